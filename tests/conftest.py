@@ -36,6 +36,16 @@ def pytest_collection_finish() -> None:
     gc.freeze()
 
 
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Leave long runs out unless they are asked for by their marker."""
+    if "long" in (config.option.markexpr or ""):
+        return
+    skip = pytest.mark.skip("a long run: ask for it with -m long")
+    for item in items:
+        if item.get_closest_marker("long") is not None:
+            item.add_marker(skip)
+
+
 @pytest.fixture
 def hub() -> Iterator[Hub]:
     """A hub of the test's own."""

@@ -200,7 +200,7 @@ def test_an_unknown_part_is_named() -> None:
         assert "nothing is unknown; known are: kernel, start" in done.stderr
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.skipif(sys.platform != "linux", reason="some parts read /proc")
 @pytest.mark.parametrize("name", known())
 def test_every_part_runs(name: str, tmp_path: Path) -> None:
@@ -230,7 +230,7 @@ def test_ratios_are_medians_of_pairs() -> None:
     assert commits.ratios(pairs) == {"a": (4.0, 6.0, 1.5)}
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.skipif(not (ROOT / ".git").exists(), reason="the source distribution has no commits")
 def test_two_commits_are_measured_and_leave_nothing() -> None:
     def folders() -> set[str]:
