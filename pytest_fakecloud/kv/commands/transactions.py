@@ -6,7 +6,7 @@ from .. import errors
 from ..acl.users import Denied
 from ..engine.engine import Session
 from ..errors import CommandError
-from ..reply import NIL_ARRAY, OK, Reply
+from ..reply import NIL_ARRAY, OK, Blocked, Reply
 from ..table.registry import Args, CommandSpec, command
 
 __all__: list[str] = []
@@ -65,6 +65,9 @@ def exec_(session: Session, args: Args) -> Reply:
         session.in_exec = False
         if session.tracking is not None:
             session.tracking.caching = None
+    if session.engine.asleep_ms:
+        asleep_ms, session.engine.asleep_ms = session.engine.asleep_ms, 0
+        return Blocked([], asleep_ms, lambda: None, on_timeout=replies)
     return replies
 
 

@@ -146,6 +146,10 @@ class Engine:
         self.paused_until_us = 0
         self.paused_writes_only = False
         self._resumed: Signal | None = None
+        self.asleep_ms = 0
+        """How long EXEC still has to wait for the sleeps of its transaction."""
+        self.slept_us = 0
+        """What the running command took on top of what the clock shows: it sleeps afterwards."""
         self.held: set[int] = set()
         """The sessions, by number, whose next command a pause holds back."""
         self.rest_tokens: dict[str, RestToken] = {}
@@ -688,7 +692,8 @@ class Engine:
         if count is None:
             count = self.statistics.of(spec)
         count.calls += 1
-        usec = self.clock.now_us() - start_us
+        usec = self.clock.now_us() - start_us + self.slept_us
+        self.slept_us = 0
         count.usec += usec
         bucket = 1 << usec.bit_length() - 1 if usec > 1 else 1
         count.buckets[bucket] = count.buckets.get(bucket, 0) + 1

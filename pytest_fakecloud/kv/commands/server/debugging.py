@@ -60,12 +60,17 @@ def _error(session: Session, args: Args) -> Reply:
 
 
 def _sleep(session: Session, args: Args) -> Reply:
-    """Wait on the clock, and hold everybody else back meanwhile."""
+    """Wait on the clock, and hold everybody else back meanwhile; in a transaction at its end."""
     engine, milliseconds = session.engine, max(int(parse_float(args[0]) * 1000), 0)
     if not milliseconds:
         return OK
-    if not session.may_block:
+    if session.transport != "port":
         raise CommandError(errors.DEBUG_SLEEP_ALONE)
+    engine.slept_us = milliseconds * 1000
+    if session.in_exec:
+        engine.asleep_ms += milliseconds
+        engine.pause(engine.now_us + engine.asleep_ms * 1000, writes_only=False)
+        return OK
     engine.pause(engine.now_us + milliseconds * 1000, writes_only=False)
     return Blocked([], milliseconds, lambda: None, on_timeout=OK)
 

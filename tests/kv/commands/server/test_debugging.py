@@ -86,6 +86,25 @@ def test_a_sleep_holds_everybody_back_until_the_clock_has_moved(kv: KVServer) ->
     other.close()
 
 
+def test_a_transaction_sleeps_and_the_slow_log_tells_how_long(kv: KVServer) -> None:
+    sleeper = Port(kv.database_url)
+    answers: list[Any] = []
+    for line in ("CONFIG SET slowlog-log-slower-than 100000", "MULTI", "PING", "debug sleep 0.2"):
+        sleeper.call([word.encode() for word in line.split()])
+    sleeper.call([b"GET", b"k"])
+    waiting = threading.Thread(target=lambda: answers.append(sleeper.call([b"EXEC"])))
+    waiting.start()
+    eventually(lambda: kv._engine.paused_until_us)
+    kv.clock.advance("0.1s")
+    assert answers == []
+    kv.clock.advance("0.1s")
+    waiting.join(10)
+    assert answers == [[Status(b"PONG"), Status(b"OK"), None]]
+    (entry,) = kv._engine.statistics.slow
+    assert (entry.usec, entry.argv) == (200_000, [b"debug", b"sleep", b"0.2"])
+    sleeper.close()
+
+
 def test_expired_keys_stay_where_nobody_looks() -> None:
     clock = Clock(now="2026-01-01T00:00:00Z")
     engine = Engine(clock, Ids(1), "redis", debug_command=True)
