@@ -158,6 +158,8 @@ class Engine:
         self.scripting = Scripting(self)
         self.monitors: list[Monitor] = []
         self.eviction = Eviction(self.databases, self.config, self.random)
+        self._changed: dict[bytes, bool] = {}
+        """Keys whose change readers were told of, and prefixes not yet."""
         self.evicting = False
         """Whether clients are told what was evicted, which they hear before the next reply."""
         self.waiters = Waiters(self._tell_tracking)
@@ -325,12 +327,19 @@ class Engine:
             elif keyspace.changed is None:
                 keyspace.changed = {}
 
-    def _tell_tracking(self, writer: Client | None) -> None:
-        """Tell the sessions that track what has changed since they were last told."""
+    def _tell_tracking(self, writer: Client | None, *, within: bool = False) -> None:
+        """Tell the sessions that track what has changed since they were last told.
+
+        ``within`` a transaction or script only who read a key: who reads it next has read it anew.
+        """
         for keyspace in self.databases:
             if keyspace.changed:
                 changed, keyspace.changed = keyspace.changed, {}
-                self.tracking.tell(changed, writer)
+                self.tracking.tell_readers(changed, writer)
+                self._changed.update(changed)
+        if self._changed and not within:
+            changed, self._changed = self._changed, {}
+            self.tracking.tell_prefixes(changed, writer)
 
     def _after(self, session: Client | None) -> None:
         """Tell the sessions that track touched keys, and serve those that wait for them."""
@@ -576,6 +585,8 @@ class Engine:
         session.last_us = start_us
         session.last_command = spec.full_name
         if session.tracking is not None:
+            if session.in_exec or session.in_script:
+                self._tell_tracking(session, within=True)
             self.tracking.note(session, spec, argv)
         if not session.no_touch:
             return spec.function(session, argv[spec.skip :])

@@ -74,11 +74,8 @@ class Tracking:
         for place, _ in spec.key_positions(argv):
             self._readers.setdefault(argv[place], {})[session.id] = None
 
-    def tell(self, changed: Mapping[bytes, bool], writer: Client | None) -> None:
-        """Tell the sessions concerned that keys have changed, by ``writer`` unless they expired.
-
-        Who read a key gets a message for each of them, who wants prefixes one for each prefix.
-        """
+    def tell_readers(self, changed: Mapping[bytes, bool], writer: Client | None) -> None:
+        """Tell who read keys that they have changed, by ``writer`` unless they expired."""
         for key, expired in changed.items():
             for number in self._readers.pop(key, ()):
                 session = self._sessions.get(number)
@@ -89,6 +86,9 @@ class Tracking:
                     session is writer and "noloop" in words and not expired
                 ):
                     self._send(session, session.tracking, [key])
+
+    def tell_prefixes(self, changed: Mapping[bytes, bool], writer: Client | None) -> None:
+        """Tell who wants whole prefixes: one message for each, whatever its keys."""
         for session in list(self._sessions.values()):
             options = session.tracking
             if options is None or "bcast" not in options.words:
@@ -103,7 +103,7 @@ class Tracking:
         """Forget keys beyond ``tracking-table-max-keys``, which their readers are told."""
         most = self._config.number("tracking-table-max-keys")
         while most and len(self._readers) > most:
-            self.tell({next(iter(self._readers)): True}, None)
+            self.tell_readers({next(iter(self._readers)): True}, None)
 
     def sizes(self) -> tuple[int, int, int]:
         """The keys that somebody has read, their readers added up, and the prefixes."""
@@ -125,6 +125,8 @@ class Tracking:
                 session.push(Push([b"invalidate", keys]))
             return
         target = self._connected.get(options.redirect)
+        if target is not None and target.closing:
+            target = None  # QUIT is answered before the connection ends
         options.broken = target is None
         if target is None:
             if session.resp == 3:

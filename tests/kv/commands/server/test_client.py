@@ -152,6 +152,17 @@ class TestTracking:
         run("SET a 3")
         assert told == []
 
+    def test_what_a_transaction_reads_after_its_changes_is_up_to_date(
+        self, run: Run, port: Run, told: list[object]
+    ) -> None:
+        port("CLIENT TRACKING ON")
+        port("GET a")
+        for line in ("MULTI", "SET a 1", "GET a", "EXEC"):
+            port(line)
+        assert told == [[b"invalidate", [b"a"]]]
+        run("SET a 2")
+        assert told[1:] == [[b"invalidate", [b"a"]]]
+
     def test_keys_beyond_the_bound_are_told_and_forgotten(
         self, run: Run, port: Run, told: list[object]
     ) -> None:
@@ -201,6 +212,16 @@ class TestTracking:
         run("SET a 1")
         assert told == [[b"tracking-redir-broken", number]]
         assert port("CLIENT TRACKINGINFO")[1] == [b"on", b"broken_redirect"]
+
+    def test_who_has_quit_is_gone_at_once(
+        self, run: Run, port: Run, second: Run, told: list[object]
+    ) -> None:
+        port("HELLO 3")
+        port(f"CLIENT TRACKING ON REDIRECT {second.session.id}")
+        port("GET a")
+        second("QUIT")
+        run("SET a 1")
+        assert told == [[b"tracking-redir-broken", second.session.id]]
 
     def test_redirection_for_version_2(self, run: Run, port: Run, second: Run) -> None:
         told: list[object] = []
