@@ -14,8 +14,10 @@ if TYPE_CHECKING:
 
 __all__ = ["Tracking"]
 
-_KEEPS_CACHING = frozenset({"CLIENT CACHING", "MULTI", "EXEC"})
-"""What stands between CLIENT CACHING and the command, or transaction, it is for."""
+_KEEPS_CACHING = frozenset({"CLIENT CACHING", "CLIENT TRACKINGINFO", "MULTI", "EXEC"})
+"""What stands between CLIENT CACHING and the command, or transaction, it is for.
+
+CLIENT TRACKINGINFO shows it, and is such a command itself: it ends it on its own."""
 _CHANNEL = b"__redis__:invalidate"
 
 

@@ -213,6 +213,8 @@ def client_trackinginfo(session: Session, args: Args) -> Reply:
     ]
     if options.caching is not None:
         shown.append(b"caching-yes" if options.caching else b"caching-no")
+        if not session.in_exec:
+            options.caching = None
     if options.broken:
         shown.append(b"broken_redirect")
     flags = SetReply([b"on", *shown])

@@ -189,6 +189,12 @@ class TestTracking:
         run("MSET a 1 b 1 c 1")
         assert told[1:] == [[b"invalidate", [b"c"]]]
 
+    def test_caching_is_shown_to_the_next_command(self, port: Run) -> None:
+        port("CLIENT TRACKING ON OPTIN")
+        port("CLIENT CACHING YES")
+        assert port("CLIENT TRACKINGINFO")[1] == [b"on", b"optin", b"caching-yes"]
+        assert port("CLIENT TRACKINGINFO")[1] == [b"on", b"optin"]
+
     def test_caching_is_for_a_whole_transaction(
         self, run: Run, port: Run, told: list[object]
     ) -> None:
