@@ -391,6 +391,7 @@ SAID += [
         kv(["SET", "open", 2], ["DECR", "left"]),
         "left was counted down and no call had set it; open was set to 2 and no call used it",
     ),
+    ("none in an id", upserts(("doc-None", {})), "the id doc-None holds the text None, which"),
     (
         "published again",
         publishes_after_loss({}),

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from ..bodies import compact, parsed, plain, shortened
 from ..summaries.kv import answer as told
 from ..summaries.summary import listed
-from .look import Fact, Look
+from .look import NONE, Fact, Look
 
 if TYPE_CHECKING:
     from ...core.journal import Call
@@ -21,7 +21,6 @@ __all__ = ["FACTS"]
 _HELD = re.compile(
     r"(?i)(^|[^a-z])(locks?|locked|mutex|lease|idempoten\w*|dedup\w*|once|processed|seen)([^a-z]|$)"
 )
-_NONE = re.compile(r"(?<![A-Za-z0-9])None(?![A-Za-z0-9])")
 _ZADD = {"NX", "XX", "GT", "LT", "CH", "INCR"}
 _EXPIRING = {"EX", "PX", "EXAT", "PXAT"}
 _SPANS = {"EXPIRE": 1_000_000, "SETEX": 1_000_000, "PEXPIRE": 1_000, "PSETEX": 1_000}
@@ -227,7 +226,7 @@ def none_in_key(look: Look) -> Iterator[Fact]:
     for handle in look.handles("kv"):
         last: dict[str, Call] = {}
         for call, line, _ in _commands(look, handle):
-            if line[0] in _READS | _WRITES and len(line) > 1 and _NONE.search(line[1]):
+            if line[0] in _READS | _WRITES and len(line) > 1 and NONE.search(line[1]):
                 last[line[1]] = call
         for key, call in last.items():
             yield Fact(

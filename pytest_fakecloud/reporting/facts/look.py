@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
@@ -12,7 +13,10 @@ from ..summaries import Scene
 if TYPE_CHECKING:
     from ...fakes import Fakes
 
-__all__ = ["Fact", "Look"]
+__all__ = ["NONE", "Fact", "Look"]
+
+NONE = re.compile(r"(?<![A-Za-z0-9])None(?![A-Za-z0-9])")
+"""The word that Python writes for a value that is not there."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,8 +17,13 @@ _DEDUPLICATING = {"upstash-deduplication-id", "upstash-content-based-deduplicati
 def deduplicated(look: Look) -> Iterator[Fact]:
     """A publish request that was answered with an earlier message."""
     for handle in look.handles("queue"):
+        bodies: dict[str, bytes] = {}
         for call in look.calls_of(handle):
-            if call.route not in ("publish", "enqueue", "batch") or call.status not in (200, 202):
+            if call.route not in ("publish", "enqueue", "batch") or call.status not in (
+                200,
+                201,
+                202,
+            ):
                 continue
             found = parsed(call.answer)
             answers = found if isinstance(found, list) else [found]
@@ -26,9 +31,13 @@ def deduplicated(look: Look) -> Iterator[Fact]:
             for one in answers:
                 if isinstance(one, dict) and one.get("deduplicated") and "messageId" in one:
                     short = look.scene.short(one["messageId"])
-                    yield Fact(
-                        f"{handle.name}: {what} was deduplicated, the same as {short}", call.number
-                    )
+                    text = f"{what} was deduplicated, the same as {short}"
+                    if len(answers) == 1 and bodies.get(one["messageId"], call.body) != call.body:
+                        text = f"this publish made no message: deduplicated as {short}, "
+                        text += "whose body differs"
+                    yield Fact(f"{handle.name}: {text}", call.number)
+                elif isinstance(one, dict) and "messageId" in one and len(answers) == 1:
+                    bodies[one["messageId"]] = call.body
 
 
 def answers_that_mislead(look: Look) -> Iterator[Fact]:

@@ -9,7 +9,7 @@ from ...core.errors import ServiceError
 from ...vector.filter.explain import why_not
 from ..bodies import compact, parsed, shortened
 from ..summaries.summary import listed
-from .look import Fact, Look
+from .look import NONE, Fact, Look
 
 if TYPE_CHECKING:
     from ...core.journal import Call
@@ -137,9 +137,26 @@ def replaced(look: Look) -> Iterator[Fact]:
                 )
 
 
+def none_in_id(look: Look) -> Iterator[Fact]:
+    """An upsert of a record whose id has the word ``None`` in it."""
+    for handle in look.handles("vector"):
+        for call in look.calls_of(handle):
+            if call.route not in ("upsert", "upsert-data") or call.status != 200:
+                continue
+            body = parsed(call.body)
+            for item in body if isinstance(body, list) else [body]:
+                if isinstance(item, dict) and NONE.search(str(item.get("id") or "")):
+                    yield Fact(
+                        f"{handle.name}: the id {shortened(item['id'])} holds the text None, which "
+                        "Python writes for no value",
+                        call.number,
+                    )
+
+
 FACTS: tuple[Callable[[Look], Iterator[Fact]], ...] = (
     refused_candidates,
     empty_namespace,
     without_metadata,
     replaced,
+    none_in_id,
 )
