@@ -30,10 +30,15 @@ if sys.dont_write_bytecode:
     os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 
 
+# What collection makes stays to the end: to look for garbage in it again and again is a third of it.
+gc.disable()
+
+
 def pytest_collection_finish() -> None:
     """Have the garbage collector look past modules and tests, which stay to the end anyway."""
     gc.collect()
     gc.freeze()
+    gc.enable()
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
