@@ -198,7 +198,7 @@ def test_views_show_what_the_fakes_hold(server: Server) -> None:
     assert [topic["name"] for topic in view["topics"]] == ["orders"]
     assert len(view["topics"][0]["partitions"]) == 2
     _, view = server.ask("GET", "/handles/vector_index/view")
-    assert view["namespaces"] == [{"name": "", "count": 0, "vectors": []}]
+    assert view["namespaces"] == [{"name": "", "count": 0, "vectors": [], "query": None}]
     _, view = server.ask("GET", "/handles/queue/view")
     assert (view["messages"], view["dead_letters"], view["schedules"]) == ([], [], [])
 
