@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import atexit
 import sys
 import threading
 import traceback
@@ -17,6 +18,8 @@ __all__ = ["AT_ONCE", "Dispatcher"]
 AT_ONCE = 64
 """How many deliveries are made side by side; what is due beyond them waits for one to end."""
 _LANES: tuple[Lane, ...] = ("background",)
+_AT_EXIT = 1.0
+"""Seconds an interpreter that ends waits for deliveries under way."""
 # A running clock follows the process's wall clock, which tools may move without telling anybody.
 _LONGEST_NAP = 0.05
 
@@ -59,6 +62,8 @@ class Dispatcher:
                         target=self._run, name="fakecloud-dispatcher", daemon=True
                     )
                     self._thread.start()
+                    # Cut down inside a library of compiled code, a thread takes the process along.
+                    atexit.register(self.stop, _AT_EXIT)
         self._wake.set()
 
     def _run(self) -> None:
@@ -122,6 +127,7 @@ class Dispatcher:
         A delivery that stops the dispatcher does not wait for itself.
         """
         self._stopped = True
+        atexit.unregister(self.stop)
         self._wake.set()
         self._unlisten()
         give_up = monotonic() + timeout
