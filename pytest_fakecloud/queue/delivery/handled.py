@@ -78,7 +78,7 @@ def checked_status(code: int) -> int:
 
 
 _caught: ContextVar[list[BaseException] | None] = ContextVar("caught", default=None)
-_connected: set[str] = set()
+_connected: dict[str, _FrameworkSignal] = {}
 
 
 @contextlib.contextmanager
@@ -87,9 +87,10 @@ def caught_by_framework() -> Iterator[list[BaseException]]:
     seen: list[BaseException] = []
     for name, signal in _signals():
         # Once and for good: two deliveries at a time must not disconnect each other's ear.
-        if name not in _connected:
+        # A module that was forgotten and imported again has another signal.
+        if _connected.get(name) is not signal:
             signal.connect(_heard, weak=False)
-            _connected.add(name)
+            _connected[name] = signal
     token = _caught.set(seen)
     try:
         yield seen

@@ -719,3 +719,19 @@ def test_cancelling_the_driver_cancels_the_application(table: Table) -> None:
 
     asyncio.run(main())
     assert ended == ["cancelled"]
+
+
+def test_a_framework_that_was_imported_again_is_heard(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A test runner that forgets modules leaves a signal that is not sent any more."""
+    signals = pytest.importorskip("flask.signals")
+    from blinker import Namespace
+
+    from pytest_fakecloud.queue.delivery import handled
+
+    with handled.caught_by_framework() as seen:
+        signals.got_request_exception.send(None, exception=ValueError("first"))
+    again = Namespace().signal("got-request-exception")
+    monkeypatch.setattr(signals, "got_request_exception", again)
+    with handled.caught_by_framework() as seen_again:
+        again.send(None, exception=ValueError("second"))
+    assert [str(one) for one in (*seen, *seen_again)] == ["first", "second"]
