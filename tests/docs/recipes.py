@@ -88,8 +88,10 @@ class Recipe:
         wanted = {option for option in self.options if not option.startswith("-")}
         quiet = [option for option in QUIET if option.removeprefix("-pno:") not in wanted]
         arguments = [*quiet, "--strict-markers", *without_names(self.options), f"--rootdir={place}"]
-        if self.page == "libraries":
-            # What they keep in their modules does not live with a process that forgets modules.
+        configures = any("settings.configure(" in text for text in (*files.values(), *self.tests))
+        if self.page == "libraries" or configures:
+            # What they keep in their modules does not live with a process that forgets modules, and
+            # Django is configured once in a process.
             return pytester.runpytest_subprocess(*arguments, "-Wignore", place)
         with without_the_examples():
             return pytester.runpytest_inprocess(*arguments, "-Werror", place)
