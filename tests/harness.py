@@ -29,6 +29,8 @@ _KEPT = (
     "qstash",
     "pytest_fakecloud.broker.handle",
     "pytest_fakecloud.cloud",
+    "pytest_fakecloud.outcomes",
+    "pytest_fakecloud.session",  # forgotten with a run's modules, it would take nothing back
     "pytest_fakecloud.recordings",
     "pytest_fakecloud.failures",
     "pytest_fakecloud.reporting.hints",

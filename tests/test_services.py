@@ -307,7 +307,7 @@ def test_typed_settings_are_those_of_the_constructors() -> None:
 
 def test_the_list_imports_nothing_heavy() -> None:
     code = (
-        "import sys, dataclasses, functools, typing\n"
+        "import __future__, sys, dataclasses, functools, typing\n"
         "before = set(sys.modules)\n"
         "import pytest_fakecloud.services\n"
         "print(sorted(set(sys.modules) - before))"
