@@ -143,15 +143,8 @@ class Side:
 
     def _filled(self, value: Any) -> Any:
         """A value with the prefix and what was kept in place of their names."""
-        if isinstance(value, str):
-            for name, text in {"p": self._prefix, **self._kept}.items():
-                value = value.replace(f"{{{name}}}", text)
-            return value
-        if isinstance(value, list):
-            return [self._filled(one) for one in value]
-        if isinstance(value, dict):
-            return {self._filled(name): self._filled(one) for name, one in value.items()}
-        return value
+        texts = {"p": self._prefix, **self._kept}
+        return _replaced(value, {f"{{{name}}}": text for name, text in texts.items()})
 
     def _settle(self) -> None:
         until = time.monotonic() + SECONDS
@@ -167,15 +160,21 @@ class Side:
 
     def shown(self, value: Any) -> Any:
         """A value with the prefix and what was kept taken out: as it may be compared and printed."""
-        if isinstance(value, str):
-            for name, text in {**self._kept, "p": self._prefix}.items():
-                value = value.replace(text, f"{{{name}}}")
-            return value
-        if isinstance(value, list):
-            return [self.shown(one) for one in value]
-        if isinstance(value, dict):
-            return {self.shown(name): self.shown(one) for name, one in value.items()}
+        texts = {**self._kept, "p": self._prefix}
+        return _replaced(value, {text: f"{{{name}}}" for name, text in texts.items()})
+
+
+def _replaced(value: Any, texts: Mapping[str, str]) -> Any:
+    """A JSON value with some texts in place of others, one after the other, wherever they stand."""
+    if isinstance(value, str):
+        for before, after in texts.items():
+            value = value.replace(before, after)
         return value
+    if isinstance(value, list):
+        return [_replaced(one, texts) for one in value]
+    if isinstance(value, dict):
+        return {_replaced(name, texts): _replaced(one, texts) for name, one in value.items()}
+    return value
 
 
 def _made(body: Any) -> Iterator[str]:

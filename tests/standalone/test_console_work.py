@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -329,10 +329,8 @@ def fill_all(server: Server) -> None:
     server.ask("POST", "/clock", {"action": "advance", "by": "1m"})
 
 
-def test_nothing_is_wider_than_a_telephone(browser: Any, server: Server) -> None:
-    fill_all(server)
-    opened = browser.new_page(viewport={"width": 390, "height": 800}, bypass_csp=True)
-    opened.goto(server.summary["console"])
+def whole_tabs(opened: Any) -> Iterator[str]:
+    """Go to one tab after the other, with all its details open; their names."""
     for name in TABS:
         opened.click(f"#tab-{name}")
         opened.wait_for_selector("#rows tr" if name == "timeline" else "#data > *")
@@ -340,6 +338,14 @@ def test_nothing_is_wider_than_a_telephone(browser: Any, server: Server) -> None
             "document.querySelectorAll('details').forEach((one) => { one.open = true; })"
         )
         opened.wait_for_timeout(100)
+        yield name
+
+
+def test_nothing_is_wider_than_a_telephone(browser: Any, server: Server) -> None:
+    fill_all(server)
+    opened = browser.new_page(viewport={"width": 390, "height": 800}, bypass_csp=True)
+    opened.goto(server.summary["console"])
+    for name in whole_tabs(opened):
         assert opened.evaluate("document.documentElement.scrollWidth") == 390, name
     opened.close()
 
@@ -354,13 +360,7 @@ def test_axe_finds_nothing(browser: Any, server: Server, scheme: str, width: int
     opened.goto(server.summary["console"])
     opened.wait_for_selector("#tabs [role=tab]")
     opened.evaluate(Path(AXE).read_text(encoding="utf-8"))
-    for name in TABS:
-        opened.click(f"#tab-{name}")
-        opened.wait_for_selector("#rows tr" if name == "timeline" else "#data > *")
-        opened.evaluate(
-            "document.querySelectorAll('details').forEach((one) => { one.open = true; })"
-        )
-        opened.wait_for_timeout(100)
+    for name in whole_tabs(opened):
         found = opened.evaluate("axe.run(document, {resultTypes: ['violations']})")
         assert [(one["id"], one["nodes"][0]["html"]) for one in found["violations"]] == [], name
         assert len(found["passes"]) > 10

@@ -108,7 +108,7 @@ class Rest:
         self._connection.close()
 
 
-class Port:
+class Port(wire.Connection):
     """The native protocol on the database port."""
 
     as_json = False
@@ -119,18 +119,9 @@ class Port:
         parts = urlsplit(url)
         assert parts.hostname is not None
         assert parts.port is not None
-        self._socket = socket.create_connection((parts.hostname, parts.port))
-        self._stream = self._socket.makefile("rb")
+        super().__init__(socket.create_connection((parts.hostname, parts.port)))
         if parts.password:
             reply = self.call([b"AUTH", parts.password.encode()])
             assert reply == wire.Status(b"OK"), reply
         if resp == 3:
             self.call([b"HELLO", b"3"])
-
-    def call(self, argv: list[bytes]) -> Any:
-        self._socket.sendall(wire.pack(argv))
-        return wire.read(self._stream)
-
-    def close(self) -> None:
-        self._stream.close()
-        self._socket.close()

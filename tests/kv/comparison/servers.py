@@ -7,7 +7,6 @@ import socket
 import subprocess
 import tempfile
 from pathlib import Path
-from typing import Any
 
 from pytest_fakecloud.core.timeparse import monotonic
 
@@ -17,7 +16,7 @@ STARTING = 10.0
 """Seconds a server may take to listen."""
 
 
-class RealServer:
+class RealServer(wire.Connection):
     """One server process, empty, without persistence, killed by `close`."""
 
     def __init__(self, name: str, binary: str, *options: str) -> None:
@@ -30,8 +29,7 @@ class RealServer:
             stdout=subprocess.DEVNULL,
             stderr=subprocess.DEVNULL,
         )  # fmt: skip
-        self._socket = self._connect(path)
-        self._stream = self._socket.makefile("rb")
+        super().__init__(self._connect(path))
         reply = self.call([b"COMMAND", b"LIST"])
         self.commands = {name.upper() for name in reply}
         self.version = self._version()
@@ -53,44 +51,20 @@ class RealServer:
         found = dict(line.split(":", 1) for line in info.splitlines() if ":" in line)
         return found.get("valkey_version") or found["redis_version"]
 
-    def call(self, argv: list[bytes]) -> Any:
-        """Send one command line and read its reply."""
-        self._socket.sendall(wire.pack(argv))
-        return wire.read(self._stream)
-
     def speak(self, resp: int) -> None:
         """Change to RESP2 or RESP3."""
         self.call([b"HELLO", b"%d" % resp])
 
-    def again(self) -> Connection:
+    def again(self) -> wire.Connection:
         """One more connection."""
-        return Connection(self._connect(str(Path(self._folder.name) / "s")))
+        return wire.Connection(self._connect(str(Path(self._folder.name) / "s")))
 
     def close(self) -> None:
         """End the process."""
-        self._stream.close()
-        self._socket.close()
+        super().close()
         self._process.kill()
         self._process.wait()
         self._folder.cleanup()
-
-
-class Connection:
-    """A further connection to a server."""
-
-    def __init__(self, connected: socket.socket) -> None:
-        self._socket = connected
-        self._stream = connected.makefile("rb")
-
-    def call(self, argv: list[bytes]) -> Any:
-        """Send one command line and read its reply."""
-        self._socket.sendall(wire.pack(argv))
-        return wire.read(self._stream)
-
-    def close(self) -> None:
-        """End the connection."""
-        self._stream.close()
-        self._socket.close()
 
 
 def available() -> list[tuple[str, str]]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import socket
 from typing import Any, BinaryIO, NamedTuple
 
 
@@ -68,3 +69,21 @@ def read(stream: BinaryIO) -> Any:
         attribute = [read(stream) for _ in range(2 * int(text))]
         return Typed(kind, [attribute, read(stream)])
     raise ValueError(f"not a reply: {line!r}")
+
+
+class Connection:
+    """A connection to whatever speaks the protocol."""
+
+    def __init__(self, connected: socket.socket) -> None:
+        self._socket = connected
+        self._stream = connected.makefile("rb")
+
+    def call(self, argv: list[bytes]) -> Any:
+        """Send one command line and read its reply."""
+        self._socket.sendall(pack(argv))
+        return read(self._stream)
+
+    def close(self) -> None:
+        """End the connection."""
+        self._stream.close()
+        self._socket.close()
