@@ -4,12 +4,15 @@ import gc
 import os
 import sys
 from collections.abc import Iterator
+from operator import sub
 from pathlib import Path
 
 import pytest
 from hypothesis import settings
 
 from pytest_fakecloud.http.hub import Hub
+from pytest_fakecloud.session import run_of
+from pytest_fakecloud.transport import patches
 
 from .budget import EXAMPLES
 from .demo import Demo, Raw
@@ -49,6 +52,24 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     for item in items:
         if item.get_closest_marker("long") is not None:
             item.add_marker(skip)
+
+
+def _askers(config: pytest.Config) -> list[int]:
+    """How many clouds ask for each kind of change to this process; the plugin keeps one of its own."""
+    kept = run_of(config)._kept
+    return [changes._users - (changes is kept) for changes in patches._all.values()]
+
+
+@pytest.fixture(autouse=True)
+def _no_cloud_is_left_open(pytestconfig: pytest.Config) -> Iterator[None]:
+    """Fail the test that leaves its cloud's changes of the process to the tests after it."""
+    before = _askers(pytestconfig)
+    yield
+    if (after := _askers(pytestconfig)) != before:
+        for changes, more in zip(patches._all.values(), map(sub, after, before), strict=True):
+            for _ in range(more):
+                changes.close()
+        pytest.fail(f"a cloud was left open: {before} asked for its changes before, {after} after")
 
 
 @pytest.fixture

@@ -22,6 +22,12 @@ ENDS = {"close", "pause", "stop"}
 VALUES = (object(), "nope", -1, 3)
 
 
+@pytest.fixture(scope="module", autouse=True)
+def closed():
+    yield
+    CLOUD.close()
+
+
 def objects():
     found, left = {}, [
         CLOUD, CLOUD.kv_server(), CLOUD.vector_index(), CLOUD.broker(), CLOUD.queue(),
