@@ -1,11 +1,15 @@
 """Licences of all that an installation brings along: ``python -m tests.licences`` prints the report.
 
+``--pins FILE`` writes the same distributions with their versions, for whoever looks for known
+vulnerabilities: nothing else that is installed beside them is in it.
+
 What is read is the metadata of installed distributions, so it works without a network. The run-time
 dependencies and the extras that bring libraries the package itself uses are followed to their ends.
 """
 
 from __future__ import annotations
 
+import argparse
 import re
 import sys
 import tomllib
@@ -154,9 +158,16 @@ def wrong_with(licence: Licence) -> str | None:
     return f"{licence.name} {licence.version} is under {licence.says!r}, which is not on the list"
 
 
-def main() -> int:
+def main(words: list[str] | None = None) -> int:
     """Print the report; 1 where a licence is not on the list."""
+    parser = argparse.ArgumentParser(prog="python -m tests.licences", description=__doc__)
+    parser.add_argument("--pins", type=Path, metavar="FILE", help="write name==version lines")
+    given = parser.parse_args(words)
     found, missing = closure()
+    if given.pins is not None:
+        given.pins.parent.mkdir(parents=True, exist_ok=True)
+        lines = [f"{one.name}=={one.version}\n" for one in found]
+        given.pins.write_text("".join(lines), encoding="utf-8")
     for licence in found:
         print(f"{licence.name:24} {licence.version:16} {licence.says}")
     for name in missing:

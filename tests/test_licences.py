@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
-from .licences import Licence, closure, terms_of, wrong_with
+from .licences import Licence, closure, main, terms_of, wrong_with
 
 
 def test_every_licence_is_on_the_list() -> None:
@@ -17,6 +19,16 @@ def test_every_licence_is_on_the_list() -> None:
     assert set(missing) <= {
         "confluent-kafka", "redis", "trustme", "cryptography", "time-machine", "hypothesis",
     }  # fmt: skip
+
+
+def test_the_pins_are_the_distributions_of_the_report(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["--pins", str(tmp_path / "made" / "pins.txt")]) == 0
+    pins = (tmp_path / "made" / "pins.txt").read_text("utf-8").splitlines()
+    assert pins == [f"{one.name}=={one.version}" for one in closure()[0]]
+    assert capsys.readouterr().out.endswith(f"all {len(pins)} licences are on the list\n")
+    assert f"pytest=={pytest.__version__}" in pins
 
 
 @pytest.mark.parametrize(

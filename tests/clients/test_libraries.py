@@ -1,14 +1,8 @@
 """Libraries that nobody here wrote, unmodified, on the fakes: tasks, caches, limiters, models' tools.
 
-Each test is skipped where its library is not installed, and no extra of ours brings them. To run all::
-
-    pip install celery rq huey dramatiq arq python-redis-lock pottery limits flask-limiter slowapi \\
-        dogpile.cache cashews django-redis Flask-Session langchain-community \\
-        llama-index-vector-stores-upstash
-    python -m pytest -W ignore tests/clients/test_libraries.py
-
-What they warn of is not our affair. Sockets that they leave open may show in a later test, so these
-tests are best run by themselves.
+``tox -e libraries`` installs them all and runs these tests by themselves: sockets that such a library
+leaves open may show in a later test, and what it warns of is not our affair. Anywhere else, a test is
+skipped where its library is not installed; no extra of ours brings them.
 """
 
 # mypy: disable-error-code="import-untyped,import-not-found"
@@ -16,9 +10,12 @@ from __future__ import annotations
 
 import asyncio
 import gc
+import importlib
+import os
 from collections.abc import Iterator
 from datetime import timedelta
 from typing import Any
+from urllib.parse import urlsplit
 
 import pytest
 
@@ -29,10 +26,17 @@ NOW = pytest.mark.fakecloud(process_time=True, now="2026-01-01T00:00:00Z")
 """Libraries that reckon with the process's own time."""
 
 
+def library(name: str) -> Any:
+    """A module of a library; the test is skipped without it, unless all of them are promised."""
+    if os.environ.get("PYTEST_FAKECLOUD_LIBRARIES") == "all":
+        return importlib.import_module(name)
+    return pytest.importorskip(name)
+
+
 @pytest.fixture
 def redis(kv_server: KVServer) -> Iterator[Any]:
     """redis-py on the database port."""
-    with pytest.importorskip("redis").Redis.from_url(kv_server.database_url) as client:
+    with library("redis").Redis.from_url(kv_server.database_url) as client:
         yield client
 
 
@@ -44,6 +48,14 @@ def fail() -> None:
     raise ValueError("no")
 
 
+NOTED: list[str] = []
+
+
+def note(word: str) -> None:
+    """A job that a store keeps by its name."""
+    NOTED.append(word)
+
+
 # -- tasks ---------------------------------------------------------------------------------------
 
 
@@ -53,7 +65,7 @@ def celery(kv_server: KVServer) -> Iterator[Any]:
 
     A result that outlives the test looks for the store when it is forgotten, 20 times a second apart.
     """
-    module = pytest.importorskip("celery")
+    module = library("celery")
     app = module.Celery("shop", broker=kv_server.database_url, backend=kv_server.database_url)
     yield app
     gc.collect()
@@ -99,7 +111,7 @@ def test_what_celery_has_sent_can_be_looked_at(celery: Any, kv_server: KVServer)
 
 
 def test_rq_works(redis: Any) -> None:
-    rq = pytest.importorskip("rq")
+    rq = library("rq")
     queue = rq.Queue(connection=redis)
     result = queue.enqueue(double, 4)
     rq.SimpleWorker([queue], connection=redis).work(burst=True)
@@ -107,7 +119,7 @@ def test_rq_works(redis: Any) -> None:
 
 
 def test_rq_keeps_what_failed(redis: Any) -> None:
-    rq = pytest.importorskip("rq")
+    rq = library("rq")
     queue = rq.Queue(connection=redis)
     queue.enqueue(fail)
     rq.SimpleWorker([queue], connection=redis).work(burst=True)
@@ -116,7 +128,7 @@ def test_rq_keeps_what_failed(redis: Any) -> None:
 
 @NOW
 def test_rq_schedules_on_the_clock(redis: Any, fakecloud: Cloud) -> None:
-    rq = pytest.importorskip("rq")
+    rq = library("rq")
     from rq.scheduler import RQScheduler
 
     queue = rq.Queue(connection=redis)
@@ -132,7 +144,7 @@ def test_rq_schedules_on_the_clock(redis: Any, fakecloud: Cloud) -> None:
 
 @NOW
 def test_huey_schedules_on_the_clock(kv_server: KVServer, fakecloud: Cloud) -> None:
-    huey = pytest.importorskip("huey").RedisHuey("shop", url=kv_server.database_url)
+    huey = library("huey").RedisHuey("shop", url=kv_server.database_url)
     result = huey.task()(double).schedule((4,), delay=3600)
     huey.execute(huey.dequeue())
     assert result() is None
@@ -144,7 +156,7 @@ def test_huey_schedules_on_the_clock(kv_server: KVServer, fakecloud: Cloud) -> N
 
 
 def test_dramatiq_works(kv_server: KVServer) -> None:
-    dramatiq = pytest.importorskip("dramatiq")
+    dramatiq = library("dramatiq")
     from dramatiq.brokers.redis import RedisBroker
 
     broker = RedisBroker(url=kv_server.database_url)
@@ -166,7 +178,7 @@ def test_dramatiq_works(kv_server: KVServer) -> None:
 
 
 def test_arq_works(kv_server: KVServer) -> None:
-    arq = pytest.importorskip("arq")
+    arq = library("arq")
 
     async def twice(context: Any, number: int) -> int:
         return double(number)
@@ -187,6 +199,102 @@ def test_arq_works(kv_server: KVServer) -> None:
     assert asyncio.run(scenario()) == 8
 
 
+@NOW
+def test_apscheduler_finds_its_jobs_due_on_the_clock(kv_server: KVServer, fakecloud: Cloud) -> None:
+    stores = library("apscheduler.jobstores.redis")
+    from apscheduler.executors.debug import DebugExecutor
+    from apscheduler.schedulers.base import BaseScheduler
+
+    class Stepped(BaseScheduler):  # type: ignore[misc]
+        """A scheduler without a loop of its own."""
+
+        def wakeup(self) -> None:
+            """Nothing sleeps."""
+
+        def shutdown(self, wait: bool = True) -> None:
+            super().shutdown(wait)
+
+        def step(self) -> None:
+            self._process_jobs()
+
+    def scheduler() -> Any:
+        place = urlsplit(kv_server.database_url)
+        made = Stepped(timezone="UTC")
+        made.add_jobstore(
+            stores.RedisJobStore(host=place.hostname, port=place.port, password=place.password)
+        )
+        made.add_executor(DebugExecutor())
+        made.start()
+        return made
+
+    NOTED.clear()
+    first = scheduler()
+    options = {"misfire_grace_time": None, "coalesce": False}
+    first.add_job(note, "interval", hours=1, args=["hourly"], id="hourly", **options)
+    first.add_job(note, "date", run_date="2026-01-01T02:30:00", args=["once"], **options)
+    first.step()
+    assert NOTED == []
+    first.shutdown()
+    fakecloud.clock.advance("2h")
+    second = scheduler()  # as another process would find what is stored
+    second.step()
+    assert NOTED == ["hourly", "hourly"]
+    fakecloud.clock.advance("45m")
+    second.step()
+    assert NOTED[2:] == ["once"]
+    assert [job.id for job in second.get_jobs()] == ["hourly"]
+    second.remove_job("hourly")
+    assert kv_server.keys() == []
+    second.shutdown()
+
+
+# -- messages ------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("kind", ["core.RedisChannelLayer", "pubsub.RedisPubSubChannelLayer"])
+def test_channels_redis(kv_server: KVServer, kind: str) -> None:
+    library("channels_redis")
+    module, _, name = kind.partition(".")
+    layers = importlib.import_module(f"channels_redis.{module}")
+
+    async def scenario() -> None:
+        layer = getattr(layers, name)(hosts=[kv_server.database_url])
+        ada, ben = await layer.new_channel(), await layer.new_channel()
+        await layer.send(ada, {"type": "alone", "number": 1})
+        assert await layer.receive(ada) == {"type": "alone", "number": 1}
+        for member in (ada, ben):
+            await layer.group_add("room", member)
+        await layer.group_send("room", {"type": "all"})
+        assert [await layer.receive(one) for one in (ada, ben)] == [{"type": "all"}] * 2
+        await layer.group_discard("room", ada)
+        await layer.group_send("room", {"type": "rest"})
+        await layer.send(ada, {"type": "last"})
+        assert await layer.receive(ben) == {"type": "rest"}
+        assert await layer.receive(ada) == {"type": "last"}
+        await layer.flush()
+        await (layer.close_pools() if module == "core" else layer.flush())
+
+    asyncio.run(scenario())
+
+
+@NOW
+def test_a_message_of_channels_redis_is_too_old_on_the_clock(
+    kv_server: KVServer, fakecloud: Cloud
+) -> None:
+    layers = library("channels_redis.core")
+
+    async def scenario() -> Any:
+        layer = layers.RedisChannelLayer(hosts=[kv_server.database_url], expiry=60)
+        await layer.send("channel", {"type": "old"})
+        fakecloud.clock.advance("61s")
+        await layer.send("channel", {"type": "new"})
+        received = await layer.receive("channel")
+        await layer.close_pools()
+        return received
+
+    assert asyncio.run(scenario()) == {"type": "new"}
+
+
 # -- locks, limits -------------------------------------------------------------------------------
 
 
@@ -201,7 +309,7 @@ def test_the_lock_of_redis_py_is_lost_on_the_clock(redis: Any, fakecloud: Cloud)
 
 
 def test_python_redis_lock(redis: Any, fakecloud: Cloud) -> None:
-    module = pytest.importorskip("redis_lock")
+    module = library("redis_lock")
     assert module.Lock(redis, "billing", expire=10).acquire(blocking=False)
     assert not module.Lock(redis, "billing").acquire(blocking=False)
     fakecloud.clock.advance("11s")
@@ -209,7 +317,7 @@ def test_python_redis_lock(redis: Any, fakecloud: Cloud) -> None:
 
 
 def test_pottery(redis: Any) -> None:
-    pottery = pytest.importorskip("pottery")
+    pottery = library("pottery")
     stock = pottery.RedisDict({"kettle": 1}, redis=redis, key="stock")
     stock["cup"] = 2
     assert stock == {"kettle": 1, "cup": 2}
@@ -219,7 +327,7 @@ def test_pottery(redis: Any) -> None:
 
 @NOW
 def test_limits_moves_its_window(kv_server: KVServer, fakecloud: Cloud) -> None:
-    limits = pytest.importorskip("limits")
+    limits = library("limits")
     store = limits.storage.storage_from_string(kv_server.database_url)
     limiter = limits.strategies.MovingWindowRateLimiter(store)
     rate = limits.parse("2/minute")
@@ -229,7 +337,7 @@ def test_limits_moves_its_window(kv_server: KVServer, fakecloud: Cloud) -> None:
 
 
 def test_limits_in_a_loop(kv_server: KVServer) -> None:
-    limits = pytest.importorskip("limits")
+    limits = library("limits")
     from limits.aio import storage, strategies
 
     async def scenario() -> list[bool]:
@@ -243,7 +351,7 @@ def test_limits_in_a_loop(kv_server: KVServer) -> None:
 def test_flask_limiter(kv_server: KVServer) -> None:
     from flask import Flask
 
-    module = pytest.importorskip("flask_limiter")
+    module = library("flask_limiter")
     app = Flask("shop")
     url = kv_server.database_url
     module.Limiter(lambda: "ada", app=app, storage_uri=url, default_limits=["2/minute"])
@@ -253,7 +361,7 @@ def test_flask_limiter(kv_server: KVServer) -> None:
 
 
 def test_slowapi(kv_server: KVServer) -> None:
-    slowapi = pytest.importorskip("slowapi")
+    slowapi = library("slowapi")
     from fastapi import FastAPI
     from fastapi.testclient import TestClient
     from slowapi.errors import RateLimitExceeded
@@ -278,7 +386,7 @@ def test_slowapi(kv_server: KVServer) -> None:
 
 
 def test_dogpile(kv_server: KVServer, fakecloud: Cloud) -> None:
-    module = pytest.importorskip("dogpile.cache")
+    module = library("dogpile.cache")
     arguments = {"url": kv_server.database_url, "redis_expiration_time": 60}
     region = module.make_region().configure("dogpile.cache.redis", arguments=arguments)
     made: list[str] = []
@@ -296,7 +404,7 @@ def test_dogpile(kv_server: KVServer, fakecloud: Cloud) -> None:
 
 
 def test_cashews(kv_server: KVServer) -> None:
-    module = pytest.importorskip("cashews")
+    module = library("cashews")
 
     async def scenario() -> list[int]:
         cache = module.Cache()
@@ -315,8 +423,50 @@ def test_cashews(kv_server: KVServer) -> None:
     assert asyncio.run(scenario()) == [4]
 
 
+def test_aiocache(kv_server: KVServer, fakecloud: Cloud) -> None:
+    aiocache = library("aiocache")
+    place = urlsplit(kv_server.database_url)
+
+    async def scenario() -> None:
+        from aiocache.lock import RedLock
+        from aiocache.serializers import JsonSerializer
+
+        options = {
+            "endpoint": place.hostname,
+            "port": place.port,
+            "password": place.password,
+            "serializer": JsonSerializer(),
+            "namespace": "shop:",
+        }
+        cache = aiocache.Cache(aiocache.Cache.REDIS, **options)
+        seen = []
+
+        @aiocache.cached(ttl=60, cache=aiocache.Cache.REDIS, **options)
+        async def slow(number: int) -> int:
+            seen.append(number)
+            return double(number)
+
+        assert [await slow(4), await slow(4)] == [8, 8]
+        fakecloud.clock.advance("61s")
+        assert await slow(4) == 8
+        assert seen == [4, 4]
+        await cache.multi_set([("a", 1), ("b", {"c": 2})], ttl=60)
+        assert await cache.multi_get(["a", "b", "none"]) == [1, {"c": 2}, None]
+        assert await cache.increment("visits", 2) == 2
+        with pytest.raises(ValueError, match="already exists"):
+            await cache.add("a", 2)
+        async with RedLock(cache, "billing", lease=10):
+            assert len(kv_server.keys("*billing-lock")) == 1
+        assert await cache.clear(namespace="shop:")
+        assert kv_server.keys() == []
+        await slow.cache.close()
+        await cache.close()
+
+    asyncio.run(scenario())
+
+
 def test_django_redis(kv_server: KVServer, fakecloud: Cloud) -> None:
-    module = pytest.importorskip("django_redis.cache")
+    module = library("django_redis.cache")
     from django.conf import settings
 
     if not settings.configured:
@@ -332,7 +482,7 @@ def test_django_redis(kv_server: KVServer, fakecloud: Cloud) -> None:
 def test_flask_session(redis: Any, kv_server: KVServer) -> None:
     from flask import Flask, session
 
-    module = pytest.importorskip("flask_session")
+    module = library("flask_session")
     app = Flask("shop")
     app.config.update(SESSION_TYPE="redis", SESSION_REDIS=redis)
     module.Session(app)
@@ -351,7 +501,7 @@ def test_flask_session(redis: Any, kv_server: KVServer) -> None:
 
 
 def test_langchain_chat_history_over_rest(kv_server: KVServer, fakecloud: Cloud) -> None:
-    module = pytest.importorskip("langchain_community.chat_message_histories")
+    module = library("langchain_community.chat_message_histories")
     history = module.UpstashRedisChatMessageHistory(
         session_id="s", url=kv_server.url, token=kv_server.token, ttl=60
     )
@@ -363,14 +513,14 @@ def test_langchain_chat_history_over_rest(kv_server: KVServer, fakecloud: Cloud)
 
 
 def test_langchain_chat_history_on_the_database_port(kv_server: KVServer) -> None:
-    module = pytest.importorskip("langchain_community.chat_message_histories")
+    module = library("langchain_community.chat_message_histories")
     history = module.RedisChatMessageHistory("s", url=kv_server.database_url)
     history.add_user_message("hi")
     assert [message.content for message in history.messages] == ["hi"]
 
 
 def test_langchain_byte_store(kv_server: KVServer) -> None:
-    module = pytest.importorskip("langchain_community.storage")
+    module = library("langchain_community.storage")
     store = module.UpstashRedisByteStore(client=kv_server.client(), ttl=None, namespace="ns")
     store.mset([("a", b"1"), ("b", b"2")])
     assert store.mget(["a", "b", "c"]) == [b"1", b"2", None]
@@ -380,7 +530,7 @@ def test_langchain_byte_store(kv_server: KVServer) -> None:
 
 
 def test_langchain_cache_of_answers(kv_server: KVServer, fakecloud: Cloud) -> None:
-    module = pytest.importorskip("langchain_community.cache")
+    module = library("langchain_community.cache")
     from langchain_core.outputs import Generation
 
     cache = module.UpstashRedisCache(redis_=kv_server.client(), ttl=60)
@@ -391,7 +541,7 @@ def test_langchain_cache_of_answers(kv_server: KVServer, fakecloud: Cloud) -> No
 
 
 def test_langchain_rate_limit_handler(kv_server: KVServer) -> None:
-    module = pytest.importorskip("langchain_community.callbacks")
+    module = library("langchain_community.callbacks")
     from langchain_core.runnables import RunnableLambda
     from upstash_ratelimit import FixedWindow, Ratelimit
 
@@ -409,7 +559,7 @@ def test_langchain_rate_limit_handler(kv_server: KVServer) -> None:
 
 @pytest.fixture
 def langchain_store(vector_index: VectorIndex) -> Any:
-    module = pytest.importorskip("langchain_community.vectorstores.upstash")
+    module = library("langchain_community.vectorstores.upstash")
     options = {"index_url": vector_index.url, "index_token": vector_index.token}
     return module.UpstashVectorStore(embedding=True, namespace="notes", **options)
 
@@ -444,7 +594,7 @@ def test_langchain_in_a_loop(langchain_store: Any) -> None:
 
 @pytest.fixture
 def llama_store(vector_index: VectorIndex) -> Any:
-    module = pytest.importorskip("llama_index.vector_stores.upstash")
+    module = library("llama_index.vector_stores.upstash")
     return module.UpstashVectorStore(url=vector_index.url, token=vector_index.token)
 
 

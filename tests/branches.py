@@ -1,0 +1,83 @@
+"""Coverage by folder, after ``coverage combine``: ``python -m tests.branches [--least PERCENT]``.
+
+A branch is one of the ways that a line with a decision can go on. Lines that decide nothing are told as
+well, and count for nothing else. What is left out stands in pyproject.toml, each with its reason.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import subprocess
+import sys
+import tempfile
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from pathlib import Path, PurePath
+from typing import Any
+
+__all__ = ["by_folder", "percent", "table"]
+
+PACKAGE = "pytest_fakecloud"
+
+
+def by_folder(files: Mapping[str, Mapping[str, Any]]) -> dict[str, Counter[str]]:
+    """The sums of each folder, without those below it, and of ``all``; by the report's names."""
+    found: dict[str, Counter[str]] = {}
+    for name, told in sorted(files.items()):
+        folder = PurePath(name.replace("\\", "/")).parent
+        parts = folder.parts[folder.parts.index(PACKAGE) :]
+        summary = {key: value for key, value in told["summary"].items() if isinstance(value, int)}
+        for one in ("/".join(parts), "all"):
+            found.setdefault(one, Counter()).update(summary)
+    return found
+
+
+def percent(part: int, whole: int) -> float:
+    """A hundred where there is nothing to cover."""
+    return 100 * part / whole if whole else 100.0
+
+
+def table(folders: Mapping[str, Mapping[str, int]]) -> str:
+    """Branches and lines of each folder, as text."""
+    lines = [f"{'':40} {'branches':>9} {'covered':>9} {'lines':>7} {'covered':>9}"]
+    for name, told in folders.items():
+        branches = percent(told["covered_branches"], told["num_branches"])
+        statements = percent(told["covered_lines"], told["num_statements"])
+        lines.append(
+            f"{name:40} {told['num_branches']:9,} {branches:8.2f}% "
+            f"{told['num_statements']:7,} {statements:8.2f}%"
+        )
+    return "\n".join(lines)
+
+
+def missing(files: Mapping[str, Mapping[str, Any]]) -> Iterable[str]:
+    """Each file with branches that no test took: where from, and where to."""
+    for name, told in sorted(files.items()):
+        ways = [f"{start}->{'exit' if end < 0 else end}" for start, end in told["missing_branches"]]
+        if ways:
+            yield f"{name}: {', '.join(ways)}"
+
+
+def main() -> int:
+    """Print the table; 1 where fewer branches are covered than is asked for."""
+    parser = argparse.ArgumentParser(prog="python -m tests.branches", description=__doc__)
+    parser.add_argument("--least", type=float, default=0.0, metavar="PERCENT")
+    parser.add_argument("--missing", action="store_true", help="each branch that no test took")
+    given = parser.parse_args()
+    with tempfile.TemporaryDirectory() as scratch:
+        out = Path(scratch) / "coverage.json"
+        subprocess.run([sys.executable, "-m", "coverage", "json", "-q", "-o", str(out)], check=True)
+        files = json.loads(out.read_text("utf-8"))["files"]
+    folders = by_folder(files)
+    if given.missing:
+        print("\n".join(missing(files)) + "\n")
+    print(table(folders))
+    reached = percent(folders["all"]["covered_branches"], folders["all"]["num_branches"])
+    if reached < given.least:
+        print(f"{reached:.2f}% of the branches are covered, fewer than {given.least:g}%")
+    return int(reached < given.least)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
