@@ -24,8 +24,8 @@ import httpx
 from pytest_fakecloud.broker.engine.engine import MemoryEngine
 from pytest_fakecloud.broker.handle import Broker
 from pytest_fakecloud.broker.model import ProducerRecord, TopicPartition
-from pytest_fakecloud.core.clock import Clock
 from pytest_fakecloud.core.ids import Ids
+from pytest_fakecloud.core.timekeeper import Timekeeper
 from pytest_fakecloud.handle import Context
 
 from .timing import Table, compare, limit, line
@@ -41,7 +41,7 @@ T0 = TopicPartition("t", 0)
 
 def engine(partitions: int = 3) -> MemoryEngine:
     """An engine with one topic."""
-    made = MemoryEngine(Clock("2026-01-01T00:00:00Z"), Ids(1))
+    made = MemoryEngine(Timekeeper("2026-01-01T00:00:00Z"), Ids(1))
     made.create_topic("t", partitions)
     return made
 

@@ -20,8 +20,8 @@ import numpy as np
 from pytest_fakecloud import Cloud
 from pytest_fakecloud.broker.engine.engine import MemoryEngine
 from pytest_fakecloud.broker.model import ProducerRecord, TopicPartition
-from pytest_fakecloud.core.clock import Clock
 from pytest_fakecloud.core.ids import Ids
+from pytest_fakecloud.core.timekeeper import Timekeeper
 from pytest_fakecloud.kv.engine.engine import Engine
 from pytest_fakecloud.vector.engine.engine import VectorEngine
 from pytest_fakecloud.vector.model import VectorQuery, VectorRecord
@@ -57,7 +57,7 @@ def keys() -> None:
     """GET, SET, and a member into a sorted set, among so many."""
     series: dict[str, list[Point]] = {"GET": [], "SET": [], "ZADD": [], "SCAN 10": []}
     for size in sizes():
-        engine = Engine(Clock(), Ids(1))
+        engine = Engine(Timekeeper(), Ids(1))
         session = engine.session()
         for number in range(size):
             engine.execute(session, [b"SET", b"key:%d" % number, b"value"])
@@ -87,7 +87,7 @@ def vectors() -> None:
     series: dict[str, list[Point]] = {"upsert": [], "query, top 10": []}
     for size in sizes():
         rows = chance.standard_normal((size, DIMENSION), np.float32)
-        engine = VectorEngine(Clock(), Ids(0), dimension=DIMENSION)
+        engine = VectorEngine(Timekeeper(), Ids(0), dimension=DIMENSION)
         engine.upsert("", [VectorRecord(str(number), row) for number, row in enumerate(rows)])
         asked = [VectorQuery(vector=rows[0], top_k=10, with_vectors=False)]
 
@@ -108,7 +108,7 @@ def records() -> None:
     series: dict[str, list[Point]] = {"produce": [], "offset by time": []}
     place = TopicPartition("t", 0)
     for size in sizes():
-        engine = MemoryEngine(Clock("2026-01-01T00:00:00Z"), Ids(1))
+        engine = MemoryEngine(Timekeeper("2026-01-01T00:00:00Z"), Ids(1))
         engine.create_topic("t", 1)
         for first in range(0, size, 100):
             engine.produce([ProducerRecord("t", "x", None, 0, first + n) for n in range(100)])

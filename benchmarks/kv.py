@@ -21,8 +21,8 @@ from typing import Any
 import httpx
 import redis
 
-from pytest_fakecloud.core.clock import Clock
 from pytest_fakecloud.core.ids import Ids
+from pytest_fakecloud.core.timekeeper import Timekeeper
 from pytest_fakecloud.handle import Context
 from pytest_fakecloud.kv.engine.engine import Engine
 from pytest_fakecloud.kv.handle import KVServer
@@ -66,7 +66,7 @@ def commands() -> list[bool]:
     results = []
     there = importlib.util.find_spec("fakeredis") is not None
     for name, words in LINES.items():
-        engine = Engine(Clock(), Ids(1))
+        engine = Engine(Timekeeper(), Ids(1))
         session = engine.session()
         theirs = peer() if there else None
 
@@ -93,7 +93,7 @@ def sorted_sets() -> list[bool]:
     """ZADD into a million members against into a thousand."""
     adders: dict[str, Callable[[], object]] = {}
     for size in (1_000, MEMBERS):
-        engine = Engine(Clock(), Ids(1))
+        engine = Engine(Timekeeper(), Ids(1))
         session = engine.session()
         for start in range(0, size, 1000):
             pairs = [
@@ -179,7 +179,7 @@ def real_server() -> Iterator[redis.Redis | None]:
 
 def memory() -> None:
     """Bytes per small key here, beside what a real server reports of its own."""
-    engine = Engine(Clock(), Ids(1))
+    engine = Engine(Timekeeper(), Ids(1))
     session = engine.session()
     keys = [b"key:%d" % number for number in range(KEYS)]
     gc.collect()

@@ -14,8 +14,8 @@ from itertools import count
 from time import perf_counter
 from typing import Any
 
-from pytest_fakecloud.core.clock import Clock
 from pytest_fakecloud.core.ids import Ids
+from pytest_fakecloud.core.timekeeper import Timekeeper
 from pytest_fakecloud.kv.engine.engine import Engine
 
 from .timing import compare, line
@@ -37,7 +37,7 @@ class Filled:
 
     def __init__(self, size: int) -> None:
         chance = random.Random(1)
-        self.engine = Engine(Clock(), Ids(1))
+        self.engine = Engine(Timekeeper(), Ids(1))
         self.session = self.engine.session()
         self.run(b"SEARCH.CREATE", b"i", b"ON", b"STRING", b"PREFIX", b"1", b"p:", b"SCHEMA", b"t",
                  b"TEXT", b"n", b"F64", b"FAST", b"k", b"KEYWORD")  # fmt: skip
@@ -123,7 +123,9 @@ def growth() -> list[bool]:
 
 def without_search() -> list[bool]:
     """A write beside no index, beside an index of other keys, and what an engine imports."""
-    engines = {name: Engine(Clock(), Ids(1)) for name in ("no index", "an index of other keys")}
+    engines = {
+        name: Engine(Timekeeper(), Ids(1)) for name in ("no index", "an index of other keys")
+    }
     sessions = {name: engine.session() for name, engine in engines.items()}
     create = b"SEARCH.CREATE i ON STRING PREFIX 1 p: SCHEMA t TEXT".split()
     engines["an index of other keys"].execute(sessions["an index of other keys"], create)

@@ -23,8 +23,8 @@ from typing import Any
 
 import numpy as np
 
-from pytest_fakecloud.core.clock import Clock
 from pytest_fakecloud.core.ids import Ids
+from pytest_fakecloud.core.timekeeper import Timekeeper
 from pytest_fakecloud.handle import Context
 from pytest_fakecloud.http.messages import Answer, Request
 from pytest_fakecloud.vector.engine.engine import VectorEngine
@@ -137,7 +137,7 @@ def upserts(most: int) -> Iterator[bool]:
     decades = [10**power for power in range(3, 7) if 10**power <= most]
 
     def grow() -> list[float]:
-        engine = VectorEngine(Clock(), Ids(0), dimension=32)
+        engine = VectorEngine(Timekeeper(), Ids(0), dimension=32)
         costs, done = [], 0
         for decade in decades:
             started = time.perf_counter()
@@ -323,7 +323,7 @@ def filled_engine(
     metadata: Callable[[int], dict[str, object]] | None = None,
 ) -> VectorEngine:
     """An engine that holds the rows under their numbers."""
-    engine = VectorEngine(Clock(), Ids(0), dimension=vectors.shape[1])
+    engine = VectorEngine(Timekeeper(), Ids(0), dimension=vectors.shape[1])
     for row, vector in enumerate(vectors):
         values = metadata(row) if metadata else None
         engine.upsert("", [VectorRecord(str(row), vector, metadata=values)])

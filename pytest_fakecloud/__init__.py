@@ -65,8 +65,8 @@ if TYPE_CHECKING:
     from .core.found import Found
     from .core.journal import Call, Event, Journal
     from .core.problems import Problem
+    from .core.timekeeper import Fired
     from .core.timeparse import Duration, Instant
-    from .core.timers import Fired
     from .explore.checks import linearizable, monotonic_reads, nothing_lost, observed, once
     from .explore.explore import BrokenSchedule, Exploration, replay_schedule
     from .explore.history import History, Operation
@@ -231,7 +231,7 @@ _HOMES = {
     "FakecloudWarning": "outcomes",
     "Fault": "faults.fault",
     "FaultPlan": "faults.plan",
-    "Fired": "core.timers",
+    "Fired": "core.timekeeper",
     "Found": "core.found",
     "GroupView": "broker.model",
     "Handle": "handle",

@@ -16,9 +16,10 @@ if TYPE_CHECKING:
 
     from .broker.handle import Broker
     from .broker.settings import BrokerSettings
-    from .core.clock import Clock, Mode
+    from .core.clock import Clock
     from .core.journal import Journal
     from .core.problems import Problem
+    from .core.timekeeper import Mode
     from .core.timeparse import Instant
     from .explore.checks import Check
     from .explore.explore import Exploration, ExploreOptions, Runs

@@ -13,13 +13,14 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Literal, Unpack
 
 from .any_cloud import AnyCloud, found_handles
-from .core.clock import STANDS, Clock, Mode
+from .core.clock import Clock
 from .core.dispatch import Dispatcher
 from .core.errors import ContractError, shown
 from .core.found import Found
 from .core.ids import Ids
 from .core.journal import Journal
 from .core.problems import Problem, Problems
+from .core.timekeeper import STANDS, Mode, Timekeeper
 from .core.timeparse import Instant
 from .handle import Context, Delivery, Gone, Handle, Snapshot
 from .services import find, handle_class
@@ -92,8 +93,9 @@ class Cloud(AnyCloud):
                 raise ContractError(f"clock='running' is refused: {STANDS}")
         super().__init__()
         self._seed = secrets.randbits(32) if seed is None else seed
-        self._clock = Clock(now, clock)
-        self._journal = Journal(self._clock.now_us)
+        self._time = Timekeeper(now, clock)
+        self._clock = Clock(self._time)
+        self._journal = Journal(self._time.now_us)
         self._recorded = Problems()
         self._context = Context(
             self._clock, Ids(self._seed), self._journal, self._recorded, delivery
@@ -118,7 +120,7 @@ class Cloud(AnyCloud):
             if process_time:
                 from .process_time import ProcessTime
 
-                steering = ProcessTime(self._clock, process_time)
+                steering = ProcessTime(self._time, process_time)
                 steering.start()
                 self._exits.append(steering.stop)
         except BaseException:
@@ -130,7 +132,7 @@ class Cloud(AnyCloud):
     def autojump(self) -> Iterator[None]:
         from .process_time import AUTOJUMP, ProcessTime
 
-        steering = ProcessTime(self._clock, AUTOJUMP)
+        steering = ProcessTime(self._time, AUTOJUMP)
         steering.start()
         try:
             yield
@@ -229,7 +231,7 @@ class Cloud(AnyCloud):
         own = {key: value for key, value in settings.items() if key not in PLACE_SETTINGS}
         with self._starting:
             if self._dispatcher is None and service.delivers:
-                self._dispatcher = Dispatcher(self._clock, self._delivery_failed)
+                self._dispatcher = Dispatcher(self._time, self._delivery_failed)
             self._context.place = {
                 key: settings[key] for key in ("host", "port") if settings.get(key) is not None
             }
@@ -334,7 +336,7 @@ class Cloud(AnyCloud):
     def begin(self, now: Instant | None = None, clock: Mode | None = None) -> None:
         for handle in self._context.handles:
             handle.end_connections()
-        self._clock.rewind(now, clock)
+        self._time.rewind(now, clock)
         self.reset()
 
     def every_failure(

@@ -14,11 +14,12 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, Protocol, Self
 
 from .core.auth import new_token
-from .core.clock import Clock, Mode
+from .core.clock import Clock, timekeeper_of
 from .core.errors import ContractError, check_function, shown
 from .core.ids import Ids
 from .core.journal import Call, Found, Journal
 from .core.problems import Problem, Problems
+from .core.timekeeper import Mode, Timekeeper
 from .core.timeparse import Instant
 from .faults.plan import FaultPlan
 from .http.app import App
@@ -151,8 +152,13 @@ class Context:
         delivery: Delivery = "driven",
     ) -> Context:
         """A context without a cloud, for a handle on its own."""
-        the_clock = Clock(now, clock)
-        return cls(the_clock, Ids(seed), Journal(the_clock.now_us), delivery=delivery)
+        time = Timekeeper(now, clock)
+        return cls(Clock(time), Ids(seed), Journal(time.now_us), delivery=delivery)
+
+    @property
+    def time(self) -> Timekeeper:
+        """What the clock shows and moves."""
+        return timekeeper_of(self.clock)
 
     def enter(self, handle: Handle) -> None:
         """Count a handle among the open ones."""
@@ -217,19 +223,20 @@ class Handle:
         self._context = context
         self.name = context.name_for(self.fixture, name)
         self.clock = context.clock
+        self._time = context.time
         self._app = app
         self.token = context.wanted_token or new_token()
         _GIVEN.append(self.token)
         context.wanted_token = None
         self.journal = Journal(
-            context.clock.now_us, service=self.service, handle=self.name, parent=context.journal
+            self._time.now_us, service=self.service, handle=self.name, parent=context.journal
         )
         # An empty plan is false, and still the one the service asks.
         if faults is None:
-            faults = FaultPlan(partial(context.ids.stream, self.name, "faults"), context.clock)
+            faults = FaultPlan(partial(context.ids.stream, self.name, "faults"), self._time)
         self.faults = faults
         app.attach(
-            clock=context.clock,
+            clock=self._time,
             journal=self.journal,
             faults=self.faults,
             problems=context.problems,

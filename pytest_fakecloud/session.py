@@ -298,7 +298,7 @@ class Run:
         return settings
 
     def _check_process_time(self, settings: Mapping[str, Any]) -> None:
-        from .core.clock import STANDS
+        from .core.timekeeper import STANDS
 
         if settings["clock"] == "running":
             raise misuse(f"clock='running' is refused: {STANDS}")

@@ -1,4 +1,4 @@
-"""What the public calls of Cloud, Clock, Journal, faults and handles are given, they check.
+"""What the public calls of Cloud, Timekeeper, Journal, faults and handles are given, they check.
 
 Every call here gets a value of each wrong kind. It must refuse each with ``ContractError`` and
 words: an acceptance would go wrong later and elsewhere, a bare error says nothing of what to do.
@@ -14,9 +14,8 @@ from typing import Any
 import pytest
 
 from pytest_fakecloud import Cloud, ContractError
-from pytest_fakecloud.core.clock import Clock
 from pytest_fakecloud.core.ids import Ids
-from pytest_fakecloud.core.timeparse import instant_us
+from pytest_fakecloud.core.timekeeper import Timekeeper
 
 from .harness import check_each
 
@@ -97,51 +96,16 @@ CALLS: dict[str, tuple[Callable[[Cloud, Any], object], str]] = {
     "Cloud.replay": (lambda cloud, v: cloud.replay(v), ""),
     "Ids": (lambda cloud, v: Ids(v), "int negative text empty"),
     "Ids.reseed": (lambda cloud, v: Ids(1).reseed(v), "int negative text empty"),
-    "Clock(now)": (lambda cloud, v: Clock(v), "none"),
-    "Clock(mode)": (lambda cloud, v: Clock(None, v), "none"),
+    "Clock(now)": (lambda cloud, v: Timekeeper(v), "none"),
+    "Clock(mode)": (lambda cloud, v: Timekeeper(None, v), "none"),
     "Clock.wait_cap": (lambda cloud, v: setattr(cloud.clock, "wait_cap", v), SECONDS),
     "Clock.advance": (lambda cloud, v: cloud.clock.advance(v), "int float"),
     "Clock.move_to": (lambda cloud, v: cloud.clock.move_to(v), ""),
-    "Clock.after": (lambda cloud, v: cloud.clock.after(v), "int float"),
-    "Clock.until": (lambda cloud, v: cloud.clock.until(v), ""),
-    "Clock.rewind(now)": (lambda cloud, v: cloud.clock.rewind(v), "none"),
-    "Clock.rewind(mode)": (lambda cloud, v: cloud.clock.rewind(None, v), "none"),
-    "Clock.next_due": (lambda cloud, v: cloud.clock.next_due(v), "list empty"),
-    "Clock.next_due_us": (lambda cloud, v: cloud.clock.next_due_us(v), "list empty"),
-    "Clock.run_due": (lambda cloud, v: cloud.clock.run_due(v), "list empty"),
-    "Clock.dispatch(lanes)": (lambda cloud, v: cloud.clock.dispatch(v), "list empty"),
-    "Clock.dispatch(stopped)": (lambda cloud, v: cloud.clock.dispatch((), v), FUNCTIONS),
-    "Clock.on_move": (lambda cloud, v: cloud.clock.on_move(v), FUNCTIONS),
-    "Clock.tie_to_real_time": (lambda cloud, v: cloud.clock.tie_to_real_time(v), "text empty"),
-    "Clock.steps(target)": (lambda cloud, v: list(cloud.clock.steps(v)), FUNCTIONS),
-    "Clock.steps(lanes)": (
-        lambda cloud, v: list(cloud.clock.steps(cloud.clock.now_us, v)),
-        "list empty",
-    ),
-    "Clock.call_at(due_us)": (
-        lambda cloud, v: cloud.clock.call_at(v, print),
-        "int negative",
-    ),
-    "Clock.call_at(callback)": (
-        lambda cloud, v: cloud.clock.call_at(instant_us(NOON), v),
-        "function coroutine",
-    ),
-    "Clock.call_at(lane)": (lambda cloud, v: cloud.clock.call_at(5, print, lane=v), ""),
-    "Clock.wait(signal)": (lambda cloud, v: cloud.clock.wait(v, lambda: 1, 0), ""),
-    "Clock.wait(poll)": (
-        lambda cloud, v: cloud.clock.wait(cloud.clock.signal(), v, 0),
-        FUNCTIONS,
-    ),
-    "Clock.wait(deadline)": (
-        lambda cloud, v: cloud.clock.wait(cloud.clock.signal(), lambda: 1, v),
-        "int negative",
-    ),
     "Clock.aio.advance": (
         lambda cloud, v: asyncio.run(cloud.clock.aio.advance(v)),
         "int float",
     ),
     "Clock.aio.move_to": (lambda cloud, v: asyncio.run(cloud.clock.aio.move_to(v)), ""),
-    "Clock.aio.run_due": (lambda cloud, v: asyncio.run(cloud.clock.aio.run_due(v)), "list empty"),
     "Cloud.aio.every_failure": (lambda cloud, v: asyncio.run(cloud.aio.every_failure(v)), ""),
     "Cloud.aio.replay": (lambda cloud, v: asyncio.run(cloud.aio.replay(v)), ""),
     "Cloud._fixture_settings": (lambda cloud, v: _with_settings(v), "dict"),
@@ -231,7 +195,7 @@ def test_what_cannot_even_be_shown_is_refused_in_words(shared: Cloud, call: str)
 
 
 def test_a_number_beyond_all_printing_is_refused_in_words() -> None:
-    for call in (lambda: Cloud(seed=10**5000), lambda: Clock().advance(10**5000)):
+    for call in (lambda: Cloud(seed=10**5000), lambda: Timekeeper().advance(10**5000)):
         with pytest.raises(ContractError, match=r"bits is not a seed|above 100 years"):
             call()
 

@@ -120,9 +120,9 @@ def test_the_control_api(cloud: Cloud) -> None:
     cloud.queue().publish(APPLICATION, delay="90d")
     app = ControlApp(cloud, "control-token")
     app.attach(
-        clock=cloud.clock,
-        journal=Journal(cloud.clock.now_us, service="control", handle="control"),
-        faults=FaultPlan(partial(cloud._context.ids.stream, "control"), cloud.clock),
+        clock=cloud._time,
+        journal=Journal(cloud._time.now_us, service="control", handle="control"),
+        faults=FaultPlan(partial(cloud._context.ids.stream, "control"), cloud._time),
         problems=type(cloud._recorded)(),
         name="control",
     )

@@ -15,7 +15,7 @@ __all__ = ["index", "pages"]
 _GROUPS: Mapping[str, tuple[str, ...]] = {
     "The cloud": ("cloud", "any_cloud", "standalone.remote"),
     "Every handle": ("handle",),
-    "Time": ("core.clock", "core.timers", "core.timeparse"),
+    "Time": ("core.clock", "core.timekeeper", "core.timeparse"),
     "Key-value": ("kv.",),
     "Vector": ("vector.",),
     "Broker": ("broker.",),

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Literal
 
-from ..core.clock import Clock
 from ..core.errors import ContractError
 from ..core.ids import Ids
+from ..core.timekeeper import Timekeeper
 from .engine.engine import MemoryEngine
 from .protocol import BrokerEngine
 from .settings import Behaviour, string
@@ -16,7 +16,7 @@ __all__ = ["make_engine"]
 
 def make_engine(
     url: str | None,
-    clock: Clock,
+    clock: Timekeeper,
     ids: Ids,
     settings: Behaviour,
     *,

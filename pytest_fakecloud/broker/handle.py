@@ -182,7 +182,7 @@ class Broker(Handle):
         self.username = username
         name = context.name_for(self.fixture, name)
         self._engine = make_engine(
-            engine, context.clock, context.ids, settings, name=name, isolation=isolation
+            engine, context.time, context.ids, settings, name=name, isolation=isolation
         )
         for topic, options in (topics or {}).items():
             self._add_topic(topic, **_topic_options(topic, options))
@@ -287,7 +287,7 @@ class Broker(Handle):
         """Give a topic that many more partitions and return its count. Its groups rebalance."""
         __tracebackhide__ = True
         string("topic", topic)
-        self.clock.settle()
+        self._time.settle()
         with as_misuse():
             return self._engine.add_partitions(topic, count)
 
@@ -349,7 +349,7 @@ class Broker(Handle):
         batch. Records a tester puts in are no answer to ``assert_produced``.
         """
         __tracebackhide__ = True
-        self.clock.settle()
+        self._time.settle()
         like = checked(
             ProducerRecord(topic, "", key, partition, timestamp_ms(timestamp), header_list(headers))
         )
@@ -398,7 +398,7 @@ class Broker(Handle):
         string("topic", topic)
         whole("partition", partition, 0)
         whole("offset", offset, 0, INT64_MAX)
-        self.clock.settle()
+        self._time.settle()
         with as_misuse():
             self._engine.set_committed(group, TopicPartitionOffset(topic, partition, offset))
 
@@ -408,7 +408,7 @@ class Broker(Handle):
         """Let an instance vanish: no commit, no leave; its partitions wait for its session's end."""
         __tracebackhide__ = True
         _check_instance(group, instance)
-        self.clock.settle()
+        self._time.settle()
         with as_misuse():
             self._engine.crash(group, instance)
 
@@ -416,7 +416,7 @@ class Broker(Handle):
         """End an instance's session now: its partitions go to others, and a late commit fails."""
         __tracebackhide__ = True
         _check_instance(group, instance)
-        self.clock.settle()
+        self._time.settle()
         with as_misuse():
             self._engine.expire(group, instance)
 
@@ -427,7 +427,7 @@ class Broker(Handle):
         """
         __tracebackhide__ = True
         string("group", group)
-        self.clock.settle()
+        self._time.settle()
         self._engine.rebalance(group)
         return self.group(group)
 
@@ -438,7 +438,7 @@ class Broker(Handle):
         wanted = strings("topics", topics)
         if not wanted:
             raise ContractError("topics is empty: an instance joins to read at least one")
-        self.clock.settle()
+        self._time.settle()
         with as_misuse():
             self._engine.join(group, instance, wanted)
         return self.group(group)
@@ -447,7 +447,7 @@ class Broker(Handle):
         """Let an instance leave its group, as delete-consumer does."""
         __tracebackhide__ = True
         _check_instance(group, instance)
-        self.clock.settle()
+        self._time.settle()
         with as_misuse():
             self._engine.delete_consumer(group, instance)
         return self.group(group)
@@ -460,7 +460,7 @@ class Broker(Handle):
         ``topic`` and ``partition`` narrow what counts. Returns the records that will come again.
         """
         __tracebackhide__ = True
-        self.clock.settle()
+        self._time.settle()
         string("group", group)
         string("topic", topic, optional=True)
         whole("redeliver's last", last, 1)
@@ -497,7 +497,7 @@ class Broker(Handle):
         """
         __tracebackhide__ = True
         string("topic", name)
-        self.clock.settle()
+        self._time.settle()
         with as_misuse():
             return self._engine.topic_view(name)
 
@@ -519,13 +519,13 @@ class Broker(Handle):
         """Return a group with its members, assignment, committed offsets, positions and lag."""
         __tracebackhide__ = True
         string("group", name)
-        self.clock.settle()
+        self._time.settle()
         with as_misuse():
             return self._engine.group_view(name)
 
     def groups(self) -> list[str]:
         """Return the names of the groups that have members or committed offsets."""
-        self.clock.settle()
+        self._time.settle()
         return self._engine.group_names()
 
     # -- asserting and waiting -------------------------------------------------------------------
@@ -546,7 +546,7 @@ class Broker(Handle):
         """
         __tracebackhide__ = True
         string("topic", topic)
-        self.clock.settle()
+        self._time.settle()
         wanted = {"value": value, **where, "headers": _by_name(where.get("headers"))}
         with as_misuse():
             by_clients, by_tester = self._engine.produced(topic)
@@ -600,7 +600,7 @@ class Broker(Handle):
         """
         __tracebackhide__ = True
         string("group", group)
-        self.clock.settle()
+        self._time.settle()
         wanted = {"topic": topic, "partition": partition, "offset": offset}
         fields = {**OFFSET_FIELDS, "topic": Field(one_of("topic", self.topics()), optional=False)}
         query = Query(_given(wanted), fields, "committed offset")

@@ -9,11 +9,10 @@ import functools
 import inspect
 import sys
 from collections.abc import Callable, Generator, Iterable
-from datetime import datetime
 from typing import Any, ParamSpec, Protocol, TypeVar
 
+from .timekeeper import LANES, Fired, Lane, Timekeeper, Timer
 from .timeparse import Duration, Instant
-from .timers import LANES, Fired, Lane, Timer
 
 __all__ = ["AioClock", "Twin", "checkpoint", "drive", "in_thread"]
 
@@ -22,27 +21,15 @@ T = TypeVar("T")
 
 
 class Steps(Protocol):
-    """A clock as far as moving it goes, one timer at a time."""
-
-    def now(self) -> datetime:
-        """The present instant."""
+    """What moves time as far as ``drive()`` goes: one timer at a time."""
 
     def now_us(self) -> int:
         """The present instant in microseconds since the epoch."""
 
     def steps(
-        self, target: Callable[[], int], lanes: Iterable[Lane] = LANES
+        self, target: Callable[[], int], lanes: tuple[Lane, ...] = LANES
     ) -> Generator[Timer, None, None]:
         """The timers that fall due on the way to an instant, each at its own."""
-
-    def after(self, duration: Duration) -> Callable[[], int]:
-        """The instant that much later."""
-
-    def until(self, instant: Instant) -> Callable[[], int]:
-        """The instant, which must not be past."""
-
-    def onward(self) -> Callable[[], int] | None:
-        """The instant of the next timer; None where nothing falls due."""
 
 
 async def in_thread(function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
@@ -79,7 +66,7 @@ def _in_trio(trio: Any) -> bool:
 async def drive(
     clock: Steps,
     target: Callable[[], int],
-    lanes: Iterable[Lane] = LANES,
+    lanes: tuple[Lane, ...] = LANES,
     *,
     done: Callable[[], bool] = lambda: False,
 ) -> list[Fired]:
@@ -93,12 +80,12 @@ async def drive(
     steps = clock.steps(target, lanes)
     try:
         for timer in steps:
-            at = clock.now()
+            at_us = clock.now_us()
             if timer.async_callback is not None:
                 result = await timer.async_callback(timer.due_us)
             else:
                 result = timer.callback(timer.due_us)
-            fired.append(Fired(at, timer.label, result))
+            fired.append(Fired(at_us, timer.label, result))
             if done():
                 break
     finally:
@@ -109,25 +96,25 @@ async def drive(
 class AioClock:
     """The clock's driving calls, awaitable: handlers that need the running loop get it."""
 
-    def __init__(self, clock: Steps) -> None:
-        self._clock = clock
+    def __init__(self, time: Timekeeper) -> None:
+        self._time = time
 
     async def advance(self, duration: Duration) -> list[Fired]:
         """``Clock.advance``, awaitable."""
-        return await drive(self._clock, self._clock.after(duration))
+        return await drive(self._time, self._time.after(duration))
 
     async def move_to(self, instant: Instant) -> list[Fired]:
         """``Clock.move_to``, awaitable."""
-        return await drive(self._clock, self._clock.until(instant))
+        return await drive(self._time, self._time.until(instant))
 
     async def advance_to_next(self) -> list[Fired]:
         """``Clock.advance_to_next``, awaitable."""
-        target = self._clock.onward()
-        return [] if target is None else await drive(self._clock, target)
+        target = self._time.onward()
+        return [] if target is None else await drive(self._time, target)
 
-    async def run_due(self, lanes: Iterable[Lane] = LANES) -> list[Fired]:
+    async def run_due(self) -> list[Fired]:
         """``Clock.run_due``, awaitable."""
-        return await drive(self._clock, self._clock.now_us, lanes)
+        return await drive(self._time, self._time.now_us)
 
 
 class Twin:

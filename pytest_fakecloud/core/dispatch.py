@@ -8,9 +8,8 @@ import threading
 import traceback
 from collections.abc import Callable
 
-from .clock import Clock
+from .timekeeper import Lane, Timekeeper
 from .timeparse import monotonic
-from .timers import Lane
 from .workers import WorkerPool
 
 __all__ = ["AT_ONCE", "Dispatcher"]
@@ -34,7 +33,7 @@ class Dispatcher:
 
     def __init__(
         self,
-        clock: Clock,
+        clock: Timekeeper,
         report: Callable[[BaseException], None] = traceback.print_exception,
         *,
         at_once: int = AT_ONCE,

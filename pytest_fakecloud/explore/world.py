@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import partial
 from typing import TYPE_CHECKING, Any, Protocol
 
+from ..core.clock import timekeeper_of
 from ..core.errors import ContractError, ServiceError
 from ..core.matching import Field
 from ..core.timeparse import to_datetime
@@ -19,7 +20,7 @@ from ..transport.inprocess import origins
 from .sleeping import sleeps_follow
 
 if TYPE_CHECKING:
-    from ..core.timers import Timer
+    from ..core.timekeeper import Timer
     from ..fakes import Fakes
     from ..handle import Handle
     from ..queue.handle import Queue
@@ -83,7 +84,7 @@ class World:
 
     def __init__(self, cloud: Fakes, *, process_time: bool | None = None) -> None:
         self.cloud = cloud
-        self.clock = cloud.clock
+        self.clock = timekeeper_of(cloud.clock)
         self.stage: Stage | None = None
         self._process_time = process_time
         self._exits = contextlib.ExitStack()

@@ -9,10 +9,10 @@ from contextvars import ContextVar
 from pathlib import Path
 from typing import Any, ClassVar, Protocol, Self, TypedDict
 
-from ..core.clock import Clock
 from ..core.errors import ContractError, shown
 from ..core.journal import CallNames, NamesOf
 from ..core.matching import ABSENT, Field, Question, check_fields
+from ..core.timekeeper import Timekeeper
 from ..http.messages import Request, Response, Serve
 
 __all__ = ["CUT", "REPLACE", "SPOIL", "WAIT", "Fault", "Matchers", "Plan", "count", "setting_over"]
@@ -53,7 +53,7 @@ class Matchers(TypedDict, total=False):
 class Plan(Protocol):
     """What a fault asks of the plan it is in."""
 
-    clock: Clock
+    clock: Timekeeper
     fact_fields: Mapping[str, Field]
 
     @property

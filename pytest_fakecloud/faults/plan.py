@@ -39,8 +39,8 @@ from .kinds import (
 )
 
 if TYPE_CHECKING:
-    from ..core.clock import Clock
     from ..core.ids import RandomStream
+    from ..core.timekeeper import Timekeeper
 
 __all__ = ["Fault", "FaultPlan", "Matchers", "Step"]
 
@@ -60,7 +60,7 @@ class FaultPlan:
     call_words: Callable[[], Iterable[str]] = tuple
     """The names of routes and commands there are; none, where nobody knows."""
 
-    def __init__(self, stream: Callable[[], RandomStream], clock: Clock) -> None:
+    def __init__(self, stream: Callable[[], RandomStream], clock: Timekeeper) -> None:
         self.clock = clock
         self.gate: Callable[[bool], None] | None = None
         """Stops (True) and starts (False) listening, where the handle has a server of its own."""

@@ -18,7 +18,7 @@ from .messages import OUTCOME_OF_EFFECT, Answer, Effect, Request, Response, Serv
 from .routing import Route, RouteMatch, RouteTable
 
 if TYPE_CHECKING:
-    from ..core.clock import Clock
+    from ..core.timekeeper import Timekeeper
 
 __all__ = ["App", "Interference"]
 
@@ -69,14 +69,20 @@ class App:
     fact_fields: ClassVar[Mapping[str, Field]] = {}
     """The facts that ``facts()`` can tell, as fields to ask about."""
 
-    clock: Clock
+    clock: Timekeeper
     journal: Journal
     faults: Interference
     problems: Problems
     name: str = ""
 
     def attach(
-        self, *, clock: Clock, journal: Journal, faults: Interference, problems: Problems, name: str
+        self,
+        *,
+        clock: Timekeeper,
+        journal: Journal,
+        faults: Interference,
+        problems: Problems,
+        name: str,
     ) -> None:
         """Connect the app to its cloud; done once by its handle."""
         self.clock = clock

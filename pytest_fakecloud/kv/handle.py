@@ -129,11 +129,11 @@ class KVServer(Handle):
                 )
             self._new_engine = partial(
                 Engine,
-                context.clock,
+                context.time,
                 context.ids,
                 dialect,
                 limits,
-                context.clock.now_us(),
+                context.time.now_us(),
                 documented_only=documented_only,
                 debug_command=debug_command,
             )
@@ -155,7 +155,7 @@ class KVServer(Handle):
         self._credentials = Credentials()
         self._password, self._credentials.read_only = new_token(32), new_token()
         self._port: DatabasePort | None = None
-        app = KVApp(self._find_engine, context.clock, self._credentials, limits, int_text)
+        app = KVApp(self._find_engine, context.time, self._credentials, limits, int_text)
         super().__init__(context, app, name=name)
         self._credentials.standard = self.token
         if real is not None:
@@ -486,7 +486,7 @@ def _real_engine(
             "pip install 'pytest-fakecloud[redis]'"
         ) from error
     return RedisEngine(
-        context.clock,
+        context.time,
         context.ids,
         url,
         isolation=isolation,

@@ -8,7 +8,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from contextlib import AbstractContextManager
 
-    from ..core.clock import Clock
+    from ..core.timekeeper import Timekeeper
     from .reply import Reply
     from .table.registry import CommandSpec
 
@@ -88,7 +88,7 @@ class AnyEngine(Protocol):
     """
 
     @property
-    def clock(self) -> Clock:
+    def clock(self) -> Timekeeper:
         """The clock of the handle."""
 
     @property

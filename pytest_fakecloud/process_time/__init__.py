@@ -6,8 +6,8 @@ import threading
 from collections.abc import Callable
 from typing import Literal, TypeAlias
 
-from ..core.clock import Clock
 from ..core.errors import ContractError, shown
+from ..core.timekeeper import Timekeeper
 from .wall import Wall
 
 __all__ = ["AUTOJUMP", "ProcessTime", "ProcessTimeMode", "check_process_time"]
@@ -37,7 +37,7 @@ class ProcessTime:
     time-machine, and where the sleeps of this process move another cloud's clock already.
     """
 
-    def __init__(self, clock: Clock, mode: ProcessTimeMode = True) -> None:
+    def __init__(self, clock: Timekeeper, mode: ProcessTimeMode = True) -> None:
         self._clock = clock
         self._autojump = mode == AUTOJUMP
         self._ends: list[Callable[[], None]] = []

@@ -18,8 +18,8 @@ from collections.abc import Callable
 from typing import Any, Protocol
 
 from ..core.aio import drive
-from ..core.clock import Occupied
 from ..core.errors import ContractError, shown
+from ..core.timekeeper import Occupied
 from ..core.timeparse import monotonic
 from .sleepers import GRACE, Sleeper, Sleepers
 

@@ -15,12 +15,10 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from datetime import datetime
 from typing import Any
 
-from ..core.clock import Clock, Occupied
+from ..core.timekeeper import LANES, Lane, Occupied, Timekeeper
 from ..core.timeparse import monotonic
-from ..core.timers import LANES, Lane
 
 __all__ = ["GRACE", "Sleeper", "Sleepers", "Yielding"]
 
@@ -49,25 +47,21 @@ class Sleeper:
 class Yielding:
     """A clock as one who sleeps moves it: never into another's advance."""
 
-    def __init__(self, clock: Clock) -> None:
+    def __init__(self, clock: Timekeeper) -> None:
         self._clock = clock
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._clock, name)
 
-    def now(self) -> datetime:
-        """The present instant."""
-        return self._clock.now()
-
     def steps(self, target: Callable[[], int], lanes: tuple[Lane, ...] = LANES) -> Any:
-        """``Clock.steps``, yielding."""
+        """``Timekeeper.steps``, yielding."""
         return self._clock.steps(target, lanes, yielding=True)
 
 
 class Sleepers:
     """All sleeps of a process that move one clock, and how far they have moved it."""
 
-    def __init__(self, clock: Clock) -> None:
+    def __init__(self, clock: Timekeeper) -> None:
         self.clock = clock
         self.yielding: Any = Yielding(clock)
         self.over = False

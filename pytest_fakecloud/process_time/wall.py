@@ -10,8 +10,8 @@ from collections.abc import Callable
 from types import FrameType
 from typing import Any
 
-from ..core.clock import Clock
 from ..core.errors import ContractError
+from ..core.timekeeper import Timekeeper
 from ..core.timeparse import monotonic
 from .callers import is_infrastructure
 
@@ -31,7 +31,7 @@ class Wall:
     read raises ``ContractError``, which says where and why.
     """
 
-    def __init__(self, clock: Clock) -> None:
+    def __init__(self, clock: Timekeeper) -> None:
         self._clock = clock
         self._lock = threading.Lock()
         self._shown_us = 0

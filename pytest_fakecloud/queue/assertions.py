@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any, Unpack
 
-from ..core.clock import Clock
 from ..core.errors import ContractError, shown
 from ..core.found import Found, expect
 from ..core.matching import Query
+from ..core.timekeeper import Timekeeper
 from ..core.wording import check_times
 from .engine.engine import Engine
 from .fields import (
@@ -29,7 +29,7 @@ class QueueAssertions:
     """The part of a queue's handle that looks and asserts."""
 
     _engine: Engine
-    clock: Clock
+    _time: Timekeeper
 
     # -- looking ---------------------------------------------------------------------------------
 
@@ -44,7 +44,7 @@ class QueueAssertions:
         message could have.
         """
         __tracebackhide__ = True
-        self.clock.settle()
+        self._time.settle()
         # The service's own words come in capitals, as the API shows them.
         own = isinstance(state, str) and state.upper() in WORDS
         asked = Query(
@@ -73,7 +73,7 @@ class QueueAssertions:
         ``where`` are the fields of an attempt that must agree, such as ``url`` or ``status``.
         """
         __tracebackhide__ = True
-        self.clock.settle()
+        self._time.settle()
         asked = Query(where, ATTEMPTS, "attempt")
         wanted = id.id if isinstance(id, PublishedMessage) else id
         if wanted is not None and not isinstance(wanted, str):
@@ -94,7 +94,7 @@ class QueueAssertions:
         ``where`` are further fields of a dead letter that must agree, such as ``status``.
         """
         __tracebackhide__ = True
-        self.clock.settle()
+        self._time.settle()
         asked = Query(_given(where, url=url), DEAD_LETTERS, "dead letter")
         found = (
             DeadLetterView(self._engine, row.id, row.message_id, row.at_us)
@@ -109,7 +109,7 @@ class QueueAssertions:
 
     def pending(self) -> Found[PublishedMessage]:
         """Return the messages that have not come to an end."""
-        self.clock.settle()
+        self._time.settle()
         return found_messages(
             PublishedMessage(self._engine, one) for one in list(self._engine.pending)
         )

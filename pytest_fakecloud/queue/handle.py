@@ -186,7 +186,7 @@ class Queue(QueueAssertions, QueueActions, Handle):
         )
         signer = Signer(
             keys,
-            clock_of_signatures(signature_clock, context.clock.now_us),
+            clock_of_signatures(signature_clock, context.time.now_us),
             context.ids.stream(name, "token ids"),
             header=f"{header_prefix}-Signature",
         )
@@ -195,7 +195,7 @@ class Queue(QueueAssertions, QueueActions, Handle):
         )
         workflow = WorkflowRuns()
         self._engine = Engine(
-            context.clock,
+            context.time,
             context.ids,
             perform=self._evidence.watched(self._sender.send),
             perform_async=self._evidence.awatched(self._sender.asend),
@@ -224,7 +224,7 @@ class Queue(QueueAssertions, QueueActions, Handle):
         self._engine.on_attempt = self._attempted
         self._engine.on_loop = self._looped
         self._driver = Driver(self._engine, self._check_open, self._sender.release)
-        faults = QueueFaults(partial(context.ids.stream, name, "faults"), context.clock)
+        faults = QueueFaults(partial(context.ids.stream, name, "faults"), context.time)
         self._engine.mishaps = PlannedMishaps(faults)
         runs = WorkflowRoutes(self._engine, workflow)
         letters = WorkflowHistoryRoutes(self._engine, workflow)
@@ -274,7 +274,7 @@ class Queue(QueueAssertions, QueueActions, Handle):
         if url is not None:
             text("url", url)
         raw = bytes_of("body", body)
-        now = clock_of_signatures(self.signature_clock, self.clock.now_us)
+        now = clock_of_signatures(self.signature_clock, self._time.now_us)
         return explain(given, body=raw, keys=self._engine.keys, at=now(), url=url)
 
     def _env_variables(self) -> dict[str, str]:
@@ -418,7 +418,7 @@ class Queue(QueueAssertions, QueueActions, Handle):
             **self._evidence.of(delivery, outcome),
         )
         ended = outcome.exception
-        if self.delivery == "background" and _leaves(ended, driving=self.clock.driving):
+        if self.delivery == "background" and _leaves(ended, driving=self._time.driving):
             self._context.problems.report(
                 "unmet",
                 f"{self.name}: attempt {attempt.number} at {as_text(delivery.url)}, made in the"

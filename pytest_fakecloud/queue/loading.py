@@ -8,8 +8,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
-from ..core.clock import Clock
 from ..core.ids import Ids
+from ..core.timekeeper import Timekeeper
 from .actions import QueueActions
 from .arguments import (
     keywords,
@@ -38,7 +38,7 @@ class _Trial(QueueActions):
 
     def __init__(self, engine: Engine) -> None:
         runs = WorkflowRuns()
-        self._engine = engine.twin(Clock(now=engine.clock.now()), Ids(0), runs)
+        self._engine = engine.twin(Timekeeper(now=engine.clock.now()), Ids(0), runs)
         runs.attach(self._engine)
         self._engine.restore(engine.snapshot())
 

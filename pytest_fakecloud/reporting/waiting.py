@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
+from ..core.clock import timekeeper_of
 from ..core.errors import telling
 from ..queue.unfinished import given_up, pending, schedules
 from .bodies import compact
@@ -34,7 +35,7 @@ def waiting(cloud: Fakes, scene: Scene) -> list[str]:
 
 
 def _messages(queue: Any, scene: Scene) -> Iterator[str]:
-    queue.clock.settle()
+    timekeeper_of(queue.clock).settle()
     yield from pending(queue._engine, scene.short)
     yield from given_up(queue._engine, scene.short)
     yield from schedules(queue._engine)

@@ -16,11 +16,12 @@ from time import sleep
 from typing import Any, Protocol
 
 from ..core.auth import bearer_token, new_token, same
-from ..core.clock import Mode, Signal
+from ..core.clock import timekeeper_of
 from ..core.errors import ContractError, ServiceError
 from ..core.journal import Call, Entry, Journal
 from ..core.matching import nearest
 from ..core.problems import Problem, Problems
+from ..core.timekeeper import Mode, Signal
 from ..core.timeparse import Instant, monotonic
 from ..fakes import Fakes
 from ..faults.fault import setting_over
@@ -143,9 +144,9 @@ class ControlApp(App):
         # A console that is open asks twice a second, for weeks.
         journal.keep = 0
         self.attach(
-            clock=cloud.clock,
+            clock=cloud._context.time,
             journal=journal,
-            faults=FaultPlan(partial(cloud._context.ids.stream, "control"), cloud.clock),
+            faults=FaultPlan(partial(cloud._context.ids.stream, "control"), cloud._context.time),
             problems=_Bugs(cloud, tell),
             name="control",
         )
@@ -332,7 +333,7 @@ class ControlApp(App):
 
     def _clock(self) -> dict[str, Any]:
         clock = self.cloud.clock
-        due = clock.next_due_us()
+        due = timekeeper_of(clock).next_due_us()
         return {
             "now": told(clock.now_us()),
             "mode": clock.mode,
@@ -368,7 +369,7 @@ class ControlApp(App):
 
     def get_due(self, request: Request) -> object:
         """What is planned on the clock: how many timers, and the soonest of them, in their order."""
-        count, soonest = self.cloud.clock._planned(_MOST_DUE)
+        count, soonest = timekeeper_of(self.cloud.clock).planned(_MOST_DUE)
         return {
             "now": told(self.cloud.clock.now_us()),
             "count": count,

@@ -11,9 +11,10 @@ from urllib.parse import parse_qs, urlsplit
 
 from ..any_cloud import AnyCloud, found_handles
 from ..core.aio import Twin
-from ..core.clock import Clock, Mode
+from ..core.clock import Clock
 from ..core.errors import ContractError
 from ..core.found import Found
+from ..core.timekeeper import Mode
 from ..core.timeparse import Instant, instant_us, to_datetime
 from ..handle import Gone, Handle
 from ..services import SERVICES, find, handle_class

@@ -62,7 +62,7 @@ _VALUES = _listed(
     broker__settings="Behaviour BrokerLimits",
     core__journal="Call Event",
     core__problems="Problem",
-    core__timers="Fired",
+    core__timekeeper="Fired",
     http__messages="Answer",
     kv__search__indexes="Search",
     kv__settings="Limits",
@@ -215,8 +215,8 @@ _IN_PROCESS = frozenset(
 """What no handle offers from afar."""
 _NAMED: Mapping[str, str] = {
     "any_cloud:AnyCloud": "allow clock env journal problems restore seed snapshot",
-    "core.clock:Clock": "advance advance_to_next anchor driving freeze mode move_to next_due "
-    "next_due_us now now_ms now_us resume rewind run_due settle wait_cap",
+    "core.clock:Clock": "advance advance_to_next freeze mode move_to next_due now now_ms now_us "
+    "resume run_due wait_cap",
     "core.journal:Journal": "add_event assert_called assert_not_called calls clear entries events "
     "keep keep_bytes",
 }

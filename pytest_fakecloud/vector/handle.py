@@ -125,7 +125,7 @@ class VectorIndex(Handle):
             dimension = embedder.dimension
         name = context.name_for(self.fixture, name)
         self._engine = VectorEngine(
-            context.clock,
+            context.time,
             context.ids,
             name=name,
             kind=the_kind,

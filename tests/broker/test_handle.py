@@ -865,7 +865,7 @@ def test_on_a_running_clock_who_waits_wakes_for_a_timer_that_is_planned_meanwhil
     make_broker: Make, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Not only when it looks up by itself, as it does every second."""
-    monkeypatch.setattr("pytest_fakecloud.core.clock._nap", lambda: 60.0)
+    monkeypatch.setattr("pytest_fakecloud.core.timekeeper._nap", lambda: 60.0)
     broker = make_broker(clock="running", session_timeout="50ms")
     rest = Rest(broker)
     rest.consume("g", "j", "orders")

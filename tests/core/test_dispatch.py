@@ -10,20 +10,20 @@ from collections.abc import Callable, Iterator
 import pytest
 import time_machine
 
-from pytest_fakecloud.core.clock import Clock
 from pytest_fakecloud.core.dispatch import Dispatcher
 from pytest_fakecloud.core.errors import ContractError
+from pytest_fakecloud.core.timekeeper import Timekeeper
 
 NOON = "2026-01-01T12:00:00Z"
 
 
 @pytest.fixture
-def clock() -> Clock:
-    return Clock(NOON, "running")
+def clock() -> Timekeeper:
+    return Timekeeper(NOON, "running")
 
 
 @pytest.fixture
-def dispatcher(clock: Clock) -> Iterator[Dispatcher]:
+def dispatcher(clock: Timekeeper) -> Iterator[Dispatcher]:
     dispatcher = Dispatcher(clock)
     yield dispatcher
     assert dispatcher.stop()
@@ -33,7 +33,7 @@ def dispatchers() -> int:
     return sum(thread.name == "fakecloud-dispatcher" for thread in threading.enumerate())
 
 
-def test_it_starts_with_the_first_timer(clock: Clock, dispatcher: Dispatcher) -> None:
+def test_it_starts_with_the_first_timer(clock: Timekeeper, dispatcher: Dispatcher) -> None:
     before = dispatchers()
     clock.call_at(clock.now_us(), lambda at: None, lane="driven")
     clock.advance(1)
@@ -44,7 +44,7 @@ def test_it_starts_with_the_first_timer(clock: Clock, dispatcher: Dispatcher) ->
     assert dispatchers() == before + 1
 
 
-def test_it_delivers_when_due_and_in_order(clock: Clock, dispatcher: Dispatcher) -> None:
+def test_it_delivers_when_due_and_in_order(clock: Timekeeper, dispatcher: Dispatcher) -> None:
     fired: list[tuple[str, bool]] = []
     done = threading.Event()
 
@@ -65,7 +65,7 @@ def test_it_delivers_when_due_and_in_order(clock: Clock, dispatcher: Dispatcher)
 
 
 def test_an_advance_of_the_test_delivers_and_the_thread_does_not_again(
-    clock: Clock, dispatcher: Dispatcher
+    clock: Timekeeper, dispatcher: Dispatcher
 ) -> None:
     fired: list[str] = []
     clock.call_at(
@@ -80,7 +80,7 @@ def test_an_advance_of_the_test_delivers_and_the_thread_does_not_again(
 
 def test_it_sees_a_tool_move_the_process_clock() -> None:
     with time_machine.travel("2030-01-01T00:00:00Z", tick=False) as traveller:
-        clock = Clock()
+        clock = Timekeeper()
         dispatcher = Dispatcher(clock)
         done = threading.Event()
         clock.call_at(clock.now_us() + 3_600_000_000, lambda at: done.set(), lane="background")
@@ -89,7 +89,7 @@ def test_it_sees_a_tool_move_the_process_clock() -> None:
         assert dispatcher.stop()
 
 
-def test_stopping_waits_for_the_delivery_under_way(clock: Clock) -> None:
+def test_stopping_waits_for_the_delivery_under_way(clock: Timekeeper) -> None:
     dispatcher = Dispatcher(clock)
     begun, go_on = threading.Event(), threading.Event()
     finished: list[bool] = []
@@ -108,13 +108,13 @@ def test_stopping_waits_for_the_delivery_under_way(clock: Clock) -> None:
     assert finished == [True]
 
 
-def test_stopping_what_never_started_is_nothing(clock: Clock) -> None:
+def test_stopping_what_never_started_is_nothing(clock: Timekeeper) -> None:
     dispatcher = Dispatcher(clock)
     assert dispatcher.stop()
     clock.call_at(clock.now_us(), lambda at: None, lane="background")
 
 
-def test_a_delivery_may_stop_the_dispatcher(clock: Clock) -> None:
+def test_a_delivery_may_stop_the_dispatcher(clock: Timekeeper) -> None:
     dispatcher = Dispatcher(clock)
     stopped: list[bool] = []
     done = threading.Event()
@@ -128,7 +128,7 @@ def test_a_delivery_may_stop_the_dispatcher(clock: Clock) -> None:
     assert stopped == [True]
 
 
-def test_a_failing_delivery_is_reported_and_the_next_one_made(clock: Clock) -> None:
+def test_a_failing_delivery_is_reported_and_the_next_one_made(clock: Timekeeper) -> None:
     failures: list[BaseException] = []
     dispatcher = Dispatcher(clock, failures.append)
     done = threading.Event()
@@ -143,7 +143,7 @@ def test_a_failing_delivery_is_reported_and_the_next_one_made(clock: Clock) -> N
 # -- side by side ----------------------------------------------------------------------------------
 
 
-def plan(clock: Clock, begin: Callable[[int], Callable[[], object] | None]) -> None:
+def plan(clock: Timekeeper, begin: Callable[[int], Callable[[], object] | None]) -> None:
     """Plan a delivery for now; to be fired in the background only."""
 
     def whole(at_us: int) -> None:
@@ -155,7 +155,7 @@ def plan(clock: Clock, begin: Callable[[int], Callable[[], object] | None]) -> N
 
 
 def test_deliveries_begin_in_order_and_are_made_side_by_side(
-    clock: Clock, dispatcher: Dispatcher
+    clock: Timekeeper, dispatcher: Dispatcher
 ) -> None:
     begun: list[int] = []
     together = threading.Barrier(10, timeout=10)
@@ -179,7 +179,7 @@ def test_deliveries_begin_in_order_and_are_made_side_by_side(
     assert begun == list(range(10))
 
 
-def test_what_is_due_beyond_the_bound_waits_for_one_to_end(clock: Clock) -> None:
+def test_what_is_due_beyond_the_bound_waits_for_one_to_end(clock: Timekeeper) -> None:
     dispatcher = Dispatcher(clock, at_once=2)
     go_on = [threading.Event() for _ in range(3)]
     begun = [threading.Event() for _ in range(3)]
@@ -204,7 +204,7 @@ def test_what_is_due_beyond_the_bound_waits_for_one_to_end(clock: Clock) -> None
 
 
 def test_an_advance_waits_for_what_was_handed_over_and_no_new_one_begins(
-    clock: Clock, dispatcher: Dispatcher
+    clock: Timekeeper, dispatcher: Dispatcher
 ) -> None:
     order: list[str] = []
     begun, go_on, later = threading.Event(), threading.Event(), threading.Event()
@@ -231,7 +231,9 @@ def test_an_advance_waits_for_what_was_handed_over_and_no_new_one_begins(
     assert order == ["delivered", "advanced"]
 
 
-def test_what_was_handed_over_cannot_move_the_clock(clock: Clock, dispatcher: Dispatcher) -> None:
+def test_what_was_handed_over_cannot_move_the_clock(
+    clock: Timekeeper, dispatcher: Dispatcher
+) -> None:
     told: list[str] = []
     done = threading.Event()
 
@@ -248,9 +250,9 @@ def test_what_was_handed_over_cannot_move_the_clock(clock: Clock, dispatcher: Di
 
 
 def test_an_advance_says_that_a_delivery_does_not_end(
-    clock: Clock, dispatcher: Dispatcher, monkeypatch: pytest.MonkeyPatch
+    clock: Timekeeper, dispatcher: Dispatcher, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("pytest_fakecloud.core.clock._PATIENCE", 0.01)
+    monkeypatch.setattr("pytest_fakecloud.core.timekeeper._PATIENCE", 0.01)
     begun, go_on = threading.Event(), threading.Event()
 
     def rest() -> None:
@@ -267,7 +269,7 @@ def test_an_advance_says_that_a_delivery_does_not_end(
 
 
 @pytest.mark.parametrize("fails", [False, True])
-def test_after_the_end_nothing_runs_and_no_thread_is_left(clock: Clock, fails: bool) -> None:
+def test_after_the_end_nothing_runs_and_no_thread_is_left(clock: Timekeeper, fails: bool) -> None:
     failures: list[BaseException] = []
     dispatcher = Dispatcher(clock, failures.append)
     begun, go_on = threading.Event(), threading.Event()
@@ -291,7 +293,7 @@ def test_after_the_end_nothing_runs_and_no_thread_is_left(clock: Clock, fails: b
     assert not [name for name in names if name.startswith("fakecloud-d")]
 
 
-def test_a_delivery_that_does_not_end_is_told_at_the_end(clock: Clock) -> None:
+def test_a_delivery_that_does_not_end_is_told_at_the_end(clock: Timekeeper) -> None:
     dispatcher = Dispatcher(clock)
     begun, go_on = threading.Event(), threading.Event()
 
@@ -306,7 +308,7 @@ def test_a_delivery_that_does_not_end_is_told_at_the_end(clock: Clock) -> None:
     assert dispatcher.stop()
 
 
-def test_a_delivery_made_elsewhere_may_stop_the_dispatcher(clock: Clock) -> None:
+def test_a_delivery_made_elsewhere_may_stop_the_dispatcher(clock: Timekeeper) -> None:
     dispatcher = Dispatcher(clock)
     stopped: list[bool] = []
     done = threading.Event()
@@ -321,7 +323,7 @@ def test_a_delivery_made_elsewhere_may_stop_the_dispatcher(clock: Clock) -> None
 
 
 def test_without_a_thread_to_be_had_it_is_delivered_all_the_same(
-    clock: Clock, dispatcher: Dispatcher, monkeypatch: pytest.MonkeyPatch
+    clock: Timekeeper, dispatcher: Dispatcher, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     start = threading.Thread.start
 

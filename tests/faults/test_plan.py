@@ -17,11 +17,11 @@ import httpx
 import pytest
 import requests
 
-from pytest_fakecloud.core.clock import Clock
 from pytest_fakecloud.core.errors import ContractError
 from pytest_fakecloud.core.ids import Ids
 from pytest_fakecloud.core.journal import Call
 from pytest_fakecloud.core.matching import TEXT, Field
+from pytest_fakecloud.core.timekeeper import Timekeeper
 from pytest_fakecloud.faults.plan import Fault, FaultPlan
 from pytest_fakecloud.handle import Context
 from pytest_fakecloud.http.messages import Answer, Request
@@ -472,7 +472,7 @@ def test_advancing_inside_a_call_is_an_error_only_inside_an_advance(demo: Demo) 
         def ask(at_us: int) -> int:
             return raw.get("/echo/x").status
 
-        demo.clock.call_at(demo.clock.now_us() + 1, ask)
+        demo._time.call_at(demo.clock.now_us() + 1, ask)
         with pytest.raises(ContractError, match="already being advanced"):
             demo.clock.advance(1)
 
@@ -709,7 +709,7 @@ class QueuePlan(FaultPlan):
 
 
 def test_a_service_adds_kinds_and_asks_for_them() -> None:
-    clock = Clock()
+    clock = Timekeeper()
     plan = QueuePlan(Ids(1).stream("faults"), clock)
     fault = plan.duplicate(url="http://a/", times=1)
 
@@ -734,7 +734,7 @@ def test_a_services_own_kind_does_not_touch_requests(demo: Demo, client: httpx.C
 
 
 def test_a_plan_without_a_server_answers_plainly() -> None:
-    plan = FaultPlan(partial(Ids(1).stream, "faults"), Clock())
+    plan = FaultPlan(partial(Ids(1).stream, "faults"), Timekeeper())
     plan.answer(503, times=1)
     plan.down()
     plan.up()

@@ -116,13 +116,13 @@ def test_the_pipelines_order(demo: Demo) -> None:
 
     app = Ordered()
     app.attach(
-        clock=demo.clock,
+        clock=demo._time,
         journal=demo.journal,
         faults=demo.faults,
         problems=demo.context.problems,
         name="ordered",
     )
-    demo.clock.call_at(0, lambda at: order.append("settle"))
+    demo._time.call_at(0, lambda at: order.append("settle"))
     demo.faults.call(lambda: order.append("fault"))
     app.answer(Request("GET", "/x"))
     assert order == ["settle", "authenticate after 1 record", "fault", "route"]

@@ -17,8 +17,8 @@ from typing import Any
 
 import pytest
 
-from pytest_fakecloud.core.clock import Clock
 from pytest_fakecloud.core.ids import Ids
+from pytest_fakecloud.core.timekeeper import Timekeeper
 from pytest_fakecloud.kv.commands.server.process import REASONS
 from pytest_fakecloud.kv.engine.engine import Engine, Session
 from pytest_fakecloud.kv.errors import CommandError
@@ -126,9 +126,9 @@ class Run:
 
 
 @pytest.fixture
-def clock() -> Clock:
+def clock() -> Timekeeper:
     """A frozen clock at ``NOW``."""
-    return Clock(NOW)
+    return Timekeeper(NOW)
 
 
 @pytest.fixture
@@ -139,7 +139,7 @@ def dialect(request: pytest.FixtureRequest) -> str:
 
 
 @pytest.fixture
-def engine(clock: Clock, dialect: Any) -> Engine:
+def engine(clock: Timekeeper, dialect: Any) -> Engine:
     return Engine(clock, Ids(7), dialect)
 
 

@@ -1,6 +1,6 @@
 """Signed deliveries in every place an application can be, in every surrounding a test can have.
 
-Clock running or frozen x the application in a server thread, in the running loop, in process, or in
+Timekeeper running or frozen x the application in a server thread, in the running loop, in process, or in
 another process x what happens around the delivery: a call back into the fake, a long poll while the
 clock is being advanced, an active `responses`, a frozen process (freezegun, time-machine). Each cell
 is a signed delivery that the official receiver accepts, under a watchdog of five seconds.

@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 
-from pytest_fakecloud.core.clock import Clock
 from pytest_fakecloud.core.ids import Ids
+from pytest_fakecloud.core.timekeeper import Timekeeper
 from pytest_fakecloud.kv.engine.engine import Engine
 from pytest_fakecloud.kv.errors import CommandError
 from tests.kv import fuzzing
@@ -25,7 +25,7 @@ class Asked:
     """An engine with some keys, and a way to ask that gives errors back."""
 
     def __init__(self) -> None:
-        self.engine = Engine(Clock(), Ids(1), "vendor")
+        self.engine = Engine(Timekeeper(), Ids(1), "vendor")
         self.session = self.engine.session()
 
     def __call__(self, *words: str | bytes) -> Any:

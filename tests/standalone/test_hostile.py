@@ -253,8 +253,8 @@ def test_a_clock_that_runs_over_the_last_instant_is_told_as_that() -> None:
         fetch("POST", kv.url, json=["PING"], headers=kv.headers)
         # What a running clock comes to by itself, a moment after the last move that is allowed.
         late = 253_402_300_800_000_000
-        cloud.clock._frozen_us = late
-        cloud.clock.call_at(late + 10**12, lambda due_us: None)
+        cloud._time._frozen_us = late
+        cloud._time.call_at(late + 10**12, lambda due_us: None)
         fetch("POST", kv.url, json=["PING"], headers=kv.headers)
         for path in ("/state", "/clock", "/journal", "/problems", "/handles/kv_server/view"):
             status, answer = ask(app, "GET", path)

@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from pytest_fakecloud.core.clock import Clock
 from pytest_fakecloud.core.ids import Ids
+from pytest_fakecloud.core.timekeeper import Timekeeper
 from pytest_fakecloud.vector.engine.engine import VectorEngine
 from pytest_fakecloud.vector.model import (
     Floats,
@@ -33,9 +33,9 @@ def sparse(values: Mapping[int, float]) -> SparseVector:
     )
 
 
-def engine(clock: Clock | None = None, seed: int = 0, **settings: Any) -> VectorEngine:
+def engine(clock: Timekeeper | None = None, seed: int = 0, **settings: Any) -> VectorEngine:
     """An engine on a frozen clock; dimension 2 unless given."""
-    return VectorEngine(clock or Clock(NOW), Ids(seed), **{"dimension": 2, **settings})
+    return VectorEngine(clock or Timekeeper(NOW), Ids(seed), **{"dimension": 2, **settings})
 
 
 def put(index: VectorEngine, namespace: str = "", /, **vectors: tuple[float, ...]) -> None:

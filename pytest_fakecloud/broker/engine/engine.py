@@ -19,11 +19,10 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, Literal, TypeVar
 
-from ...core.clock import Clock, Signal
 from ...core.errors import ContractError
 from ...core.ids import Ids
+from ...core.timekeeper import Lane, Signal, Timekeeper, Timer
 from ...core.timeparse import monotonic
-from ...core.timers import Lane, Timer
 from .. import errors
 from ..model import (
     INT64_MAX,
@@ -77,7 +76,7 @@ class MemoryEngine:
 
     def __init__(
         self,
-        clock: Clock,
+        clock: Timekeeper,
         ids: Ids,
         settings: Behaviour | None = None,
         *,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Sequence
 
-from ...core.clock import Clock, Signal
+from ...core.timekeeper import Signal, Timekeeper
 from .groups.members import Happening
 from .groups.table import GroupTable
 
@@ -20,7 +20,7 @@ class Guard:
 
     __slots__ = ("_clock", "_lock", "_table", "tell")
 
-    def __init__(self, table: GroupTable, clock: Clock, tell: Tell | None) -> None:
+    def __init__(self, table: GroupTable, clock: Timekeeper, tell: Tell | None) -> None:
         self._table = table
         self._clock = clock
         self._lock = threading.Lock()

@@ -13,10 +13,10 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from typing import Any, Concatenate, Literal, NoReturn, ParamSpec, TypeVar
 
-from ...core.clock import Clock, Signal
 from ...core.errors import ContractError
 from ...core.found import Found
 from ...core.ids import Ids
+from ...core.timekeeper import Signal, Timekeeper
 from ...core.timeparse import monotonic
 from .. import errors
 from ..engine.engine import distinct_positions
@@ -99,7 +99,7 @@ class KafkaEngine:
 
     def __init__(
         self,
-        clock: Clock,
+        clock: Timekeeper,
         ids: Ids,
         settings: Behaviour,
         url: str,

@@ -10,7 +10,7 @@ from typing import Any, Literal
 from confluent_kafka import Consumer, KafkaError
 from confluent_kafka import TopicPartition as Place
 
-from ...core.clock import Clock, Signal
+from ...core.timekeeper import Signal, Timekeeper
 from ...core.timeparse import monotonic
 from .. import errors
 from ..model import (
@@ -51,7 +51,7 @@ class KafkaFetching:
         cluster: Any,
         address: Address,
         settings: Behaviour,
-        clock: Clock,
+        clock: Timekeeper,
         waits: Waits,
     ) -> None:
         self._topics = topics

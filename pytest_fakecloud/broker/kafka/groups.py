@@ -11,7 +11,7 @@ from typing import Any
 
 from confluent_kafka import KafkaException
 
-from ...core.clock import Clock
+from ...core.timekeeper import Timekeeper
 from ...core.timeparse import monotonic
 from .. import errors
 from ..errors import BrokerError
@@ -39,7 +39,7 @@ class KafkaGroups:
         cluster: Any,
         address: Address,
         settings: Behaviour,
-        clock: Clock,
+        clock: Timekeeper,
         waits: Waits,
     ) -> None:
         self.tell: Any = None

@@ -16,7 +16,7 @@ from typing import Any, Literal
 from confluent_kafka import OFFSET_STORED, Consumer, KafkaError, KafkaException
 from confluent_kafka import TopicPartition as Place
 
-from ...core.clock import Clock
+from ...core.timekeeper import Timekeeper
 from ...core.timeparse import monotonic
 from .. import errors
 from ..errors import BrokerError
@@ -45,7 +45,7 @@ class KafkaInstance:
 
     def __init__(
         self,
-        clock: Clock,
+        clock: Timekeeper,
         config: ConsumerConfig,
         settings: dict[str, Any],
         *,

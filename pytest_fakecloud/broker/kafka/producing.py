@@ -12,8 +12,8 @@ from typing import Any
 
 from confluent_kafka import KafkaException, Producer
 
-from ...core.clock import Clock
 from ...core.ids import RandomStream
+from ...core.timekeeper import Timekeeper
 from ..engine.placement import Placement
 from ..model import Metadata, ProducerRecord
 from ..settings import Behaviour
@@ -37,7 +37,7 @@ class KafkaProducing:
         topics: KafkaTopics,
         address: Address,
         settings: Behaviour,
-        clock: Clock,
+        clock: Timekeeper,
         stream: RandomStream,
     ) -> None:
         self.by_tester: set[tuple[str, int, int]] = set()

@@ -9,7 +9,7 @@ from ..errors import CommandError
 from ..reply import Blocked, Reply
 
 if TYPE_CHECKING:
-    from ...core.clock import Clock
+    from ...core.timekeeper import Timekeeper
     from .client import Client
     from .keyspace import Keyspace
 
@@ -23,7 +23,7 @@ class Waiter:
 
     __slots__ = ("blocked", "db", "deadline_us", "done", "reply", "session", "signal")
 
-    def __init__(self, session: Client, blocked: Blocked, clock: Clock) -> None:
+    def __init__(self, session: Client, blocked: Blocked, clock: Timekeeper) -> None:
         self.session = session
         self.db = session.db
         self.blocked = blocked

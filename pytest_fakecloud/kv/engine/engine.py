@@ -10,9 +10,9 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from ...core.clock import Clock, Signal
 from ...core.errors import ContractError
 from ...core.ids import Ids
+from ...core.timekeeper import Signal, Timekeeper
 from ..acl.log import AclLog
 from ..acl.users import (
     ANONYMOUS,
@@ -105,7 +105,7 @@ class Engine:
 
     def __init__(
         self,
-        clock: Clock,
+        clock: Timekeeper,
         ids: Ids,
         dialect: Dialect = "vendor",
         limits: Limits | None = None,

@@ -15,7 +15,7 @@ from ..table.registry import CommandSpec
 if TYPE_CHECKING:
     from contextlib import AbstractContextManager
 
-    from ...core.clock import Clock
+    from ...core.timekeeper import Timekeeper
     from ..table.config import Config
     from .keyspace import Keyspace
     from .pubsub import PubSub
@@ -79,7 +79,7 @@ _READING_WRITERS = frozenset(
 class Notifying(Protocol):
     """What notifications need of an engine."""
 
-    clock: Clock
+    clock: Timekeeper
     config: Config
     databases: list[Keyspace]
     pubsub: PubSub

@@ -25,9 +25,9 @@ from dataclasses import dataclass, field
 from typing import Any, cast, get_args
 from urllib.parse import parse_qsl, urlencode
 
-from ...core.clock import Clock
 from ...core.errors import ContractError
 from ...core.ids import Ids
+from ...core.timekeeper import Timekeeper
 from ...core.timeparse import monotonic
 from ..acl.users import first_user, read_only_user
 from ..errors import (
@@ -138,7 +138,7 @@ class RedisEngine:
 
     def __init__(
         self,
-        clock: Clock,
+        clock: Timekeeper,
         ids: Ids,
         url: str,
         *,

@@ -11,9 +11,9 @@ from typing import Any, ClassVar
 import orjson
 
 from ...core.auth import bearer_token, same
-from ...core.clock import Clock
 from ...core.errors import ServiceError
 from ...core.matching import TEXT, Field
+from ...core.timekeeper import Timekeeper
 from ...http.app import App
 from ...http.messages import Answer, Request, Stream
 from ...http.routing import Route
@@ -84,7 +84,7 @@ class KVApp(App):
     def __init__(
         self,
         engine: Callable[[], AnyEngine],
-        clock: Clock,
+        clock: Timekeeper,
         credentials: Credentials,
         limits: Limits,
         int_text: IntText = "integer",

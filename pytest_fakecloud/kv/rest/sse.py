@@ -6,7 +6,7 @@ from collections import deque
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from ...core.clock import Clock
+from ...core.timekeeper import Timekeeper
 from ..engine.client import Client
 from ..engine.monitor import monitor_line
 from ..model import AnyEngine, AnySession
@@ -24,7 +24,7 @@ class EventStream:
     """Events on their way to one client: filled under the engine's lock, emptied by ``chunks``."""
 
     def __init__(
-        self, clock: Clock, opened: Callable[[], None], closed: Callable[[], None]
+        self, clock: Timekeeper, opened: Callable[[], None], closed: Callable[[], None]
     ) -> None:
         self._clock = clock
         self._events: deque[bytes] = deque()

@@ -66,7 +66,7 @@ class CallbackCapture(Destination):
         self._keys = _checked_keys(keys)
         self.callbacks = self._captured("/callback", failure=False)
         self.failures = self._captured("/failure", failure=True)
-        self._came = context.clock.signal()
+        self._came = context.time.signal()
         super().__init__(context, name=name)
 
     def _captured(self, path: str, *, failure: bool) -> Captured:
@@ -142,7 +142,7 @@ class CallbackCapture(Destination):
             raw=raw if isinstance(raw, dict) else {},
             headers=headers,
             problem=self._why_not_verified(signature, body, url),
-            at_us=self.clock.now_us(),
+            at_us=self._time.now_us(),
             failure=failure,
             request=request,
         )
@@ -170,7 +170,7 @@ class CallbackCapture(Destination):
 
     def _receiver_time(self, kind: object) -> float:
         if kind == "virtual":
-            return self.clock.now_us() / 1_000_000
+            return self._time.now_us() / 1_000_000
         return real_time() if kind == "real" else time.time()
 
     # -- waiting ---------------------------------------------------------------------------------
@@ -184,7 +184,7 @@ class CallbackCapture(Destination):
         give_up = _give_up(timeout)
         for target in self._targets(done, give_up):
             # Closed at once, whatever is raised: the exception may be kept, and the steps with it.
-            with closing(self.clock.steps(target)) as steps:
+            with closing(self._time.steps(target)) as steps:
                 for timer in steps:
                     timer.callback(timer.due_us)
                     if done():
@@ -196,7 +196,7 @@ class CallbackCapture(Destination):
         __tracebackhide__ = True
         give_up = _give_up(timeout)
         for target in self._targets(done, give_up):
-            await drive(self.clock, target, done=done)
+            await drive(self._time, target, done=done)
         if not self._waits():
             return done()
         left = threading.Event()
@@ -209,14 +209,14 @@ class CallbackCapture(Destination):
 
     def _targets(self, done: Callable[[], bool], give_up: float) -> Iterator[Callable[[], int]]:
         """The instants to drive to, one after the other, while there is something to hope for."""
-        limit = self.clock.now_us() + _LONGEST_DRIVE_US
+        limit = self._time.now_us() + _LONGEST_DRIVE_US
         driven = [queue for queue in self._queues() if queue.delivery == "driven"]
         for queue in driven:
             queue._engine.drive += 1
         try:
-            if driven and not done() and self.clock.driving:
+            if driven and not done() and self._time.driving:
                 # A handler that waits for what comes after it: told as any other advance inside one.
-                yield self.clock.now_us
+                yield self._time.now_us
             while driven and not done() and monotonic() < give_up:
                 dues = [queue._engine.next_due_us() for queue in driven if queue._engine.pending]
                 due = min((one for one in dues if one is not None), default=None)
@@ -228,7 +228,7 @@ class CallbackCapture(Destination):
                 queue._sender.release()
 
     def _at_least(self, due_us: int) -> int:
-        return max(due_us, self.clock.now_us())
+        return max(due_us, self._time.now_us())
 
     def _wait(
         self, done: Callable[[], bool], give_up: float, left: threading.Event | None = None
@@ -308,7 +308,7 @@ class CallbackCapture(Destination):
         if queue.delivery != "driven":
             return
         due = queue._engine.next_due_us() if queue._engine.pending else None
-        if due is not None and due > self.clock.now_us() + _LONGEST_DRIVE_US:
+        if due is not None and due > self._time.now_us() + _LONGEST_DRIVE_US:
             yield (
                 f"  what is due next, at {to_datetime(due).isoformat()}, is more than 30 days ahead:"
                 " move time with clock.advance()"

@@ -6,15 +6,14 @@ from collections.abc import Callable, Generator, Iterable
 from functools import partial
 
 from ...core.aio import drive
-from ...core.clock import Clock
 from ...core.found import Found
+from ...core.timekeeper import Fired, Timekeeper
 from ...core.timeparse import (
     Duration,
     Instant,
     duration_us,
     to_datetime,
 )
-from ...core.timers import Fired
 from ..engine.engine import Engine
 from ..model import Attempt
 from ..timeline import timeline
@@ -122,7 +121,7 @@ class Driver:
         try:
             target = next(plan)
             while True:
-                target = plan.send(_fire(self._clock, target))
+                target = plan.send(self._clock.fire(target))
         except StopIteration as end:
             result: Attempts = end.value
             return result
@@ -140,22 +139,9 @@ class Driver:
             return result
 
 
-def _not_back(clock: Clock, instant_us: int) -> int:
+def _not_back(clock: Timekeeper, instant_us: int) -> int:
     # A running clock may have passed the instant meanwhile.
     return max(instant_us, clock.now_us())
-
-
-def _fire(clock: Clock, target: Target) -> list[Fired]:
-    __tracebackhide__ = True
-    fired: list[Fired] = []
-    steps = clock.steps(target)
-    try:
-        for timer in steps:
-            at = clock.now()
-            fired.append(Fired(at, timer.label, timer.callback(timer.due_us)))
-    finally:
-        steps.close()
-    return fired
 
 
 class QueueAio:

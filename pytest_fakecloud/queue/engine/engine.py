@@ -17,9 +17,8 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
 
-from ...core.clock import Clock
 from ...core.ids import Ids
-from ...core.timers import Lane
+from ...core.timekeeper import Lane, Timekeeper
 from ..errors import not_found
 from ..model import (
     Attempt,
@@ -55,7 +54,7 @@ class Engine(State):
 
     def __init__(
         self,
-        clock: Clock,
+        clock: Timekeeper,
         ids: Ids,
         *,
         perform: Perform,
@@ -101,7 +100,7 @@ class Engine(State):
             new_key=new_key,
         )
 
-    def twin(self, clock: Clock, ids: Ids, workflow: WorkflowHooks) -> Engine:
+    def twin(self, clock: Timekeeper, ids: Ids, workflow: WorkflowHooks) -> Engine:
         """Return an engine with this one's rules and none of its data."""
         runner = self.runner
         return Engine(

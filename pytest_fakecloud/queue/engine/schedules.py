@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from functools import partial
 
-from ...core.timers import Timer
+from ...core.timekeeper import Timer
 from ..errors import (
     QueueError,
     bad_request,

@@ -9,9 +9,8 @@ from collections.abc import Callable
 from functools import partial
 from typing import Protocol
 
-from ...core.clock import Clock
 from ...core.ids import BASE58, Ids
-from ...core.timers import Lane, Timer
+from ...core.timekeeper import Lane, Timekeeper, Timer
 from ..model import (
     Attempt,
     Delivery,
@@ -58,7 +57,7 @@ class State:
 
     def __init__(
         self,
-        clock: Clock,
+        clock: Timekeeper,
         ids: Ids,
         *,
         name: str,

@@ -17,9 +17,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-from ...core.clock import Clock
 from ...core.errors import ContractError
 from ...core.ids import Ids
+from ...core.timekeeper import Timekeeper
 from .. import errors
 from ..model import (
     DEFAULT_NAMESPACE,
@@ -108,7 +108,7 @@ class VectorEngine:
 
     def __init__(
         self,
-        clock: Clock,
+        clock: Timekeeper,
         ids: Ids,
         *,
         name: str = "vector_index",

@@ -6,8 +6,7 @@ import threading
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
-from ...core.clock import Clock
-from ...core.timers import Timer
+from ...core.timekeeper import Timekeeper, Timer
 from ..model import VectorRecord
 
 __all__ = ["Batch", "Readiness"]
@@ -37,7 +36,7 @@ class Readiness:
 
     def __init__(
         self,
-        clock: Clock,
+        clock: Timekeeper,
         lock: threading.RLock,
         release: Callable[[Batch], None],
         delay_us: int | None,

@@ -20,9 +20,9 @@ from pytest_fakecloud.broker.model import (
 )
 from pytest_fakecloud.broker.protocol import BrokerEngine
 from pytest_fakecloud.broker.settings import Behaviour, BrokerLimits
-from pytest_fakecloud.core.clock import Clock
 from pytest_fakecloud.core.errors import ContractError
 from pytest_fakecloud.core.ids import Ids
+from pytest_fakecloud.core.timekeeper import Timekeeper
 
 from ..conftest import (
     START,
@@ -35,8 +35,10 @@ EARLIEST = {"auto-offset-reset": "earliest"}
 MANUAL = {**EARLIEST, "enable-auto-commit": "false"}
 
 
-def engine(partitions: int = 3, *, clock: Clock | None = None, **settings: Any) -> MemoryEngine:
-    made = MemoryEngine(clock or Clock(START), Ids(1), Behaviour(**settings))
+def engine(
+    partitions: int = 3, *, clock: Timekeeper | None = None, **settings: Any
+) -> MemoryEngine:
+    made = MemoryEngine(clock or Timekeeper(START), Ids(1), Behaviour(**settings))
     made.create_topic("t", partitions)
     return made
 
@@ -123,7 +125,7 @@ def test_a_failed_first_consume_leaves_nothing_behind() -> None:
 
 
 def test_a_consume_refused_by_its_reset_policy_does_not_keep_the_instance_busy() -> None:
-    clock = Clock(START)
+    clock = Timekeeper(START)
     broker = engine(1, clock=clock)
     for _ in range(2):
         with pytest.raises(BrokerError, match="no reset policy"):
@@ -133,7 +135,7 @@ def test_a_consume_refused_by_its_reset_policy_does_not_keep_the_instance_busy()
 
 
 def test_events_are_told_without_the_lock() -> None:
-    clock = Clock(START)
+    clock = Timekeeper(START)
     broker = engine(clock=clock)
     told: list[str] = []
 
@@ -149,7 +151,7 @@ def test_events_are_told_without_the_lock() -> None:
 
 def test_a_waiting_call_minds_timers_that_others_plan_meanwhile() -> None:
     """On a running clock the end of a session wakes it, although it began to wait before."""
-    broker = engine(clock=Clock(), session_timeout_ms=50)
+    broker = engine(clock=Timekeeper(), session_timeout_ms=50)
     broker.consume("g", "a", ["t"], 0, EARLIEST)
     broker.consume("g", "b", ["t"], 0, EARLIEST)
     poll = Parked(lambda: broker.consume("g", "a", ["t"], 30_000, EARLIEST))
@@ -160,7 +162,7 @@ def test_a_waiting_call_minds_timers_that_others_plan_meanwhile() -> None:
 
 
 def test_interrupt_ends_calls_but_not_later_ones() -> None:
-    broker = engine(clock=Clock())
+    broker = engine(clock=Timekeeper())
     polls = [
         Parked(lambda: broker.fetch([TopicPartitionOffset("t", 0, 0)], 30_000)),
         Parked(lambda: broker.consume("g", "i", ["t"], 30_000, {})),
@@ -189,7 +191,7 @@ def test_watchers_are_taken_off_again() -> None:
 
 
 def test_offsets_are_forgotten_when_the_group_stays_empty() -> None:
-    clock = Clock(START)
+    clock = Timekeeper(START)
     broker = engine(clock=clock)
     broker.consume("g", "i", ["t"], 0, EARLIEST)
     broker.commit("g", "i", [TopicPartitionOffset("t", 0, 1)])
@@ -206,7 +208,7 @@ def test_offsets_are_forgotten_when_the_group_stays_empty() -> None:
 
 def test_many_threads_lose_nothing_and_keep_order() -> None:
     """Producers, and consumers of one group that come, commit, crash and go, all at once."""
-    broker = engine(4, clock=Clock(), session_timeout_ms=20, instance_limit=None)
+    broker = engine(4, clock=Timekeeper(), session_timeout_ms=20, instance_limit=None)
     total, producers = 1500, 3
     seen: dict[int, set[int]] = defaultdict(set)
     lock = threading.Lock()
@@ -252,7 +254,7 @@ def test_many_threads_lose_nothing_and_keep_order() -> None:
 
 
 def test_nothing_waits_in_an_engine_that_is_closed() -> None:
-    clock = Clock("2026-01-01T00:00:00Z")
+    clock = Timekeeper("2026-01-01T00:00:00Z")
     clock.wait_cap = 60
     broker = MemoryEngine(clock, Ids(1))
     broker.create_topic("t", 1)

@@ -398,7 +398,7 @@ class TestHandle:
     def test_other_fakes_of_the_cloud_cannot_move_time_either(self, engine: str) -> None:
         with Cloud(delivery="driven") as cloud:
             queue = cloud.queue()
-            cloud.clock.call_at(cloud.clock.now_us() + 60_000_000, lambda at: None)
+            cloud._time.call_at(cloud.clock.now_us() + 60_000_000, lambda at: None)
             queue.publish("http://127.0.0.1:9/", delay="1h")
             broker = cloud.broker(engine=engine)
             for move in (

@@ -9,8 +9,8 @@ from typing import Any
 import httpx
 import pytest
 
-from pytest_fakecloud.core.clock import Clock
 from pytest_fakecloud.core.ids import Ids
+from pytest_fakecloud.core.timekeeper import Timekeeper
 from pytest_fakecloud.handle import Context
 from pytest_fakecloud.kv.acl.rules import apply_rules
 from pytest_fakecloud.kv.acl.users import (
@@ -254,7 +254,7 @@ LINES = [
 @pytest.mark.skipif(not REAL, reason="no redis-server here")
 def test_rules_against_a_real_server() -> None:
     """Random rules, and what the user may run afterwards, agree with Redis 7."""
-    engine = Engine(Clock(), Ids(1), "redis")
+    engine = Engine(Timekeeper(), Ids(1), "redis")
     session = engine.session()
     choose = random.Random(20260101)
     real = RealServer(*REAL[0])
@@ -309,7 +309,7 @@ def _details(reply: Any) -> list[Any]:
 
 def test_every_key_of_a_line_needs_permission() -> None:
     """The second key of ``LCS`` was once taken for an option."""
-    engine = Engine(Clock(), Ids(1), "redis")
+    engine = Engine(Timekeeper(), Ids(1), "redis")
     owner = engine.session()
     for line in (["SET", "mine", "x"], ["SET", "theirs", "x"]):
         engine.execute(owner, [word.encode() for word in line])

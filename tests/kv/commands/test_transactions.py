@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from pytest_fakecloud.core.clock import Clock
+from pytest_fakecloud.core.timekeeper import Timekeeper
 from pytest_fakecloud.kv.errors import WRONGTYPE, CommandError
 from pytest_fakecloud.kv.reply import NIL_ARRAY, OK, QUEUED
 from tests.kv.conftest import Run
@@ -89,7 +89,7 @@ class TestWatch:
         run("MULTI")
         assert run("EXEC") == []
 
-    def test_a_key_that_expired_counts_as_changed(self, run: Run, clock: Clock) -> None:
+    def test_a_key_that_expired_counts_as_changed(self, run: Run, clock: Timekeeper) -> None:
         run("SET k 1 EX 10")
         run("WATCH k")
         clock.advance(10)

@@ -9,8 +9,8 @@ from http.client import HTTPConnection
 from typing import Any, Protocol
 from urllib.parse import urlsplit
 
-from pytest_fakecloud.core.clock import Clock
 from pytest_fakecloud.core.ids import Ids
+from pytest_fakecloud.core.timekeeper import Timekeeper
 from pytest_fakecloud.kv.engine.engine import Engine
 from pytest_fakecloud.kv.errors import CommandError
 from pytest_fakecloud.kv.reply import to_resp
@@ -40,7 +40,7 @@ class InProcess:
     def __init__(self, seed: int = 1, resp: int = 2) -> None:
         self.name = f"in process, RESP{resp}"
         self.resp = resp
-        self.engine = Engine(Clock(), Ids(seed), "redis")
+        self.engine = Engine(Timekeeper(), Ids(seed), "redis")
         self.session = self.engine.session(resp=resp)
 
     def call(self, argv: list[bytes]) -> Any:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from pytest_fakecloud.core.clock import Clock
 from pytest_fakecloud.core.ids import Ids
+from pytest_fakecloud.core.timekeeper import Timekeeper
 from pytest_fakecloud.kv.engine.capacity import content_size
 from pytest_fakecloud.kv.engine.engine import Engine
 from pytest_fakecloud.kv.errors import CommandError
@@ -17,7 +17,7 @@ class Bounded:
     """An engine with these limits only; its data comes from the tester, whom nothing bounds."""
 
     def __init__(self, *before: str, **limits: int) -> None:
-        self.clock = Clock(NOW)
+        self.clock = Timekeeper(NOW)
         self.engine = Engine(self.clock, Ids(7), "vendor", limits=Limits(**limits))
         self._client = self.engine.session(transport="rest")
         tester = self.engine.session()

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from pytest_fakecloud.core.clock import Clock
 from pytest_fakecloud.core.ids import Ids
+from pytest_fakecloud.core.timekeeper import Timekeeper
 from pytest_fakecloud.kv.acl.users import RestToken
 from pytest_fakecloud.kv.engine.engine import Engine, Session
 from pytest_fakecloud.kv.reply import Blocked
@@ -35,7 +35,7 @@ class TestDispatch:
         assert run.error("OBJECT ENCODING") == text
         assert run.error("OBJECT") == "ERR wrong number of arguments for 'object' command"
 
-    def test_the_same_seed_gives_the_same_choices(self, clock: Clock) -> None:
+    def test_the_same_seed_gives_the_same_choices(self, clock: Timekeeper) -> None:
         def choices() -> list[object]:
             engine = Engine(clock, Ids(3))
             run = Run(engine, engine.session(), Exercised())
@@ -84,7 +84,7 @@ class TestWaiting:
         assert run("DBSIZE") == 0
 
     def test_the_timeout_is_on_the_clock(
-        self, engine: Engine, client: Session, clock: Clock
+        self, engine: Engine, client: Session, clock: Timekeeper
     ) -> None:
         waiter = engine.block(client, blocked(engine, client, b"BLPOP", b"k", b"1.5"))
         assert waiter.deadline_us == clock.now_us() + 1_500_000
@@ -138,7 +138,7 @@ class TestSnapshots:
     )
 
     def test_data_comes_back_any_number_of_times(
-        self, engine: Engine, run: Run, clock: Clock
+        self, engine: Engine, run: Run, clock: Timekeeper
     ) -> None:
         for line in self.LINES:
             run(line)

@@ -9,8 +9,8 @@ from contextlib import suppress
 import pytest
 
 from pytest_fakecloud import Cloud
-from pytest_fakecloud.core.clock import Clock
 from pytest_fakecloud.core.ids import Ids
+from pytest_fakecloud.core.timekeeper import Timekeeper
 from pytest_fakecloud.kv.engine.engine import Engine
 from pytest_fakecloud.kv.errors import CommandError
 
@@ -332,7 +332,7 @@ def listen(engine: Engine) -> Callable[..., Listener]:
 
 @pytest.mark.parametrize("cases", [STOCK, FIELDS], ids=["stock", "fields"])
 def test_every_command_sends_the_events_of_a_real_server(cases: str) -> None:
-    engine = Engine(Clock("2026-01-01T00:00:00Z"), Ids(1), "redis")
+    engine = Engine(Timekeeper("2026-01-01T00:00:00Z"), Ids(1), "redis")
     session = engine.session()
     engine.execute(session, [b"CONFIG", b"SET", b"notify-keyspace-events", b"KAmn"])
     listener = Listener(engine)
@@ -397,7 +397,7 @@ class TestClasses:
 
 class TestExpiry:
     def test_a_key_expires_at_its_instant_with_nobody_looking(
-        self, run: Run, clock: Clock, listen: Callable[..., Listener]
+        self, run: Run, clock: Timekeeper, listen: Callable[..., Listener]
     ) -> None:
         listener = listen("Ex")
         run("SET a v EX 10")
@@ -412,7 +412,7 @@ class TestExpiry:
         assert listener.heard == ["expired:a"]
 
     def test_what_was_planned_before_the_notifications_began_counts(
-        self, run: Run, clock: Clock, listen: Callable[..., Listener]
+        self, run: Run, clock: Timekeeper, listen: Callable[..., Listener]
     ) -> None:
         run("SET a v EX 10")
         listener = listen("Kx")
@@ -420,7 +420,7 @@ class TestExpiry:
         assert listener.heard == ["a:expired"]
 
     def test_fields_expire_too(
-        self, run: Run, clock: Clock, listen: Callable[..., Listener]
+        self, run: Run, clock: Timekeeper, listen: Callable[..., Listener]
     ) -> None:
         run("HSET h a 1 b 2")
         listener = listen("Kgh")
@@ -433,7 +433,7 @@ class TestExpiry:
         assert listener.heard == ["h:hexpired", "h:del"]
 
     def test_an_expiry_that_was_taken_back_is_silent(
-        self, run: Run, clock: Clock, listen: Callable[..., Listener]
+        self, run: Run, clock: Timekeeper, listen: Callable[..., Listener]
     ) -> None:
         listener = listen("Kx")
         run("SET a v EX 10")

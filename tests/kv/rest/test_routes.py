@@ -705,8 +705,8 @@ class TestStreams:
     def test_a_client_that_goes_listens_no_more(self, server: KVServer, http: httpx.Client) -> None:
         with http.stream("GET", "/subscribe/news", headers=EVENTS) as response:
             next(events(response))
-        gone = server.clock.signal()
-        silent = server.clock.wait(
+        gone = server._time.signal()
+        silent = server._time.wait(
             gone,
             lambda: not server.execute("PUBSUB", "CHANNELS") or None,
             server.clock.now_us() + 5_000_000,

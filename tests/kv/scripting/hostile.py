@@ -13,8 +13,8 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
-from pytest_fakecloud.core.clock import Clock
 from pytest_fakecloud.core.ids import Ids
+from pytest_fakecloud.core.timekeeper import Timekeeper
 from pytest_fakecloud.kv.engine.engine import Engine
 from pytest_fakecloud.kv.errors import CommandError
 from pytest_fakecloud.kv.scripting.limits import ScriptLimits
@@ -88,7 +88,7 @@ def scripts(seed: int) -> Iterator[str]:
 
 def main(seed: int, count: int) -> None:
     """Run scripts in this process; what they took goes to the standard output."""
-    engine = Engine(Clock(), Ids(seed), "redis")
+    engine = Engine(Timekeeper(), Ids(seed), "redis")
     engine.scripting.limits = LIMITS
     session = engine.session()
     found = []

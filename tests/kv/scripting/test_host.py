@@ -8,8 +8,8 @@ from weakref import ref
 
 import pytest
 
-from pytest_fakecloud.core.clock import Clock
 from pytest_fakecloud.core.ids import Ids
+from pytest_fakecloud.core.timekeeper import Timekeeper
 from pytest_fakecloud.kv.engine.engine import Engine
 from pytest_fakecloud.kv.scripting.host import HostLost
 from pytest_fakecloud.kv.scripting.tail_calls import keep_frames
@@ -28,7 +28,7 @@ def test_it_is_built_when_a_script_first_runs(run: Run, engine: Engine) -> None:
 
 
 def test_it_goes_with_its_engine() -> None:
-    engine = Engine(Clock(), Ids(1))
+    engine = Engine(Timekeeper(), Ids(1))
     engine.execute(engine.session(), [b"EVAL", b"return redis.call('PING')", b"0"])
     host, owner = ref(engine.scripting.host), ref(engine)
     del engine
@@ -54,7 +54,7 @@ def test_a_lost_runtime_is_replaced(
 
 
 def test_engines_do_not_share_anything() -> None:
-    first, second = (Engine(Clock(), Ids(1)) for _ in range(2))
+    first, second = (Engine(Timekeeper(), Ids(1)) for _ in range(2))
     script = b"math.randomseed(9) redis.call('SET', 'k', 1)"
     first.execute(first.session(), [b"EVAL", script, b"0"])
     draw = [b"EVAL", b"return {math.random(1000), redis.call('EXISTS', 'k')}", b"0"]
@@ -62,7 +62,7 @@ def test_engines_do_not_share_anything() -> None:
 
 
 def test_threads_take_turns() -> None:
-    engine = Engine(Clock(), Ids(1))
+    engine = Engine(Timekeeper(), Ids(1))
     script = b"local n = redis.call('GET', 'n') or 0 redis.call('SET', 'n', n + 1)"
 
     def work() -> None:

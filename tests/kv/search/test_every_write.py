@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from pytest_fakecloud.core.clock import Clock
+from pytest_fakecloud.core.timekeeper import Timekeeper
 from pytest_fakecloud.kv.errors import CommandError
 
 from .conftest import Searching
@@ -48,7 +48,7 @@ def state(shop: Searching) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("seed", range(12))
-def test_it_is_what_a_fresh_scan_finds(bare: Searching, clock: Clock, seed: int) -> None:
+def test_it_is_what_a_fresh_scan_finds(bare: Searching, clock: Timekeeper, seed: int) -> None:
     chance = random.Random(seed)
     run, engine = bare.run, bare.run.engine
     kinds = ("JSON", "HASH", "STRING")

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from pytest_fakecloud.core.clock import Clock
+from pytest_fakecloud.core.timekeeper import Timekeeper
 from tests.kv.conftest import Run
 
 from .conftest import Searching, text
@@ -66,7 +66,7 @@ class TestStrings:
         run("RENAMENX", "p:2", "p:4")
         assert strings.found({"n": 1}) == {"p:1", "p:3", "p:4"}
 
-    def test_expiry_takes_a_document_out(self, strings: Searching, clock: Clock) -> None:
+    def test_expiry_takes_a_document_out(self, strings: Searching, clock: Timekeeper) -> None:
         strings.run("SET", "p:1", doc(1), "PX", 1500)
         clock.advance(1.499)
         assert strings.found({}) == {"p:1"}
@@ -118,7 +118,7 @@ class TestHashes:
         assert hashes.found({}) == {"p:1", "p:2"}
         assert hashes.found({"n": {"$gte": -100}}) == {"p:1"}
 
-    def test_changes_of_fields(self, hashes: Searching, clock: Clock) -> None:
+    def test_changes_of_fields(self, hashes: Searching, clock: Timekeeper) -> None:
         run = hashes.run
         run("HSET", "p:1", "n", "1")
         run("HINCRBY", "p:1", "n", "4")
@@ -238,7 +238,7 @@ class TestCopies:
         bare.run.engine.restore(saved)
         assert bare.run("SEARCH.COUNT", "i", "{}") == -1
 
-    def test_a_snapshot_can_be_loaded_elsewhere(self, shop: Searching, clock: Clock) -> None:
+    def test_a_snapshot_can_be_loaded_elsewhere(self, shop: Searching, clock: Timekeeper) -> None:
         from pytest_fakecloud.core.ids import Ids
         from pytest_fakecloud.kv.engine.engine import Engine
 
@@ -255,7 +255,7 @@ class TestPending:
         flat = shop.run("SEARCH.DESCRIBE i")
         return flat[flat.index(b"pendingUpdates") + 1]
 
-    def test_until_an_instant(self, strings: Searching, clock: Clock) -> None:
+    def test_until_an_instant(self, strings: Searching, clock: Timekeeper) -> None:
         strings.run.engine.databases[0].indexes.delay_ms = 2000
         strings.run("SET", "p:1", doc(1))
         clock.advance(1)

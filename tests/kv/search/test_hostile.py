@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from pytest_fakecloud.core.clock import Clock
 from pytest_fakecloud.core.ids import Ids
+from pytest_fakecloud.core.timekeeper import Timekeeper
 from pytest_fakecloud.kv.engine.engine import Engine
 from pytest_fakecloud.kv.errors import CommandError
 from pytest_fakecloud.kv.settings import Limits
@@ -138,7 +138,9 @@ def test_every_command_meets_an_index() -> None:
 
 
 def meets_an_index(name: str) -> None:
-    engine = Engine(Clock(NOW), Ids(1), limits=Limits(max_data_size=10_000, max_record_size=1000))
+    engine = Engine(
+        Timekeeper(NOW), Ids(1), limits=Limits(max_data_size=10_000, max_record_size=1000)
+    )
     session = engine.session(transport="rest")
     for line in ("SEARCH.CREATE i ON STRING PREFIX 1 p: SCHEMA t TEXT", "SET p:1 {}", "SET j x"):
         engine.execute(session, line.encode().split())

@@ -268,7 +268,7 @@ def test_time_can_be_moved_on_after_a_wait_that_raised(
         # The exception is kept, and with it everything that was under way when it was raised.
         with pytest.raises(Mine if wanted == 1 else ContractError) as kept:
             wait(wanted)
-        assert not queue.clock.driving
+        assert not queue._time.driving
         assert isinstance(kept.value if wanted == 1 else kept.value.__cause__, Mine)
     assert queue.run_until_idle().waiting == "nothing"
 

@@ -19,9 +19,9 @@ import trio
 from werkzeug import Request
 
 from pytest_fakecloud import Cloud
-from pytest_fakecloud.core.clock import Clock
 from pytest_fakecloud.core.errors import ContractError
 from pytest_fakecloud.core.ids import Ids
+from pytest_fakecloud.core.timekeeper import Timekeeper
 from pytest_fakecloud.handle import Context
 from pytest_fakecloud.queue.capture.handle import CallbackCapture, Destination
 from pytest_fakecloud.queue.model import PublishSettings, SigningKeys
@@ -41,7 +41,7 @@ class StubQueue:
     signature_clock = "receiver"
     delivery = "driven"
 
-    def __init__(self, clock: Clock) -> None:
+    def __init__(self, clock: Timekeeper) -> None:
         self.clock = clock
         self._engine = SimpleNamespace(pending={}, drive=0, next_due_us=clock.next_due_us)
         self._sender = SimpleNamespace(release=lambda: None)
@@ -69,7 +69,7 @@ class StubQueue:
 @pytest.fixture
 def context() -> Context:
     context = Context.alone(now=NOW)
-    context.handles.append(StubQueue(context.clock))  # type: ignore[arg-type]
+    context.handles.append(StubQueue(context.time))  # type: ignore[arg-type]
     return context
 
 
@@ -260,7 +260,7 @@ def test_keys_of_a_queue_elsewhere() -> None:
 
 
 def test_two_queues_and_the_header_of_the_seed(context: Context, capture: CallbackCapture) -> None:
-    other: Any = StubQueue(context.clock)
+    other: Any = StubQueue(context.time)
     other.name, other.current_signing_key = "queue_2", "sig_" + "z" * 28
     context.handles.append(other)
     token = Signer(KEYS, time.time, Ids(1).stream("x"))
@@ -420,7 +420,7 @@ def test_a_background_wait_ends_with_the_callback(context: Context, stub: StubQu
 
 
 def test_a_driven_and_a_background_queue_side_by_side(context: Context, stub: StubQueue) -> None:
-    other: Any = StubQueue(context.clock)
+    other: Any = StubQueue(context.time)
     other.delivery = "background"
     context.handles.append(other)
     with CallbackCapture(context) as capture:

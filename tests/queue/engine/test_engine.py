@@ -10,6 +10,7 @@ import pytest
 
 from pytest_fakecloud.core.clock import Clock
 from pytest_fakecloud.core.ids import Ids
+from pytest_fakecloud.core.timekeeper import Timekeeper
 from pytest_fakecloud.queue.engine.engine import Engine
 from pytest_fakecloud.queue.errors import Loop, QueueError
 from pytest_fakecloud.queue.model import (
@@ -32,7 +33,7 @@ class Bench:
     """An engine, a frozen clock, and destinations that answer what `answer` returns."""
 
     def __init__(self, **options: Any) -> None:
-        self.clock = Clock(now="2026-01-01T00:00:00Z")
+        self.clock = Timekeeper(now="2026-01-01T00:00:00Z")
         self.start_us = self.clock.now_us()
         self.sent: list[Delivery] = []
         self.answer: Callable[[Delivery], Outcome] = lambda delivery: Outcome(200)
@@ -688,7 +689,7 @@ def test_the_awaitable_form(bench: Bench, fails: bool) -> None:
         return bench.perform(delivery)
 
     async def whole() -> None:
-        await bench.clock.aio.advance("1s")
+        await Clock(bench.clock).aio.advance("1s")
 
     bench.engine.runner.perform_async = perform
     message_id = bench.publish()

@@ -16,8 +16,8 @@ from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
-from pytest_fakecloud.core.clock import Clock
 from pytest_fakecloud.core.ids import Ids
+from pytest_fakecloud.core.timekeeper import Timekeeper
 from pytest_fakecloud.core.timeparse import to_datetime
 from pytest_fakecloud.queue.engine.engine import Engine
 from pytest_fakecloud.queue.engine.snapshot import Saved
@@ -87,7 +87,7 @@ callbacks = st.sampled_from(
 class Lives(RuleBasedStateMachine):
     def __init__(self) -> None:
         super().__init__()
-        self.clock = Clock(now="2026-03-01T00:00:00Z")
+        self.clock = Timekeeper(now="2026-03-01T00:00:00Z")
         self.engine = Engine(
             self.clock,
             Ids(7),

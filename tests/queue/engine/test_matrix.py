@@ -1,6 +1,6 @@
 """Driving time, in every way a test may be set up, under a watchdog.
 
-Clock (running, frozen) x where the destination runs (a server in a thread, an ASGI application in
+Timekeeper (running, frozen) x where the destination runs (a server in a thread, an ASGI application in
 the running loop, in-process, another process) x what else goes on.  The application does what the
 message tells it to, so all of them are the same application.
 """

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from pytest_fakecloud.core.clock import Clock
 from pytest_fakecloud.core.ids import Ids
+from pytest_fakecloud.core.timekeeper import Timekeeper
 from pytest_fakecloud.queue.engine.quota import Quota, check_public
 from pytest_fakecloud.queue.engine.state import State
 from pytest_fakecloud.queue.errors import QueueError
@@ -21,7 +21,7 @@ MIDNIGHT_S = NOW_S + 2
 
 def quota(limits: dict[str, Any] | None = None, **settings: Any) -> Quota:
     state = State(
-        Clock(now=NOW),
+        Timekeeper(now=NOW),
         Ids(1),
         name="queue",
         limits=PlanLimits(**(limits or {})),

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pytest_fakecloud.core.clock import Clock
+from pytest_fakecloud.core.timekeeper import Timekeeper
 from pytest_fakecloud.vector.engine.engine import VectorEngine
 from pytest_fakecloud.vector.errors import VectorError
 from pytest_fakecloud.vector.model import VectorQuery, VectorRecord
@@ -26,7 +26,7 @@ HOUR = 3_600_000_000
 NEAR = VectorQuery(floats(1, 0), top_k=2)
 
 
-def line_of(count: int, clock: Clock | None = None, **settings: object) -> VectorEngine:
+def line_of(count: int, clock: Timekeeper | None = None, **settings: object) -> VectorEngine:
     index = engine(clock, **settings)
     index.upsert(
         "", [VectorRecord(str(n), floats(1, n / 10), metadata={"n": n}) for n in range(count)]
@@ -84,7 +84,7 @@ def test_a_uuid_has_the_form_of_one_and_comes_from_the_seed() -> None:
 
 
 def test_idle_for_too_long_is_gone() -> None:
-    clock = Clock(NOW)
+    clock = Timekeeper(NOW)
     index = line_of(10, clock)
     uuid, _ = index.start_query("", NEAR, 10_000_000)
     clock.advance(10)
@@ -146,7 +146,7 @@ def test_a_cursor_never_reads_a_namespace_that_took_the_name_of_its_own() -> Non
 
 
 def test_a_limit_on_live_queries() -> None:
-    clock = Clock(NOW)
+    clock = Timekeeper(NOW)
     index = line_of(3, clock, limits=VectorLimits(resumable_queries=2))
     first, _ = index.start_query("", NEAR, HOUR)
     index.start_query("", NEAR, 1_000_000)

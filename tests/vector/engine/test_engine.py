@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pytest_fakecloud.core.clock import Clock
+from pytest_fakecloud.core.timekeeper import Timekeeper
 from pytest_fakecloud.vector.engine import namespace as namespace_module
 from pytest_fakecloud.vector.engine.engine import VectorEngine, merge_patch
 from pytest_fakecloud.vector.errors import VectorError
@@ -503,7 +503,7 @@ def test_hits_carry_what_was_stored_then() -> None:
 
 
 def test_daily_quotas_end_with_the_day() -> None:
-    clock = Clock("2026-01-01T22:00:00Z")
+    clock = Timekeeper("2026-01-01T22:00:00Z")
     index = engine(clock, limits=VectorLimits(daily_queries=2, daily_updates=3))
     put(index, a=(1, 0), b=(1, 0))
     index.update("", Change("a", data="x"))
@@ -620,7 +620,7 @@ def test_any_sequence_of_operations_answers_like_a_dict(operations: list[tuple[A
 
 
 def test_threads_may_do_everything_at_once() -> None:
-    index = engine(Clock(NOW))
+    index = engine(Timekeeper(NOW))
     failures: list[BaseException] = []
 
     def work(number: int) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from pytest_fakecloud.core.clock import Clock
+from pytest_fakecloud.core.timekeeper import Timekeeper
 from pytest_fakecloud.vector.engine.engine import VectorEngine
 from pytest_fakecloud.vector.model import Change, NamespaceInfo
 
@@ -84,7 +84,7 @@ def test_deletions_and_resets_are_seen_at_once() -> None:
 
 
 def test_a_delay_passes_on_the_clock() -> None:
-    clock = Clock(NOW)
+    clock = Timekeeper(NOW)
     index = engine(clock, ready_after_us=5_000_000)
     put(index, a=(1, 1))
     clock.advance(3)
@@ -100,7 +100,7 @@ def test_a_delay_passes_on_the_clock() -> None:
 
 
 def test_a_replaced_pending_change_waits_for_its_own_time() -> None:
-    clock = Clock(NOW)
+    clock = Timekeeper(NOW)
     index = engine(clock, ready_after_us=5_000_000)
     put(index, a=(1, 1))
     clock.advance(3)
@@ -112,7 +112,7 @@ def test_a_replaced_pending_change_waits_for_its_own_time() -> None:
 
 
 def test_holding_outlasts_a_delay() -> None:
-    clock = Clock(NOW)
+    clock = Timekeeper(NOW)
     index = engine(clock, ready_after_us=1_000_000)
     index.hold_pending()
     put(index, a=(1, 1))
@@ -142,7 +142,7 @@ def test_reads_count_nothing_while_held() -> None:
 
 
 def test_pending_changes_follow_a_renamed_namespace() -> None:
-    clock = Clock(NOW)
+    clock = Timekeeper(NOW)
     index = engine(clock, ready_after_us=1_000_000)
     put(index, "old", a=(1, 1))
     index.rename_namespace("old", "new")
@@ -152,7 +152,7 @@ def test_pending_changes_follow_a_renamed_namespace() -> None:
 
 @pytest.mark.parametrize("namespace", ["", "gone"])
 def test_a_snapshot_keeps_what_is_pending_and_when(namespace: str) -> None:
-    clock = Clock(NOW)
+    clock = Timekeeper(NOW)
     index = engine(clock, ready_after_us=10_000_000)
     put(index, namespace, a=(1, 1))
     clock.advance(4)

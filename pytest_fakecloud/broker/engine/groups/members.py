@@ -18,8 +18,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
-from ....core.clock import Clock, Signal
-from ....core.timers import Timer
+from ....core.timekeeper import Signal, Timekeeper, Timer
 from ...model import ConsumerConfig, TopicPartition
 
 __all__ = [
@@ -127,7 +126,7 @@ class GroupCopy:
     remaining: int | None
 
 
-def copied(group: ConsumerGroup, clock: Clock) -> ConsumerGroup:
+def copied(group: ConsumerGroup, clock: Timekeeper) -> ConsumerGroup:
     copy = replace(
         group,
         instances={},

@@ -9,8 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from ....core.clock import Clock, Signal
-from ....core.timers import Timer
+from ....core.timekeeper import Signal, Timekeeper, Timer
 from ... import errors
 from ...model import TopicPartition
 from ...settings import Behaviour
@@ -27,7 +26,7 @@ class GroupTable:
         self,
         topics: dict[str, Topic],
         settings: Behaviour,
-        clock: Clock,
+        clock: Timekeeper,
         call_at: Callable[[int, Callable[[int], None], str], Timer],
     ) -> None:
         self.topics = topics

@@ -16,8 +16,8 @@ from pytest_fakecloud.broker.model import (
     TopicPartitionOffset,
 )
 from pytest_fakecloud.broker.settings import Behaviour
-from pytest_fakecloud.core.clock import Clock
 from pytest_fakecloud.core.ids import Ids
+from pytest_fakecloud.core.timekeeper import Timekeeper
 
 from ...conftest import START, Parked, eventually
 
@@ -25,11 +25,11 @@ MANUAL = {"auto-offset-reset": "earliest", "enable-auto-commit": "false"}
 
 
 @pytest.fixture
-def clock() -> Clock:
-    return Clock(START)
+def clock() -> Timekeeper:
+    return Timekeeper(START)
 
 
-def engine(clock: Clock, **settings: Any) -> MemoryEngine:
+def engine(clock: Timekeeper, **settings: Any) -> MemoryEngine:
     made = MemoryEngine(clock, Ids(1), Behaviour(**settings))
     made.create_topic("t", 2)
     made.create_topic("u", 2)
@@ -63,7 +63,7 @@ def expire(broker: MemoryEngine, name: str) -> None:
         broker.groups.expire("g", name, now)
 
 
-def test_without_idle_close_and_offset_retention_nothing_ends(clock: Clock) -> None:
+def test_without_idle_close_and_offset_retention_nothing_ends(clock: Timekeeper) -> None:
     broker = engine(clock, idle_close_ms=None, offset_retention_ms=None)
     consume(broker, "a")
     clock.advance("365d")
@@ -75,7 +75,7 @@ def test_without_idle_close_and_offset_retention_nothing_ends(clock: Clock) -> N
     assert view(broker).committed == {("t", 0): 1}
 
 
-def test_an_instance_that_returns_with_other_topics_rebalances(clock: Clock) -> None:
+def test_an_instance_that_returns_with_other_topics_rebalances(clock: Timekeeper) -> None:
     broker = engine(clock)
     consume(broker, "a")
     consume(broker, "b")
@@ -88,7 +88,7 @@ def test_an_instance_that_returns_with_other_topics_rebalances(clock: Clock) -> 
 
 
 def test_an_expired_instance_that_never_comes_back_is_closed_without_a_session(
-    clock: Clock,
+    clock: Timekeeper,
 ) -> None:
     broker = engine(clock)
     consume(broker, "a")
@@ -101,7 +101,7 @@ def test_an_expired_instance_that_never_comes_back_is_closed_without_a_session(
     assert broker.consumers() == []
 
 
-def test_an_expired_instance_can_be_deleted_and_expires_only_once(clock: Clock) -> None:
+def test_an_expired_instance_can_be_deleted_and_expires_only_once(clock: Timekeeper) -> None:
     broker = engine(clock)
     consume(broker, "a")
     expire(broker, "a")
@@ -112,7 +112,7 @@ def test_an_expired_instance_can_be_deleted_and_expires_only_once(clock: Clock) 
     assert view(broker).generation == generation
 
 
-def test_an_instance_that_rejoins_may_not_commit_what_it_lost(clock: Clock) -> None:
+def test_an_instance_that_rejoins_may_not_commit_what_it_lost(clock: Timekeeper) -> None:
     broker = engine(clock, join_delay_ms=3000)
     consume(broker, "a")
     clock.advance("3s")
@@ -124,7 +124,7 @@ def test_an_instance_that_rejoins_may_not_commit_what_it_lost(clock: Clock) -> N
     broker.commit("g", "a", [TopicPartitionOffset("t", 0, 1)])
 
 
-def test_a_long_poll_keeps_a_session_that_only_consume_keeps(clock: Clock) -> None:
+def test_a_long_poll_keeps_a_session_that_only_consume_keeps(clock: Timekeeper) -> None:
     broker = engine(clock, heartbeats="consume", session_timeout_ms=10_000)
     clock.wait_cap = 10
     consume(broker, "a")
@@ -141,7 +141,7 @@ def test_a_long_poll_keeps_a_session_that_only_consume_keeps(clock: Clock) -> No
     assert owned(broker) == {}
 
 
-def test_members_that_join_during_a_rebalance_share_it(clock: Clock) -> None:
+def test_members_that_join_during_a_rebalance_share_it(clock: Timekeeper) -> None:
     broker = engine(clock, join_delay_ms=3000)
     consume(broker, "a")
     clock.advance("2s")
@@ -151,7 +151,7 @@ def test_members_that_join_during_a_rebalance_share_it(clock: Clock) -> None:
     assert (owned(broker), view(broker).generation) == ({"a": ["t0"], "b": ["t1"]}, 1)
 
 
-def test_an_instance_that_returns_during_a_rebalance_waits_for_its_end(clock: Clock) -> None:
+def test_an_instance_that_returns_during_a_rebalance_waits_for_its_end(clock: Timekeeper) -> None:
     broker = engine(clock, join_delay_ms=3000)
     broker.produce([ProducerRecord("t", "x", partition=0)])
     consume(broker, "a")
@@ -165,7 +165,7 @@ def test_an_instance_that_returns_during_a_rebalance_waits_for_its_end(clock: Cl
     assert consume(broker, "a") == ["x"]
 
 
-def test_a_rebalance_that_loses_its_last_member_ends_empty(clock: Clock) -> None:
+def test_a_rebalance_that_loses_its_last_member_ends_empty(clock: Timekeeper) -> None:
     broker = engine(clock, join_delay_ms=3000)
     consume(broker, "a")
     broker.delete_consumer("g", "a")
@@ -177,7 +177,7 @@ def test_a_rebalance_that_loses_its_last_member_ends_empty(clock: Clock) -> None
     assert owned(broker) == {"a": ["t0", "t1"]}
 
 
-def test_offset_retention_goes_on_after_a_restore(clock: Clock) -> None:
+def test_offset_retention_goes_on_after_a_restore(clock: Timekeeper) -> None:
     broker = engine(clock, offset_retention_ms=10_000)
     consume(broker, "a")
     broker.commit("g", "a", [TopicPartitionOffset("t", 0, 1)])
@@ -193,7 +193,7 @@ def test_offset_retention_goes_on_after_a_restore(clock: Clock) -> None:
     assert view(broker).state == "Dead"
 
 
-def test_groups_do_not_disturb_each_other(clock: Clock) -> None:
+def test_groups_do_not_disturb_each_other(clock: Timekeeper) -> None:
     broker = engine(clock)
     broker.produce([ProducerRecord("t", "x", partition=0)])
     assert consume(broker, "a") == ["x"]
@@ -206,7 +206,7 @@ def test_groups_do_not_disturb_each_other(clock: Clock) -> None:
     assert view(broker).committed == {}
 
 
-def test_new_partitions_leave_groups_of_other_topics_alone(clock: Clock) -> None:
+def test_new_partitions_leave_groups_of_other_topics_alone(clock: Timekeeper) -> None:
     broker = engine(clock)
     consume(broker, "a", "u")
     broker.add_partitions("t", 1)

@@ -20,8 +20,8 @@ from pytest_fakecloud.broker.engine.engine import MemoryEngine
 from pytest_fakecloud.broker.errors import BrokerError
 from pytest_fakecloud.broker.model import ProducerRecord, TopicPartitionOffset
 from pytest_fakecloud.broker.settings import Behaviour
-from pytest_fakecloud.core.clock import Clock
 from pytest_fakecloud.core.ids import Ids
+from pytest_fakecloud.core.timekeeper import Timekeeper
 
 # The remainders of these by 1000 keep any two timers from falling due at one instant, so the
 # reference need not know the order of equals.
@@ -153,7 +153,7 @@ class Reference:
 class Groups(RuleBasedStateMachine):
     @initialize(partitions=st.integers(1, 4))
     def begin(self, partitions: int) -> None:
-        self.clock = Clock("2026-01-01T00:00:00Z")
+        self.clock = Timekeeper("2026-01-01T00:00:00Z")
         self.began = self.clock.now_ms()
         self.engine = MemoryEngine(
             self.clock,

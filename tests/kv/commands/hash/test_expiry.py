@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from pytest_fakecloud.core.clock import Clock
+from pytest_fakecloud.core.timekeeper import Timekeeper
 from tests.kv.conftest import NOW_MS, Run
 
 NUMFIELDS = "ERR numfields should be greater than 0 and match the provided number of fields"
@@ -26,7 +26,9 @@ class TestSetting:
             ("HPEXPIREAT", NOW_MS + 10, 10),
         ],
     )
-    def test_all_four(self, run: Run, clock: Clock, name: str, amount: int, left_ms: int) -> None:
+    def test_all_four(
+        self, run: Run, clock: Timekeeper, name: str, amount: int, left_ms: int
+    ) -> None:
         assert run(f"{name} h {amount} FIELDS 2 a missing") == [1, -2]
         assert run("HPTTL h FIELDS 2 a b") == [left_ms, -1]
         clock.advance(f"{left_ms}ms")
@@ -72,14 +74,14 @@ class TestReading:
         assert run("HTTL none FIELDS 1 a") == [-2]
         assert run.error("HTTL h FIELDS 2 a") == "ERR syntax error"
 
-    def test_the_vendor_tells_the_second_it_has_begun(self, run: Run, clock: Clock) -> None:
+    def test_the_vendor_tells_the_second_it_has_begun(self, run: Run, clock: Timekeeper) -> None:
         clock.advance("750ms")
         run("HEXPIRE h 10 FIELDS 1 a")
         assert run("HEXPIRETIME h FIELDS 1 a") == [NOW_S + 10]
         assert run("HPEXPIRETIME h FIELDS 1 a") == [NOW_MS + 10_750]
 
     @pytest.mark.dialect("redis")
-    def test_stock_tells_the_nearest(self, run: Run, clock: Clock) -> None:
+    def test_stock_tells_the_nearest(self, run: Run, clock: Timekeeper) -> None:
         clock.advance("750ms")
         run("HEXPIRE h 10 FIELDS 1 a")
         assert run("HEXPIRETIME h FIELDS 1 a") == [NOW_S + 11]
@@ -141,7 +143,7 @@ class TestReadingAndChanging:
 
 class TestTheKey:
     def test_a_hash_whose_last_field_went_is_gone_for_every_command(
-        self, run: Run, clock: Clock
+        self, run: Run, clock: Timekeeper
     ) -> None:
         run("HEXPIRE h 10 FIELDS 3 a b c")
         clock.advance(10)
@@ -149,7 +151,7 @@ class TestTheKey:
         assert run("TYPE h").text == b"none"
         assert run("KEYS *") == []
 
-    def test_expiries_travel_with_the_key(self, run: Run, clock: Clock) -> None:
+    def test_expiries_travel_with_the_key(self, run: Run, clock: Timekeeper) -> None:
         run("HEXPIRE h 10 FIELDS 1 a")
         run("COPY h copy")
         run("RENAME h moved")

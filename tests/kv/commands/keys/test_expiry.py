@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from pytest_fakecloud.core.clock import Clock
+from pytest_fakecloud.core.timekeeper import Timekeeper
 from tests.kv.conftest import NOW_MS, Run
 
 NOW_S = NOW_MS // 1000
@@ -19,7 +19,7 @@ FORMS = [
 @pytest.mark.parametrize(("name", "amount", "left_ms"), FORMS)
 class TestEachForm:
     def test_the_key_goes_in_time(
-        self, run: Run, clock: Clock, name: str, amount: int, left_ms: int
+        self, run: Run, clock: Timekeeper, name: str, amount: int, left_ms: int
     ) -> None:
         run("SET k v")
         assert run(f"{name} k {amount}") == 1
@@ -77,7 +77,7 @@ class TestNoExpiry:
 
 
 class TestEveryReader:
-    def test_an_expired_key_is_gone_for_all(self, run: Run, clock: Clock) -> None:
+    def test_an_expired_key_is_gone_for_all(self, run: Run, clock: Timekeeper) -> None:
         run("SET k v EX 10")
         run("RPUSH l x")
         run("EXPIRE l 10")

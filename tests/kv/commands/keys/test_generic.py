@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from pytest_fakecloud.core.clock import Clock
+from pytest_fakecloud.core.timekeeper import Timekeeper
 from pytest_fakecloud.kv.reply import OK, Status
 from tests.kv.conftest import Run
 
@@ -230,7 +230,7 @@ class TestInspection:
         assert [run(f"OBJECT REFCOUNT {key}") for key in "abc"] == [2**31 - 1, 1, 1]
         assert run("OBJECT REFCOUNT missing") is None
 
-    def test_idle_time_is_on_the_clock(self, run: Run, clock: Clock) -> None:
+    def test_idle_time_is_on_the_clock(self, run: Run, clock: Timekeeper) -> None:
         run("SET k v")
         clock.advance(100)
         assert run("OBJECT IDLETIME k") == 100
@@ -241,7 +241,7 @@ class TestInspection:
         assert run("OBJECT IDLETIME k") == 0
         assert run("OBJECT IDLETIME missing") is None
 
-    def test_frequencies_need_an_lfu_policy(self, run: Run, clock: Clock) -> None:
+    def test_frequencies_need_an_lfu_policy(self, run: Run, clock: Timekeeper) -> None:
         run("SET k v")
         text = run.error("OBJECT FREQ k")
         assert text.startswith("ERR An LFU maxmemory policy is not selected, access frequency not")

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from pytest_fakecloud.core.clock import Clock
+from pytest_fakecloud.core.timekeeper import Timekeeper
 from pytest_fakecloud.kv.acl.users import Denied
 from pytest_fakecloud.kv.engine.engine import Engine
 from pytest_fakecloud.kv.errors import CommandError
@@ -64,7 +64,7 @@ class TestEval:
         assert run.error("EVAL_RO", "return 1", numkeys, "k") == text
         assert run("SCRIPT", "EXISTS", digest("return 1")) == [0]
 
-    def test_time_stands_still(self, run: Run, clock: Clock) -> None:
+    def test_time_stands_still(self, run: Run, clock: Timekeeper) -> None:
         script = "redis.call('SET', 'k', 1, 'PX', 5) return redis.call('PTTL', 'k')"
         clock.resume()
         assert run("EVAL", script, 0) == 5

@@ -6,7 +6,7 @@ import re
 
 import pytest
 
-from pytest_fakecloud.core.clock import Clock
+from pytest_fakecloud.core.timekeeper import Timekeeper
 from pytest_fakecloud.kv.engine.engine import Engine
 from pytest_fakecloud.kv.reply import OK, Status
 from tests.kv.conftest import Run
@@ -348,7 +348,7 @@ class TestLog:
         assert isinstance(info, bytes)
         assert b"addr=127.0.0.1:5001 " in info
 
-    def test_counting_and_age(self, run: Run, clock: Clock) -> None:
+    def test_counting_and_age(self, run: Run, clock: Timekeeper) -> None:
         run("ACL SETUSER v on nopass +get")
         other = run.other()
         other("AUTH v x")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from pytest_fakecloud.core.clock import Clock
+from pytest_fakecloud.core.timekeeper import Timekeeper
 from pytest_fakecloud.kv.reply import NO_REPLY, OK, Status
 from tests.kv.conftest import NOW_MS, Run
 
@@ -82,7 +82,7 @@ class TestTracking:
         return messages
 
     def test_a_key_that_was_read_and_changed(
-        self, run: Run, port: Run, told: list[object], clock: Clock
+        self, run: Run, port: Run, told: list[object], clock: Timekeeper
     ) -> None:
         run("MSET a 1 b 2")
         port("CLIENT TRACKING ON")
@@ -119,7 +119,7 @@ class TestTracking:
         assert port("CLIENT TRACKINGINFO")[5] == [b""]
 
     def test_what_expires_is_nobodys_own_change(
-        self, run: Run, port: Run, told: list[object], clock: Clock
+        self, run: Run, port: Run, told: list[object], clock: Timekeeper
     ) -> None:
         port("CLIENT TRACKING ON BCAST NOLOOP")
         port("SET gone x PX 5")
@@ -240,7 +240,7 @@ class TestTracking:
         run.engine.abandon(port.session)
         assert not run.engine.tracking
 
-    def test_no_touch_leaves_idle_times_alone(self, run: Run, port: Run, clock: Clock) -> None:
+    def test_no_touch_leaves_idle_times_alone(self, run: Run, port: Run, clock: Timekeeper) -> None:
         run("SET k v")
         clock.advance(50)
         port("CLIENT NO-TOUCH ON")
@@ -318,7 +318,7 @@ class TestAll:
         assert port.error("CLIENT KILL USER nobody") == "ERR No such user 'nobody'"
         assert port.error("CLIENT KILL FOO x") == "ERR syntax error"
 
-    def test_pause(self, port: Run, clock: Clock) -> None:
+    def test_pause(self, port: Run, clock: Timekeeper) -> None:
         assert port("CLIENT PAUSE 1000 WRITE") == OK
         assert port.engine.paused_until_us == (NOW_MS + 1000) * 1000
         assert port.engine.paused_writes_only

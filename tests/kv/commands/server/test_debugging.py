@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from pytest_fakecloud import Cloud, ContractError
-from pytest_fakecloud.core.clock import Clock
 from pytest_fakecloud.core.ids import Ids
+from pytest_fakecloud.core.timekeeper import Timekeeper
 from pytest_fakecloud.kv.engine.engine import Engine
 from pytest_fakecloud.kv.errors import CommandError
 from pytest_fakecloud.kv.handle import KVServer
@@ -28,7 +28,7 @@ class Face(InProcess):
 
     def __init__(self, resp: int = 2) -> None:
         super().__init__(resp=resp)
-        self.engine = Engine(Clock(), Ids(1), "redis", debug_command=True)
+        self.engine = Engine(Timekeeper(), Ids(1), "redis", debug_command=True)
         self.session = self.engine.session(resp=resp)
 
     def __call__(self, line: str) -> Any:
@@ -106,7 +106,7 @@ def test_a_transaction_sleeps_and_the_slow_log_tells_how_long(kv: KVServer) -> N
 
 
 def test_expired_keys_stay_where_nobody_looks() -> None:
-    clock = Clock(now="2026-01-01T00:00:00Z")
+    clock = Timekeeper(now="2026-01-01T00:00:00Z")
     engine = Engine(clock, Ids(1), "redis", debug_command=True)
     session = engine.session()
     for line in ("DEBUG SET-ACTIVE-EXPIRE 0", "SET a 1 PX 5", "SET b 1"):
@@ -158,6 +158,6 @@ def test_replies_of_every_type_are_a_real_servers(name: str, binary: str, resp: 
 
 
 def test_over_rest_it_is_not_there() -> None:
-    engine = Engine(Clock(), Ids(1), "vendor")
+    engine = Engine(Timekeeper(), Ids(1), "vendor")
     with pytest.raises(CommandError, match="not allowed"):
         engine.execute(engine.session(), b"DEBUG SLEEP 1".split())

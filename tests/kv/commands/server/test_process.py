@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from pytest_fakecloud.core.clock import Clock
+from pytest_fakecloud.core.timekeeper import Timekeeper
 from pytest_fakecloud.kv.reply import OK, Status
 from tests.kv.conftest import NOW_MS, Run
 
@@ -65,7 +65,7 @@ class TestProcess:
         )
         assert run("GET k") == b"v"
 
-    def test_what_is_harmless_is_accepted(self, run: Run, clock: Clock) -> None:
+    def test_what_is_harmless_is_accepted(self, run: Run, clock: Timekeeper) -> None:
         assert run("REPLICAOF NO ONE") == OK
         assert run("SLAVEOF NO ONE") == OK
         assert run("REPLCONF listening-port 1") == OK

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from pytest_fakecloud.core.clock import Clock
+from pytest_fakecloud.core.timekeeper import Timekeeper
 from pytest_fakecloud.kv.reply import OK
 from tests.kv.conftest import NOW_MS, Run
 
@@ -19,6 +19,6 @@ class TestDatabases:
             assert run("DBSIZE") == 0
         assert run.error(f"{name} FOO") == "ERR syntax error"
 
-    def test_time_is_the_clocks(self, run: Run, clock: Clock) -> None:
+    def test_time_is_the_clocks(self, run: Run, clock: Timekeeper) -> None:
         clock.advance("1500ms")
         assert run("TIME") == [b"%d" % (NOW_MS // 1000 + 1), b"500000"]

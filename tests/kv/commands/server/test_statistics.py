@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import pytest
 
-from pytest_fakecloud.core.clock import Clock
+from pytest_fakecloud.core.timekeeper import Timekeeper
 from pytest_fakecloud.kv.reply import OK, Status
 from tests.kv.conftest import NOW_MS, Run
 
@@ -127,7 +127,7 @@ class TestLatency:
 
 class TestSlowLog:
     def test_slow_commands_are_kept(
-        self, run: Run, slow: Callable[[int], None], clock: Clock
+        self, run: Run, slow: Callable[[int], None], clock: Timekeeper
     ) -> None:
         run("SET k v")
         assert run("SLOWLOG LEN") == 0

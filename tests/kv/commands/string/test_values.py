@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from pytest_fakecloud.core.clock import Clock
+from pytest_fakecloud.core.timekeeper import Timekeeper
 from pytest_fakecloud.kv.reply import OK
 from tests.kv.conftest import NOW_MS, Run
 
@@ -35,7 +35,7 @@ class TestSet:
         run(f"SET k v {words}")
         assert run("PTTL k") == left_ms
 
-    def test_the_key_goes_at_its_very_millisecond(self, run: Run, clock: Clock) -> None:
+    def test_the_key_goes_at_its_very_millisecond(self, run: Run, clock: Timekeeper) -> None:
         run("SET k v PX 1000")
         clock.advance(0.999)
         assert run("GET k") == b"v"
