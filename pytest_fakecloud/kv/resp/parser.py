@@ -9,7 +9,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Literal
 
-__all__ = ["CommandReader", "ProtocolFault", "split_inline", "way_in"]
+from ..algorithms.quoting import split_words
+
+__all__ = ["CommandReader", "ProtocolFault", "way_in"]
 
 LINE_LIMIT = 64 * 1024
 """The most bytes of an inline command, and of a line that announces a count or a length."""
@@ -19,10 +21,6 @@ WORD_BYTES = 64
 UNKNOWN_COUNT_LIMIT = 10
 UNKNOWN_LENGTH_LIMIT = 16384
 """What those who have not said who they are may announce."""
-
-_ESCAPES = {ord("n"): 10, ord("r"): 13, ord("t"): 9, ord("b"): 8, ord("a"): 7}
-_SPACES = b" \n\r\t\v\f\0"
-_HEX = frozenset(b"0123456789abcdefABCDEF")
 
 
 class ProtocolFault(Exception):
@@ -46,60 +44,6 @@ def way_in(begun: bytes) -> Literal["native", "http", "inline"] | None:
         return "inline" if len(begun) > LINE_LIMIT else None
     line = begun[:end].rstrip(b"\r")
     return "http" if line[-9:-1] == b" HTTP/1." and line[-1:].isdigit() else "inline"
-
-
-def split_inline(line: bytes) -> list[bytes] | None:
-    """The words of an inline command, or None where its quotes do not fit.
-
-    Double quotes take escapes (``\\x41``, ``\\n``), single quotes only ``\\'``.
-    """
-    words: list[bytes] = []
-    at, size = 0, len(line)
-    while True:
-        while at < size and line[at] in _SPACES:
-            at += 1
-        if at == size:
-            return words
-        word = bytearray()
-        while at < size and line[at] not in _SPACES:
-            quote = line[at]
-            if quote not in b"\"'":
-                word.append(quote)
-                at += 1
-                continue
-            end = _quoted(line, at + 1, quote, word)
-            # What follows a closing quote must be a space, or nothing.
-            if end is None or (end < size and line[end] not in _SPACES):
-                return None
-            at = end
-            break
-        words.append(bytes(word))
-
-
-def _quoted(line: bytes, at: int, quote: int, word: bytearray) -> int | None:
-    """Add what stands up to the closing quote; the place after it, or None where it is missing."""
-    size = len(line)
-    while at < size:
-        byte = line[at]
-        if byte == quote:
-            return at + 1
-        if byte == ord("\\") and at + 1 < size:
-            following = line[at + 1]
-            if quote == ord('"'):
-                if following == ord("x") and at + 3 < size and set(line[at + 2 : at + 4]) <= _HEX:
-                    word.append(int(line[at + 2 : at + 4], 16))
-                    at += 4
-                    continue
-                word.append(_ESCAPES.get(following, following))
-                at += 2
-                continue
-            if following == quote:
-                word.append(quote)
-                at += 2
-                continue
-        word.append(byte)
-        at += 1
-    return None
 
 
 class CommandReader:
@@ -150,7 +94,7 @@ class CommandReader:
                     line = self._line("too big inline request")
                     if line is None:
                         return None
-                    words = split_inline(line)
+                    words = split_words(line)
                     if words is None:
                         raise ProtocolFault("unbalanced quotes in request")
                     if words:

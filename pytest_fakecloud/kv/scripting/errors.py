@@ -32,6 +32,7 @@ def busy(function: bool) -> bytes:
 # -- shebang ---------------------------------------------------------------------------------------
 
 INVALID_SHEBANG = b"ERR Invalid script shebang"
+INVALID_ENGINE = b"ERR Invalid engine in script shebang"
 
 
 def unexpected_engine(text: bytes) -> bytes:

@@ -17,7 +17,7 @@ import lupa.lua51 as lupa
 from ..reply import Reply
 from .callbacks import Boxed, callbacks
 from .limits import ScriptLimits
-from .replies import FAILED, Converter, lua_size
+from .replies import BUG, FAILED, Converter, lua_size
 
 __all__ = ["HostLost", "LuaHost", "ScriptFailure"]
 
@@ -90,7 +90,9 @@ class LuaHost:
         functions: dict[bytes, Callable[..., Any]] = {
             **callbacks(),
             b"call": self._command,
+            b"call_widely": self._widely(self._command),
             b"may_call": self._permission,
+            b"may_call_widely": self._widely(self._permission),
             b"setresp": self._set_resp,
             b"clock": clock,
             b"look": look,
@@ -205,7 +207,7 @@ class LuaHost:
             return value, kind
         except BaseException as bug:
             self._bug = bug
-            return b"ERR internal error", 4
+            return b"ERR internal error", BUG
 
     def _permission(self, *args: Any) -> Any:
         try:
@@ -216,7 +218,20 @@ class LuaHost:
             return allowed if isinstance(allowed, bool) else (allowed, FAILED)
         except BaseException as bug:
             self._bug = bug
-            return b"ERR internal error", 4
+            return b"ERR internal error", BUG
+
+    def _widely(self, ask: Callable[..., Any]) -> Callable[[Any, int], Any]:
+        """The same with its arguments in a table: a call takes only so many."""
+
+        def ask_widely(table: Any, count: int) -> Any:
+            try:
+                args = [table[index] for index in range(1, count + 1)]
+            except BaseException as bug:
+                self._bug = bug
+                return b"ERR internal error", BUG
+            return ask(*args)
+
+        return ask_widely
 
     def _set_resp(self, version: int) -> None:
         self._resp = version

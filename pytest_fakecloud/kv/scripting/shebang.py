@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
+from ..algorithms.quoting import split_words
 from ..errors import CommandError
 from . import errors
 
@@ -37,7 +38,9 @@ def script_shebang(source: bytes, vendor: bool) -> Shebang:
     end = source.find(b"\n")
     if end < 0:
         raise CommandError(errors.INVALID_SHEBANG)
-    words = source[:end].split()
+    words = split_words(source[:end])
+    if words is None:
+        raise CommandError(errors.INVALID_ENGINE)
     if words[0] != b"#!lua":
         raise errors.refusal(errors.unexpected_engine(words[0]))
     known = SCRIPT_FLAGS | {KEY_LOCKING} if vendor else SCRIPT_FLAGS
@@ -60,20 +63,21 @@ def library_name(source: bytes) -> tuple[bytes, bytes]:
     end = source.find(b"\n")
     if end < 0:
         raise CommandError(errors.INVALID_METADATA)
-    engine, *words = source[2:end].split(b" ")
+    words = split_words(source[:end])
+    if words is None:
+        raise CommandError(errors.INVALID_METADATA)
     name = None
-    for word in words:
-        if not word.strip():
-            continue
+    for word in words[1:]:
         if not word.lower().startswith(b"name="):
             raise errors.refusal(errors.bad_metadata(word))
         if name is not None:
             raise CommandError(errors.NAME_TWICE)
-        name = word[5:].strip()
+        name = word[5:]
     if name is None:
         raise CommandError(errors.NO_LIBRARY_NAME)
     if not _NAME.fullmatch(name):
         raise CommandError(errors.BAD_LIBRARY_NAME)
+    engine = words[0].removeprefix(b"#!")
     if engine.lower() != b"lua":
         raise errors.refusal(errors.engine_not_found(engine))
     return name, source[end:]

@@ -9,7 +9,6 @@ from hypothesis import strategies as st
 from pytest_fakecloud.kv.resp.parser import (
     CommandReader,
     ProtocolFault,
-    split_inline,
     way_in,
 )
 
@@ -139,22 +138,3 @@ class TestFaults:
         except ProtocolFault:
             return
         assert all(lines)
-
-
-class TestInline:
-    @pytest.mark.parametrize(
-        ("line", "words"),
-        [
-            (b"SET  k\tv ", [b"SET", b"k", b"v"]),
-            (b"", []),
-            (b'"a\\x41\\n\\q" b', [b"aA\nq", b"b"]),
-            (b"'it\\'s' '\\n'", [b"it's", b"\\n"]),
-            (b'a"b c"', [b"ab c"]),
-            (b'""', [b""]),
-            (b"'a", None),
-            (b"'a'b", None),
-            (b'"\\', None),
-        ],
-    )
-    def test_quotes(self, line: bytes, words: list[bytes] | None) -> None:
-        assert split_inline(line) == words

@@ -251,6 +251,17 @@ CONVERSION: list[tuple[str, ...]] = [
         "redis.setresp(3) redis.call('sadd', 'set', 'm') "
         "return redis.call('smembers', 'set').set.m == true",
         "return math.random(1000000)", "math.randomseed(5) return {math.random(), math.random(9)}",
+        *(
+            f"local t = {{}} for i = 1, {count} do t[i] = i end return {expression}"
+            for count in (7997, 7998, 7999, 8000)
+            for expression in (
+                "redis.call('lpush', 'l', unpack(t))", "select('#', unpack(t))",
+                "select('#', unpack(t, 1))", "select('#', unpack(t, 1, #t))",
+                "redis.pcall('lpush', 'l', t, unpack(t))",
+                "select(2, pcall(redis.call, 'lpush', 'l', unpack(t)))",
+                "#{unpack(t)}", "redis.acl_check_cmd('lpush', 'l', unpack(t))",
+            )
+        ),
         "x = 1", "return x", "string.rep = 1", "if", "x = ", "return 'abc", "return [[abc",
         "local 1", "return 1 2", "", "  ", "return", "KEYS[1] = 'x' return KEYS[1]", "KEYS = {}",
     )

@@ -125,15 +125,18 @@ local function weigh(...)
   hand_over(bytes)
 end
 
-local function call(...)
+local WIDE = 1000 -- arguments that are handed over one by one; more of them travel as a table
+
+local function ask(asked, asked_widely, ...)
   weigh(...)
-  return receive(false, py.call(...))
+  local count = select("#", ...)
+  if count > WIDE then return asked_widely({ ... }, count) end
+  return asked(...)
 end
 
-local function protected_call(...)
-  weigh(...)
-  return receive(true, py.call(...))
-end
+local function call(...) return receive(false, ask(py.call, py.call_widely, ...)) end
+
+local function protected_call(...) return receive(true, ask(py.call, py.call_widely, ...)) end
 
 local function raise(text) error({ err = text }, 0) end
 
@@ -196,8 +199,7 @@ function redis.set_repl(...)
 end
 
 function redis.acl_check_cmd(...)
-  weigh(...)
-  local allowed, kind = py.may_call(...)
+  local allowed, kind = ask(py.may_call, py.may_call_widely, ...)
   if kind then raise(allowed) end
   return allowed
 end

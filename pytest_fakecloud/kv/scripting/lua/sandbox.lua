@@ -96,7 +96,7 @@ local function concat(...)
 end
 
 local MOST_UNCOUNTED = 1000 -- elements that are sorted without a look at the limits
-local MOST_RESULTS = 7900 -- what Lua's stack can carry
+local WIDEST = 8000 -- values that the frame of a C function holds: its arguments, then its results
 
 -- Lua's own unpack counts in 32 bits, and crashes when they overflow.
 local function unpack_range(...)
@@ -105,7 +105,9 @@ local function unpack_range(...)
   first = first == nil and 1 or check_int(count, 2, first)
   last = last == nil and #target or check_int(count, 3, last)
   if first > last then return end
-  if last - first >= MOST_RESULTS then error("too many results to unpack", 2) end
+  if last - first >= WIDEST - count then error("too many results to unpack", 2) end
+  if count == 1 then return unpack(target) end
+  if count == 2 then return unpack(target, first) end
   return unpack(target, first, last)
 end
 

@@ -40,6 +40,14 @@ def library(name: str, body: str = "") -> str:
     return f"#!lua name={name}\n{body}"
 
 
+@pytest.mark.parametrize(
+    "line", ['#!lua name="quo\\x74ed"', "#!lua  name='quoted' ", "#!LUA\tNAME=quoted"]
+)
+def test_the_first_line_is_quoted_as_a_shell_would(run: Run, line: str) -> None:
+    source = f"{line}\nredis.register_function('f', function() return 1 end)"
+    assert run("FUNCTION", "LOAD", source) == b"quoted"
+
+
 class TestCalls:
     def test_keys_and_arguments(self, loaded: Run) -> None:
         assert loaded("FCALL set 1 k v") == OK
@@ -153,6 +161,7 @@ class TestLoad:
             ("#!lua\nreturn 1", "Library name was not given"),
             ("#!lua name=a-b\nx", f"Library {NAME_RULE}"),
             ("#!lua name=\nx", f"Library {NAME_RULE}"),
+            ('#!lua name="q\nreturn 1', "Invalid library metadata"),
             ("#!lua x=y\nreturn 1", "Invalid metadata value given: x=y"),
             ("#!lua name=q name=r\nx",
              "Invalid metadata value, name argument was given multiple times"),

@@ -307,6 +307,7 @@ class TestShebang:
             ("#!lua flags=no-writes,\n", "ERR Unexpected flag in script shebang: "),
             ("#!lua bar=1\n", "ERR Unknown lua shebang option: bar=1"),
             ("#!js\n", "ERR Unexpected engine in script shebang: #!js"),
+            ("#!lua 'flags=\n", "ERR Invalid engine in script shebang"),
             ("#!luax\n", "ERR Unexpected engine in script shebang: #!luax"),
             ("#!lua", "ERR Invalid script shebang"),
         ],

@@ -1,0 +1,31 @@
+"""``python -m tests.kv.suites.port``: a database port like a stock server's, which prints its number.
+
+It ends when its standard input does.
+"""
+
+from __future__ import annotations
+
+import sys
+
+from pytest_fakecloud import Cloud
+
+
+def main() -> None:
+    """Serve without the limits of the vendor's plans and without a password."""
+    with Cloud() as cloud:
+        handle = cloud.kv_server(
+            dialect="redis",
+            debug_command=True,
+            max_request_size=None,
+            max_key_size=None,
+            max_record_size=None,
+            max_data_size=None,
+            max_connections=None,
+        )
+        handle.execute("ACL", "SETUSER", "default", "nopass")
+        print(handle.database_url.rpartition(":")[2], flush=True)
+        sys.stdin.read()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,79 @@
+"""The two servers of a comparison, each a process of its own with an empty database on a TCP port."""
+
+from __future__ import annotations
+
+import contextlib
+import shutil
+import socket
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager
+
+from pytest_fakecloud.core.timeparse import monotonic
+
+STARTING = 15.0
+"""Seconds a server may take to listen."""
+
+Server = Callable[[], AbstractContextManager[int]]
+"""Starts a server; the context's value is its port."""
+
+
+@contextlib.contextmanager
+def fake() -> Iterator[int]:
+    """Serve the database port of a fake in the stock dialect."""
+    process = subprocess.Popen(
+        [sys.executable, "-m", "tests.kv.suites.port"],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    assert process.stdout is not None
+    try:
+        yield int(process.stdout.readline())
+    finally:
+        process.kill()
+        process.communicate()
+
+
+@contextlib.contextmanager
+def real() -> Iterator[int]:
+    """Serve ``redis-server`` without persistence."""
+    binary = shutil.which("redis-server")
+    if binary is None:
+        raise RuntimeError("no redis-server on the path: install one, or compare with --only fake")
+    with tempfile.TemporaryDirectory(prefix="kv") as folder:
+        port = _free_port()
+        process = subprocess.Popen(
+            [binary, "--port", str(port), "--save", "", "--dir", folder,
+             "--enable-debug-command", "yes", "--enable-protected-configs", "yes"],
+            stdout=subprocess.DEVNULL,
+        )  # fmt: skip
+        try:
+            _wait(process, port)
+            yield port
+        finally:
+            process.kill()
+            process.wait()
+
+
+def _free_port() -> int:
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        port: int = taken.getsockname()[1]
+        return port
+
+
+def _wait(process: subprocess.Popen[bytes], port: int) -> None:
+    deadline = monotonic() + STARTING
+    while True:
+        try:
+            socket.create_connection(("127.0.0.1", port), timeout=1).close()
+            return
+        except OSError:
+            if process.poll() is not None or monotonic() > deadline:
+                raise RuntimeError("redis-server does not start") from None
+
+
+SERVERS: dict[str, Server] = {"real": real, "fake": fake}
