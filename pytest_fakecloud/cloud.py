@@ -8,12 +8,12 @@ import threading
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any, Literal, Unpack
 
 from .any_cloud import AnyCloud, found_handles
 from .core.clock import Clock
+from .core.dataclass import dataclass
 from .core.dispatch import Dispatcher
 from .core.errors import ContractError, shown
 from .core.found import Found

@@ -5,9 +5,9 @@ from __future__ import annotations
 import inspect
 import sys
 from collections.abc import Callable, Generator, Iterable, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal, TypedDict, cast
 
+from .core.dataclass import dataclass
 from .core.errors import ContractError, shown
 from .core.journal import Call, Found
 from .core.wording import never_awaited

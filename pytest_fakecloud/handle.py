@@ -9,12 +9,13 @@ import traceback
 from collections import deque
 from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager, ExitStack
-from dataclasses import dataclass, field
+from dataclasses import field
 from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, Protocol, Self
 
 from .core.auth import new_token
 from .core.clock import Clock, timekeeper_of
+from .core.dataclass import dataclass
 from .core.errors import ContractError, check_function, shown
 from .core.ids import Ids
 from .core.journal import Call, Found, Journal

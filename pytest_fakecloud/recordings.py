@@ -6,11 +6,11 @@ import base64
 import json
 import re
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypedDict
 from urllib.parse import urlsplit
 
+from .core.dataclass import dataclass
 from .core.errors import ContractError, shown
 from .core.journal import Call, Found
 from .core.private_files import write_private

@@ -247,3 +247,18 @@ def imports_its_own_relatively(name: str) -> None:
         )
     ]
     assert not wrong
+
+
+def test_dataclasses_are_compiled_when_they_are_used() -> None:
+    check_each(takes_our_dataclass, EACH)
+
+
+def takes_our_dataclass(name: str) -> None:
+    wrong = [
+        node
+        for node in ast.walk(tree(name))
+        if isinstance(node, ast.ImportFrom)
+        and node.module == "dataclasses"
+        and any(alias.name == "dataclass" for alias in node.names)
+    ]
+    assert not wrong or name == "core.dataclass", "take `dataclass` from core.dataclass"

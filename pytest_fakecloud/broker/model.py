@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from typing import Any, NamedTuple
 
+from ..core.dataclass import dataclass
 from ..core.found import Found
 from ..core.matching import DOCUMENT, PAIRS, TEXT, Field, whole_number
 from .errors import illegal_argument

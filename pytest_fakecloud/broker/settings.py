@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any, Literal, TypedDict
 
+from ..core.dataclass import dataclass
 from ..core.errors import ContractError
 from ..core.timeparse import Duration
 from .errors import STATUSES

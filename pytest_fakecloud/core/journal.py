@@ -10,11 +10,12 @@ import weakref
 from bisect import bisect_right
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from datetime import datetime
 from types import MappingProxyType
 from typing import Any, ClassVar, Literal, Protocol, TypeAlias, cast, get_args
 
+from .dataclass import dataclass
 from .errors import CannotTell, ContractError, check_function, shown
 from .found import Found, check_predicate, expect
 from .matching import (

@@ -28,12 +28,13 @@ import re
 import types
 import typing
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from datetime import UTC, datetime
 from functools import lru_cache, partial
 from math import isfinite
 from typing import Any, TypeAlias, TypeVar
 
+from .dataclass import dataclass
 from .errors import CannotTell, ContractError, only_begins
 from .timeparse import instant_us, to_datetime
 from .wording import brief, differences, never_awaited

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import TYPE_CHECKING, Any
+
+from ..core.dataclass import dataclass
 
 if TYPE_CHECKING:
     from ..fakes import Fakes

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from typing import Literal, TypeAlias, get_args
 
+from ..core.dataclass import dataclass
 from ..core.errors import ContractError, shown
 from ..core.matching import nearest
 

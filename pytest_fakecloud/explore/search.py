@@ -8,9 +8,10 @@ import inspect
 import random
 from bisect import bisect_right
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import TYPE_CHECKING, Any
 
+from ..core.dataclass import dataclass
 from ..core.errors import ContractError, shown
 from ..core.timeparse import Duration, duration_us, monotonic
 from ..failures import broken_promise

@@ -6,9 +6,10 @@ import math
 import threading
 from collections.abc import Callable, Sequence
 from contextvars import ContextVar
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import TYPE_CHECKING, Any
 
+from ..core.dataclass import dataclass
 from ..core.errors import ContractError, shown
 from ..failures import broken_promise
 from ..faults.kinds import lost

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, TypeAlias
 
+from ..core.dataclass import dataclass
 from ..core.journal import Call, Outcome
 from .readers import query_items
 

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Literal, TypedDict
 
+from ..core.dataclass import dataclass
 from ..core.timeparse import Duration
 
 __all__ = [

@@ -10,10 +10,11 @@ performs: an engine hands out a ``Delivery``, whoever performs it hands back an 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from datetime import datetime, timedelta
 from typing import Any, Literal, Protocol
 
+from ..core.dataclass import dataclass
 from ..core.timeparse import to_datetime
 
 Headers = list[tuple[str, str]]

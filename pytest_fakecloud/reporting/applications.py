@@ -14,10 +14,10 @@ import threading
 from collections import deque
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import dataclass
 from types import FrameType, ModuleType
 from typing import TYPE_CHECKING, Any
 
+from ..core.dataclass import dataclass
 from ..queue.timeline import raised_text
 
 if TYPE_CHECKING:

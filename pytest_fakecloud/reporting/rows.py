@@ -5,11 +5,12 @@ from __future__ import annotations
 import itertools
 import json
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from http import HTTPStatus
 from typing import TYPE_CHECKING, Any
 from urllib.parse import SplitResult, urlsplit
 
+from ..core.dataclass import dataclass
 from ..core.errors import shown, telling
 from ..core.journal import Call, Entry, Event
 from .bodies import compact, decoded, parsed, printable, readable, shortened

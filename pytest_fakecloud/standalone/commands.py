@@ -7,11 +7,11 @@ import json
 import os
 import sys
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
+from ..core.dataclass import dataclass
 from ..core.errors import ContractError, ServiceError
 from ..core.matching import nearest
 from ..services import by_word

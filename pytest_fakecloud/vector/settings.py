@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, fields, replace
+from dataclasses import fields, replace
 from numbers import Real
 from os import PathLike
 from typing import Any, Literal, TypedDict
 
+from ..core.dataclass import dataclass
 from ..core.errors import ContractError
 from ..core.timeparse import Duration
 

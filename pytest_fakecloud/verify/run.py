@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import secrets
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 
+from ..core.dataclass import dataclass
 from ..kv.table.registry import LOOKUP
 from .catalogue import broker, kv, queue, vector
 from .compare import difference

@@ -5,8 +5,10 @@ from __future__ import annotations
 import re
 import shlex
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
+
+from ..core.dataclass import dataclass
 
 __all__ = ["COMPARISONS", "Scenario", "Step", "read_lines"]
 

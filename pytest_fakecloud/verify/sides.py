@@ -6,13 +6,14 @@ import json
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
 from urllib.parse import quote, urlsplit
 
 import requests
 
 from ..cloud import Cloud
+from ..core.dataclass import dataclass
 from .scenario import Scenario, Step
 
 __all__ = ["Reply", "Side", "Target", "Unreachable", "facts_of", "fake_of"]

@@ -16,9 +16,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from typing import Any, Literal, TypeVar
 
+from ...core.dataclass import dataclass
 from ...core.errors import ContractError
 from ...core.ids import Ids
 from ...core.timekeeper import Lane, Signal, Timekeeper, Timer

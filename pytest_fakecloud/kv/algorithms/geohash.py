@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from dataclasses import dataclass
+
+from ...core.dataclass import dataclass
 
 STEPS = 26
 """Bits per coordinate of a stored score."""

@@ -7,9 +7,9 @@ import threading
 from collections import deque
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from ...core.dataclass import dataclass
 from ...core.errors import ContractError
 from ...core.ids import Ids
 from ...core.timekeeper import Signal, Timekeeper

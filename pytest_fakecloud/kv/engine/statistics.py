@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections import deque
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
+
+from ...core.dataclass import dataclass
 
 if TYPE_CHECKING:
     from ..table.registry import CommandSpec

@@ -21,10 +21,11 @@ import secrets
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext, suppress
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any, cast, get_args
 from urllib.parse import parse_qsl, urlencode
 
+from ...core.dataclass import dataclass
 from ...core.errors import ContractError
 from ...core.ids import Ids
 from ...core.timekeeper import Timekeeper

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, ClassVar
 
 import orjson
 
 from ...core.auth import bearer_token, same
+from ...core.dataclass import dataclass
 from ...core.errors import ServiceError
 from ...core.matching import TEXT, Field
 from ...core.timekeeper import Timekeeper

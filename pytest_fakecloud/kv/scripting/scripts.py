@@ -14,9 +14,9 @@ from __future__ import annotations
 import hashlib
 import math
 from collections.abc import Collection
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
 
+from ...core.dataclass import dataclass
 from ...core.timeparse import give_way, monotonic
 from ..acl.users import Denied
 from ..errors import OOM, CommandError, one_line

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import TYPE_CHECKING, Any
 
+from ...core.dataclass import dataclass
 from .index import SearchIndex
 
 if TYPE_CHECKING:

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import field
 from functools import cached_property
 from itertools import pairwise
 
+from ...core.dataclass import dataclass
 from .analysis import LANGUAGES, Analyzer, analyzer
 
 __all__ = ["FIELD_TYPES", "KEY_TYPES", "Definition", "FieldSpec", "SearchError"]

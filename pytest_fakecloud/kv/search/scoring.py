@@ -9,7 +9,8 @@ from __future__ import annotations
 import math
 from bisect import bisect_right
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+
+from ...core.dataclass import dataclass
 
 __all__ = ["MODIFIERS", "FieldValue", "ScoreFunction", "bm25", "idf", "rounded_length"]
 

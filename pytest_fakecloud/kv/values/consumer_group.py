@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from bisect import bisect_left, bisect_right, insort
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import field
+
+from ...core.dataclass import dataclass
 
 __all__ = [
     "ID_MAX", "SEQUENCE_MAX", "UNKNOWN_ENTRIES_READ", "Consumer", "Group", "Pending", "PendingList",

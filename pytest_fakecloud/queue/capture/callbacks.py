@@ -7,10 +7,10 @@ import binascii
 import json
 import threading
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, NoReturn, Protocol, TypeAlias, TypedDict, Unpack
 
+from ...core.dataclass import dataclass
 from ...core.errors import ContractError, shown
 from ...core.found import Found, expect
 from ...core.matching import HEADERS, JSON, MAPPING, Field, Query, fields_of

@@ -14,11 +14,12 @@ import inspect
 import re
 import threading
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeAlias
 from urllib.parse import urlsplit
 
 from ...core.aio import in_thread
+from ...core.dataclass import dataclass
 from ...core.errors import ContractError, shown
 from ...core.found import Found
 from ...core.matching import TEXT, Question

@@ -12,10 +12,10 @@ they are removed; what was overtaken is due again after the next delivery, or a 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from typing import Any, Unpack
 
 from ...core import matching
+from ...core.dataclass import dataclass
 from ...core.matching import TEXT, Field, Question
 from ...faults.fault import Matchers
 from ...faults.kinds import AnswerFault

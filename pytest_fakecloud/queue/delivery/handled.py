@@ -6,10 +6,11 @@ import contextlib
 import sys
 from collections.abc import Callable, Iterator
 from contextvars import ContextVar
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any, Protocol
 from urllib.parse import urlsplit
 
+from ...core.dataclass import dataclass
 from ..model import Headers
 
 __all__ = [

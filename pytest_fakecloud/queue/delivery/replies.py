@@ -5,10 +5,10 @@ from __future__ import annotations
 import json as jsonlib
 import re
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
 from typing import Any, Literal, TypeAlias, cast
 from urllib.parse import urlsplit
 
+from ...core.dataclass import dataclass
 from ...core.errors import ContractError
 from ...core.timeparse import Duration, duration_us
 from ..arguments import bytes_of, json_bytes

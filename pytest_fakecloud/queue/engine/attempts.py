@@ -6,9 +6,10 @@ Deliveries are performed with no lock held, because a handler may call back into
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 
+from ...core.dataclass import dataclass
 from ..errors import Loop
 from ..model import (
     CALLBACK,

@@ -14,13 +14,14 @@ from __future__ import annotations
 
 import re
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from datetime import UTC, datetime, timedelta, tzinfo
 from importlib.machinery import SourceFileLoader
 from io import BytesIO
 
 from cronsim import CronSim, CronSimError
 
+from ...core.dataclass import dataclass
 from ...core.timeparse import to_datetime
 from ..errors import bad_request
 from ..model import MINUTE, SECOND, Api, Headers, PublishSettings

@@ -12,8 +12,9 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterable
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 
+from ...core.dataclass import dataclass
 from ..errors import not_found, quota
 from ..wire.headers import check_name
 

@@ -11,8 +11,9 @@ attempt, retries included, counts; a key stays known as long as a message that u
 from __future__ import annotations
 
 from collections import deque
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 
+from ...core.dataclass import dataclass
 from ..errors import bad_request, not_found
 from ..model import SECOND, FlowSettings
 

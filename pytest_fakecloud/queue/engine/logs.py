@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 
+from ...core.dataclass import dataclass
 from ..model import LogEntry, Message
 from ..wire.filters import Filters, page
 

@@ -7,8 +7,9 @@ between the copies.
 from __future__ import annotations
 
 from collections import deque
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
+from ...core.dataclass import dataclass
 from ..model import LogEntry, Message, Outcome
 from .cron import Schedule
 from .dead_letters import DeadLetter, DeadLetters

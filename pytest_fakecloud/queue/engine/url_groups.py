@@ -11,9 +11,10 @@ endpoint's name is a label for people and may be any printable text, spaces incl
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import Any
 
+from ...core.dataclass import dataclass
 from ..errors import bad_request, not_found, quota
 from ..model import Headers
 from ..wire.headers import check_name, check_url

@@ -14,10 +14,11 @@ from __future__ import annotations
 import base64
 import binascii
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any, TypeVar
 from urllib.parse import urlsplit
 
+from ...core.dataclass import dataclass
 from ..errors import bad_request
 from ..model import Message
 from .headers import as_text, read_integer

@@ -16,10 +16,10 @@ import base64
 import hashlib
 import json
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
 from typing import Any
 from urllib.parse import urlsplit
 
+from ...core.dataclass import dataclass
 from ...core.ids import BASE58, RandomStream
 from ..model import Delivery, Headers, SigningKeys
 

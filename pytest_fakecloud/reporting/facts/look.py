@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
+from ...core.dataclass import dataclass
 from ...core.journal import Call, Event
 from ..summaries import Scene
 

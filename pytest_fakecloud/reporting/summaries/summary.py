@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import TYPE_CHECKING, Any
 
+from ...core.dataclass import dataclass
 from ..bodies import compact, parsed, readable, scalar, shortened
 
 if TYPE_CHECKING:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 
+from ...core.dataclass import dataclass
 from ..model import VectorQuery
 
 __all__ = ["Cursor", "Cursors"]

@@ -14,9 +14,10 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
+from ...core.dataclass import dataclass
 from ...core.errors import ContractError
 from ...core.ids import Ids
 from ...core.timekeeper import Timekeeper

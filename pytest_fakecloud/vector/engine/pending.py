@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
+from ...core.dataclass import dataclass
 from ...core.timekeeper import Timekeeper, Timer
 from ..model import VectorRecord
 

@@ -9,11 +9,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence, Set
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
 
+from ...core.dataclass import dataclass
 from ...core.ids import RandomStream
 from ..model import (
     Floats,

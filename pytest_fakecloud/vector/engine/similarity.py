@@ -11,11 +11,11 @@ Decided here: the zero vector has cosine 0 with everything (score 0.5).
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
+from ...core.dataclass import dataclass
 from ..model import Floats, Rows, Similarity
 from .matrix import Matrix
 

@@ -23,9 +23,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import NoReturn
 
+from ...core.dataclass import dataclass
 from ..errors import invalid_filter
 
 __all__ = ["And", "Compare", "Contains", "Expression", "Glob", "HasField", "In", "Or", "parse"]

@@ -15,9 +15,10 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterable
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import Any, Literal
 
+from ....core.dataclass import dataclass
 from ....core.timekeeper import Signal, Timekeeper, Timer
 from ...model import ConsumerConfig, TopicPartition
 

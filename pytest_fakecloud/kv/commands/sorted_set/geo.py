@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import field
 from decimal import ROUND_HALF_EVEN, Decimal
 
+from ....core.dataclass import dataclass
 from ... import errors
 from ...algorithms import geohash
 from ...algorithms.geohash import UNITS, Shape
