@@ -1,6 +1,6 @@
 """What the attempts of a queue leave for a report: what was sent, what came back, what was logged.
 
-Taken down only of attempts that did not end in a 2xx. Source: decided here.
+Taken down only of attempts that did not end in a 2xx, and of callbacks. Source: decided here.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from ..core.journal import Journal
-from .model import Delivery, Headers, Outcome, SigningKeys, first
+from .model import MESSAGE, Delivery, Headers, Outcome, SigningKeys, first
 from .timeline import raised_text
 from .wire.signing import body_hash, explain, published_text
 
@@ -90,20 +90,22 @@ class Evidence:
         """Return what the event of an attempt has beyond its outcome.
 
         ``began`` is the journal's number when it began, ``alone`` whether all that was recorded
-        since was caused by it. Of one that failed, or logged an exception, also ``sent``,
-        ``sent_type`` and ``sent_headers``, ``answer`` and ``answer_type``, ``logged`` (exceptions in
-        words) and, of a 401 or 403, ``signature`` (what was signed and what of it differs, a line
-        each).
+        since was caused by it. Of a callback also ``sent`` and ``sent_type``: what it tells decides.
+        Of an attempt that failed, or logged an exception, these and ``sent_headers``, ``answer`` and
+        ``answer_type``, ``logged`` (exceptions in words) and, of a 401 or 403, ``signature`` (what
+        was signed and what of it differs, a line each).
         """
         found = self._sent.pop(_key(delivery), None)
         if found is None:
             return {}
         number, sent, logged = found
         told: dict[str, Any] = {"began": number, "alone": self._alone, "where": outcome.where}
-        if outcome.delivered and not logged:
+        if outcome.delivered and not logged and sent.kind is MESSAGE:
             return told
         told["sent"] = _text(sent.body)
         told["sent_type"] = first(sent.headers, "Content-Type") or ""
+        if outcome.delivered and not logged:
+            return told
         told["sent_headers"] = _decisive(sent.headers)
         if outcome.status is not None:
             told["answer"] = _text(outcome.body)

@@ -15,7 +15,7 @@ from typing import Any
 
 __all__ = ["compact", "decoded", "parsed", "plain", "printable", "readable", "scalar", "shortened"]
 
-LONGEST = 300
+_WORDS = ("True", "False", "None")
 _TAGS = re.compile(r"(?s)<(script|style|head)\b.*?</\1\s*>|<!--.*?-->|<[^>]*>")
 _TITLE = re.compile(r"(?is)<title[^>]*>(.*?)</title>")
 
@@ -46,7 +46,7 @@ def compact(value: Any) -> str:
 
 def scalar(value: Any) -> str:
     """A value of an answer: text as it is, in quotes only where it could be taken for another type."""
-    if not isinstance(value, str):
+    if not isinstance(value, str) or value in _WORDS:
         return compact(value)
     try:
         json.loads(value)

@@ -14,6 +14,7 @@ from ..core.dataclass import dataclass
 from ..core.errors import shown, telling
 from ..core.journal import Call, Entry, Event
 from .bodies import compact, decoded, parsed, printable, readable, shortened
+from .connections import gathered
 from .masking import Mask, hides_words
 from .summaries import Scene, Summary, summarise
 from .summaries.summary import error_of, taken
@@ -88,9 +89,10 @@ def rows(
     received = {id(attempt) for attempt in attempts.values()}
     # Of some entries only, as a console asks for them one by one, nothing is looked up.
     scene = scene_of(cloud if entries is None else None, source)
+    scene.gathered = {n: [mask.call(one) for one in of] for n, of in scene.gathered.items()}
     found: list[tuple[Row, int]] = []
     for entry in source:
-        if id(entry) in received:
+        if id(entry) in received or entry.number in scene.told:
             continue
         # One entry that cannot be told must not take the others along.
         failures: list[str] = []
@@ -141,6 +143,9 @@ def scene_of(cloud: Fakes | None, entries: Sequence[Entry]) -> Scene:
                     view = handle.topic(topic)  # type: ignore[attr-defined]
                     ends[handle.name, topic] = view.end_offsets
     scene.made = _made(cloud, entries)
+    if cloud is not None:
+        together = gathered(entries)
+        scene.gathered, scene.told = together.of, together.told
     scene.ids = _short(ids)
     scene.ends = ends
     return scene
@@ -219,7 +224,9 @@ def _below_their_causes(found: list[tuple[Row, int]]) -> list[Row]:
             open_until.append(until)
     for number, (row, below) in enumerate(itertools.pairwise(ordered)):
         if below.depth > row.depth and row.fault.startswith("call ") and "before" in row.fault:
-            ordered[number] = replace(row, fault=f"{row.fault}, so after these")
+            ordered[number] = replace(
+                row, fault=f"{row.fault} it; carried out after the rows below"
+            )
     return ordered
 
 
@@ -280,7 +287,8 @@ def _call_row(call: Call, mask: Mask, scene: Scene, attempt: Event | None = None
     remarks: Iterable[str] = ()
     if attempt is not None:
         what = f"{_attempt(attempt, scene)} {what}"
-        remarks = _exchange(attempt.data, mask)
+        # Of a fake that took it, its own row tells what came.
+        remarks = _exchange(attempt.data, mask, scene) if "answer" in attempt.data else ()
     ok = call.status is not None and call.status < 400 and call.outcome in ("answered", "streamed")
     return Row(
         call.number,
@@ -371,9 +379,9 @@ def _event_row(event: Event, mask: Mask, homes: dict[str, str], scene: Scene) ->
         target = homes.get(origin, str(data["url"]))
         method = head.split(" ")[2] if arrow else ""
         what = f"{_attempt(event, scene)} {method} {data['url']}"
-        answer = tail if arrow else ""
+        answer = f"{tail} {_answered(data, mask)}".strip() if arrow else ""
         ok = isinstance(data.get("status"), int) and 200 <= data["status"] < 300
-        remarks = tuple(map(mask.text, _exchange(data, mask)))
+        remarks = tuple(map(mask.text, _exchange(data, mask, scene)))
     return Row(
         event.number,
         event.at_us,
@@ -416,25 +424,38 @@ def _attempt(event: Event, scene: Scene) -> str:
     return f"{told} about {scene.short(source)}" if source else told
 
 
-def _exchange(data: dict[str, Any], mask: Mask) -> Iterable[str]:
-    """What an attempt that failed was sent and answered, and what was logged meanwhile."""
+def _exchange(data: dict[str, Any], mask: Mask, scene: Scene) -> Iterable[str]:
+    """What an attempt that failed was sent, and what was logged meanwhile.
+
+    A body that stands in the row of its publish request is not said again.
+    """
     headers = [
         f"{name}: {mask.header(name, value)}" for name, value in data.get("sent_headers", ())
     ]
+    named = f"with header{'s' * (len(headers) > 1)} {', '.join(headers)}" if headers else ""
     sent = _callback(data, mask) or _told(data, "sent", mask)
     if data.get("signature"):
         # Each character of what is signed counts.
         whole = mask.text(str(data.get("sent") or ""))
         sent = sent if "\n" in whole else shortened(whole, EXCERPT)
+    elif sent == scene.bodies.get(str(data.get("message_id"))):
+        sent = ""
+    elif not sent and headers:
+        sent = "no body"
     if sent or headers:
-        named = f" with header{'s' * (len(headers) > 1)} {', '.join(headers)}" if headers else ""
-        yield f"sent {sent or 'no body'}{named}"
-    if "answer" in data:
-        answered = _told(data, "answer", mask)
-        if answered:
-            yield f"answered {answered}"
+        yield " ".join(filter(None, ["sent", sent, named]))
     yield from data.get("logged") or ()
     yield from data.get("signature") or ()
+
+
+def _answered(data: Mapping[str, Any], mask: Mask) -> str:
+    """What an attempt that failed was answered; empty where that is no more than its status."""
+    told = _told(data, "answer", mask) if "answer" in data else ""
+    try:
+        phrase = HTTPStatus(data.get("status") or 0).phrase
+    except ValueError:
+        phrase = ""
+    return "" if told == phrase else told.removeprefix(f"{data.get('status')} ")
 
 
 def _callback(data: dict[str, Any], mask: Mask) -> str:
@@ -444,14 +465,17 @@ def _callback(data: dict[str, Any], mask: Mask) -> str:
         return ""
     about: dict[str, Any] = decoded(raw)
     fields = [f"status {about.get('status')}"]
-    for name in ("body", "sourceBody"):
+    went_well = "answer" not in data
+    if went_well and about.get("maxRetries"):
+        fields.append(f"retried {about.get('retried')} of {about['maxRetries']}")
+    for name in ("body",) if went_well else ("body", "sourceBody"):
         if about.get(name):
             value = about[name] if isinstance(about[name], str) else compact(about[name])
             fields.append(f"{name} Base64 of {shortened(value, EXCERPT // 3)}")
     return ", ".join(fields)
 
 
-def _told(data: dict[str, Any], name: str, mask: Mask) -> str:
+def _told(data: Mapping[str, Any], name: str, mask: Mask) -> str:
     kind = str(data.get(f"{name}_type") or "")
     return shortened(readable(mask.text(str(data.get(name) or "")), kind), EXCERPT)
 

@@ -97,11 +97,10 @@ def section(
     """
     width = max(40, min(width, WIDEST))
     now = cloud.clock.now()
+    part_of_second = f".{now.microsecond // 1000:03}".removesuffix(".000")
     head = [
-        f"clock {cloud.clock.mode} at {now:%Y-%m-%d %H:%M:%S}.{now.microsecond // 1000:03} UTC, "
-        f"seed {cloud.seed!r}",
-        *(f"{handle.name} at {handle.url}" for handle in cloud.handles),
-        *(f"{name} at {url}, closed" for name, (_, url) in cloud.gone.homes.items()),
+        f"clock {cloud.clock.mode} at {now:%Y-%m-%d %H:%M:%S}{part_of_second}Z, seed {cloud.seed!r}",
+        *_homes(cloud),
     ]
     lines = [part for line in _packed(head, width) for part in _wrapped(line, "  ", width)]
     if link:
@@ -127,6 +126,17 @@ def section(
     for text, _ in findings(cloud):
         ends += _wrapped(text.translate(_CONTROLS), "    ", width)
     return printable("\n".join([*lines, *([""] if ends else []), *ends]))
+
+
+def _homes(cloud: Fakes) -> Iterator[str]:
+    """Where each fake is; of those that follow on the same host, the port."""
+    host = ""
+    for handle in cloud.handles:
+        here, _, port = handle.url.rpartition(":")
+        yield f"{handle.name} {f':{port}' if here == host else handle.url}"
+        host = here
+    for name, (_, url) in cloud.gone.homes.items():
+        yield f"{name} {url}, closed"
 
 
 def findings(cloud: Fakes) -> list[tuple[str, str]]:
@@ -258,7 +268,10 @@ def _what(same: Sequence[Row]) -> str:
     row, last = same[0], same[-1]
     what = f"{row.what} {row.detail}" if row.detail else row.what
     if len(same) == 1:
-        return what
+        # The first attempt is said of messages only: of callbacks, the number reads like their count.
+        return (
+            what.replace(" 1 of ", " ", 1) if row.attempt == 1 and "callback 1 of" in what else what
+        )
     until = f" until {_stamp(last)}" if last.at_us != row.at_us else ""
     if row.attempt != last.attempt:
         what = what.replace(f" {row.attempt} of ", f" {row.attempt} to {last.attempt} of ", 1)

@@ -297,7 +297,7 @@ SAID: list[tuple[str, Scene, str]] = [
     (
         "commit",
         commits(4),
-        "broker: group g committed 4 in t-0 (its end is 1; delivered up to 0)",
+        "broker: group g committed 4 in t-0, whose end is 1; the last it got is 0, so 1 is next",
     ),
     (
         "twice",
@@ -524,7 +524,7 @@ def test_a_lock_of_another_is_said_to_be_deleted(cloud: Cloud) -> None:
 def test_a_clock_that_stood_still(cloud: Cloud) -> None:
     kv(["GET", "k"])(cloud)
     assert told(cloud, idle_s=0.2) == []
-    assert "the test waited 2.5 s of real time while the frozen clock" in told(cloud, idle_s=2.5)[0]
+    assert "2.5 s of real time passed idle while the frozen clock" in told(cloud, idle_s=2.5)[0]
     cloud.clock.advance("1s")
     kv(["GET", "k"], name="second")(cloud)
     assert told(cloud, idle_s=2.5) == []

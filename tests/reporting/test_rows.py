@@ -114,13 +114,11 @@ def test_an_attempt_that_failed_tells_both_bodies_and_what_was_logged(
     queue.publish(url, json={"customer": {}}, retries=0, headers={"X-Tenant": "acme"})
     queue.run_until_idle()
     (row,) = [row for row in rows(cloud) if "attempt" in row.what]
-    assert row.answer.startswith("422")
-    assert row.remarks[:2] == (
-        'sent {"customer":{}} with header X-Tenant: acme',
-        'answered {"error":"no customer"}',
-    )
-    assert row.remarks[2].startswith("the handler logged KeyError: 'id' (test_rows.py:")
-    assert row.remarks[2].endswith(' in order: json.loads(request)["customer"]["id"])')
+    # A destination of ours tells its errors as a fake does, by their text.
+    assert row.answer in ('422 {"error":"no customer"}', "422 no customer")
+    assert row.remarks[0] == 'sent {"customer":{}} with header X-Tenant: acme'
+    assert row.remarks[1].startswith("the handler logged KeyError: 'id' (test_rows.py:")
+    assert row.remarks[1].endswith(' in order: json.loads(request)["customer"]["id"])')
 
 
 def test_an_exception_has_the_last_line_of_the_application(cloud: Cloud) -> None:
@@ -139,7 +137,7 @@ def test_a_page_of_html_is_told_by_its_words(cloud: Cloud) -> None:
     queue.destinations.answers(URL, (404, page, {"Content-Type": "text/html"}))
     queue.publish(URL, retries=0)
     queue.run_until_idle()
-    assert rows(cloud)[0].remarks == ("answered Not Found: Not Found No such page & so",)
+    assert rows(cloud)[0].answer == "404 Not Found: Not Found No such page & so"
 
 
 def test_an_attempt_that_worked_tells_nothing_more(cloud: Cloud) -> None:

@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, Any
 
 import orjson
 
-from ...core.journal import CutBytes
+from ...core.journal import Call, CutBytes
 from ...core.timeparse import monotonic
 from ...http.messages import OUTCOME_OF_EFFECT, Answer, Effect, Request, Response, Stream
 from ...http.server import serve_http
@@ -245,12 +245,14 @@ class PortConnection:
                 return False
             if not app.faults.active:
                 call.status, call.answer = self._perform(argv, put=True)
+                call.reached = True
                 if isinstance(call.answer, CutBytes):
                     call.begin_cut(answer=call.answer.size)
                 call.outcome = "answered"
                 return True
             request.principal = self.session.user
-            response = app.faults.run(request, partial(self._served, argv))
+            response = app.faults.run(request, partial(self._served, argv, call))
+            call.until = app.journal.reserve()
         except Exception as error:
             app.failed(request, error)
             call.status, call.outcome = 500, "answered"
@@ -258,8 +260,9 @@ class PortConnection:
             return True
         return self._answer(request, response)
 
-    def _served(self, argv: list[bytes]) -> Response:
+    def _served(self, argv: list[bytes], call: Call) -> Response:
         status, data = self._perform(argv, put=False)
+        call.reached = True
         return Answer(data, status, (), RESP_TYPE)
 
     def _answer(self, request: Request, response: Response) -> bool:

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING
 
 from ...core.errors import telling
-from . import broker, common, kv, queue, vector
+from . import broker, common, kv, kv_series, queue, vector
 from .look import Fact, Look
 
 if TYPE_CHECKING:
@@ -23,6 +23,7 @@ MOST = 10
 """The most facts of one report."""
 _FACTS: tuple[Callable[[Look], Iterator[Fact]], ...] = (
     *kv.FACTS,
+    *kv_series.FACTS,
     *vector.FACTS,
     *broker.FACTS,
     *queue.FACTS,

@@ -43,10 +43,14 @@ def beyond_the_end(look: Look) -> Iterator[Fact]:
                 partition, offset = item["partition"], item["offset"]
                 if partition < len(ends) and offset > ends[partition]:
                     last = got.get((call.facts["group"], item["topic"], partition))
-                    upto = "" if last is None else f"; delivered up to {last}"
+                    upto = (
+                        ""
+                        if last is None
+                        else f"; the last it got is {last}, so {last + 1} is next"
+                    )
                     yield Fact(
                         f"{handle.name}: group {call.facts['group']} committed {offset} in "
-                        f"{item['topic']}-{partition} (its end is {ends[partition]}{upto})",
+                        f"{item['topic']}-{partition}, whose end is {ends[partition]}{upto}",
                         call.number,
                     )
 
@@ -54,23 +58,24 @@ def beyond_the_end(look: Look) -> Iterator[Fact]:
 def twice(look: Look) -> Iterator[Fact]:
     """A record that one group got more than once."""
     for handle in look.handles("broker"):
-        times: dict[Place, int] = {}
-        last: dict[Place, Call] = {}
+        got: dict[Place, list[Call]] = {}
         for call, places in _consumed(look, handle):
             for place in places:
-                times[place] = times.get(place, 0) + 1
-                last[place] = call
-        alike: dict[tuple[str, int, int], list[str]] = {}
-        for (group, topic, partition, offset), count in times.items():
-            if count > 1:
-                number = last[group, topic, partition, offset].number
+                got.setdefault(place, []).append(call)
+        alike: dict[tuple[str, tuple[str, ...], int], list[str]] = {}
+        for (group, topic, partition, offset), calls in got.items():
+            if len(calls) > 1:
+                by = tuple(str(call.facts.get("instance")) for call in calls)
                 told = f"{topic}-{partition}@{offset}"
-                alike.setdefault((group, count, number), []).append(told)
-        for (group, count, number), records in alike.items():
+                alike.setdefault((group, by, calls[-1].number), []).append(told)
+        for (group, by, number), records in alike.items():
             if group in _uncommitting(handle):
                 continue
-            often = "twice" if count == 2 else f"{count} times"
-            yield Fact(f"{handle.name}: group {group} got {listed(records, 4)} {often}", number)
+            often = "twice" if len(by) == 2 else f"{len(by)} times"
+            whom = f": by {', then by '.join(by)}" if 1 < len(set(by)) == len(by) < 4 else ""
+            yield Fact(
+                f"{handle.name}: group {group} got {listed(records, 4)} {often}{whom}", number
+            )
 
 
 def began_at_the_end(look: Look) -> Iterator[Fact]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 
 from ...core.journal import Call, Entry
+from ..connections import on_connection
 from ..summaries.summary import error_of
 from .look import Fact, Look
 
@@ -59,7 +60,7 @@ def clock_stood_still(look: Look) -> Iterator[Fact]:
         return
     if look.entries and len({entry.at_us for entry in look.entries}) == 1:
         yield Fact(
-            f"the test waited {look.idle_s:.1f} s of real time while the frozen clock stood still; "
+            f"{look.idle_s:.1f} s of real time passed idle while the frozen clock stood still; "
             "fakecloud.clock.advance() moves it, sleeping does not"
         )
 
@@ -86,9 +87,14 @@ def swallowed(look: Look) -> Iterator[Fact]:
         refused = call.status in (400, 422) and call.fault is None and call.problem is None
         # A read-only token is a fact of its own.
         if refused and call.header("Authorization") not in tokens:
+            what, answered = call.route, str(call.status)
+            if on_connection(call):
+                if call.number in look.scene.gathered or call.number in look.scene.told:
+                    continue  # a client says hello as the server allows
+                what, answered = call.facts["command"][0], "with an error"
             yield Fact(
-                f"{call.handle}: this {call.route} was answered {call.status}, and no exception "
-                "of it ended the test",
+                f"{call.handle}: this {what} was answered {answered}, and no exception of it ended "
+                "the test",
                 call.number,
             )
 

@@ -5,23 +5,22 @@ from __future__ import annotations
 import difflib
 import re
 from collections.abc import Callable, Iterator
-from itertools import takewhile
 from typing import TYPE_CHECKING, Any
 
-from ..bodies import compact, parsed, plain, shortened
+from ..bodies import compact, parsed, shortened
+from ..connections import is_error, on_connection, reply
 from ..summaries.kv import answer as told
-from ..summaries.summary import listed
+from ..summaries.kv import as_plain
 from .look import NONE, Fact, Look
 
 if TYPE_CHECKING:
     from ...core.journal import Call
 
-__all__ = ["FACTS"]
+__all__ = ["FACTS", "HELD", "commands"]
 
-_HELD = re.compile(
+HELD = re.compile(
     r"(?i)(^|[^a-z])(locks?|locked|mutex|lease|idempoten\w*|dedup\w*|once|processed|seen)([^a-z]|$)"
 )
-_ZADD = {"NX", "XX", "GT", "LT", "CH", "INCR"}
 _EXPIRING = {"EX", "PX", "EXAT", "PXAT"}
 _SPANS = {"EXPIRE": 1_000_000, "SETEX": 1_000_000, "PEXPIRE": 1_000, "PSETEX": 1_000}
 """Commands that give a key a span to live, with its unit in microseconds."""
@@ -34,42 +33,57 @@ NEAR = 0.8
 """How alike, from 0 to 1, a key that was read and one that was written are to be named together."""
 
 
-def _commands(look: Look, handle: Any) -> Iterator[tuple[Call, list[str], Any]]:
+def commands(look: Look, handle: Any) -> Iterator[tuple[Call, list[str], Any]]:
     """Each command that was carried out, with its result."""
     for call in look.calls_of(handle):
         lines = call.facts.get("words")
         if not isinstance(lines, list) or not call.reached or call.status != 200:
             continue
-        body = parsed(call.answer)
-        answers = body if call.route in ("pipeline", "multi-exec") else [body]
+        if on_connection(call):
+            lines, answers = _replied(look, call)
+        else:
+            body = parsed(call.answer)
+            answers = body if call.route in ("pipeline", "multi-exec") else [body]
         if not isinstance(answers, list) or len(answers) != len(lines):
             continue
         for line, came in zip(lines, answers, strict=True):
             if isinstance(came, dict) and "result" in came and "error" not in came:
-                yield call, [line[0].upper(), *line[1:]], came["result"]
+                decodes = call.facts.get("encoding") == "base64"
+                result = as_plain(came["result"]) if decodes else came["result"]
+                yield call, [line[0].upper(), *line[1:]], result
 
 
-def _decodes(call: Call, result: Any) -> bool:
-    return isinstance(result, str) and call.facts.get("encoding") == "base64"
+def _replied(look: Look, call: Call) -> tuple[list[list[str]], list[Any]]:
+    """The commands that a call on a connection carried out, and their envelopes."""
+    if call.number in look.scene.told or "answer" in call.cut or not call.answer:
+        return [], []
+    steps, envelope = look.scene.gathered.get(call.number), reply(call)
+    if not steps:
+        return call.facts["words"], [envelope]
+    results = envelope.get("result") if call.facts["command"] == ["EXEC"] else None
+    if not isinstance(results, list):
+        return [], []
+    lines = [step.facts["words"][0] for step in steps]
+    return lines, [one if is_error(one) else {"result": one} for one in results]
 
 
 def _deleted_after(look: Look, handle: Any, taken: Call, key: str) -> bool:
     return any(
         call.number > taken.number and line[0] in ("DEL", "UNLINK") and key in line[1:]
-        for call, line, _ in _commands(look, handle)
+        for call, line, _ in commands(look, handle)
     )
 
 
 def never_expires(look: Look) -> Iterator[Fact]:
     """A key with the name of a lock or of idempotency that was taken with NX and has no expiry."""
     for handle in look.handles("kv"):
-        for call, line, result in _commands(look, handle):
+        for call, line, result in commands(look, handle):
             options = {word.upper() for word in line[3:]}
             by_set = line[0] == "SET" and "NX" in options and not options & _EXPIRING
             if not (by_set or line[0] == "SETNX") or len(line) < 3 or result in (None, 0):
                 continue
             if (
-                _HELD.search(line[1])
+                HELD.search(line[1])
                 and handle.ttl(line[1]) == -1
                 and not _deleted_after(look, handle, call, line[1])
             ):
@@ -86,7 +100,7 @@ def other_name(look: Look) -> Iterator[Fact]:
         read: dict[str, Call] = {}
         written: dict[str, Call] = {}
         touched: set[str] = set()
-        for call, line, _ in _commands(look, handle):
+        for call, line, _ in commands(look, handle):
             if line[0] not in _READS:
                 touched.update(line[1:])
             names = read if line[0] in _READS else written if line[0] in _WRITES else None
@@ -127,7 +141,7 @@ def held_by_other(look: Look) -> Iterator[Fact]:
     """A lock that was let go by DEL while another value than the deleter's stood in it."""
     for handle in look.handles("kv"):
         taken: dict[str, list[str]] = {}
-        for call, line, result in _commands(look, handle):
+        for call, line, result in commands(look, handle):
             if line[0] == "SET" and "NX" in {word.upper() for word in line[3:]}:
                 if result is not None:
                     taken.setdefault(line[1], []).append(line[2])
@@ -177,7 +191,7 @@ def expiry_taken(look: Look) -> Iterator[Fact]:
     """A SET that took the expiry from a key that had one, and nobody gave it another."""
     for handle in look.handles("kv"):
         until: dict[str, int] = {}
-        for call, line, result in _commands(look, handle):
+        for call, line, result in commands(look, handle):
             if line[0] not in ("SET", *_SPANS) or result in (None, 0) or len(line) < 3:
                 continue
             key, deadline = line[1], _deadline(call, line)
@@ -199,7 +213,7 @@ def renewed(look: Look) -> Iterator[Fact]:
         counted: set[str] = set()
         spans: dict[str, list[tuple[int, int]]] = {}
         last: dict[str, Call] = {}
-        for call, line, _ in _commands(look, handle):
+        for call, line, _ in commands(look, handle):
             if line[0] in ("INCR", "INCRBY"):
                 counted.add(line[1])
             elif line[0] in _SPANS and len(line) == 3 and line[1] in counted:
@@ -225,7 +239,7 @@ def none_in_key(look: Look) -> Iterator[Fact]:
     """A key with the word ``None`` in it, as Python writes a value that is not there."""
     for handle in look.handles("kv"):
         last: dict[str, Call] = {}
-        for call, line, _ in _commands(look, handle):
+        for call, line, _ in commands(look, handle):
             if line[0] in _READS | _WRITES and len(line) > 1 and NONE.search(line[1]):
                 last[line[1]] = call
         for key, call in last.items():
@@ -236,28 +250,6 @@ def none_in_key(look: Look) -> Iterator[Fact]:
             )
 
 
-def changed_nothing(look: Look) -> Iterator[Fact]:
-    """A write that NX or XX kept from changing anything; locks are meant to be refused."""
-    for handle in look.handles("kv"):
-        for call, line, result in _commands(look, handle):
-            words = [word.upper() for word in line]
-            if len(line) < 3 or _HELD.search(line[1]):
-                continue
-            key, why = shortened(line[1]), ""
-            if words[0] == "SET" and result is None and "GET" not in words[3:]:
-                why = f"{key} was there already (NX)" if "NX" in words[3:] else ""
-                why = f"{key} was not there (XX)" if "XX" in words[3:] else why
-            elif words[0] == "HSETNX" and result == 0:
-                why = f"{key} had the field {shortened(line[2])} already"
-            elif words[0] == "ZADD" and result == 0:
-                options = list(takewhile(_ZADD.__contains__, words[2:]))
-                members = [shortened(one) for one in line[3 + len(options) :: 2]]
-                if "NX" in options:
-                    why = f"{key} had {listed(members, 3)} already (NX only adds)"
-            if why:
-                yield Fact(f"{handle.name}: this {line[0]} changed nothing: {why}", call.number)
-
-
 def other_counter(look: Look) -> Iterator[Fact]:
     """A key that was counted down from nothing, beside a number that was set and never used."""
     for handle in look.handles("kv"):
@@ -265,7 +257,7 @@ def other_counter(look: Look) -> Iterator[Fact]:
         used: set[str] = set()
         numbers: dict[str, str] = {}
         down: dict[str, Call] = {}
-        for call, line, result in _commands(look, handle):
+        for call, line, result in commands(look, handle):
             if line[0] == "SET" and len(line) > 2 and line[2].isdigit() and line[1] not in known:
                 numbers[line[1]] = line[2]
             else:
@@ -288,26 +280,30 @@ def lost_update(look: Look) -> Iterator[Fact]:
     """A SET over a value that another connection wrote after this one's GET."""
     for handle in look.handles("kv"):
         read: dict[tuple[object, str], tuple[int, Any]] = {}
+        watched: dict[tuple[object, str], int] = {}
         written: dict[str, tuple[int, object, str]] = {}
         # A call that a fault held up was carried out after what ran meanwhile.
         held = sorted(
-            _commands(look, handle),
+            commands(look, handle),
             key=lambda one: one[0].until if "before" in (one[0].fault or "") else one[0].number,
         )
         for at, (call, line, result) in enumerate(held):
             if call.client is None or len(line) < 2:
                 continue
             mine = call.client, line[1]
-            if line[0] == "GET":
-                read[mine] = at, plain(result) if _decodes(call, result) else result
+            if line[0] == "WATCH":
+                watched.update(((call.client, key), at) for key in line[1:])
+            elif line[0] == "GET":
+                read[mine] = at, result
             elif line[0] == "SET" and len(line) == 3:
                 since, was = read.pop(mine, (at, None))
                 after, whose, value = written.get(line[1], (-1, None, ""))
                 if after > since and whose != call.client and was != value:
+                    late = "; its WATCH came later still" if watched.get(mine, -1) > after else ""
                     yield Fact(
                         f"{handle.name}: this SET wrote {told(line[2], False)} over "
                         f"{told(value, False)}, which another connection had written after this "
-                        f"one's GET of {told(was, False)}",
+                        f"one's GET of {told(was, False)}{late}",
                         call.number,
                     )
                 written[line[1]] = at, call.client, line[2]
@@ -322,7 +318,6 @@ FACTS: tuple[Callable[[Look], Iterator[Fact]], ...] = (
     renewed,
     not_streamed,
     none_in_key,
-    changed_nothing,
     other_counter,
     lost_update,
 )

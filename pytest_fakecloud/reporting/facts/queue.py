@@ -32,7 +32,9 @@ def deduplicated(look: Look) -> Iterator[Fact]:
                 if isinstance(one, dict) and one.get("deduplicated") and "messageId" in one:
                     short = look.scene.short(one["messageId"])
                     text = f"{what} was deduplicated, the same as {short}"
-                    if len(answers) == 1 and bodies.get(one["messageId"], call.body) != call.body:
+                    if call.header("Upstash-Content-Based-Deduplication") and len(answers) == 1:
+                        text = f"this publish made no message: its content is that of {short}"
+                    elif len(answers) == 1 and bodies.get(one["messageId"], call.body) != call.body:
                         text = f"this publish made no message: deduplicated as {short}, "
                         text += "whose body differs"
                     yield Fact(f"{handle.name}: {text}", call.number)

@@ -68,6 +68,8 @@ def refused_candidates(look: Look) -> Iterator[Fact]:
                 except ServiceError:
                     continue
                 if why is not None:
+                    if " is the array " in why and "compared with" in why:
+                        why += "; CONTAINS looks into an array"
                     yield Fact(
                         f"{handle.name}: the filter refused {shortened(str(record['id']))}: {why}",
                         call.number,
@@ -153,10 +155,33 @@ def none_in_id(look: Look) -> Iterator[Fact]:
                     )
 
 
+def deleted_elsewhere(look: Look) -> Iterator[Fact]:
+    """A deletion that found none of its ids, while another namespace has them."""
+    for handle in look.handles("vector"):
+        for call in look.calls_of(handle):
+            if call.route != "delete" or call.status != 200 or not call.reached:
+                continue
+            body, namespace = parsed(call.body), str(call.facts.get("namespace") or "")
+            given = body if isinstance(body, list) else body.get("ids") or []
+            ids = {str(one) for one in given} if isinstance(given, list) else {str(given)}
+            if not ids or parsed(call.answer)["result"]["deleted"]:
+                continue
+            for name in handle.namespaces():
+                there = [str(one["id"]) for one in handle.vectors(namespace=name)]
+                found = [one for one in there if one in ids]
+                if found and name != namespace:
+                    yield Fact(
+                        f"{handle.name}: nothing was deleted from {_name(namespace)}; "
+                        f"{_name(name)} has {listed([compact(shortened(one)) for one in found], 4)}",
+                        call.number,
+                    )
+
+
 FACTS: tuple[Callable[[Look], Iterator[Fact]], ...] = (
     refused_candidates,
     empty_namespace,
     without_metadata,
     replaced,
     none_in_id,
+    deleted_elsewhere,
 )

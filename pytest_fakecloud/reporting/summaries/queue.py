@@ -54,7 +54,11 @@ def summary(call: Call, scene: Scene) -> Summary | None:
     settings = ", ".join(_settings(call.headers, forwarded=True))
     method = _method(dict(call.headers))
     parts = [verb, method, destination, body, f"({settings})" if settings else ""]
-    return Summary(" ".join(filter(None, parts)), _accepted(call, scene))
+    accepted = _accepted(call, scene)
+    answer = parsed(call.answer) if worked(call) else None
+    if isinstance(answer, dict) and "messageId" in answer and not answer.get("deduplicated"):
+        scene.bodies[answer["messageId"]] = body
+    return Summary(" ".join(filter(None, parts)), accepted)
 
 
 def _method(headers: Mapping[str, Any]) -> str:
@@ -69,7 +73,8 @@ def _settings(headers: Iterable[tuple[str, Any]], forwarded: bool = False) -> It
     for name, value in headers:
         setting = name.lower().removeprefix("upstash-")
         if name.lower().startswith("upstash-") and setting in _SETTINGS:
-            told = f"{_SETTINGS[setting]} {value}"
+            # What is only said or not said needs no value.
+            told = _SETTINGS[setting] + f" {value}" * (str(value).lower() != "true")
             in_utc = setting == "cron" and "TZ=" not in str(value)
             yield f"{told} in UTC: it names no time zone" if in_utc else told
         elif forwarded and setting.startswith("forward-"):

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping, Sequence, Set
 from dataclasses import field
 from typing import TYPE_CHECKING, Any
 
 from ...core.dataclass import dataclass
 from ..bodies import compact, parsed, readable, scalar, shortened
+from ..connections import on_connection, reply
 
 if TYPE_CHECKING:
     from ...core.journal import Call
@@ -38,7 +39,9 @@ class Scene:
     ``ids`` gives the short form of each message id, ``published`` the first publishing of each
     message (its time as text), ``ends`` the end of each partition's log by handle and topic,
     ``hidden`` whether the words of the call are somebody's secret, ``made`` the message of each
-    request whose answer was lost, by the request's number.
+    request whose answer was lost, by the request's number, ``gathered`` the calls that another one
+    tells in its row (a transaction's in its EXEC), by that one's number, ``told`` the numbers of
+    those, ``bodies`` what was published with each message, as the row of the request has it.
     """
 
     ids: Mapping[str, str] = field(default_factory=dict)
@@ -46,6 +49,9 @@ class Scene:
     ends: Mapping[tuple[str, str], Sequence[int]] = field(default_factory=dict)
     hidden: bool = False
     made: Mapping[int, str] = field(default_factory=dict)
+    gathered: Mapping[int, Sequence[Call]] = field(default_factory=dict)
+    told: Set[int] = frozenset()
+    bodies: dict[str, str] = field(default_factory=dict)
 
     def short(self, message_id: object) -> str:
         """The short form of a message id."""
@@ -64,8 +70,11 @@ def pairs(values: Mapping[str, Any]) -> str:
 
 
 def envelope(call: Call) -> Any:
-    """The ``result`` of an answer; raises ``LookupError`` or ``TypeError`` where there is none."""
-    return parsed(call.answer)["result"]
+    """The ``result`` of an answer.
+
+    Raises ``LookupError``, ``TypeError`` or ``ValueError`` where there is none.
+    """
+    return (reply(call) if on_connection(call) else parsed(call.answer))["result"]
 
 
 def worked(call: Call) -> bool:
@@ -82,6 +91,8 @@ def error_of(call: Call) -> str:
     """The status and the error's text; empty for an answer that is no error."""
     if call.status is None or call.status < 400:
         return ""
+    if on_connection(call) and call.answer.startswith(b"-"):
+        return reply(call)["error"]  # type: ignore[no-any-return]  # whose status is no part of it
     body = parsed(call.answer)
     if isinstance(body, dict) and isinstance(body.get("error"), str):
         return f"{call.status} {scalar(body['error'])}"

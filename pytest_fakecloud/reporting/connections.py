@@ -1,0 +1,134 @@
+"""Calls on database connections: replies as values, and what belongs together as one.
+
+A client says hello in several commands, and a transaction is one command for each of its steps: both
+are told in the row of one call. Source: the specification of the protocol (RESP2 and RESP3).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import field
+from typing import TYPE_CHECKING, Any
+
+from ..core.dataclass import dataclass
+from ..core.journal import Call
+from .masking import hides_words
+
+if TYPE_CHECKING:
+    from ..core.journal import Entry
+
+__all__ = ["Gathered", "gathered", "is_error", "on_connection", "reply"]
+
+_GREETINGS = {"HELLO", "AUTH", "SELECT", "CLIENT SETINFO", "CLIENT SETNAME",
+              "CLIENT MAINT_NOTIFICATIONS"}  # fmt: skip
+_REFUSABLE = "CLIENT MAINT_NOTIFICATIONS"
+"""What redis-py asks every server and goes on without."""
+_SPREAD = b"*~>"
+
+
+@dataclass(slots=True)
+class Gathered:
+    """The calls that are told in another's row: ``of`` by that call's number, ``told`` their numbers."""
+
+    of: Mapping[int, list[Call]] = field(default_factory=dict)
+    told: set[int] = field(default_factory=set)
+
+
+def on_connection(call: Call) -> bool:
+    """Whether a call is a command on a database connection, and no request."""
+    return call.method == "RESP"
+
+
+def reply(call: Call) -> Any:
+    """The reply of a call, as a REST answer has it: ``{"result": …}`` or ``{"error": text}``.
+
+    Errors inside of an array are such objects too. ``ValueError`` where the whole of it is not there.
+    """
+    value, _ = _read(call.answer, 0)
+    return value if is_error(value) else {"result": value}
+
+
+def is_error(value: Any) -> bool:
+    """Whether a value of a reply is an error."""
+    return isinstance(value, dict) and list(value) == ["error"]
+
+
+def _read(data: bytes, at: int) -> tuple[Any, int]:
+    end = data.index(b"\r\n", at)
+    kind, text = data[at : at + 1], data[at + 1 : end].decode("utf-8", "replace")
+    at = end + 2
+    if kind == b"-":
+        return {"error": text}, at
+    if kind == b":":
+        return int(text), at
+    if kind == b",":
+        return float(text), at
+    if kind == b"#":
+        return text == "t", at
+    if kind == b"_" or text == "-1":
+        return None, at
+    if kind in (b"$", b"=", b"!"):
+        end = at + int(text)
+        if len(data) < end + 2:
+            raise ValueError("the reply was cut")
+        value = data[at:end].decode("utf-8", "replace")
+        if kind == b"!":
+            return {"error": value}, end + 2
+        return value[4:] if kind == b"=" else value, end + 2
+    if kind in (b"%", b"|"):
+        found = {}
+        for _ in range(int(text)):
+            key, at = _read(data, at)
+            found[key if isinstance(key, str) else str(key)], at = _read(data, at)
+        # Attributes stand before what they are about.
+        return _read(data, at) if kind == b"|" else (found, at)
+    if kind and kind in _SPREAD:
+        items = []
+        for _ in range(int(text)):
+            item, at = _read(data, at)
+            items.append(item)
+        return items, at
+    return text, at  # "+" of a status, "(" of a large number
+
+
+def gathered(entries: Iterable[Entry]) -> Gathered:
+    """The greeting of each connection told in its first call, a transaction in its EXEC or DISCARD."""
+    found: dict[int, list[Call]] = {}
+    told: set[int] = set()
+    clients: dict[str, set[object]] = {}
+    silent: dict[str, set[int]] = {}
+    greeting: dict[object, Call | None] = {}
+    steps: dict[object, list[Call]] = {}
+    spoke: set[str] = set()
+    for call in entries:
+        if not isinstance(call, Call) or not on_connection(call) or call.client is None:
+            continue
+        whose = call.handle, call.client
+        clients.setdefault(call.handle, set()).add(call.client)
+        name = (call.facts.get("command") or [""])[0]
+        greets = name in _GREETINGS and call.fault is None
+        greets = greets and (call.status == 200 or name == _REFUSABLE)
+        if name == "HELLO":
+            greeting.pop(whose, None)
+        first = greeting.get(whose, call if greets else None)
+        greeting[whose] = first if greets else None
+        if first is not None and greets:
+            found.setdefault(first.number, []).append(call)
+            silent.setdefault(call.handle, set()).add(first.number)
+            if call is not first:
+                told.add(call.number)
+            continue
+        spoke.add(call.handle)
+        if name == "MULTI" and call.status == 200 and call.fault is None:
+            steps[whose] = [call]
+        elif name in ("EXEC", "DISCARD") and whose in steps:
+            parts = steps.pop(whose)
+            found[call.number] = parts[1:]
+            told.update(part.number for part in parts)
+        elif whose in steps and call.answer == b"+QUEUED\r\n":
+            steps[whose] += [call] if call.fault is None and not hides_words(call) else []
+    # Of one connection alone, the commands say that it was made.
+    for handle in spoke:
+        if len(clients[handle]) == 1:
+            told |= silent.get(handle, set())
+    return Gathered(found, told)

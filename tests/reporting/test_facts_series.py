@@ -1,0 +1,200 @@
+"""Facts about commands that belong together: said where they hold, and nowhere else."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import httpx
+import pytest
+import redis
+
+from pytest_fakecloud import Cloud
+
+from .test_facts import Scene, kv, timed, told
+
+
+@pytest.fixture
+def cloud() -> Iterator[Cloud]:
+    with Cloud(seed="seed", now="2026-03-01T12:00:00Z", delivery="driven") as opened:
+        opened.clock.wait_cap = 0.01
+        yield opened
+
+
+def pipelined(path: str, *lines: list[Any]) -> Scene:
+    def run(cloud: Cloud) -> None:
+        server = cloud.kv_server()
+        httpx.post(f"{server.url}/{path}", json=lines, headers=server.headers)
+
+    return run
+
+
+def connected(use: Callable[[redis.Redis, redis.Redis], object]) -> Scene:
+    """Two clients on connections of their own."""
+
+    def run(cloud: Cloud) -> None:
+        url = cloud.kv_server().database_url
+        with (
+            redis.Redis.from_url(url, decode_responses=True) as one,
+            redis.Redis.from_url(url, decode_responses=True) as two,
+        ):
+            use(one, two)
+
+    return run
+
+
+def transaction(one: redis.Redis, two: redis.Redis) -> None:
+    with one.pipeline() as pipe:
+        pipe.set("a", "x").incr("a").get("a")
+        pipe.execute(raise_on_error=False)
+
+
+def stock(*, watch_first: bool) -> Callable[[redis.Redis, redis.Redis], None]:
+    """Two clients that both read a stock and take one of it."""
+
+    def use(one: redis.Redis, two: redis.Redis) -> None:
+        one.set("stock", "5")
+        with one.pipeline() as pipe:
+            if watch_first:
+                pipe.watch("stock")
+            left = int(pipe.immediate_execute_command("GET", "stock"))
+            two.set("stock", "4")
+            if not watch_first:
+                pipe.watch("stock")
+            pipe.multi()
+            pipe.set("stock", str(left - 2))
+            try:
+                pipe.execute()
+            except redis.WatchError:
+                return
+
+    return use
+
+
+def entries(*, acknowledges: bool) -> Callable[[redis.Redis, redis.Redis], None]:
+    def use(one: redis.Redis, two: redis.Redis) -> None:
+        one.xgroup_create("s", "g", "0", mkstream=True)
+        one.xadd("s", {"a": "1"}, id="1-0")
+        one.xadd("s", {"a": "2"}, id="2-0")
+        one.xreadgroup("g", "w", {"s": ">"})
+        if acknowledges:
+            one.xack("s", "g", "1-0")
+        one.xautoclaim("s", "g", "w2", 0)
+
+    return use
+
+
+def marks(*answers: int, options: tuple[Any, ...] = ("NX", "EX", 60)) -> Scene:
+    """A receiver that marks each message before it answers."""
+
+    def run(cloud: Cloud) -> None:
+        server, queue = cloud.kv_server(), cloud.queue()
+        left = iter(answers)
+
+        def take(request: Any) -> int:
+            command = ["SET", "done:7", 1, *options]
+            httpx.post(server.url, json=command, headers=server.headers)
+            return next(left)
+
+        queue.destinations.call("https://app.example.com/hook", take)
+        queue.publish("https://app.example.com/hook", retries=len(answers) - 1)
+        queue.run_until_idle()
+
+    return run
+
+
+FORTY = [word for number in range(40) for word in (f"m{number}", "v")]
+FIELDS = [word for number in range(600) for word in (f"f{number}", "v")]
+SAID: list[tuple[str, Scene, str]] = [
+    (
+        "a pipeline",
+        pipelined("pipeline", ["SET", "a", "x"], ["INCR", "a"], ["GET", "a"]),
+        "1 of the 3 commands of this pipeline failed; the other 2 were carried out",
+    ),
+    (
+        "a transaction over REST",
+        pipelined("multi-exec", ["SET", "a", "x"], ["INCR", "a"]),
+        "1 of the 2 commands of this transaction failed; the other one was carried out",
+    ),
+    (
+        "a transaction on a connection",
+        connected(transaction),
+        "1 of the 3 commands of this transaction failed; the other 2 were carried out",
+    ),
+    (
+        "a watch that came late",
+        connected(stock(watch_first=False)),
+        'this SET wrote "3" over "4", which another connection had written after this one\'s GET of '
+        '"5"; its WATCH came later still',
+    ),
+    (
+        "a page",
+        kv(["MSET", *FORTY], ["SCAN", 0, "COUNT", 10]),
+        "kv_server: this SCAN had more to come (its cursor is 11, not 0), and no call went on",
+    ),
+    (
+        "a page of a hash",
+        kv(["HSET", "h", *FIELDS], ["HSCAN", "h", 0]),
+        "kv_server: this HSCAN had more to come",
+    ),
+    (
+        "a counter made anew",
+        timed(["SET", "n", 0, "EX", 60], ["INCR", "n"], "61s", ["INCR", "n"]),
+        "kv_server: n had expired, so this INCR made it anew, and without an expiry",
+    ),
+    (
+        "scores that are the same",
+        kv(["ZADD", "z", 0, "9:a", 0, "10:b"], ["ZRANGE", "z", 0, 0, "REV"]),
+        "kv_server: all 2 members of z have the score 0, so they stand in the order of their text",
+    ),
+    (
+        "an entry again",
+        connected(entries(acknowledges=False)),
+        "kv_server: group g of s got 1-0, 2-0 again; it has acknowledged nothing (no XACK came)",
+    ),
+    (
+        "a mark of an attempt that failed",
+        marks(500, 200),
+        "kv_server: this SET changed nothing: done:7 was there already (NX), from attempt 1 of msg_",
+    ),
+]
+SILENT: list[tuple[str, Scene]] = [
+    ("a pipeline that went well", pipelined("pipeline", ["SET", "a", 1], ["INCR", "a"])),
+    ("a pipeline of errors", pipelined("pipeline", ["LPUSH"], ["GET"])),
+    ("a transaction that was undone", pipelined("multi-exec", ["SET", "a", 1], ["NOSUCH"])),
+    ("a watch in time", connected(stock(watch_first=True))),
+    (
+        "all pages",
+        kv(["MSET", *FORTY], ["SCAN", 0, "COUNT", 30], ["SCAN", 31, "COUNT", 30]),
+    ),
+    ("one page that is all", kv(["SET", "a", 1], ["SCAN", 0])),
+    (
+        "a counter with its expiry again",
+        timed(["INCR", "n"], ["EXPIRE", "n", 9], "10s", ["INCR", "n"], ["EXPIRE", "n", 9]),
+    ),
+    ("a counter that lives", timed(["INCR", "n"], ["EXPIRE", "n", 9], "5s", ["INCR", "n"])),
+    ("scores that differ", kv(["ZADD", "z", 0, "a", 1, "b"], ["ZRANGE", "z", 0, 0])),
+    ("one member", kv(["ZADD", "z", 0, "a"], ["ZRANGE", "z", 0, 0])),
+    ("an order by text", kv(["ZADD", "z", 0, "a", 0, "b"], ["ZRANGE", "z", "-", "+", "BYLEX"])),
+    (
+        "a score that was raised",
+        kv(["ZADD", "z", 0, "a", 0, "b"], ["ZINCRBY", "z", 2, "a"], ["ZRANGE", "z", 0, 0]),
+    ),
+    ("entries that were acknowledged", connected(entries(acknowledges=True))),
+    ("a mark of an attempt that worked", marks(200)),
+    ("a counter that begins", kv(*[["SET", "n", 0, "NX", "EX", 60], ["INCR", "n"]] * 2)),
+]
+
+
+@pytest.mark.parametrize(
+    ("scene", "text"), [each[1:] for each in SAID], ids=[each[0] for each in SAID]
+)
+def test_what_happened_is_said(cloud: Cloud, scene: Scene, text: str) -> None:
+    scene(cloud)
+    assert any(text in fact for fact in told(cloud)), told(cloud)
+
+
+@pytest.mark.parametrize("scene", [each[1] for each in SILENT], ids=[each[0] for each in SILENT])
+def test_what_did_not_happen_is_not(cloud: Cloud, scene: Scene) -> None:
+    scene(cloud)
+    assert told(cloud) == []
