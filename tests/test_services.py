@@ -178,7 +178,7 @@ def test_marker_strictness_and_report_know_it(
             "*toy has no setting 'fist'; it has: name, first*",
             "*left 1 problem(s) behind",
             "*[[]unrouted] *GET /nope*",
-            "*toy at http://*",
+            "*toy http://*",
             "*POST /notes*",
         ]
     )
