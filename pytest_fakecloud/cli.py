@@ -647,6 +647,8 @@ def _summary(cloud: Cloud, app: ControlApp, url: str, options: Mapping[str, Any]
     lines = ["pytest-fakecloud is ready", ""]
     for handle in cloud.handles:
         lines.append(f"  {handle.name:<14} {handle.url}")
+        if database := handle.env.get("REDIS_URL"):
+            lines.append(f"  {'':<14} {database}")
     lines += [
         f"  {'console':<14} {_console(app, url)}",
         "",

@@ -393,9 +393,10 @@ def fakecloud_queue() -> Queue:
 def fakecloud_env(
     fakecloud: AnyCloud, monkeypatch: pytest.MonkeyPatch
 ) -> Generator[AnyCloud, None, None]:
-    """Set the environment variables the official clients read, for every fake of the test.
+    """Set the variables that clients read their address and token from, for every fake of the test.
 
-    A fake started later sets its own at that moment; the first fake of a service has the names.
+    The official clients' own, and ``KV_URL`` and ``REDIS_URL`` for Redis clients, task queues and
+    caches. A fake started later sets its own at that moment; the first fake of a service has the names.
     """
     from .session import publish_env
 

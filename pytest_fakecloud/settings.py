@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any, TypedDict
 
 from .core.errors import ContractError, shown
+from .core.matching import nearest
 
 __all__ = ["MOST_PORT", "PLACE_SETTINGS", "PlaceSettings", "check_settings", "setting_names"]
 
@@ -73,7 +74,8 @@ def check_settings(fixture: str, handle_class: type[Any], settings: Mapping[str,
     unknown = sorted(set(settings) - set(known), key=shown)
     if unknown:
         raise ContractError(
-            f"{fixture} has no setting {', '.join(map(shown, unknown))}; it has: {', '.join(known)}"
+            f"{fixture} has no setting {', '.join(map(shown, unknown))}"
+            f"{nearest(str(unknown[0]), known)}; it has: {', '.join(known)}"
         )
     for name, value in settings.items():
         if value is None and name in PLACE_SETTINGS:

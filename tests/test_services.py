@@ -132,7 +132,9 @@ def test_a_cloud_starts_it(toy: str) -> None:
         assert add(handle.url, "more") == 200
         assert (handle.notes(), cloud.env["TOY_URL"]) == (["hello", "more"], handle.url)
         assert cloud.fixture_handle("toy").name == "toy_2"
-        with pytest.raises(ContractError, match="toy has no setting 'fist'; it has: name, first"):
+        with pytest.raises(
+            ContractError, match=r"no setting 'fist', did you mean 'first'\?; it has: "
+        ):
             cloud.start("toy", {"fist": 1})
         with pytest.raises(ContractError, match=r"'toi' is not a service, did you mean 'toy'\?"):
             cloud.start("toi", {})
@@ -175,7 +177,7 @@ def test_marker_strictness_and_report_know_it(
     result.assert_outcomes(passed=1, failed=2, errors=1)
     result.stdout.fnmatch_lines(
         [
-            "*toy has no setting 'fist'; it has: name, first*",
+            "*toy has no setting 'fist', did you mean 'first'?; it has: name, first*",
             "*left 1 problem(s) behind",
             "*[[]unrouted] *GET /nope*",
             "*toy http://*",

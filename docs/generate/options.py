@@ -7,7 +7,7 @@ import ast
 from collections.abc import Iterator
 from typing import Any
 
-from pytest_fakecloud import cli, plugin
+from pytest_fakecloud import Cloud, cli, plugin
 
 from .markdown import HEAD, PACKAGE, inline, table
 
@@ -31,7 +31,27 @@ def fixtures_page() -> str:
     )
     for name, _, _, text in found:
         parts.append(f"\n({name})=\n## `{name}`\n\n{text}\n")
+        if name == "fakecloud_env":
+            parts.append("\n" + table(("Fixture", "Variable", "Its value"), _variables()))
     return "".join(parts)
+
+
+_WORDS = (
+    "url", "password", "token", "read_only_token", "database_url", "username",
+    "current_signing_key", "next_signing_key",
+)  # fmt: skip
+
+
+def _variables() -> Iterator[tuple[str, str, str]]:
+    """Each environment variable of each fake, and which of its attributes that is."""
+    with Cloud() as cloud:
+        for fixture in ("kv_server", "vector_index", "broker", "queue"):
+            handle = cloud.fixture_handle(fixture)
+            for variable, value in handle.env.items():
+                word = next((one for one in _WORDS if getattr(handle, one, None) == value), None)
+                assert word or not value, f"no attribute of {fixture} is {variable}"
+                told = f"`{fixture}.{word}`" if word else "empty"
+                yield f"`{fixture}`", f"`{variable}`", told
 
 
 def _fixtures() -> Iterator[tuple[str, str, str, str]]:

@@ -66,11 +66,13 @@ def duration_us(value: Duration) -> int:
         microseconds = round(min(max(value, -1e15), 1e15) * 1_000_000)
     elif isinstance(value, str):
         text = value.replace(" ", "")
+        sign = -1 if text[:1] == "-" else 1
+        text = text.removeprefix("-")
         parts = list(_PART.finditer(text))
         if not parts or "".join(part.group(0) for part in parts) != text:
             raise _bad_duration(value)
         spans = (float(part.group(1)) * _UNITS[part.group(2)] for part in parts)
-        microseconds = sum(round(min(span, 1e21)) for span in spans)
+        microseconds = sign * sum(round(min(span, 1e21)) for span in spans)
     else:
         raise _bad_duration(value)
     if microseconds < 0:

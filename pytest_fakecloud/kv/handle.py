@@ -274,6 +274,17 @@ class KVServer(Handle):
         super().restore(snapshot)
         self._apply_password()
 
+    @property
+    def env(self) -> dict[str, str]:
+        """The variables of the official clients and, for any Redis client, ``KV_URL`` and ``REDIS_URL``.
+
+        These two are ``database_url``, whose port opens now; a real server has neither.
+        """
+        variables = self._env_variables()
+        if isinstance(self._engine, Engine) and not (self.closed and self._port is None):
+            variables["KV_URL"] = variables["REDIS_URL"] = self.database_url
+        return variables
+
     def _env_variables(self) -> dict[str, str]:
         """The variables of the official clients, under both of their names."""
         return {

@@ -145,7 +145,10 @@ def commands_for(data: Mapping[Any, Any] | Iterable[Sequence[Scalar]]) -> Iterat
     for key, value in data.items():
         name = encode(key)
         yield [b"DEL", name]
-        yield from _fill(name, value)
+        try:
+            yield from _fill(name, value)
+        except ContractError as error:
+            raise ContractError(f"the value of {key!r}: {error}") from None
 
 
 def _fill(key: bytes, value: Any) -> Iterator[list[bytes]]:

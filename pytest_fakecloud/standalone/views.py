@@ -38,13 +38,13 @@ def told(at_us: int) -> str:
 
 
 def describe(handle: Handle) -> dict[str, Any]:
-    """A handle's identity: where it is and how to get in."""
+    """A handle's identity: where it is and how to get in. Telling it opens no port."""
     return {
         "name": handle.name,
         "fixture": handle.fixture,
         "service": handle.service,
         "url": handle.url,
-        "env": handle.env,
+        "env": handle._env_variables(),
         "headers": handle.headers,
     }
 

@@ -9,6 +9,7 @@ from unittest.mock import ANY
 
 import httpx
 import pytest
+import redis
 
 from pytest_fakecloud.core.errors import ContractError
 from pytest_fakecloud.handle import Context
@@ -134,6 +135,24 @@ class TestContents:
             server.execute("SET", "k", {"a": 1})  # type: ignore[arg-type]
         assert server.journal.calls() == []
 
+    def test_what_cannot_be_loaded_is_told_with_its_key(self, server: KVServer) -> None:
+        with pytest.raises(
+            ContractError, match="the value of 'cart:7': None is not an arg"
+        ) as caught:
+            server.load({"k": "v", "cart:7": None})  # type: ignore[dict-item]
+        assert "give text, bytes or a number" in str(caught.value)
+        with pytest.raises(ContractError, match="the value of 'h': None is not"):
+            server.load({"h": {"f": None}})  # type: ignore[dict-item]
+        assert server.keys() == []
+
+    def test_a_redis_client_at_the_rest_port_is_told_where_to_go(self, server: KVServer) -> None:
+        with (
+            redis.Redis.from_url(server.url.replace("http", "redis"), retry=None) as client,
+            pytest.raises(redis.exceptions.InvalidResponse),
+        ):
+            client.ping()
+        assert "a Redis client connects to database_url" in server.journal.events("refused")[0].text
+
     def test_expiry_follows_the_clock(self, server: KVServer) -> None:
         server.execute("SET", "k", "v", "EX", 60)
         server.clock.advance(60)
@@ -164,6 +183,23 @@ class TestIdentity:
         assert server.env["UPSTASH_REDIS_REST_URL"] == server.env["KV_REST_API_URL"] == server.url
         assert server.env["UPSTASH_REDIS_REST_TOKEN"] == server.token
         assert server.env["KV_REST_API_READ_ONLY_TOKEN"] == server.read_only_token
+
+    def test_environment_of_redis_clients(self, server: KVServer) -> None:
+        assert server.env["KV_URL"] == server.env["REDIS_URL"] == server.database_url
+        with redis.Redis.from_url(server.env["REDIS_URL"]) as client:
+            assert client.ping()
+
+    def test_a_closed_server_and_a_real_one_name_no_database_port(self) -> None:
+        with KVServer(Context.alone()) as memory:
+            with KVServer(Context.alone(), engine=memory.database_url) as real:
+                assert "UPSTASH_REDIS_REST_URL" in real.env
+                assert "REDIS_URL" not in real.env
+            url = memory.database_url
+        assert memory.env["REDIS_URL"] == url
+        with KVServer(Context.alone()) as closed:
+            pass
+        assert "UPSTASH_REDIS_REST_URL" in closed.env
+        assert "REDIS_URL" not in closed.env
 
     def test_official_clients(self, server: KVServer) -> None:
         assert server.client().set("k", "v") is True

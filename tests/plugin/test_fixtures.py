@@ -325,7 +325,10 @@ def test_settings_that_are_no_dict_are_an_error_of_their_test(run: Run) -> None:
         ("broker=3", "*the setting broker is a dict of that service's settings, got 3*"),
         ("3", "*the fakecloud marker takes keywords only, got (3,)*"),
         ("strict='unruted'", "*is not a kind of problem; give a bool or names out of: unrouted*"),
-        ("broker={'topix': {}}", "*broker has no setting 'topix'; it has: *topics*"),
+        (
+            "broker={'topix': {}}",
+            "*broker has no setting 'topix', did you mean 'topics'?; it has: *topics*",
+        ),
         ("clock='stopped'", "*'stopped' is not a mode: give 'running' or 'frozen'*"),
         ("now='yesterday'", "*'yesterday' is not an instant*"),
         ("transport='pigeon'", "*'pigeon' is unknown: give 'socket' or 'inprocess'*"),

@@ -130,7 +130,7 @@ def test_the_summary_can_be_pasted() -> None:
     )
     assert process.stdout is not None
     try:
-        lines = [process.stdout.readline() for _ in range(6)]
+        lines = [process.stdout.readline() for _ in range(7)]
     finally:
         process.kill()
         process.wait(10)
@@ -138,6 +138,7 @@ def test_the_summary_can_be_pasted() -> None:
     text = "".join(lines)
     assert "pytest-fakecloud is ready" in text
     assert "console" in text
+    assert "redis://default:" in text
     assert "Paste into the shell" in text
 
 

@@ -117,6 +117,12 @@ class KVApp(App):
             Route(METHODS, "/{command*}", "command", self.path_command),
         ]
 
+    def refused(self, status: int, reason: str) -> None:
+        """Note it, and where a client of the native protocol belongs: that is most likely who came."""
+        if status == 400 and "method" in reason:
+            reason += "; a Redis client connects to database_url"
+        super().refused(status, reason)
+
     # -- the dialect -----------------------------------------------------------------------------
 
     def authenticate(self, request: Request) -> User:

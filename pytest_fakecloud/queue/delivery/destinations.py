@@ -304,6 +304,8 @@ class Destinations:
         __tracebackhide__ = True
         if not callable(app):
             raise ContractError(f"a WSGI application is a callable, got {app!r}")
+        if inspect.iscoroutinefunction(app) or inspect.iscoroutinefunction(type(app).__call__):
+            raise ContractError(f"{app!r} is an ASGI application: use .asgi()")
         route = _Wsgi(self, origin, "wsgi", raise_exceptions)
         route._app = app
         return self._add(route)
@@ -330,6 +332,8 @@ class Destinations:
         __tracebackhide__ = True
         if not callable(app):
             raise ContractError(f"an ASGI application is a callable, got {app!r}")
+        if _takes(app, 2) and not _takes(app, 3):
+            raise ContractError(f"{app!r} is a WSGI application: use .wsgi()")
         if lifespan != "auto" and not isinstance(lifespan, bool):
             raise ContractError(f"lifespan={lifespan!r} is unknown: give 'auto', True or False")
         route = _Asgi(self, origin, "asgi", raise_exceptions)
@@ -361,9 +365,9 @@ class Destinations:
     ) -> DestinationRoute:
         """Answer with each of these in turn; the last one repeats.
 
-        An answer is a status, ``(status, body)``, ``(status, body, headers)``, a ``Reply``, or an
-        exception. ``after`` is how long each of them takes on the queue's clock, unless a ``Reply``
-        says otherwise.
+        An answer is a status, ``(status, body)``, ``(status, body, headers)``, a ``Reply``, a body
+        (text, bytes, a dict or a list as JSON) with status 200, or an exception. ``after`` is how
+        long each of them takes on the queue's clock, unless a ``Reply`` says otherwise.
         """
         __tracebackhide__ = True
         if not answers:
@@ -373,6 +377,7 @@ class Destinations:
             if isinstance(answer, BaseException):
                 replies.append(answer)
                 continue
+            _check_is_no_status(answer)
             reply = as_reply(answer)
             if after and not reply.after and reply.ending == "answer":
                 reply = Reply(reply.status, reply.body, reply.headers, after)
@@ -583,6 +588,38 @@ def _split_text(url: str) -> _Target:
         return _Target(url, "", url)
     origin = f"{scheme}://{host}:{port or _DEFAULT_PORTS[scheme]}"
     return _Target(url, origin, (parts.path or "/") + (f"?{parts.query}" if parts.query else ""))
+
+
+# -- slips ---------------------------------------------------------------------------------------
+
+
+def _takes(app: Callable[..., object], count: int) -> bool:
+    """Whether an application can be called with so many arguments; True where nobody knows."""
+    try:
+        inspect.signature(app).bind(*range(count))
+    except TypeError:
+        return False
+    except ValueError:
+        return True
+    return True
+
+
+def _check_is_no_status(answer: object) -> None:
+    """Raise ``ContractError`` for a body that is surely meant as one status, or as several."""
+    if isinstance(answer, list) and answer and all(map(_is_status, answer)):
+        turns = ", ".join(map(str, answer))
+        raise ContractError(
+            f"{answer!r} would be one answer, a body: give answers(url, {turns}) for these in turn, "
+            f"or (200, {answer!r}) for the body"
+        )
+    if isinstance(answer, str) and re.fullmatch("[1-5][0-9][0-9]", answer):
+        raise ContractError(
+            f"{answer!r} would be a body: give the status {answer}, or (200, {answer!r}) for the body"
+        )
+
+
+def _is_status(value: object) -> bool:
+    return type(value) is int and 100 <= value <= 599
 
 
 # -- outcomes ------------------------------------------------------------------------------------

@@ -100,7 +100,9 @@ class Reply:
         return "application/json", json_bytes("body", self.body)
 
 
-Answer: TypeAlias = int | tuple[Any, ...] | Reply | BaseException | None
+Answer: TypeAlias = (
+    int | tuple[Any, ...] | Reply | str | bytes | dict[str, Any] | list[Any] | BaseException | None
+)
 """A status, ``(status, body)``, ``(status, body, headers)``, a ``Reply``, or an exception to raise."""
 
 

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import re
 import threading
 from datetime import timedelta
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 from hypothesis import given
@@ -254,6 +256,31 @@ def test_an_answer_in_another_shape_is_told_the_right_one(
         give()
 
 
+@pytest.mark.parametrize(
+    ("answer", "text"),
+    [
+        ([503, 200], "[503, 200] would be one answer, a body: give answers(url, 503, 200)"),
+        ([500], "[500] would be one answer, a body: give answers(url, 500)"),
+        ("503", "'503' would be a body: give the status 503"),
+    ],
+)
+def test_statuses_in_another_shape_are_told_the_right_one(
+    table: Table, answer: Any, text: str
+) -> None:
+    with pytest.raises(ContractError, match=re.escape(text)):
+        table.answers(APP, answer)
+    table.answers(APP, (200, answer))
+    assert json.loads(table.deliver(delivery()).body) == json.loads(json.dumps(answer)) or (
+        table.deliver(delivery()).body == b"503"
+    )
+
+
+def test_bodies_that_look_like_no_status_stay_bodies(table: Table) -> None:
+    for body in ("42", [1, 2], [], [503, "x"], "1000"):
+        table.answers(APP, body)
+        assert table.deliver(delivery()).status == 200
+
+
 def test_headers_of_an_answer_may_be_given_in_many_ways(table: Table) -> None:
     for headers in ({"Retry-After": 5}, [("Retry-After", "5")], iter([["Retry-After", "5"]])):
         table.answers(APP, (503, "", headers))
@@ -396,6 +423,28 @@ def test_a_timeout_error_of_the_handler_is_its_own(table: Table) -> None:
 def test_only_callables_are_taken(table: Table, register: str) -> None:
     with pytest.raises(ContractError, match="got 'x'"):
         getattr(table, register)(APP, "x")
+
+
+def test_an_application_of_the_other_kind_is_told_where_it_belongs(table: Table) -> None:
+    class Flask:
+        def __call__(self, environ: Any, start_response: Any) -> Any: ...
+
+    class FastAPI:
+        async def __call__(self, scope: Any, receive: Any, send: Any) -> None: ...
+
+    async def function(scope: Any, receive: Any, send: Any) -> None: ...
+
+    with pytest.raises(
+        ContractError, match=r"Flask object .* is a WSGI application: use \.wsgi\(\)"
+    ):
+        table.asgi(APP, Flask())  # type: ignore[arg-type]
+    for app in (FastAPI(), function):
+        with pytest.raises(ContractError, match=r"is an ASGI application: use \.asgi\(\)"):
+            table.wsgi(APP, app)  # type: ignore[arg-type]
+    for taken in (lambda environ, start_response: [], Mock(), Flask()):
+        table.wsgi(APP, taken)
+    for fine in (FastAPI(), function, Mock(), lambda *arguments: None):
+        table.asgi(APP, fine)
 
 
 # -- with a queue ----------------------------------------------------------------------------------
