@@ -8,6 +8,7 @@ import subprocess
 import sys
 import threading
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
@@ -81,8 +82,12 @@ def serve() -> Iterator[Serve]:
 
     yield start
     for server in servers:
-        if server.process.poll() is None:
-            server.process.kill()
+        server.process.terminate()
+    for server in servers:
+        # Asked to end, it ends by itself; what a coverage of it found is kept only then.
+        with suppress(subprocess.TimeoutExpired):
+            server.process.wait(10)
+        server.process.kill()
         server.process.wait(10)
         if server.process.stdout is not None:
             server.process.stdout.close()
