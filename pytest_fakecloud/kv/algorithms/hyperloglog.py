@@ -314,7 +314,7 @@ def _tau(x: float) -> float:
 
 
 def estimate(unpacked: bytes | bytearray) -> int:
-    """The cardinality registers stand for, by Ertl's improved estimator."""
+    """The cardinality registers stand for, by Ertl's improved estimator; -2^63 from 2^63 on."""
     histogram = [0] * 64
     for register in range(64):
         histogram[register] = unpacked.count(register)
@@ -324,16 +324,20 @@ def estimate(unpacked: bytes | bytearray) -> int:
         z += histogram[j]
         z *= 0.5
     z += m * _sigma(histogram[0] / m)
-    exact = _ALPHA_INF * m * m / z
-    return math.floor(exact + 0.5)
+    # Registers of a hostile value may stand for more than a reply can hold: what the server's
+    # conversion then gives (observed on Redis 7.0).
+    if _ALPHA_INF * m * m >= 2**63 * z:
+        return -(2**63)
+    return math.floor(_ALPHA_INF * m * m / z + 0.5)
 
 
 def count(value: bytes) -> tuple[int, bytes]:
     """The cardinality of one value, and the value with that count cached in its header."""
     if not value[15] & 0x80:
-        return int.from_bytes(value[8:HEADER_SIZE], "little"), value
+        return int.from_bytes(value[8:HEADER_SIZE], "little", signed=True), value
     cardinality = estimate(registers(value))
-    return cardinality, value[:8] + cardinality.to_bytes(8, "little") + value[HEADER_SIZE:]
+    cached = cardinality.to_bytes(8, "little", signed=True)
+    return cardinality, value[:8] + cached + value[HEADER_SIZE:]
 
 
 def maxima(values: Iterable[bytes]) -> bytearray:

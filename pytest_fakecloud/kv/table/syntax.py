@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 import re
+from decimal import Decimal
 from fractions import Fraction
 
 from ..errors import (
@@ -117,6 +118,10 @@ def _has_digit(text: bytes) -> bool:
     return any(byte in b"123456789" for byte in mantissa)
 
 
+_ROUNDED_TO_NOTHING = Fraction(1, 2**16446)
+"""Half of the smallest 80-bit float."""
+
+
 def parse_long_double(text: bytes, error: bytes = NOT_FLOAT) -> LongDouble:
     """The 80-bit float an argument stands for; infinities are returned, NaN is refused."""
     if len(text) >= 5120:
@@ -129,7 +134,11 @@ def parse_long_double(text: bytes, error: bytes = NOT_FLOAT) -> LongDouble:
             if not _has_digit(text):
                 return Fraction(0)
             raise CommandError(error)
-        return _to_64_bits(Fraction(text.decode()))
+        told = Fraction(Decimal(text.decode()))  # of text, Fraction takes 4,300 digits at most
+        number = _to_64_bits(told)
+        if isinstance(number, float) or 0 < abs(told) <= _ROUNDED_TO_NOTHING:
+            raise CommandError(error)
+        return number
     if _HEXADECIMAL.fullmatch(text):
         return _to_64_bits(Fraction(parse_float(text, error)))
     raise CommandError(error)
@@ -144,7 +153,7 @@ def long_double_sum(left: LongDouble, right: LongDouble) -> LongDouble:
     return _to_64_bits(left + right)
 
 
-def _to_64_bits(value: Fraction) -> Fraction:
+def _to_64_bits(value: Fraction) -> LongDouble:
     if value == 0:
         return value
     numerator, denominator = abs(value.numerator), value.denominator
@@ -154,6 +163,8 @@ def _to_64_bits(value: Fraction) -> Fraction:
         scaled /= 2
         shift += 1
     rounded = Fraction(round(scaled)) * (Fraction(2) ** shift)
+    if rounded >= 2**16384:
+        return math.inf if value > 0 else -math.inf
     return rounded if value > 0 else -rounded
 
 
@@ -163,7 +174,9 @@ def format_long_double(value: LongDouble) -> bytes:
         return b"inf" if value > 0 else b"-inf"
     scaled = round(abs(value) * 10**17)
     whole, decimals = divmod(scaled, 10**17)
-    text = f"{whole}.{decimals:017d}".rstrip("0").rstrip(".")
+    high, low = divmod(whole, 10**4000)  # int() and str() take 4,300 digits at most
+    digits = f"{high}{low:04000d}" if high else f"{low}"
+    text = f"{digits}.{decimals:017d}".rstrip("0").rstrip(".")
     return f"-{text}".encode() if value < 0 and text != "0" else text.encode()
 
 

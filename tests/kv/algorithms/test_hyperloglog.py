@@ -84,3 +84,26 @@ def test_a_fault_is_found_by_the_self_test(monkeypatch: pytest.MonkeyPatch) -> N
     assert hll.self_test(b"seed", 128) == "1 elements are estimated as 7"
     monkeypatch.setattr(hll, "_dense_set", lambda dense, index, count: False)
     assert hll.self_test(b"seed", 128) == "registers differ after 1 elements"
+
+
+def test_the_estimate_of_registers_that_no_count_gives() -> None:
+    assert hll.estimate(bytes(hll.REGISTERS)) == 0
+    # Half of the registers as high as they can be: what the others tell still counts.
+    high, low = bytes([51]) * (hll.REGISTERS // 2), bytes([1]) * (hll.REGISTERS // 2)
+    assert hll.estimate(high + low) > hll.estimate(bytes([1]) * hll.REGISTERS)
+    assert hll.estimate(bytes([51]) * hll.REGISTERS) == -(2**63)
+    dense = hll.to_dense(hll.empty())
+    value = (
+        hll.stale(dense[: hll.HEADER_SIZE]) + bytes([0b11_110011, 0b00_111100, 0b110011_11]) * 4096
+    )
+    for _ in range(2):  # estimated, then cached
+        cardinality, value = hll.count(value)
+        assert cardinality == -(2**63)
+
+
+@pytest.mark.parametrize("opcodes", [b"", b"\x00", b"\x7f", b"\x80"])
+def test_opcodes_that_end_too_early(opcodes: bytes) -> None:
+    with pytest.raises(hll.CorruptHyperLogLog):
+        hll.add(
+            hll.empty()[: hll.HEADER_SIZE] + opcodes, [b"%d" % number for number in range(50)], 3000
+        )

@@ -136,3 +136,15 @@ def test_complaints_say_where(text: bytes, complaint: str) -> None:
 
 def test_a_hundred_and_twenty_eight_levels_are_read() -> None:
     assert depth(parse_json(b"[" * 128 + b"]" * 128)) == 128
+
+
+def test_brackets_within_texts_do_not_nest() -> None:
+    flat = b'["' + b"[{" * 200 + b'", "\\"[", ' + b"[[]]," * 100 + b"1]"
+    assert len(parse_json(flat)) == 103
+    with pytest.raises(JsonError, match="recursion limit exceeded at line 1 column 140"):
+        parse_json(b'["]]",[],{}' + b"," + b"[" * 200 + b"]" * 200 + b"]")
+
+
+def test_minus_nothing_is_a_float() -> None:
+    assert math.copysign(1, parse_json(b"-0")) == -1
+    assert isinstance(parse_json(b"-0"), float)

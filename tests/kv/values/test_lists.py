@@ -111,3 +111,26 @@ def test_what_is_dumped_is_loaded() -> None:
 )
 def test_the_bytes_an_entry_takes(item: bytes, size: int) -> None:
     assert entry_size(item) == size
+
+
+@pytest.mark.parametrize("count", [0, 100, -100])
+def test_many_are_removed_at_once(count: int) -> None:
+    items = [b"x" if number % 3 else b"%d" % number for number in range(3000)]
+    quick = QuickList()
+    quick.push_right(items)
+    quick.push_left([b"first"])
+    quick.remove_slice(1500, 1500)
+    removed = quick.remove(b"x", count)
+    model = [b"first", *items]
+    if count < 0:
+        model.reverse()
+    left = removed
+    for _ in range(removed):
+        model.remove(b"x")
+    if count < 0:
+        model.reverse()
+    assert left == (2000 if count == 0 else 100)
+    assert list(quick) == model
+    assert len(quick) == len(model)
+    assert list(quick.matches(b"9")) == [model.index(b"9")]
+    assert list(quick.slice(5, 9)) == model[5:9]

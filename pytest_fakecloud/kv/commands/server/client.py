@@ -184,10 +184,10 @@ def _tracking_options(session: Session, args: Args) -> TrackingOptions:
 def client_caching(session: Session, args: Args) -> Reply:
     """Track, or do not track, the keys of the next command."""
     word = args[0].upper()
-    if word not in (b"YES", b"NO"):
-        raise CommandError(errors.SYNTAX)
     if session.tracking is None:
         raise CommandError(errors.CACHING_WITHOUT_TRACKING)
+    if word not in (b"YES", b"NO"):
+        raise CommandError(errors.SYNTAX)
     if word == b"YES" and "optin" not in session.tracking.words:
         raise CommandError(errors.CACHING_YES)
     if word == b"NO" and "optout" not in session.tracking.words:

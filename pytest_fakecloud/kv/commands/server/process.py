@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from ... import errors
 from ...engine.engine import Session
-from ...errors import CommandError, refused_by_option, wrong_arity
+from ...errors import CommandError, refused_by_option
 from ...reply import (
     OK,
     Reply,
@@ -211,9 +211,7 @@ def lastsave(session: Session, args: Args) -> Reply:
 @command("LOLWUT")
 def lolwut(session: Session, args: Args) -> Reply:
     """A line that names the version."""
-    if args and args[0].upper() == b"VERSION":
-        if len(args) < 2:
-            raise CommandError(wrong_arity("lolwut"))
+    if len(args) > 1 and args[0].upper() == b"VERSION":
         parse_int(args[1])
     return Verbatim(b"Redis ver. " + session.engine.version.encode() + b"\n")
 

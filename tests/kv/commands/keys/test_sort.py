@@ -64,3 +64,18 @@ class TestStore:
 
     def test_sort_ro_does_not_store(self, run: Run) -> None:
         assert run.error("SORT_RO l STORE dest") == "ERR syntax error"
+
+
+def test_a_weight_that_is_not_there_comes_first_among_words(run: Run) -> None:
+    run("SADD k 1 2 3 4")
+    run("MSET w1 b w3 a")
+    assert run("SORT k BY w* ALPHA") == [b"2", b"4", b"3", b"1"]
+    assert run("SORT k BY w* ALPHA DESC")[:2] == [b"1", b"3"]
+
+
+def test_a_set_that_is_not_sorted_is_sorted_where_it_is_stored_or_scripted(run: Run) -> None:
+    run("SADD k c a b")
+    assert run("SORT k BY nosort STORE out") == 3
+    assert run("LRANGE out 0 -1") == [b"a", b"b", b"c"]
+    script = "return redis.call('SORT', KEYS[1], 'BY', 'nosort')"
+    assert run("EVAL", script, 1, "k") == [b"a", b"b", b"c"]

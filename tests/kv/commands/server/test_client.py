@@ -337,3 +337,17 @@ class TestAll:
             assert ("UNBLOCKED" in str(second.engine.unblock(waiter))) == (mode == "ERROR")
         assert port("CLIENT UNBLOCK 99") == 0
         assert port.error("CLIENT UNBLOCK 99 x").startswith("ERR CLIENT UNBLOCK reason should be")
+
+
+class TestLinesWithoutSense:
+    def test_tracking_and_caching(self, port: Run) -> None:
+        assert port.error("CLIENT CACHING maybe").startswith("ERR CLIENT CACHING can be called")
+        assert port.error("CLIENT TRACKING on BCAST FOO") == "ERR syntax error"
+        port("HELLO 3")
+        assert port("CLIENT TRACKING on OPTIN") == OK
+        assert port.error("CLIENT CACHING maybe") == "ERR syntax error"
+
+    def test_kill_and_unblock(self, port: Run) -> None:
+        assert port.error("CLIENT KILL ID 1 ADDR") == "ERR syntax error"
+        text = "ERR value is not an integer or out of range"
+        assert port.error("CLIENT UNBLOCK x") == text

@@ -78,3 +78,8 @@ class TestDatabases:
         assert run.error("SWAPDB x 1") == "ERR invalid first DB index"
         assert run.error("SWAPDB 0 x") == "ERR invalid second DB index"
         assert run.error("SWAPDB 0 99") == "ERR DB index is out of range"
+
+
+def test_hello_takes_no_name_with_spaces(run: Run) -> None:
+    text = "ERR Client names cannot contain spaces, newlines or special characters."
+    assert run.other(transport="port").error("HELLO", 3, "SETNAME", "a b") == text

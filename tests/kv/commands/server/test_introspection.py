@@ -139,3 +139,18 @@ class TestDocs:
 
     def test_nothing_of_unknown_commands(self, run: Run) -> None:
         assert run("COMMAND DOCS nope") == []
+
+
+def test_no_module_brought_a_command(run: Run) -> None:
+    assert run("COMMAND LIST FILTERBY MODULE json") == []
+
+
+def test_a_bitfield_that_only_reads_reads(run: Run) -> None:
+    def flags(line: str) -> set[str]:
+        [(key, found)] = run(f"COMMAND GETKEYSANDFLAGS {line}")
+        assert key == b"k"
+        return {flag.text.decode() for flag in found}
+
+    assert flags("BITFIELD k GET u8 0") == {"RO", "access"}
+    assert flags("BITFIELD k GET u8 0 SET u8 0 1") == {"RW", "access", "update"}
+    assert flags("BITFIELD k INCRBY u8 0 1") == {"RW", "access", "update"}

@@ -91,3 +91,13 @@ class TestProcess:
         run.engine.abandon(port.session)
         run("GET k")
         assert shown == [[b'%d.000000 [0 127.0.0.1:0] "SET" "k" "a\\nb"' % (NOW_MS // 1000)]]
+
+
+def test_migrate_takes_one_key_or_keys(run: Run) -> None:
+    assert run.error("MIGRATE 127.0.0.1 1 k 0 10 KEYS a") == (
+        "ERR When using MIGRATE KEYS option, the key argument must be set to the empty string"
+    )
+
+
+def test_lolwut_needs_no_number(run: Run) -> None:
+    assert run("LOLWUT VERSION") == run("LOLWUT") == run("LOLWUT VERSION 5")

@@ -293,3 +293,22 @@ class TestWaiting:
         script = "return redis.pcall('XREAD', 'BLOCK', 0, 'STREAMS', KEYS[1], '$')"
         refusal = "ERR xread command is not allowed with BLOCK option from scripts"
         assert refusal in rest.error("EVAL", script, 1, "s")
+
+
+def test_no_id_is_left_behind_the_last_one(run: Run) -> None:
+    text = "ERR The stream has exhausted the last possible ID, unable to add more items"
+    run("XADD s 18446744073709551615-18446744073709551615 a b")
+    assert run.error("XADD s * a b") == text
+    assert run.error("XADD s 18446744073709551615-* a b") == text
+    run("XADD t 5-18446744073709551615 a b")
+    assert run.error("XADD t 5-* a b") == (
+        "ERR The ID specified in XADD is equal or smaller than the target stream top item"
+    )
+    assert run("XADD t 6-* a b") == b"6-0"
+
+
+def test_an_id_is_no_longer_than_a_buffer(run: Run) -> None:
+    run("XADD s 1-1 a b")
+    text = "ERR Invalid stream ID specified as stream command argument"
+    assert run("XRANGE", "s", "0" * 124 + "1-1", "+") == [[b"1-1", [b"a", b"b"]]]
+    assert run.error("XRANGE", "s", "0" * 125 + "1-1", "+") == text

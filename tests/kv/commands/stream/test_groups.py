@@ -13,3 +13,17 @@ from tests.kv.scenarios.streams import GROUPS, SCENARIOS
 @pytest.mark.parametrize("name", GROUPS)
 def test_as_real_servers_answer(run: Run, name: str) -> None:
     play(run, SCENARIOS[name])
+
+
+def test_words_too_many(run: Run) -> None:
+    run("XADD s 1-1 a b")
+    run("XGROUP CREATE s g 0")
+
+    def text(word: str) -> str:
+        return f"ERR unknown subcommand or wrong number of arguments for '{word}'. Try XGROUP HELP."
+
+    assert run.error("XGROUP CREATE s h 0 MKSTREAM ENTRIESREAD 1 x") == text("CREATE")
+    for words in ("x", "ENTRIESREAD", "ENTRIESREAD 3 x"):
+        assert run.error(f"XGROUP SETID s g 0 {words}") == text("SETID")
+    [group] = run("XINFO GROUPS s")
+    assert dict(zip(group[::2], group[1::2], strict=True))[b"last-delivered-id"] == b"0-0"

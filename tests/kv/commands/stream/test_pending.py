@@ -43,3 +43,11 @@ class TestIdleTimes:
         assert run("XPENDING s g - + 1") == [[b"1-1", b"d", 70, 9]]
         run("XCLAIM", "s", "g", "d", 0, "1-1", "TIME", NOW_MS + 70)
         assert run("XPENDING s g - + 1") == [[b"1-1", b"d", 0, 10]]
+
+
+def test_what_nobody_was_given_is_claimed_by_force_alone(run: Run) -> None:
+    run("XADD s 1-1 a b")
+    run("XGROUP CREATE s g 0")
+    assert run("XCLAIM s g c 0 1-1") == []
+    assert run("XCLAIM s g c 0 1-1 FORCE JUSTID") == [b"1-1"]
+    assert run("XPENDING s g")[0] == 1

@@ -188,3 +188,9 @@ class TestHugeValues:
     def test_what_would_be_too_long_takes_no_memory(self, run: Run, offset: str) -> None:
         assert run.error(f"BITFIELD k SET u8 {offset} 1") == BIT_OFFSET
         assert run("EXISTS k") == 0
+
+
+def test_a_span_that_ends_before_it_begins_has_no_bits(run: Run) -> None:
+    run("SET b abc")
+    assert run("BITCOUNT b 5 9 BIT") == 2
+    assert run("BITCOUNT b 9 5 BIT") == run("BITCOUNT b 9 5") == run("BITCOUNT b -1 -3") == 0
