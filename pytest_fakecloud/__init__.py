@@ -60,10 +60,11 @@ if TYPE_CHECKING:
     )
     from .broker.settings import BrokerLimits, BrokerSettings
     from .cloud import Cloud, CloudSnapshot
+    from .core.calls import Call, Event
     from .core.clock import Clock
     from .core.errors import ContractError, ServiceError
     from .core.found import Found
-    from .core.journal import Call, Event, Journal
+    from .core.journal import Journal
     from .core.problems import Problem
     from .core.timekeeper import Fired
     from .core.timeparse import Duration, Instant
@@ -203,7 +204,7 @@ _HOMES = {
     "BrokerError": "broker.errors",
     "BrokerLimits": "broker.settings",
     "BrokerSettings": "broker.settings",
-    "Call": "core.journal",
+    "Call": "core.calls",
     "Callback": "queue.capture.callbacks",
     "CallbackCapture": "queue.capture.handle",
     "CallbackCaptureSettings": "queue.capture.settings",
@@ -224,7 +225,7 @@ _HOMES = {
     "Difference": "recordings",
     "Differences": "recordings",
     "Duration": "core.timeparse",
-    "Event": "core.journal",
+    "Event": "core.calls",
     "Exploration": "explore.explore",
     "Failure": "failures",
     "Failures": "failures",

@@ -16,10 +16,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
+from .core.calls import KEEP_BYTES
 from .core.errors import ContractError
-from .core.journal import KEEP_BYTES
-from .core.private_files import make_private
 from .core.wording import brief
+from .reporting.private_files import make_private
 from .services import by_word
 from .settings import MOST_PORT
 from .standalone import commands

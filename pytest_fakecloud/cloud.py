@@ -18,7 +18,7 @@ from .core.dispatch import Dispatcher
 from .core.errors import ContractError, shown
 from .core.found import Found
 from .core.ids import Ids
-from .core.journal import Journal
+from .core.journal import Journal, Recorder
 from .core.problems import Problem, Problems
 from .core.timekeeper import STANDS, Mode, Timekeeper
 from .core.timeparse import Instant
@@ -95,7 +95,7 @@ class Cloud(AnyCloud):
         self._seed = secrets.randbits(32) if seed is None else seed
         self._time = Timekeeper(now, clock)
         self._clock = Clock(self._time)
-        self._journal = Journal(self._time.now_us)
+        self._journal = Journal(Recorder(self._time.now_us))
         self._recorded = Problems()
         self._context = Context(
             self._clock, Ids(self._seed), self._journal, self._recorded, delivery

@@ -7,9 +7,11 @@ import sys
 from collections.abc import Callable, Generator, Iterable, Sequence
 from typing import TYPE_CHECKING, Any, Literal, TypedDict, cast
 
+from .core.calls import Call
 from .core.dataclass import dataclass
 from .core.errors import ContractError, shown
-from .core.journal import Call, Found
+from .core.found import Found
+from .core.journal import recorder_of
 from .core.wording import never_awaited
 
 if TYPE_CHECKING:
@@ -246,16 +248,15 @@ def _one(
             armed.append(handle.faults.lose_answer(when=is_the_one))
         # The last round finds no call left to fail; that is no forgotten fault.
         armed[-1].must_fire = False
-    began = handles[0].journal.reserve()
+    recorder = recorder_of(handles[0].journal)
+    began = recorder.reserve()
     try:
         exception = yield run
     finally:
         for one in armed:
             one.remove()
     if not hit:
-        handles[0].journal.add_event(
-            "run", "no call was left to fail", began=began, alone=True, held=True
-        )
+        recorder.add_event("run", "no call was left to fail", began=began, alone=True, held=True)
         return None
     broken = broken_promise(exception)
     if broken is None and check is not None:
@@ -265,7 +266,7 @@ def _one(
             raise error
     failure = Failure(number, fault, hit[0], exception, broken)
     # For reports: all that happened since was this run.
-    handles[0].journal.add_event(
+    recorder.add_event(
         "run", shown(failure)[1:-1].partition("\n")[0], began=began, alone=True, held=failure.held
     )
     return failure

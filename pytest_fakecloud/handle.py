@@ -14,11 +14,13 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, Protocol, Self
 
 from .core.auth import new_token
+from .core.calls import Call
 from .core.clock import Clock, timekeeper_of
 from .core.dataclass import dataclass
 from .core.errors import ContractError, check_function, shown
+from .core.found import Found
 from .core.ids import Ids
-from .core.journal import Call, Found, Journal
+from .core.journal import Journal, Recorder, recorder_of
 from .core.problems import Problem, Problems
 from .core.timekeeper import Mode, Timekeeper
 from .core.timeparse import Instant
@@ -154,7 +156,7 @@ class Context:
     ) -> Context:
         """A context without a cloud, for a handle on its own."""
         time = Timekeeper(now, clock)
-        return cls(Clock(time), Ids(seed), Journal(time.now_us), delivery=delivery)
+        return cls(Clock(time), Ids(seed), Journal(Recorder(time.now_us)), delivery=delivery)
 
     @property
     def time(self) -> Timekeeper:
@@ -229,16 +231,20 @@ class Handle:
         self.token = context.wanted_token or new_token()
         _GIVEN.append(self.token)
         context.wanted_token = None
-        self.journal = Journal(
-            self._time.now_us, service=self.service, handle=self.name, parent=context.journal
+        self._recorder = Recorder(
+            self._time.now_us,
+            service=self.service,
+            handle=self.name,
+            parent=recorder_of(context.journal),
         )
+        self.journal = Journal(self._recorder)
         # An empty plan is false, and still the one the service asks.
         if faults is None:
             faults = FaultPlan(partial(context.ids.stream, self.name, "faults"), self._time)
         self.faults = faults
         app.attach(
             clock=self._time,
-            journal=self.journal,
+            recorder=self._recorder,
             faults=self.faults,
             problems=context.problems,
             name=self.name,

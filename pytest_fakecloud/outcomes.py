@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from .any_cloud import AnyCloud
-    from .core.journal import Call
+    from .core.calls import Call
 
 __all__ = ["FakecloudWarning", "check", "finish", "report_on"]
 

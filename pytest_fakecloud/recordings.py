@@ -10,14 +10,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypedDict
 from urllib.parse import urlsplit
 
+from .core.calls import Call
 from .core.dataclass import dataclass
 from .core.errors import ContractError, shown
-from .core.journal import Call, Found
-from .core.private_files import write_private
+from .core.found import Found
 from .core.timeparse import instant_us, to_datetime
 from .handle import Handle
 from .http.readers import query_items
 from .reporting.masking import HIDDEN, Mask
+from .reporting.private_files import write_private
 
 if TYPE_CHECKING:
     from .fakes import Fakes

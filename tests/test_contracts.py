@@ -110,7 +110,6 @@ CALLS: dict[str, tuple[Callable[[Cloud, Any], object], str]] = {
     "Cloud.aio.replay": (lambda cloud, v: asyncio.run(cloud.aio.replay(v)), ""),
     "Cloud._fixture_settings": (lambda cloud, v: _with_settings(v), "dict"),
     "Cloud._fixture_settings of one": (lambda cloud, v: _with_settings({"queue": v}), ""),
-    "Journal.watch": (lambda cloud, v: cloud.journal.watch(v), FUNCTIONS),
     "Journal.calls": (lambda cloud, v: cloud.journal.calls(v), "none function coroutine"),
     "Journal.assert_called": (
         lambda cloud, v: cloud.journal.assert_called(v, times=0),

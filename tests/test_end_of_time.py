@@ -12,7 +12,7 @@ import pytest
 import urllib3
 
 from pytest_fakecloud import Cloud, ContractError
-from pytest_fakecloud.core.journal import Journal
+from pytest_fakecloud.core.journal import Recorder
 from pytest_fakecloud.faults.plan import FaultPlan
 from pytest_fakecloud.recordings import write as record
 from pytest_fakecloud.reporting.page import page
@@ -121,7 +121,7 @@ def test_the_control_api(cloud: Cloud) -> None:
     app = ControlApp(cloud, "control-token")
     app.attach(
         clock=cloud._time,
-        journal=Journal(cloud._time.now_us, service="control", handle="control"),
+        recorder=Recorder(cloud._time.now_us, service="control", handle="control"),
         faults=FaultPlan(partial(cloud._context.ids.stream, "control"), cloud._time),
         problems=type(cloud._recorded)(),
         name="control",

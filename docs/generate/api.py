@@ -23,7 +23,7 @@ _GROUPS: Mapping[str, tuple[str, ...]] = {
     "Deliveries and callbacks": ("queue.delivery.", "queue.capture."),
     "Faults": ("faults.", "failures"),
     "Exploring": ("explore.",),
-    "What happened": ("core.journal", "core.found", "http.", "recordings"),
+    "What happened": ("core.calls", "core.journal", "core.found", "http.", "recordings"),
     "Problems and errors": ("",),
 }
 """Headings, and the modules whose names stand below each; the first that fits."""

@@ -10,9 +10,9 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, Protocol, Unpack, cast, overload
 
 from ..core.aio import Twin
+from ..core.calls import Call
 from ..core.errors import ContractError
 from ..core.found import Found, check_predicate, expect
-from ..core.journal import Call
 from ..core.matching import ITEM, Asked, Field, Query, one_of
 from ..core.timeparse import Duration, duration_us
 from ..core.wording import brief
@@ -193,7 +193,7 @@ class Broker(Handle):
         )
         if password is not None:
             self.token = password
-        self._engine.tell_to(self.journal.add_event)
+        self._engine.tell_to(self._recorder.add_event)
         self._mount.on_close.append(self._engine.close)
         self._mount.on_reset.append(self._engine.interrupt)
 

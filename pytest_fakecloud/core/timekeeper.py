@@ -469,16 +469,18 @@ class Timekeeper:
                 self._carrying.discard(rest)
                 self._wake_idle()
 
-    def settle(self) -> None:
-        """Fire the due timers of lane ``"state"``; called before anybody looks at an engine."""
+    def settle(self) -> int:
+        """Fire the due timers of lane ``"state"``, before anybody looks at an engine; the present."""
+        now = self.now_us()
         # The first look takes no lock, since every request comes by here. Another thread may take
         # the only timer away in between; a slice does not mind.
         first = self._timers["state"][:1]
-        if not first or first[0].due_us > self.now_us() or self.driving:
-            return
+        if not first or first[0].due_us > now or self.driving:
+            return now
         with self._settling:
             while (timer := self._pop(("state",), self.now_us())) is not None:
                 timer.callback(timer.due_us)
+        return self.now_us()
 
     def on_move(self, listener: Callable[[], None]) -> Callable[[], None]:
         """Call the listener after each move of this clock; returns what takes it off again."""

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..core.dataclass import dataclass
 from ..core.errors import ContractError, shown
+from ..core.journal import recorder_of
 from ..core.timeparse import Duration, duration_us, monotonic
 from ..failures import broken_promise
 from .schedule import TRIED, Event, Schedule
@@ -141,7 +142,7 @@ class Explorer:
     def play(self, schedule: Schedule, *, keep: bool = False) -> Run:
         """Run everything under a schedule, from the baseline, and look at the promise."""
         world = self.world
-        number = world.cloud.journal.reserve()
+        number = recorder_of(world.cloud.journal).reserve()
         world.reset()
         if self.setup is not None:
             self._call(self.setup)

@@ -20,7 +20,7 @@ from .schedule import DELAY, Event, Kind, Schedule
 from .world import HOLD_US, ROTATED_US, Due, World, refusal
 
 if TYPE_CHECKING:
-    from ..core.journal import Call
+    from ..core.calls import Call
     from ..handle import Handle
 
 __all__ = ["Line", "Point", "Program", "Run", "Simulation", "simulation"]

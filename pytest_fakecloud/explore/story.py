@@ -10,7 +10,7 @@ from ..reporting.summaries import Scene, summarise
 from .simulation import Line, Run
 
 if TYPE_CHECKING:
-    from ..core.journal import Call
+    from ..core.calls import Call
 
 __all__ = ["story"]
 

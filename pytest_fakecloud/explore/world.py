@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from ..core.clock import timekeeper_of
 from ..core.errors import ContractError, ServiceError
+from ..core.journal import recorder_of
 from ..core.matching import Field
 from ..core.timeparse import to_datetime
 from ..http.messages import Answer, Request, Response, Serve
@@ -172,7 +173,7 @@ class World:
 
     def forget(self, number: int) -> None:
         """Let go of what the journal has noted since a number."""
-        self.cloud.journal.forget_since(number)
+        recorder_of(self.cloud.journal).forget_since(number)
 
     # -- time ------------------------------------------------------------------------------------
 

@@ -9,8 +9,8 @@ from contextvars import ContextVar
 from pathlib import Path
 from typing import Any, ClassVar, Protocol, Self, TypedDict
 
+from ..core.calls import CallNames, NamesOf
 from ..core.errors import ContractError, shown
-from ..core.journal import CallNames, NamesOf
 from ..core.matching import ABSENT, Field, Question, check_fields
 from ..core.timekeeper import Timekeeper
 from ..http.messages import Request, Response, Serve

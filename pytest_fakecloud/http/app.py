@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 
 import orjson
 
+from ..core.calls import Call, end_faults
 from ..core.errors import ContractError, ServiceError, shown
-from ..core.journal import Call, Journal
+from ..core.journal import Recorder
 from ..core.matching import Field
 from ..core.problems import Problems, shortened
 from .messages import OUTCOME_OF_EFFECT, Answer, Effect, Request, Response, Serve, Stream
@@ -70,7 +71,7 @@ class App:
     """The facts that ``facts()`` can tell, as fields to ask about."""
 
     clock: Timekeeper
-    journal: Journal
+    recorder: Recorder
     faults: Interference
     problems: Problems
     name: str = ""
@@ -79,18 +80,18 @@ class App:
         self,
         *,
         clock: Timekeeper,
-        journal: Journal,
+        recorder: Recorder,
         faults: Interference,
         problems: Problems,
         name: str,
     ) -> None:
         """Connect the app to its cloud; done once by its handle."""
         self.clock = clock
-        self.journal = journal
+        self.recorder = recorder
         self.faults = faults
         self.problems = problems
         self.name = name
-        journal.learn(self.service, self)
+        recorder.learn(self.service, self)
         faults.attach(
             fact_fields=self.fact_fields,
             words=self.words,
@@ -151,11 +152,17 @@ class App:
 
     def answer(self, request: Request) -> Response:
         """Take one request through the whole pipeline."""
-        call = self._begun(request)
-        call.read_facts = partial(self._facts_of, request)
+        unsettled: Exception | None = None
+        try:
+            # What fell due before the request is in the journal before it.
+            at_us = self.clock.settle()
+        except Exception as error:
+            at_us, unsettled = self.clock.now_us(), error
+        call = self._begun(request, at_us)
         response: Response
         try:
-            self.clock.settle()
+            if unsettled is not None:
+                raise unsettled
             found = self.table.find(request.method, request.path)
             if isinstance(found, tuple):
                 route, request.params = found
@@ -163,7 +170,7 @@ class App:
             request.principal = self.authenticate(request)
             if self.faults.active:
                 response = self.faults.run(request, partial(self._serve, request, found))
-                call.until = self.journal.reserve()
+                end_faults(call, self.recorder.reserve())
             else:
                 response = self._serve(request, found)
         except ServiceError as error:
@@ -171,7 +178,7 @@ class App:
             if error.status == 401 and request.principal is None:
                 # The client was not let in: the beginning of its request says what it wanted.
                 self._record(call, response)
-                self.journal.cut(call)
+                self.recorder.cut(call)
                 return response
         except Exception as error:
             response = self._failed(request, error)
@@ -179,18 +186,18 @@ class App:
             call.outcome = "broken off"  # so that it does not count as one under way for ever
             raise
         self._record(call, response)
-        if type(response) is Answer:
-            request.forget()
         return response
 
-    def _begun(self, request: Request) -> Call:
-        call = request.call = self.journal.open_call(
+    def _begun(self, request: Request, at_us: int | None = None) -> Call:
+        call = request.call = self.recorder.open_call(
             request.method,
             request.target,
             request.headers,
             request.body,
             request.client,
             request.head_bytes,
+            at_us=at_us,
+            facts=self._facts_of,
         )
         return call
 
@@ -221,7 +228,7 @@ class App:
     def refused(self, status: int, reason: str) -> None:
         """Note that the server has refused bytes that were not a request of the service yet."""
         shown = shortened(reason)
-        self.journal.add_event("refused", f"{status} to what is not a request: {shown}")
+        self.recorder.add_event("refused", f"{status} to what is not a request: {shown}")
 
     def foreign(self, request: Request) -> Answer:
         """The answer to a method that no path takes; only its method and its target were read.
@@ -287,7 +294,13 @@ class App:
             handle=self.name,
         )
 
-    def _facts_of(self, request: Request) -> dict[str, Any]:
+    def _facts_of(self, call: Call) -> dict[str, Any]:
+        # Read once more from what the journal has, so that it need not keep the requests as well.
+        request = Request(call.method, call.target, call.headers, call.body, call.client)
+        found = self.table.find(request.method, request.path)
+        if isinstance(found, tuple):
+            route, request.params = found
+            request.route = route.name
         try:
             return self.facts(request)
         except Exception:  # an unreadable body has no facts; the endpoint says why
@@ -306,4 +319,4 @@ class App:
             call.outcome = OUTCOME_OF_EFFECT[response.kind]
             if response.answer is not None:
                 call.status = response.answer.status
-        self.journal.answered(call)
+        self.recorder.answered(call)

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, TypeAlias
 
+from ..core.calls import Call, Outcome
 from ..core.dataclass import dataclass
-from ..core.journal import Call, Outcome
 from .readers import query_items
 
 __all__ = [
@@ -93,11 +93,6 @@ class Request:
             for key, value in self.headers:
                 lower.setdefault(key.lower(), value)
         return lower.get(name.lower())
-
-    def forget(self) -> None:
-        """Let go of what only the pipeline needs: the journal keeps every request."""
-        self._lower = None
-        self.call = _NO_CALL
 
     def query_items(self) -> list[tuple[str, str]]:
         """Decoded names and values of the query, in order, duplicates and empty values kept."""

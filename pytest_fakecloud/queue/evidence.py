@@ -14,7 +14,7 @@ from contextlib import contextmanager
 from typing import Any
 from urllib.parse import urlsplit
 
-from ..core.journal import Journal
+from ..core.journal import Recorder
 from .model import MESSAGE, Delivery, Headers, Outcome, SigningKeys, first
 from .timeline import raised_text
 from .wire.signing import body_hash, explain, published_text
@@ -36,7 +36,7 @@ class Evidence:
 
     def __init__(
         self,
-        journal: Callable[[], Journal],
+        journal: Callable[[], Recorder],
         keys: SigningKeys,
         now: Callable[[], float],
         *,

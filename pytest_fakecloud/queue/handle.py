@@ -191,7 +191,7 @@ class Queue(QueueAssertions, QueueActions, Handle):
             header=f"{header_prefix}-Signature",
         )
         self._evidence = Evidence(
-            lambda: self.journal, keys, signer.now, alone=self.delivery == "driven"
+            lambda: self._recorder, keys, signer.now, alone=self.delivery == "driven"
         )
         workflow = WorkflowRuns()
         self._engine = Engine(
@@ -401,7 +401,7 @@ class Queue(QueueAssertions, QueueActions, Handle):
         answer: object = outcome.status
         if answer is None:
             answer = type(outcome.exception).__name__ if outcome.exception else "no answer"
-        self.journal.add_event(
+        self._recorder.add_event(
             "attempt",
             f"attempt {attempt.number} {delivery.method} {as_text(delivery.url)} -> {answer}",
             at_us=attempt.at_us,

@@ -18,6 +18,7 @@ from types import FrameType, ModuleType
 from typing import TYPE_CHECKING, Any
 
 from ..core.dataclass import dataclass
+from ..core.journal import recorder_of
 from ..queue.timeline import raised_text
 
 if TYPE_CHECKING:
@@ -131,7 +132,7 @@ class Listener:
         at_us, target = cloud.clock.now_us(), _target(environ)
         thread = threading.get_ident() if "REQUEST_METHOD" in environ else 0
         with self._lock:
-            number = cloud.journal.reserve()
+            number = recorder_of(cloud.journal).reserve()
             one = Served(number, at_us, target, framework, environ, thread)
             for other in self._under_way:
                 # In one thread the later one was made by the earlier one.
@@ -152,7 +153,7 @@ class Listener:
         one, cloud = self._of(environ), self.cloud
         if one is None or cloud is None:
             return
-        one.ended = cloud.journal.reserve()
+        one.ended = recorder_of(cloud.journal).reserve()
         with self._lock:
             self._under_way = [other for other in self._under_way if other is not one]
         if exception is not None:

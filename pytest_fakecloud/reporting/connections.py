@@ -10,12 +10,12 @@ from collections.abc import Iterable, Mapping
 from dataclasses import field
 from typing import TYPE_CHECKING, Any
 
+from ..core.calls import Call
 from ..core.dataclass import dataclass
-from ..core.journal import Call
 from .masking import hides_words
 
 if TYPE_CHECKING:
-    from ..core.journal import Entry
+    from ..core.calls import Entry
 
 __all__ = ["Gathered", "gathered", "is_error", "on_connection", "reply"]
 

@@ -10,11 +10,11 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
-from ..core.journal import ITEMS_OF_CUT
+from ..core.calls import ITEMS_OF_CUT
 from ..handle import secrets_of
 
 if TYPE_CHECKING:
-    from ..core.journal import Call
+    from ..core.calls import Call
     from ..fakes import Fakes
 
 __all__ = ["HIDDEN", "Mask", "hides_words"]

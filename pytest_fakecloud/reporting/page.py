@@ -14,11 +14,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 from urllib.parse import quote
 
-from ..core.private_files import write_private
 from ..core.timeparse import to_datetime
 from .facts import facts as find_facts
 from .masking import Mask
 from .pictures import groups, ladders
+from .private_files import write_private
 from .rows import CLIENT, Row, parts_of, rows, scene_of
 from .section import findings
 from .waiting import waiting

@@ -6,7 +6,7 @@ import html
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
-from ..core.journal import Entry, Event
+from ..core.calls import Entry, Event
 from ..queue.timeline import span
 from .summaries import Scene
 

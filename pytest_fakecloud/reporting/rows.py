@@ -10,9 +10,9 @@ from http import HTTPStatus
 from typing import TYPE_CHECKING, Any
 from urllib.parse import SplitResult, urlsplit
 
+from ..core.calls import Call, Entry, Event, faults_ended
 from ..core.dataclass import dataclass
 from ..core.errors import shown, telling
-from ..core.journal import Call, Entry, Event
 from .bodies import compact, decoded, parsed, printable, readable, shortened
 from .connections import gathered
 from .masking import Mask, hides_words
@@ -103,7 +103,7 @@ def rows(
             else:
                 attempt = entry
                 row = _event_row(entry, mask, homes, scene)
-            of_fault = entry.until if isinstance(entry, Call) and _runs(entry) else 0
+            of_fault = faults_ended(entry) if isinstance(entry, Call) and _runs(entry) else 0
             found.append((row, of_fault or _ended(attempt)))
         for text in map(mask.text, failures):
             lane, number = entry.handle, entry.number

@@ -9,8 +9,8 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import date
 from typing import TYPE_CHECKING
 
+from ..core.calls import Call
 from ..core.errors import telling
-from ..core.journal import Call
 from ..core.timeparse import to_datetime
 from .bodies import printable
 from .facts import Fact, facts

@@ -16,9 +16,10 @@ from time import sleep
 from typing import Any, Protocol
 
 from ..core.auth import bearer_token, new_token, same
+from ..core.calls import Call, Entry
 from ..core.clock import timekeeper_of
 from ..core.errors import ContractError, ServiceError
-from ..core.journal import Call, Entry, Journal
+from ..core.journal import Recorder, recorder_of
 from ..core.matching import nearest
 from ..core.problems import Problem, Problems
 from ..core.timekeeper import Mode, Signal
@@ -140,12 +141,12 @@ class ControlApp(App):
         self.cloud = cloud
         self.token = token or new_token()
         self._hosts = hosts or Hosts()
-        journal = Journal(cloud.clock.now_us, service="control", handle="control")
+        recorder = Recorder(cloud.clock.now_us, service="control", handle="control")
         # A console that is open asks twice a second, for weeks.
-        journal.keep = 0
+        recorder.keep = 0
         self.attach(
             clock=cloud._context.time,
-            journal=journal,
+            recorder=recorder,
             faults=FaultPlan(partial(cloud._context.ids.stream, "control"), cloud._context.time),
             problems=_Bugs(cloud, tell),
             name="control",
@@ -409,7 +410,7 @@ class ControlApp(App):
         # Only woken, never handed entries: of a client that does not read, nothing piles up here.
         signal = Signal()
         self._streams.add(signal)
-        unwatch = self.cloud.journal.watch(lambda entry: signal.notify())
+        unwatch = recorder_of(self.cloud.journal).watch(lambda entry: signal.notify())
 
         def end() -> None:
             unwatch()

@@ -18,8 +18,9 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, TypeAlias
 
+from ..core.calls import CALL_FIELDS, Call, parts_of
 from ..core.errors import ContractError
-from ..core.journal import CALL_FIELDS, Call, Found
+from ..core.found import Found
 from ..core.matching import ABSENT, Field
 from .wire import (
     error_type,
@@ -167,8 +168,7 @@ def _copy(value: Any) -> Any:
     if isinstance(value, BaseException):
         return {TAG: "error", "v": encode_error(value)}
     if isinstance(value, Call):
-        told = {name: item for name, item in vars(value).items() if name != "read_facts"}
-        return _data(value, {**told, "_facts": value.facts})
+        return _data(value, parts_of(value))
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
         return _data(value, {f.name: getattr(value, f.name) for f in dataclasses.fields(value)})
     if hasattr(value, "tolist") and hasattr(value, "dtype"):

@@ -14,7 +14,7 @@ from dataclasses import fields
 from functools import cache
 from typing import Any, NamedTuple
 
-from ..core.journal import Call
+from ..core.calls import CALL_MAY_HAVE, CALL_NEEDS, Call, call_of
 from ..faults.plan import FaultPlan
 from ..handle import Handle
 from ..services import SERVICES
@@ -60,7 +60,7 @@ _VALUES = _listed(
     broker__model="ConsumerConfig GroupAssignments GroupView Header MemberView Metadata "
     "ProducerRecord Record TopicPartition TopicPartitionOffset TopicView",
     broker__settings="Behaviour BrokerLimits",
-    core__journal="Call Event",
+    core__calls="Call Event",
     core__problems="Problem",
     core__timekeeper="Fired",
     http__messages="Answer",
@@ -76,9 +76,6 @@ _VALUES = _listed(
 """Dataclasses and named tuples that cross field by field."""
 _FOUND = _listed(core__found="Found", queue__delivery__drivers="Attempts")
 """Lists that are more than lists, and hold nothing but their items and texts about them."""
-_CALL = frozenset(inspect.signature(Call).parameters) | {
-    name for name in vars(Call) if name in Call.__annotations__ and name != "read_facts"
-}
 
 
 class ValueType(NamedTuple):
@@ -95,12 +92,7 @@ class ValueType(NamedTuple):
         if missing or unknown:
             wrong = ", ".join(sorted(missing | set(map(str, unknown))))
             raise ValueError(f"{self.kind.__name__} has other fields: {wrong:.200}")
-        if self.kind is not Call:
-            return self.kind(**content)
-        later = {name: content[name] for name in self.optional & content.keys()}
-        call = Call(**{name: item for name, item in content.items() if name not in later})
-        vars(call).update(later)
-        return call
+        return call_of(content) if self.kind is Call else self.kind(**content)
 
 
 def value_type(name: object) -> ValueType | None:
@@ -113,8 +105,7 @@ def value_type(name: object) -> ValueType | None:
 def _value_type(home: tuple[str, str]) -> ValueType:
     kind = _class(home)
     if kind is Call:
-        names = tuple(sorted(_CALL))
-        return ValueType(kind, names, _CALL - set(inspect.signature(Call).parameters))
+        return ValueType(kind, tuple(sorted(CALL_NEEDS | CALL_MAY_HAVE)), CALL_MAY_HAVE)
     if issubclass(kind, tuple):
         return ValueType(kind, kind._fields)
     return ValueType(kind, tuple(field.name for field in fields(kind)))
@@ -217,7 +208,7 @@ _NAMED: Mapping[str, str] = {
     "any_cloud:AnyCloud": "allow clock env journal problems restore seed snapshot",
     "core.clock:Clock": "advance advance_to_next freeze mode move_to next_due now now_ms now_us "
     "resume run_due wait_cap",
-    "core.journal:Journal": "add_event assert_called assert_not_called calls clear entries events "
+    "core.journal:Journal": "assert_called assert_not_called calls clear entries events "
     "keep keep_bytes",
 }
 _OUTSIDE: Mapping[str, str] = {

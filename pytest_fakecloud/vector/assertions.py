@@ -8,7 +8,8 @@ from urllib.parse import unquote
 
 import orjson
 
-from ..core.journal import Call, Journal
+from ..core.calls import Call, whole_body
+from ..core.journal import Journal
 from ..core.wording import brief
 
 __all__ = ["QUERIES", "UPSERTS", "Item", "namespace_of", "queries", "refused", "shown", "upserts"]
@@ -52,7 +53,7 @@ def _calls(journal: Journal, routes: Iterable[str], *, reached: bool) -> Iterato
 
 
 def _items(call: Call) -> Iterator[Item]:
-    body = orjson.loads(call.whole_body())
+    body = orjson.loads(whole_body(call))
     for item in body if isinstance(body, list) else [body]:
         given = {name: value for name, value in item.items() if value is not None}
         if call.route in QUERIES:

@@ -17,9 +17,9 @@ import httpx
 import pytest
 import requests
 
+from pytest_fakecloud.core.calls import Call
 from pytest_fakecloud.core.errors import ContractError
 from pytest_fakecloud.core.ids import Ids
-from pytest_fakecloud.core.journal import Call
 from pytest_fakecloud.core.matching import TEXT, Field
 from pytest_fakecloud.core.timekeeper import Timekeeper
 from pytest_fakecloud.faults.plan import Fault, FaultPlan
@@ -713,8 +713,7 @@ def test_a_service_adds_kinds_and_asks_for_them() -> None:
     plan = QueuePlan(Ids(1).stream("faults"), clock)
     fault = plan.duplicate(url="http://a/", times=1)
 
-    call = Call(1, 0, "queue", "queue", "POST", "/")
-    call.read_facts = lambda: {"url": "http://a/"}
+    call = Call(1, 0, "queue", "queue", "POST", "/", facts=lambda call: {"url": "http://a/"})
     attempt = SimpleNamespace(call=call)
     assert plan.claim("reorder", attempt) is None
     assert plan.claim("duplicate", attempt) is fault

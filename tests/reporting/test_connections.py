@@ -9,7 +9,7 @@ import pytest
 import redis
 
 from pytest_fakecloud import Cloud
-from pytest_fakecloud.core.journal import Call
+from pytest_fakecloud.core.calls import Call
 from pytest_fakecloud.kv.reply import (
     NIL_ARRAY,
     Bool,

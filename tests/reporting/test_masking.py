@@ -14,10 +14,10 @@ import httpx
 import pytest
 
 from pytest_fakecloud import Cloud
-from pytest_fakecloud.core.private_files import write_private
 from pytest_fakecloud.recordings import archive
 from pytest_fakecloud.reporting.masking import HIDDEN, Mask
 from pytest_fakecloud.reporting.page import page, write
+from pytest_fakecloud.reporting.private_files import write_private
 from pytest_fakecloud.reporting.section import section
 
 posix = pytest.mark.skipif(sys.platform == "win32", reason="modes of files are POSIX'")

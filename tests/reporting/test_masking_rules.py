@@ -9,7 +9,7 @@ import httpx
 import pytest
 
 from pytest_fakecloud import Cloud
-from pytest_fakecloud.core.journal import Call
+from pytest_fakecloud.core.calls import Call, shorten
 from pytest_fakecloud.reporting.masking import HIDDEN, Mask, hides_words
 
 
@@ -67,7 +67,7 @@ def test_a_call_whose_commands_nobody_read_may_be_one(cloud: Cloud) -> None:
     for url, service, hidden in ((kv.url, kv, True), (f"{vector.url}/upsert", vector, False)):
         httpx.post(url, content=b'["AUTH", "guess"')
         call = service.journal.calls().only()
-        call.shorten(read_facts=False)
+        shorten(call, read_facts=False)
         assert ("facts" in call.cut, hides_words(call)) == (True, hidden)
 
 

@@ -14,6 +14,7 @@ import responses
 from qstash import Receiver
 
 from pytest_fakecloud import Cloud
+from pytest_fakecloud.core.journal import recorder_of
 from pytest_fakecloud.queue.handle import Queue
 from pytest_fakecloud.reporting.rows import Row, rows
 from pytest_fakecloud.reporting.section import section
@@ -303,7 +304,9 @@ def test_in_the_background_nothing_is_said_to_be_caused(cloud: Cloud) -> None:
         redis = kv.client()
         queue.destinations.call(URL, lambda request: redis.set("seen", 1) and None)
         ended = threading.Event()
-        background.journal.watch(lambda entry: entry.service == "queue" and ended.set())
+        recorder_of(background.journal).watch(
+            lambda entry: entry.service == "queue" and ended.set()
+        )
         queue.publish(URL)
         assert ended.wait(10)
         assert {row.depth for row in rows(background)} == {0}

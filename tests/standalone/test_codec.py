@@ -19,7 +19,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from pytest_fakecloud import Cloud, ContractError, Reply
-from pytest_fakecloud.core.journal import Call, Event, Found
+from pytest_fakecloud.core.calls import Call, Event
+from pytest_fakecloud.core.found import Found
 from pytest_fakecloud.http.messages import Answer, Request
 from pytest_fakecloud.standalone import wire
 from pytest_fakecloud.standalone.api import ControlApp

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from pytest_fakecloud import Cloud
+from pytest_fakecloud.core.journal import recorder_of
 from pytest_fakecloud.standalone.api import ControlApp
 
 from .test_codec import ask
@@ -42,7 +43,7 @@ def test_a_cursor_leads_over_each_entry_once_while_they_are_written() -> None:
 
         def write() -> None:
             for number in range(150):
-                kv.journal.add_event("x", str(number))
+                recorder_of(kv.journal).add_event("x", str(number))
 
         threads = [threading.Thread(target=write) for _ in range(4)]
         for thread in threads:

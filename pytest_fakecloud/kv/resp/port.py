@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, Any
 
 import orjson
 
-from ...core.journal import Call, CutBytes
+from ...core.calls import Call, CutBytes, begin_cut, end_faults
 from ...core.timeparse import monotonic
 from ...http.messages import OUTCOME_OF_EFFECT, Answer, Effect, Request, Response, Stream
 from ...http.server import serve_http
@@ -224,15 +224,16 @@ class PortConnection:
             line = [word[:_SHOWN] for word in line[:_SHOWN]]
         body = orjson.dumps([word.decode("utf-8", "replace") for word in line])
         request = Request("RESP", "/", (), body, self.client)
-        call = request.call = app.journal.open_call("RESP", "/", (), body, self.client)
+        call = request.call = app.recorder.open_call(
+            "RESP", "/", (), body, self.client, facts=_facts
+        )
         call.route = "database-port"
-        call.read_facts = partial(_facts, body)
         if size > LARGE:
-            call.begin_cut(body=size, words=size)
+            begin_cut(call, body=size, words=size)
         try:
             return self._take_recorded(argv, request)
         finally:
-            app.journal.answered(call)
+            app.recorder.answered(call)
 
     def _take_recorded(self, argv: list[bytes], request: Request) -> bool:
         app, call = self.app, request.call
@@ -247,12 +248,12 @@ class PortConnection:
                 call.status, call.answer = self._perform(argv, put=True)
                 call.reached = True
                 if isinstance(call.answer, CutBytes):
-                    call.begin_cut(answer=call.answer.size)
+                    begin_cut(call, answer=call.answer.size)
                 call.outcome = "answered"
                 return True
             request.principal = self.session.user
             response = app.faults.run(request, partial(self._served, argv, call))
-            call.until = app.journal.reserve()
+            end_faults(call, app.recorder.reserve())
         except Exception as error:
             app.failed(request, error)
             call.status, call.outcome = 500, "answered"
@@ -586,8 +587,8 @@ def _outbox_limits(text: str) -> tuple[int, int, int]:
     return OUTBOX_LIMIT if most is None else most, soft or 0, seconds or 0
 
 
-def _facts(body: bytes) -> dict[str, Any]:
-    return {**facts_of([orjson.loads(body)]), "encoding": ""}
+def _facts(call: Call) -> dict[str, Any]:
+    return {**facts_of([orjson.loads(call.body)]), "encoding": ""}
 
 
 def _chooses_replies(argv: list[bytes]) -> bool:

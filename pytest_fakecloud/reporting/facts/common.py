@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 
-from ...core.journal import Call, Entry
+from ...core.calls import Call, Entry
 from ..connections import on_connection
 from ..summaries.summary import error_of
 from .look import Fact, Look

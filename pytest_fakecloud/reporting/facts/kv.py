@@ -7,6 +7,7 @@ import re
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
 
+from ...core.calls import faults_ended
 from ..bodies import compact, parsed, shortened
 from ..connections import is_error, on_connection, reply
 from ..summaries.kv import answer as told
@@ -14,7 +15,7 @@ from ..summaries.kv import as_plain
 from .look import NONE, Fact, Look
 
 if TYPE_CHECKING:
-    from ...core.journal import Call
+    from ...core.calls import Call
 
 __all__ = ["FACTS", "HELD", "commands"]
 
@@ -285,7 +286,9 @@ def lost_update(look: Look) -> Iterator[Fact]:
         # A call that a fault held up was carried out after what ran meanwhile.
         held = sorted(
             commands(look, handle),
-            key=lambda one: one[0].until if "before" in (one[0].fault or "") else one[0].number,
+            key=lambda one: (
+                faults_ended(one[0]) if "before" in (one[0].fault or "") else one[0].number
+            ),
         )
         for at, (call, line, result) in enumerate(held):
             if call.client is None or len(line) < 2:

@@ -12,7 +12,7 @@ from .kv import HELD, commands
 from .look import Fact, Look
 
 if TYPE_CHECKING:
-    from ...core.journal import Call, Event
+    from ...core.calls import Call, Event
 
 __all__ = ["FACTS"]
 

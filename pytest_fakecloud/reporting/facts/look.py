@@ -6,8 +6,8 @@ import re
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
+from ...core.calls import Call, Event
 from ...core.dataclass import dataclass
-from ...core.journal import Call, Event
 from ..summaries import Scene
 
 if TYPE_CHECKING:

@@ -12,7 +12,7 @@ from ..summaries.summary import listed
 from .look import NONE, Fact, Look
 
 if TYPE_CHECKING:
-    from ...core.journal import Call
+    from ...core.calls import Call
 
 __all__ = ["FACTS"]
 

@@ -9,7 +9,7 @@ from . import broker, kv, queue, vector
 from .summary import Scene, Summary
 
 if TYPE_CHECKING:
-    from ...core.journal import Call
+    from ...core.calls import Call
 
 __all__ = ["Scene", "Summary", "summarise"]
 

@@ -8,7 +8,7 @@ from ..bodies import compact, parsed, scalar, shortened
 from .summary import Scene, Summary, listed, worked
 
 if TYPE_CHECKING:
-    from ...core.journal import Call
+    from ...core.calls import Call
 
 __all__ = ["summary"]
 

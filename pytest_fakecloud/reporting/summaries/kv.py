@@ -12,7 +12,7 @@ from ..connections import is_error, on_connection
 from .summary import Scene, Summary, envelope, worked
 
 if TYPE_CHECKING:
-    from ...core.journal import Call
+    from ...core.calls import Call
 
 __all__ = ["answer", "as_plain", "summary"]
 

@@ -10,7 +10,7 @@ from ..bodies import compact, decoded, parsed, readable, shortened
 from .summary import Scene, Summary, listed, worked
 
 if TYPE_CHECKING:
-    from ...core.journal import Call
+    from ...core.calls import Call
 
 __all__ = ["callback", "summary"]
 

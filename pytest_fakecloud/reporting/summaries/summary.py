@@ -11,7 +11,7 @@ from ..bodies import compact, parsed, readable, scalar, shortened
 from ..connections import on_connection, reply
 
 if TYPE_CHECKING:
-    from ...core.journal import Call
+    from ...core.calls import Call
 
 __all__ = ["Scene", "Summary", "envelope", "error_of", "listed", "pairs", "taken", "worked"]
 

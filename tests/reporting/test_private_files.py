@@ -13,8 +13,8 @@ import pytest
 
 from pytest_fakecloud import Cloud
 from pytest_fakecloud import recordings as record
-from pytest_fakecloud.core.private_files import write_private
 from pytest_fakecloud.reporting import page as timeline
+from pytest_fakecloud.reporting.private_files import write_private
 
 from ..harness import apart
 

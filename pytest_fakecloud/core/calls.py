@@ -1,0 +1,490 @@
+"""What a journal is made of: calls with their answers, and events that are not HTTP."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import field
+from datetime import datetime
+from types import MappingProxyType
+from typing import Any, Literal, TypeAlias, cast, get_args
+
+from .dataclass import dataclass
+from .errors import CannotTell, ContractError, shown
+from .matching import (
+    ABSENT,
+    ANYTHING,
+    BYTES,
+    FLAG,
+    HEADERS,
+    INSTANT,
+    JSON,
+    METHOD,
+    NUMBER,
+    TEXT,
+    Field,
+    Sort,
+    nearest,
+    one_of,
+)
+from .timeparse import to_datetime
+
+__all__ = [
+    "CALL_FIELDS",
+    "CALL_MAY_HAVE",
+    "CALL_NEEDS",
+    "KEEP_BYTES",
+    "LIGHT",
+    "Call",
+    "CallNames",
+    "CutBytes",
+    "Entry",
+    "Event",
+    "NamesOf",
+    "Outcome",
+    "begin_cut",
+    "call_of",
+    "end_faults",
+    "faults_ended",
+    "field_of",
+    "part",
+    "parts_of",
+    "shorten",
+    "weight_of",
+    "whole_body",
+]
+
+KEEP_BYTES = 128 * 1024 * 1024
+"""The most bytes of heavy calls that a cloud's journal keeps whole, unless it is told otherwise."""
+LIGHT = 4096
+"""Bytes of head, body and answer up to which a call is light: it is never cut, only forgotten."""
+KEPT_OF_CUT = 1024
+"""Bytes that are left of a body, an answer or a fact that is cut."""
+ITEMS_OF_CUT = 16
+"""Items that are left of a list among the facts that is cut."""
+_HEADERS_OF_CUT, _HEADER_OF_CUT = 64, 256
+_PER_HEADER = 160  # what Python needs for a pair of texts besides their characters
+
+
+Outcome: TypeAlias = Literal[
+    "answered",
+    "broken off",
+    "dropped",
+    "hung",
+    "lost",
+    "open",
+    "refused",
+    "streamed",
+    "truncated",
+]
+"""What became of a call; it is ``"open"`` while its answer is not out."""
+
+
+class CutBytes(bytes):
+    """The beginning of a body that the journal has cut, with a word that says so.
+
+    ``size`` is the true one. What only the whole could tell is refused with a ``ContractError``: a
+    comparison, and a search for what is not in the beginning. ``CutBytes.of`` makes one.
+    """
+
+    size: int
+
+    @classmethod
+    def of(cls, whole: bytes, size: int | None = None) -> CutBytes:
+        """The beginning of a body, which may itself be one of something longer."""
+        size = len(whole) if size is None else size
+        made = cls(b"%b... (cut by the journal: %d bytes in all)" % (whole[:KEPT_OF_CUT], size))
+        made.size = size
+        return made
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, bytes | bytearray) or self is other:
+            return self is other
+        if len(other) != self.size or other[:KEPT_OF_CUT] != self[:KEPT_OF_CUT]:
+            return False
+        raise _cannot_tell(f"whether a body of {self.size:,} bytes is the same")
+
+    def __ne__(self, other: object) -> bool:
+        return not self == other
+
+    __hash__ = None  # type: ignore[assignment]
+
+    def __contains__(self, part: object) -> bool:
+        if isinstance(part, bytes | bytearray) and part in bytes(self[:KEPT_OF_CUT]):
+            return True
+        raise _cannot_tell(f"what is in a body of {self.size:,} bytes")
+
+
+def _cannot_tell(what: str) -> CannotTell:
+    return CannotTell(
+        f"cannot tell {what}: the journal has cut it. Let it keep more before the calls are made "
+        f"(cloud.journal.keep_bytes, {KEEP_BYTES:,} unless set), clear it earlier, or look at "
+        "what the fake holds; what came without credentials is never kept whole"
+    )
+
+
+class Call:
+    """One request and its answer.
+
+    ``at_us`` is the instant on the cloud's clock, ``target`` the request target as it came,
+    ``headers`` the raw header list, ``route`` the name of the endpoint, ``facts`` what the service
+    tells of the call (``command``, ``topic``, …), ``fault`` the fault applied, ``problem`` why a
+    strict test should fail, ``note`` the diagnosis for reports, ``outcome`` an ``Outcome``.
+    ``reached`` tells whether the endpoint did what was asked, whatever a fault made of its answer.
+    ``cut`` names the fields and facts of which the journal has kept the beginning only, with their
+    true sizes.
+    """
+
+    # One is made for every request, so only what is always known is set; the rest is the class's.
+    status: int | None = None
+    answer_headers: Sequence[tuple[str, str]] = ()
+    answer: bytes = b""
+    route: str = ""
+    fault: str | None = None
+    outcome: Outcome = "open"
+    reached: bool = False
+    problem: str | None = None
+    note: str = ""
+    cut: Mapping[str, int] = MappingProxyType({})
+    _until: int = 0
+    _read_facts: Callable[[Call], dict[str, Any]] | None = None
+    _facts: dict[str, Any] | None = None
+
+    def __init__(
+        self,
+        number: int,
+        at_us: int,
+        service: str,
+        handle: str,
+        method: str,
+        target: str,
+        headers: Sequence[tuple[str, str]] = (),
+        body: bytes = b"",
+        client: tuple[str, int] | None = None,
+        facts: Callable[[Call], dict[str, Any]] | None = None,
+    ) -> None:
+        self.number = number
+        self.at_us = at_us
+        self.service = service
+        self.handle = handle
+        self.method = method
+        self.target = target
+        self.headers = headers
+        self.body = body
+        self.client = client
+        if facts is not None:
+            self._read_facts = facts
+
+    @property
+    def facts(self) -> dict[str, Any]:
+        """What the service tells of the call; read when first asked for, as most calls never are."""
+        if self._facts is None:
+            self._facts = {} if self._read_facts is None else self._read_facts(self)
+        return self._facts
+
+    @property
+    def at(self) -> datetime:
+        """The instant of the call as an aware UTC datetime."""
+        return to_datetime(self.at_us)
+
+    @property
+    def path(self) -> str:
+        """The request target without its query."""
+        return self.target.partition("?")[0]
+
+    def header(self, name: str) -> str | None:
+        """The first request header of that name, whatever its spelling."""
+        wanted = name.lower()
+        return next((value for key, value in self.headers if key.lower() == wanted), None)
+
+    def json(self) -> Any:
+        """The request body as JSON; ``ContractError`` where it was cut."""
+        return json.loads(whole_body(self))
+
+    def answer_json(self) -> Any:
+        """The answer's body as JSON; ``ContractError`` where it was cut."""
+        return json.loads(cast("bytes", field_of(self, "answer")))
+
+    def __repr__(self) -> str:
+        answer = self.status if self.status is not None else self.outcome
+        fault = f" fault={self.fault}" if self.fault else ""
+        return f"<Call {self.number} {self.handle} {self.method} {self.target} -> {answer}{fault}>"
+
+
+# -- for who writes journals, and for who reads them closely ----------------------------------------
+
+
+def field_of(call: Call, name: str) -> object:
+    """A field or fact by name; ``ContractError`` where it was cut."""
+    if call.cut:
+        size = call.cut.get(name) or call.cut.get(_CUT_WITH.get(name, name))
+        known = hasattr(call, name)
+        if size is None and not known and name not in (call._facts or ()):
+            size = call.cut.get("facts")
+        if size is not None:
+            raise _cannot_tell(f"the {name} ({size:,} bytes) of {call!r}")
+    found = getattr(call, name, ABSENT)
+    return call.facts.get(name, ABSENT) if found is ABSENT else found
+
+
+def whole_body(call: Call) -> bytes:
+    """The request body; ``ContractError`` where it was cut."""
+    return cast("bytes", field_of(call, "body"))
+
+
+def weight_of(call: Call) -> int:
+    """About how many bytes the journal keeps for it."""
+    heads = (*call.headers, *call.answer_headers)
+    return (
+        len(call.body)
+        + len(call.answer)
+        + len(call.target)
+        + sum(len(name) + len(value) + _PER_HEADER for name, value in heads)
+    )
+
+
+def shorten(call: Call, *, read_facts: bool = True) -> None:
+    """Keep the beginning of whatever is long, and say so in ``cut`` and ``note``.
+
+    Without ``read_facts`` its facts are given up: who sends much without credentials must not
+    have it read too.
+    """
+    facts = call.facts if read_facts or call._facts is not None else {}
+    cut = dict(call.cut)
+    kept = dict(facts)
+    for name, value in facts.items():
+        size = _size_of(value)
+        if size > KEPT_OF_CUT and name not in cut:
+            cut[name], kept[name] = size, _beginning(value)
+    if not facts and not read_facts:
+        cut["facts"] = len(call.body)
+    headers = call.headers
+    size = sum(len(name) + len(value) for name, value in headers)
+    if "headers" not in cut and (size > LIGHT or len(headers) > _HEADERS_OF_CUT):
+        cut["headers"] = size
+        headers = [
+            (_beginning(name, _HEADER_OF_CUT), _beginning(value, _HEADER_OF_CUT))
+            for name, value in headers[:_HEADERS_OF_CUT]
+        ]
+    long = {"target": call.target, "body": call.body, "answer": call.answer}
+    long = {
+        name: value for name, value in long.items() if len(value) > KEPT_OF_CUT and name not in cut
+    }
+    cut |= {name: len(value) for name, value in long.items()}
+    # First what says that it was cut, so that nobody takes the beginning for the whole.
+    _tell_cut(call, cut)
+    call._facts, call._read_facts = kept, None
+    call.headers = headers
+    for name, value in long.items():
+        beginning = CutBytes.of(value) if isinstance(value, bytes) else _beginning(value)
+        setattr(call, name, beginning)
+
+
+def _tell_cut(call: Call, cut: Mapping[str, int]) -> None:
+    fresh = {name: size for name, size in cut.items() if name not in call.cut}
+    if fresh:
+        call.cut = cut
+        sizes = ", ".join(f"{name} ({size:,} bytes)" for name, size in fresh.items())
+        call.note = f"{call.note}\ncut by the journal: {sizes}".lstrip()
+
+
+def begin_cut(call: Call, **sizes: int) -> None:
+    """Say that only the beginning of some fields was ever recorded, and their true sizes."""
+    _tell_cut(call, {**call.cut, **sizes})
+
+
+def end_faults(call: Call, number: int) -> None:
+    """Keep the journal's number at which what faults did to a call had ended."""
+    call._until = number
+
+
+def faults_ended(call: Call) -> int:
+    """The journal's number at which what faults did to a call had ended; 0 where there were none."""
+    return call._until
+
+
+def parts_of(call: Call) -> dict[str, Any]:
+    """All that a call holds, its facts read: what it takes to make one like it."""
+    parts = {**vars(call), "_facts": call.facts}
+    parts.pop("_read_facts", None)
+    return parts
+
+
+def call_of(parts: Mapping[str, Any]) -> Call:
+    """The call of its parts, those of ``CALL_NEEDS`` and any of ``CALL_MAY_HAVE``."""
+    call = Call.__new__(Call)
+    vars(call).update(parts)
+    return call
+
+
+CALL_NEEDS = frozenset(
+    ("number", "at_us", "service", "handle", "method", "target", "headers", "body", "client")
+)
+CALL_MAY_HAVE = frozenset(Call.__annotations__) - {"_read_facts"}
+_CUT_WITH = {"path": "target"}
+
+
+def _size_of(value: object, most: int = 1 << 20) -> int:
+    """About the bytes of a fact, counted no further than ``most``."""
+    if isinstance(value, str | bytes):
+        return len(value)
+    if isinstance(value, Mapping):
+        value = [*value.keys(), *value.values()]
+    if not isinstance(value, list | tuple):
+        return 8
+    size = 8
+    for item in value:
+        size += _size_of(item, most - size) + 8
+        if size > most:
+            break
+    return size
+
+
+def _beginning(value: Any, most: int = KEPT_OF_CUT) -> Any:
+    """A fact of which only so much is left that it can be shown."""
+    if isinstance(value, str):
+        # A text of its own class (a command's name) stays what it is.
+        return value if len(value) <= most else f"{value[:most]}…"
+    if isinstance(value, bytes):
+        return value[:most]
+    if isinstance(value, list | tuple):
+        return [_beginning(item, 64) for item in value[:ITEMS_OF_CUT]]
+    if isinstance(value, Mapping):
+        return {_beginning(k, 64): _beginning(v, 64) for k, v in list(value.items())[:ITEMS_OF_CUT]}
+    return value  # a number, or nothing
+
+
+@dataclass(slots=True, eq=False)
+class Event:
+    """Something that happened inside a service and is no HTTP call to it.
+
+    ``kind`` is the service's own word (``"attempt"``, ``"rebalance"``, …), ``text`` one readable
+    line, ``data`` the details.
+    """
+
+    number: int
+    at_us: int
+    service: str
+    handle: str
+    kind: str
+    text: str
+    data: dict[str, Any] = field(default_factory=dict)
+
+    @property
+    def at(self) -> datetime:
+        """The instant of the event as an aware UTC datetime."""
+        return to_datetime(self.at_us)
+
+
+Entry = Call | Event
+
+
+def _json_or_absent(read: Callable[[Call], Any]) -> Callable[[Call], Any]:
+    def value(call: Call) -> Any:
+        try:
+            return read(call)
+        except (ValueError, RecursionError):
+            return ABSENT
+
+    return value
+
+
+def part(name: str) -> Callable[[Call], Any]:
+    """What reads a field or fact of a call."""
+    return lambda call: field_of(call, name)
+
+
+CALL_FIELDS: Mapping[str, Field] = {
+    **{
+        name: Field(sort, part(name))
+        for name, sort in {
+            "number": NUMBER,
+            "at": INSTANT,
+            "at_us": NUMBER,
+            "service": TEXT,
+            "handle": TEXT,
+            "method": METHOD,
+            "target": TEXT,
+            "path": TEXT,
+            "headers": HEADERS,
+            "body": BYTES,
+            "client": ANYTHING,
+            "status": NUMBER,
+            "answer_headers": HEADERS,
+            "answer": BYTES,
+            "route": TEXT,
+            "fault": TEXT,
+            "outcome": one_of("outcome", get_args(Outcome)),
+            "reached": FLAG,
+            "problem": TEXT,
+            "note": TEXT,
+        }.items()
+    },
+    "json": Field(JSON, _json_or_absent(Call.json)),
+    "answer_json": Field(JSON, _json_or_absent(Call.answer_json)),
+}
+"""What may be asked about every call, whatever its service; services add facts of their own."""
+
+
+class CallNames(Sort):
+    """A call by one text: ``"POST /path"``, a path, a route's name, or a command's."""
+
+    expected = "'POST /path', '/path', a route or a command as text, a pattern"
+
+    def __init__(self, words: Callable[[], Iterable[str]]) -> None:
+        self._words = words
+
+    def accepts(self, wanted: Any) -> bool:
+        return isinstance(wanted, str) or isinstance(getattr(wanted, "pattern", None), str)
+
+    def check(self, name: str, wanted: Any) -> None:
+        given = shown(wanted) if name == "what" else f"{name}={shown(wanted)}"
+        if callable(wanted) or not self.accepts(wanted):
+            raise ContractError(f"{given} names no call: give {self.expected}, or fields by name")
+        if not isinstance(wanted, str):
+            return
+        method, space, target = wanted.partition(" ")
+        if space and target.startswith(("/", "*", "http")):
+            METHOD.check("method", method)
+        elif "/" not in wanted:
+            words = sorted(set(self._words()))
+            if words and not any(self.equals(word, wanted) for word in words):
+                raise ContractError(
+                    f"{given} is neither a route nor a command{nearest(wanted, words)}; "
+                    f"give {self.expected}"
+                )
+
+    def equals(self, found: Any, wanted: Any) -> bool:
+        if super().equals(found, wanted):
+            return True
+        if "/" in wanted or not isinstance(found, str):
+            return False
+        # Commands are written in any case.
+        return super().equals(found.upper(), wanted.upper())
+
+    def differs(self, name: str, found: Any, wanted: Any) -> str:
+        return f"is {found.shown}, not {wanted}"
+
+    def check_whole(self, found: Any, wanted: Any) -> None:
+        # A name with a slash is no command, so the facts have no say in it.
+        cut = {"target"} if isinstance(wanted, str) and "/" in wanted else _TELL_NAMES
+        if not found.call.cut.keys().isdisjoint(cut):
+            raise _cannot_tell(f"whether {found.call!r} is {wanted!r}")
+
+
+_TELL_NAMES = frozenset({"target", "command", "facts"})
+
+
+class NamesOf(list[str]):
+    """The texts that name a call; ``shown`` is the one that tells most."""
+
+    def __init__(self, call: Call) -> None:
+        self.call = call
+        commands = call.facts.get("command")
+        self.shown = commands or call.route or call.path
+        for each in commands if isinstance(commands, list) else [commands]:
+            if each:
+                # A command with sub-commands is meant by its own name too.
+                self += dict.fromkeys((each, each.partition(" ")[0]))
+        self += [call.route, call.path, call.target]
+        self += [f"{call.method} {call.path}", f"{call.method} {call.target}"]
