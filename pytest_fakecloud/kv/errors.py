@@ -28,6 +28,10 @@ class CommandError(ServiceError):
         return hash(self.text)
 
 
+class HandedOn(CommandError):
+    """The error of a command that a script called, and let be its own: it is counted already."""
+
+
 class RestError(ServiceError):
     """A request the REST interface refuses before any command runs."""
 
@@ -55,6 +59,7 @@ NUMKEYS_NOT_POSITIVE = b"ERR numkeys should be greater than 0"
 COUNT_NOT_POSITIVE = b"ERR count should be greater than 0"
 LIMIT_NEGATIVE = b"ERR LIMIT can't be negative"
 NOAUTH = b"NOAUTH Authentication required."
+NOT_ENOUGH_REPLICAS = b"NOREPLICAS Not enough good replicas to write."
 
 
 def wrong_arity(name: str) -> bytes:

@@ -10,6 +10,7 @@ from ..reply import Blocked, Reply
 
 if TYPE_CHECKING:
     from ...core.timekeeper import Timekeeper
+    from ..table.registry import CommandSpec
     from .client import Client
     from .keyspace import Keyspace
 
@@ -19,19 +20,46 @@ FOREVER_US = 10**18
 
 
 class Waiter:
-    """One waiting client: poll ``done`` on ``signal`` until ``deadline_us``, take ``reply``."""
+    """One waiting client: poll ``done`` on ``signal`` until ``deadline_us``, take ``reply``.
 
-    __slots__ = ("blocked", "db", "deadline_us", "done", "reply", "session", "signal")
+    ``spec`` is the command that waits, ``line`` its words; None where the wait is no command's own.
+    """
 
-    def __init__(self, session: Client, blocked: Blocked, clock: Timekeeper) -> None:
+    __slots__ = (
+        "begun_us",
+        "blocked",
+        "db",
+        "deadline_us",
+        "done",
+        "line",
+        "reply",
+        "session",
+        "signal",
+        "spec",
+        "tried",
+    )
+
+    def __init__(
+        self,
+        session: Client,
+        blocked: Blocked,
+        clock: Timekeeper,
+        spec: CommandSpec | None,
+        line: list[bytes],
+    ) -> None:
         self.session = session
         self.db = session.db
         self.blocked = blocked
+        self.spec = spec if blocked.keys else None
+        self.line = line
+        self.begun_us = clock.now_us()
         self.signal = clock.signal()
         self.deadline_us = (
             clock.now_us() + blocked.timeout_ms * 1000 if blocked.timeout_ms else FOREVER_US
         )
         self.done = False
+        self.tried = False
+        """Whether trying the command again ended the wait."""
         self.reply: Reply = blocked.on_timeout
 
     def finish(self, reply: Reply) -> None:
@@ -91,5 +119,6 @@ class Waiters:
             reply = error
         if reply is not None:
             self.remove(waiter)
+            waiter.tried = True
             waiter.finish(reply)
             self._served(waiter.session)

@@ -23,6 +23,7 @@ from ..acl.users import (
     read_only_user,
 )
 from ..errors import (
+    NOT_ENOUGH_REPLICAS,
     NOT_IN_TRANSACTION,
     OOM,
     WRONGPASS,
@@ -158,6 +159,8 @@ class Engine:
         self.scripting = Scripting(self)
         self.monitors: list[Monitor] = []
         self.eviction = Eviction(self.databases, self.config, self.random)
+        self.wants_replicas = False
+        """Whether writes are refused for want of replicas, of which there are none."""
         self._changed: dict[bytes, bool] = {}
         """Keys whose change readers were told of, and prefixes not yet."""
         self.evicting = False
@@ -268,6 +271,8 @@ class Engine:
                 self.scripting.refuse_beside(spec)
             if self.eviction.most and not beside and self.is_without_memory(session):
                 self._refuse_memory(session, spec)
+            if self.wants_replicas and not beside and self._would_write(session, spec, argv):
+                raise CommandError(NOT_ENOUGH_REPLICAS)
             if session.queue is not None and spec.name not in _AT_ONCE:
                 if spec.no_multi:
                     raise CommandError(NOT_IN_TRANSACTION)
@@ -275,9 +280,7 @@ class Engine:
                 return None
         except CommandError as error:
             session.aborted = True
-            self.statistics.failed(error.text)
-            if spec is not None:
-                self.statistics.of(spec).rejected += 1
+            self.statistics.rejected(spec, error)
             if spec is not None and spec.name == "EXEC":
                 session.discard_transaction()
                 raise CommandError(exec_aborted_by(error.text.removeprefix(b"ERR "))) from None
@@ -296,6 +299,14 @@ class Engine:
             finally:
                 self.evicting = False
         return not room
+
+    def _would_write(self, session: Client, spec: CommandSpec, argv: list[bytes]) -> bool:
+        """Whether a line writes by its flags; of a script, whether its first line says it may."""
+        if session.transport == "local":
+            return False
+        if spec.name == "EXEC":
+            return any(each.write for each, _ in session.queue or ())
+        return spec.write or self.scripting.declares_writes(spec, argv)
 
     def _refuse_memory(self, session: Client, spec: CommandSpec) -> None:
         """Raise the OOM error for what takes memory."""
@@ -388,7 +399,7 @@ class Engine:
         calls ``unblock`` in any case.
         """
         with self.lock:
-            waiter = Waiter(session, blocked, self.clock)
+            waiter = Waiter(session, blocked, self.clock, self.running, self.line)
             self.waiters.add(waiter)
             self.note_touches()
             # Between the command and this, another client may have brought what it waits for.
@@ -402,7 +413,19 @@ class Engine:
         with self.lock:
             self.waiters.remove(waiter)
             self.note_touches()
+            if waiter.spec is not None:
+                self._count_waited(waiter, waiter.spec)
             return waiter.reply
+
+    def _count_waited(self, waiter: Waiter, spec: CommandSpec) -> None:
+        if isinstance(waiter.reply, CommandError):
+            self.statistics.failed(spec, waiter.reply)
+        if not waiter.tried:
+            return  # as a real server: only what ran in the end is in the slow log
+        usec = self.clock.now_us() - waiter.begun_us
+        self.statistics.of(spec).took(usec)
+        if usec >= self.config.patience_us:
+            self._note_slow(waiter.session, spec, waiter.line, waiter.begun_us, usec)
 
     def abandon(self, session: Session) -> None:
         """Forget a session that ends: its transaction, what it watches, what it listens to."""
@@ -492,6 +515,10 @@ class Engine:
         """Begin or end what parameters ask for: counters of accesses, keyspace notifications."""
         self.notifications.follow_config()
         self.eviction.follow_config()
+        number = self.config.number
+        self.wants_replicas = bool(
+            number("min-replicas-to-write") and number("min-replicas-max-lag")
+        )
         if self.eviction.most:
             # What the new bound leaves no room for goes at once.
             self.eviction.has_room(self.clock.now_us() // 1000)
@@ -564,18 +591,20 @@ class Engine:
         self.running, self.line = spec, argv
         if self.monitors and spec.shown_first:
             self._show(session, argv, start_us)
+        waits = False
         try:
             if self._capacity is not None and spec.write and session.transport != "local":
                 self._capacity.check(session, spec, argv)
             if session.transport != "port":
                 return spec.function(session, argv[spec.skip :])
-            return self._run_of_port(session, spec, argv, start_us)
+            reply = self._run_of_port(session, spec, argv, start_us)
+            waits = reply.__class__ is Blocked and bool(reply.keys)
+            return reply
         except CommandError as error:
-            self.statistics.of(spec).failed += 1
-            self.statistics.failed(error.text)
+            self.statistics.failed(spec, error)
             raise
         finally:
-            self._finish(session, spec, argv, start_us)
+            self._finish(session, spec, argv, start_us, waits)
 
     def _run_of_port(
         self, session: Client, spec: CommandSpec, argv: list[bytes], start_us: int
@@ -698,18 +727,20 @@ class Engine:
         for keyspace in self.databases:
             keyspace.now_ms = self.now_ms
 
-    def _finish(self, session: Client, spec: CommandSpec, argv: list[bytes], start_us: int) -> None:
+    def _finish(
+        self, session: Client, spec: CommandSpec, argv: list[bytes], start_us: int, waits: bool
+    ) -> None:
         count = self.statistics.commands.get(spec)
         if count is None:
             count = self.statistics.of(spec)
         count.calls += 1
         usec = self.clock.now_us() - start_us + self.slept_us
         self.slept_us = 0
-        count.usec += usec
-        bucket = 1 << usec.bit_length() - 1 if usec > 1 else 1
-        count.buckets[bucket] = count.buckets.get(bucket, 0) + 1
-        if usec >= self.config.patience_us:
-            self._note_slow(session, spec, argv, start_us, usec)
+        # What a command took that waits is known when its wait is over.
+        if not waits:
+            count.took(usec)
+            if usec >= self.config.patience_us:
+                self._note_slow(session, spec, argv, start_us, usec)
         if self.monitors and not spec.hidden:
             self._show(session, argv, start_us)
 

@@ -6,6 +6,7 @@ from collections import deque
 from typing import TYPE_CHECKING
 
 from ...core.dataclass import dataclass
+from ..errors import CommandError, HandedOn
 
 if TYPE_CHECKING:
     from ..table.registry import CommandSpec
@@ -25,6 +26,12 @@ class CommandCount:
         self.rejected = 0
         self.failed = 0
         self.buckets: dict[int, int] = {}
+
+    def took(self, usec: int) -> None:
+        """Count how long a call took."""
+        self.usec += usec
+        bucket = 1 << usec.bit_length() - 1 if usec > 1 else 1
+        self.buckets[bucket] = self.buckets.get(bucket, 0) + 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,9 +68,22 @@ class Statistics:
             count = self.commands[spec] = CommandCount()
         return count
 
-    def failed(self, text: bytes) -> None:
-        """Count an error by its class word."""
-        word = text.split(b" ", 1)[0].decode("utf-8", "replace")
+    def failed(self, spec: CommandSpec, error: CommandError) -> None:
+        """Count a command that ran and failed."""
+        self.of(spec).failed += 1
+        self._count(error)
+
+    def rejected(self, spec: CommandSpec | None, error: CommandError) -> None:
+        """Count a command that did not run; None for one that does not exist."""
+        if spec is not None:
+            self.of(spec).rejected += 1
+        self._count(error)
+
+    def _count(self, error: CommandError) -> None:
+        """Count an error by its class word, once."""
+        if isinstance(error, HandedOn):
+            return
+        word = error.text.split(b" ", 1)[0].decode("utf-8", "replace")
         self.errors[word] = self.errors.get(word, 0) + 1
 
     def add_slow(

@@ -12,7 +12,7 @@ import struct
 from collections.abc import Callable
 from typing import Any
 
-from ..errors import CommandError, one_line
+from ..errors import CommandError, HandedOn, one_line
 from ..reply import (
     BigNumber,
     Bool,
@@ -155,6 +155,10 @@ def _extend(items: list[Any], *more: Any) -> None:
     items.extend(more)
 
 
+def _failure(text: bytes, counted: bool = False) -> CommandError:
+    return (HandedOn if counted else CommandError)(one_line(text))
+
+
 def _verbatim(text: bytes, format: bytes) -> Verbatim:
     return Verbatim(text, format)
 
@@ -176,7 +180,7 @@ def callbacks() -> dict[bytes, Callable[..., Any]]:
         "unpack_real": _unpack_real,
         "list": _list,
         "extend": _extend,
-        "failure": lambda text: CommandError(one_line(text)),
+        "failure": _failure,
         "status": lambda text: Status(one_line(text)),
         "double": Boxed,
         "map": Map,

@@ -32,12 +32,18 @@ class HostLost(Exception):
 
 
 class ScriptFailure(Exception):
-    """A script raised: ``text`` with its class word, and where, if it was in the script itself."""
+    """A script raised: ``text`` with its class word, and where, if it was in the script itself.
 
-    def __init__(self, text: bytes, source: bytes | None, line: int | None) -> None:
+    ``counted`` says whether statistics know of it: it came from a command that the script called.
+    """
+
+    def __init__(
+        self, text: bytes, source: bytes | None, line: int | None, counted: bool = False
+    ) -> None:
         self.text = text
         self.source = source
         self.line = line
+        self.counted = counted
 
 
 class LuaHost:
@@ -174,8 +180,8 @@ class LuaHost:
             return None
         if outcome[0]:
             return _unbox(outcome[1]) if len(outcome) > 1 else None
-        text, source, line = (*outcome[1:], None, None)[:3]
-        raise ScriptFailure(text, source, line)
+        text, counted, source, line = (*outcome[1:], None, None)[:4]
+        raise ScriptFailure(text, source, line, counted)
 
     @staticmethod
     def _protected(function: Any, *args: Any) -> Any:

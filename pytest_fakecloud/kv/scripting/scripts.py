@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 from ...core.dataclass import dataclass
 from ...core.timeparse import give_way, monotonic
 from ..acl.users import Denied
-from ..errors import OOM, CommandError, one_line
+from ..errors import NOT_ENOUGH_REPLICAS, OOM, CommandError, HandedOn, one_line
 from ..reply import Reply
 from ..table.availability import asks_to_wait
 from ..values.dumping import VERSION, verify
@@ -30,6 +30,7 @@ from .shebang import KEY_LOCKING, library_name, script_shebang
 
 if TYPE_CHECKING:
     from ..engine.client import Client
+    from ..engine.statistics import Statistics
     from ..settings import Dialect
     from ..table.config import Config
     from ..table.registry import CommandSpec
@@ -133,6 +134,8 @@ class ScriptedEngine(Protocol):
     now_us: int
     started_us: int
     line: list[bytes]
+    statistics: Statistics
+    wants_replicas: bool
 
     @property
     def lock(self) -> _Lock:
@@ -166,6 +169,8 @@ class Scripting:
         # A stock server lets scripts run until somebody ends them; only time bounds them there.
         self.limits = ScriptLimits() if self.vendor else ScriptLimits(instructions=10**12)
         """What a script may use; a change counts from the next runtime on."""
+        self.denies_nothing = False
+        """Whether scripts may call what is not for scripts (``DEBUG SET-DISABLE-DENY-SCRIPTS``)."""
         self._host: LuaHost | None = None
         self._run: _Run | None = None
 
@@ -239,6 +244,21 @@ class Scripting:
         """
         if spec.name not in _RUNS:
             return spec.write or spec.name in _MAY_REPLICATE
+        flags = self._flags_of(spec, argv)
+        return flags is None or b"no-writes" not in flags
+
+    def declares_writes(self, spec: CommandSpec, argv: list[bytes]) -> bool:
+        """Whether a line runs a script that has flags, and not the one that it only reads."""
+        if spec.name not in _RUNS:
+            return False
+        try:
+            flags = self._flags_of(spec, argv)
+        except CommandError:
+            return False  # running it says so
+        return flags is not None and b"no-writes" not in flags
+
+    def _flags_of(self, spec: CommandSpec, argv: list[bytes]) -> Collection[bytes] | None:
+        """The flags of the script that a line runs; None for one without any."""
         flags: Collection[bytes] | None = None
         if spec.name == "EVAL":
             flags = script_shebang(argv[1], self.vendor).flags
@@ -246,7 +266,7 @@ class Scripting:
             flags = script.flags
         elif function := self.functions.get(argv[1].lower()):
             flags = function.flags
-        return flags is None or b"no-writes" not in flags
+        return flags
 
     # -- libraries -------------------------------------------------------------------------------
 
@@ -409,7 +429,8 @@ class Scripting:
         except ScriptFailure as failure:
             if run.killed:
                 failure.text = errors.KILLED
-            raise CommandError(self._failure_text(failure, run.name)) from None
+            kind = HandedOn if failure.counted else CommandError
+            raise kind(self._failure_text(failure, run.name)) from None
         except HostLost:
             self._lose_host()
             raise CommandError(errors.OUT_OF_MEMORY) from None
@@ -441,24 +462,34 @@ class Scripting:
     def _command(self, argv: list[bytes], resp: int) -> Reply:
         run = self._run
         assert run is not None
+        spec: CommandSpec | None = None
         try:
-            spec = self._allowed(run, argv)
+            spec = self._known(run, argv)
+            self._allow(run, spec, argv)
+        except CommandError as error:
+            self.engine.statistics.rejected(spec, error)
+            return error
+        try:
             run.session.resp = resp
             run.wrote = run.wrote or spec.write
             return self.engine.run(run.session, spec, argv)
         except CommandError as error:
             return error
 
-    def _allowed(self, run: _Run, argv: list[bytes]) -> CommandSpec:
+    def _known(self, run: _Run, argv: list[bytes]) -> CommandSpec:
         try:
             spec = self.engine.resolve(argv)
         except CommandError:
             raise CommandError(errors.UNKNOWN_COMMAND) from None
         if not self.engine.offers(run.session, spec):
             raise CommandError(errors.UNKNOWN_COMMAND)
+        return spec
+
+    def _allow(self, run: _Run, spec: CommandSpec, argv: list[bytes]) -> None:
+        """Raise ``CommandError`` unless a script may run the line."""
         if not spec.least <= len(argv) <= spec.most:
             raise CommandError(errors.WRONG_ARITY)
-        if "noscript" in spec.flags:
+        if "noscript" in spec.flags and not self.denies_nothing:
             raise CommandError(errors.NOT_FROM_SCRIPT)
         if spec.may_wait and asks_to_wait(argv):
             raise CommandError(errors.waits_in_script(spec.name))
@@ -466,6 +497,8 @@ class Scripting:
             raise CommandError(OOM)
         if run.read_only and (spec.write or spec.name in _MAY_REPLICATE):
             raise CommandError(errors.READ_ONLY_VENDOR if self.vendor else errors.READ_ONLY)
+        if self.engine.wants_replicas and spec.write and run.session.transport != "local":
+            raise CommandError(NOT_ENOUGH_REPLICAS)
         if not run.session.user.unrestricted:
             self._check_user(run.session, spec, argv)
         if run.keys is not None:
@@ -474,7 +507,6 @@ class Scripting:
             for place, key_spec in spec.key_positions(argv):
                 if "not_key" not in key_spec.flags and argv[place] not in run.keys:
                     raise errors.refusal(errors.dynamic_key(argv[place]))
-        return spec
 
     def _check_user(self, session: Client, spec: CommandSpec, argv: list[bytes]) -> None:
         try:

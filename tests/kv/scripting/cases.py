@@ -262,6 +262,16 @@ CONVERSION: list[tuple[str, ...]] = [
                 "#{unpack(t)}", "redis.acl_check_cmd('lpush', 'l', unpack(t))",
             )
         ),
+        "return string.dump()", "return string.dump(1)", "return string.dump(print)",
+        "return string.dump(string.dump)", "return string.dump(pcall)",
+        "return string.byte(string.dump(function() end))",
+        "return loadstring(string.dump(function() return 1 end))()",
+        "return type(getmetatable(_G))", "getmetatable(_G).__index = {}",
+        "return type(getmetatable(_G).__index)", "return getmetatable(_G).__newindex",
+        "return getmetatable(getmetatable(_G))", "getmetatable(_G).x = 1",
+        "return getmetatable(redis)", "return getmetatable(string)", "return getmetatable(cjson)",
+        "setmetatable(getmetatable(_G), {})", "rawset(getmetatable(_G), 'x', 1)",
+        "local n = 0 for _ in pairs(getmetatable(_G)) do n = n + 1 end return n",
         "x = 1", "return x", "string.rep = 1", "if", "x = ", "return 'abc", "return [[abc",
         "local 1", "return 1 2", "", "  ", "return", "KEYS[1] = 'x' return KEYS[1]", "KEYS = {}",
     )

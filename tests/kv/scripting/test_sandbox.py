@@ -96,8 +96,28 @@ class TestNothingOfTheSystem:
 
 
 class TestNoBytecode:
-    def test_nothing_dumps_it(self, lua: Lua) -> None:
-        assert lua("return tostring(string.dump)") == "nil"
+    def test_only_that_of_scripts_is_dumped(self, lua: Lua) -> None:
+        """Every function that a script can reach and did not write itself."""
+        script = """
+            local seen, told, count = {}, {}, 0
+            local function walk(value, name)
+              if seen[value] then return end
+              if type(value) == 'table' then
+                seen[value] = true
+                for key, inner in pairs(value) do walk(inner, name .. '.' .. tostring(key)) end
+                walk(getmetatable(value), name .. '()')
+              elseif type(value) == 'function' then
+                count = count + 1
+                if pcall(string.dump, value) then told[#told + 1] = name end
+              end
+            end
+            walk(_G, '_G')
+            walk(getmetatable(''), 'text')
+            return {count, told}
+        """
+        count, told = lua(script)
+        assert count > 100
+        assert told == []
 
     @pytest.mark.parametrize(
         "script",

@@ -1,4 +1,4 @@
-"""``python -m tests.kv.suites SOURCE``: Redis' own suite, by a real server and by the database port."""
+"""``python -m tests.kv.suites SUITE SOURCE``: a suite by a real server and by the database port."""
 
 from __future__ import annotations
 
@@ -9,10 +9,12 @@ import sys
 from collections import Counter
 from pathlib import Path
 
-from . import redis
+from . import redis, redis_py
 from .outcome import Outcome
 from .servers import SERVERS
 
+SUITES = {"redis": redis, "redis-py": redis_py}
+WIDTH = 44
 SHOWN = 10
 """The missing tests that are named of each unit."""
 
@@ -20,27 +22,28 @@ SHOWN = 10
 def main() -> int:
     """Print the table, and below it each test that only the real server passes."""
     options = argparse.ArgumentParser(prog="python -m tests.kv.suites", description=__doc__)
-    options.add_argument("source", type=Path, help="an unpacked source of Redis 7.0 (needs tclsh)")
-    options.add_argument("units", nargs="*", help="only these units, as in unit/type/list")
+    options.add_argument("suite", choices=SUITES)
+    options.add_argument("source", type=Path, help="its unpacked source")
+    options.add_argument("units", nargs="*", help="only these: unit/type/list, tests/test_lock.py")
     options.add_argument("--limit", type=float, default=400, help="seconds a unit may take")
     options.add_argument("--results", type=Path, help="a JSON file that keeps what was measured")
     options.add_argument(
         "--again", choices=SERVERS, action="append", default=[], help="measure this server anew"
     )
     chosen = options.parse_args()
-    source = chosen.source.resolve()
+    suite, source = SUITES[chosen.suite], chosen.source.resolve()
     known = (
         json.loads(chosen.results.read_text()) if chosen.results and chosen.results.exists() else {}
     )
-    print(f"{'unit':28}{'real':>6}{'fake':>6}{'missing':>9}", flush=True)
+    print(f"{'unit':{WIDTH}}{'real':>6}{'fake':>6}{'missing':>9}", flush=True)
     missing: dict[str, list[str]] = {}
     total: Counter[str] = Counter()
-    for unit in chosen.units or redis.units(source):
+    for unit in chosen.units or suite.units(source):
         kept = known.setdefault(unit, {})
         for name, server in SERVERS.items():
             if name not in kept or name in chosen.again:
                 with server() as port:
-                    kept[name] = dataclasses.asdict(redis.run(source, port, unit, chosen.limit))
+                    kept[name] = dataclasses.asdict(suite.run(source, port, unit, chosen.limit))
                 if chosen.results:
                     chosen.results.write_text(json.dumps(known))
         real, fake = (Outcome(**kept[name]) for name in SERVERS)
@@ -60,7 +63,7 @@ def main() -> int:
 
 
 def _row(name: str, real: int, fake: int) -> str:
-    return f"{name:28}{real:6}{fake:6}{real - fake or '':>9}"
+    return f"{name:{WIDTH}}{real:6}{fake:6}{real - fake or '':>9}"
 
 
 if __name__ == "__main__":

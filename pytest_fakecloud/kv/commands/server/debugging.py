@@ -36,7 +36,6 @@ OPTION = "enable-debug-command"
 WITHOUT_EFFECT = frozenset(
     {"CHANGE-REPL-ID", "CONFIG-REWRITE-FORCE-ALL", "JMAP", "LOADAOF", "MALLCTL", "MALLCTL-STR"}
     | {"PAUSE-CRON", "QUICKLIST-PACKED-THRESHOLD", "RELOAD", "REPLYBUFFER", "STRINGMATCH-LEN"}
-    | {"SET-DISABLE-DENY-SCRIPTS"}
 )
 """Sub-commands that answer OK: they act on files, memory or threads, which a fake has none of."""
 
@@ -77,6 +76,11 @@ def _sleep(session: Session, args: Args) -> Reply:
 
 def _set_active_expire(session: Session, args: Args) -> Reply:
     session.engine.active_expire = args[0] != b"0"
+    return OK
+
+
+def _set_disable_deny_scripts(session: Session, args: Args) -> Reply:
+    session.engine.scripting.denies_nothing = args[0] != b"0"
     return OK
 
 
@@ -152,6 +156,7 @@ _WORDS: dict[str, tuple[int, int, Callable[[Session, Args], Reply]]] = {
     "ERROR": (1, 1, _error),
     "SLEEP": (1, 1, _sleep),
     "SET-ACTIVE-EXPIRE": (1, 1, _set_active_expire),
+    "SET-DISABLE-DENY-SCRIPTS": (1, 1, _set_disable_deny_scripts),
     "OBJECT": (1, 2, _object),
     "DIGEST": (0, 0, _digest),
     "DIGEST-VALUE": (1, 1000, _digest_value),

@@ -38,13 +38,16 @@ local function flatten(content, depth, with_values)
   return to_list(items, count)
 end
 
+-- Whether an error is that of a command, which was counted when it came.
+local function is_counted(failure) return rawget(failure, "ignore_error_stats_update") == true end
+
 local function table_to_reply(value, depth)
   if depth > DEEPEST then return py.failure("ERR reached lua stack limit") end
   value = host.real[value] or value
   local field = rawget(value, "err")
   if type(field) == "string" then
     hand_over(#field)
-    return py.failure(field)
+    return py.failure(field, is_counted(value))
   end
   field = rawget(value, "ok")
   if type(field) == "string" then
@@ -236,7 +239,7 @@ local function finish(ok, value)
   local text = rawget(value, "err")
   if type(text) == "number" then text = text .. "" end
   if type(text) ~= "string" then text = "ERR unknown error" end
-  return false, text, rawget(value, "source"), rawget(value, "line")
+  return false, text, is_counted(value), rawget(value, "source"), rawget(value, "line")
 end
 
 local function keys_and_arguments(count, ...)

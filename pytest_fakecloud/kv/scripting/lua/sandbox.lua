@@ -53,7 +53,8 @@ end
 local function get_metatable(...)
   if select("#", ...) == 0 then argument_error(0, 1, "value expected") end
   local value = ...
-  if real[value] or value == host.null then return nil end
+  if real[value] then return host.shown_metatables[value] end
+  if value == host.null then return nil end
   return getmetatable(value)
 end
 
@@ -214,6 +215,12 @@ local function rep(...)
   return raw_rep(text, times)
 end
 
+local function dumped(...)
+  local count, body = select("#", ...), ...
+  if type(body) ~= "function" then type_error(0, 1, "function", count, body) end
+  return host.dump(body)
+end
+
 local function first_result(ok, text)
   if ok then return text end
   error(gsub(text, " to '%?' ", " to 'format' ", 1), 3)
@@ -354,7 +361,7 @@ local libraries = {}
 local string_library = chosen(string, "byte char len sub")
 for _, name in ipairs({ "lower", "reverse", "upper" }) do string_library[name] = linear(name) end
 for name, body in pairs(patterns) do string_library[name] = body end
-string_library.format, string_library.rep = formatted, rep
+string_library.dump, string_library.format, string_library.rep = dumped, formatted, rep
 libraries.string = protect(string_library)
 
 local table_library = chosen(table, "getn setn")
@@ -437,6 +444,7 @@ function host.new_globals(content)
   for name, value in pairs(content) do globals[name] = value end
   local choose
   shown, choose = host.protect(globals)
+  host.shown_metatables[shown] = protect({ __index = host.strict.__index })
   globals._G = shown
   setmetatable(globals, host.strict)
   return shown, globals, choose

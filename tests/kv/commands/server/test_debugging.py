@@ -56,6 +56,19 @@ def test_a_real_server_has_its_own_setting() -> None:
         cloud.kv_server(engine="redis://127.0.0.1:1", debug_command=True)
 
 
+def test_scripts_may_call_what_is_not_for_them(kv: KVServer) -> None:
+    def asked() -> object:
+        return kv.execute("EVAL", "return redis.call('DEBUG', 'PROTOCOL', 'integer')", 0)
+
+    with pytest.raises(CommandError, match="not allowed from script"):
+        asked()
+    kv.execute("DEBUG", "SET-DISABLE-DENY-SCRIPTS", "1")
+    assert asked() == 12345
+    kv.execute("DEBUG", "SET-DISABLE-DENY-SCRIPTS", "0")
+    with pytest.raises(CommandError, match="not allowed from script"):
+        asked()
+
+
 def test_errors() -> None:
     face = Face()
     assert face("DEBUG ERROR MY-CODE") == Error(b"MY-CODE")

@@ -1,0 +1,172 @@
+"""What INFO and SLOWLOG tell of commands that failed, were refused or waited, beside a real server."""
+
+from __future__ import annotations
+
+import re
+import threading
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from pytest_fakecloud import Cloud
+from tests.kv.backing import eventually
+from tests.kv.comparison.faces import Port
+from tests.kv.comparison.servers import RealServer, available
+
+REAL = [one for one in available() if one[0] == "redis"]
+FULL = "CONFIG SET maxmemory 1"
+ALONE = "CONFIG SET min-replicas-to-write 1"
+STORIES: dict[str, tuple[str, ...]] = {
+    "a command of a script is refused": (FULL, "EVAL|return redis.call('SET', 'x', 'y')|0"),
+    "a script caught that": (FULL, "EVAL|return redis.pcall('SET', 'x', 'y').err|0"),
+    "a script returned that": (FULL, "EVAL|return redis.pcall('SET', 'x', 'y')|0"),
+    "a command of a script fails": ("EVAL|return redis.call('SELECT', 99)|0",),
+    "a script caught a failure": ("EVAL|return redis.pcall('SELECT', 99).err|0",),
+    "a script returned a failure": ("EVAL|return redis.pcall('SELECT', 99)|0",),
+    "a script changed a failure": (
+        "EVAL|local r = redis.pcall('SELECT', 99) r.err = 'MINE x' return r|0",
+    ),
+    "a script raised": ("EVAL|error('x')|0",),
+    "a script raised a table": ("EVAL|error({err = 'MINE x'})|0",),
+    "a script returned an error of its own": ("EVAL|return redis.error_reply('MINE x')|0",),
+    "a script called nothing": ("EVAL|return redis.call()|0", "EVAL|return redis.call('NO')|0"),
+    "a script called a command with too little": ("EVAL|return redis.call('GET')|0",),
+    "a script that reads wrote": ("EVAL_RO|return redis.call('SET', 'x', 'y')|0",),
+    "a script caught that it may not": ("EVAL_RO|return redis.pcall('SET', 'x', 'y').err|0",),
+    "a script was of the wrong type": ("SET text 1", "EVAL|return redis.call('LPUSH', 'text', 1)|0"),
+    "a script is no Lua": ("EVAL|return (|0", "EVALSHA|nosuch|0"),
+    "a command is refused": ("GET", "NOSUCH", "LPUSH text"),
+    "a transaction fails": ("SET text 1", "MULTI", "LPUSH text 1", "SELECT 99", "EXEC"),
+    "a transaction is refused": ("MULTI", "GET", "EXEC"),
+    "no replicas": (ALONE, "SET a b", "GET a", "MULTI", "SET a b", "EXEC"),
+    "no replicas for a script": (
+        ALONE, "EVAL|return redis.call('SET', 'a', 'b')|0", "EVAL|return redis.call('GET', 'a')|0",
+        "EVAL|#!lua flags=no-writes\nreturn redis.call('GET', 'a')|0",
+        "EVAL|#!lua\nreturn redis.call('GET', 'a')|0", "EVALSHA_RO|nosuch|0",
+    ),
+    "no replicas, yet with no lag to speak of": (
+        ALONE, "CONFIG SET min-replicas-max-lag 0", "SET a b",
+    ),
+}  # fmt: skip
+LIMITS = "maxmemory 0 min-replicas-to-write 0 min-replicas-max-lag 10 slowlog-log-slower-than 10000"
+FIGURES = re.compile(rb"(calls|rejected_calls|failed_calls)=(\d+)")
+
+
+def words(line: str) -> list[bytes]:
+    parts = line.split("|") if "|" in line else line.split()
+    return [part.encode() for part in parts]
+
+
+def counted(client: Any) -> dict[bytes, Any]:
+    """The calls, refusals and failures of each command, and the errors by their class word."""
+    found: dict[bytes, Any] = {}
+    for section in (b"commandstats", b"errorstats"):
+        for line in client.call([b"INFO", section]).splitlines():
+            name, colon, told = line.partition(b":")
+            if colon and not name.startswith((b"cmdstat_info", b"cmdstat_config")):
+                found[name] = FIGURES.findall(told) or told
+    total = re.search(rb"total_error_replies:(\d+)", client.call([b"INFO", b"stats"]))
+    assert total is not None
+    found[b"all errors"] = total[1]
+    return found
+
+
+def reset(client: Any) -> None:
+    client.call([b"CONFIG", b"SET", *LIMITS.encode().split()])
+    client.call([b"FLUSHALL"])
+    client.call([b"CONFIG", b"RESETSTAT"])
+
+
+def told(connect: Any, name: str) -> Any:
+    client = connect()
+    reset(client)
+    replies = [client.call(words(line)) for line in STORIES[name]]
+    found = counted(client)
+    reset(client)
+    client.close()
+    return replies, found
+
+
+@pytest.fixture(scope="module")
+def port() -> Iterator[Any]:
+    with Cloud(seed=1) as cloud:
+        kv = cloud.kv_server(dialect="redis")
+        yield lambda: Port(kv.database_url)
+
+
+@pytest.fixture(scope="module")
+def server() -> Iterator[Any]:
+    if not REAL:
+        pytest.skip("redis-server is not installed")
+    running = RealServer(*REAL[0])
+    yield running.again
+    running.close()
+
+
+@pytest.mark.parametrize("name", STORIES)
+def test_errors_are_counted_as_a_real_server_counts_them(port: Any, server: Any, name: str) -> None:
+    ours, theirs = told(port, name), told(server, name)
+    assert ours == theirs
+
+
+WAITS: dict[str, tuple[tuple[str, ...], str, tuple[str, ...]]] = {
+    "served": ((), "BLPOP l 0", ("LPUSH l x",)),
+    "served by a transaction": ((), "BLPOP l 0", ("MULTI", "LPUSH l x", "SLOWLOG RESET", "EXEC")),
+    "out of time": ((), "BLPOP l 0.05", ()),
+    "told that its group is gone": (
+        ("XGROUP CREATE s g $ MKSTREAM",), "XREADGROUP GROUP g ann BLOCK 0 STREAMS s >",
+        ("XGROUP DESTROY s g",),
+    ),
+    "told that its target is another thing": (
+        ("SET to x",), "BLMOVE from to LEFT LEFT 0", ("LPUSH from x",),
+    ),
+}  # fmt: skip
+
+
+def waited(connect: Any, name: str) -> Any:
+    """What a client got that waited, what is counted of it, and its lines in the slow log."""
+    before, line, then = WAITS[name]
+    one, other = connect(), connect()
+    reset(other)
+    for each in before:
+        other.call(words(each))
+    other.call(b"CONFIG SET slowlog-log-slower-than 0".split())
+    other.call([b"SLOWLOG", b"RESET"])
+    got: list[Any] = []
+    waiting = threading.Thread(target=lambda: got.append(one.call(words(line))))
+    waiting.start()
+    if then:
+        eventually(lambda: b"blocked_clients:1" in other.call([b"INFO", b"clients"]))
+    for each in then:
+        other.call(words(each))
+    waiting.join(10)
+    logged = [entry[3] for entry in other.call([b"SLOWLOG", b"GET", b"-1"])]
+    found = counted(other)
+    found.pop(b"cmdstat_slowlog|reset")
+    reset(other)
+    one.close()
+    other.close()
+    return got, logged.count(words(line)), found
+
+
+@pytest.mark.parametrize("name", WAITS)
+def test_a_command_that_waited_is_logged_when_it_is_over(port: Any, server: Any, name: str) -> None:
+    ours, theirs = waited(port, name), waited(server, name)
+    assert ours == theirs
+
+
+def test_a_command_that_waited_took_as_long_as_it_waited() -> None:
+    with Cloud(clock="frozen", seed=1) as cloud:
+        kv = cloud.kv_server(dialect="redis")
+        client, got = Port(kv.database_url), []
+        waiting = threading.Thread(target=lambda: got.append(client.call(words("BLPOP l 0"))))
+        waiting.start()
+        eventually(lambda: "blocked_clients:1" in kv.execute("INFO", "clients"))
+        cloud.clock.advance(3)
+        kv.execute("LPUSH", "l", "x")
+        waiting.join(10)
+        assert got == [[b"l", b"x"]]
+        ((_, _, micros, line, _, _),) = kv.execute("SLOWLOG", "GET")
+        assert (micros, line) == (3_000_000, ["BLPOP", "l", "0"])
+        client.close()
