@@ -48,6 +48,21 @@ def fail() -> None:
     raise ValueError("no")
 
 
+TRIES: list[int] = []
+
+
+@pytest.fixture(autouse=True)
+def no_tries() -> None:
+    TRIES.clear()
+
+
+def fail_twice() -> int:
+    TRIES.append(1)
+    if len(TRIES) < 3:
+        raise ValueError("no")
+    return len(TRIES)
+
+
 NOTED: list[str] = []
 
 
@@ -110,6 +125,22 @@ def test_what_celery_has_sent_can_be_looked_at(celery: Any, kv_server: KVServer)
     assert len(kv_server.value("celery")) == 2
 
 
+def test_a_result_of_celery_ends_on_the_clock(
+    celery: Any, kv_server: KVServer, fakecloud: Cloud
+) -> None:
+    from celery.contrib.testing.worker import start_worker
+
+    celery.conf.result_expires = 600
+    result = celery.task(double).delay(7)
+    with start_worker(celery, perform_ping_check=False, pool="solo"):
+        assert result.get(timeout=10) == 14
+    key = f"celery-task-meta-{result.id}"
+    assert 590 < kv_server.ttl(key) <= 600
+    fakecloud.clock.advance("10m")
+    assert kv_server.value(key) is None
+    result.forget()
+
+
 def test_rq_works(redis: Any) -> None:
     rq = library("rq")
     queue = rq.Queue(connection=redis)
@@ -124,6 +155,31 @@ def test_rq_keeps_what_failed(redis: Any) -> None:
     queue.enqueue(fail)
     rq.SimpleWorker([queue], connection=redis).work(burst=True)
     assert queue.failed_job_registry.count == 1
+
+
+def test_rq_works_on_what_failed_again(redis: Any) -> None:
+    rq = library("rq")
+    queue = rq.Queue(connection=redis)
+    job = queue.enqueue(fail_twice, retry=rq.Retry(max=1))
+    worker = rq.SimpleWorker([queue], connection=redis)
+    worker.work(burst=True)
+    assert queue.failed_job_registry.get_job_ids() == [job.id]
+    assert "ValueError: no" in job.latest_result().exc_string
+    queue.failed_job_registry.requeue(job.id)
+    worker.work(burst=True)
+    assert queue.failed_job_registry.get_job_ids() == []
+    assert job.return_value(refresh=True) == 3
+
+
+def test_rq_keeps_a_result_for_its_time(redis: Any, fakecloud: Cloud) -> None:
+    rq = library("rq")
+    queue = rq.Queue(connection=redis)
+    first = queue.enqueue(double, 1, result_ttl=60)
+    second = queue.enqueue(double, 2, depends_on=first)
+    rq.SimpleWorker([queue], connection=redis).work(burst=True)
+    assert second.return_value() == 4
+    fakecloud.clock.advance("61s")
+    assert (redis.exists(first.key), redis.exists(second.key)) == (0, 1)
 
 
 @NOW
@@ -155,6 +211,18 @@ def test_huey_schedules_on_the_clock(kv_server: KVServer, fakecloud: Cloud) -> N
     assert result() == 8
 
 
+def test_huey_tries_again_and_locks(kv_server: KVServer) -> None:
+    huey = library("huey").RedisHuey("shop", url=kv_server.database_url)
+    from huey.exceptions import TaskLockedException
+
+    result = huey.task(retries=2)(fail_twice)()
+    for _ in range(3):
+        huey.execute(huey.dequeue())
+    assert result() == 3
+    with huey.lock_task("import"), pytest.raises(TaskLockedException), huey.lock_task("import"):
+        pass
+
+
 def test_dramatiq_works(kv_server: KVServer) -> None:
     dramatiq = library("dramatiq")
     from dramatiq.brokers.redis import RedisBroker
@@ -177,6 +245,24 @@ def test_dramatiq_works(kv_server: KVServer) -> None:
     assert done == [3]
 
 
+def test_dramatiq_tries_again(kv_server: KVServer) -> None:
+    dramatiq = library("dramatiq")
+    from dramatiq.brokers.redis import RedisBroker
+
+    broker = RedisBroker(url=kv_server.database_url)
+    actor = dramatiq.actor(fail_twice, broker=broker, max_retries=2, min_backoff=1, max_backoff=1)
+    worker = dramatiq.Worker(broker, worker_timeout=50)
+    worker.start()
+    try:
+        actor.send()
+        broker.join("default", timeout=10_000)
+        worker.join()
+    finally:
+        worker.stop()
+        broker.close()
+    assert len(TRIES) == 3
+
+
 def test_arq_works(kv_server: KVServer) -> None:
     arq = library("arq")
 
@@ -197,6 +283,34 @@ def test_arq_works(kv_server: KVServer) -> None:
         return await job.result(timeout=5)
 
     assert asyncio.run(scenario()) == 8
+
+
+def test_arq_takes_a_job_once_and_tries_it_again(kv_server: KVServer) -> None:
+    arq = library("arq")
+    tries = []
+
+    async def charge(context: Any) -> int:
+        tries.append(context["job_try"])
+        if len(tries) < 3:
+            raise arq.Retry(defer=0)
+        return len(tries)
+
+    async def scenario() -> Any:
+        pool = await arq.create_pool(arq.connections.RedisSettings.from_dsn(kv_server.database_url))
+        job = await pool.enqueue_job("charge", _job_id="once")
+        assert await pool.enqueue_job("charge", _job_id="once") is None
+        worker = arq.Worker(
+            functions=[arq.func(charge, name="charge")],
+            redis_pool=pool,
+            burst=True,
+            poll_delay=0.01,
+            handle_signals=False,
+        )
+        await worker.main()
+        return await job.result(timeout=5)
+
+    assert asyncio.run(scenario()) == 3
+    assert tries == [1, 2, 3]
 
 
 @NOW
@@ -592,6 +706,22 @@ def test_langchain_in_a_loop(langchain_store: Any) -> None:
     assert asyncio.run(scenario())[0].page_content == "green tea"
 
 
+@pytest.mark.fakecloud(vector_index={"embedding": True})
+def test_langchain_keeps_tenants_apart(vector_index: VectorIndex) -> None:
+    module = library("langchain_community.vectorstores.upstash")
+    options = {"index_url": vector_index.url, "index_token": vector_index.token}
+    ours, theirs = (
+        module.UpstashVectorStore(embedding=True, namespace=tenant, **options)
+        for tenant in ("acme", "bolt")
+    )
+    ours.add_texts(["our secret recipe"], ids=["1"])
+    theirs.add_texts(["their other recipe"], ids=["1"])
+    [found] = theirs.similarity_search("secret recipe", k=3)
+    assert found.page_content == "their other recipe"
+    ours.delete(delete_all=True)
+    assert (len(vector_index.vectors("acme")), len(vector_index.vectors("bolt"))) == (0, 1)
+
+
 @pytest.fixture
 def llama_store(vector_index: VectorIndex) -> Any:
     module = library("llama_index.vector_stores.upstash")
@@ -649,6 +779,26 @@ def test_llama_index_deletes(llama_store: Any, vector_index: VectorIndex) -> Non
     llama_store.add(llama_nodes(2))
     llama_store.client.delete("1")
     assert [item["id"] for item in vector_index.vectors()] == ["0"]
+
+
+def test_llama_index_remembers_a_chat_on_both_ports(kv_server: KVServer, fakecloud: Cloud) -> None:
+    rest = library("llama_index.storage.chat_store.upstash").UpstashChatStore(
+        redis_url=kv_server.url, redis_token=kv_server.token, ttl=300
+    )
+    port = library("llama_index.storage.chat_store.redis").RedisChatStore(
+        redis_url=kv_server.database_url
+    )
+    from llama_index.core.llms import ChatMessage
+    from llama_index.core.memory import ChatMemoryBuffer
+
+    memory = ChatMemoryBuffer.from_defaults(chat_store=rest, chat_store_key="ada")
+    for text in ("one", "two"):
+        memory.put(ChatMessage(role="user", content=text))
+    assert [message.content for message in port.get_messages("ada")] == ["one", "two"]
+    port.delete_last_message("ada")
+    assert [message.content for message in memory.get()] == ["one"]
+    fakecloud.clock.advance("5m")
+    assert memory.get() == port.get_messages("ada") == []
 
 
 # -- the vendor's own, from their variables ------------------------------------------------------
