@@ -13,12 +13,12 @@ from typing import TYPE_CHECKING, Any, Literal, Unpack
 
 from .any_cloud import AnyCloud, found_handles
 from .core.clock import Clock
-from .core.dataclass import dataclass
 from .core.dispatch import Dispatcher
 from .core.errors import ContractError, shown
 from .core.found import Found
 from .core.ids import Ids
 from .core.journal import Journal, Recorder
+from .core.lazy import dataclass
 from .core.problems import Problem, Problems
 from .core.timekeeper import STANDS, Mode, Timekeeper
 from .core.timeparse import Instant

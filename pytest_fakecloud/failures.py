@@ -8,10 +8,10 @@ from collections.abc import Callable, Generator, Iterable, Sequence
 from typing import TYPE_CHECKING, Any, Literal, TypedDict, cast
 
 from .core.calls import Call
-from .core.dataclass import dataclass
 from .core.errors import ContractError, shown
 from .core.found import Found
 from .core.journal import recorder_of
+from .core.lazy import dataclass
 from .core.wording import never_awaited
 
 if TYPE_CHECKING:

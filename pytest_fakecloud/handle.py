@@ -5,7 +5,6 @@ from __future__ import annotations
 import itertools
 import re
 import threading
-import traceback
 from collections import deque
 from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager, ExitStack
@@ -16,11 +15,11 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal, Protocol, Self
 from .core.auth import new_token
 from .core.calls import Call
 from .core.clock import Clock, timekeeper_of
-from .core.dataclass import dataclass
 from .core.errors import ContractError, check_function, shown
 from .core.found import Found
 from .core.ids import Ids
 from .core.journal import Journal, Recorder, recorder_of
+from .core.lazy import dataclass, traceback
 from .core.problems import Problem, Problems
 from .core.timekeeper import Mode, Timekeeper
 from .core.timeparse import Instant

@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Any, TypedDict
 from urllib.parse import urlsplit
 
 from .core.calls import Call
-from .core.dataclass import dataclass
 from .core.errors import ContractError, shown
 from .core.found import Found
+from .core.lazy import dataclass
 from .core.timeparse import instant_us, to_datetime
 from .handle import Handle
 from .http.readers import query_items

@@ -261,4 +261,4 @@ def takes_our_dataclass(name: str) -> None:
         and node.module == "dataclasses"
         and any(alias.name == "dataclass" for alias in node.names)
     ]
-    assert not wrong or name == "core.dataclass", "take `dataclass` from core.dataclass"
+    assert not wrong or name == "core.lazy", "take `dataclass` from core.lazy"

@@ -6,8 +6,8 @@ import json
 from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple
 
-from ..core.dataclass import dataclass
 from ..core.found import Found
+from ..core.lazy import dataclass
 from ..core.matching import DOCUMENT, PAIRS, TEXT, Field, whole_number
 from .errors import illegal_argument
 

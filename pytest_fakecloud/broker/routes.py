@@ -7,12 +7,12 @@ Bodies are JSON whatever their Content-Type, a GET may carry one, and a trailing
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, ClassVar, Literal
 
 from ..core.auth import basic_credentials, same
 from ..core.errors import ServiceError
+from ..core.lazy import regex
 from ..core.matching import TEXT, Field
 from ..http.app import App
 from ..http.messages import Answer, Request
@@ -44,8 +44,8 @@ __all__ = ["BrokerApp", "record_json"]
 SUCCESS = {"result": "Success", "status": 200}
 POLL_TIMEOUT_MS = 1000
 METADATA_TIMEOUT_MS = 10_000
-_STRING = re.compile(rb'"(?:\\.|[^"\\])*"')
-_TRAILING_COMMA = re.compile(rb",\s*[\]}]")
+_STRING = regex(rb'"(?:\\.|[^"\\])*"')
+_TRAILING_COMMA = regex(rb",\s*[\]}]")
 _NOTHING: Any = object()
 
 

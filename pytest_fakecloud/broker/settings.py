@@ -6,8 +6,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import field
 from typing import Any, Literal, TypedDict
 
-from ..core.dataclass import dataclass
 from ..core.errors import ContractError
+from ..core.lazy import dataclass
 from ..core.timeparse import Duration
 from .errors import STATUSES
 

@@ -9,8 +9,8 @@ from datetime import datetime
 from types import MappingProxyType
 from typing import Any, Literal, TypeAlias, cast, get_args
 
-from .dataclass import dataclass
 from .errors import CannotTell, ContractError, shown
+from .lazy import dataclass
 from .matching import (
     ABSENT,
     ANYTHING,

@@ -5,9 +5,9 @@ from __future__ import annotations
 import atexit
 import sys
 import threading
-import traceback
 from collections.abc import Callable
 
+from .lazy import traceback
 from .timekeeper import Lane, Timekeeper
 from .timeparse import monotonic
 from .workers import WorkerPool
@@ -34,12 +34,12 @@ class Dispatcher:
     def __init__(
         self,
         clock: Timekeeper,
-        report: Callable[[BaseException], None] = traceback.print_exception,
+        report: Callable[[BaseException], None] | None = None,
         *,
         at_once: int = AT_ONCE,
     ) -> None:
         self._clock = clock
-        self._report = report
+        self._report = report or traceback.print_exception
         self._at_once = at_once
         self._wake = threading.Event()
         self._lock = threading.Lock()

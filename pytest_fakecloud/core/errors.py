@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import inspect
-import traceback
 from collections.abc import Callable, Iterable
 from pathlib import Path
 from types import FunctionType, TracebackType
+
+from .lazy import traceback
 
 __all__ = [
     "CannotTell",

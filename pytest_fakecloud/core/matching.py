@@ -20,7 +20,6 @@ nothing because it has to be awaited or iterated first. Decided here.
 
 from __future__ import annotations
 
-import difflib
 import inspect
 import json
 import numbers
@@ -34,8 +33,8 @@ from functools import lru_cache, partial
 from math import isfinite
 from typing import Any, TypeAlias, TypeVar
 
-from .dataclass import dataclass
 from .errors import CannotTell, ContractError, only_begins
+from .lazy import dataclass, difflib, regex
 from .timeparse import instant_us, to_datetime
 from .wording import brief, differences, never_awaited
 
@@ -181,7 +180,7 @@ class Sort:
         return f"{name} is {brief(found)}, not {brief(wanted)}"
 
 
-_STAR = re.compile(r"(?<!\\)\*")
+_STAR = regex(r"(?<!\\)\*")
 
 
 @lru_cache(maxsize=256)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import field
 from typing import Any
 
-from .dataclass import dataclass
+from .lazy import dataclass
 
 __all__ = ["Problem", "Problems", "shortened"]
 

@@ -17,8 +17,8 @@ from datetime import datetime
 from functools import partial
 from typing import Any, Literal, TypeVar
 
-from .dataclass import dataclass
 from .errors import ContractError, shown
+from .lazy import dataclass
 from .timeparse import (
     LAST_US,
     Duration,

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import sys
 import time
 from collections.abc import Callable
@@ -10,6 +9,7 @@ from datetime import UTC, datetime, timedelta
 from typing import TypeAlias
 
 from .errors import ContractError, shown
+from .lazy import regex
 
 __all__ = [
     "LAST_US",
@@ -43,7 +43,7 @@ _UNITS = {
     "d": 86_400_000_000,
     "w": 604_800_000_000,
 }
-_PART = re.compile(r"(\d+(?:\.\d+)?)(us|ms|s|m|h|d|w)")
+_PART = regex(r"(\d+(?:\.\d+)?)(us|ms|s|m|h|d|w)")
 # A hundred years: far beyond any schedule, and still a valid datetime when added to today.
 _LONGEST_US = 36_525 * 86_400_000_000
 

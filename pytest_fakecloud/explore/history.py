@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import field
 from typing import TYPE_CHECKING, Any
 
-from ..core.dataclass import dataclass
+from ..core.lazy import dataclass
 
 if TYPE_CHECKING:
     from ..fakes import Fakes

@@ -9,8 +9,8 @@ from collections.abc import Callable
 from dataclasses import field
 from typing import TYPE_CHECKING, Any, Literal, NoReturn, Protocol
 
-from ..core.dataclass import dataclass
 from ..core.errors import ContractError
+from ..core.lazy import dataclass
 from ..failures import broken_promise
 from .sleeping import Sleeper, await_in_own_loop
 

@@ -6,8 +6,8 @@ import re
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Literal, TypeAlias, get_args
 
-from ..core.dataclass import dataclass
 from ..core.errors import ContractError, shown
+from ..core.lazy import dataclass
 from ..core.matching import nearest
 
 __all__ = ["DELAY", "KINDS", "TRIED", "Event", "Kind", "Schedule"]

@@ -11,9 +11,9 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import field
 from typing import TYPE_CHECKING, Any
 
-from ..core.dataclass import dataclass
 from ..core.errors import ContractError, shown
 from ..core.journal import recorder_of
+from ..core.lazy import dataclass
 from ..core.timeparse import Duration, duration_us, monotonic
 from ..failures import broken_promise
 from .schedule import TRIED, Event, Schedule

@@ -9,8 +9,8 @@ from contextvars import ContextVar
 from dataclasses import field
 from typing import TYPE_CHECKING, Any
 
-from ..core.dataclass import dataclass
 from ..core.errors import ContractError, shown
+from ..core.lazy import dataclass
 from ..failures import broken_promise
 from ..faults.kinds import lost
 from ..http.messages import Effect, Request, Response, Serve

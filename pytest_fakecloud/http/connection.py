@@ -8,14 +8,16 @@ from __future__ import annotations
 
 import contextlib
 import socket
-import ssl
 import struct
 import sys
 import threading
 from collections.abc import Callable, Iterator
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from ..core.workers import WorkerPool
+
+if TYPE_CHECKING:
+    import ssl
 
 __all__ = [
     "RESET_ON_CLOSE",
@@ -25,11 +27,19 @@ __all__ = [
     "Readable",
     "Sockets",
     "Watch",
+    "tls_error",
 ]
 
 MOST_EARLY = 1024 * 1024
 """The most bytes a client may send ahead while an answer is on its way to it."""
 RESET_ON_CLOSE = struct.pack("hh" if sys.platform == "win32" else "ii", 1, 0)
+
+
+def tls_error() -> type[OSError]:
+    """What a TLS connection raises besides, for an ``except``: looked up when something was raised."""
+    import ssl  # takes 3 ms, and most connections have no TLS
+
+    return ssl.SSLError
 
 
 class Readable(Protocol):
@@ -164,8 +174,10 @@ class Connection:
         try:
             if self._prepare():
                 mount.protocol(self)
-        except (ConnectionError, ssl.SSLError, TimeoutError):
+        except (TimeoutError, ConnectionError):
             # The client went away, or the mount was closed while it was served.
+            pass
+        except tls_error():
             pass
         except BaseException as error:
             # Anything at all, such as what pytest.fail() raises in a handler of the test's: the
@@ -194,9 +206,9 @@ class Connection:
         with self.mount.lock:
             if self.ended:
                 raise OSError("the mount is closed")
-            self.sock = tls.wrap_socket(self.sock, server_side=True, do_handshake_on_connect=False)
-        assert isinstance(self.sock, ssl.SSLSocket)
-        self.sock.do_handshake()
+            secured = tls.wrap_socket(self.sock, server_side=True, do_handshake_on_connect=False)
+            self.sock = secured
+        secured.do_handshake()
 
     def abandon(self) -> None:
         """Close it unserved."""
@@ -237,7 +249,7 @@ class Watch:
             try:
                 # A TLS connection cannot be looked into without reading; a client that sends
                 # anything while an answer is on its way to it is saying goodbye.
-                if isinstance(self._sock, ssl.SSLSocket):
+                if self._connection.mount.tls is not None:
                     pass
                 elif not self._reads:
                     going = not self._sock.recv(1, socket.MSG_PEEK)

@@ -15,19 +15,20 @@ import functools
 import os
 import selectors
 import socket
-import ssl
 import sys
 import threading
-import traceback
 import weakref
 from typing import TYPE_CHECKING, Any
 
 from ..core.errors import ContractError
+from ..core.lazy import traceback
 from ..core.workers import WorkerPool
 from .mount import BACKLOG, Mount
 from .ports import PortAllocator
 
 if TYPE_CHECKING:
+    import ssl
+
     from .connection import ConnectionHandler, Readable
 
 __all__ = ["Hub", "default_hub"]

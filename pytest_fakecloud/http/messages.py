@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, TypeAlias
 
 from ..core.calls import Call, Outcome
-from ..core.dataclass import dataclass
+from ..core.lazy import dataclass
 from .readers import query_items
 
 __all__ = [

@@ -4,17 +4,19 @@ from __future__ import annotations
 
 import contextlib
 import socket
-import ssl
 import sys
 import threading
-import traceback
 import warnings
 from collections.abc import Callable
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from ..core.errors import ContractError
+from ..core.lazy import traceback
 from ..core.timeparse import monotonic
 from .connection import Connection, ConnectionHandler, Sockets
+
+if TYPE_CHECKING:
+    import ssl
 
 __all__ = ["BACKLOG", "Listeners", "Mount"]
 

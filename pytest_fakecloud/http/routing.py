@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-import difflib
 import re
 from collections.abc import Callable, Iterable, Sequence
 from functools import lru_cache
 from typing import Any, NamedTuple, TypeAlias
+
+from ..core.lazy import difflib
 
 __all__ = ["Route", "RouteMatch", "RouteTable"]
 

@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import contextlib
 import socket
-import ssl
 from typing import TYPE_CHECKING
 
 from ..core.timeparse import monotonic
 from .app import App
+from .connection import tls_error
 from .encoding import LAST_CHUNK, chunk, encode, head_bytes, header, http_date, status_line
 from .messages import Answer, Effect, Stream
 from .parsing import BODY_LIMIT, Message, Refusal, RequestReader
@@ -135,7 +135,9 @@ class HTTPHandler:
                         sock.sendall(chunk(part) if chunked else part)
                 if chunked:
                     sock.sendall(LAST_CHUNK)
-        except (ConnectionError, ssl.SSLError):
+        except ConnectionError:
+            return False
+        except tls_error():
             return False
         except Exception as error:
             self.app.stream_failed(message, error)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Literal, TypedDict
 
-from ..core.dataclass import dataclass
+from ..core.lazy import dataclass
 from ..core.timeparse import Duration
 
 __all__ = [

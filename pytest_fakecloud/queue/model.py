@@ -14,7 +14,7 @@ from dataclasses import field, replace
 from datetime import datetime, timedelta
 from typing import Any, Literal, Protocol
 
-from ..core.dataclass import dataclass
+from ..core.lazy import dataclass
 from ..core.timeparse import to_datetime
 
 Headers = list[tuple[str, str]]

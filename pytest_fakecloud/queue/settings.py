@@ -11,8 +11,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import fields, replace
 from typing import Any, Literal, TypedDict
 
-from ..core.dataclass import dataclass
 from ..core.errors import ContractError, shown
+from ..core.lazy import dataclass
 from ..core.timeparse import Duration
 from .model import DAY, HOUR, MINUTE, SECOND
 

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import sysconfig
-import traceback
 from collections.abc import Iterator
 from datetime import datetime
+from functools import cache
 from pathlib import PurePath
 
+from ..core.lazy import sysconfig, traceback
 from ..core.timeparse import to_datetime
 from .model import (
     SECOND,
@@ -79,7 +79,6 @@ def _step(message: Message, entry: LogEntry, attempts: Iterator[Attempt]) -> str
     return entry.state
 
 
-_LIBRARIES = tuple(sysconfig.get_paths()[name] for name in ("stdlib", "platstdlib", "purelib"))
 _OURS = str(PurePath(__file__).parent.parent)
 
 
@@ -105,9 +104,15 @@ def _tells(line: str) -> bool:
     return 0 < len(line) <= 80 and not line.startswith("raise ")
 
 
+@cache
+def _libraries() -> tuple[str, ...]:
+    paths = sysconfig.get_paths()
+    return paths["stdlib"], paths["platstdlib"], paths["purelib"]
+
+
 def _is_library(filename: str) -> bool:
     return (
-        filename.startswith((*_LIBRARIES, _OURS, "<frozen"))
+        filename.startswith((*_libraries(), _OURS, "<frozen"))
         or "site-packages" in PurePath(filename).parts
     )
 

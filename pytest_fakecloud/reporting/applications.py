@@ -17,8 +17,8 @@ from contextlib import suppress
 from types import FrameType, ModuleType
 from typing import TYPE_CHECKING, Any
 
-from ..core.dataclass import dataclass
 from ..core.journal import recorder_of
+from ..core.lazy import dataclass
 from ..queue.timeline import raised_text
 
 if TYPE_CHECKING:

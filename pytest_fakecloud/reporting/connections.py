@@ -11,7 +11,7 @@ from dataclasses import field
 from typing import TYPE_CHECKING, Any
 
 from ..core.calls import Call
-from ..core.dataclass import dataclass
+from ..core.lazy import dataclass
 from .masking import hides_words
 
 if TYPE_CHECKING:

@@ -11,7 +11,7 @@ from types import BuiltinFunctionType, FunctionType, MethodType, ModuleType
 from typing import TYPE_CHECKING, Any
 
 from ..core.auth import bearer_token
-from ..core.dataclass import dataclass
+from ..core.lazy import dataclass
 from ..handle import secrets_of, was_given
 from ..http.hub import default_hub
 

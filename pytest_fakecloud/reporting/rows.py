@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import SplitResult, urlsplit
 
 from ..core.calls import Call, Entry, Event, faults_ended
-from ..core.dataclass import dataclass
 from ..core.errors import shown, telling
+from ..core.lazy import dataclass
 from .bodies import compact, decoded, parsed, printable, readable, shortened
 from .connections import gathered
 from .masking import Mask, hides_words

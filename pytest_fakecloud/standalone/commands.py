@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
-from ..core.dataclass import dataclass
 from ..core.errors import ContractError, ServiceError
+from ..core.lazy import dataclass
 from ..core.matching import nearest
 from ..services import by_word
 from .api import PREFIX

@@ -9,10 +9,8 @@ needs that.
 
 from __future__ import annotations
 
-import difflib
 import inspect
 import itertools
-import re
 import zlib
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
@@ -21,6 +19,7 @@ from typing import Any
 import numpy as np
 
 from ..core.errors import ContractError
+from ..core.lazy import difflib, regex
 from ..core.wording import never_awaited
 from .errors import VectorError, invalid_dimension, unprocessable
 from .fields import as_floats, as_sparse, from_array
@@ -28,7 +27,7 @@ from .model import Floats, Kind, SparseVector
 
 __all__ = ["MODELS", "MOST_DIMENSIONS", "Embedder", "hash_dense", "hash_sparse"]
 
-WORD = re.compile(r"\w+")
+WORD = regex(r"\w+")
 TRIGRAM_WEIGHT = 0.5
 K1 = 1.2
 B = 0.75
@@ -37,7 +36,7 @@ DEFAULT_DIMENSION = 384
 MOST_DIMENSIONS = 1 << 20
 """Far above every service's; a row of more would only be a mistake that takes memory."""
 MOST_ENTRIES = 1 << 20
-INDEX = re.compile(r"-?\d{1,10}")
+INDEX = regex(r"-?\d{1,10}")
 SPARSE_PARTS = ("indices", "values")
 EXPECTED: Mapping[Kind, str] = {
     Kind.DENSE: "a list of numbers",

@@ -13,7 +13,6 @@ most likely a misspelling; an empty sparse vector is an error as an empty dense 
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Mapping
 from enum import StrEnum
 from typing import Any, TypeVar
@@ -22,6 +21,7 @@ import numpy as np
 import orjson
 from numpy.typing import NDArray
 
+from ..core.lazy import difflib
 from . import errors
 from .engine.checks import check_metadata
 from .model import (

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ..core.dataclass import dataclass
+from ..core.lazy import dataclass
 
 __all__ = [
     "DEFAULT_NAMESPACE",

@@ -8,8 +8,8 @@ from numbers import Real
 from os import PathLike
 from typing import Any, Literal, TypedDict
 
-from ..core.dataclass import dataclass
 from ..core.errors import ContractError
+from ..core.lazy import dataclass
 from ..core.timeparse import Duration
 
 __all__ = ["Approximation", "Loadable", "VectorLimits", "VectorSettings"]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 
-from ..core.dataclass import dataclass
+from ..core.lazy import dataclass
 from .scenario import Step
 from .sides import Reply
 

@@ -6,7 +6,7 @@ import secrets
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import field, replace
 
-from ..core.dataclass import dataclass
+from ..core.lazy import dataclass
 from ..kv.table.registry import LOOKUP
 from .catalogue import broker, kv, queue, vector
 from .compare import difference

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import field
 from typing import Any
 
-from ..core.dataclass import dataclass
+from ..core.lazy import dataclass
 
 __all__ = ["COMPARISONS", "Scenario", "Step", "read_lines"]
 

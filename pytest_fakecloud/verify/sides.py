@@ -13,7 +13,7 @@ from urllib.parse import quote, urlsplit
 import requests
 
 from ..cloud import Cloud
-from ..core.dataclass import dataclass
+from ..core.lazy import dataclass
 from .scenario import Scenario, Step
 
 __all__ = ["Reply", "Side", "Target", "Unreachable", "facts_of", "fake_of"]

@@ -18,9 +18,9 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any, Literal, TypeVar
 
-from ...core.dataclass import dataclass
 from ...core.errors import ContractError
 from ...core.ids import Ids
+from ...core.lazy import dataclass
 from ...core.timekeeper import Lane, Signal, Timekeeper, Timer
 from ...core.timeparse import monotonic
 from .. import errors

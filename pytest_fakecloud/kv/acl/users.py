@@ -12,7 +12,7 @@ from functools import cache
 from hashlib import sha256
 from typing import TYPE_CHECKING, ClassVar, Literal, NamedTuple
 
-from ...core.dataclass import dataclass
+from ...core.lazy import dataclass
 from .. import errors
 from ..algorithms.glob import matcher
 from ..errors import CommandError

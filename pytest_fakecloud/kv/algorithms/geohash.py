@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 
-from ...core.dataclass import dataclass
+from ...core.lazy import dataclass
 
 STEPS = 26
 """Bits per coordinate of a stored score."""

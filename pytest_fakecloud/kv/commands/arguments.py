@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from fractions import Fraction
 from typing import Protocol
 
+from ...core.lazy import fractions
 from .. import errors
 from ..algorithms.glob import matcher
 from ..engine.engine import Session
@@ -140,7 +140,7 @@ def parse_timeout(session: Session, text: bytes) -> int:
         if seconds < 0:
             raise CommandError(errors.TIMEOUT_NEGATIVE)
         raise CommandError(errors.TIMEOUT_OUT_OF_RANGE)
-    return _waiting_time(session, math.ceil(Fraction(seconds) * 1000))
+    return _waiting_time(session, math.ceil(fractions.Fraction(seconds) * 1000))
 
 
 def parse_block(session: Session, text: bytes) -> int:

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import field
 from typing import TYPE_CHECKING, Any
 
-from ...core.dataclass import dataclass
+from ...core.lazy import dataclass
 
 if TYPE_CHECKING:
     from ..model import Transport, User

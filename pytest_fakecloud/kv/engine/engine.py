@@ -9,9 +9,9 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
-from ...core.dataclass import dataclass
 from ...core.errors import ContractError
 from ...core.ids import Ids
+from ...core.lazy import dataclass
 from ...core.timekeeper import Signal, Timekeeper
 from ..acl.log import AclLog
 from ..acl.users import (

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import deque
 from typing import TYPE_CHECKING
 
-from ...core.dataclass import dataclass
+from ...core.lazy import dataclass
 from ..errors import CommandError, HandedOn
 
 if TYPE_CHECKING:

@@ -25,9 +25,9 @@ from dataclasses import field
 from typing import Any, cast, get_args
 from urllib.parse import parse_qsl, urlencode
 
-from ...core.dataclass import dataclass
 from ...core.errors import ContractError
 from ...core.ids import Ids
+from ...core.lazy import dataclass
 from ...core.timekeeper import Timekeeper
 from ...core.timeparse import monotonic
 from ..acl.users import first_user, read_only_user

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from ...core.dataclass import dataclass
+from ...core.lazy import dataclass
 from .. import errors
 from ..errors import CommandError
 from ..reply import OK, Reply

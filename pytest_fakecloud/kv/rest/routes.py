@@ -10,8 +10,8 @@ from typing import Any, ClassVar
 import orjson
 
 from ...core.auth import bearer_token, same
-from ...core.dataclass import dataclass
 from ...core.errors import ServiceError
+from ...core.lazy import dataclass
 from ...core.matching import TEXT, Field
 from ...core.timekeeper import Timekeeper
 from ...http.app import App

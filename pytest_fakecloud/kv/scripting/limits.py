@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ...core.dataclass import dataclass
+from ...core.lazy import dataclass
 
 __all__ = ["ScriptLimits"]
 

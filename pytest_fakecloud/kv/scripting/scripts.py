@@ -16,7 +16,7 @@ import math
 from collections.abc import Collection
 from typing import TYPE_CHECKING, Any, Protocol
 
-from ...core.dataclass import dataclass
+from ...core.lazy import dataclass
 from ...core.timeparse import give_way, monotonic
 from ..acl.users import Denied
 from ..errors import NOT_ENOUGH_REPLICAS, OOM, CommandError, HandedOn, one_line

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from ...core.dataclass import dataclass
+from ...core.lazy import dataclass
 from ..algorithms.quoting import split_words
 from ..errors import CommandError
 from . import errors

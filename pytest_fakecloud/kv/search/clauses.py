@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from heapq import merge
 from typing import Any, Protocol, TypeAlias
 
-from ...core.dataclass import dataclass
+from ...core.lazy import dataclass
 from ..algorithms.linear_regex import LinearRegex
 from . import fuzzy
 from .index import SearchIndex

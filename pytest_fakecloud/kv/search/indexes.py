@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import field
 from typing import TYPE_CHECKING, Any
 
-from ...core.dataclass import dataclass
+from ...core.lazy import dataclass
 from .index import SearchIndex
 
 if TYPE_CHECKING:

@@ -6,7 +6,7 @@ import heapq
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
 
-from ...core.dataclass import dataclass
+from ...core.lazy import dataclass
 from ..values.json import copy_json, write_json
 from .analysis import Analyzer, spans
 from .clauses import Clause, Matches

@@ -6,7 +6,7 @@ from dataclasses import field
 from functools import cached_property
 from itertools import pairwise
 
-from ...core.dataclass import dataclass
+from ...core.lazy import dataclass
 from .analysis import LANGUAGES, Analyzer, analyzer
 
 __all__ = ["FIELD_TYPES", "KEY_TYPES", "Definition", "FieldSpec", "SearchError"]

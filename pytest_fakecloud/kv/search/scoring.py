@@ -10,7 +10,7 @@ import math
 from bisect import bisect_right
 from collections.abc import Callable, Mapping
 
-from ...core.dataclass import dataclass
+from ...core.lazy import dataclass
 
 __all__ = ["MODIFIERS", "FieldValue", "ScoreFunction", "bm25", "idf", "rounded_length"]
 

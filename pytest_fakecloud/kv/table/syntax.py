@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import math
 import re
-from decimal import Decimal
-from fractions import Fraction
+from typing import TypeAlias
 
+from ...core.lazy import decimal, fractions, regex
 from ..errors import (
     NOT_FLOAT,
     NOT_INTEGER,
@@ -39,7 +39,7 @@ __all__ = [
 I64_MIN = -(2**63)
 I64_MAX = 2**63 - 1
 
-LongDouble = Fraction | float
+LongDouble: TypeAlias = "fractions.Fraction | float"
 """An 80-bit float: an exact fraction of 64 significant bits, or an infinity."""
 
 
@@ -85,11 +85,9 @@ def parse_unsigned(text: bytes, error: bytes) -> int:
     return int(found[1] + found[2]) % 2**64
 
 
-_DECIMAL = re.compile(rb"[+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?")
-_HEXADECIMAL = re.compile(
-    rb"[+-]?0[xX](?:[0-9a-fA-F]+\.?[0-9a-fA-F]*|\.[0-9a-fA-F]+)(?:[pP][+-]?\d+)?"
-)
-_INFINITY = re.compile(rb"[+-]?inf(?:inity)?", re.IGNORECASE)
+_DECIMAL = regex(rb"[+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?")
+_HEXADECIMAL = regex(rb"[+-]?0[xX](?:[0-9a-fA-F]+\.?[0-9a-fA-F]*|\.[0-9a-fA-F]+)(?:[pP][+-]?\d+)?")
+_INFINITY = regex(rb"[+-]?inf(?:inity)?", re.IGNORECASE)
 
 
 def parse_float(text: bytes, error: bytes = NOT_FLOAT) -> float:
@@ -118,8 +116,8 @@ def _has_digit(text: bytes) -> bool:
     return any(byte in b"123456789" for byte in mantissa)
 
 
-_ROUNDED_TO_NOTHING = Fraction(1, 2**16446)
-"""Half of the smallest 80-bit float."""
+_TO_NOTHING = 2**16446
+"""The inverse of half of the smallest 80-bit float."""
 
 
 def parse_long_double(text: bytes, error: bytes = NOT_FLOAT) -> LongDouble:
@@ -132,15 +130,16 @@ def parse_long_double(text: bytes, error: bytes = NOT_FLOAT) -> LongDouble:
         exponent = int(re.split(rb"[eE]", text)[1]) if re.search(rb"[eE]", text) else 0
         if abs(exponent) > 6000:
             if not _has_digit(text):
-                return Fraction(0)
+                return fractions.Fraction(0)
             raise CommandError(error)
-        told = Fraction(Decimal(text.decode()))  # of text, Fraction takes 4,300 digits at most
+        # Of text, Fraction takes 4,300 digits at most.
+        told = fractions.Fraction(decimal.Decimal(text.decode()))
         number = _to_64_bits(told)
-        if isinstance(number, float) or 0 < abs(told) <= _ROUNDED_TO_NOTHING:
+        if isinstance(number, float) or 0 < abs(told) * _TO_NOTHING <= 1:
             raise CommandError(error)
         return number
     if _HEXADECIMAL.fullmatch(text):
-        return _to_64_bits(Fraction(parse_float(text, error)))
+        return _to_64_bits(fractions.Fraction(parse_float(text, error)))
     raise CommandError(error)
 
 
@@ -153,16 +152,16 @@ def long_double_sum(left: LongDouble, right: LongDouble) -> LongDouble:
     return _to_64_bits(left + right)
 
 
-def _to_64_bits(value: Fraction) -> LongDouble:
+def _to_64_bits(value: fractions.Fraction) -> LongDouble:
     if value == 0:
         return value
     numerator, denominator = abs(value.numerator), value.denominator
     shift = numerator.bit_length() - denominator.bit_length() - 64
-    scaled = Fraction(numerator, denominator) / (Fraction(2) ** shift)
+    scaled = fractions.Fraction(numerator, denominator) / (fractions.Fraction(2) ** shift)
     if scaled >= 2**64:
         scaled /= 2
         shift += 1
-    rounded = Fraction(round(scaled)) * (Fraction(2) ** shift)
+    rounded = fractions.Fraction(round(scaled)) * (fractions.Fraction(2) ** shift)
     if rounded >= 2**16384:
         return math.inf if value > 0 else -math.inf
     return rounded if value > 0 else -rounded

@@ -6,7 +6,7 @@ from bisect import bisect_left, bisect_right, insort
 from collections.abc import Iterator
 from dataclasses import field
 
-from ...core.dataclass import dataclass
+from ...core.lazy import dataclass
 
 __all__ = [
     "ID_MAX", "SEQUENCE_MAX", "UNKNOWN_ENTRIES_READ", "Consumer", "Group", "Pending", "PendingList",

@@ -10,9 +10,9 @@ from collections.abc import Callable, Iterable, Mapping
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, NoReturn, Protocol, TypeAlias, TypedDict, Unpack
 
-from ...core.dataclass import dataclass
 from ...core.errors import ContractError, shown
 from ...core.found import Found, expect
+from ...core.lazy import dataclass
 from ...core.matching import HEADERS, JSON, MAPPING, Field, Query, fields_of
 from ...core.timeparse import to_datetime
 from ...core.wording import check_times

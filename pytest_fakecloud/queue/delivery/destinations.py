@@ -19,9 +19,9 @@ from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeAlias
 from urllib.parse import urlsplit
 
 from ...core.aio import in_thread
-from ...core.dataclass import dataclass
 from ...core.errors import ContractError, shown
 from ...core.found import Found
+from ...core.lazy import dataclass
 from ...core.matching import TEXT, Question
 from ...core.timeparse import Duration
 from ...core.wording import brief

@@ -15,7 +15,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, Unpack
 
 from ...core import matching
-from ...core.dataclass import dataclass
+from ...core.lazy import dataclass
 from ...core.matching import TEXT, Field, Question
 from ...faults.fault import Matchers
 from ...faults.kinds import AnswerFault

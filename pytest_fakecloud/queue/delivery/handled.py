@@ -10,7 +10,7 @@ from dataclasses import field
 from typing import Any, Protocol
 from urllib.parse import urlsplit
 
-from ...core.dataclass import dataclass
+from ...core.lazy import dataclass
 from ..model import Headers
 
 __all__ = [

@@ -10,7 +10,7 @@ from concurrent.futures import Future, InvalidStateError
 from types import CellType, CoroutineType, FrameType, FunctionType
 from typing import Any, Protocol, TypeAlias, TypeVar
 
-from ...core.dataclass import dataclass
+from ...core.lazy import dataclass
 
 __all__ = [
     "AsgiApp",

@@ -8,8 +8,8 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Literal, TypeAlias, cast
 from urllib.parse import urlsplit
 
-from ...core.dataclass import dataclass
 from ...core.errors import ContractError
+from ...core.lazy import dataclass
 from ...core.timeparse import Duration, duration_us
 from ..arguments import bytes_of, json_bytes
 from ..model import (

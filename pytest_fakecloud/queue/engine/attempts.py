@@ -9,7 +9,7 @@ from collections.abc import Awaitable, Callable
 from dataclasses import replace
 from functools import partial
 
-from ...core.dataclass import dataclass
+from ...core.lazy import dataclass
 from ..errors import Loop
 from ..model import (
     CALLBACK,

@@ -21,7 +21,7 @@ from io import BytesIO
 
 from cronsim import CronSim, CronSimError
 
-from ...core.dataclass import dataclass
+from ...core.lazy import dataclass, regex
 from ...core.timeparse import to_datetime
 from ..errors import bad_request
 from ..model import MINUTE, SECOND, Api, Headers, PublishSettings
@@ -37,8 +37,8 @@ _ALIASES = {
     "@yearly": "0 0 1 1 *",
     "@annually": "0 0 1 1 *",
 }
-_ZONE = re.compile(r"(?:CRON_TZ|TZ)=(\S+)\s+(.*)\Z", re.DOTALL)
-_PIECE = re.compile(
+_ZONE = regex(r"(?:CRON_TZ|TZ)=(\S+)\s+(.*)\Z", re.DOTALL)
+_PIECE = regex(
     r"(?:(?P<all>[*?])|(?P<low>\w+)(?:-(?P<high>\w+))?)(?:/(?P<step>\d{1,9}))?\Z", re.ASCII
 )
 _EVERY = "@every "

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from ...core.dataclass import dataclass
+from ...core.lazy import dataclass
 from ..errors import not_found
 from ..model import Message, Outcome
 from ..wire.filters import Filters, page

@@ -14,7 +14,7 @@ from collections import deque
 from collections.abc import Iterable
 from dataclasses import field, replace
 
-from ...core.dataclass import dataclass
+from ...core.lazy import dataclass
 from ..errors import not_found, quota
 from ..wire.headers import check_name
 

@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections import deque
 from dataclasses import field, replace
 
-from ...core.dataclass import dataclass
+from ...core.lazy import dataclass
 from ..errors import bad_request, not_found
 from ..model import SECOND, FlowSettings
 

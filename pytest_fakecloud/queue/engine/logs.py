@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import field
 
-from ...core.dataclass import dataclass
+from ...core.lazy import dataclass
 from ..model import LogEntry, Message
 from ..wire.filters import Filters, page
 

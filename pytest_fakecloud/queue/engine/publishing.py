@@ -13,7 +13,7 @@ from dataclasses import field, fields, replace
 from itertools import islice
 from typing import Any
 
-from ...core.dataclass import dataclass
+from ...core.lazy import dataclass
 from ..errors import INVALID_SCHEME, QueueError, bad_request
 from ..model import (
     MESSAGE,

@@ -9,7 +9,7 @@ import ipaddress
 import re
 from urllib.parse import urlsplit
 
-from ...core.dataclass import dataclass
+from ...core.lazy import dataclass
 from .. import errors
 from ..errors import bad_request, quota
 from ..model import (

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections import deque
 from dataclasses import replace
 
-from ...core.dataclass import dataclass
+from ...core.lazy import dataclass
 from ..model import LogEntry, Message, Outcome
 from .cron import Schedule
 from .dead_letters import DeadLetter, DeadLetters

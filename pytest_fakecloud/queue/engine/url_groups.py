@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import field, replace
 from typing import Any
 
-from ...core.dataclass import dataclass
+from ...core.lazy import dataclass
 from ..errors import bad_request, not_found, quota
 from ..model import Headers
 from ..wire.headers import check_name, check_url

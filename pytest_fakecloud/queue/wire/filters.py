@@ -18,7 +18,7 @@ from dataclasses import field
 from typing import Any, TypeVar
 from urllib.parse import urlsplit
 
-from ...core.dataclass import dataclass
+from ...core.lazy import dataclass
 from ..errors import bad_request
 from ..model import Message
 from .headers import as_text, read_integer

@@ -17,8 +17,8 @@ import math
 import re
 from collections.abc import Callable, Sequence
 from datetime import UTC
-from email.utils import parsedate_to_datetime
 
+from ...core.lazy import email_utils, regex
 from ..errors import QueueError, bad_request
 from ..model import DAY, SECOND, first
 
@@ -28,9 +28,9 @@ RETRY_HEADERS = (
     "X-RateLimit-Reset-Requests",
     "X-RateLimit-Reset-Tokens",
 )
-_TOKEN = re.compile(r"\s*(?:((?:\d+(?:\.\d*)?|\.\d+)(?:[eE][+-]?\d+)?)|([A-Za-z_]+)|(.))", re.ASCII)
-_GO_DURATION = re.compile(r"[+-]?(?:(?:\d+(?:\.\d*)?|\.\d+)(?:ns|us|µs|μs|ms|s|m|h))+\Z", re.ASCII)
-_GO_GROUP = re.compile(r"(\d+(?:\.\d*)?|\.\d+)(ns|us|µs|μs|ms|s|m|h)")
+_TOKEN = regex(r"\s*(?:((?:\d+(?:\.\d*)?|\.\d+)(?:[eE][+-]?\d+)?)|([A-Za-z_]+)|(.))", re.ASCII)
+_GO_DURATION = regex(r"[+-]?(?:(?:\d+(?:\.\d*)?|\.\d+)(?:ns|us|µs|μs|ms|s|m|h))+\Z", re.ASCII)
+_GO_GROUP = regex(r"(\d+(?:\.\d*)?|\.\d+)(ns|us|µs|μs|ms|s|m|h)")
 _GO_UNIT = {
     "ns": 1e-3,
     "us": 1.0,
@@ -236,7 +236,7 @@ def _read_wait(value: str, now_us: int) -> int | None:
     if duration is not None:
         return max(0, duration)
     try:
-        moment = parsedate_to_datetime(value)
+        moment = email_utils.parsedate_to_datetime(value)
     except (TypeError, ValueError, IndexError, OverflowError):
         return None
     if moment.tzinfo is None:

@@ -19,8 +19,8 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 from urllib.parse import urlsplit
 
-from ...core.dataclass import dataclass
 from ...core.ids import BASE58, RandomStream
+from ...core.lazy import dataclass
 from ..model import Delivery, Headers, SigningKeys
 
 __all__ = ["LIFETIME", "Signer", "body_hash", "explain", "published_text"]

@@ -7,7 +7,7 @@ import json
 from dataclasses import field, replace
 from typing import Any, Literal
 
-from ...core.dataclass import dataclass
+from ...core.lazy import dataclass
 from ..errors import bad_request
 from ..model import Headers, Message, PublishSettings
 from ..wire.headers import as_wire

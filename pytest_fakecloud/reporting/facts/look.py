@@ -7,7 +7,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from ...core.calls import Call, Event
-from ...core.dataclass import dataclass
+from ...core.lazy import dataclass
 from ..summaries import Scene
 
 if TYPE_CHECKING:

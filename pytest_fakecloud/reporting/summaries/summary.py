@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence, Set
 from dataclasses import field
 from typing import TYPE_CHECKING, Any
 
-from ...core.dataclass import dataclass
+from ...core.lazy import dataclass
 from ..bodies import compact, parsed, readable, scalar, shortened
 from ..connections import on_connection, reply
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import field, replace
 
-from ...core.dataclass import dataclass
+from ...core.lazy import dataclass
 from ..model import VectorQuery
 
 __all__ = ["Cursor", "Cursors"]

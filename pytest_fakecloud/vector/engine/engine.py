@@ -17,9 +17,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from ...core.dataclass import dataclass
 from ...core.errors import ContractError
 from ...core.ids import Ids
+from ...core.lazy import dataclass
 from ...core.timekeeper import Timekeeper
 from .. import errors
 from ..model import (

@@ -6,7 +6,7 @@ import threading
 from collections.abc import Callable
 from dataclasses import replace
 
-from ...core.dataclass import dataclass
+from ...core.lazy import dataclass
 from ...core.timekeeper import Timekeeper, Timer
 from ..model import VectorRecord
 

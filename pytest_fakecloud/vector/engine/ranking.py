@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from ...core.dataclass import dataclass
 from ...core.ids import RandomStream
+from ...core.lazy import dataclass
 from ..model import (
     Floats,
     Fusion,

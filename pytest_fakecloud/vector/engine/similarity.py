@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterable, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from ...core.dataclass import dataclass
+from ...core.lazy import dataclass
 from ..model import Floats, Rows, Similarity
 from .matrix import Matrix
 

@@ -19,6 +19,7 @@ from collections.abc import Callable, Mapping
 from functools import lru_cache
 from typing import Any, Final
 
+from ...core.lazy import regex
 from .syntax import (
     And,
     Compare,
@@ -38,7 +39,7 @@ Predicate = Callable[[Any], bool]
 """Takes a record's metadata, or None where it has none."""
 Getter = Callable[[Any], Any]
 
-STEP = re.compile(r"\[(\d+)\]|\[#-(\d+)\]|(?:^|\.)([^.\[\]]+)")
+STEP = regex(r"\[(\d+)\]|\[#-(\d+)\]|(?:^|\.)([^.\[\]]+)")
 NUMBERS: Final = (int, float)
 SCALARS: Final = (str, int, float)
 COMPARISONS: Final = {

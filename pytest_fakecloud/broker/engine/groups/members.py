@@ -18,7 +18,7 @@ from collections.abc import Iterable
 from dataclasses import field, replace
 from typing import Any, Literal
 
-from ....core.dataclass import dataclass
+from ....core.lazy import dataclass
 from ....core.timekeeper import Signal, Timekeeper, Timer
 from ...model import ConsumerConfig, TopicPartition
 

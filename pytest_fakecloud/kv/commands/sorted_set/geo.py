@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import field
 from decimal import ROUND_HALF_EVEN, Decimal
 
-from ....core.dataclass import dataclass
+from ....core.lazy import dataclass
 from ... import errors
 from ...algorithms import geohash
 from ...algorithms.geohash import UNITS, Shape

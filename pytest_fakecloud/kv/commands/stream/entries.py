@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from ....core.dataclass import dataclass
+from ....core.lazy import dataclass
 from ... import errors
 from ...engine.engine import Session
 from ...errors import CommandError, wrong_arity

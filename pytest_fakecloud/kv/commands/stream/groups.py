@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ....core.dataclass import dataclass
+from ....core.lazy import dataclass
 from ... import errors
 from ...engine.engine import Session
 from ...errors import CommandError, bad_subcommand_arguments

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from itertools import islice
 
-from ....core.dataclass import dataclass
+from ....core.lazy import dataclass
 from ... import errors
 from ...engine.engine import Session
 from ...errors import CommandError

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from ....core.dataclass import dataclass
+from ....core.lazy import dataclass
 from ..index import SearchIndex
 from ..schema import FieldSpec, SearchError
 

@@ -1,4 +1,4 @@
-"""Dataclasses that are compiled later do what those of the standard library do."""
+"""What is made later does what it would do at once, and is not made before."""
 
 from __future__ import annotations
 
@@ -6,13 +6,17 @@ import copy
 import dataclasses
 import inspect
 import pickle
+import re
+import subprocess
+import sys
 import threading
 from collections.abc import Callable
 from typing import Any
 
 import pytest
 
-from pytest_fakecloud.core.dataclass import dataclass
+from pytest_fakecloud.core import lazy
+from pytest_fakecloud.core.lazy import dataclass, regex
 
 SHAPES: list[dict[str, bool]] = [
     {},
@@ -175,3 +179,50 @@ def test_threads_may_be_first_at_the_same_time() -> None:
         for thread in threads:
             thread.join()
         assert seen == [Shared("a")] * 4
+
+
+def test_a_class_without_a_docstring_has_its_name_as_one() -> None:
+    @dataclass
+    class Bare:
+        name: str
+
+    assert Bare.__doc__ == "Bare"
+    assert Bare("a").name == "a"
+
+
+def test_an_expression_is_the_compiled_one() -> None:
+    words = regex(r"[a-z]+", re.IGNORECASE)
+    assert words.findall("One two") == ["One", "two"]
+    assert words.sub("-", "a1b") == "-1-"
+    assert words.pattern == "[a-z]+"
+    assert regex(rb"\d").search(b"a1") is not None
+
+
+def test_an_expression_is_compiled_when_it_is_used() -> None:
+    broken = regex("(")
+    with pytest.raises(re.error, match="missing \\)"):
+        broken.match("(")
+
+
+USED = {
+    "decimal": "Decimal",
+    "difflib": "get_close_matches",
+    "email_utils": "parsedate_to_datetime",
+    "fractions": "Fraction",
+    "sysconfig": "get_paths",
+    "traceback": "format_exception",
+}
+
+
+@pytest.mark.parametrize("name", sorted({*lazy.__all__} - {"dataclass", "regex"}))
+def test_a_module_is_imported_when_it_is_used(name: str) -> None:
+    real = getattr(lazy, name).__name__
+    code = (
+        "import sys\n"
+        f"from pytest_fakecloud.core.lazy import {name} as late\n"
+        f"print({real!r} in sys.modules)\n"
+        f"found = late.{USED[name]}\n"
+        f"print({real!r} in sys.modules, found is sys.modules[{real!r}].{USED[name]})"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.split() == ["False", "True", "True"]
