@@ -23,7 +23,10 @@ from pytest_fakecloud.core.timeparse import monotonic
 from pytest_fakecloud.http.messages import Request
 from pytest_fakecloud.reporting.rows import rows
 
-SECONDS = 0.4
+from .budget import cases
+
+SECONDS = cases(30) / 100
+"""How long threads try to meet each other badly."""
 
 
 @pytest.fixture(autouse=True)

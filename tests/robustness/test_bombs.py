@@ -15,6 +15,7 @@ from pytest_fakecloud.core.ids import Ids
 from pytest_fakecloud.core.timekeeper import Timekeeper
 from pytest_fakecloud.kv.engine.engine import Engine
 from pytest_fakecloud.kv.errors import CommandError
+from tests.budget import cases
 from tests.kv import fuzzing
 
 SECONDS = 2.0
@@ -116,9 +117,9 @@ def _use(ask: Asked) -> None:
 
 @pytest.mark.slow
 def test_damaged_dumps(ask: Asked) -> None:
-    refused, taken = restore_damaged(ask, 1, 1500)
-    assert refused > 300
-    assert taken > 50, "only check sums were tried"
+    refused, taken = restore_damaged(ask, 1, rounds := cases(1500))
+    assert refused > rounds / 5
+    assert taken > rounds / 30, "only check sums were tried"
 
 
 @pytest.mark.long

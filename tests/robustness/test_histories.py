@@ -19,6 +19,7 @@ import pytest
 
 from pytest_fakecloud import Cloud
 from pytest_fakecloud.kv.handle import KVServer
+from tests.budget import cases
 from tests.kv.comparison.faces import Port, Rest
 from tests.kv.comparison.wire import Status
 
@@ -26,7 +27,7 @@ from .linear import Call, is_linearizable
 
 CLIENTS = 4
 CALLS = 7
-ROUNDS = 25
+ROUNDS = cases(25)
 LONG_ROUNDS = 4000
 
 Line = tuple[str, ...]

@@ -13,6 +13,7 @@ from collections import Counter
 import h11
 import pytest
 
+from tests.budget import cases
 from tests.http.fuzzing import Seen, read, wire
 
 STRICTER = "ours refuses, h11 serves"
@@ -117,7 +118,7 @@ def run(seed: int, rounds: int) -> None:
 
 @pytest.mark.parametrize("seed", range(2))
 def test_both_read_the_same(seed: int) -> None:
-    run(seed, 2500)
+    run(seed, cases(2000))
 
 
 @pytest.mark.long

@@ -10,6 +10,7 @@ from collections.abc import Iterator
 import pytest
 
 from pytest_fakecloud import Cloud
+from tests.budget import cases
 
 from .compare import RUN, Comparison
 from .faces import (
@@ -70,7 +71,7 @@ def test_random_commands(face: Face, servers: list[RealServer]) -> None:
     comparison = Comparison(face, servers)
     generator = Generator(20260101)
     for group in TEMPLATES:
-        for _ in range(3):
+        for _ in range(cases(3)):
             comparison.run(group, generator.lines(group, RUN))
     assert set(comparison.tally.compared) == set(TEMPLATES)
     _check(comparison)
