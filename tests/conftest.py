@@ -16,6 +16,7 @@ from pytest_fakecloud.transport import patches
 
 from .budget import EXAMPLES
 from .demo import Demo, Raw
+from .harness import impatient as impatient
 from .harness import pytester as pytester
 from .harness import run as run
 from .harness import what_runs_need as what_runs_need
@@ -41,6 +42,8 @@ def pytest_collection_finish() -> None:
     """Have the garbage collector look past modules and tests, which stay to the end anyway."""
     gc.collect()
     gc.freeze()
+    # Tests make much and keep little: to look for garbage as often as usual is a tenth of the suite.
+    gc.set_threshold(50_000, 20, 50)
     gc.enable()
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import ast
+import gc
 import importlib
 import pkgutil
 import sys
@@ -12,6 +14,7 @@ from typing import Any
 
 import pytest
 
+from pytest_fakecloud.core.timekeeper import Timekeeper
 from pytest_fakecloud.transport.patches import changes
 
 # A run in this process forgets the modules it imported, so all it may import is imported here: once
@@ -70,6 +73,20 @@ def without_the_examples() -> Iterator[None]:
 
 
 Run = Callable[..., pytest.RunResult]
+
+
+PACKAGE = Path(__file__).parent.parent / "pytest_fakecloud"
+
+
+def syntax(path: Path) -> ast.Module:
+    """What a module says: many objects, none of them garbage, to be let go of soon."""
+    collects = gc.isenabled()
+    gc.disable()
+    try:
+        return ast.parse(path.read_text(encoding="utf-8"))
+    finally:
+        if collects:
+            gc.enable()
 
 
 def check_each(check: Callable[..., None], rows: Iterable[tuple[Any, ...]]) -> None:
@@ -140,6 +157,12 @@ def run(pytester: pytest.Pytester) -> Run:
         return pytester.runpytest_inprocess(*(QUIET if quiet else ()), *options)
 
     return run_source
+
+
+@pytest.fixture
+def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let long polls that nothing will end last a twentieth of a second of a clock that stands."""
+    monkeypatch.setattr(Timekeeper, "_wait_cap", 0.05)
 
 
 @pytest.fixture(scope="module", autouse=True)

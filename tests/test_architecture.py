@@ -10,6 +10,7 @@ import ast
 import subprocess
 import sys
 from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
@@ -17,9 +18,8 @@ import pytest
 
 from pytest_fakecloud.services import SERVICES
 
-from .harness import check_each
+from .harness import PACKAGE, check_each, syntax
 
-PACKAGE = Path(__file__).parent.parent / "pytest_fakecloud"
 NAMES = sorted({service.handle.split(".")[1] for service in SERVICES.values()})
 
 FLOORS = (
@@ -61,20 +61,32 @@ def modules() -> Mapping[str, Path]:
     return found
 
 
+@dataclass(frozen=True)
+class Module:
+    """What is looked at of a module's source, whose tree nobody keeps."""
+
+    imports: frozenset[str]
+    """The absolute dotted names of everything it imports."""
+    at_import: frozenset[str]
+    """Without what is imported later, in functions, and for type checkers."""
+    froms: tuple[ast.ImportFrom, ...]
+    """Its ``from`` statements, wherever they are."""
+    has_globals: bool
+    """Whether it has a ``global`` statement."""
+
+
 @cache
-def tree(name: str) -> ast.Module:
+def module(name: str) -> Module:
     """What a module says."""
-    return ast.parse(modules()[name].read_text(encoding="utf-8"))
-
-
-@cache
-def imports(name: str, *, at_import: bool = False) -> frozenset[str]:
-    """The absolute dotted names of everything a module imports.
-
-    ``at_import`` leaves out what is imported later, in functions, and for type checkers.
-    """
     package = ["pytest_fakecloud", *modules()[name].relative_to(PACKAGE).parts[:-1]]
-    return frozenset(_walk(tree(name), package, at_import))
+    tree = syntax(modules()[name])
+    nodes = list(ast.walk(tree))
+    return Module(
+        frozenset(_walk(tree, package, False)),
+        frozenset(_walk(tree, package, True)),
+        tuple(node for node in nodes if isinstance(node, ast.ImportFrom)),
+        any(isinstance(node, ast.Global) for node in nodes),
+    )
 
 
 def _walk(node: ast.AST, package: list[str], at_import: bool) -> Iterator[str]:
@@ -100,7 +112,7 @@ def _is_later(node: ast.AST) -> bool:
 def own(name: str) -> frozenset[str]:
     """The modules of ours that a module imports."""
     found = set()
-    for each in imports(name):
+    for each in module(name).imports:
         if each.partition(".")[0] == "pytest_fakecloud":
             below = each.partition(".")[2]
             # ``from ..http import app`` is about the module; its package is only on the way.
@@ -137,9 +149,9 @@ def stays_pure(name: str) -> None:
     rooms = name.split(".")
     if rooms[0] == "core":
         allowed = {*sys.stdlib_module_names, "pytest_fakecloud"} - {"http", "socket", "ssl"}
-        wrong = [each for each in imports(name) if each.partition(".")[0] not in allowed]
+        wrong = [each for each in module(name).imports if each.partition(".")[0] not in allowed]
     elif rooms[0] in NAMES and rooms[1:] and rooms[1] in PURE:
-        wrong = [each for each in imports(name) if each.partition(".")[0] in OUTSIDE]
+        wrong = [each for each in module(name).imports if each.partition(".")[0] in OUTSIDE]
         wrong += [
             each
             for each in own(name)
@@ -147,7 +159,7 @@ def stays_pure(name: str) -> None:
             or (each.split(".")[0] == rooms[0] and each.split(".")[1] not in PURE)
         ]
     elif rooms[0] not in ("plugin", "outcomes", "session"):
-        wrong = [each for each in imports(name) if each.partition(".")[0] == "pytest"]
+        wrong = [each for each in module(name).imports if each.partition(".")[0] == "pytest"]
     else:
         wrong = []
     assert not wrong, f"{name} may not import {sorted(set(wrong))}"
@@ -207,7 +219,7 @@ def test_every_service_has_the_same_rooms(service: str) -> None:
 @pytest.mark.parametrize("name", ["plugin", "session"])
 def test_the_plugin_imports_next_to_nothing(name: str) -> None:
     light = {*sys.stdlib_module_names, "pytest", "pytest_fakecloud"}
-    wrong = [each for each in imports(name, at_import=True) if each.partition(".")[0] not in light]
+    wrong = [each for each in module(name).at_import if each.partition(".")[0] not in light]
     assert not wrong
 
 
@@ -228,8 +240,7 @@ def test_services_keep_no_global_state() -> None:
 
 
 def keeps_no_global_state(name: str) -> None:
-    found = [node for node in ast.walk(tree(name)) if isinstance(node, ast.Global)]
-    assert not found, f"{name} uses the global statement"
+    assert not module(name).has_globals, f"{name} uses the global statement"
 
 
 def test_imports_of_our_own_are_relative() -> None:
@@ -239,12 +250,8 @@ def test_imports_of_our_own_are_relative() -> None:
 def imports_its_own_relatively(name: str) -> None:
     wrong = [
         ast.unparse(node)
-        for node in ast.walk(tree(name))
-        if (
-            isinstance(node, ast.ImportFrom)
-            and not node.level
-            and (node.module or "").startswith("pytest_fakecloud")
-        )
+        for node in module(name).froms
+        if not node.level and (node.module or "").startswith("pytest_fakecloud")
     ]
     assert not wrong
 
@@ -256,9 +263,7 @@ def test_dataclasses_are_compiled_when_they_are_used() -> None:
 def takes_our_dataclass(name: str) -> None:
     wrong = [
         node
-        for node in ast.walk(tree(name))
-        if isinstance(node, ast.ImportFrom)
-        and node.module == "dataclasses"
-        and any(alias.name == "dataclass" for alias in node.names)
+        for node in module(name).froms
+        if node.module == "dataclasses" and any(alias.name == "dataclass" for alias in node.names)
     ]
     assert not wrong or name == "core.lazy", "take `dataclass` from core.lazy"

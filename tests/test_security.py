@@ -21,10 +21,9 @@ from pytest_fakecloud.handle import Handle
 from pytest_fakecloud.http.messages import Answer, Request
 from pytest_fakecloud.standalone.api import PREFIX, WITHOUT_TOKEN, ControlApp
 
-from .harness import apart
+from .harness import PACKAGE, apart, syntax
 
 ROOT = Path(__file__).resolve().parents[1]
-PACKAGE = ROOT / "pytest_fakecloud"
 SERVICES = ("kv_server", "vector_index", "broker", "queue")
 READS = {
     "kv_server": "/get/key",
@@ -217,7 +216,7 @@ def calls() -> Iterator[tuple[str, str]]:
     """Each module of the package with each name that it calls or imports, dotted."""
     for path in sorted(PACKAGE.rglob("*.py")):
         module = path.relative_to(PACKAGE).as_posix()
-        for node in ast.walk(ast.parse(path.read_text("utf-8"))):
+        for node in ast.walk(syntax(path)):
             if isinstance(node, ast.Call):
                 yield module, dotted(node.func)
             elif isinstance(node, ast.Import):

@@ -179,8 +179,9 @@ class Timekeeper:
     beyond is refused, and what would fall due later never does.
     """
 
+    _wait_cap = 1.0
+
     def __init__(self, now: Instant | None = None, mode: Mode | None = None) -> None:
-        self._wait_cap = 1.0
         self._lock = threading.Lock()
         self._settling = threading.RLock()
         self._timers: dict[Lane, list[Timer]] = {lane: [] for lane in LANES}

@@ -33,6 +33,7 @@ def _parameters() -> Iterator[Any]:
         yield pytest.param(page, id=page.name, marks=[pytest.mark.slow] if apart else [])
 
 
+@pytest.mark.usefixtures("impatient")
 @pytest.mark.filterwarnings("ignore::ResourceWarning")  # clients that an application leaves open
 @pytest.mark.parametrize("page", list(_parameters()))
 def test_page(page: Page, pytester: pytest.Pytester) -> None:

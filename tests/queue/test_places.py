@@ -269,7 +269,7 @@ def test_the_plain_form_on_a_loop_that_the_destination_needs(clock: str) -> None
             server = await asyncio.start_server(serve, "127.0.0.1", 0)
             url = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}"
             with Cloud(clock=clock, delivery="driven") as cloud:  # type: ignore[arg-type]
-                queue: Any = cloud.queue(attempt_cap=0.3)
+                queue: Any = cloud.queue(attempt_cap=0.1)
                 queue.publish(url, retries=0)
                 (blocked,) = queue.deliver_due()
                 queue.publish(url, retries=0)

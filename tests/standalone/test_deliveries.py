@@ -21,7 +21,7 @@ def test_histories_of_the_server_keep_what_was_asked_for(serve: Serve) -> None:
     server = serve("queue", "--queue", f'limits={{"parallelism": {AT_ONCE}}}')
     with Cloud.connect(server.url, server.token) as cloud:
         queue = cloud.fixture_handle("queue")
-        world = World(queue.url, queue.token, "", wishes(5, 60, rated=9), 5)
+        world = World(queue.url, queue.token, "", wishes(5, 60, rated=5), 5)
         with loopback(world.receive) as base:
             world.base = base
             world.run(lambda: len(queue.pending()))

@@ -15,14 +15,21 @@ from pytest_fakecloud.queue.model import SECOND, Delivery
 from ..edge import Table
 
 
-@pytest.fixture
-def target() -> Iterator[HTTPServer]:
+@pytest.fixture(scope="module")
+def server() -> Iterator[HTTPServer]:
+    # Such a server looks twice a second whether it is to stop.
     with HTTPServer(host="127.0.0.1") as server:
-        server.expect_request("/broken").respond_with_data("broken", 500)
-        server.expect_request("").respond_with_handler(
-            lambda request: Response(f"{request.full_path} {request.host}", 201)
-        )
         yield server
+
+
+@pytest.fixture
+def target(server: HTTPServer) -> HTTPServer:
+    server.clear()
+    server.expect_request("/broken").respond_with_data("broken", 500)
+    server.expect_request("").respond_with_handler(
+        lambda request: Response(f"{request.full_path} {request.host}", 201)
+    )
+    return server
 
 
 def delivery(url: str) -> Delivery:

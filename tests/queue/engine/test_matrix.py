@@ -173,6 +173,7 @@ def instruction(condition: str, cloud: Cloud, queue: Queue) -> dict[str, Any]:
             "starts": '{"messageId"',
         }
     if condition == "long-poll":
+        cloud.clock.wait_cap = 0.1
         broker = cloud.broker(topics={"orders": 1})
         login = base64.b64encode(f"{broker.username}:{broker.password}".encode()).decode()
         asked = {"topic": "orders", "partition": 0, "offset": 0, "timeout": 30_000}
@@ -282,7 +283,7 @@ def test_the_plain_form_on_a_loop_that_an_attempt_needs(clock: Any) -> None:
 
     def work() -> None:
         with Cloud(clock=clock, delivery="driven") as cloud:
-            queue = cloud.queue(attempt_cap=0.3)
+            queue = cloud.queue(attempt_cap=0.1)
             attempt = asyncio.run(whole(queue)).only()
             assert attempt.status is None
             assert "await queue.aio" in str(attempt.exception)

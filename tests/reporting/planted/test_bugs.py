@@ -37,7 +37,11 @@ def report(output: list[str]) -> str:
     return re.sub(r"1\.\d s of real time", "1.2 s of real time", text)
 
 
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize(
+    "name",
+    [pytest.param(name, marks=[pytest.mark.slow] * (name == "slept")) for name in NAMES],
+)
+@pytest.mark.usefixtures("impatient")
 @pytest.mark.filterwarnings("ignore::ResourceWarning")
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
 def test_the_report_shows_the_cause(name: str, run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
