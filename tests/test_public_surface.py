@@ -97,9 +97,8 @@ def pyright_errors(tmp_path: Path) -> str:
     return done.stdout + done.stderr
 
 
-@pytest.mark.parametrize(
-    "errors", [mypy_errors, pytest.param(pyright_errors, marks=pytest.mark.slow)]
-)
+@pytest.mark.slow
+@pytest.mark.parametrize("errors", [mypy_errors, pyright_errors])
 def test_type_checkers_find_what_is_wrong_and_nothing_else(
     tmp_path: Path, errors: Callable[[Path], str]
 ) -> None:
