@@ -13,6 +13,7 @@ from .core.found import Found
 from .core.journal import recorder_of
 from .core.lazy import dataclass
 from .core.wording import never_awaited
+from .faults.fault import rule_of
 
 if TYPE_CHECKING:
     from .fakes import Fakes
@@ -247,7 +248,7 @@ def _one(
         else:
             armed.append(handle.faults.lose_answer(when=is_the_one))
         # The last round finds no call left to fail; that is no forgotten fault.
-        armed[-1].must_fire = False
+        rule_of(armed[-1]).must_fire = False
     recorder = recorder_of(handles[0].journal)
     began = recorder.reserve()
     try:

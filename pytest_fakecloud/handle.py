@@ -23,7 +23,8 @@ from .core.lazy import dataclass, traceback
 from .core.problems import Problem, Problems
 from .core.timekeeper import Mode, Timekeeper
 from .core.timeparse import Instant
-from .faults.plan import FaultPlan
+from .faults.plan import FaultPlan, table_of
+from .faults.table import FaultTable
 from .http.app import App
 from .http.hub import default_hub
 
@@ -239,20 +240,22 @@ class Handle:
         self.journal = Journal(self._recorder)
         # An empty plan is false, and still the one the service asks.
         if faults is None:
-            faults = FaultPlan(partial(context.ids.stream, self.name, "faults"), self._time)
+            stream = partial(context.ids.stream, self.name, "faults")
+            faults = FaultPlan(FaultTable(stream, self._time))
         self.faults = faults
+        self._fault_table = table_of(faults)
         app.attach(
             clock=self._time,
             recorder=self._recorder,
-            faults=self.faults,
+            faults=self._fault_table,
             problems=context.problems,
             name=self.name,
         )
         self._exits: ExitStack | None = None
         self._mount = context.mount(app)
-        self._mount.on_close.append(self.faults.close)
+        self._mount.on_close.append(self._fault_table.close)
         self._mount.on_error.append(self._server_failed)
-        self.faults.gate = self._mount.gate
+        self._fault_table.gate = self._mount.gate
         self._baseline = self._first_baseline()
         self.closed = False
         context.enter(self)

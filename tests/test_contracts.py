@@ -128,8 +128,6 @@ CALLS: dict[str, tuple[Callable[[Cloud, Any], object], str]] = {
         lambda cloud, v: _kv(cloud).assert_not_called(v),
         "none text empty",
     ),
-    "FaultPlan.add": (lambda cloud, v: _kv(cloud).faults.add(v), ""),
-    "FaultPlan.remove": (lambda cloud, v: _kv(cloud).faults.remove(v), ""),
     "FaultPlan.delay": (lambda cloud, v: _kv(cloud).faults.delay(v), "int float"),
     "FaultPlan.answer": (lambda cloud, v: _kv(cloud).faults.answer(v), ""),
     "FaultPlan.sequence": (lambda cloud, v: _kv(cloud).faults.sequence(v), ""),

@@ -13,7 +13,7 @@ import urllib3
 
 from pytest_fakecloud import Cloud, ContractError
 from pytest_fakecloud.core.journal import Recorder
-from pytest_fakecloud.faults.plan import FaultPlan
+from pytest_fakecloud.faults.table import FaultTable
 from pytest_fakecloud.recordings import write as record
 from pytest_fakecloud.reporting.page import page
 from pytest_fakecloud.reporting.section import section
@@ -122,7 +122,7 @@ def test_the_control_api(cloud: Cloud) -> None:
     app.attach(
         clock=cloud._time,
         recorder=Recorder(cloud._time.now_us, service="control", handle="control"),
-        faults=FaultPlan(partial(cloud._context.ids.stream, "control"), cloud._time),
+        faults=FaultTable(partial(cloud._context.ids.stream, "control"), cloud._time),
         problems=type(cloud._recorded)(),
         name="control",
     )

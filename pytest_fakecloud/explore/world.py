@@ -282,10 +282,10 @@ class World:
 
 def refusal(handle: Handle) -> Answer:
     """The service's own 503."""
-    answer = handle.faults.render(ServiceError(503, "Service Unavailable"))
+    answer = handle._fault_table.render(ServiceError(503, "Service Unavailable"))
     if not isinstance(answer.body, bytes):
-        assert handle.faults.dump is not None
-        answer.body = handle.faults.dump(answer.body)
+        assert handle._fault_table.dump is not None
+        answer.body = handle._fault_table.dump(answer.body)
     return answer
 
 
@@ -374,6 +374,8 @@ class _Betweens:
 
 class _Mishaps:
     """What goes wrong with deliveries by the queue's faults, and by the schedule."""
+
+    active = ("the schedule",)
 
     def __init__(self, world: World, planned: Any) -> None:
         self._world = world

@@ -1,4 +1,7 @@
-"""What every fault has: which requests it is meant for, how often it fires, and where it was set."""
+"""What every fault has: which requests it is meant for, how often it fires, and where it was set.
+
+A test holds the ``Fault``; requests meet the ``Rule`` behind it.
+"""
 
 from __future__ import annotations
 
@@ -6,6 +9,7 @@ import re
 import sys
 from collections.abc import Callable, Iterable, Mapping
 from contextvars import ContextVar
+from functools import cached_property
 from pathlib import Path
 from typing import Any, ClassVar, Protocol, Self, TypedDict
 
@@ -15,9 +19,21 @@ from ..core.matching import ABSENT, Field, Question, check_fields
 from ..core.timekeeper import Timekeeper
 from ..http.messages import Request, Response, Serve
 
-__all__ = ["CUT", "REPLACE", "SPOIL", "WAIT", "Fault", "Matchers", "Plan", "count", "setting_over"]
+__all__ = [
+    "CUT",
+    "REPLACE",
+    "SPOIL",
+    "WAIT",
+    "Fault",
+    "Matchers",
+    "Rule",
+    "Rules",
+    "count",
+    "rule_of",
+    "setting_over",
+]
 
-# From the outside in; see ``FaultPlan``.
+# From the outside in; see ``FaultTable``.
 WAIT, CUT, SPOIL, REPLACE = range(4)
 _COMMON = frozenset({"times", "skip", "route", "when"})
 _PACKAGE = str(Path(__file__).resolve().parents[1])
@@ -50,8 +66,8 @@ class Matchers(TypedDict, total=False):
     when: Callable[[Any], object] | None
 
 
-class Plan(Protocol):
-    """What a fault asks of the plan it is in."""
+class Rules(Protocol):
+    """What a rule asks of the table it is in."""
 
     clock: Timekeeper
     fact_fields: Mapping[str, Field]
@@ -60,33 +76,32 @@ class Plan(Protocol):
     def call_words(self) -> Callable[[], Iterable[str]]:
         """What gives the names of routes and commands."""
 
-    def remove(self, fault: Any) -> None:
-        """Take the fault back."""
+    def remove(self, rule: Any) -> None:
+        """Take the rule back."""
 
     def pause(self, seconds: float) -> None:
         """Wait for so many real seconds, or until the handle closes."""
 
 
-class Fault:
-    """One prepared misbehaviour.
+class Rule:
+    """One prepared misbehaviour as requests meet it.
 
     ``hits`` counts how often it fired; a strict test fails when one that ``must_fire`` never did.
-    ``remove()`` takes it back; as a context manager it is taken back at the end of the block.
     """
 
     order: ClassVar[int] = REPLACE
     must_fire: bool = True
 
     def __init__(
-        self, plan: Plan, kind: str, description: str, matchers: Mapping[str, Any]
+        self, table: Rules, kind: str, description: str, matchers: Mapping[str, Any]
     ) -> None:
-        self.plan = plan
+        self.table = table
         self.kind = kind
         self.description = description
         self.hits = 0
         self.seen = 0
         self.origin = _caller()
-        known = plan.fact_fields
+        known = table.fact_fields
         check_fields(matchers, {*_COMMON, *known}, "fault")
         self.times = count("times", matchers.get("times"), 1)
         self.skip = count("skip", matchers.get("skip"), 0) or 0
@@ -107,7 +122,7 @@ class Fault:
         ]
         self._route: Question | None = None
         if self.route is not None:
-            self._route = Question("route", self.route, CallNames(plan.call_words), several=True)
+            self._route = Question("route", self.route, CallNames(table.call_words), several=True)
         self._when = None if self.when is None else Question("when", self.when)
         self.taken_back = False
 
@@ -116,15 +131,10 @@ class Fault:
         """Whether it can still fire."""
         return not self.taken_back and (self.times is None or self.hits < self.times)
 
-    def remove(self) -> None:
-        """Take the fault back; it fires no more."""
-        self.plan.remove(self)
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *error: object) -> None:
-        self.remove()
+    @cached_property
+    def fault(self) -> Fault:
+        """What the test holds of it."""
+        return Fault(self)
 
     def __repr__(self) -> str:
         limits = {"times": self.times, "skip": self.skip or None, "route": self.route, **self.facts}
@@ -135,8 +145,6 @@ class Fault:
         )
         text = f"{self.description}{f' [{given}]' if given else ''}, {self.hits} hit(s)"
         return f"<{text}, set {self.origin}>" if self.origin else f"<{text}>"
-
-    # -- for the plan ----------------------------------------------------------------------------
 
     def matches(self, request: Any) -> bool:
         """Return whether the fault is meant for this request.
@@ -157,7 +165,7 @@ class Fault:
             raise ContractError(f"a predicate of {shown(self)} failed: {shown(error)}") from error
 
     def wants(self, request: Any) -> bool:
-        """Return whether it fires on a matching request; called in turn, with the plan's lock held."""
+        """Return whether it fires on a matching request; called in turn, with the table's lock held."""
         return True
 
     def apply(self, request: Request, serve: Serve, hit: int) -> Response:
@@ -166,6 +174,55 @@ class Fault:
         ``serve()`` is what would happen without it.
         """
         return serve()
+
+
+class Fault:
+    """One prepared misbehaviour.
+
+    ``hits`` counts how often it fired; a strict test fails when it never did. ``remove()`` takes it
+    back; as a context manager it is taken back at the end of the block.
+    """
+
+    def __init__(self, rule: Rule) -> None:
+        self._rule = rule
+
+    @property
+    def kind(self) -> str:
+        """What prepared it: the name of the method of ``faults``."""
+        return self._rule.kind
+
+    @property
+    def description(self) -> str:
+        """What it does, in words."""
+        return self._rule.description
+
+    @property
+    def hits(self) -> int:
+        """How often it has fired."""
+        return self._rule.hits
+
+    @property
+    def active(self) -> bool:
+        """Whether it can still fire."""
+        return self._rule.active
+
+    def remove(self) -> None:
+        """Take the fault back; it fires no more."""
+        self._rule.table.remove(self._rule)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self.remove()
+
+    def __repr__(self) -> str:
+        return repr(self._rule)
+
+
+def rule_of(fault: Fault) -> Rule:
+    """What requests meet of a fault: for the fakes, not for tests."""
+    return fault._rule
 
 
 def count(name: str, value: object, least: int) -> int | None:

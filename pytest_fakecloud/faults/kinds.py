@@ -1,4 +1,4 @@
-"""The kinds of faults there are, each what it makes of ``serve()``."""
+"""The kinds of faults there are, each a rule: what it makes of ``serve()``."""
 
 from __future__ import annotations
 
@@ -9,19 +9,19 @@ from typing import Any, Literal
 from ..core.errors import ContractError, shown
 from ..core.ids import RandomStream
 from ..http.messages import Answer, Effect, Headers, Request, Response, Serve, Stream
-from .fault import CUT, SPOIL, WAIT, Fault, Plan
+from .fault import CUT, SPOIL, WAIT, Rule, Rules
 
 __all__ = [
-    "AnswerFault",
-    "CallFault",
-    "CutFault",
-    "DelayFault",
-    "DownFault",
-    "LoseAnswerFault",
-    "RandomFault",
-    "RateLimitFault",
-    "SequenceFault",
-    "TruncateFault",
+    "AnswerRule",
+    "CallRule",
+    "CutRule",
+    "DelayRule",
+    "DownRule",
+    "LoseAnswerRule",
+    "RandomRule",
+    "RateLimitRule",
+    "SequenceRule",
+    "TruncateRule",
     "lost",
     "truncated",
 ]
@@ -29,45 +29,45 @@ __all__ = [
 Apply = Callable[[Serve], Response]
 
 
-class AnswerFault(Fault):
+class AnswerRule(Rule):
     """Answers in the endpoint's place."""
 
     def __init__(
         self,
-        plan: Plan,
+        table: Rules,
         answer: Callable[[], Answer],
         description: str,
         matchers: Mapping[str, Any],
         kind: str = "answer",
     ) -> None:
-        super().__init__(plan, kind, description, matchers)
+        super().__init__(table, kind, description, matchers)
         self._answer = answer
 
     def apply(self, request: Request, serve: Serve, hit: int) -> Response:
         return self._answer()
 
 
-class CutFault(Fault):
+class CutRule(Rule):
     """Does something to the connection before the engine is reached."""
 
     order = CUT
 
     def __init__(
         self,
-        plan: Plan,
+        table: Rules,
         kind: str,
         effect: Effect,
         description: str,
         matchers: Mapping[str, Any],
     ) -> None:
-        super().__init__(plan, kind, description, matchers)
+        super().__init__(table, kind, description, matchers)
         self._effect = effect
 
     def apply(self, request: Request, serve: Serve, hit: int) -> Response:
         return self._effect
 
 
-class DownFault(CutFault):
+class DownRule(CutRule):
     """The service is down."""
 
     # A client that is refused a connection leaves no trace, so nobody can say it never fired.
@@ -79,57 +79,57 @@ class DownFault(CutFault):
         return self.times is None and not (self.skip or self.route or self.facts or self.when)
 
 
-class LoseAnswerFault(Fault):
+class LoseAnswerRule(Rule):
     """Lets the engine do it and sends nothing."""
 
     order = SPOIL
 
-    def __init__(self, plan: Plan, reset: bool, matchers: Mapping[str, Any]) -> None:
-        super().__init__(plan, "lose_answer", "lose_answer", matchers)
+    def __init__(self, table: Rules, reset: bool, matchers: Mapping[str, Any]) -> None:
+        super().__init__(table, "lose_answer", "lose_answer", matchers)
         self._reset = reset
 
     def apply(self, request: Request, serve: Serve, hit: int) -> Response:
         return lost(serve(), self._reset)
 
 
-class TruncateFault(Fault):
+class TruncateRule(Rule):
     """Sends a part of the answer; ``keep`` bytes or chunks, None for the usual."""
 
     order = SPOIL
 
-    def __init__(self, plan: Plan, keep: int | None, matchers: Mapping[str, Any]) -> None:
-        super().__init__(plan, "truncate", "truncate", matchers)
+    def __init__(self, table: Rules, keep: int | None, matchers: Mapping[str, Any]) -> None:
+        super().__init__(table, "truncate", "truncate", matchers)
         self._keep = keep
 
     def apply(self, request: Request, serve: Serve, hit: int) -> Response:
         return truncated(serve(), self._keep)
 
 
-class DelayFault(Fault):
+class DelayRule(Rule):
     """Makes requests wait for so many real seconds."""
 
     order = WAIT
 
-    def __init__(self, plan: Plan, seconds: float, matchers: Mapping[str, Any]) -> None:
-        super().__init__(plan, "delay", f"delay {seconds:g} s", matchers)
+    def __init__(self, table: Rules, seconds: float, matchers: Mapping[str, Any]) -> None:
+        super().__init__(table, "delay", f"delay {seconds:g} s", matchers)
         self._seconds = seconds
 
     def apply(self, request: Request, serve: Serve, hit: int) -> Response:
-        self.plan.pause(self._seconds)
+        self.table.pause(self._seconds)
         return serve()
 
 
-class SequenceFault(Fault):
+class SequenceRule(Rule):
     """Takes one step after the other."""
 
     def __init__(
         self,
-        plan: Plan,
+        table: Rules,
         steps: Sequence[Apply],
         description: str,
         matchers: Mapping[str, Any],
     ) -> None:
-        super().__init__(plan, "sequence", description, matchers)
+        super().__init__(table, "sequence", description, matchers)
         self._steps = steps
         if self.times is None:
             self.times = len(steps)
@@ -138,19 +138,19 @@ class SequenceFault(Fault):
         return self._steps[(hit - 1) % len(self._steps)](serve)
 
 
-class RandomFault(Fault):
+class RandomRule(Rule):
     """Takes a step at a share of the requests."""
 
     def __init__(
         self,
-        plan: Plan,
+        table: Rules,
         rate: float,
         step: Apply,
         stream: RandomStream,
         description: str,
         matchers: Mapping[str, Any],
     ) -> None:
-        super().__init__(plan, "random", description, matchers)
+        super().__init__(table, "random", description, matchers)
         self._rate = rate
         self._step = step
         self._stream = stream
@@ -164,19 +164,19 @@ class RandomFault(Fault):
         return self._step(serve)
 
 
-class RateLimitFault(Fault):
+class RateLimitRule(Rule):
     """Lets so many requests pass in each span of the fake's clock."""
 
     def __init__(
         self,
-        plan: Plan,
+        table: Rules,
         requests: int,
         per_us: int,
         answer: Callable[[Headers], Answer],
         matchers: Mapping[str, Any],
     ) -> None:
         super().__init__(
-            plan, "rate_limit", f"rate_limit {requests} per {per_us / 1e6:g} s", matchers
+            table, "rate_limit", f"rate_limit {requests} per {per_us / 1e6:g} s", matchers
         )
         self._limit = requests
         self._per_us = per_us
@@ -185,7 +185,7 @@ class RateLimitFault(Fault):
         self._used = 0
 
     def wants(self, request: Any) -> bool:
-        now = self.plan.clock.now_us()
+        now = self.table.clock.now_us()
         if now >= self._window_us + self._per_us or self._window_us == 0:
             self._window_us = now
             self._used = 0
@@ -194,7 +194,7 @@ class RateLimitFault(Fault):
 
     def apply(self, request: Request, serve: Serve, hit: int) -> Response:
         end_us = self._window_us + self._per_us
-        left = max(1, -(-(end_us - self.plan.clock.now_us()) // 1_000_000))
+        left = max(1, -(-(end_us - self.table.clock.now_us()) // 1_000_000))
         return self._answer(
             [
                 ("Retry-After", str(left)),
@@ -205,21 +205,21 @@ class RateLimitFault(Fault):
         )
 
 
-class CallFault(Fault):
+class CallRule(Rule):
     """Calls the test's function before or after the endpoint."""
 
     order = WAIT
 
     def __init__(
         self,
-        plan: Plan,
+        table: Rules,
         function: Callable[..., object],
         moment: Literal["before", "after"],
         dumped: Callable[[Answer], Answer],
         matchers: Mapping[str, Any],
     ) -> None:
         name = getattr(function, "__name__", type(function).__name__)
-        super().__init__(plan, "call", f"call {name} {moment}", matchers)
+        super().__init__(table, "call", f"call {name} {moment}", matchers)
         self._function = function
         self._moment = moment
         self._dumped = dumped

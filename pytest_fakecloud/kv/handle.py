@@ -239,14 +239,14 @@ class KVServer(Handle):
         mount.on_reset.append(port.wake)
         mount.on_error.append(self._server_failed)
         self.on_close(mount.close)
-        first = self.faults.gate
+        first = self._fault_table.gate
 
         def gate(shut: bool) -> None:
             if first is not None:
                 first(shut)
             mount.gate(shut)
 
-        self.faults.gate = gate
+        self._fault_table.gate = gate
         if self.faults.is_down:
             mount.refuse()
         return port

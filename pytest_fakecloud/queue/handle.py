@@ -27,7 +27,7 @@ from .delivery.drivers import (
     NotIdle,
     QueueAio,
 )
-from .delivery.faults import PlannedMishaps, QueueFaults
+from .delivery.faults import DeliveryFaults, QueueFaults
 from .delivery.sender import Sender
 from .delivery.sender import signature_clock as clock_of_signatures
 from .engine.engine import Engine
@@ -224,14 +224,13 @@ class Queue(QueueAssertions, QueueActions, Handle):
         self._engine.on_attempt = self._attempted
         self._engine.on_loop = self._looped
         self._driver = Driver(self._engine, self._check_open, self._sender.release)
-        faults = QueueFaults(partial(context.ids.stream, name, "faults"), context.time)
-        self._engine.mishaps = PlannedMishaps(faults)
+        table = DeliveryFaults(partial(context.ids.stream, name, "faults"), context.time)
+        self._engine.mishaps = table
         runs = WorkflowRoutes(self._engine, workflow)
         letters = WorkflowHistoryRoutes(self._engine, workflow)
         self.read_only_token = new_token()
         app = QueueApp(self._engine, lambda: (self.token, self.read_only_token), [runs, letters])
-        super().__init__(context, app, name=name, faults=faults)
-        self.faults = faults
+        super().__init__(context, app, name=name, faults=QueueFaults(table))
         # The service answers for its own limits; only what is far beyond them is the server's.
         self._mount.body_limit = 2 * max(
             self._engine.limits.message_size, self._engine.limits.batch_size

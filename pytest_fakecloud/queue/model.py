@@ -320,7 +320,12 @@ class Message:
 
 
 class Mishaps:
-    """What goes wrong with a delivery on purpose; the faults of a queue subclass it."""
+    """What goes wrong with a delivery on purpose; the faults of a queue subclass it.
+
+    Nothing is asked of it while nothing is ``active``.
+    """
+
+    active: tuple[Any, ...] = ()
 
     def before(self, message: Message, delivery: Delivery) -> tuple[str, ...]:
         """Return the names of the faults that hit this delivery."""

@@ -26,7 +26,8 @@ from ..core.timekeeper import Mode, Signal
 from ..core.timeparse import Instant, monotonic
 from ..fakes import Fakes
 from ..faults.fault import setting_over
-from ..faults.plan import FaultPlan
+from ..faults.plan import FaultPlan, fault_words
+from ..faults.table import FaultTable
 from ..handle import Context, Handle
 from ..http.app import App
 from ..http.messages import Answer, Effect, Request, Response, Stream
@@ -147,7 +148,7 @@ class ControlApp(App):
         self.attach(
             clock=cloud._context.time,
             recorder=recorder,
-            faults=FaultPlan(partial(cloud._context.ids.stream, "control"), cloud._context.time),
+            faults=FaultTable(partial(cloud._context.ids.stream, "control"), cloud._context.time),
             problems=_Bugs(cloud, tell),
             name="control",
         )
@@ -707,7 +708,7 @@ def _use(target: Any, name: str, get: bool) -> Callable[..., Any]:
 
 def _fault_kinds(plan: type[FaultPlan]) -> list[str]:
     """The methods that prepare a fault, but for the one that wants a function."""
-    return [name for name in plan.words() if name != "call"]
+    return [name for name in fault_words(plan) if name != "call"]
 
 
 @contextlib.contextmanager

@@ -18,7 +18,7 @@ import orjson
 from ..core.errors import ContractError, ServiceError, shown
 from ..core.matching import nearest
 from ..faults.fault import setting_over
-from ..faults.plan import FaultPlan
+from ..faults.plan import FaultPlan, fault_words
 from ..services import by_word
 
 __all__ = ["SCHEMA", "Progress", "load_state", "prepare_fault", "read_state"]
@@ -270,7 +270,7 @@ def _with_place(place: str, do: Callable[[], object]) -> None:
 def prepare_fault(plan: Any, fault: Mapping[str, Any]) -> Any:
     """Prepare a fault that is written as the control API takes it."""
     fields = {name: value for name, value in fault.items() if name not in ("kind", "args")}
-    kinds = [name for name in FaultPlan.words() if name != "call"]
+    kinds = [name for name in fault_words(FaultPlan) if name != "call"]
     kind = fault["kind"]
     if kind not in kinds:
         raise ContractError(

@@ -10,6 +10,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from ..core.timeparse import to_datetime
+from ..faults.plan import fault_words
 from ..handle import Handle
 from ..services import find, view_of
 
@@ -57,7 +58,7 @@ def view(handle: Handle) -> dict[str, Any]:
         "name": handle.name,
         "service": handle.service,
         "fixture": handle.fixture,
-        "fault_kinds": [word for word in handle.faults.words() if word != "call"],
+        "fault_kinds": [word for word in fault_words(type(handle.faults)) if word != "call"],
         **content,
     }
 

@@ -15,7 +15,7 @@ from functools import cache
 from typing import Any, NamedTuple
 
 from ..core.calls import CALL_MAY_HAVE, CALL_NEEDS, Call, call_of
-from ..faults.plan import FaultPlan
+from ..faults.plan import FaultPlan, fault_words
 from ..handle import Handle
 from ..services import SERVICES
 
@@ -169,7 +169,6 @@ _CAPTURE = (
     "url_for"
 )
 _LIST = "last only where"
-_PLAN_INSIDE = "add attach call_words claim close fact_fields pause remove run"
 _HANDLES: Mapping[str, tuple[str, str]] = {
     "broker": (f"{_EVERY_HANDLE} username", ""),
     "callback_capture": (f"{_CAPTURE} callbacks failures", ""),
@@ -180,16 +179,13 @@ _HANDLES: Mapping[str, tuple[str, str]] = {
 }
 """The handles of services: what each offers besides what its class declares, and without what."""
 _DERIVED: Mapping[str, tuple[str, str]] = {
-    "faults.fault:Fault": (
-        "description facts hits kind must_fire origin route seen skip taken_back times when",
-        "apply matches order wants",
-    ),
-    "faults.plan:FaultPlan": ("active", _PLAN_INSIDE),
+    "faults.fault:Fault": ("", ""),
+    "faults.plan:FaultPlan": ("", ""),
     "queue.capture.callbacks:Callback": ("at_us failure headers problem raw request", ""),
     "queue.capture.callbacks:Captured": ("faults last only", "of"),
     "queue.delivery.destinations:DestinationRoute": ("deliveries given prefix where", ""),
     "queue.delivery.destinations:Destinations": ("raise_exceptions", "find"),
-    "queue.delivery.faults:QueueFaults": ("active", _PLAN_INSIDE),
+    "queue.delivery.faults:QueueFaults": ("", ""),
     "queue.views:DeadLetterView": ("at id message", ""),
     "queue.views:PublishedMessage": ("", ""),
     "queue.views:ScheduleView": ("id", ""),
@@ -277,7 +273,7 @@ def _surface(name: str, home: tuple[str, str]) -> Surface:
     methods = {each for each in names if _is_method(inspect.getattr_static(kind, each, None))}
     if name == f"{_PACKAGE}.queue.capture.faults:ScopedFaults":
         # Each of its words is made when it is asked for.
-        methods |= set(FaultPlan.words())
+        methods |= set(fault_words(FaultPlan))
     # The with-block of a cloud is its owner's.
     protocols = {each for each in _PROTOCOLS if hasattr(kind, each) and follows}
     protocols |= {"__len__"} if hasattr(kind, "__len__") else set()

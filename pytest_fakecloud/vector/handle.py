@@ -150,8 +150,6 @@ class VectorIndex(Handle):
         # Before there is a mount, so that data that cannot be loaded leaves no server behind.
         self._create(namespaces)
         super().__init__(context, app, name=name)
-        self.faults.render = app.render_error
-        self.faults.dump = app.dump
 
     def _create(self, namespaces: Iterable[str] | Mapping[str, Loadable]) -> None:
         for namespace in namespaces:

@@ -22,7 +22,9 @@ from pytest_fakecloud.core.errors import ContractError
 from pytest_fakecloud.core.ids import Ids
 from pytest_fakecloud.core.matching import TEXT, Field
 from pytest_fakecloud.core.timekeeper import Timekeeper
-from pytest_fakecloud.faults.plan import Fault, FaultPlan
+from pytest_fakecloud.faults.fault import Fault, Rule
+from pytest_fakecloud.faults.plan import FaultPlan
+from pytest_fakecloud.faults.table import FaultTable
 from pytest_fakecloud.handle import Context
 from pytest_fakecloud.http.messages import Answer, Request
 
@@ -659,7 +661,6 @@ MISUSE: dict[str, tuple[Callable[[FaultPlan], object], str]] = {
     "command": (lambda f: f.drop(command=5), "command=5 can never be: give a text"),  # type: ignore[arg-type]
     "when to await": (lambda f: f.drop(when=awaited), "when=awaited has to be awaited"),
     "command to await": (lambda f: f.drop(command=awaited), "command=awaited has to be awaited"),
-    "removed": (lambda f: f.remove(5), "5 is not a fault"),  # type: ignore[arg-type]
 }
 
 
@@ -701,23 +702,27 @@ def test_misuse_says_what_to_give(demo: Demo, name: str) -> None:
 # -- a service's own kinds -----------------------------------------------------------------------
 
 
-class QueuePlan(FaultPlan):
+class OwnTable(FaultTable):
     fact_fields = {"url": Field(TEXT)}  # noqa: RUF012
 
+
+class OwnPlan(FaultPlan):
     def duplicate(self, **matchers: Any) -> Fault:
-        return self.add(Fault(self, "duplicate", "duplicate", matchers))
+        return self._add(Rule(self._table, "duplicate", "duplicate", matchers))
 
 
 def test_a_service_adds_kinds_and_asks_for_them() -> None:
-    clock = Timekeeper()
-    plan = QueuePlan(Ids(1).stream("faults"), clock)
+    table = OwnTable(partial(Ids(1).stream, "faults"), Timekeeper())
+    plan = OwnPlan(table)
     fault = plan.duplicate(url="http://a/", times=1)
 
     call = Call(1, 0, "queue", "queue", "POST", "/", facts=lambda call: {"url": "http://a/"})
     attempt = SimpleNamespace(call=call)
-    assert plan.claim("reorder", attempt) is None
-    assert plan.claim("duplicate", attempt) is fault
-    assert plan.claim("duplicate", attempt) is None
+    assert table.claim("reorder", attempt) is None
+    claimed = table.claim("duplicate", attempt)
+    assert claimed is not None
+    assert claimed.fault is fault
+    assert table.claim("duplicate", attempt) is None
     assert fault.hits == 1
     assert call.fault == "duplicate"
     with pytest.raises(
@@ -727,27 +732,30 @@ def test_a_service_adds_kinds_and_asks_for_them() -> None:
 
 
 def test_a_services_own_kind_does_not_touch_requests(demo: Demo, client: httpx.Client) -> None:
-    fault = demo.faults.add(Fault(demo.faults, "tamper", "tamper", {}))
+    table = demo._fault_table
+    rule = Rule(table, "tamper", "tamper", {})
+    table.add(rule)
     assert statuses(client, 2) == [200, 200]
-    assert fault.hits == 0
+    assert rule.hits == 0
 
 
 def test_a_plan_without_a_server_answers_plainly() -> None:
-    plan = FaultPlan(partial(Ids(1).stream, "faults"), Timekeeper())
+    table = FaultTable(partial(Ids(1).stream, "faults"), Timekeeper())
+    plan = FaultPlan(table)
     plan.answer(503, times=1)
     plan.down()
     plan.up()
     request = Request("GET", "/x")
-    response = plan.run(request, lambda: Answer(b"fine"))
+    response = table.run(request, lambda: Answer(b"fine"))
     assert isinstance(response, Answer)
     assert (response.status, response.body) == (503, b"Service Unavailable\n")
-    assert plan.run(request, lambda: Answer(b"fine")) == Answer(b"fine")
+    assert table.run(request, lambda: Answer(b"fine")) == Answer(b"fine")
     with pytest.raises(ContractError, match="sends bytes only"):
         plan.answer(503, {"a": 1})
 
 
 def test_json_of_faults_is_the_services(demo: Demo, client: httpx.Client) -> None:
     demo.app.dump = lambda value: b"own:" + json.dumps(value).encode()  # type: ignore[method-assign]
-    demo.faults.dump = demo.app.dump
+    demo._fault_table.dump = demo.app.dump
     demo.faults.answer(503, {"a": 1})
     assert client.get("/echo/x").content == b'own:{"a": 1}'

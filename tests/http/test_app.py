@@ -118,7 +118,7 @@ def test_the_pipelines_order(demo: Demo) -> None:
     app.attach(
         clock=demo._time,
         recorder=demo._recorder,
-        faults=demo.faults,
+        faults=demo._fault_table,
         problems=demo.context.problems,
         name="ordered",
     )

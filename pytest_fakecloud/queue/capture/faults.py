@@ -7,6 +7,8 @@ from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
 
 from ...core.errors import ContractError
+from ...faults.fault import rule_of
+from ...faults.plan import fault_words
 
 if TYPE_CHECKING:
     from ...faults.plan import Fault
@@ -25,7 +27,7 @@ class ScopedFaults:
         self._route = route
 
     def __getattr__(self, word: str) -> Callable[..., Fault]:
-        if word not in (words := self._capture.faults.words()):
+        if word not in (words := fault_words(type(self._capture.faults))):
             raise AttributeError(f"{word!r} is not a fault here; there are: {', '.join(words)}")
         return functools.partial(self._prepare, getattr(self._capture.faults, word))
 
@@ -38,17 +40,16 @@ class ScopedFaults:
         return method(*args, **{**kwargs, "route": self._route})
 
     def _is_here(self, fault: Fault) -> bool:
-        return fault.route in (None, self._route)
+        return rule_of(fault).route in (None, self._route)
 
     @property
-    def active(self) -> tuple[Fault, ...]:
-        """The faults that can still fire on what comes to this URL."""
-        return tuple(fault for fault in self._capture.faults.active if self._is_here(fault))
+    def _active(self) -> tuple[Fault, ...]:
+        return tuple(fault for fault in self._capture.faults if self._is_here(fault))
 
     @property
     def is_down(self) -> bool:
         """Whether ``down()`` keeps everybody from this URL at present."""
-        return any(fault.kind == "down" for fault in self.active)
+        return any(fault.kind == "down" for fault in self._active)
 
     def unused(self) -> list[Fault]:
         """The faults that never fired, and should have."""
@@ -56,28 +57,28 @@ class ScopedFaults:
 
     def up(self) -> None:
         """End every ``down()`` that keeps others from this URL."""
-        for fault in self.active:
+        for fault in self._active:
             if fault.kind == "down":
                 fault.remove()
 
     def clear(self) -> None:
         """Take the faults back and forget them."""
-        for fault in {*self.active, *self.unused()}:
-            fault.must_fire = False
+        for fault in {*self._active, *self.unused()}:
+            rule_of(fault).must_fire = False
             fault.remove()
 
     def __iter__(self) -> Iterator[Fault]:
-        return iter(self.active)
+        return iter(self._active)
 
     def __len__(self) -> int:
-        return len(self.active)
+        return len(self._active)
 
     def __bool__(self) -> bool:
-        return bool(self.active)
+        return bool(self._active)
 
     def __dir__(self) -> list[str]:
-        return sorted({*super().__dir__(), *self._capture.faults.words()})
+        return sorted({*super().__dir__(), *fault_words(type(self._capture.faults))})
 
     def __repr__(self) -> str:
-        shown = ", ".join(map(repr, self.active)) or "none"
+        shown = ", ".join(map(repr, self._active)) or "none"
         return f"<faults of /{self._route}: {shown}>"

@@ -17,9 +17,10 @@ from typing import Any, Unpack
 from ...core import matching
 from ...core.lazy import dataclass
 from ...core.matching import TEXT, Field, Question
-from ...faults.fault import Matchers
-from ...faults.kinds import AnswerFault
-from ...faults.plan import Fault, FaultPlan
+from ...faults.fault import Fault, Matchers, Rule
+from ...faults.kinds import AnswerRule
+from ...faults.plan import FaultPlan
+from ...faults.table import FaultTable
 from ...http.messages import Answer, Request
 from ..errors import QueueError, burst_limited, daily_limited
 from ..model import (
@@ -99,10 +100,36 @@ FACTS: Mapping[str, Field] = {
 """What faults of a queue can match on: of deliveries, and of publish requests what these tell."""
 
 
+class DeliveryFaults(FaultTable, Mishaps):
+    """The faults of a queue as its requests meet them, and its deliveries."""
+
+    fact_fields = FACTS
+
+    def before(self, message: Message, delivery: Delivery) -> tuple[str, ...]:
+        subject = DeliverySubject(
+            message, url=delivery.url, method=delivery.method, body=delivery.body
+        )
+        return tuple(kind for kind in DELIVERY_KINDS if self.claim(kind, subject) is not None)
+
+    def callback(self, message: Message, kind: Kind, url: str) -> bool:
+        subject = DeliverySubject(message, url=url, method="POST", body=b"")
+        subject.kind = kind
+        subject.call.facts["kind"] = kind
+        if self.claim("drop_callback", subject) is None:
+            return False
+        message.lost_callbacks.append(
+            f"the fault drop_callback lost it on its way to {subject.url}"
+        )
+        return True
+
+    def overtaken(self, message: Message) -> bool:
+        return self.claim("reorder", DeliverySubject.of(message)) is not None
+
+
 class QueueFaults(FaultPlan):
     """The fault plan of a queue: the common faults, and those of deliveries."""
 
-    fact_fields = FACTS
+    _table: DeliveryFaults
 
     def duplicate(self, **matchers: Unpack[Matchers]) -> Fault:
         """Make each matching delivery twice, same id, same attempt."""
@@ -153,14 +180,12 @@ class QueueFaults(FaultPlan):
         number("limit", limit)
         return self._refusal(daily_limited, limit, f"daily_limit {limit}", matchers)
 
-    def add(self, fault: Fault) -> Fault:
-        """Put a prepared fault into the plan; ``ContractError`` when it could never fire."""
-        if fault.kind == "drop_callback" and isinstance(fault.facts.get("kind"), str):
-            Question("kind", fault.facts["kind"], matching.one_of("kind", KINDS[1:]))
-        return super().add(fault)
-
     def _delivery(self, kind: str, matchers: Mapping[str, Any]) -> Fault:
-        return self.add(Fault(self, kind, kind, matchers))
+        rule = Rule(self._table, kind, kind, matchers)
+        if kind == "drop_callback" and isinstance(rule.facts.get("kind"), str):
+            # With another one it could never fire.
+            Question("kind", rule.facts["kind"], matching.one_of("kind", KINDS[1:]))
+        return self._add(rule)
 
     def _refusal(
         self,
@@ -169,11 +194,13 @@ class QueueFaults(FaultPlan):
         shown: str,
         matchers: Mapping[str, Any],
     ) -> Fault:
+        table = self._table
+
         def answer() -> Answer:
             # The instant the limit ends depends on the one it is met at.
-            return self._dumped(self.render(error(limit, self.clock.now_us())))
+            return table.dumped(table.render(error(limit, table.clock.now_us())))
 
-        return self.add(AnswerFault(self, answer, shown, _publishing(matchers)))
+        return self._add(AnswerRule(table, answer, shown, _publishing(matchers)))
 
 
 def _publishing(matchers: Mapping[str, Any]) -> Mapping[str, Any]:
@@ -188,36 +215,3 @@ def _publishing(matchers: Mapping[str, Any]) -> Mapping[str, Any]:
         return asked is None or asked.why_not(request) is None
 
     return {**matchers, "when": when}
-
-
-class PlannedMishaps(Mishaps):
-    """The engine's view of a fault plan."""
-
-    def __init__(self, plan: QueueFaults) -> None:
-        self._plan = plan
-
-    def before(self, message: Message, delivery: Delivery) -> tuple[str, ...]:
-        if not self._plan:
-            return ()
-        subject = DeliverySubject(
-            message, url=delivery.url, method=delivery.method, body=delivery.body
-        )
-        return tuple(kind for kind in DELIVERY_KINDS if self._plan.claim(kind, subject) is not None)
-
-    def callback(self, message: Message, kind: Kind, url: str) -> bool:
-        if not self._plan:
-            return False
-        subject = DeliverySubject(message, url=url, method="POST", body=b"")
-        subject.kind = kind
-        subject.call.facts["kind"] = kind
-        if self._plan.claim("drop_callback", subject) is None:
-            return False
-        message.lost_callbacks.append(
-            f"the fault drop_callback lost it on its way to {subject.url}"
-        )
-        return True
-
-    def overtaken(self, message: Message) -> bool:
-        if not self._plan:
-            return False
-        return self._plan.claim("reorder", DeliverySubject.of(message)) is not None

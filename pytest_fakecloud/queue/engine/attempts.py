@@ -99,7 +99,9 @@ class AttemptRunner:
         return None if self._admission.step_aside(message_id) else self.begin(message_id)
 
     def _claim(self, begun: Begun) -> None:
-        begun.attempt.faults = self._state.mishaps.before(begun.message, begun.delivery)
+        mishaps = self._state.mishaps
+        if mishaps.active:
+            begun.attempt.faults = mishaps.before(begun.message, begun.delivery)
 
     def _make(self, begun: Begun, *, claimed: bool = False) -> Attempt:
         state = self._state
@@ -390,7 +392,8 @@ class AttemptRunner:
             url, nested = settings.callback, settings.callback_headers
         else:
             url, nested = settings.failure_callback, settings.failure_callback_headers
-        if url is None or state.mishaps.callback(message, kind, url):
+        mishaps = state.mishaps
+        if url is None or (mishaps.active and mishaps.callback(message, kind, url)):
             return
         body = callback_body(
             message,

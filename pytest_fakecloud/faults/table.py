@@ -1,0 +1,251 @@
+"""The faults of one handle as requests meet them: rules in order, which fire and are counted.
+
+A table stands between authentication and the endpoint. A request passes through every rule that
+matches it, from the outside in: first those that make it wait or call the test's code, then those
+that cut the connection before anything happens, those that spoil whatever answer comes, and last
+those that answer in the endpoint's place. Among equals the one added first is asked first, so
+``answer(503, times=1)`` followed by ``answer(429)`` is one 503 and then 429s.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterable, Mapping
+from functools import cached_property, partial
+from http import HTTPStatus
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any, Literal
+
+from ..core.errors import ContractError, ServiceError, shown
+from ..core.matching import Field
+from ..http.messages import JSON_TYPE, Answer, Effect, Headers, Request, Response, Serve
+from .answers import checked, checked_body, checked_headers, checked_status, checked_type
+from .fault import Rule
+from .kinds import DownRule, lost, truncated
+
+if TYPE_CHECKING:
+    from ..core.ids import RandomStream
+    from ..core.timekeeper import Timekeeper
+
+__all__ = ["FaultTable", "Step"]
+
+Step = int | None | tuple[int, Any] | Answer | Literal["drop", "hang", "lose_answer", "truncate"]
+"""One item of a sequence: a status, None for a normal answer, ``(status, body)``, or a fault's name."""
+
+
+class FaultTable:
+    """The rules of one handle.
+
+    ``fact_fields`` are the facts they can match on, by default the app's. A service with kinds of
+    its own asks for them with ``claim()``.
+    """
+
+    fact_fields: Mapping[str, Field] = MappingProxyType({})
+    call_words: Callable[[], Iterable[str]] = tuple
+    """The names of routes and commands there are; none, where nobody knows."""
+
+    def __init__(self, stream: Callable[[], RandomStream], clock: Timekeeper) -> None:
+        self.clock = clock
+        self.gate: Callable[[bool], None] | None = None
+        """Stops (True) and starts (False) listening, where the handle has a server of its own."""
+        self.render: Callable[[ServiceError], Answer] = _plain_error
+        """The service's error envelope, for faults that give a status without a body."""
+        self.dump: Callable[[object], bytes] | None = None
+        """The service's JSON, for bodies given as objects."""
+        self._new_stream = stream
+        self._lock = threading.Lock()
+        self.active: tuple[Rule, ...] = ()
+        """The rules that can still fire, from the outside in."""
+        self._all: list[Rule] = []
+        self.shut = False
+        """Whether ``down()`` keeps everybody out at present."""
+        self._closed = False
+        self._closing: threading.Event | None = None
+
+    @cached_property
+    def stream(self) -> RandomStream:
+        """What is random about them."""
+        # Most plans are never asked for anything random; of two threads that ask first, both get one.
+        made: RandomStream = vars(self).setdefault("stream", self._new_stream())
+        return made
+
+    def attach(
+        self,
+        *,
+        fact_fields: Mapping[str, Field],
+        words: Callable[[], Iterable[str]],
+        render: Callable[[ServiceError], Answer],
+        dump: Callable[[object], bytes],
+    ) -> None:
+        """Take in what faults need of their app; a service's own ``fact_fields`` stay."""
+        if not self.fact_fields:
+            self.fact_fields = fact_fields
+        self.call_words = words
+        self.render = render
+        self.dump = dump
+
+    def add(self, rule: Rule) -> None:
+        """Put a rule into the table."""
+        with self._lock:
+            self.active = tuple(sorted((*self.active, rule), key=lambda each: each.order))
+            self._all.append(rule)
+        self._look_at_gate()
+
+    def remove(self, rule: Rule) -> None:
+        """Take a rule back; it fires no more."""
+        with self._lock:
+            rule.taken_back = True
+            self._retire(rule)
+        self._look_at_gate()
+
+    def clear(self) -> None:
+        """Take all rules back and forget them."""
+        with self._lock:
+            gone, self.active = self.active, ()
+            self._all.clear()
+        for rule in gone:
+            rule.taken_back = True
+        self._look_at_gate()
+
+    def unused(self) -> list[Rule]:
+        """The rules that never fired, and should have."""
+        return [rule for rule in self._all if rule.must_fire and not rule.hits]
+
+    def __bool__(self) -> bool:
+        return bool(self.active)
+
+    def pause(self, seconds: float) -> None:
+        """Wait so many real seconds, or until the handle closes."""
+        with self._lock:
+            if self._closing is None:
+                # An event's wait is not moved by tools that freeze the process's time.
+                self._closing = threading.Event()
+            if self._closed:
+                self._closing.set()
+        self._closing.wait(seconds)
+
+    def close(self) -> None:
+        """End the delays that are under way."""
+        with self._lock:
+            self._closed = True
+            if self._closing is not None:
+                self._closing.set()
+
+    def claim(self, kind: str, subject: Any) -> Rule | None:
+        """The first fault of a service's own kind that fires on the subject, counted as a hit.
+
+        The subject is a ``Request``, or anything whose ``call`` has ``facts``, ``route``, ``method``,
+        ``path`` and ``fault``.
+        """
+        for rule in self.active:
+            if rule.kind == kind and self._claim(rule, subject):
+                return rule
+        return None
+
+    def run(self, request: Request, serve: Serve) -> Response:
+        """The response to a request: what the matching faults make of ``serve()``."""
+        return self._pass_through(self.active, request, serve)
+
+    def _pass_through(self, rules: tuple[Rule, ...], request: Request, serve: Serve) -> Response:
+        for index, rule in enumerate(rules):
+            # A plain Rule is of a service's own kind, which asks for it itself.
+            if type(rule) is not Rule and (hit := self._claim(rule, request)):
+                inner = partial(self._pass_through, rules[index + 1 :], request, serve)
+                return rule.apply(request, inner, hit)
+        return serve()
+
+    def answer_maker(
+        self,
+        status: int,
+        body: object,
+        headers: Headers | Mapping[str, str],
+        content_type: str | None,
+    ) -> Callable[[], Answer]:
+        """What makes an answer of what a tester gave; raises ``ContractError``."""
+        checked_status(status)
+        listed = checked_headers(headers)
+        for name, value in listed:
+            if name.lower() == "content-type":
+                content_type = value
+        listed = tuple(pair for pair in listed if pair[0].lower() != "content-type")
+        kind = checked_type(content_type)
+        raw = None if body is None else checked_body(body, self.dump)
+        usual = "text/plain; charset=utf-8" if isinstance(body, bytes | str) else JSON_TYPE
+
+        def make() -> Answer:
+            if raw is not None:
+                return Answer(raw, status, listed, kind or usual)
+            answer = self.render(ServiceError(status, _phrase(status), headers=listed))
+            if kind is not None:
+                answer.content_type = kind
+            return self.dumped(answer)
+
+        return make
+
+    def dumped(self, answer: Answer) -> Answer:
+        """An answer of a tester's as bytes; raises ``ContractError``."""
+        return checked(answer, self.dump)
+
+    def step(self, step: Step) -> Callable[[Serve], Response]:
+        """What does a step of a sequence; raises ``ContractError`` for what is none."""
+        if step is None:
+            return lambda serve: serve()
+        if step in ("drop", "hang"):
+            effect = Effect(step)
+            return lambda serve: effect
+        if step == "lose_answer":
+            return lambda serve: lost(serve())
+        if step == "truncate":
+            return lambda serve: truncated(serve())
+        if isinstance(step, Answer):
+            ready = self.dumped(step)
+            return lambda serve: Answer(ready.body, ready.status, ready.headers, ready.content_type)
+        if isinstance(step, tuple) and len(step) == 2:
+            make = self.answer_maker(step[0], step[1], (), None)
+        elif isinstance(step, int):
+            make = self.answer_maker(step, None, (), None)
+        else:
+            raise ContractError(
+                f"{shown(step)} is not a step: give a status, None, (status, body), an Answer, "
+                "or one of 'drop', 'hang', 'lose_answer', 'truncate'"
+            )
+        return lambda serve: make()
+
+    def _claim(self, rule: Rule, request: Any) -> int:
+        """Count the request; the number of the hit when the fault fires on it, else 0."""
+        # The predicate is the test's own code and may look at the plan, so it runs without the lock.
+        if not rule.active or not rule.matches(request):
+            return 0
+        with self._lock:
+            if not rule.active:
+                return 0
+            rule.seen += 1
+            if rule.seen <= rule.skip or not rule.wants(request):
+                return 0
+            rule.hits += 1
+            hit = rule.hits
+            if not rule.active:
+                self._retire(rule)
+        call, told = request.call, rule.description
+        call.fault = told if call.fault is None else f"{call.fault}, {told}"
+        return hit
+
+    def _retire(self, rule: Rule) -> None:
+        self.active = tuple(each for each in self.active if each is not rule)
+
+    def _look_at_gate(self) -> None:
+        down = any(isinstance(rule, DownRule) and rule.whole for rule in self.active)
+        if self.gate is not None and down is not self.shut:
+            self.shut = down
+            self.gate(down)
+
+
+def _phrase(status: int) -> str:
+    try:
+        return HTTPStatus(status).phrase
+    except ValueError:
+        return f"status {status}"
+
+
+def _plain_error(error: ServiceError) -> Answer:
+    return Answer(f"{error.message}\n".encode(), error.status, error.headers, "text/plain")
