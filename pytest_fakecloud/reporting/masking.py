@@ -115,6 +115,7 @@ class Mask:
 
 def _spellings(secret: str) -> Iterator[str]:
     yield secret
+    yield secret.encode().decode("latin-1")  # as bytes are looked through, one character each
     yield quote(secret, safe="")
     yield json.dumps(secret)[1:-1]
     for encode in (base64.b64encode, base64.urlsafe_b64encode):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from urllib.parse import quote
 
 import httpx
 import pytest
@@ -127,3 +128,66 @@ def test_bytes_that_are_no_text_come_through_whole(cloud: Cloud) -> None:
     mask = Mask(cloud)
     assert mask.data(every) == every
     assert mask.data(every + kv.token.encode() + every) == every + b"***" + every
+
+
+def test_a_masked_call_holds_no_secret_and_all_the_rest(cloud: Cloud) -> None:
+    kv = cloud.kv_server(token="a-plain-token-of-24-chars")
+    secret = kv.token
+    words = ["SET", "k", f"über {secret}"]
+    httpx.post(kv.url, json=words, headers={**kv.headers, "X-Plain": f"a {secret} b"})
+    httpx.get(f"{kv.url}/echo/a%20{secret}%20b", headers=kv.headers)
+    call, read = kv.journal.calls()
+    mask = Mask(cloud)
+    told = mask.call(call)
+    assert told.target == call.target == "/"
+    assert told.body == call.body.replace(secret.encode(), HIDDEN.encode())
+    assert told.facts["words"] == [["SET", "k", f"über {HIDDEN}"]]
+    assert told.facts.keys() == call.facts.keys()
+    headers = {name.lower(): value for name, value in told.headers}
+    assert (headers["authorization"], headers["x-plain"]) == (HIDDEN, f"a {HIDDEN} b")
+    assert len(told.headers) == len(call.headers)
+    assert (told.number, told.status) == (call.number, call.status)
+    again = mask.call(read)
+    assert again.target == f"/echo/a%20{HIDDEN}%20b"
+    assert secret.encode() in read.answer
+    assert again.answer == read.answer.replace(secret.encode(), HIDDEN.encode())
+    # The call of the journal stays what it was.
+    assert secret in str(call.facts)
+    assert secret in read.target
+
+
+def test_facts_are_masked_however_deep_they_are(cloud: Cloud) -> None:
+    token = "a-plain-token-of-24-chars"
+    kv = cloud.kv_server(token=token)
+    httpx.post(kv.url, json=["PING"], headers=kv.headers)
+    call = kv.journal.calls().only()
+    call._facts = {"words": [["PING"]], "deep": [{"in": [token, 1, None]}], "bytes": b"x"}
+    told = Mask(cloud).call(call)._facts
+    assert told == {"words": [["PING"]], "deep": [{"in": [HIDDEN, 1, None]}], "bytes": b"x"}
+
+
+def test_a_secret_is_hidden_before_one_that_it_begins_with(cloud: Cloud) -> None:
+    cloud.kv_server(token="eightchr")
+    cloud.kv_server(token="eightchr-and-more")
+    mask = Mask(cloud)
+    assert mask.text("a eightchr-and-more b") == f"a {HIDDEN} b"
+    assert mask.text("a eightchr b") == f"a {HIDDEN} b"
+
+
+def test_a_secret_that_tears_no_words_apart_only(cloud: Cloud) -> None:
+    cloud.kv_server(token="seven77")
+    cloud.kv_server(token="eight888")
+    assert Mask(cloud).text("seven77 eight888") == f"seven77 {HIDDEN}"
+
+
+@pytest.mark.parametrize("token", ["sch/ü?&=l +x", 'quo"ted\\and/more'])
+def test_spellings_of_a_secret(cloud: Cloud, token: str) -> None:
+    cloud.kv_server(token=token)
+    mask = Mask(cloud)
+    for spelled in (
+        token,
+        quote(token, safe=""),
+        json.dumps(token),
+        token.encode().decode("latin-1"),
+    ):
+        assert HIDDEN in mask.text(f"<{spelled}>"), spelled

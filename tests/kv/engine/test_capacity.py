@@ -130,3 +130,11 @@ def test_a_document_takes_its_room() -> None:
             bounded("SET k v")
         else:
             bounded.refusal("SET k v")
+
+
+@pytest.mark.parametrize("other", ["max_record_size", "max_data_size"])
+def test_bounds_of_keys_and_of_data_hold_together(other: str) -> None:
+    bounded = Bounded(**{"max_key_size": 100, other: 8})
+    assert bounded("SET k 1234567") is not None
+    assert "size" in bounded.refusal("APPEND k 89") or "quota" in bounded.refusal("APPEND k 89")
+    assert "key" in bounded.refusal(f"SET {'k' * 101} 1")

@@ -1,0 +1,162 @@
+"""WSGI applications behind a mount: what they may do with the response, and what ends it."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+
+from pytest_fakecloud.http.hub import Hub
+
+from ..demo import Raw, Reply
+
+App = Callable[[dict[str, Any], Any], Any]
+Ask = Callable[..., tuple[Reply, list[BaseException], bool]]
+PLAIN = [("Content-Type", "text/plain")]
+
+
+@pytest.fixture
+def ask() -> Iterator[Ask]:
+    """Mount an application for one request: the answer, what failed, whether the connection ended."""
+    hub = Hub()
+
+    def ask(app: App, method: str = "GET", version: str = "1.1") -> Any:
+        mount = hub.mount(app)
+        failed: list[BaseException] = []
+        mount.on_error.append(failed.append)
+        with Raw(mount.address) as raw:
+            raw.send(f"{method} / HTTP/{version}\r\nHost: h\r\n\r\n")
+            reply = raw.reply(head_only=method == "HEAD")
+            told = list(failed)
+            try:  # another request tells whether the connection goes on
+                ended = not raw.get("/", method=method).status
+            except (EOFError, ConnectionError):
+                ended = True
+        mount.close()
+        return reply, told, ended
+
+    yield ask
+    hub.stop()
+
+
+def test_what_is_written_comes_first(ask: Ask) -> None:
+    def app(environ: dict[str, Any], start: Any) -> list[bytes]:
+        write = start("200 OK", PLAIN)
+        write(b"one, ")
+        write(b"")
+        return [b"two"]
+
+    reply, failed, ended = ask(app)
+    assert (reply.status, reply.body, failed, ended) == (200, b"one, two", [], False)
+    assert reply.header("Transfer-Encoding") == "chunked"
+
+
+def test_a_generator_is_sent_as_it_comes(ask: Ask) -> None:
+    def app(environ: dict[str, Any], start: Any) -> Iterator[bytes]:
+        start("200 OK", PLAIN)
+        yield b"one, "
+        yield b"two"
+
+    reply, _, ended = ask(app)
+    assert (reply.chunks, ended) == ([b"one, ", b"two"], False)
+    # The older protocol has no chunks: the end of the body is that of the connection.
+    reply, _, ended = ask(app, version="1.0")
+    assert (reply.body, reply.header("Transfer-Encoding"), ended) == (b"one, two", None, True)
+
+
+def test_a_generator_of_nothing_has_a_length(ask: Ask) -> None:
+    def app(environ: dict[str, Any], start: Any) -> Iterator[bytes]:
+        start("200 OK", PLAIN)
+        yield from ()
+
+    reply, _, ended = ask(app)
+    assert (reply.body, reply.header("Content-Length"), ended) == (b"", "0", False)
+
+
+@pytest.mark.parametrize(("length", "ended"), [("3", False), ("4", True)])
+def test_a_length_that_is_wrong_ends_the_connection(ask: Ask, length: str, ended: bool) -> None:
+    def app(environ: dict[str, Any], start: Any) -> list[bytes]:
+        start("200 OK", [*PLAIN, ("Content-Length", length)])
+        return [b"one"]
+
+    reply, failed, closed = ask(app)
+    assert (reply.body, reply.complete, failed, closed) == (b"one", not ended, [], ended)
+
+
+def test_headers_of_the_application_stay_its_own(ask: Ask) -> None:
+    date = "Thu, 01 Jan 2026 00:00:00 GMT"
+
+    def app(environ: dict[str, Any], start: Any) -> list[bytes]:
+        start("200 OK", [("Date", date), ("Connection", "keep-alive"), ("X-A", "1")])
+        return [b"x"]
+
+    reply, _, ended = ask(app)
+    assert [value for name, value in reply.headers if name == "Date"] == [date]
+    assert (reply.header("X-A"), ended) == ("1", False)
+
+
+def test_an_application_may_end_the_connection(ask: Ask) -> None:
+    def app(environ: dict[str, Any], start: Any) -> list[bytes]:
+        start("200 OK", [("Connection", "close")])
+        return [b"x"]
+
+    reply, _, ended = ask(app)
+    assert (reply.header("Connection"), ended) == ("close", True)
+
+
+@pytest.mark.parametrize(("method", "status"), [("HEAD", "200 OK"), ("GET", "204 No Content")])
+def test_some_answers_have_no_body(ask: Ask, method: str, status: str) -> None:
+    def app(environ: dict[str, Any], start: Any) -> Iterator[bytes]:
+        start(status, PLAIN)
+        yield b"never seen"
+
+    reply, failed, ended = ask(app, method)
+    assert (reply.status, reply.body, failed, ended) == (int(status[:3]), b"", [], False)
+
+
+def test_what_has_failed_before_the_head_may_be_said_otherwise(ask: Ask) -> None:
+    def app(environ: dict[str, Any], start: Any) -> list[bytes]:
+        start("200 OK", PLAIN)
+        try:
+            raise ValueError("too late")
+        except ValueError:
+            start("418 Teapot", PLAIN, sys.exc_info())
+        return [b"x"]
+
+    reply, failed, _ = ask(app)
+    assert (reply.status, failed) == (418, [])
+
+
+def test_what_has_failed_after_the_head_ends_the_answer(ask: Ask) -> None:
+    def app(environ: dict[str, Any], start: Any) -> Iterator[bytes]:
+        start("200 OK", PLAIN)
+        yield b"half"
+        try:
+            raise ValueError("too late")
+        except ValueError:
+            start("500 Oh", PLAIN, sys.exc_info())
+        yield b"never"
+
+    reply, failed, ended = ask(app)
+    assert (reply.body, reply.complete, ended) == (b"half", False, True)
+    assert [str(one) for one in failed] == ["too late"]
+
+
+def test_an_application_that_forgets_to_start(ask: Ask) -> None:
+    for forgetful in (lambda environ, start: [b"x"], lambda environ, start: iter([b"x"])):
+        reply, failed, ended = ask(forgetful)
+        assert (reply.status, reply.body, ended) == (500, b"the application failed\n", False)
+        assert [str(one) for one in failed] == ["the application did not call start_response"]
+
+
+def test_an_application_that_starts_twice(ask: Ask) -> None:
+    def app(environ: dict[str, Any], start: Any) -> list[bytes]:
+        start("200 OK", PLAIN)
+        start("200 OK", PLAIN)
+        return []
+
+    reply, failed, _ = ask(app)
+    assert reply.status == 500
+    assert [str(one) for one in failed] == ["start_response was called twice"]
