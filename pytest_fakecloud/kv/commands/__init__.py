@@ -12,12 +12,9 @@ from ..table.registry import CommandSpec, bind_with
 __all__: list[str] = []
 
 _ROOMS = {
-    "bitmap": "string",
     "cluster": "server",
     "connection": "server",
     "generic": "keys",
-    "geo": "sorted_set",
-    "hyperloglog": "string",
     "sorted-set": "sorted_set",
 }
 """Where the commands of a group are, unless in a place of its name."""

@@ -13,13 +13,7 @@ from typing import TYPE_CHECKING, Any
 from .. import errors
 from ..errors import CommandError
 from ..table.syntax import try_int
-from ..values.hashes import HashValue
-from ..values.json import JsonValue
-from ..values.lists import QuickList
 from ..values.packing import Writer
-from ..values.sets import SetValue
-from ..values.stream import Stream
-from ..values.zset import SortedSet
 
 if TYPE_CHECKING:
     from ..settings import Limits
@@ -99,17 +93,17 @@ def content_size(value: Any) -> int:
     """The bytes of what a value holds."""
     if isinstance(value, bytes | bytearray):
         return len(value)
-    if isinstance(value, HashValue):
-        return sum(len(field) + len(text) for field, text in value.fields.items())
-    if isinstance(value, QuickList | SetValue):
-        return sum(map(len, value))
-    if isinstance(value, SortedSet):
-        return sum(_NUMBER + len(member) for _, member in value)
-    if isinstance(value, Stream):
-        return sum(_NUMBER + sum(map(len, words)) for _, words in value.range())
-    if value.type_name == "search":
-        return 0  # what an index knows is in its keys already (decided here)
-    assert isinstance(value, JsonValue)
+    match value.type_name:
+        case "hash":
+            return sum(len(field) + len(text) for field, text in value.fields.items())
+        case "list" | "set":
+            return sum(map(len, value))
+        case "zset":
+            return sum(_NUMBER + len(member) for _, member in value)
+        case "stream":
+            return sum(_NUMBER + sum(map(len, words)) for _, words in value.range())
+        case "search":
+            return 0  # what an index knows is in its keys already (decided here)
     writer = Writer()
     value.dump(writer)
     return len(writer.payload())

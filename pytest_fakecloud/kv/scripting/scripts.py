@@ -22,8 +22,7 @@ from ..acl.users import Denied
 from ..errors import NOT_ENOUGH_REPLICAS, OOM, CommandError, HandedOn, one_line
 from ..reply import Reply
 from ..table.availability import asks_to_wait
-from ..values.dumping import VERSION, verify
-from ..values.packing import Reader, Writer
+from ..values.packing import FOOTER, Reader, Writer, sealed, verify
 from . import errors
 from .limits import ScriptLimits
 from .shebang import KEY_LOCKING, library_name, script_shebang
@@ -361,8 +360,7 @@ class Scripting:
         writer.integer(len(self.libraries))
         for library in self.libraries.values():
             writer.blob(library.source)
-        body = _TAG + writer.payload() + VERSION.to_bytes(2, "little")
-        return body + hashlib.blake2b(body, digest_size=8).digest()
+        return sealed(_TAG + writer.payload())
 
     def restore_dump(self, payload: bytes, policy: bytes) -> None:
         """Load the libraries of a payload; nothing changes when one of them cannot be loaded.
@@ -372,7 +370,7 @@ class Scripting:
         if not verify(payload) or not payload.startswith(_TAG):
             raise CommandError(errors.BAD_DUMP)
         try:
-            reader = Reader(payload[len(_TAG) : -10])
+            reader = Reader(payload[len(_TAG) : -FOOTER])
             sources = [reader.blob() for _ in range(reader.integer())]
         except ValueError:
             raise CommandError(errors.BAD_DUMP) from None

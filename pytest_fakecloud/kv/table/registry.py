@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Iterator
+from functools import cache
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from .rows import NOT_OVER_REST, ROWS
@@ -112,6 +113,31 @@ class KeySpec:
         return range(at + 1, stop, self.step)
 
 
+# Cached, for many of the 400 commands say the same.
+
+
+@cache
+def _key_specs(texts: str) -> tuple[KeySpec, ...]:
+    return tuple(KeySpec(text) for text in texts.split(";") if text)
+
+
+@cache
+def _flags_and_categories(text: str, group: str) -> tuple[frozenset[str], frozenset[str]]:
+    words = text.split()
+    flags = frozenset(word for word in words if "@" not in word)
+    found = {"@fast" if "fast" in flags else "@slow"}
+    for flag, categories in _FLAG_CATEGORIES.items():
+        if flag in flags:
+            found.update(categories)
+    if "readonly" in flags and group != "scripting":
+        found.add("@read")
+    if group not in ("server", "cluster"):
+        found.add("@" + _CATEGORIES.get(group, group))
+    found.update(word for word in words if word.startswith("@"))
+    found.difference_update(word[1:] for word in words if word.startswith("-@"))
+    return flags, frozenset(found)
+
+
 class CommandSpec:
     """One command or sub-command as declared.
 
@@ -152,7 +178,6 @@ class CommandSpec:
     def __init__(
         self, name: str, arity: int, group: str, since: str, flags: str, keys: str, options: str
     ) -> None:
-        words = flags.split()
         self.name = name
         self.full_name = name.lower().replace(" ", "|")
         self.arity = arity
@@ -160,8 +185,8 @@ class CommandSpec:
         self.most = arity if arity > 0 else sys.maxsize
         self.group = group
         self.since = since
-        self.flags = frozenset(word for word in words if "@" not in word)
-        self.keys = tuple(KeySpec(text) for text in keys.split(";") if text)
+        self.flags, self.categories = _flags_and_categories(flags, group)
+        self.keys = _key_specs(keys)
         self.options = tuple(options.split())
         self.write = "write" in self.flags
         self.readonly = "readonly" in self.flags
@@ -175,20 +200,6 @@ class CommandSpec:
         self.skip = 2 if " " in name else 1
         self.may_wait = "BLOCK" in self.options
         self.over_rest = name.split()[0] not in NOT_OVER_REST or name == "CLIENT SETINFO"
-        self.categories = self._categories(words)
-
-    def _categories(self, words: list[str]) -> frozenset[str]:
-        found = {"@fast" if "fast" in self.flags else "@slow"}
-        for flag, categories in _FLAG_CATEGORIES.items():
-            if flag in self.flags:
-                found.update(categories)
-        if self.readonly and self.group != "scripting":
-            found.add("@read")
-        if self.group not in ("server", "cluster"):
-            found.add("@" + _CATEGORIES.get(self.group, self.group))
-        found.update(word for word in words if word.startswith("@"))
-        found.difference_update(word[1:] for word in words if word.startswith("-@"))
-        return frozenset(found)
 
     def key_positions(self, argv: list[bytes]) -> list[tuple[int, KeySpec]]:
         """Each key of a full command line (name included) as its place and its spec."""

@@ -1,26 +1,23 @@
 """DUMP and RESTORE payloads: this engine's own format, versioned and checksummed.
 
-A type byte, the value's own fields (``values.packing``), two bytes of version, eight bytes of
-BLAKE2b over all before. Nothing but this format is ever read: payloads of real servers and
-anything made by hand are refused, and no payload can name code.
+A type byte, the value's own fields and the seal of ``values.packing``. Nothing but this format is
+ever read: payloads of real servers and anything made by hand are refused, and no payload can name
+code.
 """
 
 from __future__ import annotations
 
-from hashlib import blake2b
 from typing import Any
 
 from .hashes import HashValue
 from .lists import QuickList
-from .packing import Reader, Writer
+from .packing import FOOTER, Reader, Writer, sealed
 from .sets import SetValue
 from .stream import Stream
 from .zset import SortedSet
 
-__all__ = ["VERSION", "dump", "load", "register", "verify"]
+__all__ = ["dump", "load", "register"]
 
-VERSION = 1
-_FOOTER = 10
 _STRING = 0
 _KINDS: dict[int, Any] = {1: QuickList, 2: SetValue, 3: SortedSet, 4: HashValue, 5: Stream}
 
@@ -39,22 +36,12 @@ def dump(value: Any) -> bytes:
         writer = Writer()
         value.dump(writer)
         body = bytes([tag]) + writer.payload()
-    body += VERSION.to_bytes(2, "little")
-    return body + blake2b(body, digest_size=8).digest()
-
-
-def verify(payload: bytes) -> bool:
-    """Whether the payload is of this format: long enough, right version, right checksum."""
-    return (
-        len(payload) > _FOOTER
-        and payload[-_FOOTER:-8] == VERSION.to_bytes(2, "little")
-        and blake2b(payload[:-8], digest_size=8).digest() == payload[-8:]
-    )
+    return sealed(body)
 
 
 def load(payload: bytes) -> Any:
     """The value of a verified payload; ``ValueError`` when its body makes no sense."""
-    tag, body = payload[0], payload[1:-_FOOTER]
+    tag, body = payload[0], payload[1:-FOOTER]
     if tag == _STRING:
         return body
     if tag not in _KINDS:

@@ -5,12 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from ..table.syntax import try_int
-from .hashes import HashValue
-from .lists import QuickList
 from .packing import Writer
-from .sets import SetValue
-from .stream import Stream
-from .zset import SortedSet
 
 __all__ = ["ENTRY", "usage"]
 
@@ -53,20 +48,21 @@ def usage(key: bytes, value: Any) -> int:
 
 
 def _elements(value: Any) -> int:
-    if isinstance(value, HashValue):
-        pairs = value.fields.items()
-        return sum(ENTRY + _text(len(field)) + _text(len(text)) for field, text in pairs)
-    if isinstance(value, QuickList):
-        # Items of a list lie packed in nodes, each behind a length of a few bytes.
-        return sum(len(item) + 3 for item in value)
-    if isinstance(value, SetValue):
-        return sum(ENTRY + _text(len(member)) for member in value)
-    if isinstance(value, SortedSet):
-        return sum(ENTRY + _SKIP_NODE + _text(len(member)) for _, member in value)
-    if isinstance(value, Stream):
-        return sum(_ID + sum(len(word) + 3 for word in words) for _, words in value.range())
-    if value.type_name == "search":
-        return int(value.size)
+    match value.type_name:
+        case "hash":
+            pairs = value.fields.items()
+            return sum(ENTRY + _text(len(field)) + _text(len(text)) for field, text in pairs)
+        case "list":
+            # Items of a list lie packed in nodes, each behind a length of a few bytes.
+            return sum(len(item) + 3 for item in value)
+        case "set":
+            return sum(ENTRY + _text(len(member)) for member in value)
+        case "zset":
+            return sum(ENTRY + _SKIP_NODE + _text(len(member)) for _, member in value)
+        case "stream":
+            return sum(_ID + sum(len(word) + 3 for word in words) for _, words in value.range())
+        case "search":
+            return int(value.size)
     writer = Writer()
     value.dump(writer)
     return len(writer.payload())

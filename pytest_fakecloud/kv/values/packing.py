@@ -1,9 +1,31 @@
-"""Length-prefixed fields, the body of a DUMP payload."""
+"""Length-prefixed fields, the body of a DUMP payload; and the seal at the end of each payload."""
 
 from __future__ import annotations
 
 import math
 import struct
+from hashlib import blake2b
+
+__all__ = ["FOOTER", "Reader", "Writer", "sealed", "verify"]
+
+FOOTER = 10
+"""The bytes of a seal: two of the format's version, eight of BLAKE2b over all before."""
+_VERSION = (1).to_bytes(2, "little")
+
+
+def sealed(body: bytes) -> bytes:
+    """The payload of a body."""
+    body += _VERSION
+    return body + blake2b(body, digest_size=8).digest()
+
+
+def verify(payload: bytes) -> bool:
+    """Whether the payload is of this format: long enough, right version, right checksum."""
+    return (
+        len(payload) > FOOTER
+        and payload[-FOOTER:-8] == _VERSION
+        and blake2b(payload[:-8], digest_size=8).digest() == payload[-8:]
+    )
 
 
 class Writer:

@@ -10,8 +10,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pytest_fakecloud.kv.values.dumping import dump, load, verify
+from pytest_fakecloud.kv.values.dumping import dump, load
 from pytest_fakecloud.kv.values.hashes import HashValue
+from pytest_fakecloud.kv.values.packing import verify
 from pytest_fakecloud.kv.values.sets import SetValue
 
 

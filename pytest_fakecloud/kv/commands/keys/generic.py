@@ -18,7 +18,8 @@ from ...table.syntax import (
     parse_unsigned,
     try_int,
 )
-from ...values.dumping import dump, load, verify
+from ...values.dumping import dump, load
+from ...values.packing import verify
 from ..arguments import DEFAULT_PAGE
 from ..server.help import help_reply
 

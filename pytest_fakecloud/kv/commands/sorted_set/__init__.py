@@ -1,5 +1,5 @@
-"""Sorted sets, and the positions on earth that are kept in them."""
+"""Sorted sets: members by score, ranges, and the algebra of several sets."""
 
-from . import algebra, geo, members, pop
+from . import algebra, members, pop
 
-__all__ = ["algebra", "geo", "members", "pop"]
+__all__ = ["algebra", "members", "pop"]

@@ -1,5 +1,5 @@
-"""Strings: bytes, numbers, bits, and estimates of cardinality."""
+"""Strings: bytes, and numbers."""
 
-from . import bitmap, hyperloglog, numbers, values
+from . import numbers, values
 
-__all__ = ["bitmap", "hyperloglog", "numbers", "values"]
+__all__ = ["numbers", "values"]

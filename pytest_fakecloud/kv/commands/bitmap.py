@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from ... import errors
-from ...engine.engine import Session
-from ...engine.keyspace import String
-from ...errors import CommandError
-from ...reply import Reply
-from ...table.registry import Args, command
-from ...table.syntax import parse_int, try_int
-from .values import grow
+from .. import errors
+from ..engine.engine import Session
+from ..engine.keyspace import String
+from ..errors import CommandError
+from ..reply import Reply
+from ..table.registry import Args, command
+from ..table.syntax import parse_int, try_int
+from .string.values import grow
 
 __all__: list[str] = []
 

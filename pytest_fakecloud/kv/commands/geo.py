@@ -5,17 +5,17 @@ from __future__ import annotations
 from dataclasses import field
 from decimal import ROUND_HALF_EVEN, Decimal
 
-from ....core.lazy import dataclass
-from ... import errors
-from ...algorithms import geohash
-from ...algorithms.geohash import UNITS, Shape
-from ...engine.engine import Session
-from ...errors import CommandError
-from ...reply import NIL_ARRAY, PrintedDouble, Reply
-from ...table.registry import Args, command
-from ...table.syntax import parse_float, parse_int
-from ...values.zset import ScoreRange, SortedSet
-from .members import add_scores, store
+from ...core.lazy import dataclass
+from .. import errors
+from ..algorithms import geohash
+from ..algorithms.geohash import UNITS, Shape
+from ..engine.engine import Session
+from ..errors import CommandError
+from ..reply import NIL_ARRAY, PrintedDouble, Reply
+from ..table.registry import Args, command
+from ..table.syntax import parse_float, parse_int
+from ..values.zset import ScoreRange, SortedSet
+from .sorted_set.members import add_scores, store
 
 _SEVENTEEN = Decimal(1).scaleb(-17)
 

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from ... import errors
-from ...algorithms import hyperloglog as hll
-from ...engine.engine import Session
-from ...errors import CommandError
-from ...reply import OK, Reply, Status
-from ...table.registry import Args, command
+from .. import errors
+from ..algorithms import hyperloglog as hll
+from ..engine.engine import Session
+from ..errors import CommandError
+from ..reply import OK, Reply, Status
+from ..table.registry import Args, command
 
 
 def _find(session: Session, key: bytes) -> bytes | None:
