@@ -291,9 +291,9 @@ class AclUser:
         return self.selectors[0]
 
     def set_password(self, password: bytes) -> None:
-        """Make this the only password."""
-        self.passwordless = False
-        self.hashes = [password_hash(password)]
+        """Make this the only password; an empty one lets everybody in."""
+        self.passwordless = not password
+        self.hashes = [password_hash(password)] if password else []
 
     def accepts(self, password: bytes) -> bool:
         """Whether the password is this user's."""

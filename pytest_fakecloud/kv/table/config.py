@@ -18,6 +18,8 @@ from ..errors import (
     CONFIG_NOT_BOOLEAN,
     CONFIG_NOT_INTEGER,
     CONFIG_NOT_MEMORY,
+    CONFIG_NOT_SHARE,
+    CONFIG_PERCENT,
     CommandError,
     config_failed,
     unknown_config,
@@ -32,7 +34,6 @@ _ALIASES = {
     "list-max-ziplist-size": "list-max-listpack-size",
     "zset-max-ziplist-entries": "zset-max-listpack-entries",
     "zset-max-ziplist-value": "zset-max-listpack-value",
-    "slaveof": "replicaof",
     "lua-time-limit": "busy-reply-threshold",
 }
 
@@ -70,6 +71,7 @@ class Config:
             (name, _shown(name, text))
             for name, text in self._texts.items()
             if matches(name.encode())
+            if name not in _HIDDEN or name == pattern.decode("latin-1").lower()
         ]
 
     def change(self, pairs: list[tuple[bytes, bytes]]) -> None:
@@ -119,8 +121,13 @@ def _shown(name: str, text: str) -> str:
 
 
 def _spellings(name: str) -> list[str]:
-    main = _ALIASES.get(name, name)
-    return [main, *(alias for alias, target in _ALIASES.items() if target == main)]
+    return [each for each in _KINDS if _main_name(each) == _main_name(name)]
+
+
+def _main_name(name: str) -> str:
+    """The present name of a parameter that had another once."""
+    renamed = name.replace("slave", "replica")
+    return _ALIASES.get(name, renamed if renamed in _KINDS else name)
 
 
 def _read(name: str, kind: str, text: str) -> str:
@@ -148,6 +155,8 @@ def _read(name: str, kind: str, text: str) -> str:
         return _events(name, text)
     if word == "memory":
         return str(_memory(name, text))
+    if word == "share":
+        return _share(name, text)
     return text.lower() if word in ("bool", "enum") else text
 
 
@@ -177,6 +186,20 @@ def _memory(name: str, text: str) -> int:
     if found is None:
         raise CommandError(config_failed(name, CONFIG_NOT_MEMORY))
     return found
+
+
+def _share(name: str, text: str) -> str:
+    """An amount of memory, or a share of ``maxmemory`` in percent."""
+    if text.endswith("%"):
+        percent = try_int(text[:-1].encode("utf-8", "surrogateescape"))
+        if percent is not None and percent > 100:
+            raise CommandError(config_failed(name, CONFIG_PERCENT))
+        if percent is not None and percent >= 0:
+            return f"{percent}%"
+    found = memory_bytes(text)
+    if found is None:
+        raise CommandError(config_failed(name, CONFIG_NOT_SHARE))
+    return str(found)
 
 
 # fmt: off
@@ -256,6 +279,7 @@ _PARAMETERS = (
     ("io-threads", "1", "fixed"),
     ("io-threads-do-reads", "no", "fixed"),
     ("jemalloc-bg-thread", "yes", "bool"),
+    ("key-load-delay", "0", "int -2147483648 2147483647"),
     ("latency-monitor-threshold", "0", "int 0 9223372036854775807"),
     ("latency-tracking", "yes", "bool"),
     ("latency-tracking-info-percentiles", "50 99 99.9", "text"),
@@ -274,9 +298,10 @@ _PARAMETERS = (
     ("lua-time-limit", "5000", "int 0 9223372036854775807"),
     ("masterauth", "", "text"),
     ("masteruser", "", "text"),
+    ("loading-process-events-interval-bytes", "2097152", "int 1024 2147483647"),
     ("maxclients", "10000", "int 1 4294967295"),
     ("maxmemory", "0", "memory"),
-    ("maxmemory-clients", "0", "memory"),
+    ("maxmemory-clients", "0", "share"),
     ("maxmemory-eviction-tenacity", "10", "int 0 100"),
     ("maxmemory-policy",
      "noeviction",
@@ -298,6 +323,7 @@ _PARAMETERS = (
     ("protected-mode", "yes", "bool"),
     ("proto-max-bulk-len", "536870912", "memory"),
     ("rdb-del-sync-files", "no", "bool"),
+    ("rdb-key-save-delay", "0", "int -2147483648 2147483647"),
     ("rdb-save-incremental-fsync", "yes", "bool"),
     ("rdbchecksum", "yes", "fixed"),
     ("rdbcompression", "yes", "bool"),
@@ -376,12 +402,22 @@ _PARAMETERS = (
     ("tracking-table-max-keys", "1000000", "int 0 9223372036854775807"),
     ("unixsocket", "", "fixed"),
     ("unixsocketperm", "0", "fixed"),
+    ("use-exit-on-panic", "no", "bool"),
+    ("watchdog-period", "0", "int 0 2147483647"),
     ("zset-max-listpack-entries", "128", "int 0 9223372036854775807"),
     ("zset-max-listpack-value", "64", "memory"),
     ("zset-max-ziplist-entries", "128", "int 0 9223372036854775807"),
     ("zset-max-ziplist-value", "64", "memory"),
 )
 # fmt: on
+_HIDDEN = {
+    "key-load-delay",
+    "loading-process-events-interval-bytes",
+    "rdb-key-save-delay",
+    "use-exit-on-panic",
+    "watchdog-period",
+}
+"""What CONFIG GET tells of by the whole name only."""
 _TOLD = {name: default for name, default, _ in _PARAMETERS}
 _SINCE_7_2 = {"set-max-listpack-entries", "set-max-listpack-value"}
 """What the stock dialect, which is 7.0, does not know."""

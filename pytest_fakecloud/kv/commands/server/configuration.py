@@ -27,8 +27,13 @@ def config_set(session: Session, args: Args) -> Reply:
     if len(args) % 2:
         raise CommandError(wrong_arity("config|set"))
     pairs = [(args[at], args[at + 1]) for at in range(0, len(args), 2)]
-    session.engine.config.change(pairs)
-    session.engine.follow_config()
+    engine = session.engine
+    engine.config.change(pairs)
+    engine.follow_config()
+    # The vendor's own user cannot be changed.
+    if engine.dialect == "redis" and any(name.lower() == b"requirepass" for name, _ in pairs):
+        password = engine.config.text("requirepass").encode("utf-8", "surrogateescape")
+        engine.users["default"].set_password(password)
     return OK
 
 

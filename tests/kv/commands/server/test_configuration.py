@@ -19,6 +19,8 @@ class TestGet:
         ]
         assert len(run("CONFIG GET hz maxmem* hz")) == 12
         assert run("CONFIG GET nothing") == []
+        assert run("CONFIG GET key-load*") == []
+        assert run("CONFIG GET Key-Load-Delay") == [b"key-load-delay", b"0"]
         assert len(run("CONFIG GET *")) > 300
 
 
@@ -33,6 +35,28 @@ class TestSet:
         assert run("CONFIG GET hash-max-listpack-entries")[1] == b"7"
         run("CONFIG SET hash-max-listpack-entries 8")
         assert run("CONFIG GET hash-max-ziplist-entries")[1] == b"8"
+        run("CONFIG SET min-slaves-max-lag 3")
+        assert run("CONFIG GET min-replicas-max-lag")[1] == b"3"
+
+    def test_a_share_of_memory(self, run: Run) -> None:
+        for given, kept in (("20%", b"20%"), ("20mb", b"20971520"), ("0", b"0")):
+            assert run("CONFIG", "SET", "maxmemory-clients", given) == OK
+            assert run("CONFIG GET maxmemory-clients") == [b"maxmemory-clients", kept]
+
+    @pytest.mark.dialect("redis")
+    def test_a_password_is_the_only_one_of_the_default_user(self, run: Run) -> None:
+        user = run.engine.users["default"]
+        run("ACL SETUSER default >first")
+        run("CONFIG SET requirepass second")
+        assert (user.accepts(b"first"), user.accepts(b"second")) == (False, True)
+        assert run.engine.visitor() is not user
+        other = run.other(user=run.engine.visitor(), transport="port")
+        assert other.error("GET k") == "NOAUTH Authentication required."
+        assert other("AUTH second") == OK
+        run("CONFIG", "SET", "requirepass", "")
+        assert user.accepts(b"anything")
+        assert run.engine.visitor() is user
+        assert run.other(transport="port").error("AUTH second").startswith("ERR AUTH <password>")
 
     @pytest.mark.parametrize(
         ("name", "value", "reason"),
@@ -42,6 +66,9 @@ class TestSet:
             ("tcp-keepalive", "-1", "argument must be between 0 and 2147483647 inclusive"),
             ("appendonly", "maybe", "argument must be 'yes' or 'no'"),
             ("maxmemory", "lots", "argument must be a memory value"),
+            ("maxmemory", "10%", "argument must be a memory value"),
+            ("maxmemory-clients", "x%", "argument must be a memory or percent value"),
+            ("maxmemory-clients", "101%", "percentage argument must be less or equal to 100"),
             (
                 "appendfsync",
                 "never",
