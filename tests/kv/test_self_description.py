@@ -113,7 +113,7 @@ def test_command_info_is_that_of_redis(fake: Client, real: RealServer) -> None:
     ours = fake("COMMAND", "INFO", *names)
     wrong = {}
     for name, mine, yours in zip(names, ours, theirs, strict=True):
-        if mine is None or name.startswith(b"CLUSTER") or name in (b"DEBUG", b"MODULE"):
+        if mine is None or name in (b"DEBUG", b"MODULE"):
             continue
         left, right = _comparable(mine), _comparable(yours)
         for what in left:
@@ -136,7 +136,7 @@ def test_command_docs_say_since_when_and_what_is_deprecated(fake: Client, real: 
         return found
 
     ours, theirs = facts(fake("COMMAND DOCS")), facts(real.call([b"COMMAND", b"DOCS"]))
-    shared = {name for name in theirs if name in ours and not name.startswith(b"cluster")}
+    shared = {name for name in theirs if name in ours}
     assert len(shared) > 300
     assert {n: ours[n] for n in shared} == {n: theirs[n] for n in shared}
 

@@ -38,7 +38,7 @@ from ..model import Transport, User
 from ..reply import QUEUED, Blocked, Reply
 from ..scripting.scripts import Scripting, ScriptingCopy
 from ..settings import VERSION, Dialect, Limits
-from ..table.availability import check_over_rest
+from ..table.availability import check_family_over_rest, check_over_rest
 from ..table.config import Config
 from ..table.documented import DOCUMENTED
 from ..table.registry import LOOKUP, CommandSpec
@@ -258,6 +258,8 @@ class Engine:
         try:
             spec = LOOKUP.get(argv[0])
             if spec is None or spec.subcommands is not None:
+                if spec is not None and session.transport == "rest":
+                    check_family_over_rest(spec)
                 spec = self.resolve(argv)
             if session.transport == "rest" and (spec.may_wait or not spec.over_rest):
                 check_over_rest(spec, argv)

@@ -9,7 +9,7 @@ from ..errors import CommandError, not_available
 if TYPE_CHECKING:
     from .registry import CommandSpec
 
-__all__ = ["asks_to_wait", "check_over_rest"]
+__all__ = ["asks_to_wait", "check_family_over_rest", "check_over_rest"]
 
 _WORDS_OF_READS = {b"GROUP": 3, b"COUNT": 2}
 """The option words of XREAD and XREADGROUP that others follow: how many with these."""
@@ -26,6 +26,12 @@ def check_over_rest(spec: CommandSpec, argv: list[bytes]) -> None:
         raise CommandError(not_available(spec.name.split()[0]))
     if spec.may_wait and asks_to_wait(argv):
         raise CommandError(not_available(spec.name) + b" with BLOCK, which waits")
+
+
+def check_family_over_rest(spec: CommandSpec) -> None:
+    """Raise the vendor's error for a command of which REST has no sub-command."""
+    if not any(each.over_rest for each in (spec.subcommands or {}).values()):
+        raise CommandError(not_available(spec.name))
 
 
 def asks_to_wait(argv: list[bytes]) -> bool:

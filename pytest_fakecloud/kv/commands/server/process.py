@@ -14,12 +14,13 @@ from ...reply import (
     Status,
     Verbatim,
 )
-from ...table.registry import Args, command
+from ...table.registry import COMMANDS, Args, command
 from ...table.syntax import parse_int
 from .help import help_reply
 
 __all__ = ["REASONS"]
 
+_OF_CLUSTER = [name for name in COMMANDS if name.startswith("CLUSTER ")]
 REASONS = {
     "SHUTDOWN": "there is no process to end",
     "REPLICAOF": "there are no other servers; NO ONE is accepted",
@@ -42,7 +43,7 @@ REASONS = {
     "CLIENT IMPORT-SOURCE": "there is no import mode; OFF is accepted",
     "SCRIPT KILL": "there is never a script to end: while one runs, nothing else does",
     "FUNCTION KILL": "there is never a function to end: while one runs, nothing else does",
-    "CLUSTER": "cluster mode is off",
+    **dict.fromkeys(_OF_CLUSTER, "cluster mode is off"),
     "ASKING": "cluster mode is off",
     "READONLY": "cluster mode is off",
     "READWRITE": "cluster mode is off",
@@ -219,7 +220,7 @@ def lolwut(session: Session, args: Args) -> Reply:
 # -- cluster -------------------------------------------------------------------------------------
 
 
-@command("CLUSTER", "ASKING", "READONLY", "READWRITE")
+@command(*_OF_CLUSTER, "ASKING", "READONLY", "READWRITE")
 def cluster(session: Session, args: Args) -> Reply:
     """Cluster mode is off."""
     raise CommandError(errors.CLUSTER_DISABLED)

@@ -199,6 +199,9 @@ def xreadgroup(session: Session, args: Args) -> Reply:
         found: list[tuple[bytes, list[Reply]]] = []
         for each in wanted:
             stream, group = _group_of(session, each.key, group_name, waited=waited)
+            has_new = stream.length > 0 and stream.highest_id > group.last_id
+            if each.after is None and not has_new and session.engine.dialect == "redis":
+                continue  # 7.0 notes no consumer before it has something for it
             if words.noack and session.engine.dialect == "vendor" and each.after is None:
                 # Nothing will be pending, so the vendor keeps no consumer.
                 consumer = group.consumers.get(words.consumer) or Consumer(words.consumer, 0)
@@ -207,7 +210,7 @@ def xreadgroup(session: Session, args: Args) -> Reply:
             if each.after is not None:
                 history = _history(session, stream, consumer, each.after, words.count)
                 found.append((each.key, history))
-            elif stream.length and stream.highest_id > group.last_id:
+            elif has_new:
                 entries = stream.range(group.last_id + 1, count=words.count or -1)
                 if not words.noack:
                     where = (each.key, group_name, words.consumer)

@@ -55,7 +55,7 @@ def xinfo_groups(session: Session, args: Args) -> Reply:
 
 @command("XINFO CONSUMERS")
 def xinfo_consumers(session: Session, args: Args) -> Reply:
-    """The consumers of a group; ``inactive`` is -1 for one that never got anything.
+    """The consumers of a group; ``inactive`` (since 7.2) is -1 for one that never got anything.
 
     For a group that is not there the vendor answers none, the stock server NOGROUP.
     """
@@ -65,15 +65,23 @@ def xinfo_consumers(session: Session, args: Args) -> Reply:
             return []
         raise CommandError(errors.no_group_for_key(args[0], args[1]))
     now_ms = session.now_ms
-    return [
-        Map([
+    found: list[Reply] = []
+    for consumer in group.sorted_consumers():
+        shown = Map([
             b"name", consumer.name,
             b"pending", len(consumer.pending),
             b"idle", max(now_ms - consumer.seen_ms, 0),
-            b"inactive", -1 if consumer.active_ms < 0 else max(now_ms - consumer.active_ms, 0),
-        ])
-        for consumer in group.sorted_consumers()
-    ]  # fmt: skip
+        ])  # fmt: skip
+        if _tells_activity(session):
+            active_ms = consumer.active_ms
+            shown += [b"inactive", -1 if active_ms < 0 else max(now_ms - active_ms, 0)]
+        found.append(shown)
+    return found
+
+
+def _tells_activity(session: Session) -> bool:
+    """Whether the server is of a version that tells when a consumer last got something."""
+    return session.engine.dialect == "vendor"
 
 
 @command("XINFO STREAM")
@@ -103,13 +111,17 @@ def xinfo_stream(session: Session, args: Args) -> Reply:
         first, last = (entry_reply(*end[0]) if end else None for end in ends)
         head += [b"groups", len(stream.groups), b"first-entry", first, b"last-entry", last]
         return head
-    groups = [_full_group(stream, name, group, count) for name, group in _sorted_groups(stream)]
+    active = _tells_activity(session)
+    groups = [
+        _full_group(stream, name, group, count, active=active)
+        for name, group in _sorted_groups(stream)
+    ]
     entries = entries_reply(stream.range(count=count or -1))
     head += [b"entries", entries, b"groups", groups]
     return head
 
 
-def _full_group(stream: Stream, name: bytes, group: Group, count: int) -> Map:
+def _full_group(stream: Stream, name: bytes, group: Group, count: int, *, active: bool) -> Map:
     pending: list[Reply] = []
     for entry_id, each in group.pending.items():
         pending.append(
@@ -124,20 +136,20 @@ def _full_group(stream: Stream, name: bytes, group: Group, count: int) -> Map:
         b"lag", stream.lag(group),
         b"pel-count", len(group.pending),
         b"pending", pending,
-        b"consumers", [_full_consumer(each, count) for each in group.sorted_consumers()],
+        b"consumers", [
+            _full_consumer(each, count, active=active) for each in group.sorted_consumers()
+        ],
     ])  # fmt: skip
 
 
-def _full_consumer(consumer: Consumer, count: int) -> Map:
+def _full_consumer(consumer: Consumer, count: int, *, active: bool) -> Map:
     pending: list[Reply] = []
     for entry_id, each in consumer.pending.items():
         pending.append([format_id(entry_id), each.delivered_ms, each.deliveries])
         if len(pending) == count:
             break
-    return Map([
-        b"name", consumer.name,
-        b"seen-time", consumer.seen_ms,
-        b"active-time", consumer.active_ms,
-        b"pel-count", len(consumer.pending),
-        b"pending", pending,
-    ])  # fmt: skip
+    shown = Map([b"name", consumer.name, b"seen-time", consumer.seen_ms])
+    if active:
+        shown += [b"active-time", consumer.active_ms]
+    shown += [b"pel-count", len(consumer.pending), b"pending", pending]
+    return shown

@@ -29,6 +29,9 @@ class TestProcess:
             ("REPLCONF foo", "ERR syntax error"),
             ("REPLCONF foo bar", "ERR Unrecognized REPLCONF option: foo"),
             ("CLUSTER INFO", "ERR This instance has cluster support disabled"),
+            ("CLUSTER HELP", "ERR This instance has cluster support disabled"),
+            ("CLUSTER KEYSLOT", "ERR wrong number of arguments for 'cluster|keyslot' command"),
+            ("CLUSTER NO", "ERR unknown subcommand 'NO'. Try CLUSTER HELP."),
             ("ASKING", "ERR This instance has cluster support disabled"),
             ("READONLY", "ERR This instance has cluster support disabled"),
             ("READWRITE", "ERR This instance has cluster support disabled"),
@@ -41,6 +44,14 @@ class TestProcess:
         changes = run.engine.databases[0].changes
         assert run.error(line) == text
         assert run.engine.databases[0].changes == changes
+
+    def test_cluster_mode_is_off_for_every_word_of_it(self, run: Run) -> None:
+        words = run("COMMAND LIST FILTERBY PATTERN cluster|*")
+        assert len(words) > 20
+        for name in words:
+            (info,) = run("COMMAND", "INFO", name)
+            line = name.decode().upper().split("|") + ["x"] * (abs(info[1]) - 2)
+            assert run.error(*line) == "ERR This instance has cluster support disabled"
 
     @pytest.mark.parametrize(
         ("line", "option"),
