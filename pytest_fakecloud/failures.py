@@ -257,7 +257,8 @@ def _one(
         for one in armed:
             one.remove()
     if not hit:
-        recorder.add_event("run", "no call was left to fail", began=began, alone=True, held=True)
+        # It counts for no run of the result, so it is none of those that held either.
+        recorder.add_event("run", "no call was left to fail", began=began, alone=True, held=None)
         return None
     broken = broken_promise(exception)
     if broken is None and check is not None:

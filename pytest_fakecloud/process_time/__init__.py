@@ -45,8 +45,8 @@ class ProcessTime:
     def start(self) -> None:
         """Begin to steer process time."""
         try:
-            if self._autojump:
-                self._claim()
+            if self._autojump and not self._claim():
+                return
             wall = Wall(self._clock)
             self._ends.append(self._clock.anchor())
             wall.start()
@@ -64,14 +64,18 @@ class ProcessTime:
             self.stop()
             raise
 
-    def _claim(self) -> None:
+    def _claim(self) -> bool:
+        """Take the sleeps of this process; False where they move this clock already."""
         with _lock:
+            if _sleeping and _sleeping[0]._clock is self._clock:
+                return False
             if _sleeping:
                 raise ContractError(
                     "the sleeps of this process move the clock of another cloud already, and they "
                     "can move only one: end that one's autojump first"
                 )
             _sleeping.append(self)
+            return True
 
     def stop(self) -> None:
         """Give process time back; a clock that ran before runs on from where it is."""

@@ -411,7 +411,7 @@ def _count_of(attempt: Event) -> int:
 def _manner(event: Event) -> str:
     """What sets events of one kind apart: how a rebalance came about, whether a promise held."""
     if event.kind == "run":
-        return "held" if event.data.get("held") else "broken"
+        return {True: "held", None: "undisturbed"}.get(event.data.get("held"), "broken")
     return str(event.data.get("reason", "")).rpartition(" ")[2]
 
 

@@ -25,12 +25,12 @@ def without_held_runs(every: list[Row]) -> tuple[list[Row], int]:
     Where no run broke, all rows stay.
     """
     runs = [row for row in every if row.kind.partition(" ")[2].startswith("run ")]
-    held = [(row.began, row.number) for row in runs if row.kind.endswith(" held")]
-    if len(held) == len(runs):
+    calm = [row for row in runs if not row.kind.endswith(" broken")]
+    if len(calm) == len(runs):
         return every, 0
     return [
-        row for row in every if not any(began <= row.began <= number for began, number in held)
-    ], len(held)
+        row for row in every if not any(run.began <= row.began <= run.number for run in calm)
+    ], sum(run.kind.endswith(" held") for run in calm)
 
 
 def merged(every: Sequence[Row], marked: Collection[int]) -> list[Row]:

@@ -645,6 +645,22 @@ def test_one_cloud_has_the_sleeps_of_a_process() -> None:
         pass
 
 
+def test_a_block_inside_of_another_changes_nothing() -> None:
+    with in_no_time(), Cloud(seed=1, now=NOON, process_time="autojump") as cloud:
+        began = cloud.clock.now()
+        with cloud.autojump(), cloud.autojump():
+            time.sleep(60)
+        time.sleep(60)
+        assert cloud.clock.now() == began + timedelta(seconds=120)
+    with in_no_time(), Cloud(seed=1, now=NOON, clock="frozen") as cloud:
+        began = cloud.clock.now()
+        with cloud.autojump():
+            with cloud.autojump():
+                time.sleep(60)
+            time.sleep(60)
+        assert cloud.clock.now() == began + timedelta(seconds=120)
+
+
 @pytest.mark.parametrize("wrong", ["jump", 1, None, [], "running"])
 def test_what_is_no_mode_is_refused(wrong: Any) -> None:
     with pytest.raises(ContractError, match="give True, False or 'autojump'"):

@@ -506,6 +506,22 @@ def test_a_refusal_that_ended_nothing_is_said(
     assert [one.text for one in found] == [text] * count
 
 
+@pytest.mark.parametrize(
+    ("then", "count"),
+    [([], 1), (["SCRIPT", "LOAD", "return 1"], 0), (["EVAL", "return 1", "0"], 0), (["PING"], 1)],
+    ids=["nothing", "load", "eval", "other"],
+)
+def test_a_script_that_is_sent_when_its_hash_is_not_known_is_no_refusal(
+    cloud: Cloud, then: list[str], count: int
+) -> None:
+    kv(["EVALSHA", "0" * 40, "0"])(cloud)
+    server = cloud.handles.only()
+    if then:
+        httpx.post(server.url, json=then, headers=server.headers)
+    found = facts(cloud, scene_of(cloud, list(cloud.journal.entries)), raised=AssertionError())
+    assert len([one for one in found if "was answered 400" in one.text]) == count
+
+
 def test_a_lock_of_another_is_said_to_be_deleted(cloud: Cloud) -> None:
     server = cloud.kv_server()
 

@@ -86,7 +86,7 @@ def swallowed(look: Look) -> Iterator[Fact]:
     for call in look.calls if asserted else ():
         refused = call.status in (400, 422) and call.fault is None and call.problem is None
         # A read-only token is a fact of its own.
-        if refused and call.header("Authorization") not in tokens:
+        if refused and call.header("Authorization") not in tokens and not _sent_anew(call, look):
             what, answered = call.route, str(call.status)
             if on_connection(call):
                 if call.number in look.scene.gathered or call.number in look.scene.told:
@@ -97,6 +97,15 @@ def swallowed(look: Look) -> Iterator[Fact]:
                 "the test",
                 call.number,
             )
+
+
+def _sent_anew(call: Call, look: Look) -> bool:
+    """Whether a script was asked for by its hash, not known, and sent: the way of every client."""
+    return b"NOSCRIPT" in call.answer and any(
+        set(later.facts.get("command") or ()) & {"EVAL", "SCRIPT LOAD"}
+        for later in look.calls
+        if later.handle == call.handle and later.number > call.number
+    )
 
 
 FACTS: tuple[Callable[[Look], Iterator[Fact]], ...] = (
