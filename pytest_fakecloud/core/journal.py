@@ -39,6 +39,20 @@ class Teacher(Protocol):
         """The names of its routes and commands."""
 
 
+class Came(Protocol):
+    """A request as it came in.
+
+    ``head_bytes`` is about how long target and headers are, where a stranger wrote them.
+    """
+
+    method: str
+    target: str
+    headers: Sequence[tuple[str, str]]
+    body: bytes
+    client: tuple[str, int] | None
+    head_bytes: int
+
+
 class Recorder:
     """Writes down the calls and events of one handle, or of a whole cloud, in order.
 
@@ -106,35 +120,29 @@ class Recorder:
 
     def open_call(
         self,
-        method: str,
-        target: str,
-        headers: Sequence[tuple[str, str]],
-        body: bytes,
-        client: tuple[str, int] | None,
-        head_bytes: int = 0,
+        came: Came,
         *,
         at_us: int | None = None,
         facts: Callable[[Call], dict[str, Any]] | None = None,
     ) -> Call:
         """Record a request that came in at an instant, or just now; the pipeline fills in its answer.
 
-        ``head_bytes`` is about how long target and headers are, where a stranger wrote them; ``facts``
-        reads what the service tells of the call, when that is asked for.
+        ``facts`` reads what the service tells of the call, when that is asked for.
         """
         call = Call(
             0,
             self._now_us() if at_us is None else at_us,
             self._service,
             self._handle,
-            method,
-            target,
-            headers,
-            body,
-            client,
+            came.method,
+            came.target,
+            came.headers,
+            came.body,
+            came.client,
             facts,
         )
         self._append(call)
-        if len(body) + head_bytes > LIGHT:
+        if len(came.body) + came.head_bytes > LIGHT:
             self._root._weigh(call)
         return call
 

@@ -158,7 +158,7 @@ class App:
             at_us = self.clock.settle()
         except Exception as error:
             at_us, unsettled = self.clock.now_us(), error
-        call = self._begun(request, at_us)
+        call = request.call = self.recorder.open_call(request, at_us=at_us, facts=self._facts_of)
         response: Response
         try:
             if unsettled is not None:
@@ -187,19 +187,6 @@ class App:
             raise
         self._record(call, response)
         return response
-
-    def _begun(self, request: Request, at_us: int | None = None) -> Call:
-        call = request.call = self.recorder.open_call(
-            request.method,
-            request.target,
-            request.headers,
-            request.body,
-            request.client,
-            request.head_bytes,
-            at_us=at_us,
-            facts=self._facts_of,
-        )
-        return call
 
     def _serve(self, request: Request, found: RouteMatch) -> Response:
         try:
@@ -236,7 +223,7 @@ class App:
         It is an unrouted request like any other; it needs no credentials, and where the path is
         unknown too, the methods of the whole service are named.
         """
-        call = self._begun(request)
+        call = request.call = self.recorder.open_call(request, facts=self._facts_of)
         found = self.table.find(request.method, request.path)
         allowed = found if isinstance(found, frozenset) else None
         self._unrouted(request, allowed)

@@ -29,17 +29,18 @@ class Request:
     """A request as it came in: nothing decoded, nothing merged.
 
     ``target`` is the raw request target (Latin-1 text of the bytes), ``path`` and ``query_string``
-    its two halves, ``headers`` the raw list of names and values, ``client`` the peer's address,
+    its two halves, ``headers`` the raw list of names and values, ``fields`` the first value of each by
+    its name in lower case (many requests share one: only to be read), ``client`` the peer's address,
     ``principal`` what authentication returned, ``params`` the raw parameters of the route's pattern,
     ``route`` the endpoint's name, ``call`` the journal's record until the answer is made.
     ``head_bytes`` is about how long target and headers are, where they came over a socket.
     """
 
     __slots__ = (
-        "_lower",
         "body",
         "call",
         "client",
+        "fields",
         "head_bytes",
         "headers",
         "method",
@@ -58,6 +59,7 @@ class Request:
         headers: Headers = (),
         body: bytes = b"",
         client: tuple[str, int] | None = None,
+        fields: Mapping[str, str] | None = None,
     ) -> None:
         self.method = method
         self.target = target
@@ -75,7 +77,8 @@ class Request:
         self.route = ""
         self.head_bytes = 0
         self.call: Call = _NO_CALL
-        self._lower: dict[str, str] | None = None
+        # Every service looks for its credentials there.
+        self.fields = first_of_each(headers) if fields is None else fields
 
     def __str__(self) -> str:
         return f"{self.method} {self.target}"
@@ -87,12 +90,7 @@ class Request:
 
     def header(self, name: str) -> str | None:
         """The first header of that name, whatever its spelling, or None."""
-        lower = self._lower
-        if lower is None:
-            lower = self._lower = {}
-            for key, value in self.headers:
-                lower.setdefault(key.lower(), value)
-        return lower.get(name.lower())
+        return self.fields.get(name.lower())
 
     def query_items(self) -> list[tuple[str, str]]:
         """Decoded names and values of the query, in order, duplicates and empty values kept."""
@@ -103,6 +101,14 @@ class Request:
         if not self.query_string:
             return None
         return next((value for key, value in self.query_items() if key == name), None)
+
+
+def first_of_each(headers: Headers) -> dict[str, str]:
+    """The first value of each header, by its name in lower case."""
+    found: dict[str, str] = {}
+    for name, value in headers:
+        found.setdefault(name.lower(), value)
+    return found
 
 
 _NO_CALL = Call(0, 0, "", "", "", "")

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from collections import deque
+from collections.abc import Mapping
 from typing import NamedTuple
 
 import httptools
@@ -68,6 +69,7 @@ class _Head(NamedTuple):
     method: str
     target: str
     headers: tuple[tuple[str, str], ...]
+    fields: Mapping[str, str]
     version: str
     length: int
     size: int
@@ -156,7 +158,7 @@ class RequestReader:
     def _repeat(self, head: _Head, data: bytes) -> bytes:
         """Begin a request whose head is known; the bytes that belong to no body of its own."""
         message = self.pending = Message(
-            head.method, head.target, list(head.headers), b"", self.client
+            head.method, head.target, list(head.headers), b"", self.client, head.fields
         )
         message.version, message.keep_alive, message.expects = head.version, True, False
         message.head_bytes = head.size
@@ -242,7 +244,7 @@ class RequestReader:
         self.feed("\r\n".join(lines).encode("latin-1"))
         message = self.pending or (self.messages[-1] if self.messages else None)
         if message is not None:
-            message.headers = asked.headers
+            message.headers, message.fields = asked.headers, asked.fields
         if rest and self.refusal is None:
             self.feed(rest)
 
@@ -361,16 +363,21 @@ class RequestReader:
     def _learn_head(self, head: bytes, message: Message) -> None:
         plain = self._framing.keys() <= {"content-length"} and message.method != "CONNECT"
         # With lines that end otherwise, the head ended where the parser saw it and not here.
-        if not plain or message.header("upgrade") or head.count(b"\n") != head.count(b"\r\n"):
+        if not plain or "upgrade" in message.fields or head.count(b"\n") != head.count(b"\r\n"):
             return
         if len(self._heads) >= _REMEMBERED_HEADS:
             self._heads.clear()
         headers = tuple(message.headers)
         length = len(message.body)
-        known = _Head(
-            message.method, message.target, headers, message.version, length, message.head_bytes
+        self._heads[head] = _Head(
+            message.method,
+            message.target,
+            headers,
+            message.fields,
+            message.version,
+            length,
+            message.head_bytes,
         )
-        self._heads[head] = known
 
 
 def _no_method(data: bytes) -> Refusal | None:

@@ -121,8 +121,9 @@ class AnyEngine(Protocol):
         transport: Transport = "local",
         resp: int = 2,
         address: str = "",
+        at_us: int | None = None,
     ) -> AnySession:
-        """Make a session of a user, ``default`` unless given."""
+        """Make a session of a user, ``default`` unless given, which began at an instant or just now."""
 
     def execute(self, session: Any, argv: list[bytes]) -> Reply:
         """Run a command line, or queue it; raises ``CommandError`` where the answer is an error."""

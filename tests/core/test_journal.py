@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import threading
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -25,12 +26,24 @@ class Both(Recorder):
         return len(Journal(self))
 
 
+def came(
+    method: str,
+    target: str,
+    headers: list[tuple[str, str]],
+    body: bytes = b"",
+    head_bytes: int = 0,
+) -> Any:
+    return SimpleNamespace(
+        method=method, target=target, headers=headers, body=body, client=None, head_bytes=head_bytes
+    )
+
+
 def call_on(
     journal: Both, method: str = "GET", target: str = "/x", body: bytes = b"", **fields: Any
 ) -> Call:
     facts = fields.pop("facts", {})
     headers = [("X-One", "1"), ("x-one", "2")]
-    call = journal.open_call(method, target, headers, body, None, facts=lambda call: facts)
+    call = journal.open_call(came(method, target, headers, body), facts=lambda call: facts)
     for name, value in fields.items():
         setattr(call, name, value)
     return call
@@ -95,7 +108,7 @@ def test_facts_are_read_once_and_late(journal: Both) -> None:
     call = call_on(journal)
     assert call.facts == {}
     other = journal.open_call(
-        "GET", "/", [], b"", None, facts=lambda call: {"n": reads.append(call.number)}
+        came("GET", "/", []), facts=lambda call: {"n": reads.append(call.number)}
     )
     assert reads == []
     assert other.facts is other.facts
@@ -382,7 +395,7 @@ def test_long_heads_count_and_are_cut(cloud: Both) -> None:
     calls = []
     for _ in range(10):
         headers = [("X-Long", "v" * 20_000), *((f"X-{n}", "v") for n in range(200))]
-        call = cloud.open_call("GET", "/" + "t" * 10_000, headers, b"", None, head_bytes=31_000)
+        call = cloud.open_call(came("GET", "/" + "t" * 10_000, headers, head_bytes=31_000))
         call.outcome = "answered"
         cloud.answered(call)
         calls.append(call)

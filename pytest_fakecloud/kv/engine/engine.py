@@ -89,8 +89,9 @@ class Session(Client):
         resp: int,
         address: str,
         id: int,
+        at_us: int,
     ) -> None:
-        super().__init__(user, db, transport, resp, address, id, engine.clock.now_us())
+        super().__init__(user, db, transport, resp, address, id, at_us)
         self.engine = engine
 
 
@@ -185,12 +186,14 @@ class Engine:
         transport: Transport = "local",
         resp: int = 2,
         address: str = "",
+        at_us: int | None = None,
     ) -> Session:
         """A new session of a user (``default`` unless given) on database 0."""
         # Without the lock: who comes to end a script that holds it must get in.
         user = user or self.users["default"]
         number = next(self._sessions)
-        session = Session(self, user, self.databases[0], transport, resp, address, number)
+        began_us = self.clock.now_us() if at_us is None else at_us
+        session = Session(self, user, self.databases[0], transport, resp, address, number, began_us)
         if transport == "port":
             self.connected[session.id] = session
         return session

@@ -235,7 +235,12 @@ class RedisEngine:
     # -- running commands ------------------------------------------------------------------------
 
     def session(
-        self, user: Any = None, transport: str = "local", resp: int = 2, address: str = ""
+        self,
+        user: Any = None,
+        transport: str = "local",
+        resp: int = 2,
+        address: str = "",
+        at_us: int | None = None,
     ) -> RedisSession:
         """A new session of a user (``default`` unless given)."""
         return RedisSession(user or self.users["default"], transport, address)

@@ -224,9 +224,7 @@ class PortConnection:
             line = [word[:_SHOWN] for word in line[:_SHOWN]]
         body = orjson.dumps([word.decode("utf-8", "replace") for word in line])
         request = Request("RESP", "/", (), body, self.client)
-        call = request.call = app.recorder.open_call(
-            "RESP", "/", (), body, self.client, facts=_facts
-        )
+        call = request.call = app.recorder.open_call(request, facts=_facts)
         call.route = "database-port"
         if size > LARGE:
             begin_cut(call, body=size, words=size)

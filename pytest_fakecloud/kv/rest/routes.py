@@ -62,6 +62,8 @@ class _Format:
 
     base64: bool
     resp2: bool
+    neutral: bool
+    """Whether it sent the synchronisation token by its neutral name, and is answered by it too."""
 
 
 class KVApp(App):
@@ -93,6 +95,7 @@ class KVApp(App):
         self.int_text = int_text
         self.credentials = credentials
         self.limits = limits
+        self._counts = limits.bounds_requests
         self.quota = Quota(limits, clock.now_us) if limits.bounds_requests else NO_QUOTA
         self.betweens = Betweens()
         self.connections: set[object] = set()
@@ -127,7 +130,7 @@ class KVApp(App):
 
     def authenticate(self, request: Request) -> User:
         """The user of the bearer token, or of the query parameter ``_token``."""
-        token = bearer_token(request.header("Authorization")) or request.query("_token")
+        token = bearer_token(request.fields.get("authorization")) or request.query("_token")
         users = self.engine.users
         if same(token, self.credentials.standard):
             return users["default"]
@@ -166,16 +169,15 @@ class KVApp(App):
             body = b"" if request.route in _STREAMS else request.body
             lines = [command_of_path(request.path[1:], body, request.query_string)]
         words = [[word.decode("utf-8", "replace") for word in line] for line in lines]
-        encoding = (_header(request, "Encoding") or "").strip().lower()
+        encoding = _option(request, "encoding").lower()
         return {**facts_of(words), "encoding": encoding}
 
     def words(self) -> Iterable[str]:
         """The routes' names and those of commands and sub-commands."""
         return (*super().words(), *COMMANDS)
 
-    def dump(self, value: object) -> bytes:
-        """Compact JSON in UTF-8."""
-        return orjson.dumps(value)
+    # What a reply is made of is JSON as it stands.
+    dump = staticmethod(orjson.dumps)  # type: ignore[assignment]
 
     # -- single commands -------------------------------------------------------------------------
 
@@ -195,10 +197,11 @@ class KVApp(App):
         return self._single(request, line, wanted)
 
     def _single(self, request: Request, line: list[bytes], wanted: _Format) -> Answer:
+        guarded = self._guards(request)
         session = self._session(request)
         reply: Reply
         try:
-            if self._guards(request):
+            if guarded:
                 self._admit_one(line)
             reply = self.engine.execute(session, line)
         except CommandError as error:
@@ -215,9 +218,9 @@ class KVApp(App):
 
     def _guards(self, request: Request) -> bool:
         """Whether any limit can be reached: no command is larger than its whole request."""
-        size = self.limits.max_request_size
-        if self.quota:
+        if self._counts:
             return True
+        size = self.limits.max_request_size
         return size is not None and len(request.body) + len(request.target) > size
 
     def _admit_one(self, line: list[bytes]) -> None:
@@ -396,7 +399,9 @@ class KVApp(App):
         address = "127.0.0.1:0"
         if request.client is not None:
             address = f"{request.client[0]}:{request.client[1]}"
-        return self.engine.session(request.principal, "rest", address=address)
+        return self.engine.session(
+            request.principal, "rest", address=address, at_us=request.call.at_us
+        )
 
     def _leave(self, session: AnySession) -> None:
         if session.queue is not None:
@@ -407,24 +412,25 @@ class KVApp(App):
         # Clients begin without a token and so without the header, and are given one all the same.
         token = str(next(self._sync))
         headers = [(_SYNC_TOKEN, token)]
-        if request.header(_SYNC_TOKEN_NEUTRAL) is not None:
+        if wanted.neutral:
             headers.append((_SYNC_TOKEN_NEUTRAL, token))
         return Answer(body, 200, headers, kind)
 
 
-def _header(request: Request, name: str) -> str | None:
-    """A header in the vendor's spelling or in the neutral one."""
-    return request.header(f"Upstash-{name}") or request.header(f"Service-{name}")
+def _option(request: Request, name: str) -> str:
+    """A header in the vendor's spelling or in the neutral one, empty where there is none."""
+    fields = request.fields
+    return (fields.get(f"upstash-{name}") or fields.get(f"service-{name}") or "").strip()
 
 
 def _format(request: Request) -> _Format:
-    base64 = (_header(request, "Encoding") or "").strip().lower() == "base64"
-    format = (_header(request, "Response-Format") or "json").strip().lower()
+    base64 = _option(request, "encoding").lower() == "base64"
+    format = _option(request, "response-format").lower() or "json"
     if format not in ("json", "resp2"):
         raise RestError(400, errors.BAD_FORMAT)
     if base64 and format == "resp2":
         raise RestError(400, errors.FORMAT_WITH_BASE64)
-    return _Format(base64, format == "resp2")
+    return _Format(base64, format == "resp2", _SYNC_TOKEN_NEUTRAL.lower() in request.fields)
 
 
 def _accepts_events(request: Request) -> bool:
