@@ -252,6 +252,7 @@ class Handle:
             name=self.name,
         )
         self._exits: ExitStack | None = None
+        self._rewound = 0  # the journal's number when data was last put back
         self._mount = context.mount(app)
         self._mount.on_close.append(self._fault_table.close)
         self._mount.on_error.append(self._server_failed)
@@ -353,6 +354,7 @@ class Handle:
                 "give what its snapshot() returned"
             )
         self._engine.restore(snapshot.data)
+        self._rewound = self._recorder.reserve()
 
     def _first_baseline(self) -> Snapshot | None:
         """What a new handle returns to; None, for ``_new_snapshot()`` when it is asked for."""

@@ -209,7 +209,7 @@ class Run:
         self.item: pytest.Item | None = None
         self.cloud: AnyCloud | None = None
         self.told = False
-        self._busy_s = 0.0
+        self._busy_s = self._began_s = 0.0
         self.strict: tuple[str, ...] = ()
         self.early: tuple[str, ...] = ()
         self._long: AnyCloud | None = None
@@ -487,7 +487,9 @@ class Run:
 
         ``busy_s`` is the processor time that the process had taken by then, in seconds.
         """
-        self._busy_s = busy_s
+        from .core.timeparse import monotonic
+
+        self._busy_s, self._began_s = busy_s, monotonic()
         self._listen(self.cloud or self._long)
         if self._long is not None:
             # What a test's own code starts from here on ends with the test.
@@ -495,9 +497,11 @@ class Run:
             for call in self._long.journal.calls():
                 call.note = call.note or "came before the test's own code: maybe an earlier test's"
 
-    def idle_s(self, took_s: float) -> float:
-        """How much of the time a test took, in seconds, the process did nothing."""
-        return took_s - (process_time() - self._busy_s)
+    def idle_s(self) -> float:
+        """How many seconds of the test's own code so far the process did nothing."""
+        from .core.timeparse import monotonic
+
+        return monotonic() - self._began_s - (process_time() - self._busy_s)
 
     def end_test(self) -> None:
         """Let go of the test's cloud: with it, its data would live as long as the run."""

@@ -16,6 +16,7 @@ from urllib.parse import urlsplit
 
 from ..core.journal import Recorder
 from .model import MESSAGE, Delivery, Headers, Outcome, SigningKeys, first
+from .refusals import Refusal, refusals
 from .timeline import raised_text
 from .wire.signing import body_hash, explain, published_text
 
@@ -24,6 +25,8 @@ __all__ = ["Evidence"]
 LONGEST = 2_000
 """The most characters that are kept of a body."""
 _SETTING = "QSTASH_CURRENT_SIGNING_KEY"
+_Taken = tuple[int, Delivery, list[BaseException], list[Refusal]]
+"""A number of the journal, what was sent, what was logged and what a receiver refused."""
 
 
 class Evidence:
@@ -46,7 +49,7 @@ class Evidence:
         self._keys = keys
         self._now = now
         self._alone = alone
-        self._sent: dict[tuple[str, str, int], tuple[int, Delivery, list[BaseException]]] = {}
+        self._sent: dict[tuple[str, str, int], _Taken] = {}
 
     def watched(self, send: Callable[[Delivery], Outcome]) -> Callable[[Delivery], Outcome]:
         """Return ``send``, with what it sends taken down."""
@@ -74,7 +77,8 @@ class Evidence:
         earlier = self._sent.get(about)
         number = earlier[0] if earlier else self._journal().reserve()
         logged: list[BaseException] = []
-        self._sent[about] = number, delivery, logged
+        refused: list[Refusal] = []
+        self._sent[about] = number, delivery, logged, refused
         if not self._alone:
             yield
             return
@@ -82,7 +86,8 @@ class Evidence:
         root = logging.getLogger()
         root.addHandler(ear)
         try:
-            yield
+            with refusals(refused):
+                yield
         finally:
             root.removeHandler(ear)
 
@@ -93,12 +98,12 @@ class Evidence:
         since was caused by it. Of a callback also ``sent`` and ``sent_type``: what it tells decides.
         Of an attempt that failed, or logged an exception, these and ``sent_headers``, ``answer`` and
         ``answer_type``, ``logged`` (exceptions in words) and, of a 401 or 403, ``signature`` (what
-        was signed and what of it differs, a line each).
+        was signed and what of it differs, a line each) or, of a 3xx, ``location``.
         """
         found = self._sent.pop(_key(delivery), None)
         if found is None:
             return {}
-        number, sent, logged = found
+        number, sent, logged, refused = found
         told: dict[str, Any] = {"began": number, "alone": self._alone, "where": outcome.where}
         if outcome.delivered and not logged and sent.kind is MESSAGE:
             return told
@@ -114,14 +119,16 @@ class Evidence:
             raised_text(error, "logged") for error in logged if error is not outcome.exception
         ]
         if outcome.status in (401, 403):
-            told["signature"] = list(self._signature(sent))
+            told["signature"] = list(self._signature(sent, refused))
+        if outcome.status is not None and 300 <= outcome.status < 400:
+            told["location"] = first(outcome.headers, "Location")
         return told
 
     def forget(self) -> None:
         """Drop what is under way."""
         self._sent.clear()
 
-    def _signature(self, sent: Delivery) -> Iterator[str]:
+    def _signature(self, sent: Delivery, refused: list[Refusal]) -> Iterator[str]:
         signature = first(sent.headers, "Upstash-Signature") or next(
             (value for name, value in sent.headers if name.lower().endswith("-signature")), None
         )
@@ -137,7 +144,11 @@ class Evidence:
         if why is not None:
             yield f"differs: {why}"
             return
-        yield "it verifies with this queue's keys: the application compared something else"
+        compared = list(_compared(refused[-1], sent, signed, self._keys)) if refused else []
+        if compared:
+            yield from compared
+            return
+        yield "it verifies with this queue's keys; what the application compared is not known"
         real = time.time() - self._now()
         if abs(real) > 1:
             yield f"time.time() of this process is {real:+.0f} s from the clock of the signature"
@@ -153,8 +164,19 @@ class Evidence:
         elif key in (None, self._keys.current):
             others = ["with http://"] if signed.startswith("https://") else ["with https://"]
             others += [f"without ?{signed.partition('?')[2]}"] if "?" in signed else []
-            fits = "key and body fit; " if key is not None else ""
-            yield f"{fits}its URL counts to the letter: not {', not '.join(others)}"
+            fits = "QSTASH_CURRENT_SIGNING_KEY is right; " if key is not None else ""
+            yield f"{fits}the URL counts to the letter: {' and '.join(others)} it does not verify"
+
+
+def _compared(refused: Refusal, sent: Delivery, signed: str, keys: SigningKeys) -> Iterator[str]:
+    """What the application gave its receiver, where it is not what was signed."""
+    body = refused.body.encode() if isinstance(refused.body, str) else refused.body
+    if refused.url is not None and refused.url != signed:
+        yield f"but Receiver.verify() was given the URL {refused.url}"
+    if body is not None and body != sent.body:
+        yield f"but Receiver.verify() was given another body, of {len(body)} bytes: {_text(body)}"
+    if keys.current not in refused.keys:
+        yield "but the Receiver has another key than this queue's"
 
 
 class _Ear(logging.Handler):

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import json
+import re
+from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from datetime import datetime
 from functools import cache
 from pathlib import PurePath
@@ -80,6 +83,8 @@ def _step(message: Message, entry: LogEntry, attempts: Iterator[Attempt]) -> str
 
 
 _OURS = str(PurePath(__file__).parent.parent)
+_SHORT = 60
+"""The most characters of a value that stands beside a line of source."""
 
 
 def raised_text(exception: BaseException, verb: str = "raised") -> str:
@@ -97,7 +102,27 @@ def raised_text(exception: BaseException, verb: str = "raised") -> str:
     own = [one for one in frames if not _is_library(one.filename)]
     last = (own or frames)[-1]
     source = f": {last.line}" if own and _tells(last.line or "") else ""
+    if source and isinstance(exception, LookupError):
+        *_, (frame, _) = (
+            each
+            for each, told in zip(traceback.walk_tb(exception.__traceback__), frames, strict=True)
+            if told is last
+        )
+        source += _values(frame.f_locals, last.line or "")
     return f"{text} ({PurePath(last.filename).name}:{last.lineno} in {last.name}{source})"
+
+
+def _values(names: Mapping[str, object], line: str) -> str:
+    """The plain containers that a line looks into, as JSON."""
+    told = []
+    for name in dict.fromkeys(re.findall(r"\b([A-Za-z_]\w*)\[", line)):
+        value = names.get(name)
+        if type(value) not in (dict, list):
+            continue
+        with suppress(TypeError, ValueError, RecursionError):
+            text = json.dumps(value, ensure_ascii=False)
+            told += [f"{name} is {text}"] if len(text) <= _SHORT else []
+    return "".join(f"; {one}" for one in told)
 
 
 def _tells(line: str) -> bool:
@@ -166,7 +191,8 @@ def due_text(due_us: int, now_us: int) -> str:
     due = to_datetime(due_us)
     same_day = due.date() == to_datetime(now_us).date()
     at = _instant(due).partition(" ")[2] if same_day else _instant(due)
-    return f"{at} in {span(due_us - now_us)}"
+    # Both as they are shown: what is cut off of an instant is no part of the span.
+    return f"{at} in {span((due_us // 1000 - now_us // 1000) * 1000)}"
 
 
 def _instant(at: datetime) -> str:

@@ -103,13 +103,28 @@ def _held_up(engine: Engine, message: Message, name: Naming) -> str:
     """Why a message of an ordered queue is not due: the queue is paused, or who is before it."""
     queue = engine.queues.by_name.get(message.queue_name or "")
     if queue is None or message.id in queue.active:
-        return ""
+        return _held_by_flow(engine, message)
     if queue.paused:
         return f"waits: queue {queue.name} is paused"
     ahead = [name(engine.messages[one].public_id) for one in sorted(queue.active)]
     return f"waits in queue {queue.name} behind {_listed(ahead)}" if ahead else ""
 
 
+def _held_by_flow(engine: Engine, message: Message) -> str:
+    """When a flow-control key lets the next message go, where that is what one waits for."""
+    flow = message.settings.flow
+    key = None if flow is None else engine.flow.keys.get(flow.key)
+    if key is None or message.id not in key.waiting:
+        return ""
+    now = engine.clock.now_us()
+    opens = key.copy().reopens_us(now)  # asked, a key may begin its next period
+    due = "" if opens is None else f": the key opens {due_text(opens, now)}"
+    return f"waits: {message.wait_reason}{due}"
+
+
 def _tried(message: Message) -> str:
     made = len(message.attempts)
-    return f" (tried {made} of {message.max_retries + 1})" if made else ""
+    if not made:
+        return ""
+    tells = "; its failure callback follows the last" * bool(message.settings.failure_callback)
+    return f" (tried {made} of {message.max_retries + 1}{tells})"

@@ -450,6 +450,8 @@ def _exchange(data: dict[str, Any], mask: Mask, scene: Scene) -> Iterable[str]:
 
 def _answered(data: Mapping[str, Any], mask: Mask) -> str:
     """What an attempt that failed was answered; empty where that is no more than its status."""
+    if data.get("location"):
+        return f"to {mask.text(str(data['location']))}"
     told = _told(data, "answer", mask) if "answer" in data else ""
     try:
         phrase = HTTPStatus(data.get("status") or 0).phrase

@@ -110,7 +110,7 @@ def section(
         lines.append("no client has called")
     mask = Mask(cloud)
     scene = scene_of(cloud, list(cloud.journal.entries))
-    worth = facts(cloud, scene, idle_s, raised)
+    worth = facts(cloud, scene, idle_s, raised, served)
     marks = _marks(every, worth)
     lines += _timeline(every, marks, width, now.date())
     told = [_with_mark(fact, marks) for fact in worth]

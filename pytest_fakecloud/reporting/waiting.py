@@ -56,12 +56,26 @@ def _pending(index: Any) -> Iterator[tuple[str, int]]:
             yield name, space.pending_vector_count
 
 
+def _read_to_the_end(broker: Any, group: Any) -> set[Any]:
+    """The partitions whose reader has all records and commits by itself, a little later."""
+    found = set()
+    for member in group.members:
+        for tp, position in member.position.items() if member.config.auto_commit else ():
+            if (
+                position is not None
+                and position >= broker.topic(tp.topic).end_offsets[tp.partition]
+            ):
+                found.add(tp)
+    return found
+
+
 def _consumers(broker: Any, scene: Scene) -> Iterator[str]:
     for name in broker.groups():
         group = broker.group(name)
+        read = _read_to_the_end(broker, group)
         behind: dict[str, list[str]] = {}
         for tp, lag in group.lag.items():
-            if lag:
+            if lag and tp not in read:
                 committed = group.committed.get(tp)
                 at = "nothing committed" if committed is None else f"committed {committed}"
                 told = f"{lag} record{'s' * (lag > 1)} behind in {tp.topic}-{tp.partition}"

@@ -502,7 +502,7 @@ def test_a_refusal_that_ended_nothing_is_said(
 ) -> None:
     query("n = ")(cloud)
     found = facts(cloud, scene_of(cloud, list(cloud.journal.entries)), raised=raised)
-    text = "vector_index: this query was answered 400, and no exception of it ended the test"
+    text = "vector_index: this query was answered 400, and no exception of it reached the test"
     assert [one.text for one in found] == [text] * count
 
 
@@ -584,3 +584,23 @@ def test_the_row_a_fact_is_about_has_its_mark(cloud: Cloud) -> None:
     lines = section(cloud).splitlines()
     assert "12:00:00.000 --> kv_server SET lock:a me NX [1] <-- OK" in lines
     assert any(line.startswith("worth a look: [1] kv_server: lock:a was taken") for line in lines)
+
+
+def test_what_came_before_a_snapshot_was_put_back_says_nothing(cloud: Cloud) -> None:
+    server = cloud.kv_server()
+    before = cloud.snapshot()
+    httpx.post(server.url, json=["SET", "lock:a", "me", "NX"], headers=server.headers)
+    assert len(told(cloud)) == 1
+    cloud.restore(before)
+    httpx.post(server.url, json=["GET", "lock:b"], headers=server.headers)
+    assert told(cloud) == []
+
+
+def test_a_fault_that_missed_what_came_is_told_with_it(cloud: Cloud) -> None:
+    server = cloud.kv_server()
+    server.faults.answer(503, command="SET")
+    for command in (["HSET", "h", "f", 1], ["HGET", "h", "f"], ["HGET", "h", "g"]):
+        httpx.post(server.url, json=command, headers=server.headers)
+    assert told(cloud) == ["kv_server: no fault was for what came: HSET, HGET"]
+    server.faults.clear()
+    assert told(cloud) == []

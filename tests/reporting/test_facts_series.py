@@ -84,6 +84,25 @@ def entries(*, acknowledges: bool) -> Callable[[redis.Redis, redis.Redis], None]
     return use
 
 
+def counts(*answers: int) -> Scene:
+    """A receiver that counts each message before it answers."""
+
+    def run(cloud: Cloud) -> None:
+        server, queue = cloud.kv_server(), cloud.queue()
+        left = iter(answers)
+
+        def take(request: Any) -> int:
+            for command in (["INCR", "n"], ["SADD", "s", "a"]):
+                httpx.post(server.url, json=command, headers=server.headers)
+            return next(left)
+
+        queue.destinations.call("https://app.example.com/hook", take)
+        queue.publish("https://app.example.com/hook", retries=len(answers) - 1)
+        queue.run_until_idle()
+
+    return run
+
+
 def marks(*answers: int, options: tuple[Any, ...] = ("NX", "EX", 60)) -> Scene:
     """A receiver that marks each message before it answers."""
 
@@ -153,6 +172,11 @@ SAID: list[tuple[str, Scene, str]] = [
         "kv_server: group g of s got 1-0, 2-0 again; it has acknowledged nothing (no XACK came)",
     ),
     (
+        "a write that a retry repeats",
+        counts(500, 200),
+        "kv_server: this INCR repeats one of attempt 1 of msg_",
+    ),
+    (
         "a mark of an attempt that failed",
         marks(500, 200),
         "kv_server: this SET changed nothing: done:7 was there already (NX), from attempt 1 of msg_",
@@ -182,6 +206,7 @@ SILENT: list[tuple[str, Scene]] = [
     ),
     ("entries that were acknowledged", connected(entries(acknowledges=True))),
     ("a mark of an attempt that worked", marks(200)),
+    ("a write of an attempt that worked", counts(200)),
     ("a counter that begins", kv(*[["SET", "n", 0, "NX", "EX", 60], ["INCR", "n"]] * 2)),
 ]
 

@@ -207,7 +207,10 @@ def test_keys_in_the_environment_are_compared(
     queue = cloud.queue()
     name = "QSTASH_CURRENT_SIGNING_KEY"
     monkeypatch.setenv(name, queue.current_signing_key)
-    assert not [line for line in refused_by(cloud, queue) if name in line]
+    assert [line for line in refused_by(cloud, queue) if name in line] == [
+        f"{name} is right; the URL counts to the letter: with http:// and without "
+        "?from=shop it does not verify"
+    ]
     monkeypatch.setenv(name, queue.next_signing_key)
     queue.publish(URL, retries=0)
     queue.run_until_idle()
@@ -257,6 +260,90 @@ def test_what_is_told_agrees_with_the_official_receiver(cloud: Cloud) -> None:
     good, bad = rows(cloud)
     assert (good.answer, good.remarks) == ("200", ())
     assert any(line.startswith("differs: the token is about another body") for line in bad.remarks)
+
+
+def verifying(cloud: Cloud, **changed: Any) -> tuple[str, ...]:
+    """What the report says of an application that gives the official receiver something else."""
+    queue = cloud.queue()
+    keys = changed.pop("keys", (queue.current_signing_key, queue.next_signing_key))
+    receiver = Receiver(*keys)
+
+    def verify(request: Any) -> int:
+        given = {"body": request.text, "url": URL, **changed}
+        try:
+            receiver.verify(signature=request.header("Upstash-Signature"), **given)
+        except Exception:
+            return 401
+        return 200
+
+    queue.destinations.call(URL, verify)
+    queue.publish(URL, json={"n": 1}, retries=0)
+    queue.run_until_idle()
+    return rows(cloud)[-1].remarks
+
+
+@pytest.mark.parametrize(
+    ("changed", "said"),
+    [
+        ({"url": "http://app:8000/x"}, "was given the URL http://app:8000/x"),
+        ({"body": '{"n":1}'}, 'was given another body, of 7 bytes: {"n":1}'),
+        ({"keys": ("sig_one", "sig_two")}, "the Receiver has another key than this queue's"),
+    ],
+)
+def test_what_the_receiver_was_given_is_told(
+    cloud: Cloud, changed: dict[str, Any], said: str
+) -> None:
+    before = Receiver.verify
+    remarks = verifying(cloud, **changed)
+    (line,) = [line for line in remarks if line.startswith("but ")]
+    assert said in line
+    assert not [line for line in remarks if "is not known" in line or "json.dumps" in line]
+    assert Receiver.verify is before
+
+
+def test_a_receiver_that_was_replaced_meanwhile_stays_so(
+    cloud: Cloud, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Receiver, "verify", Receiver.verify)  # it comes back after the test
+    queue = cloud.queue()
+
+    def accept(self: object, **given: Any) -> None:
+        return None
+
+    def replace_it(request: Any) -> int:
+        Receiver.verify = accept  # type: ignore[method-assign]
+        return 200
+
+    queue.destinations.call(URL, replace_it)
+    queue.publish(URL)
+    queue.run_until_idle()
+    assert Receiver.verify is accept
+
+
+def test_where_a_redirect_leads_is_told(cloud: Cloud) -> None:
+    queue = cloud.queue()
+    queue.destinations.answers(URL, (308, "moved", {"Location": "/hook/"}))
+    queue.publish(URL, retries=0)
+    queue.run_until_idle()
+    assert rows(cloud)[0].answer == "308 to /hook/"
+
+
+def test_a_key_that_is_missing_is_told_with_what_was_there(cloud: Cloud) -> None:
+    queue = cloud.queue()
+
+    def ship(request: Any) -> None:
+        order, unused = request.json(), {"not": "told"}
+        order["id"], unused["x"] = order["number"], 1
+
+    queue.destinations.call(URL, ship)
+    queue.publish(URL, json={"n": 1}, retries=0)
+    queue.run_until_idle()
+    note = rows(cloud)[0].note
+    assert 'order is {"n": 1}' in note
+    queue.destinations.call(URL, lambda request: {object(): 1}["x"])
+    queue.publish(URL, retries=0)
+    queue.run_until_idle()
+    assert " is {" not in rows(cloud)[-1].note
 
 
 # -- order -----------------------------------------------------------------------------------------

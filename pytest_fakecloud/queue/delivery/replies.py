@@ -127,6 +127,11 @@ class DeliveredRequest:
 
     delivery: Delivery
 
+    def __repr__(self) -> str:
+        more = "…" if len(self.body) > 60 else ""
+        body = self.body[:60].decode("utf-8", "replace")
+        return f"<DeliveredRequest {self.method} {self.url} {body}{more}>"
+
     @property
     def method(self) -> str:
         """The HTTP method."""

@@ -6,7 +6,7 @@ raises costs the report a line.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from ...core.errors import telling
@@ -15,6 +15,7 @@ from .look import Fact, Look
 
 if TYPE_CHECKING:
     from ...fakes import Fakes
+    from ..applications import Served
     from ..summaries import Scene
 
 __all__ = ["MOST", "Fact", "Look", "facts"]
@@ -32,13 +33,18 @@ _FACTS: tuple[Callable[[Look], Iterator[Fact]], ...] = (
 
 
 def facts(
-    cloud: Fakes, scene: Scene, idle_s: float | None = None, raised: BaseException | None = None
+    cloud: Fakes,
+    scene: Scene,
+    idle_s: float | None = None,
+    raised: BaseException | None = None,
+    served: Sequence[Served] = (),
 ) -> list[Fact]:
     """The facts about what a cloud saw.
 
-    ``idle_s`` is how long the test waited in real time, ``raised`` what it failed with.
+    ``idle_s`` is how long the test waited in real time, ``raised`` what it failed with, ``served``
+    what the application under test was asked.
     """
-    look = Look(cloud, scene, idle_s, raised)
+    look = Look(cloud, scene, idle_s, raised, served)
     found: list[Fact] = []
     for fact in _FACTS:
         untold: list[str] = []

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 
 from ...core.calls import Call, Entry
 from ..connections import on_connection
-from ..summaries.summary import error_of
+from ..summaries.summary import error_of, listed
 from .look import Fact, Look
 
 __all__ = ["FACTS"]
@@ -30,6 +30,19 @@ def went_on(look: Look) -> Iterator[Fact]:
                 f"{len(later)} call{'s' * (len(later) > 1)} came after it",
                 call.number,
             )
+
+
+def missed_by_its_fault(look: Look) -> Iterator[Fact]:
+    """A fault that never fired, beside the calls that came to its fake."""
+    for handle in look.cloud.handles:
+        if not handle.faults.unused():
+            continue
+        came: dict[str, None] = {}
+        for call in look.calls_of(handle):
+            names = call.facts.get("command") or [call.route or f"{call.method} {call.path}"]
+            came.update(dict.fromkeys(names if isinstance(names, list) else [str(names)]))
+        if came:
+            yield Fact(f"{handle.name}: no fault was for what came: {listed(list(came))}")
 
 
 def uncalled(look: Look) -> Iterator[Fact]:
@@ -93,8 +106,8 @@ def swallowed(look: Look) -> Iterator[Fact]:
                     continue  # a client says hello as the server allows
                 what, answered = call.facts["command"][0], "with an error"
             yield Fact(
-                f"{call.handle}: this {what} was answered {answered}, and no exception of it ended "
-                "the test",
+                f"{call.handle}: this {what} was answered {answered}, and no exception of it "
+                "reached the test",
                 call.number,
             )
 
@@ -111,6 +124,7 @@ def _sent_anew(call: Call, look: Look) -> bool:
 FACTS: tuple[Callable[[Look], Iterator[Fact]], ...] = (
     went_on,
     swallowed,
+    missed_by_its_fault,
     uncalled,
     clock_stood_still,
 )

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator
 from itertools import takewhile
 from typing import TYPE_CHECKING, Any
 
+from ...core.lazy import dataclass
 from ..bodies import shortened
 from ..summaries.summary import listed
 from .kv import HELD, commands
@@ -19,6 +20,7 @@ __all__ = ["FACTS"]
 _SCANS = {"SCAN": 1, "HSCAN": 2, "SSCAN": 2, "ZSCAN": 2}
 """Commands that answer in pages, with the place of the cursor in each."""
 _MAKING = {"INCR", "INCRBY", "INCRBYFLOAT", "DECR", "DECRBY"}
+_ADDING = {"RPUSH", "LPUSH", "XADD", "HINCRBY", "ZINCRBY", "APPEND", *_MAKING}
 _SPANS = {"EXPIRE", "PEXPIRE", "EXPIREAT", "PEXPIREAT", "SETEX", "PSETEX", "GETEX"}
 _SPANS_OF_SET = {"EX", "PX", "EXAT", "PXAT"}
 _RANKED = {"ZRANGE", "ZREVRANGE", "ZRANK", "ZREVRANK", "ZPOPMAX", "ZPOPMIN"}
@@ -203,6 +205,64 @@ def _attempt_around(attempts: list[Event], call: Call) -> Event | None:
     return None
 
 
+def repeated_after_failure(look: Look) -> Iterator[Fact]:
+    """A write that adds, done again by a request or attempt of which an earlier try had failed."""
+    spans = _tries(look)
+    for handle in look.handles("kv"):
+        done: dict[tuple[str, tuple[str, ...]], _Try] = {}
+        for call, line, _ in commands(look, handle):
+            if line[0] not in _ADDING:
+                continue
+            now = next((one for one in spans if one.began < call.number < one.ended), None)
+            if now is None:
+                continue
+            about = now.what, tuple(line)
+            before = done.get(about)
+            if before is not None and before is not now and before.failed:
+                yield Fact(
+                    f"{handle.name}: this {line[0]} repeats one of {before.name}, which had failed "
+                    "after it",
+                    call.number,
+                )
+            done[about] = now
+
+
+@dataclass(frozen=True, slots=True)
+class _Try:
+    """A request to the application or an attempt: from which number to which, and how it ended."""
+
+    what: str
+    name: str
+    began: int
+    ended: int
+    failed: bool
+
+
+def _tries(look: Look) -> list[_Try]:
+    found = [
+        _Try(
+            one.target,
+            f"an earlier {one.target}",
+            one.began,
+            one.ended,
+            _failed(one.status, one.raised),
+        )
+        for one in look.served
+        if one.alone and one.ended
+    ]
+    for event in look.events("attempt"):
+        began, about = event.data.get("began"), str(event.data.get("message_id"))
+        if isinstance(began, int) and event.data.get("alone"):
+            name = f"attempt {event.data.get('number')} of {look.scene.short(about)}"
+            failed = _failed(event.data.get("status"), "")
+            found.append(_Try(about, name, began, event.number, failed))
+    return found
+
+
+def _failed(status: object, raised: str) -> bool:
+    return bool(raised) or not isinstance(status, int) or status >= 400
+
+
 def never_acknowledged(look: Look) -> Iterator[Fact]:
     """Entries of a stream that were claimed again, in a group that has acknowledged none."""
     for handle in look.handles("kv"):
@@ -231,5 +291,6 @@ FACTS: tuple[Callable[[Look], Iterator[Fact]], ...] = (
     made_anew,
     same_scores,
     changed_nothing,
+    repeated_after_failure,
     never_acknowledged,
 )

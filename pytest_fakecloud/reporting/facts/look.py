@@ -11,7 +11,10 @@ from ...core.lazy import dataclass
 from ..summaries import Scene
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from ...fakes import Fakes
+    from ..applications import Served
 
 __all__ = ["NONE", "Fact", "Look"]
 
@@ -36,12 +39,18 @@ class Look:
         scene: Scene,
         idle_s: float | None = None,
         raised: BaseException | None = None,
+        served: Sequence[Served] = (),
     ) -> None:
         self.cloud = cloud
         self.scene = scene
         self.idle_s = idle_s
         self.raised = raised
-        self.entries = list(cloud.journal.entries)
+        self.served = served
+        # What came before a snapshot was put back says nothing of what a handle has now.
+        rewound = {handle.name: getattr(handle, "_rewound", 0) for handle in cloud.handles}
+        self.entries = [
+            one for one in cloud.journal.entries if one.number > rewound.get(one.handle, 0)
+        ]
 
     @cached_property
     def calls(self) -> list[Call]:

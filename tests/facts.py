@@ -1,0 +1,145 @@
+"""Count what reports would say in tests that pass: ``python -m tests.facts examples tests/kv``.
+
+Every cloud of a passing test gets its report when it closes, as a failure would have brought it: the
+fixtures' and those that a test opened itself. The facts ("worth a look") and hints in them are counted,
+each distinct one with a test it came from, to be read: in a passing test a fact may be true, since tests
+provoke what is wrong, and none may be false. ``--to FILE`` adds every one to a file, as lines of JSON.
+Further arguments are pytest's.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import re
+import sys
+from collections import Counter
+from dataclasses import dataclass, field
+from pathlib import Path
+from time import process_time
+from typing import Any
+
+import pytest
+
+from pytest_fakecloud.cloud import Cloud
+from pytest_fakecloud.core.timeparse import monotonic
+from pytest_fakecloud.reporting.facts import facts
+from pytest_fakecloud.reporting.hints import strangers, suspicions
+from pytest_fakecloud.reporting.rows import scene_of
+from pytest_fakecloud.reporting.section import section
+
+__all__ = ["Counted", "alike", "said_of"]
+
+_ONE_OF_MANY = re.compile(
+    r"\b(?:msg|scd|usr)_\w+|:\d{4,5}\b|\b\d{13}-\d+|[\w-]{20,}|#[0-9a-f]{4}\b|\d+(?:\.\d+)?"
+)
+
+
+def alike(text: str) -> str:
+    """A fact without what differs from test to test: ids, ports, numbers."""
+    return _ONE_OF_MANY.sub("#", text)
+
+
+def said_of(cloud: Any, idle_s: float | None = None) -> list[str]:
+    """The facts about a cloud; a line for a section that cannot be made."""
+    try:
+        section(cloud, idle_s=idle_s)
+        found = facts(cloud, scene_of(cloud, list(cloud.journal.entries)), idle_s)
+    except Exception as error:
+        return [f"NO SECTION: {error!r}"]
+    return [one.text for one in found]
+
+
+@dataclass(eq=False)
+class Counted:
+    """A plugin of pytest that counts; ``found`` has each fact and hint with the test it is of."""
+
+    to: Path | None = None
+    tests: int = 0
+    clouds: int = 0
+    found: list[tuple[str, str]] = field(default_factory=list)
+    _pending: list[str] = field(default_factory=list)
+    _opened: int = 0
+    _seen: set[int] = field(default_factory=set)
+    _began: float = 0.0
+    _busy: float = 0.0
+    _item: pytest.Item | None = None
+    _passed: bool = False
+
+    def closing(self, cloud: Any) -> None:
+        """Look at a cloud that is about to close, once."""
+        item = self._item
+        if item is None or cloud.closed or id(cloud) in self._seen:
+            return
+        self._seen.add(id(cloud))
+        self._opened += 1
+        idle_s = monotonic() - self._began - (process_time() - self._busy)
+        self._pending += said_of(cloud, idle_s)
+        names = list(vars(getattr(item, "module", None) or object).values())
+        fixtures = getattr(item, "fixturenames", ())
+        for hint in [*strangers(cloud)[:1], *suspicions(cloud, fixtures, names)]:
+            self._pending.append(f"HINT: {hint}")
+
+    @pytest.hookimpl(wrapper=True)
+    def pytest_runtest_protocol(self, item: pytest.Item) -> Any:
+        # A run inside of a test is a part of that test.
+        if self._item is not None:
+            return (yield)
+        self._item, self._passed = item, False
+        self._began, self._busy = monotonic(), process_time()
+        self._pending, self._opened, self._seen = [], 0, set()
+        try:
+            return (yield)
+        finally:
+            self._item = None
+            if self._passed and self._opened:
+                self.tests += 1
+                self.clouds += self._opened
+                self.found += [(text, item.nodeid) for text in self._pending]
+
+    @pytest.hookimpl(wrapper=True)
+    def pytest_runtest_makereport(self, item: pytest.Item, call: Any) -> Any:
+        report = yield
+        if item is self._item and report.when == "call":
+            self._passed = report.passed
+        return report
+
+    def pytest_terminal_summary(self, terminalreporter: Any) -> None:
+        counts = Counter(alike(text) for text, _ in self.found)
+        first: dict[str, tuple[str, str]] = {}
+        for text, test in self.found:
+            first.setdefault(alike(text), (text, test))
+        hints = sum(text.startswith("HINT: ") for text, _ in self.found)
+        write = terminalreporter.write_line
+        write(
+            f"{self.tests} passing tests with {self.clouds} clouds: {len(self.found) - hints} facts "
+            f"and {hints} hints, {len(counts)} distinct"
+        )
+        for kind, count in counts.most_common():
+            text, test = first[kind]
+            write(f"{count:6} {text}")
+            write(f"       {test}")
+        if self.to is not None:
+            with self.to.open("a", encoding="utf-8") as file:
+                file.writelines(f"{json.dumps([test, text])}\n" for text, test in self.found)
+
+
+def main() -> int:
+    """Run pytest with the counter in it; its exit code."""
+    parser = argparse.ArgumentParser(prog="python -m tests.facts", description=__doc__)
+    parser.add_argument("--to", type=Path, help="a file that gets every fact with its test")
+    given, rest = parser.parse_known_args()
+    counter = Counted(given.to)
+    close = Cloud.close
+
+    def closing(cloud: Cloud) -> None:
+        counter.closing(cloud)
+        close(cloud)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Cloud, "close", closing)
+        return int(pytest.main(["-q", "-p", "no:cacheprovider", *rest], plugins=[counter]))
+
+
+if __name__ == "__main__":
+    sys.exit(main())
