@@ -25,6 +25,7 @@ __all__ = [
     "difflib",
     "email_utils",
     "fractions",
+    "logging",
     "regex",
     "sysconfig",
     "traceback",
@@ -48,6 +49,7 @@ if TYPE_CHECKING:
     import difflib
     import email.utils as email_utils
     import fractions
+    import logging
     import sysconfig
     import traceback
 else:
@@ -56,6 +58,7 @@ else:
     email_utils = _Module("email.utils")
     fractions = _Module("fractions")
     sysconfig = _Module("sysconfig")
+    logging = _Module("logging")
     traceback = _Module("traceback")
 
 

@@ -8,12 +8,6 @@ from typing import Any, TypeAlias
 from ..core.errors import ContractError
 from .reply import Reply, to_json
 from .table.syntax import format_double
-from .values.hashes import HashValue
-from .values.json import JsonValue, copy_json
-from .values.lists import QuickList
-from .values.sets import SetValue
-from .values.stream import Stream, format_id
-from .values.zset import SortedSet
 
 __all__ = [
     "KVReply",
@@ -106,19 +100,17 @@ def python_value(value: Any) -> KVValue:
         return None
     if isinstance(value, bytes | bytearray):
         return word(value)
-    if isinstance(value, HashValue):
-        return {word(field): word(text) for field, text in value.fields.items()}
-    if isinstance(value, QuickList):
-        return [word(item) for item in value]
-    if isinstance(value, SetValue):
-        return {word(member) for member in value}
-    if isinstance(value, SortedSet):
-        return [(word(member), score) for score, member in value]
-    if isinstance(value, Stream):
-        return [(word(format_id(entry_id)), _fields(fields)) for entry_id, fields in value.range()]
-    if isinstance(value, JsonValue):
-        document: JsonDocument = copy_json(value.root)
-        return document
+    match value.type_name:
+        case "hash":
+            return {word(field): word(text) for field, text in value.fields.items()}
+        case "list":
+            return [word(item) for item in value]
+        case "set":
+            return {word(member) for member in value}
+        case "zset":
+            return [(word(member), score) for score, member in value]
+        case "stream":
+            return [(word(name), _fields(fields)) for name, fields in value.written()]
     held: KVValue = value.to_python()
     return held
 

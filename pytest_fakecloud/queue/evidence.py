@@ -6,7 +6,6 @@ Taken down only of attempts that did not end in a 2xx, and of callbacks. Source:
 from __future__ import annotations
 
 import json
-import logging
 import os
 import time
 from collections.abc import Awaitable, Callable, Iterator
@@ -15,6 +14,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from ..core.journal import Recorder
+from ..core.lazy import logging
 from .model import MESSAGE, Delivery, Headers, Outcome, SigningKeys, first
 from .refusals import Refusal, refusals
 from .timeline import raised_text
@@ -82,7 +82,8 @@ class Evidence:
         if not self._alone:
             yield
             return
-        ear = _Ear(logged)
+        ear = logging.Handler()
+        ear.addFilter(_into(logged))
         root = logging.getLogger()
         root.addHandler(ear)
         try:
@@ -179,17 +180,16 @@ def _compared(refused: Refusal, sent: Delivery, signed: str, keys: SigningKeys) 
         yield "but the Receiver has another key than this queue's"
 
 
-class _Ear(logging.Handler):
-    """Collects the exceptions that are logged."""
+def _into(heard: list[BaseException]) -> Callable[[logging.LogRecord], bool]:
+    """Return a filter that collects the exceptions that are logged, and lets nothing through."""
 
-    def __init__(self, heard: list[BaseException]) -> None:
-        super().__init__()
-        self._heard = heard
-
-    def emit(self, record: logging.LogRecord) -> None:
+    def collect(record: logging.LogRecord) -> bool:
         error = record.exc_info[1] if record.exc_info else None
-        if error is not None and error not in self._heard and len(self._heard) < 3:
-            self._heard.append(error)
+        if error is not None and error not in heard and len(heard) < 3:
+            heard.append(error)
+        return False
+
+    return collect
 
 
 def _key(delivery: Delivery) -> tuple[str, str, int]:

@@ -9,8 +9,8 @@ from typing import Any
 from ..core.errors import ContractError
 from ..core.found import Found
 from ..core.timeparse import to_datetime
-from .engine.cron import Schedule
 from .engine.engine import Engine
+from .engine.schedules import Schedule
 from .model import Attempt, Kind, Message
 from .settings import number
 from .timeline import timeline

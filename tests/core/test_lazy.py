@@ -209,6 +209,7 @@ USED = {
     "difflib": "get_close_matches",
     "email_utils": "parsedate_to_datetime",
     "fractions": "Fraction",
+    "logging": "Handler",
     "sysconfig": "get_paths",
     "traceback": "format_exception",
 }

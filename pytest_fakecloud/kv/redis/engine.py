@@ -540,6 +540,8 @@ class _Contents:
 class _Value:
     """A stored value, plain already."""
 
+    type_name = "plain"
+
     def __init__(self, value: Any) -> None:
         self._value = value
 

@@ -53,6 +53,10 @@ class JsonValue:
         """An independent copy."""
         return JsonValue(copy_json(self.root))
 
+    def to_python(self) -> Json:
+        """The document, to keep."""
+        return copy_json(self.root)
+
     def __len__(self) -> int:
         return 1  # a document is never removed for being empty
 

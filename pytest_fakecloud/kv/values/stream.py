@@ -198,6 +198,10 @@ class Stream:
             del self._nodes[at], self._keys[at]
         self.length -= 1
 
+    def written(self) -> Iterator[tuple[bytes, list[bytes]]]:
+        """All entries, with their ids as texts."""
+        return ((format_id(entry_id), fields) for entry_id, fields in self.range())
+
     def range(
         self, start: int = 0, end: int = ID_MAX, count: int = -1, *, reverse: bool = False
     ) -> list[Entry]:

@@ -1,4 +1,4 @@
-"""Schedules: cron expressions with time zones, and when they fire next.
+"""Cron expressions with time zones, and when they fire next.
 
 Five fields, finest step one minute, UTC unless the text begins with ``CRON_TZ=<IANA zone>`` (or
 ``TZ=``); the names ``@hourly @daily @midnight @weekly @monthly @yearly @annually`` and `@every
@@ -14,7 +14,6 @@ from __future__ import annotations
 
 import re
 from contextlib import suppress
-from dataclasses import field, replace
 from datetime import UTC, datetime, timedelta, tzinfo
 from importlib.machinery import SourceFileLoader
 from io import BytesIO
@@ -24,7 +23,7 @@ from cronsim import CronSim, CronSimError
 from ...core.lazy import dataclass, regex
 from ...core.timeparse import to_datetime
 from ..errors import bad_request
-from ..model import MINUTE, SECOND, Api, Headers, PublishSettings
+from ..model import MINUTE, SECOND
 from ..wire.headers import LATEST_US
 from ..wire.retry import go_duration_us
 
@@ -191,56 +190,6 @@ def _span(field: _Field, piece: re.Match[str]) -> range | None:
     if low is None or high is None or low > high or step == 0:
         return None
     return range(low, high + 1, step)
-
-
-def as_scheduled(settings: PublishSettings) -> PublishSettings:
-    """Return the settings of the messages that a schedule with these settings creates."""
-    return replace(
-        settings,
-        cron=None,
-        schedule_id=None,
-        deduplication_id=None,
-        content_based_deduplication=False,
-    )
-
-
-@dataclass(slots=True, eq=False)
-class Schedule:
-    """One schedule; ``settings`` are those of the messages it creates.
-
-    ``sent`` are the headers and the query it was created with, ``api`` the era of that request.
-    """
-
-    id: str
-    cron: str
-    destination: str
-    settings: PublishSettings
-    body: bytes
-    created_us: int
-    caller_ip: str
-    paused: bool = False
-    next_us: int | None = None
-    last_us: int | None = None
-    last_ids: list[str] = field(default_factory=list)
-    error: str | None = None
-    sent: Headers = field(default_factory=list)
-    api: Api = "v2"
-
-    def copy(self) -> Schedule:
-        """Return an independent copy."""
-        return replace(self, last_ids=list(self.last_ids))
-
-    def next_runs(self, count: int, after_us: int) -> list[datetime]:
-        """Return the next instants at which it fires, paused or not."""
-        cron = Cron(self.cron)
-        runs: list[datetime] = []
-        at: int | None = after_us
-        if self.next_us is not None and self.next_us > after_us:
-            # What comes every so often goes on from its next run, not from now.
-            runs, at = [to_datetime(self.next_us)][:count], self.next_us
-        while len(runs) < count and (at := cron.next_us(at)) is not None:  # type: ignore[arg-type]
-            runs.append(to_datetime(at))
-        return runs
 
 
 def _zone(name: str) -> tzinfo:

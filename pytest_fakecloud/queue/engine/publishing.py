@@ -30,10 +30,9 @@ from ..wire.headers import (
     read_settings,
 )
 from ..wire.named import LLM_URL, NAMED, named_url
-from .cron import Schedule, as_scheduled
 from .lifecycle import Lifecycle
 from .quota import Quota, check_public
-from .schedules import Schedules
+from .schedules import Schedule, Schedules, as_scheduled
 from .state import State
 
 Pairs = Sequence[tuple[str, str]]

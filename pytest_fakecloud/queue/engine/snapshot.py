@@ -11,13 +11,12 @@ from dataclasses import replace
 
 from ...core.lazy import dataclass
 from ..model import LogEntry, Message, Outcome
-from .cron import Schedule
 from .dead_letters import DeadLetter, DeadLetters
 from .fifo import Queues
 from .flow import FlowControl
 from .publishing import Publisher
 from .quota import Quota, QuotaUsage
-from .schedules import Schedules
+from .schedules import Schedule, Schedules
 from .state import State
 from .url_groups import UrlGroups
 

@@ -11,8 +11,8 @@ from __future__ import annotations
 import hashlib
 from typing import Any
 
-from ..engine.cron import Schedule
 from ..engine.fifo import OrderedQueue
+from ..engine.schedules import Schedule
 from ..engine.url_groups import Endpoint, UrlGroup
 from ..model import (
     SECOND,
