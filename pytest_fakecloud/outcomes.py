@@ -163,9 +163,7 @@ def _told(
             lines += hints(cloud, call.excinfo.value) or strangers(cloud)
             if not lines and call.when == "call" and cloud is run.cloud:
                 known = list(vars(getattr(item, "module", None) or object).values())
-                lines += suspicions(
-                    cloud, getattr(item, "fixturenames", ()), known, call.excinfo.value
-                )
+                lines += suspicions(cloud, known, call.excinfo.value)
     with telling(UNTOLD, lines.append):
         width = shutil.get_terminal_size().columns
         # By its own clock: pytest's is the tests' to freeze.

@@ -76,8 +76,7 @@ class Counted:
         idle_s = monotonic() - self._began - (process_time() - self._busy)
         self._pending += said_of(cloud, idle_s)
         names = list(vars(getattr(item, "module", None) or object).values())
-        fixtures = getattr(item, "fixturenames", ())
-        for hint in [*strangers(cloud)[:1], *suspicions(cloud, fixtures, names)]:
+        for hint in [*strangers(cloud)[:1], *suspicions(cloud, names)]:
             self._pending.append(f"HINT: {hint}")
 
     @pytest.hookimpl(wrapper=True)

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import http.client
 import inspect
 import re
 import sys
-from collections.abc import Callable, Iterable, Iterator
-from types import BuiltinFunctionType, FunctionType, MethodType, ModuleType
+from collections.abc import Iterable, Iterator
+from types import BuiltinFunctionType, FrameType, FunctionType, MethodType, ModuleType
 from typing import TYPE_CHECKING, Any
 
 from ..core.auth import bearer_token
@@ -25,92 +24,95 @@ __all__ = ["hints", "strangers", "suspicions"]
 class _Library:
     """A library that stands between clients and servers: how it refuses, and how to let through.
 
-    ``error`` is the module and name of what it raises, ``text`` what the message contains;
-    ``modules`` and ``fixtures`` are by what a test's use of it is known.
+    ``error`` is the module and name of what it raises, ``text`` what the message contains. ``patched``
+    are the modules and names that it puts things of its ``package`` in place of while it is active,
+    ``begins`` what a test calls to make it so.
     """
 
     name: str
+    package: str
     error: tuple[str, str]
     text: str
     recipe: str
-    modules: tuple[str, ...]
-    fixtures: tuple[str, ...]
-    active: Callable[[], bool] = lambda: True
-    """Whether what is imported, or a fixture of that name, does anything in this test."""
-
-
-def _vcr_is_active() -> bool:
-    # pytest-recording gives every test its fixture, and a cassette only to those that are marked.
-    return http.client.HTTPConnection.__module__.startswith("vcr")
+    patched: tuple[tuple[str, str], ...] = ()
+    begins: frozenset[str] = frozenset()
 
 
 _LIBRARIES = (
     _Library(
         "responses",
+        "responses",
         ("requests.exceptions", "ConnectionError"),
         "Connection refused by Responses",
         "let it through with responses.add_passthru({name}.url)",
-        ("responses",),
-        ("responses", "rsps", "mocked_responses"),
+        (("requests.adapters", "HTTPAdapter.send"),),
+        frozenset({"activate", "mock", "RequestsMock", "start"}),
     ),
     _Library(
+        "respx",
         "respx",
         ("respx.models", "AllMockedAssertionError"),
         "",
         'let it through with respx.route(host="127.0.0.1").pass_through()',
-        ("respx",),
-        ("respx_mock",),
+        (
+            ("httpcore", "ConnectionPool.handle_request"),
+            ("httpcore", "AsyncConnectionPool.handle_async_request"),
+            ("httpx", "HTTPTransport.handle_request"),
+        ),
+        frozenset({"mock", "MockRouter", "start"}),
     ),
     _Library(
         "pytest-httpx",
+        "pytest_httpx",
         ("httpx", "TimeoutException"),
         "No response can be found for",
         "let it through with @pytest.mark.httpx_mock("
         'should_mock=lambda request: request.url.host != "127.0.0.1")',
-        ("pytest_httpx",),
-        ("httpx_mock",),
+        (("httpx", "HTTPTransport.handle_request"),),
     ),
     _Library(
         "requests-mock",
+        "requests_mock",
         ("requests_mock.exceptions", "NoMockAddress"),
         "",
         "let it through with requests_mock.Mocker(real_http=True)",
-        ("requests_mock",),
-        ("requests_mock",),
+        (("requests", "Session.send"),),
+        frozenset({"Mocker", "mock"}),
     ),
     _Library(
+        "pook",
         "pook",
         ("pook.exceptions", "PookNoMatches"),
         "",
         "let it through with pook.use(network=True), or pook.enable_network()",
-        ("pook",),
-        ("pook",),
+        (("urllib3.connectionpool", "HTTPConnectionPool.urlopen"),),
+        frozenset({"activate", "on", "use"}),
     ),
     _Library(
         "VCR.py",
+        "vcr",
         ("vcr.errors", "CannotOverwriteExistingCassetteException"),
         "",
         "let it through with vcr.VCR(ignore_localhost=True)",
-        ("vcr",),
-        ("vcr", "vcr_cassette"),
-        _vcr_is_active,
+        (("http.client", "HTTPConnection"),),
+        frozenset({"use_cassette", "VCR"}),
     ),
     _Library(
         "pytest-socket",
+        "pytest_socket",
         ("pytest_socket", "SocketBlockedError"),
         "",
         "allow loopback with @pytest.mark.enable_socket, or --allow-hosts=127.0.0.1 in place of "
         "--disable-socket",
-        ("pytest_socket",),
-        ("socket_disabled",),
+        (("socket", "socket"),),
+        frozenset({"disable_socket"}),
     ),
     _Library(
         "pytest-socket",
+        "pytest_socket",
         ("pytest_socket", "SocketConnectBlockedError"),
         "",
         "allow loopback with --allow-hosts=127.0.0.1, or @pytest.mark.allow_hosts(['127.0.0.1'])",
-        (),
-        (),
     ),
 )
 
@@ -241,43 +243,68 @@ def _attributes(value: object) -> dict[str, object]:
 
 def _locals(error: BaseException | None) -> Iterator[object]:
     """What the functions knew that an error went through."""
+    for frame in _frames(error):
+        yield from frame.f_locals.values()
+
+
+def _frames(error: BaseException | None) -> Iterator[FrameType]:
+    """The functions that an error went through."""
     trace = None if error is None else error.__traceback__
     while trace is not None:
-        yield from trace.tb_frame.f_locals.values()
+        yield trace.tb_frame
         trace = trace.tb_next
 
 
 def suspicions(
-    cloud: Fakes,
-    fixtures: Iterable[str],
-    names: Iterable[object],
-    error: BaseException | None = None,
+    cloud: Fakes, names: Iterable[object], error: BaseException | None = None
 ) -> list[str]:
     """What may have stood between a test and those of its fakes that nobody called.
 
-    ``fixtures`` are the test's, ``names`` the values its module knows: an application may well have
-    swallowed what the library raised. Nothing is evaluated that is not ours: a lazy object of the
-    tester's (Django's ``SimpleLazyObject``, werkzeug's ``LocalProxy``) stays as lazy as it was.
+    ``names`` are the values the test's module knows: an application may well have swallowed what a
+    library raised. A library is named only where it is active, or was during the test. Nothing is
+    evaluated that is not ours: a lazy object of the tester's (Django's ``SimpleLazyObject``,
+    werkzeug's ``LocalProxy``) stays as lazy as it was.
     """
     silent = [handle for handle in cloud.handles if not len(handle.journal)]
     if not silent:
         return []
-    wanted = set(fixtures)
-    names = list(names)
-    modules = {_root(value) for value in names}
     found: list[str] = []
     if len(silent) == len(cloud.handles):
         found += _unconnected(cloud, names, error)
+    frames = list(_frames(error))
     for library in _LIBRARIES:
-        used = wanted.intersection(library.fixtures) or modules.intersection(library.modules)
-        if used and library.active():
+        if _is_active(library) or any(_began(library, frame) for frame in frames):
             for handle in silent:
                 recipe = library.recipe.format(name=handle.name)
                 found.append(
-                    f"no request came to {handle.name}, and the test uses {library.name}, which "
+                    f"no request came to {handle.name}; {library.name} was active in this test and "
                     f"may have kept it away: {recipe}"
                 )
     return found
+
+
+def _is_active(library: _Library) -> bool:
+    """Whether a library stands in a place of others at this moment."""
+    for module, name in library.patched:
+        value: object = sys.modules.get(module)
+        for part in name.split("."):
+            value = inspect.getattr_static(value, part, None)
+        if value is not None and _root(value) == library.package:
+            return True
+    return False
+
+
+def _began(library: _Library, frame: FrameType) -> bool:
+    """Whether a function that an error went through is the library's decorator, or begins it itself."""
+    home = frame.f_globals.get("__name__")
+    if type(home) is str and home.partition(".")[0] == library.package:
+        return True
+    names = frame.f_code.co_names
+    if library.begins.isdisjoint(names):
+        return False
+    known = {**frame.f_globals, **frame.f_locals}
+    mentioned = (*names, *frame.f_code.co_varnames)
+    return any(_root(known[one]) == library.package for one in mentioned if one in known)
 
 
 def _root(value: Any) -> str:

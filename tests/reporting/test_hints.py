@@ -172,7 +172,8 @@ def test_a_refusal_the_application_swallowed_is_suspected(run: Run) -> None:
     result.assert_outcomes(failed=1)
     result.stdout.fnmatch_lines(
         [
-            "no request came to kv_server, and the test uses responses, which may have kept it away: *"
+            "no request came to kv_server; responses was active in this test and may have kept it "
+            "away: *"
         ]
     )
 
@@ -180,6 +181,97 @@ def test_a_refusal_the_application_swallowed_is_suspected(run: Run) -> None:
 def test_a_test_without_such_a_library_suspects_none(run: Run) -> None:
     result = run("def test_it(kv_server):\n            assert kv_server.value('k') == 'v'\n")
     result.assert_outcomes(failed=1)
+    assert "may have kept it away" not in result.stdout.str()
+
+
+ACTIVE = [
+    pytest.param("responses", "@responses.activate", "pass", id="responses, a decorator"),
+    pytest.param(
+        "responses", "", "with responses.RequestsMock(): fails()", id="responses, a block"
+    ),
+    pytest.param("responses", "", "responses.start(); fails()", id="responses, from then on"),
+    pytest.param("respx", "@respx.mock", "pass", id="respx, a decorator"),
+    pytest.param("respx", "", "with respx.mock: fails()", id="respx, a block"),
+    pytest.param("requests_mock", "@requests_mock.mock()", "pass", id="requests_mock, a decorator"),
+    pytest.param("requests_mock", "", "with requests_mock.Mocker(): fails()", id="requests_mock"),
+    pytest.param("vcr", "", "with vcr.use_cassette('tape.yaml'): fails()", id="vcr"),
+    pytest.param("pook", "@pook.on", "pass", id="pook, a decorator"),
+]
+
+
+@pytest.mark.parametrize(("module", "decorator", "line"), ACTIVE)
+def test_a_library_that_was_active_is_suspected(
+    run: Run, module: str, decorator: str, line: str
+) -> None:
+    pytest.importorskip(module)
+    source = f"""
+        import {module}
+
+        def fails():
+            assert 0
+
+        {decorator}
+        def test_it(kv_server, **given):
+            {line}
+            fails()
+
+        def test_end():
+            if "{module}" == "responses":
+                {module}.stop(allow_assert=False); {module}.reset()
+    """
+    result = run(source)
+    assert result.parseoutcomes() == {"failed": 1, "passed": 1}
+    name = {"requests_mock": "requests-mock", "vcr": "VCR.py"}.get(module, module)
+    result.stdout.fnmatch_lines(
+        [
+            f"no request came to kv_server; {name} was active in this test and may have kept it away: *"
+        ]
+    )
+
+
+FIXTURES = [
+    pytest.param("respx", "respx_mock", id="respx"),
+    pytest.param("pytest_httpx", "httpx_mock", id="pytest_httpx"),
+    pytest.param("requests_mock", "requests_mock", id="requests_mock"),
+]
+
+
+@pytest.mark.parametrize(("module", "fixture"), FIXTURES)
+def test_a_library_that_a_fixture_makes_active_is_suspected(
+    run: Run, module: str, fixture: str
+) -> None:
+    pytest.importorskip(module)
+    source = f"""
+        def test_it(kv_server, {fixture}):
+            assert 0
+    """
+    result = run(source, *quiet_but("respx", "pytest_httpx", "requests_mock"), quiet=False)
+    result.assert_outcomes(failed=1)
+    result.stdout.fnmatch_lines(["no request came to kv_server; *was active in this test*"])
+
+
+@pytest.mark.parametrize("module", ["responses", "respx", "requests_mock", "vcr", "pook", "httpx"])
+def test_a_library_that_is_only_imported_is_not_suspected(run: Run, module: str) -> None:
+    pytest.importorskip(module)
+    result = run(
+        f"""
+        import {module}
+        import responses
+        from responses import RequestsMock, activate, matchers
+
+        def helper():
+            return RequestsMock
+
+        @activate
+        def test_that_passes():
+            responses.add(responses.GET, "https://a.example.com")
+
+        def test_it(kv_server):
+            assert matchers and helper() and {module}
+            assert kv_server.keys()
+        """
+    )
+    result.assert_outcomes(passed=1, failed=1)
     assert "may have kept it away" not in result.stdout.str()
 
 
