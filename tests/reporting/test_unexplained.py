@@ -32,7 +32,7 @@ lazy = Lazy()
 def test_it(kv_server):
     evaluated.clear()  # pytest itself asks when it collects
     with respx.mock:
-        assert lazy is None
+        assert kv_server is None
 
 def test_after():
     assert evaluated == []
