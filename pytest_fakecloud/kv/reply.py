@@ -90,13 +90,16 @@ class Bool:
 
 
 class Verbatim:
-    """Text meant for people: a verbatim string in RESP3, a bulk string in RESP2 and JSON."""
+    """Text meant for people: a verbatim string in RESP3, a bulk string in RESP2 and JSON.
+
+    A format takes three signs there: a longer one is cut, a shorter one filled up with spaces.
+    """
 
     __slots__ = ("format", "text")
 
     def __init__(self, text: bytes, format: bytes = b"txt") -> None:
         self.text = text
-        self.format = format
+        self.format = format.partition(b"\0")[0][:3].ljust(3)
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Verbatim) and other.text == self.text

@@ -32,6 +32,8 @@ CASES: list[tuple[Any, Any, bytes, bytes]] = [
     (Bool(True), 1, b":1\r\n", b"#t\r\n"),
     (Bool(False), 0, b":0\r\n", b"#f\r\n"),
     (Verbatim(b"hi"), "hi", b"$2\r\nhi\r\n", b"=6\r\ntxt:hi\r\n"),
+    (Verbatim(b"hi", b"long"), "hi", b"$2\r\nhi\r\n", b"=6\r\nlon:hi\r\n"),
+    (Verbatim(b"hi", b"m\0d"), "hi", b"$2\r\nhi\r\n", b"=6\r\nm  :hi\r\n"),
     (BigNumber(b"123"), "123", b"$3\r\n123\r\n", b"(123\r\n"),
     ([1, [b"a"]], [1, ["a"]], b"*2\r\n:1\r\n*1\r\n$1\r\na\r\n", b"*2\r\n:1\r\n*1\r\n$1\r\na\r\n"),
     (Map([b"a", 1]), ["a", 1], b"*2\r\n$1\r\na\r\n:1\r\n", b"%1\r\n$1\r\na\r\n:1\r\n"),

@@ -186,7 +186,7 @@ def callbacks() -> dict[bytes, Callable[..., Any]]:
         "map": Map,
         "set": SetReply,
         "boolean": Bool,
-        "big_number": BigNumber,
+        "big_number": lambda text: BigNumber(one_line(text)),
         "verbatim": _verbatim,
     }
     table.update({f"bit_{name}": function for name, function in _bit_library().items()})

@@ -205,7 +205,8 @@ CONVERSION: list[tuple[str, ...]] = [
     for script in (
         "return {1, 2, nil, 4}", "return 3.99", "return -3.99", "return 1e300", "return 0/0",
         "return 2^53", "return {double=3.5}", "return {map={a=1}}", "return {set={a=true}}",
-        "return {big_number='123'}", "return {verbatim_string={format='txt', string='hi'}}",
+        "return {big_number='123'}", r"return {big_number='1\r\n2'}",
+        r"return {verbatim_string={format='t\nt', string='a\r\nb'}}", "return {verbatim_string={format='txt', string='hi'}}",
         "return function() end", "return cjson.null", "return {1, {2, {3}}, 'a', true, false}",
         "return {err='MY err'}", "return {err='boom'}", r"return {err='A\nB'}",
         r"return {ok='A\nB'}", "return {ok=1}", "return {err=1}", "return {err={}}",
