@@ -739,6 +739,9 @@ class Engine:
         if count is None:
             count = self.statistics.of(spec)
         count.calls += 1
+        db = session.db
+        if db.found or db.missed:
+            self.statistics.note_reads(db, spec)
         usec = self.clock.now_us() - start_us + self.slept_us
         self.slept_us = 0
         # What a command took that waits is known when its wait is over.

@@ -110,9 +110,11 @@ class Keyspace:
         "changes",
         "expired",
         "expires",
+        "found",
         "frequencies",
         "index",
         "indexes",
+        "missed",
         "notify",
         "now_ms",
         "on_touch",
@@ -134,6 +136,8 @@ class Keyspace:
         self.frequencies: Frequencies | None = None
         """Counters of accesses, under an LFU policy only."""
         self.changes = 0
+        self.found = self.missed = 0
+        """How many keys the running command looked at, and how many were not there."""
         self.expired = 0
         self.on_touch: set[bytes] | None = None
         """Keys touched since the engine last served waiting clients; None while no client waits."""
@@ -159,22 +163,28 @@ class Keyspace:
         if value is not None:
             if key in self.expires and self.expires[key] <= self.now_ms:
                 self._expire(key)
-                return None
+                return self._miss(key)
             if self.volatile and self._lost_fields(key):
-                return None
+                return self._miss(key)
+            self.found += 1
             self.accessed[key] = self.now_ms
             if self.frequencies is not None:
                 self.frequencies.note(key, self.now_ms)
-        elif self.notify is not None:
-            self.notify(self, key, "keymiss")
-        return value
+            return value
+        return self._miss(key)
 
     def peek(self, key: bytes) -> Any:
         """The value of any type, or None, without counting as an access."""
         value = self.find(key)
-        if value is None and self.notify is not None:
-            self.notify(self, key, "keymiss")
+        if value is None:
+            return self._miss(key)
+        self.found += 1
         return value
+
+    def _miss(self, key: bytes) -> None:
+        self.missed += 1
+        if self.notify is not None:
+            self.notify(self, key, "keymiss")
 
     def find(self, key: bytes) -> Any:
         """The value of any type, or None, for a write: it counts neither as an access nor as a miss."""
@@ -252,7 +262,7 @@ class Keyspace:
     def set(self, key: bytes, value: Any, keep_ttl: bool = False, event: str | None = None) -> None:
         """Put a value under a key, whatever was there; its expiry goes unless it is to be kept.
 
-        ``event`` as in ``touch``.
+        ``event`` as in ``touch``; an empty one says that more is done to the value, and told then.
         """
         values = self.values
         if self.expires and key in self.expires:
@@ -268,7 +278,8 @@ class Keyspace:
             self.volatile.pop(key, None)
         values[key] = value
         self.accessed[key] = self.now_ms
-        self.changes += 1
+        if event != "":
+            self.changes += 1
         if self.watchers or self.on_touch is not None:
             self._tell(key)
             if self.notify is not None:

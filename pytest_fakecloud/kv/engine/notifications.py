@@ -62,18 +62,8 @@ _NAMES = {
 _EVENT_OF = {name: event for event, names in _NAMES.items() for name in names.split()}
 """The event of commands that are not called like their event."""
 
-_SILENT = frozenset(
-    {"OBJECT ENCODING", "OBJECT FREQ", "OBJECT IDLETIME", "OBJECT REFCOUNT", "MEMORY USAGE"}
-)
-"""Commands that look at a key without missing it."""
-_READING_WRITERS = frozenset(
-    {
-        *("SET", "GETDEL", "GETEX", "GETSET", "SORT", "PFMERGE", "BITOP", "COPY"),
-        *("SUNIONSTORE", "SINTERSTORE", "SDIFFSTORE", "ZUNIONSTORE", "ZINTERSTORE", "ZDIFFSTORE"),
-        *("ZRANGESTORE", "GEOSEARCHSTORE", "GEORADIUS", "GEORADIUSBYMEMBER"),
-    }
-)
-"""Commands that write and still miss a key they read."""
+_SILENT = frozenset({"OBJECT ENCODING", "OBJECT FREQ", "OBJECT IDLETIME", "OBJECT REFCOUNT"})
+"""Commands that miss a key and tell nobody."""
 
 
 class Notifying(Protocol):
@@ -120,7 +110,9 @@ class Notifications:
             self.plan()
         if event is None:
             event = "" if running is None else _own_event(running)
-        if event == "keymiss" and (running is None or not _misses(running)):
+        if event == "keymiss" and (
+            running is None or running.name in _SILENT or not running.reads_keys
+        ):
             return
         if _CLASS_OF.get(event) not in self._letters:
             return
@@ -157,7 +149,3 @@ def _spelled_out(flags: str) -> frozenset[str]:
 
 def _own_event(spec: CommandSpec) -> str:
     return _EVENT_OF.get(spec.name) or spec.name.lower().replace(" ", "-")
-
-
-def _misses(spec: CommandSpec) -> bool:
-    return (spec.readonly and spec.name not in _SILENT) or spec.name in _READING_WRITERS

@@ -11,6 +11,7 @@ from ..errors import CommandError, HandedOn
 if TYPE_CHECKING:
     from ..table.registry import CommandSpec
     from .client import Client
+    from .keyspace import Keyspace
 
 __all__ = ["CommandCount", "SlowCommand", "Statistics"]
 
@@ -60,6 +61,8 @@ class Statistics:
         """Begin anew; the slow log stays."""
         self.commands: dict[CommandSpec, CommandCount] = {}
         self.errors: dict[str, int] = {}
+        self.hits = self.misses = 0
+        """How many keys were there when a command read them, and how many were not."""
 
     def of(self, spec: CommandSpec) -> CommandCount:
         """The figures of a command, made when first asked for."""
@@ -67,6 +70,13 @@ class Statistics:
         if count is None:
             count = self.commands[spec] = CommandCount()
         return count
+
+    def note_reads(self, keyspace: Keyspace, spec: CommandSpec) -> None:
+        """Count the keys that a command looked at, if it is one that reads."""
+        if spec.reads_keys:
+            self.hits += keyspace.found
+            self.misses += keyspace.missed
+        keyspace.found = keyspace.missed = 0
 
     def failed(self, spec: CommandSpec, error: CommandError) -> None:
         """Count a command that ran and failed."""

@@ -113,6 +113,16 @@ class KeySpec:
         return range(at + 1, stop, self.step)
 
 
+_READING_WRITERS = frozenset(
+    {
+        *("SET", "GETDEL", "GETEX", "GETSET", "SORT", "PFMERGE", "BITOP", "COPY", "XACK"),
+        *("SUNIONSTORE", "SINTERSTORE", "SDIFFSTORE", "ZUNIONSTORE", "ZINTERSTORE", "ZDIFFSTORE"),
+        *("ZRANGESTORE", "GEOSEARCHSTORE", "GEORADIUS", "GEORADIUSBYMEMBER"),
+    }
+)
+"""Commands that write, and whose keys are read as those of commands that do not."""
+
+
 # Cached, for many of the 400 commands say the same.
 
 
@@ -167,6 +177,7 @@ class CommandSpec:
         "options",
         "over_rest",
         "readonly",
+        "reads_keys",
         "shown_first",
         "since",
         "skip",
@@ -190,6 +201,7 @@ class CommandSpec:
         self.options = tuple(options.split())
         self.write = "write" in self.flags
         self.readonly = "readonly" in self.flags
+        self.reads_keys = (self.readonly and name != "MEMORY USAGE") or name in _READING_WRITERS
         # Scripts are shown before what they call, all else once it ran.
         self.shown_first = "skip_monitor" in self.flags
         self.hidden = self.shown_first or "admin" in self.flags

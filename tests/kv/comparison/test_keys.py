@@ -66,6 +66,8 @@ def test_what_changes_nothing_counts_as_no_change(name: str, binary: str) -> Non
         for line in (
             "SMOVE a b m", "BITFIELD f SET u8 0 0", "BITFIELD f INCRBY u8 0 0", "SETBIT f 0 0",
             "BITFIELD f SET u8 0 7", "BITFIELD f SET u8 80 0", "SETBIT f 200 0",
+            "SETBIT new1 0 0", "BITFIELD new2 SET u8 0 0", "APPEND new3 x", "SETRANGE new4 0 x",
+            "APPEND t x", "SETRANGE t 0 y", "SETBIT t 0 1", "SETBIT t 0 1", "APPEND t ''",
         ):  # fmt: skip
             changes = []
             for one in (server, face):

@@ -170,3 +170,68 @@ def test_a_command_that_waited_took_as_long_as_it_waited() -> None:
         ((_, _, micros, line, _, _),) = kv.execute("SLOWLOG", "GET")
         assert (micros, line) == (3_000_000, ["BLPOP", "l", "0"])
         client.close()
+
+
+READS = (
+    """
+GET there|GET not|GET gone|MGET there not gone|EXISTS there not gone there|STRLEN there|STRLEN not
+TYPE there|TYPE not|TTL there|TTL not|TTL gone|OBJECT ENCODING there|OBJECT ENCODING not|DUMP not
+GETRANGE there 0 1|GETBIT not 1|BITCOUNT there|SUBSTR there 0 1|TOUCH there not|LCS there not
+SET there x|SET new x|SET there x GET|SET not x GET|SETNX there x|GETSET there x|GETDEL not|GETEX there
+INCR number|INCR not|APPEND there x|SETRANGE there 0 x|SETBIT there 0 1|DEL there not|UNLINK not
+EXPIRE there 10|EXPIRE not 10|PERSIST there|RENAME there other|COPY there to|COPY not to
+LLEN list|LLEN not|LRANGE list 0 -1|LINDEX list 0|LPOS list a|LPUSH list x|LPUSH not x|LPUSHX not x
+LPOP list|LPOP not|LSET list 0 x|LREM list 0 x|LTRIM list 0 1|LMOVE list not LEFT LEFT|RPOPLPUSH not list
+SISMEMBER set a|SMEMBERS set|SCARD not|SADD set x|SREM set x|SPOP not|SRANDMEMBER set|SINTER set not
+SINTERSTORE to set not|SUNIONSTORE to set not|SDIFF set not|SMOVE set to a|SINTERCARD 2 set not
+HGET hash f|HGET not f|HGETALL hash|HMGET hash f g|HSET hash f 2|HDEL not f|HINCRBY hash f 1|HLEN hash
+ZSCORE zset a|ZRANGE zset 0 -1|ZRANK not a|ZADD zset 2 b|ZREM not a|ZCARD zset|ZPOPMIN not
+MEMORY USAGE there|ZINCRBY zset 1 a
+ZUNIONSTORE to 2 zset not|ZRANGESTORE to zset 0 -1|ZUNION 2 zset not|ZDIFF 2 zset not|ZMSCORE zset a b
+XLEN stream|XLEN not|XRANGE stream - +|XADD stream 9-9 f v|XREAD STREAMS stream not 0 0|XDEL not 1-1
+XINFO STREAM stream|XACK stream g 1-1|XTRIM stream MAXLEN 5|GEOADD geo 1 1 b|GEOPOS geo a|GEODIST not a b
+GEOSEARCH geo FROMMEMBER a BYRADIUS 1 km|PFADD hll b|PFCOUNT hll not|PFMERGE hll not|BITOP NOT to there
+SORT list ALPHA|SORT not|SORT_RO list ALPHA|KEYS *|SCAN 0|DBSIZE|SSCAN set 0|HSCAN hash 0|ZSCAN not 0
+BITFIELD_RO not GET u8 0|SETEX there 10 x|MSET there x not y|MSETNX there x not y
+""".replace("\n", "|")
+    .strip("|")
+    .split("|")
+)
+FILLED = (
+    """
+SET there text|SET number 5|RPUSH list a b|SADD set a b|HSET hash f 1|ZADD zset 1 a|XADD stream 1-1 f v
+GEOADD geo 1 1 a|PFADD hll a|SET gone x PX 1
+""".replace("\n", "|")
+    .strip("|")
+    .split("|")
+)
+
+
+def looked_up(client: Any) -> dict[str, tuple[int, int]]:
+    """How many keys each line found, and how many it missed."""
+
+    def figures() -> tuple[int, int]:
+        told = client.call([b"INFO", b"stats"])
+        found = re.findall(rb"keyspace_(?:hits|misses):(\d+)", told)
+        return int(found[0]), int(found[1])
+
+    counts = {}
+    for line in READS:
+        client.call([b"FLUSHALL"])
+        for each in FILLED:
+            client.call(each.encode().split())
+        eventually(lambda: client.call([b"PTTL", b"gone"]) == -2)
+        before = figures()
+        client.call(line.encode().split())
+        after = figures()
+        counts[line] = (after[0] - before[0], after[1] - before[1])
+    return counts
+
+
+def test_keys_are_found_and_missed_as_on_a_real_server(port: Any, server: Any) -> None:
+    mine, theirs = port(), server()
+    ours, real = looked_up(mine), looked_up(theirs)
+    assert {line: (ours[line], real[line]) for line in READS if ours[line] != real[line]} == {}
+    assert sum(map(sum, ours.values())) > 80
+    mine.close()
+    theirs.close()

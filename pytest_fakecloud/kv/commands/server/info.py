@@ -1,6 +1,6 @@
 """The sections of INFO: the fields of Redis 7.0 in their order, for code that reads one of them.
 
-Decided here: what a fake has no figure for (its process, its network, hits and misses) is 0.
+Decided here: what a fake has no figure for (its process, its network) is 0.
 """
 
 from __future__ import annotations
@@ -178,7 +178,7 @@ total_net_repl_output_bytes:0 instantaneous_input_kbps:0.00 instantaneous_output
 instantaneous_input_repl_kbps:0.00 instantaneous_output_repl_kbps:0.00 rejected_connections:0
 sync_full:0 sync_partial_ok:0 sync_partial_err:0 expired_keys expired_stale_perc:0.00
 expired_time_cap_reached_count:0 expire_cycle_cpu_milliseconds:0 evicted_keys evicted_clients:0
-total_eviction_exceeded_time:0 current_eviction_exceeded_time:0 keyspace_hits:0 keyspace_misses:0
+total_eviction_exceeded_time:0 current_eviction_exceeded_time:0 keyspace_hits keyspace_misses
 pubsub_channels pubsub_patterns pubsubshard_channels latest_fork_usec:0 total_forks:0
 migrate_cached_sockets:0 slave_expires_tracked_keys:0 active_defrag_hits:0 active_defrag_misses:0
 active_defrag_key_hits:0 active_defrag_key_misses:0 total_active_defrag_time:0
@@ -203,6 +203,8 @@ def _stats(engine: Engine) -> Iterator[str]:
         pubsub_channels=len(engine.pubsub.names("channel")),
         pubsub_patterns=len(engine.pubsub.names("pattern")),
         pubsubshard_channels=len(engine.pubsub.names("shard")),
+        keyspace_hits=engine.statistics.hits,
+        keyspace_misses=engine.statistics.misses,
         total_error_replies=sum(engine.statistics.errors.values()),
     )
 

@@ -127,9 +127,11 @@ def test_expired_keys_stay_where_nobody_looks() -> None:
     clock.advance("1s")
     engine.remove_expired()
     assert engine.databases[0].expired == 0
+    assert engine.execute(session, [b"DBSIZE"]) == 2
     engine.execute(session, b"DEBUG SET-ACTIVE-EXPIRE 1".split())
     engine.remove_expired()
     assert engine.databases[0].expired == 1
+    assert engine.execute(session, [b"DBSIZE"]) == 1
 
 
 def test_digests_tell_contents_apart() -> None:
