@@ -46,7 +46,9 @@ __all__ = [
 Delivery = Literal["driven", "background"]
 _GIVEN: deque[str] = deque(maxlen=1000)
 """The tokens of the last handles of this process, by which a report knows a client of another test."""
-SECRETS = ("token", "read_only_token", "password", "current_signing_key", "next_signing_key")
+SECRETS = (
+    "token", "read_only_token", "password", "_password", "current_signing_key", "next_signing_key",
+)  # fmt: skip
 """The properties of handles that no report may show."""
 _making_stacks = threading.Lock()
 _changing_handles = threading.Lock()

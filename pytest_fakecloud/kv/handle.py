@@ -7,12 +7,14 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from functools import cached_property, lru_cache, partial
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, cast
+from urllib.parse import quote
 
 from ..core.auth import new_token
 from ..core.errors import ContractError
 from ..core.matching import Asked
 from ..core.timeparse import Duration, duration_us
 from ..handle import Context, Handle, Snapshot
+from ..settings import MOST_PORT
 from .acl.users import tester
 from .algorithms.glob import matcher
 from .engine.engine import Engine
@@ -60,7 +62,8 @@ class KVServer(Handle):
     whole groups, and so does this by default. ``debug_command`` allows ``DEBUG``, which clients' own
     tests ask for (``SLEEP`` waits on the clock). ``search_ready_after`` (a duration on the clock) and
     ``search_ready_after_reads`` (a number of searches) keep changes out of search indexes for that
-    long, or until ``SEARCH.WAITINDEXING``. ``int_text`` is the
+    long, or until ``SEARCH.WAITINDEXING``. With ``database_port`` the database port is open from the
+    start, there; ``database_password`` is what lets in. ``int_text`` is the
     word in the error about values that are not integers: ``"integer"`` as stock servers write it, or
     ``"int"`` as the vendor's documentation shows it. ``engine`` is the address of a real server
     (``"redis://…"``, see ``kv/redis``) that runs the commands instead of the in-memory engine;
@@ -92,6 +95,8 @@ class KVServer(Handle):
         search_ready_after_reads: int | None = None,
         documented_only: bool = False,
         debug_command: bool = False,
+        database_port: int | None = None,
+        database_password: str | None = None,
         int_text: IntText = "integer",
         engine: str | None = None,
         isolation: Isolation = "prefix",
@@ -117,6 +122,7 @@ class KVServer(Handle):
         reads = search_ready_after_reads
         if reads is not None and (type(reads) is not int or reads < 0):
             raise ContractError(f"search_ready_after_reads={reads!r}: give a whole number, or None")
+        _check_database_port(database_port, database_password, engine)
         delay = None if search_ready_after is None else duration_us(search_ready_after) // 1000
         self._search_delay = delay, reads
         self._making = threading.Lock()
@@ -153,13 +159,22 @@ class KVServer(Handle):
             )
         self.dialect = dialect
         self._credentials = Credentials()
-        self._password, self._credentials.read_only = new_token(32), new_token()
+        self._password, self._credentials.read_only = (
+            database_password or new_token(32),
+            new_token(),
+        )
         self._port: DatabasePort | None = None
         app = KVApp(self._find_engine, context.time, self._credentials, limits, int_text)
         super().__init__(context, app, name=name)
         self._credentials.standard = self.token
         if real is not None:
             self._mount.on_close.append(real.close)
+        if database_port is not None:
+            try:
+                self._port = self._open_port(self._find_engine(), database_port)
+            except BaseException:
+                self.close()
+                raise
 
     def _find_engine(self) -> AnyEngine:
         with self._making:
@@ -214,8 +229,9 @@ class KVServer(Handle):
     def database_url(self) -> str:
         """Where the native protocol is spoken: ``redis://default:<password>@127.0.0.1:<port>``.
 
-        The port opens when this is first asked for. It answers REST there too, over plain HTTP
-        (specification). ``ContractError`` in front of a real server, which has a port of its own.
+        The port opens when this is first asked for, unless ``database_port`` was given. It answers
+        REST there too, over plain HTTP (specification). ``ContractError`` in front of a real
+        server, which has a port of its own.
         """
         engine = self._engine
         if not isinstance(engine, Engine):
@@ -226,17 +242,22 @@ class KVServer(Handle):
             if self.closed:
                 raise ContractError(f"{self.name} is closed: its database port was never opened")
             self._port = self._open_port(engine)
-        host, port = self._port.mount.address
-        scheme = "redis" if self._port.mount.tls is None else "rediss"
-        return f"{scheme}://default:{self._password}@{host}:{port}"
+        mount = self._port.mount
+        scheme = "redis" if mount.tls is None else "rediss"
+        return (
+            f"{scheme}://default:{quote(self._password, safe='')}@{mount.url.partition('://')[2]}"
+        )
 
-    def _open_port(self, engine: Engine) -> DatabasePort:
+    def _open_port(self, engine: AnyEngine, port: int = 0) -> DatabasePort:
         from .resp.port import DatabasePort
 
-        port = DatabasePort(engine, self._app)
-        port.mount = mount = self._context.mount(self._app, protocol=port.serve)
-        mount.on_close.append(port.wake)
-        mount.on_reset.append(port.wake)
+        assert isinstance(engine, Engine)
+        opened = DatabasePort(engine, self._app)
+        opened.mount = mount = self._context.mount(
+            self._app, host=self._mount.host, port=port, protocol=opened.serve
+        )
+        mount.on_close.append(opened.wake)
+        mount.on_reset.append(opened.wake)
         mount.on_error.append(self._server_failed)
         self.on_close(mount.close)
         first = self._fault_table.gate
@@ -249,7 +270,7 @@ class KVServer(Handle):
         self._fault_table.gate = gate
         if self.faults.is_down:
             mount.refuse()
-        return port
+        return opened
 
     def end_connections(self) -> None:
         """End requests in flight and close every open connection; the addresses stay."""
@@ -505,6 +526,18 @@ def _real_engine(
         max_key_size=max_key_size,
         documented_only=documented_only,
     )
+
+
+def _check_database_port(port: object, password: object, engine: str | None) -> None:
+    if port is not None and (type(port) is not int or not 0 <= port <= MOST_PORT):
+        raise ContractError(f"database_port={port!r} must be 0 (any free) to {MOST_PORT}")
+    if password is not None and (not isinstance(password, str) or not password):
+        raise ContractError(f"database_password={password!r} must be a text that is not empty")
+    if engine is not None and (port, password) != (None, None):
+        raise ContractError(
+            "database_port and database_password are settings of the in-memory engine; a real server "
+            "has a port of its own: leave out engine="
+        )
 
 
 def _limits(**given: int | None) -> Limits:

@@ -101,6 +101,10 @@ class KVSettings(TypedDict, total=False):
     """Refuse the commands that the vendor's own documentation does not name."""
     debug_command: bool
     """Allow ``DEBUG``, as a server's ``enable-debug-command`` does."""
+    database_port: int | None
+    """Where the database port listens, from the start; else anywhere, once it is asked for."""
+    database_password: str | None
+    """The password of the database port; a random one unless given."""
     int_text: IntText
     """The word in errors about integers: of stock servers, or ``"int"`` of the vendor's pages."""
     engine: str | None

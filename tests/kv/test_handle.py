@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import re
+import socket
 from collections.abc import Iterator
 from typing import Any
 from unittest.mock import ANY
+from urllib.parse import urlsplit
 
 import httpx
 import pytest
 import redis
 
+from pytest_fakecloud import Cloud
 from pytest_fakecloud.core.errors import ContractError
 from pytest_fakecloud.handle import Context
 from pytest_fakecloud.kv.errors import CommandError
@@ -200,6 +203,44 @@ class TestIdentity:
             pass
         assert "UPSTASH_REDIS_REST_URL" in closed.env
         assert "REDIS_URL" not in closed.env
+
+    def test_the_database_port_stands_where_it_was_told_to(self) -> None:
+        with KVServer(Context.alone()) as first:
+            port = urlsplit(first.database_url).port
+        assert port is not None
+        with KVServer(Context.alone(), database_port=port, database_password="p@ss word") as server:
+            with socket.create_connection(("127.0.0.1", port), timeout=5):
+                pass  # it listens before anybody asks for its address
+            assert server.database_url == f"redis://default:p%40ss%20word@127.0.0.1:{port}"
+            with redis.Redis.from_url(server.database_url) as client:
+                assert client.set("k", "v")
+            with pytest.raises(ContractError, match=f"{port}"):
+                KVServer(Context.alone(), database_port=port)
+
+    def test_the_database_port_is_at_the_host_of_the_handle(self) -> None:
+        with Cloud() as cloud:
+            server = cloud.kv_server(host="::1")
+            assert "@[::1]:" in server.database_url
+            with redis.Redis.from_url(server.database_url) as client:
+                assert client.ping()
+
+    @pytest.mark.parametrize(
+        ("settings", "text"),
+        [
+            ({"database_port": -1}, "database_port=-1 must be 0 (any free) to 65535"),
+            ({"database_port": 65_536}, "database_port=65536 must be 0"),
+            ({"database_port": True}, "database_port=True must be 0"),
+            ({"database_port": "6379"}, "database_port='6379' must be 0"),
+            ({"database_password": ""}, "database_password='' must be a text that is not empty"),
+            ({"database_password": 5}, "database_password=5 must be a text"),
+            ({"database_port": 0, "engine": "redis://x"}, "a real server has a port of its own"),
+            ({"database_password": "x", "engine": "redis://x"}, "a real server has a port"),
+        ],
+        ids=str,
+    )
+    def test_what_no_database_port_could_be(self, settings: Any, text: str) -> None:
+        with pytest.raises(ContractError, match=re.escape(text)):
+            KVServer(Context.alone(), **settings)
 
     def test_official_clients(self, server: KVServer) -> None:
         assert server.client().set("k", "v") is True

@@ -90,6 +90,16 @@ def test_a_token_that_begins_with_another_one_is_hidden_whole(cloud: Cloud) -> N
     assert Mask(cloud).text("eightchr eightchr-and-more") == f"{HIDDEN} {HIDDEN}"
 
 
+def test_the_password_of_the_database_port_is_hidden(cloud: Cloud) -> None:
+    store = cloud.kv_server(database_password="pa?s word of the port")
+    url = store.database_url
+    store.client().set("settings", f"REDIS_URL={url} pa?s word of the port")
+    shown = section(cloud)
+    assert "SET settings" in shown
+    assert "pa%3Fs" in url
+    assert not [word for word in ("pa?s word", "pa%3Fs") if word in shown]
+
+
 def test_no_report_shows_a_token_in_a_base64_body_or_a_binary_one(cloud: Cloud) -> None:
     kv = cloud.kv_server(token="a-plain-token-of-24-chars")
     bodies = [base64.b64encode(b"u" * n + kv.token.encode() + b"!!") for n in range(3)]

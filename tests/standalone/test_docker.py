@@ -54,7 +54,8 @@ def test_its_commands_are_ours(monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setenv(name, value)
     options = cli._options(cli._parser().parse_args(json.loads(found["CMD"])))
     ports = [options["control_port"], *(one["port"] for one in options["services"].values())]
-    assert ports == [8000, 8001, 8002, 8003, 8004] == list(map(int, found["EXPOSE"].split()))
+    ports.append(options["services"]["kv"]["database_port"])
+    assert ports == [8000, 8001, 8002, 8003, 8004, 6379] == list(map(int, found["EXPOSE"].split()))
     assert (options["host"], options["log_format"]) == ("0.0.0.0", "json")
 
 
@@ -85,6 +86,9 @@ def test_the_compose_file_serves_what_its_application_asks_for(
     ):  # fmt: skip
         assert asked[variable] == options["services"][word]["token"]
     assert asked["PYTEST_FAKECLOUD_TOKEN"] == options["control_token"]
+    database = options["services"]["kv"]
+    assert (database["database_port"], database["database_password"]) == (6379, "kv-password")
+    assert asked["REDIS_URL"] == "redis://default:kv-password@fakes:6379"
     assert app["depends_on"]["fakes"]["condition"] == "service_healthy"
     exposed = [800 * 10 + number for number, _ in enumerate(by_word(), 1)]
     for variable in ("UPSTASH_REDIS_REST_URL", "UPSTASH_VECTOR_REST_URL", "QSTASH_URL"):
