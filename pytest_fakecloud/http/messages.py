@@ -83,11 +83,6 @@ class Request:
     def __str__(self) -> str:
         return f"{self.method} {self.target}"
 
-    @property
-    def client_address(self) -> str:
-        """The peer's IP address; loopback when there is no socket."""
-        return self.client[0] if self.client else "127.0.0.1"
-
     def header(self, name: str) -> str | None:
         """The first header of that name, whatever its spelling, or None."""
         return self.fields.get(name.lower())

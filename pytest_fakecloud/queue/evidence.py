@@ -9,7 +9,7 @@ import json
 import os
 import time
 from collections.abc import Awaitable, Callable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -32,20 +32,20 @@ _Taken = tuple[int, Delivery, list[BaseException], list[Refusal]]
 class Evidence:
     """Watches the deliveries of one queue.
 
-    ``journal`` gives the queue's journal, ``keys`` its signing keys, ``now`` the Unix seconds that
+    ``recorder`` writes the queue's journal, ``keys`` are its signing keys, ``now`` the Unix seconds that
     signatures are made on, ``alone`` whether one delivery at a time is made and nothing else runs
     meanwhile: only then what is logged during a delivery belongs to it.
     """
 
+    recorder: Recorder
+
     def __init__(
         self,
-        journal: Callable[[], Recorder],
         keys: SigningKeys,
         now: Callable[[], float],
         *,
         alone: bool,
     ) -> None:
-        self._journal = journal
         self._keys = keys
         self._now = now
         self._alone = alone
@@ -55,7 +55,10 @@ class Evidence:
         """Return ``send``, with what it sends taken down."""
 
         def watching(delivery: Delivery) -> Outcome:
-            with self._listening(delivery):
+            listening = self._take_down(delivery)
+            if listening is None:
+                return send(delivery)
+            with listening:
                 return send(delivery)
 
         return watching
@@ -66,31 +69,23 @@ class Evidence:
         """Return the awaitable ``send``, with what it sends taken down."""
 
         async def watching(delivery: Delivery) -> Outcome:
-            with self._listening(delivery):
+            listening = self._take_down(delivery)
+            if listening is None:
+                return await send(delivery)
+            with listening:
                 return await send(delivery)
 
         return watching
 
-    @contextmanager
-    def _listening(self, delivery: Delivery) -> Iterator[None]:
-        about = _key(delivery)
+    def _take_down(self, delivery: Delivery) -> AbstractContextManager[None] | None:
+        """Take a delivery down; returns what listens meanwhile, where what it hears is of it."""
+        about = delivery.message_id, delivery.url, delivery.attempt
         earlier = self._sent.get(about)
-        number = earlier[0] if earlier else self._journal().reserve()
+        number = earlier[0] if earlier else self.recorder.reserve()
         logged: list[BaseException] = []
         refused: list[Refusal] = []
         self._sent[about] = number, delivery, logged, refused
-        if not self._alone:
-            yield
-            return
-        ear = logging.Handler()
-        ear.addFilter(_into(logged))
-        root = logging.getLogger()
-        root.addHandler(ear)
-        try:
-            with refusals(refused):
-                yield
-        finally:
-            root.removeHandler(ear)
+        return _listening(logged, refused) if self._alone else None
 
     def of(self, delivery: Delivery, outcome: Outcome) -> dict[str, Any]:
         """Return what the event of an attempt has beyond its outcome.
@@ -101,7 +96,7 @@ class Evidence:
         ``answer_type``, ``logged`` (exceptions in words) and, of a 401 or 403, ``signature`` (what
         was signed and what of it differs, a line each) or, of a 3xx, ``location``.
         """
-        found = self._sent.pop(_key(delivery), None)
+        found = self._sent.pop((delivery.message_id, delivery.url, delivery.attempt), None)
         if found is None:
             return {}
         number, sent, logged, refused = found
@@ -180,6 +175,19 @@ def _compared(refused: Refusal, sent: Delivery, signed: str, keys: SigningKeys) 
         yield "but the Receiver has another key than this queue's"
 
 
+@contextmanager
+def _listening(logged: list[BaseException], refused: list[Refusal]) -> Iterator[None]:
+    ear = logging.Handler()
+    ear.addFilter(_into(logged))
+    root = logging.getLogger()
+    root.addHandler(ear)
+    try:
+        with refusals(refused):
+            yield
+    finally:
+        root.removeHandler(ear)
+
+
 def _into(heard: list[BaseException]) -> Callable[[logging.LogRecord], bool]:
     """Return a filter that collects the exceptions that are logged, and lets nothing through."""
 
@@ -190,10 +198,6 @@ def _into(heard: list[BaseException]) -> Callable[[logging.LogRecord], bool]:
         return False
 
     return collect
-
-
-def _key(delivery: Delivery) -> tuple[str, str, int]:
-    return delivery.message_id, delivery.url, delivery.attempt
 
 
 def _text(body: bytes) -> str:

@@ -12,6 +12,7 @@ from urllib.parse import urlsplit
 from ..core.auth import new_token
 from ..core.errors import ContractError
 from ..core.ids import BASE62
+from ..core.journal import recorder_of
 from ..core.timeparse import Duration, Instant, duration_us
 from ..handle import Context, Handle, Snapshot
 from .actions import QueueActions
@@ -58,7 +59,6 @@ from .settings import (
     plan,
 )
 from .timeline import attempt_note, handler_traceback
-from .wire.headers import as_text
 from .wire.signing import Signer, explain
 from .workflow.runs import WorkflowRuns
 
@@ -170,7 +170,7 @@ class Queue(QueueAssertions, QueueActions, Handle):
             allowed = replace(allowed, retention_us=duration_us(dlq_retention))
         keys = SigningKeys(*DEV_KEYS) if dev_credentials else SigningKeys(_new_key(), _new_key())
         self.destinations = Destinations(
-            raise_exceptions=raise_exceptions, keep=lambda: context.journal.keep
+            raise_exceptions=raise_exceptions, recorder=recorder_of(context.journal)
         )
         self.signature_clock = signature_clock
         self.leak_check = leak_check
@@ -190,9 +190,7 @@ class Queue(QueueAssertions, QueueActions, Handle):
             context.ids.stream(name, "token ids"),
             header=f"{header_prefix}-Signature",
         )
-        self._evidence = Evidence(
-            lambda: self._recorder, keys, signer.now, alone=self.delivery == "driven"
-        )
+        self._evidence = Evidence(keys, signer.now, alone=self.delivery == "driven")
         workflow = WorkflowRuns()
         self._engine = Engine(
             context.time,
@@ -231,6 +229,7 @@ class Queue(QueueAssertions, QueueActions, Handle):
         self.read_only_token = new_token()
         app = QueueApp(self._engine, lambda: (self.token, self.read_only_token), [runs, letters])
         super().__init__(context, app, name=name, faults=QueueFaults(table))
+        self._evidence.recorder = self._recorder
         # The service answers for its own limits; only what is far beyond them is the server's.
         self._mount.body_limit = 2 * max(
             self._engine.limits.message_size, self._engine.limits.batch_size
@@ -400,32 +399,33 @@ class Queue(QueueAssertions, QueueActions, Handle):
         answer: object = outcome.status
         if answer is None:
             answer = type(outcome.exception).__name__ if outcome.exception else "no answer"
+        raised = outcome.exception is not None
         self._recorder.add_event(
             "attempt",
-            f"attempt {attempt.number} {delivery.method} {as_text(delivery.url)} -> {answer}",
+            f"attempt {attempt.number} {delivery.method} {attempt.url} -> {answer}",
             at_us=attempt.at_us,
             message_id=message.public_id,
-            url=as_text(delivery.url),
+            url=attempt.url,
             number=attempt.number,
             status=outcome.status,
             message_kind=message.kind,
             about=self._about(message),
             fault=", ".join(attempt.faults) or None,
-            note=attempt_note(outcome),
+            note=attempt_note(outcome) if raised else None,
             exception=outcome.exception,
-            traceback=handler_traceback(outcome),
+            traceback=handler_traceback(outcome) if raised else None,
             **self._evidence.of(delivery, outcome),
         )
         ended = outcome.exception
         if self.delivery == "background" and _leaves(ended, driving=self._time.driving):
             self._context.problems.report(
                 "unmet",
-                f"{self.name}: attempt {attempt.number} at {as_text(delivery.url)}, made in the"
+                f"{self.name}: attempt {attempt.number} at {attempt.url}, made in the"
                 f" background: {attempt_note(outcome)}",
                 exception=ended,
                 handle=self.name,
             )
-        error = self._sender.to_raise(delivery, outcome)
+        error = self._sender.to_raise(delivery, outcome) if raised else None
         if error is not None and self.delivery == "driven":
             raise error
 

@@ -157,10 +157,9 @@ class CallbackCapture(Destination):
         clocks: dict[object, list[str]] = {}
         for queue in queues:
             whose = f"{queue.name} " if len(queues) > 1 else ""
-            keys[f"{whose}current"] = queue.current_signing_key
-            keys[f"{whose}next"] = queue.next_signing_key
-            own = clocks.setdefault(getattr(queue, "signature_clock", "receiver"), [])
-            own += [queue.current_signing_key, queue.next_signing_key]
+            pair = [queue.current_signing_key, queue.next_signing_key]
+            keys[f"{whose}current"], keys[f"{whose}next"] = pair
+            clocks.setdefault(getattr(queue, "signature_clock", "receiver"), []).extend(pair)
         # Queues that sign on different clocks are told apart by their keys.
         kinds = list(clocks)
         if len(kinds) > 1:

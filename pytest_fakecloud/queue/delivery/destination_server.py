@@ -108,11 +108,12 @@ class Destination(Handle, HTTPServer):
 
     def _serve(self, request: Request) -> Answer:
         target = request.target if request.target.startswith("/") else request.path
-        host = request.header("host")
+        host = request.fields.get("host")
         if host and not _is_host(host):
             text = f"400 Bad Request: the Host header {host!r} names no host\n"
             return Answer(text.encode("utf-8", "replace"), 400, (), "text/plain; charset=utf-8")
-        origin = f"{self.url.partition('://')[0]}://{host}" if host else self.url
+        scheme = "http" if self.ssl_context is None else "https"
+        origin = f"{scheme}://{host}" if host else self.url
         environ = environ_of(request.method, origin + target, list(request.headers), request.body)
         environ["fakecloud.headers"] = list(request.headers)
         if request.client:

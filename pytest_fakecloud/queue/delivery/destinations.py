@@ -42,6 +42,7 @@ from .replies import (
 from .wsgi import WsgiApp, call_wsgi
 
 if TYPE_CHECKING:
+    from ...core.journal import Recorder
     from .asgi import AsgiRunner
     from .lifespans import AsgiApp, Elsewhere, Elsewheres
     from .loopback import LoopbackSender
@@ -117,7 +118,8 @@ class DestinationRoute:
 
     def _record(self, delivery: Delivery) -> None:
         self.deliveries.append(DeliveredRequest(delivery))
-        keep = self._table._keep()
+        recorder = self._table._recorder
+        keep = None if recorder is None else recorder.keep
         # Some beyond, so that it costs next to nothing for each.
         if keep is not None and len(self.deliveries) > keep + keep // 4:
             del self.deliveries[: -keep or None]
@@ -278,15 +280,13 @@ class Destinations:
     Each registering method returns the ``DestinationRoute``; the same prefix again replaces it.
     URLs are absolute ``http://`` or ``https://`` (or ``"*"``), with ``*`` for anything, a pattern,
     a function of the URL, or a name of the service's own destinations such as ``"api/llm"``;
-    anything else is a ``ContractError``. ``keep`` tells how many of the last deliveries each route
-    remembers, None: all.
+    anything else is a ``ContractError``. Each route remembers as many of its last deliveries as the
+    ``recorder`` keeps entries.
     """
 
-    def __init__(
-        self, *, raise_exceptions: bool = False, keep: Callable[[], int | None] = lambda: None
-    ) -> None:
+    def __init__(self, *, raise_exceptions: bool = False, recorder: Recorder | None = None) -> None:
         self.raise_exceptions = raise_exceptions
-        self._keep = keep
+        self._recorder = recorder
         self._routes: dict[_Place, DestinationRoute] = {}
         self._runner: AsgiRunner | None = None
         self._elsewheres: Elsewheres | None = None
@@ -434,7 +434,7 @@ class Destinations:
         """Return the route that takes a URL, or None."""
         if not isinstance(url, str):
             raise ContractError(f"find({url!r}): give a URL, a text")
-        target = _split(named_url(url) or url)
+        target = _split(url if "://" in url else named_url(url) or url)
         with self._lock:
             best: tuple[int, DestinationRoute] | None = None
             for place, route in self._routes.items():
@@ -573,7 +573,7 @@ def _place(url: object) -> _Place:
 
 def _split(url: str) -> _Target:
     """Split a URL as it is on the wire, one character per byte."""
-    return _split_text(published_text(url))
+    return _split_text(url if url.isascii() else published_text(url))
 
 
 def _split_text(url: str) -> _Target:

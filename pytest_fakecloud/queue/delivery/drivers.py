@@ -76,7 +76,8 @@ class Driver:
         ``within``."""
         __tracebackhide__ = True
         engine, clock = self._engine, self._clock
-        end = clock.now_us() + duration_us(within)
+        span = duration_us(within)
+        end = clock.now_us() + span
         fired = yield clock.now_us
         while engine.pending:
             due = engine.next_due_us()
@@ -94,7 +95,8 @@ class Driver:
             for one in fired
             if isinstance(one.result, Attempt) and one.result.message_id in own
         )
-        attempts.waiting = waiting(self._engine)
+        if self._engine.pending:
+            attempts.waiting = waiting(self._engine)
         self._release()
         return attempts
 

@@ -61,8 +61,6 @@ class Admission:
     def step_aside(self, message_id: str) -> bool:
         """Let others overtake a message that is due, when a fault says so; whether it does."""
         state = self._state
-        if not state.mishaps.active:
-            return False
         message = state.pending.get(message_id)
         if message is None or message.overtaken_at == message.retried:
             return False

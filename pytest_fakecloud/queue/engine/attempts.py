@@ -96,7 +96,9 @@ class AttemptRunner:
         return partial(self._make, begun, claimed=True)
 
     def _start(self, message_id: str) -> Begun | None:
-        return None if self._admission.step_aside(message_id) else self.begin(message_id)
+        if self._state.mishaps.active and self._admission.step_aside(message_id):
+            return None
+        return self.begin(message_id)
 
     def _claim(self, begun: Begun) -> None:
         mishaps = self._state.mishaps
@@ -219,7 +221,7 @@ class AttemptRunner:
 
     def _delivery(self, message: Message, now: int) -> Delivery:
         state = self._state
-        body = state.workflow.body(message, now)
+        body = message.body if message.workflow is None else state.workflow.body(message, now)
         prefix = state.settings.header_prefix
         settings = message.settings
         own: Headers = list(settings.workflow)
@@ -238,7 +240,7 @@ class AttemptRunner:
         # A workflow forwards the headers of the delivery it got, an older signature among them.
         taken = {name.lower() for name, _ in own} | {f"{prefix}-signature".lower()}
         headers = [pair for pair in settings.forward if pair[0].lower() not in taken]
-        if first(headers, "User-Agent") is None:
+        if not any(name.lower() == "user-agent" for name, _ in headers):
             headers.append(("User-Agent", "Upstash-QStash"))
         headers += own
         return Delivery(
@@ -329,19 +331,28 @@ class AttemptRunner:
         attempt.exception = outcome.exception
         attempt.ended_us = at_us
         state.active.discard(message.id)
-        key = self._admission.flow_key(message)
+        key = None
+        if message.settings.flow is not None:
+            key = self._admission.flow_key(message)
         if key is not None:
             key.active.discard(message.id)
         if "crash_after_answer" in attempt.faults:
             attempt.state = "lost"
             self._again(message, at_us, "the queue crashed before it stored the answer")
         else:
-            attempt.state = "delivered" if outcome.delivered else "failed"
+            delivered = outcome.delivered
+            attempt.state = "delivered" if delivered else "failed"
             message.last_outcome = outcome
-            self._conclude(message, attempt, outcome, at_us)
+            if delivered:
+                attempt.is_final = True
+                self._report(message, CALLBACK, outcome, message.retried, at_us)
+                self._lifecycle.finish(message, "DELIVERED", at_us, outcome=outcome)
+            else:
+                self._failed(message, attempt, outcome, at_us)
         if key is not None:
             self._admission.pump_flow(key)
-        self._admission.pump_crowd()
+        if state.limits.parallelism is not None:
+            self._admission.pump_crowd()
 
     def _again(self, message: Message, at_us: int, reason: str) -> None:
         state = self._state
@@ -352,14 +363,9 @@ class AttemptRunner:
         message.waiting_since_us = at_us
         state.plan(message, at_us, reason)
 
-    def _conclude(self, message: Message, attempt: Attempt, outcome: Outcome, at_us: int) -> None:
+    def _failed(self, message: Message, attempt: Attempt, outcome: Outcome, at_us: int) -> None:
         state = self._state
         retried = message.retried
-        if outcome.delivered:
-            attempt.is_final = True
-            self._report(message, CALLBACK, outcome, retried, at_us)
-            self._lifecycle.finish(message, "DELIVERED", at_us, outcome=outcome)
-            return
         message.last_error_us = at_us
         error = failure_text(outcome)
         cancelled = message.state == "CANCEL_REQUESTED"
@@ -403,7 +409,7 @@ class AttemptRunner:
             no_answer_status=state.settings.no_answer_status,
             size=state.limits.message_size,
             spelling=state.settings.source_spelling,
-            more=state.workflow.callback_fields(message),
+            more=None if message.workflow is None else state.workflow.callback_fields(message),
         )
         self._publisher.publish_callback(message, kind, url, nested, body, at_us)
 

@@ -28,6 +28,8 @@ class History:
         self._state = state
         self._dead_letters = dead_letters
         self._span_us = state.settings.history_us
+        self.ends = self._span_us is not None
+        """Whether anything is ever forgotten; nothing need be told where nothing is."""
         self._due: list[tuple[int, str]] = []
         self._rows = 0
         self._users: Counter[str] = Counter()

@@ -29,16 +29,16 @@ class Lifecycle:
         self._history = history
         self.under_way: dict[str, Message] = {}
 
-    def accept(self, message: Message) -> None:
+    def accept(self, message: Message, now: int) -> None:
         """Store a new message and plan its first attempt."""
         state = self._state
-        self._history.sweep()
-        self._history.began(message)
-        now = state.clock.now_us()
+        self.trace_back(message, *self._cause(), now)
+        if self._history.ends:
+            self._history.sweep()
+            self._history.began(message)
         message.number = state.next_sequence()
         message.public_id = message.public_id or message.id
         message.waiting_since_us = message.created_us
-        self.trace_back(message, *self._cause(), now)
         state.messages[message.id] = message
         state.pending[message.id] = message
         state.log(message, "CREATED", message.created_us, next_us=message.not_before_us)
@@ -160,7 +160,8 @@ class Lifecycle:
         state.log(message, end, at_us, error=error, outcome=outcome)
         state.workflow.finished(message, at_us)
         self.settle(message)
-        self._history.ended(message)
+        if self._history.ends:
+            self._history.ended(message)
 
     def settle(self, message: Message) -> None:
         """Free what waits for a message, once it and all callbacks about it have ended."""

@@ -107,40 +107,41 @@ class Publisher:
         """
         state = self._state
         with state.lock:
+            now = state.clock.now_us()
             group = self._group(destination)
             defaults = None if group is None else group.headers
             settings = PublishSettings(**read_given(headers, query, defaults))
             if counted:
-                self._quota.count_request()
+                self._quota.count_request(now)
             if queue_name is not None:
                 settings = replace(settings, queue_name=queue_name)
-            self._quota.check(settings, body)
-            targets = self._targets(destination, settings)
+            retries = self._quota.check(settings, body, now)
+            targets = self._targets(destination, settings, group)
             if settings.cron is not None or schedule_only:
                 published = self._schedule(destination, settings, body, caller_ip, api)
                 if not published.repeated:
                     created = self._schedules.get(str(published.schedule_id))
                     created.sent = [*headers, *query]
                 return published
-            now = state.clock.now_us()
             drafts = [
-                self._draft(target, settings, body, now, caller_ip=caller_ip, api=api)
+                self._draft(target, settings, body, now, retries, caller_ip=caller_ip, api=api)
                 for target in targets
             ]
-            return self._store(drafts, group is not None, api)
+            return self._store(drafts, group is not None, api, now)
 
     def _schedule(
         self, destination: str, settings: PublishSettings, body: bytes, caller_ip: str, api: Api
     ) -> Published:
-        self._forget_seen()
+        now = self._state.clock.now_us()
+        self._forget_seen(now)
         mark = self._mark(None, destination, settings, body, False)
         mark = None if mark is None else f"schedule:{mark}"
-        repeated = self._repeated(mark)
+        repeated = self._repeated(mark, now)
         if repeated in self._schedules.by_id:
             return Published(schedule_id=repeated, repeated=True)
         schedule = self._schedules.create(destination, settings, body, caller_ip)
         schedule.api = api
-        self._remember(mark, schedule.id)
+        self._remember(mark, schedule.id, now)
         return Published(schedule_id=schedule.id)
 
     def publish_scheduled(self, schedule: Schedule, at_us: int) -> list[str]:
@@ -152,17 +153,24 @@ class Publisher:
             given = read_given(schedule.sent, defaults=group.headers)
             settings = as_scheduled(PublishSettings(**given))
             settings = replace(settings, queue_name=schedule.settings.queue_name)
-            self._quota.check(settings, schedule.body)
+            self._quota.check(settings, schedule.body, self._state.clock.now_us())
         api = schedule.api
+        retries = self._quota.retries(settings)
         drafts = [
             self._draft(
-                target, settings, schedule.body, at_us, caller_ip=schedule.caller_ip, api=api
+                target,
+                settings,
+                schedule.body,
+                at_us,
+                retries,
+                caller_ip=schedule.caller_ip,
+                api=api,
             )
-            for target in self._targets(schedule.destination, settings)
+            for target in self._targets(schedule.destination, settings, group)
         ]
         for draft in drafts:
             draft.schedule_id = schedule.id
-        stored = self._store(drafts, False, api)
+        stored = self._store(drafts, False, api, self._state.clock.now_us())
         return [one.message_id for one in stored.accepted]
 
     def publish_callback(
@@ -176,17 +184,16 @@ class Publisher:
     ) -> None:
         """Publish a callback about a message, with the settings nested in its headers."""
         state = self._state
-        settings = replace(read_settings(nested), content_type="application/json")
-        if not state.settings.delayed_callbacks:
-            settings = replace(settings, delay_us=0, not_before_us=None)
+        settings = read_settings(nested) if nested else PublishSettings()
         retries = self._quota.callback_retries(settings, source.max_retries)
-        draft = self._draft(
-            Target(url), replace(settings, retries=retries), body, at_us, caller_ip=source.caller_ip
-        )
+        own: dict[str, Any] = {"content_type": "application/json", "retries": retries}
+        if not state.settings.delayed_callbacks:
+            own |= {"delay_us": 0, "not_before_us": None}
+        settings = replace(settings, **own)
+        self._quota.count_message(at_us)
+        draft = self._draft(Target(url), settings, body, at_us, retries, caller_ip=source.caller_ip)
         draft.kind = kind
         draft.source_id = source.id
-        self._lifecycle.trace_back(draft, source, True, state.clock.now_us())
-        self._quota.count_message()
         try:
             self._check_queues([draft])
             repeats = state.workflow.accept(draft, at_us)
@@ -196,8 +203,9 @@ class Publisher:
             return
         if repeats is None:
             source.open_children += draft.queue_name is None
-            self._queue(draft)
-            self._lifecycle.accept(draft)
+            self._queue(draft, at_us)
+            self._lifecycle.trace_back(draft, source, True, at_us)
+            self._lifecycle.accept(draft, at_us)
 
     def retry_dead_letters(
         self, messages: Iterable[Message], headers: Pairs = ()
@@ -209,10 +217,11 @@ class Publisher:
         given = read_given(headers)
         given.pop("content_type", None)
         with self._state.lock:
-            drafts = [self._retry(message, given) for message in messages]
-            return self._store(drafts, False, "v2").accepted
+            now = self._state.clock.now_us()
+            drafts = [self._retry(message, given, now) for message in messages]
+            return self._store(drafts, False, "v2", now).accepted
 
-    def _retry(self, message: Message, given: dict[str, Any]) -> Message:
+    def _retry(self, message: Message, given: dict[str, Any], now: int) -> Message:
         plain = replace(
             message.settings,
             delay_us=0,
@@ -224,12 +233,13 @@ class Publisher:
         settings = PublishSettings(**merge_given(kept, given))
         if settings.retries is None:
             settings = replace(settings, retries=message.max_retries)
-        self._quota.check(settings, message.body)
+        retries = self._quota.check(settings, message.body, now)
         draft = self._draft(
             Target(message.url, message.topic_name, message.endpoint_name, message.endpoint_id),
             settings,
             message.body,
-            self._state.clock.now_us(),
+            now,
+            retries,
             caller_ip=message.caller_ip,
             api=message.api,
         )
@@ -241,15 +251,12 @@ class Publisher:
     # -- destinations ----------------------------------------------------------------------------
 
     def _group(self, destination: str) -> Any:
-        if destination.lower().startswith(("http://", "https://")):
-            return None
-        return self._state.url_groups.find(destination)
+        return None if _is_url(destination) else self._state.url_groups.find(destination)
 
-    def _targets(self, destination: str, settings: PublishSettings) -> list[Target]:
-        group = self._group(destination)
+    def _targets(self, destination: str, settings: PublishSettings, group: Any) -> list[Target]:
         if group is not None:
             return [Target(one.url, group.name, one.name, one.id) for one in group.endpoints]
-        named = named_url(destination)
+        named = None if _is_url(destination) else named_url(destination)
         if named == LLM_URL and settings.callback is None:
             raise bad_request("invalid destination: api/llm needs the Upstash-Callback header")
         if named is not None:
@@ -272,6 +279,7 @@ class Publisher:
         settings: PublishSettings,
         body: bytes,
         now_us: int,
+        retries: int,
         *,
         caller_ip: str,
         api: Api = "v2",
@@ -288,7 +296,7 @@ class Publisher:
             settings=settings,
             created_us=now_us,
             not_before_us=not_before,
-            max_retries=self._quota.retries(settings),
+            max_retries=retries,
             retry_delay=settings.retry_delay,
             timeout_us=min(settings.timeout_us or ceiling, ceiling),
             caller_ip=caller_ip,
@@ -300,24 +308,25 @@ class Publisher:
             api=api,
         )
 
-    def _store(self, drafts: list[Message], group: bool, api: Api) -> Published:
+    def _store(self, drafts: list[Message], group: bool, api: Api, now: int) -> Published:
         state = self._state
-        self._forget_seen()
+        self._forget_seen(now)
         marks = [
             self._mark(one.topic_name, one.url, one.settings, one.body, group) for one in drafts
         ]
-        new = {mark or draft.id for mark, draft in zip(marks, drafts, strict=True)}
-        self._quota.check_room(sum(self._repeated(one) is None for one in new))
+        if state.limits.daily_messages is not None:
+            new = {mark or draft.id for mark, draft in zip(marks, drafts, strict=True)}
+            self._quota.check_room(sum(self._repeated(one, now) is None for one in new))
         self._check_queues(drafts)
         result = Published(group=group)
         stored: list[Message] = []
         fresh: dict[str, str] = {}
         saved = self._workflow_saved(drafts)
         for draft, mark in zip(drafts, marks, strict=True):
-            repeated = self._repeated(mark) or fresh.get(mark or "")
+            repeated = self._repeated(mark, now) or fresh.get(mark or "")
             if repeated is None:
                 try:
-                    repeated = state.workflow.accept(draft, state.clock.now_us())
+                    repeated = state.workflow.accept(draft, now)
                 except QueueError:
                     if saved is not None:
                         state.workflow.restore(saved)
@@ -330,13 +339,13 @@ class Publisher:
             if mark is not None:
                 fresh[mark] = draft.id
         for mark, message_id in fresh.items():
-            self._remember(mark, message_id)
+            self._remember(mark, message_id, now)
         if api == "v1" and group and stored:
             self._join(stored)
         for draft in stored:
-            self._quota.count_message()
-            self._queue(draft)
-            self._lifecycle.accept(draft)
+            self._queue(draft, now)
+            self._quota.count_message(now)
+            self._lifecycle.accept(draft, now)
         return result
 
     def _workflow_saved(self, drafts: list[Message]) -> object:
@@ -354,13 +363,14 @@ class Publisher:
 
     def _check_queues(self, drafts: Iterable[Message]) -> None:
         names = {one.queue_name for one in drafts if one.queue_name is not None}
-        self._state.queues.check(names, self._state.limits.queues)
+        if names:
+            self._state.queues.check(names, self._state.limits.queues)
 
-    def _queue(self, draft: Message) -> None:
+    def _queue(self, draft: Message, now: int) -> None:
         # Only now: what is refused must not leave an empty queue behind.
         queues, name = self._state.queues, draft.queue_name
         if name is not None and name not in queues.by_name:
-            queues.upsert(name, self._state.clock.now_us())
+            queues.upsert(name, now)
 
     def _mark(
         self,
@@ -385,27 +395,30 @@ class Publisher:
         digest.update(body)
         return f"content:{digest.hexdigest()}"
 
-    def _remember(self, mark: str | None, given_id: str) -> None:
+    def _remember(self, mark: str | None, given_id: str, now: int) -> None:
         if mark is not None:
-            expires = self._state.clock.now_us() + self._state.settings.deduplication_us
+            expires = now + self._state.settings.deduplication_us
             self.seen.pop(mark, None)
             self.seen[mark] = (expires, given_id)
 
-    def _repeated(self, mark: str | None) -> str | None:
+    def _repeated(self, mark: str | None, now: int) -> str | None:
         if mark is None or mark not in self.seen:
             return None
         expires, message_id = self.seen[mark]
-        return message_id if expires > self._state.clock.now_us() else None
+        return message_id if expires > now else None
 
-    def _forget_seen(self) -> None:
+    def _forget_seen(self, now: int) -> None:
         # Every mark lives equally long, so the oldest are in front.
-        now = self._state.clock.now_us()
         expired = [mark for mark, seen in islice(self.seen.items(), _SWEEP) if seen[0] <= now]
         for mark in expired:
             del self.seen[mark]
 
 
 _SWEEP = 64
+
+
+def _is_url(destination: str) -> bool:
+    return destination.lower().startswith(("http://", "https://"))
 
 
 def merge_given(base: dict[str, Any], given: dict[str, Any]) -> dict[str, Any]:

@@ -44,12 +44,11 @@ class Quota:
 
     # -- quotas ----------------------------------------------------------------------------------
 
-    def count_request(self) -> None:
+    def count_request(self, now: int) -> None:
         """Count a publish request towards the burst limit; 429 beyond it."""
         limit = self._state.limits.burst
         if limit is None:
             return
-        now = self._state.clock.now_us()
         second = now // SECOND
         if self.usage.second != second:
             self.usage.second, self.usage.requests = second, 0
@@ -62,45 +61,49 @@ class Quota:
         limit = self._state.limits.daily_messages
         if limit is None:
             return []
-        now = self._today()
+        now = self._state.clock.now_us()
+        self._begin_day(now)
         return errors.daily_headers(limit, max(0, limit - self.usage.messages), now)
 
-    def _today(self) -> int:
-        now = self._state.clock.now_us()
+    def _begin_day(self, now: int) -> None:
         if self.usage.day != now // DAY:
             self.usage.day, self.usage.messages = now // DAY, 0
-        return now
 
-    def count_message(self) -> None:
+    def count_message(self, now: int) -> None:
         """Count a message towards the day's."""
-        self._today()
+        self._begin_day(now)
         self.usage.messages += 1
 
     def check_room(self, count: int) -> None:
         """Refuse more messages than are left of the day's; 429."""
         limit = self._state.limits.daily_messages
         if limit is not None:
-            now = self._today()
+            now = self._state.clock.now_us()
+            self._begin_day(now)
             if self.usage.messages + count > limit:
                 raise errors.daily_limited(limit, now, max(0, limit - self.usage.messages))
 
     # -- checks ----------------------------------------------------------------------------------
 
-    def check(self, settings: PublishSettings, body: bytes) -> None:
-        """Refuse what the plan does not allow, in the settings of callbacks too; 400, 412 or 413."""
+    def check(self, settings: PublishSettings, body: bytes, now: int) -> int:
+        """Refuse what the plan does not allow, in the settings of callbacks too; 400, 412 or 413.
+
+        Returns how many retries the message may have.
+        """
         limits = self._state.limits
         if len(body) > limits.message_size:
             raise errors.too_large(limits.message_size)
         retries = self.retries(settings)
-        self._check_settings(settings, retries)
+        self._check_settings(settings, retries, now)
         for nested in (settings.callback_headers, settings.failure_callback_headers):
-            self._check_nested(nested, retries, 1)
+            if nested:
+                self._check_nested(nested, retries, 1, now)
+        return retries
 
-    def _check_settings(self, settings: PublishSettings, retries: int) -> None:
+    def _check_settings(self, settings: PublishSettings, retries: int, now: int) -> None:
         limits = self._state.limits
         if settings.retries is not None and settings.retries > limits.retries:
             raise quota("maxRetries")
-        now = self._state.clock.now_us()
         delay = settings.delay_us
         if settings.not_before_us is not None:
             delay = settings.not_before_us - now
@@ -113,21 +116,21 @@ class Quota:
             for retried in range(retries):
                 expression.milliseconds(retried)
 
-    def _check_nested(self, nested: Headers, source_retries: int, depth: int) -> None:
+    def _check_nested(self, nested: Headers, source_retries: int, depth: int, now: int) -> None:
         if not nested:
             return
         if depth > _DEEPEST:
             raise bad_request(f"invalid callback headers: nested deeper than {_DEEPEST} levels")
         settings = read_settings(nested)
         retries = self.callback_retries(settings, source_retries)
-        self._check_settings(settings, retries)
+        self._check_settings(settings, retries, now)
         delayed = settings.delay_us or settings.not_before_us is not None
         if delayed and not self._state.settings.delayed_callbacks:
             raise bad_request("invalid callback headers: a callback cannot be delayed")
         if settings.cron is not None:
             raise bad_request("invalid callback headers: a callback cannot be scheduled")
-        self._check_nested(settings.callback_headers, retries, depth + 1)
-        self._check_nested(settings.failure_callback_headers, retries, depth + 1)
+        self._check_nested(settings.callback_headers, retries, depth + 1, now)
+        self._check_nested(settings.failure_callback_headers, retries, depth + 1, now)
 
     def callback_retries(self, settings: PublishSettings, source_retries: int) -> int:
         """Return how many retries a callback may have."""

@@ -56,6 +56,11 @@ def destination_of(
     return tail + mark + "&".join(kept), settings
 
 
+def caller_of(request: Request) -> str:
+    """Return the IP address of the publisher; loopback where there is no socket."""
+    return request.client[0] if request.client else "127.0.0.1"
+
+
 def empty() -> Answer:
     """Return an answer without a body."""
     return Answer(b"", 200)

@@ -41,6 +41,7 @@ from .admin import SCHEDULES, AdministrationRoutes
 from .history import HistoryRoutes
 from .payloads import (
     accepted_record,
+    caller_of,
     destination_of,
     names_nothing,
     pairs,
@@ -118,10 +119,10 @@ class QueueApp(App):
     def authenticate(self, request: Request) -> object:
         if request.path.startswith(HOOKS):
             return None
-        given = bearer_token(request.header("Authorization"))
+        token, read_only = self._tokens()
+        given = bearer_token(request.fields.get("authorization"))
         if given is None:
             given = request.query("qstash_token")
-        token, read_only = self._tokens()
         if same(given, token):
             return given
         if not same(given, read_only):
@@ -180,7 +181,7 @@ class QueueApp(App):
             request.headers,
             request.body,
             query=settings,
-            caller_ip=request.client_address,
+            caller_ip=caller_of(request),
             **options,
         )
         return self.answer_published(result)
@@ -197,7 +198,7 @@ class QueueApp(App):
             raise bad_request("invalid batch: expected a JSON array")
         # One step: a run that ends meanwhile refuses the whole batch or nothing of it.
         with self.engine.lock:
-            self.engine.quota.count_request()
+            self.engine.quota.count_request(self.engine.clock.now_us())
             self.engine.workflow.refuse(map(_headers_of, items))
             answers = [self._batch_item(item, request) for item in items]
         return Answer(answers, 200, self.engine.quota.daily_headers())
@@ -209,7 +210,7 @@ class QueueApp(App):
                 destination,
                 headers,
                 body,
-                caller_ip=request.client_address,
+                caller_ip=caller_of(request),
                 queue_name=queue,
                 counted=False,
             )

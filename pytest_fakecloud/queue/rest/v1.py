@@ -23,7 +23,7 @@ from ..wire.headers import (
     check_name,
     check_url,
 )
-from .payloads import destination_of, segment
+from .payloads import caller_of, destination_of, segment
 
 OK = {"status": "ok"}
 
@@ -66,7 +66,7 @@ class FirstEra:
             request.headers,
             request.body,
             query=settings,
-            caller_ip=request.client_address,
+            caller_ip=caller_of(request),
             api="v1",
         )
         if result.schedule_id is not None:

@@ -37,6 +37,7 @@ from ..workflow.model import SDK_VERSION, WorkflowRun, flattened
 from ..workflow.runs import WorkflowRuns
 from .payloads import (
     bulk_pairs,
+    caller_of,
     cursor_field,
     destination_of,
     names_nothing,
@@ -234,9 +235,7 @@ class WorkflowRoutes:
             sent.append(
                 ("Upstash-Feature-Set", "LazyFetch,InitialBody,WF_DetectTrigger,WF_TriggerOnConfig")
             )
-        published = self.engine.publisher.publish(
-            target, sent, body, caller_ip=request.client_address
-        )
+        published = self.engine.publisher.publish(target, sent, body, caller_ip=caller_of(request))
         (accepted,) = published.accepted
         if accepted.deduplicated:
             # By its deduplication id: the run is the one that the first message started.

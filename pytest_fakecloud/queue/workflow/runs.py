@@ -91,7 +91,7 @@ class WorkflowRuns:
         if message.kind == FAILURE_CALLBACK:
             self._note_failure_callback(message)
         control = message.settings.workflow
-        run_id = first(control, "Upstash-Workflow-RunId")
+        run_id = first(control, "Upstash-Workflow-RunId") if control else None
         if not run_id:
             return None
         url = first(control, "Upstash-Workflow-Url") or message.url
@@ -180,6 +180,8 @@ class WorkflowRuns:
 
     def finished(self, message: Message, at_us: int) -> None:
         """Fail the run whose step was given up."""
+        if message.workflow is None and message.failure_of is None and not self.waiters:
+            return
         run = self._run_of(message)
         call_type = _call_type(message)
         self._drop_waiter(message.id)

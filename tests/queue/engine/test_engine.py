@@ -708,6 +708,8 @@ def test_the_awaitable_form(bench: Bench, fails: bool) -> None:
 
 def test_cancelling_one_whose_answer_is_lost(bench: Bench) -> None:
     class Crashing(Mishaps):
+        active = ("crashing",)
+
         def before(self, message: Message, delivery: Delivery) -> tuple[str, ...]:
             return ("crash_after_answer",)
 
@@ -805,6 +807,8 @@ def test_a_reset_during_an_attempt_ends_it_quietly(bench: Bench, takes: int) -> 
 
 def test_a_predicate_that_fails_loses_no_message(bench: Bench) -> None:
     class Broken(Mishaps):
+        active = ("broken",)
+
         def before(self, message: Message, delivery: Delivery) -> tuple[str, ...]:
             raise LookupError("broken")
 

@@ -19,6 +19,19 @@ NOW_S = 1_767_311_998
 MIDNIGHT_S = NOW_S + 2
 
 
+class Present(Quota):
+    """A plan that is always asked at the present of its clock."""
+
+    def count_request(self) -> None:  # type: ignore[override]
+        super().count_request(self._state.clock.now_us())
+
+    def count_message(self) -> None:  # type: ignore[override]
+        super().count_message(self._state.clock.now_us())
+
+    def check(self, settings: PublishSettings, body: bytes) -> int:  # type: ignore[override]
+        return super().check(settings, body, self._state.clock.now_us())
+
+
 def quota(limits: dict[str, Any] | None = None, **settings: Any) -> Quota:
     state = State(
         Timekeeper(now=NOW),
@@ -29,7 +42,7 @@ def quota(limits: dict[str, Any] | None = None, **settings: Any) -> Quota:
         lane="driven",
         workflow=None,
     )
-    return Quota(state)
+    return Present(state)
 
 
 def move(counted: Quota, span: str) -> None:
