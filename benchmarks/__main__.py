@@ -1,6 +1,6 @@
 """All figures in one command: ``python -m benchmarks [PART…] [--quick] [--json FILE] [--plots DIR]``.
 
-``--page FILE`` writes a page of the documentation; its plots go where ``--plots`` says.
+``--site`` writes the page *Measured* of the documentation anew, from a run of all parts.
 
 ``python -m benchmarks compare OLD NEW [PART…]`` measures two commits in turns instead.
 """
@@ -11,10 +11,14 @@ import argparse
 import json
 import os
 import sys
+import tempfile
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
-from . import commits, plots, report
+from . import commits, plots, report, site
 from .part import known
 
 
@@ -27,12 +31,18 @@ def main() -> int:
     parser.add_argument(
         "--quick",
         action="store_true",
-        help="see that everything runs, in about a minute: small sizes, and no limits",
+        help="see that everything runs, in half a minute: small sizes side by side, and no limits",
     )
     parser.add_argument("--json", type=Path, metavar="FILE", help="write all figures there")
     parser.add_argument("--plots", type=Path, metavar="DIR", help="draw tables and curves there")
-    parser.add_argument("--page", type=Path, metavar="FILE", help="write it all as Markdown there")
+    parser.add_argument(
+        "--site",
+        action="store_true",
+        help="write the page Measured of the documentation anew, its figures and its pictures",
+    )
     given = parser.parse_args()
+    if given.site and (given.quick or given.parts):
+        parser.error("--site shows all parts, and measured in full")
     unknown = [name for name in given.parts if name not in known()]
     if unknown:
         parser.error(f"{', '.join(unknown)} is unknown; known are: {', '.join(known())}")
@@ -40,9 +50,7 @@ def main() -> int:
     print(report.described(machine), flush=True)
     parts: list[dict[str, Any]] = []
     missed, broken = [], []
-    for name in given.parts or known():
-        print(f"\n== {name}", flush=True)
-        code, told = report.run_part(name, quick=given.quick)
+    for name, code, told in _run(given.parts or known(), quick=given.quick):
         if told is None:
             broken.append(name)
         else:
@@ -54,15 +62,11 @@ def main() -> int:
     if given.json is not None:
         given.json.parent.mkdir(parents=True, exist_ok=True)
         given.json.write_text(json.dumps(whole, indent=1) + "\n", encoding="utf-8")
-    drawn = {} if given.plots is None else plots.draw(parts, given.plots)
-    for path in drawn.values():
-        print(f"drawn: {path}")
-    if given.page is not None:
-        near = {
-            title: Path(os.path.relpath(path, given.page.parent)).as_posix()
-            for title, path in drawn.items()
-        }
-        given.page.write_text(report.page(whole, near), encoding="utf-8")
+    if given.plots is not None:
+        for path in plots.draw(parts, given.plots).values():
+            print(f"drawn: {path}")
+    if given.site and not broken:
+        print(f"written: {site.write(whole)}")
     took = ", ".join(f"{part['part']} {part['seconds']:.0f} s" for part in parts)
     print(f"\n{took}")
     if broken:
@@ -72,6 +76,26 @@ def main() -> int:
     if not broken and not missed:
         print("everything ran; --quick has no limits" if given.quick else "all limits hold")
     return 1 if missed or broken else 0
+
+
+def _run(names: Sequence[str], *, quick: bool) -> Iterator[tuple[str, int, dict[str, Any] | None]]:
+    """Run one part after the other; short ones side by side, since none of their figures counts."""
+    if not quick:
+        for name in names:
+            print(f"\n== {name}", flush=True)
+            yield name, *report.run_part(name)
+        return
+    with ExitStack() as stack:
+        words = {name: stack.enter_context(tempfile.TemporaryFile("w+")) for name in names}
+        pool = stack.enter_context(ThreadPoolExecutor(max_workers=max(2, os.cpu_count() or 2)))
+        started = {
+            name: pool.submit(report.run_part, name, quick=True, into=words[name]) for name in names
+        }
+        for name, part in started.items():
+            code, told = part.result()
+            words[name].seek(0)
+            print(f"\n== {name}\n{words[name].read()}", end="", flush=True)
+            yield name, code, told
 
 
 if __name__ == "__main__":

@@ -24,7 +24,7 @@ __all__ = ["TOOLS", "known"]
 FIRST = ("kernel", "start", "plugin", "kv", "search", "vector", "broker", "queue")
 """The order of the parts; those that are not named come after these."""
 LAST = ("load", "week")
-TOOLS = frozenset({"commits", "part", "plots", "raw", "report", "timing"})
+TOOLS = frozenset({"commits", "part", "plots", "raw", "report", "site", "timing", "walk"})
 """Modules of this folder that are no parts."""
 
 
@@ -38,7 +38,7 @@ class Short:
 
 QUICK = {
     "start": Short(("--rounds", "1", "--only", "first")),
-    "plugin": Short(constants={"SUITE": 5}),
+    "plugin": Short(constants={"SUITE": 5, "TURNS": 20}),
     "kv": Short(constants={"MEMBERS": 10_000, "KEYS": 1_000}),
     "search": Short(constants={"LARGE": 2_000}),
     "vector": Short(

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-__all__ = ["bars", "curves", "draw"]
+__all__ = ["bars", "curves", "draw", "places"]
 
 WIDTH, HEIGHT = 640, 360
 LEFT, RIGHT, TOP, BOTTOM = 80, 170, 36, 44
@@ -25,14 +25,25 @@ def draw(parts: Iterable[Mapping[str, Any]], folder: Path) -> dict[str, Path]:
     folder.mkdir(parents=True, exist_ok=True)
     made = {}
     for part in parts:
-        pictures = [(one["title"], curves(one)) for one in part["curves"]]
-        pictures += [(one["title"], bars(one)) for one in part["tables"] if one["title"]]
-        for title, picture in pictures:
-            name = re.sub(r"[^a-z0-9]+", "-", f"{part['part']}-{title}".lower()).strip("-")
-            path = folder / f"{name}.svg"
-            path.write_text(picture, encoding="utf-8")
-            made[title] = path
+        pictures = {one["title"]: curves(one) for one in part["curves"]}
+        pictures |= {one["title"]: bars(one) for one in part["tables"] if one["title"]}
+        for title, name in places([part]).items():
+            path = made[title] = folder / name
+            path.write_text(pictures[title], encoding="utf-8")
     return made
+
+
+def places(parts: Iterable[Mapping[str, Any]]) -> dict[str, str]:
+    """The file's name of each picture by its title."""
+    return {
+        one["title"]: re.sub(r"[^a-z0-9]+", "-", f"{part['part']}-{one['title']}".lower()).strip(
+            "-"
+        )
+        + ".svg"
+        for part in parts
+        for one in (*part["curves"], *part["tables"])
+        if one["title"]
+    }
 
 
 def curves(curve: Mapping[str, Any]) -> str:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import importlib.util
+import os
 import subprocess
 import sys
 import tempfile
@@ -30,6 +31,7 @@ from pytest_fakecloud.transport.patches import changes
 from .timing import compare, limit, line
 
 SUITE = 1000
+TURNS = 400
 QUIET = ["-q", "-p", "no:cacheprovider", "-p", "no:randomly", "-p", "no:warnings"]
 
 
@@ -39,6 +41,8 @@ FIXTURES = """
     import socket
     import pytest
     from pytest_httpserver import HTTPServer
+
+    TURNS = {TURNS}
 
     @pytest.fixture
     def nothing():
@@ -56,15 +60,15 @@ FIXTURES = """
         with HTTPServer() as server:
             yield server
 
-    @pytest.mark.parametrize("turn", range(400))
+    @pytest.mark.parametrize("turn", range(TURNS))
     def test_nothing(nothing, turn):
         pass
 
-    @pytest.mark.parametrize("turn", range(400))
+    @pytest.mark.parametrize("turn", range(TURNS))
     def test_raw_listener(raw_listener, turn):
         pass
 
-    @pytest.mark.parametrize("turn", range(400))
+    @pytest.mark.parametrize("turn", range(TURNS))
     def test_kv_server(kv_server, turn):
         pass
 
@@ -101,7 +105,7 @@ class Stopwatch:
 def fixtures(folder: Path) -> list[bool]:
     """A ``kv_server`` over a fixture that does nothing, and a fresh pytest-httpserver over it."""
     path = folder / "test_fixtures.py"
-    path.write_text(textwrap.dedent(FIXTURES))
+    path.write_text(textwrap.dedent(FIXTURES).replace("{TURNS}", str(TURNS)))
     watch = Stopwatch()
     options = [*QUIET, "-p", "pytest_fakecloud.plugin", "--rootdir", str(folder), "--no-header"]
     with pytest.MonkeyPatch.context() as patch:
@@ -306,6 +310,13 @@ SUITES = {
     """,
 }
 NEEDS = {"respx": "respx", "fakeredis (its own client)": "fakeredis"}
+PLUGINS = {
+    "pytest-fakecloud": "pytest_fakecloud.plugin",
+    "pytest-fakecloud in process": "pytest_fakecloud.plugin",
+    "pytest-httpserver": "pytest_httpserver.pytest_plugin",
+    "respx": "respx.plugin",
+}
+"""What a suite needs of pytest; other plugins of this environment are not measured here."""
 
 
 def suites(folder: Path) -> list[bool]:
@@ -317,11 +328,14 @@ def suites(folder: Path) -> list[bool]:
             continue
         path = folder / f"test_suite_{number}.py"
         path.write_text(f"import pytest\n\nSUITE = {SUITE}\n\n" + textwrap.dedent(source))
+        needed = ["-p", PLUGINS[name]] if name in PLUGINS else []
+        words = ["-m", "pytest", *QUIET, *needed, "--rootdir", str(folder), str(path)]
         started = perf_counter()
         subprocess.run(
-            [sys.executable, "-m", "pytest", *QUIET, "--rootdir", str(folder), str(path)],
+            [sys.executable, *words],
             check=True,
             capture_output=True,
+            env={**os.environ, "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"},
         )
         taken[name] = perf_counter() - started
         print(f"{SUITE} tests, {name:28} {taken[name]:8.1f} s")

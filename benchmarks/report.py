@@ -10,9 +10,9 @@ import tempfile
 from collections.abc import Iterable, Mapping
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
-__all__ = ["LIBRARIES", "described", "figures", "machine", "page", "run_part"]
+__all__ = ["LIBRARIES", "described", "figures", "machine", "run_part"]
 
 LIBRARIES = (
     "pytest", "pytest-httpserver", "responses", "respx", "werkzeug", "httpx", "requests", "numpy",
@@ -66,10 +66,12 @@ def run_part(
     folder: Path | None = None,
     path: Path | None = None,
     quiet: bool = False,
+    into: IO[str] | None = None,
 ) -> tuple[int, dict[str, Any] | None]:
     """Run one part in a process of its own; its exit code and what it measured, if it got so far.
 
     ``folder`` is where ``benchmarks`` is found, ``path`` where another ``pytest_fakecloud`` is.
+    What it prints goes ``into`` a file where one is given, and nowhere where it is ``quiet``.
     """
     import json
 
@@ -84,8 +86,8 @@ def run_part(
             check=False,
             cwd=folder,
             env=environment,
-            stdout=subprocess.DEVNULL if quiet else None,
-            stderr=subprocess.PIPE if quiet else None,
+            stdout=subprocess.DEVNULL if quiet else into,
+            stderr=subprocess.PIPE if quiet else into,
             text=True,
         )
         if not out.exists():
@@ -108,49 +110,3 @@ def figures(parts: Iterable[Mapping[str, Any]]) -> str:
         f"{part:8} {label:{widest}} {value:>14}  {limit:16} {holds}".rstrip()
         for part, label, value, limit, holds in rows
     )
-
-
-def page(whole: Mapping[str, Any], plots: Mapping[str, str]) -> str:
-    """A page of Markdown for the documentation; ``plots`` are pictures by the titles they show."""
-    found = whole["machine"]
-    versions = ", ".join(f"{name} {told}" for name, told in found["versions"].items() if told)
-    lines = [
-        "<!-- Measured: python -m benchmarks --page FILE writes this page anew. -->",
-        "",
-        "# Measured",
-        "",
-        f"On {found['cpu']} with {found['cores']} cores (load {found['load']} at the beginning), "
-        f"{found['python']}, {found['system']}. With {versions}.",
-    ]
-    for part in whole["parts"]:
-        lines += ["", f"## {part['part']}", ""]
-        if part["figures"]:
-            lines += ["| Figure | Value | Limit | |", "|---|---:|---|---|"]
-            for one in part["figures"]:
-                verdict = {None: "", True: "holds", False: "missed"}[one["holds"]]
-                verdict = "" if one["limit"] == "no limit" else verdict
-                label = one["label"].strip().replace("|", "/")
-                value = f"{one['value']:,.2f}{one['unit']}"
-                lines.append(f"| {label} | {value} | {one['limit']} | {verdict} |")
-        for table in part["tables"]:
-            if not table["title"]:
-                continue
-            lines += ["", f"### {part['part']}: {table['title']}", ""]
-            lines += [
-                "| | median us | best us | spread | against the first |",
-                "|---|---:|---:|---:|---:|",
-            ]
-            for row in table["rows"]:
-                lines.append(
-                    f"| {row['name']} | {row['p50_us']:,.1f} | {row['best_us']:,.1f} "
-                    f"| {row['spread']:.0%} | {row['ratio']:,.2f}x |"
-                )
-            lines += [f"| {name} | not installed | | | |" for name in table["not_installed"]]
-            lines += _pictured(table["title"], plots)
-        for one in part["curves"]:
-            lines += _pictured(one["title"], plots)
-    return "\n".join(lines) + "\n"
-
-
-def _pictured(title: str, plots: Mapping[str, str]) -> list[str]:
-    return ["", f"![{title}]({plots[title]})"] if title in plots else []

@@ -13,7 +13,7 @@ from xml.etree import ElementTree
 
 import pytest
 
-from benchmarks import commits, plots, report
+from benchmarks import commits, plots, report, site
 from benchmarks.part import QUICK, TOOLS, known
 from benchmarks.timing import (
     Curve,
@@ -155,7 +155,7 @@ def test_the_page_has_every_figure_and_table() -> None:
         for row in table["rows"]:
             row |= {"best_us": 10.0, "spread": 0.5, "ratio": 1.0}
     whole = {"machine": report.machine(), "quick": False, "parts": [part]}
-    lines = report.page(whole, {"growth": "plots/growth.svg"}).splitlines()
+    lines = site.text(whole, {"growth": "plots/growth.svg"}).splitlines()
     for expected in (
         "## kv",
         "| x & y | 1.50x | at most 2x | holds |",
@@ -193,6 +193,21 @@ def test_every_module_is_a_part_or_a_tool() -> None:
         assert (path.stem in known()) != (path.stem in TOOLS)
         assert has_main or path.stem in TOOLS, path.stem
     assert set(QUICK) <= set(known())
+
+
+def test_the_site_shows_a_full_run() -> None:
+    for words in (["--site", "--quick"], ["--site", "kv"]):
+        done = benchmarks(*words)
+        assert done.returncode == 2
+        assert "--site shows all parts, and measured in full" in done.stderr
+    whole = json.loads(site.FIGURES.read_text("utf-8"))
+    assert not whole["quick"]
+    assert {part["part"] for part in whole["parts"]} <= set(known())
+    shown = site.page()
+    for picture in plots.places(whole["parts"]).values():
+        place = f"../images/benchmarks/{picture}"
+        assert f"({place})" in shown
+        assert (site.FIGURES.parent / place).exists()
 
 
 def test_an_unknown_part_is_named() -> None:

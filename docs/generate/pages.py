@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
+from benchmarks import site
 from pytest_fakecloud.kv.support import support_table
 
 from . import api, control, decided, errors, known, options, settings
@@ -21,6 +22,7 @@ PAGES: Mapping[str, Callable[[], str]] = {
     "reference/control-api.md": control.page,
     "reference/kv-commands.md": support_table,
     "reference/errors.md": errors.page,
+    "reference/measured.md": site.page,
     "fidelity/known.md": known.page,
     "fidelity/decided.md": decided.page,
 }

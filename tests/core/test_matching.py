@@ -611,7 +611,12 @@ class OneSlot:
 
 
 def test_the_fields_of_a_class() -> None:
+    fields_of.cache_clear()
     found = fields_of(Record)
+    assert fields_of(Record) is found
+    assert {name for name, known in found.items() if not known.optional} == {
+        "inherited", "name", "ratio", "ready", "raw", "at", "state", "twice",
+    }  # fmt: skip
     sorts = {name: known.sort for name, known in found.items()}
     state, either = sorts.pop("state"), sorts.pop("either")
     assert sorts == {
@@ -636,3 +641,20 @@ def test_the_fields_of_a_class() -> None:
     assert {*fields_of(Slotted)} == {"one"}
     assert {*fields_of(OneSlot)} == {"only"}
     assert {*fields_of(Item)} == {"state", "count"}
+
+
+@pytest.mark.parametrize(
+    ("count", "more"), [(1, ""), (3, ""), (4, " and 1 more"), (9, " and 6 more")]
+)
+def test_of_many_differences_the_first_are_told(count: int, more: str) -> None:
+    found, wanted = {f"k{n}": 0 for n in range(count)}, {f"k{n}": 1 for n in range(count)}
+    told = JSON.differs("json", found, wanted)
+    assert told.count("; ") == min(count, 3) - 1
+    assert told.endswith(more)
+    assert ("more" in told) is bool(more)
+
+
+def test_a_text_that_is_no_json_is_told_as_such() -> None:
+    assert DOCUMENT.differs("value", "{x", {"a": 1}) == "value '{x' is not JSON, expected {'a': 1}"
+    assert DOCUMENT.differs("value", "x", "y") == TEXT.differs("value", "x", "y")
+    assert "a" in DOCUMENT.differs("value", '{"a": 2}', {"a": 1})

@@ -1,0 +1,84 @@
+"""The page *Measured* of the documentation: from one file of figures, with pictures of them.
+
+``python -m benchmarks --site`` writes ``docs/reference/measured.json``, the pictures and the page;
+``python -m docs.generate`` writes the page anew from the file.
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from . import plots
+
+__all__ = ["FIGURES", "page", "write"]
+
+_DOCS = Path(__file__).resolve().parents[1] / "docs"
+_PICTURES = "images/benchmarks"
+FIGURES = _DOCS / "reference" / "measured.json"
+
+
+def write(whole: Mapping[str, Any]) -> Path:
+    """Write the figures of a run of all parts, their pictures and their page; the path of the page."""
+    FIGURES.write_text(json.dumps(whole, indent=1) + "\n", encoding="utf-8")
+    shutil.rmtree(_DOCS / _PICTURES, ignore_errors=True)
+    plots.draw(whole["parts"], _DOCS / _PICTURES)
+    place = FIGURES.with_suffix(".md")
+    place.write_text(page(), encoding="utf-8")
+    return place
+
+
+def page() -> str:
+    """The page as the file of figures has it."""
+    whole = json.loads(FIGURES.read_text("utf-8"))
+    drawn = plots.places(whole["parts"])
+    return text(whole, {title: f"../{_PICTURES}/{name}" for title, name in drawn.items()})
+
+
+def text(whole: Mapping[str, Any], pictures: Mapping[str, str]) -> str:
+    """A page of Markdown; ``pictures`` are the places of pictures by the titles of what they show."""
+    found = whole["machine"]
+    versions = ", ".join(f"{name} {told}" for name, told in found["versions"].items() if told)
+    lines = [
+        "<!-- Generated from measured.json, which `python -m benchmarks --site` writes. -->",
+        "",
+        "# Measured",
+        "",
+        f"On {found['cpu']} with {found['cores']} cores (load {found['load']} at the beginning), "
+        f"{found['python']}, {found['system']}. With {versions}.",
+    ]
+    for part in whole["parts"]:
+        lines += ["", f"## {part['part']}", ""]
+        if part["figures"]:
+            lines += ["| Figure | Value | Limit | |", "|---|---:|---|---|"]
+            for one in part["figures"]:
+                verdict = {None: "", True: "holds", False: "missed"}[one["holds"]]
+                verdict = "" if one["limit"] == "no limit" else verdict
+                label = one["label"].strip().replace("|", "/")
+                value = f"{one['value']:,.2f}{one['unit']}"
+                lines.append(f"| {label} | {value} | {one['limit']} | {verdict} |")
+        for table in part["tables"]:
+            if not table["title"]:
+                continue
+            lines += ["", f"### {part['part']}: {table['title']}", ""]
+            lines += [
+                "| | median us | best us | spread | against the first |",
+                "|---|---:|---:|---:|---:|",
+            ]
+            for row in table["rows"]:
+                lines.append(
+                    f"| {row['name']} | {row['p50_us']:,.1f} | {row['best_us']:,.1f} "
+                    f"| {row['spread']:.0%} | {row['ratio']:,.2f}x |"
+                )
+            lines += [f"| {name} | not installed | | | |" for name in table["not_installed"]]
+            lines += _pictured(table["title"], pictures)
+        for one in part["curves"]:
+            lines += _pictured(one["title"], pictures)
+    return "\n".join(lines) + "\n"
+
+
+def _pictured(title: str, pictures: Mapping[str, str]) -> list[str]:
+    return ["", f"![{title}]({pictures[title]})"] if title in pictures else []

@@ -1,0 +1,259 @@
+"""Calls: what is left of one that was cut, what cannot be told of it any more, and its names."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import pytest
+
+from pytest_fakecloud.core.calls import (
+    ITEMS_OF_CUT,
+    KEPT_OF_CUT,
+    Call,
+    CallNames,
+    CutBytes,
+    NamesOf,
+    begin_cut,
+    call_of,
+    field_of,
+    parts_of,
+    shorten,
+    weight_of,
+)
+from pytest_fakecloud.core.errors import CannotTell, ContractError
+
+
+def call(facts: dict[str, Any] | None = None, **fields: Any) -> Call:
+    made = Call(7, 0, "demo", "demo_1", "POST", "/x?y=1", [("X", "1")], b"body")
+    made._facts = facts or {}
+    for name, value in fields.items():
+        setattr(made, name, value)
+    return made
+
+
+# -- cutting ---------------------------------------------------------------------------------------
+
+
+class Name(str):
+    """A text of its own class, as a command's name is."""
+
+
+@pytest.mark.parametrize(
+    ("whole", "left"),
+    [
+        ("x" * KEPT_OF_CUT, None),
+        ("x" * (KEPT_OF_CUT + 1), "x" * KEPT_OF_CUT + "…"),
+        (b"x" * (KEPT_OF_CUT + 1), b"x" * KEPT_OF_CUT),
+        (["ab"] * 100, None),
+        (["ab"] * 200, ["ab"] * ITEMS_OF_CUT),
+        (("ab",) * 200, ["ab"] * ITEMS_OF_CUT),
+        (["y" * 64, "y" * 65, "y" * 2000], ["y" * 64, "y" * 64 + "…", "y" * 64 + "…"]),
+        ([[["z" * 2000]]], [[["z" * 64 + "…"]]]),
+        ({"k" * 65: "v" * 2000, "n": 1, "none": None},
+         {"k" * 64 + "…": "v" * 64 + "…", "n": 1, "none": None}),
+        ({f"{n:04}": n for n in range(200)}, {f"{n:04}": n for n in range(ITEMS_OF_CUT)}),
+    ],
+)  # fmt: skip
+def test_a_long_fact_keeps_its_beginning(whole: Any, left: Any) -> None:
+    one = call({"fact": whole, "other": "short"})
+    shorten(one)
+    assert one.facts == {"fact": whole if left is None else left, "other": "short"}
+    assert ("fact" in one.cut) is (left is not None)
+    assert ("cut by the journal: fact (" in one.note) is (left is not None)
+    again = one.facts
+    shorten(one)
+    assert one.facts == again
+
+
+def test_a_short_text_of_its_own_class_stays_one() -> None:
+    one = call({"fact": [Name("SET"), "x" * 2000]})
+    shorten(one)
+    assert type(one.facts["fact"][0]) is Name
+
+
+@pytest.mark.parametrize(
+    ("items", "cut"), [(["a" * 112] * 8, False), (["a" * 119] * 8, False), (["a" * 120] * 8, True)]
+)
+def test_what_items_take_counts(items: list[str], cut: bool) -> None:
+    # 8 bytes, and 8 for each item besides its own.
+    one = call({"fact": items})
+    shorten(one)
+    assert ("fact" in one.cut) is cut
+
+
+def test_numbers_and_pairs_count_too() -> None:
+    few, many = call({"fact": [1] * 63}), call({"fact": [1] * 64})
+    pairs = call({"fact": {str(n).zfill(8): 0 for n in range(32)}})
+    for one in (few, many, pairs):
+        shorten(one)
+    assert [dict(one.cut) for one in (few, many, pairs)] == [{}, {"fact": 1032}, {"fact": 1032}]
+
+
+def test_counting_ends_where_nothing_hangs_on_it() -> None:
+    one = call({"fact": [["x" * 100_000] * 5] * 1000})
+    shorten(one)
+    assert 1 << 20 < one.cut["fact"] < 2 << 20
+
+
+def test_body_answer_and_target_keep_their_beginnings() -> None:
+    one = call(body=b"b" * 5000, answer=b"a" * 3000, target="/" + "t" * 2000)
+    assert weight_of(one) == 5000 + 3000 + 2001 + len("X1") + 160
+    shorten(one)
+    assert one.cut == {"target": 2001, "body": 5000, "answer": 3000}
+    assert one.note == (
+        "cut by the journal: target (2,001 bytes), body (5,000 bytes), answer (3,000 bytes)"
+    )
+    assert one.target == "/" + "t" * 1023 + "…"
+    assert one.body.startswith(b"b" * 1024 + b"... (cut by the journal: 5000 bytes in all)")
+    begin_cut(one, body=9)
+    begin_cut(one, more=12)
+    assert one.cut["more"] == 12
+    assert one.note.splitlines()[1:] == ["cut by the journal: more (12 bytes)"]
+
+
+def test_who_sent_without_credentials_is_not_read() -> None:
+    read: list[Call] = []
+
+    def facts(each: Call) -> dict[str, Any]:
+        read.append(each)
+        return {}
+
+    one = Call(1, 0, "demo", "demo_1", "POST", "/", [], b"x" * 10, facts=facts)
+    shorten(one, read_facts=False)
+    assert (read, one.facts, dict(one.cut)) == ([], {}, {"facts": 10})
+    # Facts that are there already are kept.
+    known = call({"command": "SET"})
+    shorten(known, read_facts=False)
+    assert (known.facts, dict(known.cut)) == ({"command": "SET"}, {})
+
+
+# -- what is lost ----------------------------------------------------------------------------------
+
+
+def test_what_is_cut_cannot_be_told_and_all_else_can() -> None:
+    one = call({"words": ["x" * 2000], "n": 1}, target="/" + "t" * 2000, body=b"[1]" * 1000)
+    shorten(one)
+    assert field_of(one, "n") == 1
+    assert field_of(one, "method") == "POST"
+    for name in ("target", "path", "body", "words"):
+        size = len(one.target) - 1 if name in ("target", "path") else one.cut[name]
+        assert size
+        with pytest.raises(
+            CannotTell, match=rf"cannot tell the {name} \([\d,]+ bytes\) of <Call 7"
+        ):
+            field_of(one, name)
+    with pytest.raises(CannotTell, match=r"the body \(3,000 bytes\)"):
+        one.json()
+
+
+def test_a_fact_may_be_among_those_that_were_given_up() -> None:
+    one = Call(1, 0, "demo", "demo_1", "POST", "/", [], b"x" * 10, facts=lambda each: {})
+    shorten(one, read_facts=False)
+    with pytest.raises(CannotTell, match=r"the command \(10 bytes\)"):
+        field_of(one, "command")
+    assert field_of(one, "body") == b"x" * 10
+    one._facts = {"known": 1}
+    assert field_of(one, "known") == 1
+
+
+def test_bytes_that_were_cut_tell_what_their_beginning_tells() -> None:
+    whole = b"ab" * 1000
+    cut = CutBytes.of(whole)
+    assert cut.size == 2000
+    assert cut != b"ab"
+    assert cut != b"x" + whole[1:]
+    assert cut != 3
+    assert cut in [cut]
+    assert b"ba" in cut
+    for ask in (lambda: cut == whole, lambda: b"none" in cut, lambda: 97 in cut):
+        with pytest.raises(CannotTell, match="2,000 bytes"):
+            ask()
+    assert CutBytes.of(whole, 5000).size == 5000
+
+
+def test_a_call_is_made_of_its_parts() -> None:
+    one = call({"a": 1}, status=200)
+    again = call_of(parts_of(one))
+    assert vars(again) == vars(one)
+    assert repr(again) == "<Call 7 demo_1 POST /x?y=1 -> 200>"
+
+
+# -- names -----------------------------------------------------------------------------------------
+
+NAMES = CallNames(lambda: ["get", "SET", "XGROUP CREATE", "set"])
+
+
+@pytest.mark.parametrize(
+    "wanted",
+    ["GET /x", "POST *", "GET http://a/b", "/x", "a/b", "get", "GET", "xgroup create", "S*",
+     re.compile("nothing like it")],
+)  # fmt: skip
+def test_a_name_that_may_be_one(wanted: Any) -> None:
+    NAMES.check("what", wanted)
+
+
+@pytest.mark.parametrize(
+    ("name", "wanted", "told"),
+    [
+        (
+            "what",
+            "sett",
+            r"^'sett' is neither a route nor a command, did you mean 'set'\?; give 'POST /path', ",
+        ),
+        ("call", "sett", r"^call='sett' is neither"),
+        ("what", "get me", r"^'get me' is neither"),
+        ("what", 3, r"^3 names no call: give 'POST /path', .*, or fields by name$"),
+        ("what", print, r"names no call"),
+        ("what", re.compile(b"x"), r"names no call"),
+        ("what", "get /x", r"^method='get' is not an HTTP method: .*, give 'GET'$"),
+        ("what", "post http://a/b", r"give 'POST'$"),
+    ],
+)
+def test_a_name_that_is_none(name: str, wanted: Any, told: str) -> None:
+    with pytest.raises(ContractError, match=told):
+        NAMES.check(name, wanted)
+
+
+def test_without_known_words_any_may_be_one() -> None:
+    CallNames(list).check("what", "anything")
+
+
+def test_commands_are_written_in_any_case_and_paths_are_not() -> None:
+    assert NAMES.equals("SET", "set")
+    assert NAMES.equals("xgroup create", "XGROUP *")
+    assert NAMES.equals("/a/B", "/a/B")
+    assert not NAMES.equals("/a/B", "/a/b")
+    assert not NAMES.equals(3, "set")
+    assert not NAMES.equals("SET", "GET")
+
+
+@pytest.mark.parametrize(
+    ("facts", "shown", "some"),
+    [
+        ({"command": ["XGROUP CREATE", "SET"]}, ["XGROUP CREATE", "SET"], ["XGROUP", "SET"]),
+        ({"command": "SET"}, "SET", ["SET"]),
+        ({"command": None}, "route", ["route"]),
+        ({}, "route", ["/x", "/x?y=1", "POST /x", "POST /x?y=1"]),
+    ],
+)
+def test_the_names_of_a_call(facts: dict[str, Any], shown: Any, some: list[str]) -> None:
+    names = NamesOf(call(facts, route="route"))
+    assert names.shown == shown
+    assert set(some) <= set(names)
+    assert None not in names
+    assert NamesOf(call(facts | {"command": None})).shown == "/x"
+
+
+def test_a_name_is_not_denied_where_what_tells_it_was_cut() -> None:
+    one = call({"command": ["SET"] * 200})
+    shorten(one)
+    names = NamesOf(one)
+    with pytest.raises(CannotTell, match=r"whether <Call 7 .* is 'GET'"):
+        NAMES.check_whole(names, "GET")
+    NAMES.check_whole(names, "GET /x")  # a path has nothing to do with commands
+    long = call(target="/" + "t" * 2000)
+    shorten(long)
+    with pytest.raises(CannotTell):
+        NAMES.check_whole(NamesOf(long), "/x")
+    assert NAMES.differs("what", names, "GET") == f"is {names.shown}, not GET"
