@@ -327,6 +327,8 @@ class Handle:
     def intercept(self, origin: str) -> AbstractContextManager[object]:
         """Answer requests to a hard-coded origin (``"https://kv.example.com"``) too.
 
+        Those of this process that go through ``requests``, ``httpx`` or ``urllib3``, as the official
+        clients' do; others (aiohttp, ``http.client``, a Redis client) need the fake's own address.
         Active until the returned context manager is left or the handle closes.
         """
         if self._context.interceptor is None:
