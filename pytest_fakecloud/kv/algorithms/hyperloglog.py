@@ -14,6 +14,7 @@ ZERO ``00llllll`` (length - 1), XZERO ``01llllll llllllll``, VAL ``1vvvvvll`` (v
 from __future__ import annotations
 
 import math
+from bisect import bisect_right
 from collections.abc import Iterable
 
 PRECISION = 14
@@ -158,12 +159,16 @@ def add(value: bytes, elements: Iterable[bytes], sparse_max_bytes: int) -> tuple
     """Add elements; the new value, and whether any register changed (its count is then stale)."""
     changed = False
     dense: bytearray | None = None
+    places = _Places()
     for element in elements:
         index, count = register_of(element)
         if dense is None and not is_dense(value):
-            grown, _ = _sparse_set(value, index, count, sparse_max_bytes)
-            changed = changed or grown is not value
-            value = grown
+            start = places.before(value, index)
+            grown, resume = _sparse_set(value, index, count, sparse_max_bytes, start)
+            if grown is not value:
+                changed = True
+                places.changed(resume, len(grown) - len(value))
+                value = grown
             continue
         if dense is None:
             dense = bytearray(value)
@@ -186,15 +191,64 @@ def _dense_set(dense: bytearray, index: int, count: int) -> bool:
     return True
 
 
+_Opcode = tuple[int, int]
+"""Where an opcode stands and which register it begins with."""
+_FIRST: _Opcode = (HEADER_SIZE, 0)
+
+
+class _Places:
+    """Opcodes of a sparse value from which a search may begin, one of every few.
+
+    A search from the beginning takes as long as there are opcodes: for a thousand elements at once
+    that is a thousand times a thousand.
+    """
+
+    EVERY = 16
+    """Opcodes between two of them."""
+    LASTS = 250
+    """Changes after which they are noted anew, for the value has grown."""
+    REACH = 24
+    """The bytes behind the opcode before a change that it may have moved or merged."""
+
+    def __init__(self) -> None:
+        self._ats: list[int] = []
+        self._firsts: list[int] = []
+        self._changes = -1
+        """How many came since they were noted; nothing is noted for the first elements."""
+
+    def before(self, value: bytes, index: int) -> _Opcode:
+        """An opcode at or before the one of a register."""
+        if self._changes > self.LASTS or (self._changes == self.EVERY and not self._ats):
+            self._note(value)
+        # Merging needs the opcode before: not the last one that would do, but the one before it.
+        place = bisect_right(self._firsts, index) - 2
+        return (self._ats[place], self._firsts[place]) if place >= 0 else _FIRST
+
+    def _note(self, value: bytes) -> None:
+        self._ats, self._firsts, self._changes = [], [], 0
+        at, first = _FIRST
+        for number, (register, length) in enumerate(_runs(value)):
+            if number % self.EVERY == 0:
+                self._ats.append(at)
+                self._firsts.append(first)
+            at += 2 if not register and value[at] & 0x40 else 1
+            first += length
+
+    def changed(self, resume: _Opcode, growth: int) -> None:
+        """Follow a change behind an opcode, by which the value grew so many bytes."""
+        self._changes += 1
+        low = bisect_right(self._ats, resume[0])
+        high = bisect_right(self._ats, resume[0] + self.REACH)
+        # Those that may have moved make room for the one before them, which stays.
+        kept = [resume] if high > low else []
+        self._ats[low:] = [*(at for at, _ in kept), *(at + growth for at in self._ats[high:])]
+        self._firsts[low:high] = [first for _, first in kept]
+
+
 def _promoted(value: bytes, index: int, count: int) -> bytes:
     dense = bytearray(to_dense(value))
     _dense_set(dense, index, count)
     return bytes(dense)
-
-
-_Opcode = tuple[int, int]
-"""Where an opcode stands and which register it begins with."""
-_FIRST: _Opcode = (HEADER_SIZE, 0)
 
 
 def _sparse_set(

@@ -43,6 +43,18 @@ def test_sparse_and_dense_hold_the_same_registers() -> None:
     assert hll.to_dense(sparse) == dense
 
 
+@pytest.mark.parametrize(("many", "most"), [(40, 50), (300, 3000), (1500, 3000), (1500, 16000)])
+def test_adding_many_at_once_is_adding_one_by_one(many: int, most: int) -> None:
+    """Byte for byte: the order of the opcodes is that of the elements."""
+    rng = random.Random(many)
+    elements = [b"%d" % rng.getrandbits(50) for _ in range(many)]
+    single = hll.empty()
+    for element in elements:
+        single, _ = hll.add(single, (element,), most)
+    together, _ = hll.add(hll.empty(), elements, most)
+    assert together == single
+
+
 def test_merging_is_adding_to_one() -> None:
     left, _ = hll.add(hll.empty(), (b"%d" % n for n in range(200)), 3000)
     right, _ = hll.add(hll.empty(), (b"%d" % n for n in range(150, 400)), 3000)
