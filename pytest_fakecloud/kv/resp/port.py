@@ -433,7 +433,7 @@ class PortConnection:
     def _wait_for_pause(self, argv: list[bytes]) -> None:
         """Hold the command back while CLIENT PAUSE lasts."""
         engine = self.engine
-        if not engine.paused_until_us or not engine.holds_back(self.session, argv):
+        if not engine.held_until_us or not engine.holds_back(self.session, argv):
             return
 
         def resumed() -> bool | None:
@@ -445,7 +445,11 @@ class PortConnection:
         engine.held.add(self.session.id)
         try:
             with self.connection.watched(self._signal.close):
-                engine.clock.wait(engine.resumed, resumed, engine.paused_until_us)
+                until_us = 0
+                # Another pause may have put the end off meanwhile.
+                while until_us < engine.held_until_us and not resumed():
+                    until_us = engine.held_until_us
+                    engine.clock.wait(engine.resumed, resumed, until_us)
         finally:
             engine.held.discard(self.session.id)
         self._running = True

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import select
 import socket
 from typing import Any, BinaryIO, NamedTuple
 
@@ -82,6 +83,11 @@ class Connection:
         """Send one command line and read its reply."""
         self._socket.sendall(pack(argv))
         return read(self._stream)
+
+    def answers(self, argv: list[bytes], patience: float) -> bool:
+        """Send one command line; whether a reply comes within so many seconds."""
+        self._socket.sendall(pack(argv))
+        return bool(select.select([self._socket], [], [], patience)[0])
 
     def close(self) -> None:
         """End the connection."""

@@ -166,6 +166,45 @@ def test_a_pause_lets_errors_and_readers_through(port: Any) -> None:
     assert paused(port, "a script that only reads", b"WRITE", False)[1] == [b"let through"]
 
 
+PAUSES: dict[str, tuple[str, ...]] = {
+    "a shorter one": ("CLIENT PAUSE 60000 WRITE", "CLIENT PAUSE 1 WRITE"),
+    "a weaker one": ("CLIENT PAUSE 60000 ALL", "CLIENT PAUSE 60000 WRITE"),
+    "a stronger one that is shorter": ("CLIENT PAUSE 60000 WRITE", "CLIENT PAUSE 1 ALL"),
+    "none at all": ("CLIENT PAUSE 60000 WRITE", "CLIENT PAUSE 0"),
+    "its end": ("CLIENT PAUSE 60000 ALL", "CLIENT UNPAUSE", "CLIENT PAUSE 60000 WRITE"),
+}
+
+
+def held_by(connect: Any, name: str) -> tuple[bool, bool]:
+    """Whether a read and a write wait once these pauses were asked for, one after the other."""
+    other, reader, writer = connect(), connect(), connect()
+    # In one transaction, for a pause of all holds back whoever asks for the next.
+    other.call([b"MULTI"])
+    for line in PAUSES[name]:
+        other.call(line.encode().split())
+    other.call([b"EXEC"])
+    # What waits here could answer at once: a pause that is over by now has no place in the list.
+    reads = reader.answers([b"GET", b"k"], 0.05)
+    writes = writer.answers([b"SET", b"k", b"v"], 0.05)
+    for client in (other, reader, writer):
+        client.close()
+    return reads, writes
+
+
+@pytest.mark.parametrize("name", PAUSES)
+def test_of_two_pauses_the_later_end_and_the_stronger_kind_count(port: Any, name: str) -> None:
+    if not REAL:
+        pytest.skip("redis-server is not installed")
+    # A pause of all is over with its server only.
+    alone = RealServer(*REAL[0])
+    try:
+        ours, theirs = held_by(port, name), held_by(alone.again, name)
+        assert ours == theirs
+        assert not ours[1]
+    finally:
+        alone.close()
+
+
 def test_a_stream_that_goes_ends_the_wait(port: Any) -> None:
     assert story(port, "a stream is deleted")[0] == GONE
 

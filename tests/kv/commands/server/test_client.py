@@ -323,6 +323,11 @@ class TestAll:
         assert port.engine.paused_until_us == (NOW_MS + 1000) * 1000
         assert port.engine.paused_writes_only
         assert port("CLIENT PAUSE 1000 ALL") == OK
+        assert not port.engine.paused_writes_only
+        clock.advance(2)
+        assert port("CLIENT PAUSE 500 WRITE") == OK
+        assert port.engine.paused_until_us == (NOW_MS + 2500) * 1000
+        assert port.engine.paused_writes_only
         assert port("CLIENT UNPAUSE") == OK
         assert port.engine.paused_until_us == 0
         assert port.error("CLIENT PAUSE x") == "ERR timeout is not an integer or out of range"
