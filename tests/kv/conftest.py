@@ -12,7 +12,9 @@ import json
 import os
 import shlex
 from collections.abc import Generator
+from functools import cache
 from pathlib import Path
+from threading import Event
 from typing import Any
 
 import pytest
@@ -59,21 +61,17 @@ class Exercised:
             if option.encode() in words:
                 self.options.add((spec.name, option))
 
-    def write(self, file: Path) -> None:
-        content = {
-            "commands": sorted(self.commands),
-            "options": sorted(self.options),
-            "errors": sorted(self.errors),
-        }
-        file.write_text(json.dumps(content))
+    def dump(self) -> str:
+        """All of it in one line."""
+        return json.dumps([sorted(self.commands), sorted(self.options), sorted(self.errors)])
 
     @classmethod
-    def read(cls, file: Path) -> Exercised:
-        content = json.loads(file.read_text())
+    def read(cls, line: str) -> Exercised:
         record = cls()
-        record.commands = set(content["commands"])
-        record.options = {(name, word) for name, word in content["options"]}
-        record.errors = set(content["errors"])
+        commands, options, errors = json.loads(line)
+        record.commands = set(commands)
+        record.options = {(name, word) for name, word in options}
+        record.errors = set(errors)
         return record
 
     def merge(self, other: Exercised) -> None:
@@ -85,6 +83,7 @@ class Exercised:
 EXERCISED = pytest.StashKey[Exercised]()
 NOTES = pytest.StashKey[Exercised]()
 WHOLE = pytest.StashKey[bool]()
+CASES = pytest.StashKey[int]()
 EXERCISED_FILE = "PYTEST_FAKECLOUD_KV_EXERCISED"
 """Names the file into which a run writes what it exercised."""
 
@@ -159,10 +158,15 @@ def pytest_runtest_makereport(
     item: pytest.Item, call: Any
 ) -> Generator[None, pytest.TestReport, pytest.TestReport]:
     report = yield
-    if report.when == "call" and report.passed:
-        config = item.config
-        if NOTES in item.stash:
-            config.stash.setdefault(EXERCISED, Exercised()).merge(item.stash[NOTES])
+    config = item.config
+    if report.when == "call" and not report.passed:
+        item.stash[NOTES] = Exercised()
+    elif report.when == "teardown":
+        notes = item.stash.get(NOTES, Exercised())
+        config.stash.setdefault(EXERCISED, Exercised()).merge(notes)
+        if hasattr(config, "workerinput") and is_whole(config) and item.path in case_files():
+            with worker_files(config)[0].open("a", encoding="utf-8") as file:
+                file.write(f"{notes.dump()}\n")
     return report
 
 
@@ -170,10 +174,13 @@ def pytest_runtest_makereport(
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     last = [item for item in items if item.path.name == "test_catalogue.py"]
     items[:] = [item for item in items if item not in last] + last
-    config.stash[WHOLE] = {item.path for item in items} >= set(case_files())
+    files = case_files()
+    config.stash[WHOLE] = {item.path for item in items} >= files
+    config.stash[CASES] = sum(item.path in files for item in items)
 
 
-def case_files() -> list[Path]:
+@cache
+def case_files() -> frozenset[Path]:
     """The modules with the cases of commands."""
     here = Path(__file__).parent
     folders = [*(here / "commands").rglob("test_*.py"), *(here / "scripting").glob("test_*.py")]
@@ -181,22 +188,51 @@ def case_files() -> list[Path]:
         here / "search" / f"test_{name}.py"
         for name in ("definitions", "following", "queries", "aggregations")
     ]
-    return sorted([*folders, *search, here / "engine" / "test_engine.py"])
+    return frozenset([*folders, *search, here / "engine" / "test_engine.py"])
+
+
+def is_whole(config: pytest.Config) -> bool:
+    """Whether this run has all cases."""
+    selects = config.option.keyword or config.option.markexpr
+    return config.stash.get(WHOLE, False) and not selects
+
+
+def worker_files(config: pytest.Config) -> list[Path]:
+    """Where this worker keeps what its cases exercised, a line for each, and where the others do."""
+    own = Path(config._tmp_path_factory.getbasetemp())  # type: ignore[attr-defined]
+    others = [path / "exercised" for path in own.parent.glob("popen-*") if path != own]
+    return [own / "exercised", *others]
 
 
 def session_record(config: pytest.Config) -> Exercised | None:
-    """What this session exercised, or None when it is only a part of the whole."""
-    if not config.stash.get(WHOLE, False) or hasattr(config, "workerinput"):
+    """What this run exercised, or None when it is only a part of the whole.
+
+    The other workers may be busy with their last cases; waits for them as long as any comes.
+    """
+    if not is_whole(config):
         return None
-    if config.option.keyword or config.option.markexpr:
-        return None
-    return config.stash.get(EXERCISED, None)
+    if not hasattr(config, "workerinput"):
+        return config.stash.get(EXERCISED, None)
+    lines: list[str] = []
+    patience = 60.0
+    while patience > 0:
+        before = len(lines)
+        texts = [path.read_text("utf-8") for path in worker_files(config) if path.exists()]
+        lines = [line for text in texts for line in text.splitlines(True) if line.endswith("\n")]
+        if len(lines) == config.stash[CASES]:
+            record = Exercised()
+            for line in lines:
+                record.merge(Exercised.read(line))
+            return record
+        patience = 60.0 if len(lines) > before else patience - 0.1
+        Event().wait(0.1)
+    return None
 
 
 def pytest_sessionfinish(session: pytest.Session) -> None:
     file = os.environ.get(EXERCISED_FILE)
     if file and EXERCISED in session.config.stash:
-        session.config.stash[EXERCISED].write(Path(file))
+        Path(file).write_text(session.config.stash[EXERCISED].dump())
 
 
 def pytest_configure(config: pytest.Config) -> None:

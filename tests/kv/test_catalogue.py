@@ -64,7 +64,7 @@ def exercised(
     done = subprocess.run(
         [
             *(sys.executable, "-m", "pytest", "-q", *QUIET),
-            *map(str, case_files()),
+            *sorted(map(str, case_files())),
         ],
         env={**os.environ, EXERCISED_FILE: str(file)},
         cwd=here.parents[1],
@@ -74,7 +74,7 @@ def exercised(
         check=False,
     )
     assert file.exists(), done.stdout[-2000:] + done.stderr[-2000:]
-    return Exercised.read(file)
+    return Exercised.read(file.read_text())
 
 
 # One test, so that of several workers only one has to run the cases.
