@@ -44,7 +44,7 @@ pytestmark = pytest.mark.slow
 NAMES = list(BINARIES) or [pytest.param("none", marks=MISSING)]
 
 
-@pytest.fixture(params=NAMES)
+@pytest.fixture(params=NAMES, scope="module")
 def binary(request: pytest.FixtureRequest) -> str:
     return BINARIES[request.param]
 
@@ -146,34 +146,40 @@ def asked(process: Process, *words: object) -> Any:
         return client.execute_command(*words)
 
 
+def joined(nodes: list[Process]) -> bool:
+    """Whether each node knows of a cluster that has all slots."""
+    found = [asked(node, "CLUSTER", "INFO") for node in nodes]
+    return all(
+        "cluster_state:ok" in info and "cluster_slots_assigned:16384" in info for info in found
+    )
+
+
+@pytest.fixture(scope="class")
+def cluster(binary: str) -> Iterator[list[Process]]:
+    # Shared, for nodes look at each other for two seconds before they answer anybody.
+    options = ("--save", "", "--cluster-enabled", "yes", "--cluster-port")
+    with ExitStack() as stack:
+        nodes = []
+        for _ in range(3):
+            nodes.append(Process(binary, *options, str(free_port())))
+            stack.callback(nodes[-1].close)
+        bounds = [0, 5461, 10923, 16384]
+        for node, first, end in zip(nodes, bounds, bounds[1:], strict=False):
+            node.call("CLUSTER", "ADDSLOTSRANGE", str(first), str(end - 1))
+        for epoch, node in enumerate(nodes, 1):
+            # Nodes that begin with the same one settle that among themselves at a time of their
+            # own, and a slot that has just moved is taken back, with its keys deleted.
+            node.call("CLUSTER", "SET-CONFIG-EPOCH", str(epoch))
+        for other in nodes[1:]:
+            nodes[0].call("CLUSTER", "MEET", "127.0.0.1", str(other.port), other.bus)
+        yield nodes
+
+
 class TestCluster:
     @pytest.fixture
-    def nodes(self, binary: str) -> Iterator[list[Process]]:
-        options = ("--save", "", "--cluster-enabled", "yes", "--cluster-port")
-        with ExitStack() as stack:
-            nodes = []
-            for _ in range(3):
-                nodes.append(Process(binary, *options, str(free_port())))
-                stack.callback(nodes[-1].close)
-            bounds = [0, 5461, 10923, 16384]
-            for node, first, end in zip(nodes, bounds, bounds[1:], strict=False):
-                node.call("CLUSTER", "ADDSLOTSRANGE", str(first), str(end - 1))
-            for epoch, node in enumerate(nodes, 1):
-                # Nodes that begin with the same one settle that among themselves at a time of their
-                # own, and a slot that has just moved is taken back, with its keys deleted.
-                node.call("CLUSTER", "SET-CONFIG-EPOCH", str(epoch))
-            for other in nodes[1:]:
-                nodes[0].call("CLUSTER", "MEET", "127.0.0.1", str(other.port), other.bus)
-
-            def joined() -> bool:
-                found = [asked(node, "CLUSTER", "INFO") for node in nodes]
-                return all(
-                    "cluster_state:ok" in info and "cluster_slots_assigned:16384" in info
-                    for info in found
-                )
-
-            eventually(joined, 20)
-            yield nodes
+    def nodes(self, cluster: list[Process]) -> list[Process]:
+        eventually(lambda: joined(cluster), 20)
+        return cluster
 
     @pytest.fixture
     def cloud(self) -> Iterator[Cloud]:
