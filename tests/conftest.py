@@ -43,7 +43,7 @@ def pytest_collection_finish() -> None:
     gc.collect()
     gc.freeze()
     # Tests make much and keep little: to look for garbage as often as usual is a tenth of the suite.
-    gc.set_threshold(50_000, 20, 50)
+    gc.set_threshold(5_000, 100, 30)
     gc.enable()
 
 

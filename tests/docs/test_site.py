@@ -27,7 +27,7 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
         pytest.skip(f"the extra docs is not installed: no {', '.join(missing)}")
     place = tmp_path_factory.mktemp("site")
     # To look for garbage in all those trees is a third of such a build.
-    build = "import gc, sys; gc.disable(); from sphinx.cmd.build import main; sys.exit(main(sys.argv[1:]))"
+    build = "import gc, sys, sphinx.cmd.build as b; gc.disable(); sys.exit(b.main(sys.argv[1:]))"
     command = [sys.executable, "-c", build, "-W", "-q", "-b", "html", str(DOCS), str(place)]
     built = subprocess.run(command, capture_output=True, text=True, timeout=300)
     assert (built.returncode, built.stderr) == (0, "")

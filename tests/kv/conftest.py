@@ -24,6 +24,7 @@ from pytest_fakecloud.core.timekeeper import Timekeeper
 from pytest_fakecloud.kv.commands.server.process import REASONS
 from pytest_fakecloud.kv.engine.engine import Engine, Session
 from pytest_fakecloud.kv.errors import CommandError
+from tests.harness import one_tls_context as one_tls_context
 
 NOW = "2026-01-01T00:00:00Z"
 NOW_MS = 1767225600000

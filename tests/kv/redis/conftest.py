@@ -1,5 +1,0 @@
-"""Real servers behind the handle."""
-
-from __future__ import annotations
-
-from tests.harness import one_tls_context as one_tls_context

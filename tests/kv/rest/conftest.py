@@ -1,3 +1,0 @@
-"""Fixtures for the REST face: one TLS context for the clients of each module."""
-
-from tests.harness import one_tls_context as one_tls_context
