@@ -8,7 +8,7 @@ from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, Any, Self, Unpack, cast
 
 from .core.errors import ContractError, check_function, shown
-from .core.found import Found
+from .core.found import Found, found_of
 from .core.matching import FLAG, METHOD, TEXT, Field, Query, nearest
 
 if TYPE_CHECKING:
@@ -393,4 +393,4 @@ class AioCloud:
 
 def found_handles(handles: Iterable[Handle]) -> Found[Handle]:
     """Handles, with the fields that may be asked about them."""
-    return Found.of(handles, _HANDLE_FIELDS, "handle")
+    return found_of(handles, _HANDLE_FIELDS, "handle")

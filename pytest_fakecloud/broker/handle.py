@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal, Protocol, Unpack, cast
 from ..core.aio import Twin
 from ..core.calls import Call
 from ..core.errors import ContractError
-from ..core.found import Found, check_predicate, expect
+from ..core.found import Found, check_predicate, expect, found_of
 from ..core.matching import ITEM, Asked, Field, Query, one_of
 from ..core.timeparse import Duration, duration_us
 from ..core.wording import brief
@@ -44,7 +44,7 @@ from .model import (
 )
 from .protocol import BrokerEngine
 from .routes import BrokerApp
-from .settings import Behaviour, BrokerLimits, choice, string, strings, whole
+from .settings import Behaviour, BrokerLimits, choice, preset, string, strings, whole
 
 if TYPE_CHECKING:
     import httpx
@@ -140,7 +140,7 @@ class Broker(Handle):
                 f"isolation={isolation!r} is a share of a real cluster: give engine= too"
             )
         if isinstance(limits, str):
-            limits = BrokerLimits.preset(limits)
+            limits = preset(limits)
         if topics is not None and not isinstance(topics, Mapping):
             raise ContractError(
                 f"topics={topics!r} is not understood: give a mapping from name to partition count, "
@@ -513,7 +513,7 @@ class Broker(Handle):
 
     @staticmethod
     def _found(records: Iterable[Record]) -> Found[Record]:
-        return Found.of(records, RECORD_FIELDS, "record")
+        return found_of(records, RECORD_FIELDS, "record")
 
     def group(self, name: str) -> GroupView:
         """Return a group with its members, assignment, committed offsets, positions and lag."""

@@ -155,31 +155,31 @@ class ConsumerConfig:
     auto_offset_reset: str = "latest"
     session_timeout_ms: int = 120_000
 
-    @classmethod
-    def read(cls, headers: Mapping[str, str], *, session_timeout_ms: int) -> ConsumerConfig:
-        """The configuration that raw header values (keys of ``CONSUMER_HEADERS``) ask for.
 
-        Raises ``BrokerError`` naming the header, what came and what is expected.
-        """
-        auto_commit = headers.get("enable-auto-commit", "true").strip().lower()
-        if auto_commit not in ("true", "false"):
-            raise _bad_header("Enable-Auto-Commit", headers["enable-auto-commit"], "true or false")
-        reset = headers.get("auto-offset-reset", "latest").strip().lower()
-        if reset not in AUTO_OFFSET_RESETS:
-            raise _bad_header(
-                "Auto-Offset-Reset", headers["auto-offset-reset"], "earliest, latest or none"
-            )
-        return cls(
-            auto_commit == "true",
-            _ms("Auto-Commit-Interval", headers.get("auto-commit-interval"), 5000, minimum=0),
-            reset,
-            _ms(
-                "Session-Timeout-Ms",
-                headers.get("session-timeout-ms"),
-                session_timeout_ms,
-                minimum=1,
-            ),
+def consumer_config(headers: Mapping[str, str], *, session_timeout_ms: int) -> ConsumerConfig:
+    """The configuration that raw header values (keys of ``CONSUMER_HEADERS``) ask for.
+
+    Raises ``BrokerError`` naming the header, what came and what is expected.
+    """
+    auto_commit = headers.get("enable-auto-commit", "true").strip().lower()
+    if auto_commit not in ("true", "false"):
+        raise _bad_header("Enable-Auto-Commit", headers["enable-auto-commit"], "true or false")
+    reset = headers.get("auto-offset-reset", "latest").strip().lower()
+    if reset not in AUTO_OFFSET_RESETS:
+        raise _bad_header(
+            "Auto-Offset-Reset", headers["auto-offset-reset"], "earliest, latest or none"
         )
+    return ConsumerConfig(
+        auto_commit == "true",
+        _ms("Auto-Commit-Interval", headers.get("auto-commit-interval"), 5000, minimum=0),
+        reset,
+        _ms(
+            "Session-Timeout-Ms",
+            headers.get("session-timeout-ms"),
+            session_timeout_ms,
+            minimum=1,
+        ),
+    )
 
 
 def _ms(name: str, text: str | None, default: int, *, minimum: int) -> int:

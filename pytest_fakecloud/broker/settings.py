@@ -145,12 +145,6 @@ class BrokerLimits:
         for name in _AMOUNTS:
             whole(name, getattr(self, name), 0, optional=True)
 
-    @classmethod
-    def preset(cls, name: str) -> BrokerLimits:
-        """The limits of a plan: ``"free"``, ``"payg"``, ``"pro"`` or ``"pro-5k"``."""
-        choice("limits", name, *PRESETS)
-        return PRESETS[name]
-
 
 _AMOUNTS = (
     "max_partitions",
@@ -173,6 +167,12 @@ PRESETS: Mapping[str, BrokerLimits] = {
     "pro": BrokerLimits(max_partitions=1000),
     "pro-5k": BrokerLimits(max_partitions=5000),
 }
+
+
+def preset(name: str) -> BrokerLimits:
+    """The limits of a plan: ``"free"``, ``"payg"``, ``"pro"`` or ``"pro-5k"``."""
+    choice("limits", name, *PRESETS)
+    return PRESETS[name]
 
 
 @dataclass(frozen=True, slots=True)

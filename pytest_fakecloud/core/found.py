@@ -9,7 +9,7 @@ from .errors import CannotTell, ContractError
 from .matching import ANYTHING, Field, Query, Question, fields_of
 from .wording import check_times
 
-__all__ = ["Found", "check_predicate", "expect"]
+__all__ = ["Found", "check_predicate", "expect", "found_of"]
 
 T = TypeVar("T")
 _NEAREST = 5
@@ -26,13 +26,6 @@ class Found(list[T], Generic[T]):
     _kind: str = "item"
     _notes: Callable[[], Iterable[str]] | None = None
     """What a failure of ``only()`` or ``last`` says where there are no items, line by line."""
-
-    @classmethod
-    def of(cls, items: Iterable[T], fields: Mapping[str, Field], kind: str) -> Found[T]:
-        """The items, each of a ``kind``, with the fields that may be asked about."""
-        found = cls(items)
-        found._fields, found._kind = fields, kind
-        return found
 
     def only(self) -> T:
         """The single item; ``AssertionError`` listing the items when there are none or several."""
@@ -104,6 +97,13 @@ class Found(list[T], Generic[T]):
         return super().__getitem__(index)
 
 
+def found_of(items: Iterable[T], fields: Mapping[str, Field], kind: str) -> Found[T]:
+    """A list of items, each of a ``kind``, with the fields that may be asked about."""
+    found = Found(items)
+    found._fields, found._kind = fields, kind
+    return found
+
+
 def check_predicate(predicate: object) -> None:
     """Raise ``ContractError`` for what is no function, or a function that is to be awaited."""
     if predicate is not None and not callable(predicate):
@@ -144,7 +144,7 @@ def expect(
             (matched if query(item) else others).append(item)
         except CannotTell as error:
             undecided.append(error)
-    found = Found.of(matched, query.fields, query.kind)
+    found = found_of(matched, query.fields, query.kind)
     if undecided and (len(found) <= times if times is not None else not found):
         # Whether it holds or not depends on items of which too little is left.
         raise undecided[0]

@@ -24,7 +24,7 @@ from .calls import (
     shorten,
     weight_of,
 )
-from .found import Found, check_predicate, expect
+from .found import Found, check_predicate, expect, found_of
 from .matching import ABSENT, TEXT, Field, Query
 
 __all__ = ["Journal", "Recorder", "recorder_of"]
@@ -332,7 +332,7 @@ class Journal:
         """The clients' calls, filtered by fields of ``Call`` or by its facts (``command="SET"``)."""
         __tracebackhide__ = True
         check_predicate(predicate)
-        calls = Found.of(
+        calls = found_of(
             (entry for entry in self._recorder.entries if isinstance(entry, Call)),
             self._recorder.call_fields,
             "call",
@@ -347,7 +347,7 @@ class Journal:
         fields = {name: Field(read=_datum(name)) for name in names}
         asked = {**fields, "kind": Field(TEXT)}
         query = Query({**where} if kind is None else {"kind": kind, **where}, asked, "event")
-        return Found.of(filter(query, events), asked, "event")
+        return found_of(filter(query, events), asked, "event")
 
     # -- asserting -------------------------------------------------------------------------------
 

@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar, cast
 
 from ..core.errors import ContractError, shown
+from .history import end
 from .simulation import simulation
 
 if TYPE_CHECKING:
@@ -45,7 +46,7 @@ def observed(function: Callable[P, T]) -> Callable[P, T]:
             except BaseException as error:
                 noted.error = error
                 raise
-            running.history.end(noted, result)
+            end(running.history, noted, result)
             return result
 
         return cast("Callable[P, T]", noted_async)
@@ -61,7 +62,7 @@ def observed(function: Callable[P, T]) -> Callable[P, T]:
         except BaseException as error:
             noted.error = error
             raise
-        running.history.end(noted, result)
+        end(running.history, noted, result)
         return result
 
     return noted

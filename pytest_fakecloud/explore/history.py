@@ -12,7 +12,7 @@ from ..core.lazy import dataclass
 if TYPE_CHECKING:
     from ..fakes import Fakes
 
-__all__ = ["History", "Operation"]
+__all__ = ["History", "Operation", "begin", "begin_client", "end"]
 
 
 @dataclass(slots=True, eq=False)
@@ -58,20 +58,23 @@ class History:
     crashed: list[str] = field(default_factory=list)
     _places: itertools.count[int] = field(default_factory=itertools.count, repr=False)
 
-    def begin(
-        self, client: str, name: str, args: tuple[Any, ...], kwargs: Mapping[str, Any]
-    ) -> Operation:
-        """Note that an operation has begun."""
-        operation = Operation(client, name, args, kwargs, next(self._places))
-        self.operations.append(operation)
-        return operation
 
-    def begin_client(self, client: str) -> Operation:
-        """Note that a client has begun."""
-        operation = Operation(client, client, (), {}, next(self._places))
-        self.clients.append(operation)
-        return operation
+def begin(
+    history: History, client: str, name: str, args: tuple[Any, ...], kwargs: Mapping[str, Any]
+) -> Operation:
+    """Note that an operation has begun."""
+    operation = Operation(client, name, args, kwargs, next(history._places))
+    history.operations.append(operation)
+    return operation
 
-    def end(self, operation: Operation, result: object) -> None:
-        """Note that an operation has ended."""
-        operation.ended, operation.result = next(self._places), result
+
+def begin_client(history: History, client: str) -> Operation:
+    """Note that a client has begun."""
+    operation = Operation(client, client, (), {}, next(history._places))
+    history.clients.append(operation)
+    return operation
+
+
+def end(history: History, operation: Operation, result: object) -> None:
+    """Note that an operation has ended."""
+    operation.ended, operation.result = next(history._places), result

@@ -14,7 +14,7 @@ from ..core.lazy import dataclass
 from ..failures import broken_promise
 from ..faults.kinds import lost
 from ..http.messages import Effect, Request, Response, Serve
-from .history import History, Operation
+from .history import History, Operation, begin, begin_client, end
 from .processes import Crash, Process, Turns
 from .schedule import DELAY, Event, Kind, Schedule
 from .world import HOLD_US, ROTATED_US, Due, World, refusal
@@ -273,7 +273,7 @@ class Simulation:
     def begins(self, process: Process) -> None:
         """A process begins: a client is an operation too."""
         if process.role == "client":
-            self._clients[process.name] = self.history.begin_client(process.name)
+            self._clients[process.name] = begin_client(self.history, process.name)
 
     def ended(self, process: Process) -> None:
         """A process has ended: what it returned is kept, and a worker that failed starts again."""
@@ -290,7 +290,7 @@ class Simulation:
             operation = self._clients[process.name]
             operation.error = process.error
             if process.error is None and not process.crashed:
-                history.end(operation, process.result)
+                end(history, operation, process.result)
         if process.due is not None:
             attempt = process.due.message.attempts[-1]
             if attempt.state != "delivered":
@@ -552,7 +552,7 @@ class Simulation:
         """An operation of a client has begun."""
         process = self._turns.current
         client = process.name if process is not None else ""
-        return self.history.begin(client, name, args, kwargs)
+        return begin(self.history, client, name, args, kwargs)
 
 
 _WORDS: dict[str, str] = {

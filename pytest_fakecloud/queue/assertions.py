@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any, Unpack
 
 from ..core.errors import ContractError, shown
-from ..core.found import Found, expect
+from ..core.found import Found, expect, found_of
 from ..core.matching import Query
 from ..core.timekeeper import Timekeeper
 from ..core.wording import check_times
@@ -86,7 +86,7 @@ class QueueAssertions:
                 for one in self._engine.attempts
                 if wanted is None or wanted in (one.message_id, messages[one.message_id].public_id)
             ]
-        return Found.of(filter(asked, found), ATTEMPTS, "attempt")
+        return found_of(filter(asked, found), ATTEMPTS, "attempt")
 
     def dead_letters(self, url: object = None, **where: object) -> Found[DeadLetterView]:
         """Return the dead letters that have not expired, oldest first.
@@ -100,12 +100,12 @@ class QueueAssertions:
             DeadLetterView(self._engine, row.id, row.message_id, row.at_us)
             for row in self._engine.dead_letters.all()
         )
-        return Found.of(filter(asked, found), DEAD_LETTERS, "dead letter")
+        return found_of(filter(asked, found), DEAD_LETTERS, "dead letter")
 
     def schedules(self) -> Found[ScheduleView]:
         """Return the schedules, in the order they were created."""
         found = (ScheduleView(self._engine, one) for one in list(self._engine.schedules.by_id))
-        return Found.of(found, SCHEDULES, "schedule")
+        return found_of(found, SCHEDULES, "schedule")
 
     def pending(self) -> Found[PublishedMessage]:
         """Return the messages that have not come to an end."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, TypedDict
 
-from ..core.found import Found
+from ..core.found import Found, found_of
 from ..core.matching import (
     HEADERS,
     INSTANT,
@@ -112,9 +112,9 @@ SCHEDULES: Mapping[str, Field] = {**fields_of(ScheduleView), "id": _always(TEXT)
 
 def found_messages(messages: Iterable[PublishedMessage]) -> Found[PublishedMessage]:
     """Return messages as a list that can be asked further."""
-    return Found.of(messages, MESSAGES, "message")
+    return found_of(messages, MESSAGES, "message")
 
 
 def found_attempts(attempts: Iterable[Attempt]) -> Found[Attempt]:
     """Return attempts as a list that can be asked further."""
-    return Found.of(attempts, ATTEMPTS, "attempt")
+    return found_of(attempts, ATTEMPTS, "attempt")

@@ -67,7 +67,7 @@ _VALUES = _listed(
     kv__search__indexes="Search",
     kv__settings="Limits",
     queue__delivery__replies="DeliveredRequest Reply",
-    queue__engine__cron="Schedule",
+    queue__engine__schedules="Schedule",
     queue__engine__dead_letters="DeadLetter",
     queue__model="Attempt Delivery FlowSettings LogEntry Message Outcome PublishSettings Redaction",
     queue__settings="EngineSettings PlanLimits",
@@ -182,16 +182,16 @@ _DERIVED: Mapping[str, tuple[str, str]] = {
     "faults.fault:Fault": ("", ""),
     "faults.plan:FaultPlan": ("", ""),
     "queue.capture.callbacks:Callback": ("at_us failure headers problem raw request", ""),
-    "queue.capture.callbacks:Captured": ("faults last only", "of"),
+    "queue.capture.callbacks:Captured": ("faults last only", ""),
     "queue.delivery.destinations:DestinationRoute": ("deliveries given prefix where", ""),
-    "queue.delivery.destinations:Destinations": ("raise_exceptions", "find"),
+    "queue.delivery.destinations:Destinations": ("raise_exceptions", ""),
     "queue.delivery.faults:QueueFaults": ("", ""),
     "queue.views:DeadLetterView": ("at id message", ""),
     "queue.views:PublishedMessage": ("", ""),
     "queue.views:ScheduleView": ("id", ""),
     "queue.capture.faults:ScopedFaults": ("", ""),
     "kv.search.views:SearchIndexView": ("name", ""),
-    "vector.handle:PendingChanges": (_LIST, "of"),
+    "vector.handle:PendingChanges": (_LIST, ""),
 }
 """Our own classes: all that they declare as public is offered, with the names of the first text and
 without those of the second, which are for the inside or want what cannot cross."""

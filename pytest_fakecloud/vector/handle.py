@@ -10,7 +10,7 @@ import orjson
 
 from ..core.auth import new_token
 from ..core.errors import ContractError
-from ..core.found import Found, expect
+from ..core.found import Found, expect, found_of
 from ..core.matching import Asked, Field, Query
 from ..core.timeparse import Duration, duration_us
 from ..handle import Context, Handle
@@ -28,7 +28,7 @@ from .model import (
     VectorRecord,
 )
 from .routes import VectorApp, record_json
-from .settings import Approximation, Loadable, VectorLimits
+from .settings import Approximation, Loadable, VectorLimits, limits_of
 
 if TYPE_CHECKING:
     import upstash_vector
@@ -133,7 +133,7 @@ class VectorIndex(Handle):
             dimension=dimension if the_kind.has_dense else None,
             dense_model=embedder.dense_model if embedder else "",
             sparse_model=embedder.sparse_model if embedder else "",
-            limits=VectorLimits.of(limits),
+            limits=limits_of(limits),
             approximation=Approximation(recall, lose_first, filter_budget, shuffle_ties),
             ready_after_us=None if ready_after is None else duration_us(ready_after),
             ready_after_reads=ready_after_reads,
@@ -239,7 +239,7 @@ class VectorIndex(Handle):
         if limit is not None and (type(limit) is not int or limit < 0):
             raise ContractError(f"limit={limit!r} must be a whole number of at least 0, or None")
         page = self._engine.range(namespace, 0, limit)
-        return Found.of(map(self._plain, page.records), RECORD_FIELDS, "record")
+        return found_of(map(self._plain, page.records), RECORD_FIELDS, "record")
 
     def namespaces(self) -> list[str]:
         """Return the names of all namespaces, the default one ("") first."""

@@ -79,21 +79,6 @@ class VectorLimits:
     daily_queries: int | None = None
     daily_updates: int | None = None
 
-    @classmethod
-    def of(cls, given: Mapping[str, int | None] | VectorLimits | None) -> VectorLimits:
-        """The defaults with the given ones in their place; ``ContractError`` for unknown names."""
-        if isinstance(given, VectorLimits):
-            return given
-        if given is not None and not isinstance(given, Mapping):
-            raise ContractError(
-                f"limits={given!r} is not understood: give a mapping such as {{'top_k': 1000}}"
-            )
-        known = [field.name for field in fields(cls)]
-        for name in given or {}:
-            if name not in known:
-                raise ContractError(f"limits has no {name!r}; the limits are {', '.join(known)}")
-        return replace(cls(), **(given or {}))
-
     def __post_init__(self) -> None:
         for field in fields(self):
             value = getattr(self, field.name)
@@ -101,6 +86,21 @@ class VectorLimits:
                 raise ContractError(
                     f"limits[{field.name!r}] must be a whole number or None, not {value!r}"
                 )
+
+
+def limits_of(given: Mapping[str, int | None] | VectorLimits | None) -> VectorLimits:
+    """The default limits with the given ones in their place; ``ContractError`` for unknown names."""
+    if isinstance(given, VectorLimits):
+        return given
+    if given is not None and not isinstance(given, Mapping):
+        raise ContractError(
+            f"limits={given!r} is not understood: give a mapping such as {{'top_k': 1000}}"
+        )
+    known = [field.name for field in fields(VectorLimits)]
+    for name in given or {}:
+        if name not in known:
+            raise ContractError(f"limits has no {name!r}; the limits are {', '.join(known)}")
+    return replace(VectorLimits(), **(given or {}))
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,12 +3,12 @@ from __future__ import annotations
 import pytest
 
 from pytest_fakecloud.broker.errors import BrokerError
-from pytest_fakecloud.broker.model import ConsumerConfig, Header, Record
-from pytest_fakecloud.broker.settings import BrokerLimits
+from pytest_fakecloud.broker.model import ConsumerConfig, Header, Record, consumer_config
+from pytest_fakecloud.broker.settings import preset
 
 
 def test_defaults_are_the_vendors() -> None:
-    assert ConsumerConfig.read({}, session_timeout_ms=120_000) == ConsumerConfig(
+    assert consumer_config({}, session_timeout_ms=120_000) == ConsumerConfig(
         True, 5000, "latest", 120_000
     )
 
@@ -20,7 +20,7 @@ def test_headers_are_read() -> None:
         "auto-offset-reset": "Earliest",
         "session-timeout-ms": "6000",
     }
-    assert ConsumerConfig.read(headers, session_timeout_ms=1) == ConsumerConfig(
+    assert consumer_config(headers, session_timeout_ms=1) == ConsumerConfig(
         False, 250, "earliest", 6000
     )
 
@@ -40,7 +40,7 @@ def test_headers_are_read() -> None:
 )
 def test_bad_headers_are_named(name: str, value: str, named: str) -> None:
     with pytest.raises(BrokerError, match=named) as caught:
-        ConsumerConfig.read({name: value}, session_timeout_ms=1)
+        consumer_config({name: value}, session_timeout_ms=1)
     assert caught.value.status == 400
 
 
@@ -52,5 +52,5 @@ def test_a_record_reads_its_value_and_headers() -> None:
 
 
 def test_plans() -> None:
-    assert BrokerLimits.preset("free").messages_per_day == 10_000
-    assert BrokerLimits.preset("pro").max_partitions == 1000
+    assert preset("free").messages_per_day == 10_000
+    assert preset("pro").max_partitions == 1000

@@ -11,7 +11,7 @@ from unittest import mock
 import pytest
 
 from pytest_fakecloud.core.errors import CannotTell, ContractError
-from pytest_fakecloud.core.found import Found, check_predicate, expect
+from pytest_fakecloud.core.found import Found, check_predicate, expect, found_of
 from pytest_fakecloud.core.matching import NUMBER, TEXT, Field, Query, Sort
 
 FIELDS = {"name": Field(TEXT), "size": Field(NUMBER)}
@@ -42,7 +42,7 @@ A, B, C = Item("a"), Item("b", 2), Item("c", 3)
 
 
 def listed(*items: Any) -> Found[Any]:
-    return Found.of(items, FIELDS, "thing")
+    return found_of(items, FIELDS, "thing")
 
 
 def test_the_only_and_the_last() -> None:

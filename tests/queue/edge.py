@@ -8,7 +8,7 @@ from collections.abc import Callable
 from typing import Any
 
 from pytest_fakecloud.queue.delivery.deadlines import Deadlines
-from pytest_fakecloud.queue.delivery.destinations import Destinations
+from pytest_fakecloud.queue.delivery.destinations import Destinations, route_to
 from pytest_fakecloud.queue.model import Delivery, Headers, Outcome
 
 OK = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok"
@@ -128,12 +128,12 @@ class Table(Destinations):
         self.deadlines = deadlines
 
     def deliver(self, sent: Delivery) -> Outcome:
-        route = self.find(sent.url)
+        route = route_to(self, sent.url)
         assert route is not None, f"no route for {sent.url}"
         return route._take(sent, self.deadlines)
 
     async def adeliver(self, sent: Delivery) -> Outcome:
-        route = self.find(sent.url)
+        route = route_to(self, sent.url)
         assert route is not None, f"no route for {sent.url}"
         return await route._atake(sent, self.deadlines)
 

@@ -17,13 +17,13 @@ from pytest_fakecloud.vector.model import (
     UpdateMode,
     Weighting,
 )
-from pytest_fakecloud.vector.settings import VectorLimits
+from pytest_fakecloud.vector.settings import VectorLimits, limits_of
 
 READER = FieldReader(VectorLimits())
 
 
 def limited(**limits: int) -> FieldReader:
-    return FieldReader(VectorLimits.of(limits))
+    return FieldReader(limits_of(limits))
 
 
 @given(st.lists(st.integers(-(2**70), 2**70) | st.floats(-3e38, 3e38), max_size=20))

@@ -11,20 +11,20 @@ import pytest
 
 from pytest_fakecloud.core.errors import ContractError
 from pytest_fakecloud.vector.handle import VectorIndex
-from pytest_fakecloud.vector.settings import Approximation, VectorLimits, VectorSettings
+from pytest_fakecloud.vector.settings import Approximation, VectorLimits, VectorSettings, limits_of
 
 
 def test_the_documented_limits_are_on_and_the_others_off() -> None:
-    limits = VectorLimits.of(None)
+    limits = limits_of(None)
     assert (limits.metadata_bytes, limits.data_bytes) == (48 * 1024, 1024 * 1024)
     assert (limits.sparse_entries, limits.prefix_fetch) == (1000, 1000)
     assert limits.top_k is limits.dimension is limits.daily_queries is None
 
 
 def test_given_limits_take_the_place_of_the_defaults() -> None:
-    limits = VectorLimits.of({"top_k": 10, "metadata_bytes": None})
+    limits = limits_of({"top_k": 10, "metadata_bytes": None})
     assert (limits.top_k, limits.metadata_bytes, limits.data_bytes) == (10, None, 1024 * 1024)
-    assert VectorLimits.of(limits) is limits
+    assert limits_of(limits) is limits
 
 
 @pytest.mark.parametrize(
@@ -40,7 +40,7 @@ def test_given_limits_take_the_place_of_the_defaults() -> None:
 )
 def test_limits_without_meaning(given: Any, reason: str) -> None:
     with pytest.raises(ContractError, match=reason):
-        VectorLimits.of(given)
+        limits_of(given)
 
 
 def test_recall_is_any_real_number() -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from ...core.found import Found
+from ...core.found import Found, found_of
 from ..model import GroupView, MemberView, TopicPartition, TopicView, record_fields
 from .groups.members import ConsumerGroup, Instance
 from .log import Topic
@@ -17,7 +17,7 @@ def topic_view(topic: Topic) -> TopicView:
     return TopicView(
         topic.name,
         len(topic.logs),
-        Found.of(
+        found_of(
             (record for log in topic.logs for record in log.records()),
             record_fields(len(topic.logs)),
             "record",

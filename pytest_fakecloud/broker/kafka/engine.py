@@ -14,7 +14,7 @@ from contextlib import suppress
 from typing import Any, Concatenate, Literal, NoReturn, ParamSpec, TypeVar
 
 from ...core.errors import ContractError
-from ...core.found import Found
+from ...core.found import Found, found_of
 from ...core.ids import Ids
 from ...core.timekeeper import Signal, Timekeeper
 from ...core.timeparse import monotonic
@@ -243,7 +243,7 @@ class KafkaEngine:
         return TopicView(
             name,
             len(ends),
-            Found.of(self._fetching.records(name), record_fields(len(ends)), "record"),
+            found_of(self._fetching.records(name), record_fields(len(ends)), "record"),
             starts,
             ends,
         )

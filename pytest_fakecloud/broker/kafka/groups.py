@@ -20,6 +20,7 @@ from ..model import (
     GroupAssignments,
     TopicPartition,
     TopicPartitionOffset,
+    consumer_config,
 )
 from ..settings import Behaviour
 from .cluster import Address
@@ -84,7 +85,7 @@ class KafkaGroups:
         with self._lock:
             member = self._instances.get((group, instance))
             if member is None:
-                config = ConsumerConfig.read(
+                config = consumer_config(
                     headers, session_timeout_ms=self._settings.session_timeout_ms
                 )
                 self._check_limit(group)

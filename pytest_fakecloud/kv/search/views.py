@@ -8,7 +8,7 @@ from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from ...core.errors import ContractError
-from ...core.found import Found, expect
+from ...core.found import Found, expect, found_of
 from ...core.matching import JSON, NUMBER, TEXT, Field, Query, nearest, one_of
 from .documents import make_document
 from .filters import parse_filter
@@ -150,7 +150,7 @@ def _not_indexed(keyspace: Keyspace, index: SearchIndex, key: bytes) -> str:
 
 def searches_of(made: Iterable[Search]) -> Found[Search]:
     """The searches as a list that can be asked about."""
-    return Found.of(list(made), _FIELDS, "search")
+    return found_of(list(made), _FIELDS, "search")
 
 
 def expect_search(

@@ -37,6 +37,7 @@ from .replies import (
     Handler,
     Reply,
     as_reply,
+    outcome_of,
     timed_out,
 )
 from .wsgi import WsgiApp, call_wsgi
@@ -54,6 +55,7 @@ __all__ = [
     "DestinationTimeout",
     "Destinations",
     "Reply",
+    "route_to",
 ]
 
 LifespanMode: TypeAlias = Literal["auto"] | bool
@@ -200,7 +202,7 @@ class _Call(DestinationRoute):
                 value = handled[0]
         except Exception as error:
             return _raised(error, self.where)
-        return as_reply(value).outcome(delivery, self.where)
+        return outcome_of(as_reply(value), delivery, self.where)
 
     async def _aperform(self, delivery: Delivery, deadlines: Deadlines) -> Outcome:
         try:
@@ -212,7 +214,7 @@ class _Call(DestinationRoute):
                 value = handled[0]
         except Exception as error:
             return _raised(error, self.where)
-        return as_reply(value).outcome(delivery, self.where)
+        return outcome_of(as_reply(value), delivery, self.where)
 
 
 class _Forward(DestinationRoute):
@@ -271,7 +273,7 @@ class _Answers(DestinationRoute):
             self.given += 1
         if isinstance(reply, BaseException):
             return _raised(reply, self.where)
-        return reply.outcome(delivery, self.where)
+        return outcome_of(reply, delivery, self.where)
 
 
 class Destinations:
@@ -430,18 +432,6 @@ class Destinations:
             pairs = sorted(self._routes.items(), key=lambda pair: -pair[0].length)
         return Found(route for _, route in pairs)
 
-    def find(self, url: str) -> DestinationRoute | None:
-        """Return the route that takes a URL, or None."""
-        if not isinstance(url, str):
-            raise ContractError(f"find({url!r}): give a URL, a text")
-        target = _split(url if "://" in url else named_url(url) or url)
-        with self._lock:
-            best: tuple[int, DestinationRoute] | None = None
-            for place, route in self._routes.items():
-                if (best is None or place.length >= best[0]) and place.takes(target):
-                    best = (place.length, route)
-        return best[1] if best else None
-
     def remove(self, route: DestinationRoute) -> None:
         """Take a route out of the table; removing it twice does nothing."""
         with self._lock:
@@ -500,6 +490,17 @@ class Destinations:
             self._routes.pop(place, None)
             self._routes[place] = route
         return route
+
+
+def route_to(table: Destinations, url: str) -> DestinationRoute | None:
+    """Return the route that takes a URL, or None."""
+    target = _split(url if "://" in url else named_url(url) or url)
+    with table._lock:
+        best: tuple[int, DestinationRoute] | None = None
+        for place, route in table._routes.items():
+            if (best is None or place.length >= best[0]) and place.takes(target):
+                best = (place.length, route)
+    return best[1] if best else None
 
 
 # -- matching ------------------------------------------------------------------------------------

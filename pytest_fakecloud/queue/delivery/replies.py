@@ -27,6 +27,7 @@ __all__ = [
     "Handler",
     "Reply",
     "as_reply",
+    "outcome_of",
     "timed_out",
 ]
 
@@ -72,17 +73,6 @@ class Reply:
         """A destination where nothing listens: the connection is refused."""
         return cls(ending="refuse")
 
-    def outcome(self, delivery: Delivery, where: str) -> Outcome:
-        """Return what a delivery meets here, the delivery's timeout included."""
-        if self.ending == "refuse":
-            error = ConnectionRefusedError(f"{_origin_text(delivery.url)} refuses connections")
-            return Outcome(exception=error, where=where)
-        took = duration_us(self.after)
-        if self.ending == "hang" or (delivery.timeout_us and took > delivery.timeout_us):
-            return timed_out(delivery, where)
-        headers, body = self._encoded()
-        return Outcome(self.status, headers, body, virtual_us=took, where=where)
-
     def _encoded(self) -> tuple[Headers, bytes]:
         headers: Headers = list(cast("Iterable[tuple[str, str]]", self.headers))
         kind, body = self._typed_body()
@@ -98,6 +88,18 @@ class Reply:
         if isinstance(self.body, str):
             return "text/plain; charset=utf-8", bytes_of("body", self.body)
         return "application/json", json_bytes("body", self.body)
+
+
+def outcome_of(reply: Reply, delivery: Delivery, where: str) -> Outcome:
+    """Return what a delivery meets where a reply is prepared, its own timeout included."""
+    if reply.ending == "refuse":
+        error = ConnectionRefusedError(f"{_origin_text(delivery.url)} refuses connections")
+        return Outcome(exception=error, where=where)
+    took = duration_us(reply.after)
+    if reply.ending == "hang" or (delivery.timeout_us and took > delivery.timeout_us):
+        return timed_out(delivery, where)
+    headers, body = reply._encoded()
+    return Outcome(reply.status, headers, body, virtual_us=took, where=where)
 
 
 Answer: TypeAlias = (

@@ -25,7 +25,7 @@ from ..model import Delivery, Outcome
 from ..settings import SignatureClock, Unstubbed
 from ..wire.signing import published_text
 from .deadlines import DEFAULT_CAP, Deadlines
-from .destinations import DestinationRoute, Destinations
+from .destinations import DestinationRoute, Destinations, route_to
 
 if TYPE_CHECKING:
     from .loopback import LoopbackSender
@@ -158,7 +158,7 @@ class Sender:
         return limit if 0 < limit < self._deadlines.cap and self._time_passes() else None
 
     def _route(self, url: str) -> DestinationRoute | None:
-        route = self.destinations.find(url)
+        route = route_to(self.destinations, url)
         if route is not None and not route._is_prefix and self._is_fake(url):
             return None
         return route

@@ -14,7 +14,7 @@ from urllib.parse import quote
 
 import pytest
 
-from pytest_fakecloud.queue.delivery.destinations import Reply
+from pytest_fakecloud.queue.delivery.destinations import Reply, route_to
 from pytest_fakecloud.queue.handle import Queue
 from pytest_fakecloud.queue.rest.admin import AdministrationRoutes
 from pytest_fakecloud.queue.rest.history import HistoryRoutes
@@ -1568,7 +1568,7 @@ def test_a_destination_that_has_a_name(
     scene.queue.advance("1m")
     (came,) = stub.deliveries
     assert (came.url, came.header("X-Api-Key")) == (url, "k")
-    assert scene.queue.destinations.find(name) is stub
+    assert route_to(scene.queue.destinations, name) is stub
     assert scene.to(CALLBACK)[0].json()["url"] == url
 
 

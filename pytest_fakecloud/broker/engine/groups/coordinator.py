@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from ... import errors
-from ...model import ConsumerConfig, GroupAssignments, distinct
+from ...model import GroupAssignments, consumer_config, distinct
 from .assignment import range_assignment
 from .commits import Commits
 from .delivery import GroupDelivery
@@ -77,7 +77,7 @@ class Coordinator:
         headers: Mapping[str, str],
         now: int,
     ) -> tuple[ConsumerGroup, Instance]:
-        config = ConsumerConfig.read(headers, session_timeout_ms=self._settings.session_timeout_ms)
+        config = consumer_config(headers, session_timeout_ms=self._settings.session_timeout_ms)
         self._check_instance_limit(group_name)
         group = self._table.groups.get(group_name)
         if group is None:
