@@ -183,6 +183,17 @@ def test_rq_keeps_a_result_for_its_time(redis: Any, fakecloud: Cloud) -> None:
 
 
 @NOW
+def test_rq_scheduler_fires_on_the_clock(redis: Any, fakecloud: Cloud) -> None:
+    scheduler = library("rq_scheduler").Scheduler(queue_name="reports", connection=redis)
+    scheduler.cron("0 6 * * *", double, args=[1])
+    queue = library("rq").Queue("reports", connection=redis)
+    for moved, count in (("5h", 0), ("2h", 1), ("24h", 2)):
+        fakecloud.clock.advance(moved)
+        scheduler.enqueue_jobs()
+        assert len(queue) == count
+
+
+@NOW
 def test_rq_schedules_on_the_clock(redis: Any, fakecloud: Cloud) -> None:
     rq = library("rq")
     from rq.scheduler import RQScheduler
@@ -311,6 +322,35 @@ def test_arq_takes_a_job_once_and_tries_it_again(kv_server: KVServer) -> None:
 
     assert asyncio.run(scenario()) == 3
     assert tries == [1, 2, 3]
+
+
+@pytest.mark.parametrize("name", ["ListQueueBroker", "RedisStreamBroker", "PubSubBroker"])
+def test_taskiq(kv_server: KVServer, name: str) -> None:
+    module = library("taskiq_redis")
+    from taskiq.api import run_receiver_task
+
+    results = module.RedisAsyncResultBackend(kv_server.database_url, result_ex_time=60)
+    broker = getattr(module, name)(kv_server.database_url).with_result_backend(results)
+
+    @broker.task
+    async def twice(number: int) -> int:
+        return double(number)
+
+    async def scenario() -> Any:
+        broker.is_worker_process = True
+        await broker.startup()
+        worker = asyncio.create_task(run_receiver_task(broker))
+        if name == "PubSubBroker":
+            while not kv_server.execute("PUBSUB", "CHANNELS"):
+                await asyncio.sleep(0.01)
+        task = await twice.kiq(4)
+        result = await task.wait_result(check_interval=0.01, timeout=10)
+        worker.cancel()
+        await asyncio.gather(worker, return_exceptions=True)
+        await broker.shutdown()
+        return result.return_value
+
+    assert asyncio.run(asyncio.wait_for(scenario(), 20)) == 8
 
 
 @NOW
@@ -496,6 +536,16 @@ def test_slowapi(kv_server: KVServer) -> None:
     assert [client.get("/").status_code for _ in range(3)] == [200, 200, 429]
 
 
+@NOW
+def test_pyrate_limiter(redis: Any, fakecloud: Cloud) -> None:
+    module = library("pyrate_limiter")
+    rate = module.Rate(2, module.Duration.MINUTE)
+    limiter = module.Limiter(module.RedisBucket.init([rate], redis, "bucket"))
+    assert [limiter.try_acquire("ada", blocking=False) for _ in range(3)] == [True, True, False]
+    fakecloud.clock.advance("61s")
+    assert limiter.try_acquire("ada", blocking=False)
+
+
 # -- caches and sessions -------------------------------------------------------------------------
 
 
@@ -515,6 +565,54 @@ def test_dogpile(kv_server: KVServer, fakecloud: Cloud) -> None:
     fakecloud.clock.advance("61s")
     region.get_or_create("key", make)
     assert len(made) == 2
+
+
+def test_fastapi_cache(kv_server: KVServer, fakecloud: Cloud) -> None:
+    module = library("fastapi_cache")
+    from fastapi_cache.backends.redis import RedisBackend
+    from fastapi_cache.decorator import cache
+
+    asked: list[int] = []
+
+    async def scenario() -> None:
+        async with library("redis.asyncio").from_url(kv_server.database_url) as client:
+            module.FastAPICache.init(RedisBackend(client), prefix="shop")
+
+            @cache(expire=60)
+            async def price(number: int) -> int:
+                asked.append(number)
+                return double(number)
+
+            assert [await price(number) for number in (1, 1, 2)] == [2, 2, 4]
+            fakecloud.clock.advance("60s")
+            await price(1)
+            await module.FastAPICache.clear()
+        module.FastAPICache.reset()
+
+    asyncio.run(scenario())
+    assert asked == [1, 2, 1]
+    assert kv_server.keys() == []
+
+
+def test_walrus(kv_server: KVServer, fakecloud: Cloud) -> None:
+    database = library("walrus").Database.from_url(kv_server.database_url)
+    cache = database.cache()
+    cache.set("k", [1], 10)
+    assert cache.get("k") == [1]
+    fakecloud.clock.advance("11s")
+    assert cache.get("k") is None
+    with database.lock("import", ttl=1000):
+        assert not database.lock("import", ttl=1000).acquire(block=False)
+    index = database.autocomplete()
+    for number, text in enumerate(["green tea", "black tea", "oak chair"]):
+        index.store(number, text)
+    assert len(list(index.search("tea"))) == 2
+    limit = database.rate_limit("calls", limit=2, per=10)
+    assert [limit.limit("ada") for _ in range(3)] == [False, False, True]
+    bloom = database.bloom_filter("seen")
+    bloom.add("x")
+    assert ("x" in bloom, "y" in bloom) == (True, False)
+    database.close()
 
 
 def test_cashews(kv_server: KVServer) -> None:
