@@ -18,6 +18,11 @@ import pytest
 
 from .services import SERVICES, by_word
 
+try:
+    import resource
+except ImportError:  # Windows has no such counts
+    resource = None  # type: ignore[assignment]
+
 if TYPE_CHECKING:
     from .any_cloud import AnyCloud
     from .cloud import Cloud
@@ -196,6 +201,18 @@ def misuse(text: str) -> BaseException:
     return pytest.fail.Exception(f"fakecloud: {text}", pytrace=False)
 
 
+_A_SLEEP_S = 0.04
+"""From how many seconds on a wait is a sleep, and not a turn of other processes."""
+
+
+def _switches() -> int:
+    """How often this thread (or process) gave its processor away; 0 where no system counts it."""
+    if resource is None:
+        return 0
+    usage = resource.getrusage(getattr(resource, "RUSAGE_THREAD", resource.RUSAGE_SELF))
+    return usage.ru_nvcsw + usage.ru_nivcsw
+
+
 class Run:
     """What the hooks and fixtures of one pytest run share.
 
@@ -210,6 +227,7 @@ class Run:
         self.cloud: AnyCloud | None = None
         self.told = False
         self._busy_s = self._began_s = 0.0
+        self._switches = 0
         self.strict: tuple[str, ...] = ()
         self.early: tuple[str, ...] = ()
         self._long: AnyCloud | None = None
@@ -490,6 +508,7 @@ class Run:
         from .core.timeparse import monotonic
 
         self._busy_s, self._began_s = busy_s, monotonic()
+        self._switches = _switches()
         self._listen(self.cloud or self._long)
         if self._long is not None:
             # What a test's own code starts from here on ends with the test.
@@ -498,10 +517,16 @@ class Run:
                 call.note = call.note or "came before the test's own code: maybe an earlier test's"
 
     def idle_s(self) -> float:
-        """How many seconds of the test's own code so far the process did nothing."""
+        """How many seconds of the test's own code so far the process slept; 0 where nobody can tell.
+
+        On a machine that is busy a process waits for its turn as well, but many times and never for
+        long: what counts is how long it waited each time.
+        """
         from .core.timeparse import monotonic
 
-        return monotonic() - self._began_s - (process_time() - self._busy_s)
+        idle_s = monotonic() - self._began_s - (process_time() - self._busy_s)
+        times = _switches() - self._switches
+        return idle_s if times > 0 and idle_s / times >= _A_SLEEP_S else 0.0
 
     def end_test(self) -> None:
         """Let go of the test's cloud: with it, its data would live as long as the run."""

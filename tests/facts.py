@@ -16,17 +16,16 @@ import sys
 from collections import Counter
 from dataclasses import dataclass, field
 from pathlib import Path
-from time import process_time
 from typing import Any
 
 import pytest
 
 from pytest_fakecloud.cloud import Cloud
-from pytest_fakecloud.core.timeparse import monotonic
 from pytest_fakecloud.reporting.facts import facts
 from pytest_fakecloud.reporting.hints import strangers, suspicions
 from pytest_fakecloud.reporting.rows import scene_of
 from pytest_fakecloud.reporting.section import section
+from pytest_fakecloud.session import run_of
 
 __all__ = ["Counted", "alike", "said_of"]
 
@@ -61,8 +60,6 @@ class Counted:
     _pending: list[str] = field(default_factory=list)
     _opened: int = 0
     _seen: set[int] = field(default_factory=set)
-    _began: float = 0.0
-    _busy: float = 0.0
     _item: pytest.Item | None = None
     _passed: bool = False
 
@@ -73,8 +70,7 @@ class Counted:
             return
         self._seen.add(id(cloud))
         self._opened += 1
-        idle_s = monotonic() - self._began - (process_time() - self._busy)
-        self._pending += said_of(cloud, idle_s)
+        self._pending += said_of(cloud, run_of(item.config).idle_s())
         names = list(vars(getattr(item, "module", None) or object).values())
         for hint in [*strangers(cloud)[:1], *suspicions(cloud, names)]:
             self._pending.append(f"HINT: {hint}")
@@ -85,7 +81,6 @@ class Counted:
         if self._item is not None:
             return (yield)
         self._item, self._passed = item, False
-        self._began, self._busy = monotonic(), process_time()
         self._pending, self._opened, self._seen = [], 0, set()
         try:
             return (yield)

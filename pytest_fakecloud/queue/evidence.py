@@ -13,6 +13,7 @@ from contextlib import AbstractContextManager, contextmanager
 from typing import Any
 from urllib.parse import urlsplit
 
+from ..core.errors import telling
 from ..core.journal import Recorder
 from ..core.lazy import logging
 from .model import MESSAGE, Delivery, Headers, Outcome, SigningKeys, first
@@ -99,8 +100,21 @@ class Evidence:
         found = self._sent.pop((delivery.message_id, delivery.url, delivery.attempt), None)
         if found is None:
             return {}
-        number, sent, logged, refused = found
-        told: dict[str, Any] = {"began": number, "alone": self._alone, "where": outcome.where}
+        told: dict[str, Any] = {"began": found[0], "alone": self._alone, "where": outcome.where}
+        untold: list[str] = []
+        # An explanation can fail, the delivery cannot.
+        with telling("what was sent and answered cannot be told", untold.append):
+            told |= self._exchanged(*found[1:], outcome)
+        return {**told, "logged": untold} if untold else told
+
+    def _exchanged(
+        self,
+        sent: Delivery,
+        logged: list[BaseException],
+        refused: list[Refusal],
+        outcome: Outcome,
+    ) -> dict[str, Any]:
+        told: dict[str, Any] = {}
         if outcome.delivered and not logged and sent.kind is MESSAGE:
             return told
         told["sent"] = _text(sent.body)

@@ -16,6 +16,7 @@ from .bodies import printable
 from .facts import Fact, facts
 from .masking import Mask
 from .rows import CLIENT, Row, rows, scene_of
+from .summaries import Scene
 from .thinning import folded, kept, merged, without_held_runs
 from .waiting import waiting
 
@@ -105,27 +106,40 @@ def section(
     lines = [part for line in _packed(head, width) for part in _wrapped(line, "  ", width)]
     if link:
         lines.append(f"timeline: {link}")
-    every = rows(cloud, served=served)
-    if not every:
-        lines.append("no client has called")
     mask = Mask(cloud)
-    scene = scene_of(cloud, list(cloud.journal.entries))
-    worth = facts(cloud, scene, idle_s, raised, served)
-    marks = _marks(every, worth)
-    lines += _timeline(every, marks, width, now.date())
-    told = [_with_mark(fact, marks) for fact in worth]
-    ends = _block("worth a look:", told, mask, width)
-    # A group that is behind is what comes of the facts about its broker.
-    behind = {f"{fact.text.partition(':')[0]}: group" for fact in worth}
-    left = [
-        one
-        for one in waiting(cloud, scene)
-        if not (one.startswith(tuple(behind)) and one.endswith("(nothing committed)"))
-    ]
-    ends += _block("unfinished:", left, mask, width)
-    for text, _ in findings(cloud):
-        ends += _wrapped(text.translate(_CONTROLS), "    ", width)
+    every: list[Row] = []
+    worth: list[Fact] = []
+    scene = Scene()
+    # A part that cannot be told leaves the others theirs.
+    with telling("what to look up for the calls cannot be told", lines.append):
+        scene = scene_of(cloud, list(cloud.journal.entries))
+    with telling("what is worth a look cannot be told", lines.append):
+        worth = facts(cloud, scene, idle_s, raised, served)
+    with telling("the calls cannot be told", lines.append):
+        every = rows(cloud, served=served)
+        if not every:
+            lines.append("no client has called")
+    marks: dict[int, int] = {}
+    with telling("the calls cannot be told", lines.append):
+        marks = _marks(every, worth)
+        lines += _timeline(every, marks, width, now.date())
+    ends: list[str] = []
+    with telling("what is worth a look cannot be told", ends.append):
+        ends += _block("worth a look:", [_with_mark(fact, marks) for fact in worth], mask, width)
+    with telling("what is unfinished cannot be told", ends.append):
+        ends += _block("unfinished:", _left(cloud, scene, worth), mask, width)
+    with telling("[problems] they cannot be told", ends.append):
+        for text, _ in findings(cloud):
+            ends += _wrapped(text.translate(_CONTROLS), "    ", width)
     return printable("\n".join([*lines, *([""] if ends else []), *ends]))
+
+
+def _left(cloud: Fakes, scene: Scene, worth: Sequence[Fact]) -> Iterator[str]:
+    """What waits, without groups that are behind: that comes of the facts about their broker."""
+    behind = tuple(f"{fact.text.partition(':')[0]}: group" for fact in worth)
+    for one in waiting(cloud, scene):
+        if not (one.startswith(behind) and one.endswith("(nothing committed)")):
+            yield one
 
 
 def _homes(cloud: Fakes) -> Iterator[str]:

@@ -128,4 +128,5 @@ def _run(blocks: list[Block], pytester: pytest.Pytester) -> None:
 def _plain(text: str) -> str:
     """A report without what differs from run to run: ports and durations."""
     text = re.sub(r"127\.0\.0\.1:\d+", "127.0.0.1:PORT", text)
+    text = re.sub(r"(?<=; )(\w+) :\d{4,5}\b", r"\1 :PORT", text)
     return "\n".join(line.rstrip() for line in re.sub(r"\d+\.\d+s\b", "0.1s", text).splitlines())

@@ -601,6 +601,6 @@ def test_a_fault_that_missed_what_came_is_told_with_it(cloud: Cloud) -> None:
     server.faults.answer(503, command="SET")
     for command in (["HSET", "h", "f", 1], ["HGET", "h", "f"], ["HGET", "h", "g"]):
         httpx.post(server.url, json=command, headers=server.headers)
-    assert told(cloud) == ["kv_server: no fault was for what came: HSET, HGET"]
+    assert told(cloud) == ["kv_server: a fault never fired; what came was HSET, HGET"]
     server.faults.clear()
     assert told(cloud) == []

@@ -42,7 +42,7 @@ def missed_by_its_fault(look: Look) -> Iterator[Fact]:
             names = call.facts.get("command") or [call.route or f"{call.method} {call.path}"]
             came.update(dict.fromkeys(names if isinstance(names, list) else [str(names)]))
         if came:
-            yield Fact(f"{handle.name}: no fault was for what came: {listed(list(came))}")
+            yield Fact(f"{handle.name}: a fault never fired; what came was {listed(list(came))}")
 
 
 def uncalled(look: Look) -> Iterator[Fact]:

@@ -46,6 +46,8 @@ def report(output: list[str]) -> str:
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
 def test_the_report_shows_the_cause(name: str, run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("COLUMNS", "100")
+    # However busy the machine is that runs this: what waits in these tests sleeps.
+    monkeypatch.setattr("pytest_fakecloud.session._A_SLEEP_S", 0.0)
     gc.freeze()  # what the run leaves behind is looked for below, and nothing older
     source = (BUGS / f"{name}.py").read_text(encoding="utf-8")
     result = run(source)
