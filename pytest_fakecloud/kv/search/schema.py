@@ -40,11 +40,6 @@ class FieldSpec:
     source: str | None = None
 
     def __post_init__(self) -> None:
-        if self.kind not in FIELD_TYPES:
-            raise SearchError(
-                f"syntax error: unknown field type '{self.kind}' of field '{self.name}', "
-                f"expected one of {', '.join(FIELD_TYPES)}"
-            )
         if self.fast and self.kind not in _WITH_FAST:
             raise SearchError(f"syntax error: FAST is no option of {self.kind} field '{self.name}'")
         if (self.nostem or self.notokenize) and self.kind != "TEXT":
@@ -95,10 +90,6 @@ class Definition:
     language: str = field(default="english", compare=False)
 
     def __post_init__(self) -> None:
-        if self.kind not in KEY_TYPES:
-            raise SearchError(
-                f"syntax error: unknown index type '{self.kind}', expected JSON, HASH or STRING"
-            )
         if self.language not in LANGUAGES:
             raise SearchError(
                 f"syntax error: unknown language '{self.language}', expected one of "

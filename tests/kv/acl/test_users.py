@@ -12,7 +12,7 @@ import pytest
 from pytest_fakecloud.core.ids import Ids
 from pytest_fakecloud.core.timekeeper import Timekeeper
 from pytest_fakecloud.handle import Context
-from pytest_fakecloud.kv.acl.rules import apply_rules
+from pytest_fakecloud.kv.acl.rules import apply_rules, describe_user
 from pytest_fakecloud.kv.acl.users import (
     AclUser,
     KeyPattern,
@@ -319,3 +319,32 @@ def test_every_key_of_a_line_needs_permission() -> None:
     for line in (b"LCS mine theirs", b"MGET mine theirs", b"SINTER mine theirs"):
         with pytest.raises(CommandError, match="NOPERM"):
             engine.execute(ann, line.split())
+
+
+class TestRulesThatSayNothingNew:
+    @pytest.fixture
+    def user(self) -> AclUser:
+        return AclUser("ada", dialect="redis")
+
+    def test_twice_is_once(self, user: AclUser) -> None:
+        for rule in (b"", b"&news", b"&news", b"+get|x", b"+get|x", b"%R~a", b"%R~a"):
+            apply_rules(user, [rule])
+        told = b"user ada off %R~a resetchannels &news -@all +get|x"
+        assert describe_user(user) == told
+
+    def test_a_first_word_is_allowed_and_never_taken(self, user: AclUser) -> None:
+        with pytest.raises(CommandError, match="Unknown command or category name in ACL"):
+            apply_rules(user, [b"-get|x"])
+        with pytest.raises(CommandError, match="Unknown command or category name in ACL"):
+            apply_rules(user, [b"+config|nothing"])
+        apply_rules(user, [b"+@all", b"+get|x"])
+        assert b"get|x" not in describe_user(user)
+
+    def test_all_channels_are_all_patterns(self, user: AclUser) -> None:
+        apply_rules(user, [b"allchannels"])
+        assert user.root.allows_channel(b"any", False)
+        assert user.root.allows_channel(b"any*", True)
+        apply_rules(user, [b"resetchannels", b"&a*"])
+        assert user.root.allows_channel(b"a*", True)
+        assert not user.root.allows_channel(b"ab*", True)
+        assert user.root.allows_channel(b"ab", False)

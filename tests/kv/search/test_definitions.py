@@ -198,3 +198,25 @@ class TestOnTheWire:
         assert run("SEARCH.DESCRIBE", b"i\xff")[-1] == [[b"t\xff", b"TEXT"]]
         assert "Unknown field" in run.error("SEARCH.QUERY", b"i\xff", '{"t\\u00ff":1}')
         assert run("SEARCH.LISTINDEXES", "MATCH", b"i\xff")[0][1] == b"i\xff"
+
+
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        ("LIST PREFIX 1 p: SCHEMA a TEXT",
+         "unknown index type 'LIST', expected one of JSON, HASH, STRING"),
+        ("JSON PREFIX 1 p: SCHEMA a COLOUR",
+         "unknown type of field 'a' 'COLOUR', expected one of TEXT, "),
+    ],
+)  # fmt: skip
+def test_words_that_no_index_takes(run: Run, words: str, told: str) -> None:
+    assert run.error(f"SEARCH.CREATE i ON {words}").startswith(f"ERR syntax error: {told}")
+
+
+def test_an_index_has_a_thousand_fields(run: Run) -> None:
+    def create(count: int) -> str:
+        fields = " ".join(f"f{number} TEXT" for number in range(count))
+        return f"SEARCH.CREATE i{count} ON JSON PREFIX 1 p{count}: SCHEMA {fields}"
+
+    assert run(create(1000)) == 1
+    assert run.error(create(1001)) == "ERR an index has at most 1000 fields"

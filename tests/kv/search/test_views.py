@@ -210,3 +210,17 @@ class TestFaults:
         with server.faults.answer(503, index="j*"):
             assert post(server, "SEARCH.QUERY", "i", '{"title":"boots"}') is not None
         server.assert_not_called(index="j")
+
+
+class TestWhatAFailureTells:
+    def test_what_was_found_and_why_not(self, server: KVServer) -> None:
+        server.execute("SEARCH.WAITINDEXING", "i")
+        post(server, "SEARCH.QUERY", "i", '{"title":"shoes"}')
+        with pytest.raises(AssertionError) as failed:
+            server.assert_searched("i", keys="p:2", command="query")
+        assert "p:2: " in str(failed.value)
+        assert "answered [p:1]" in str(failed.value)
+
+    def test_a_filter_that_the_service_refuses(self, server: KVServer) -> None:
+        with pytest.raises(ContractError, match="the service refuses this filter"):
+            server.search_index("i").explain("p:1", {"nothing": 1})

@@ -199,3 +199,24 @@ def test_an_expression_without_a_value_leaves_the_backoff() -> None:
     # It was checked for fewer retries than a workflow or a retried dead letter may come to make.
     assert next_wait("1000/(retried-5)", 4, [], NOW_US)[0] == 0
     assert next_wait("1000/(retried-5)", 5, [], NOW_US)[0] == backoff_us(6)
+
+
+def test_an_expression_may_name_one_thing() -> None:
+    assert RetryDelay("max(7000)").milliseconds(1) == RetryDelay("7000").milliseconds(1)
+
+
+@pytest.mark.parametrize(
+    ("value", "seconds"),
+    [
+        ("Thu, 01 Jan 2026 00:00:30 GMT", 30),
+        ("Thu, 01 Jan 2026 00:00:30", 30),  # without a zone, it is UTC
+        ("Wed, 31 Dec 2025 23:59:59 GMT", 0),
+        ("Fri, 31 Dec 9999 23:59:59 -2359", None),
+        ("Thu, 99 Jan 2026 00:00:30 GMT", None),
+        ("soon", None),
+    ],
+)
+def test_dates_of_retry_after(value: str, seconds: int | None) -> None:
+    found = asked_wait([("Retry-After", value)], NOW_US)
+    told = f"Retry-After: {value}"
+    assert found == (None if seconds is None else (seconds * SECOND, told))

@@ -497,3 +497,39 @@ class TestCache:
         engine.restore(saved)
         assert run("SCRIPT", "EXISTS", digest("return 1"), digest("return 2")) == [1, 0]
         assert run("EVALSHA", digest("return 1"), 0) == 1
+
+
+@pytest.mark.parametrize("resp", [2, 3])
+def test_replies_of_every_kind_come_to_a_script(run: Run, resp: int) -> None:
+    def eval(script: str, *keys: str) -> Any:
+        return run("EVAL", f"redis.setresp({resp}); {script}", len(keys), *keys)
+
+    run("JSON.SET", "doc", "$", '{"a":[true,null,1.5]}')
+    flat = eval("return redis.call('JSON.RESP', KEYS[1], '.a')", "doc")
+    assert [getattr(one, "text", one) for one in flat[:2]] == [b"[", b"true"]
+    told = "local t = redis.call('INFO', 'server'); "
+    if resp == 2:
+        assert eval(told + "return type(t)") == b"string"
+    else:
+        assert eval(told + "return t.verbatim_string.format") == b"txt"
+        assert b"redis_version" in eval(told + "return t.verbatim_string.string")
+    run("ZADD z 1.5 a")
+    score = "local t = redis.call('ZSCORE', KEYS[1], 'a'); "
+    asked = "return type(t) == 'string' and t or tostring(t.double)"
+    assert eval(score + asked, "z") == b"1.5"
+    members = "local t = redis.call('SMEMBERS', KEYS[1]); "
+    run("SADD s a")
+    assert eval(members + "return t[1] or (t.set.a and 'set')", "s") == (
+        b"a" if resp == 2 else b"set"
+    )
+    run("HSET h a b")
+    assert eval("local t = redis.call('HGETALL', KEYS[1]); return t[2] or t.map.a", "h") == b"b"
+    assert eval("local t = redis.call('GET', 'none'); return tostring(t)") == (
+        b"false" if resp == 2 else b"nil"
+    )
+    found = eval("local t = redis.call('HMGET', KEYS[1], 'a', 'none'); return tostring(t[2])", "h")
+    assert found == (b"false" if resp == 2 else b"nil")
+    run("APPEND text ab")
+    run("APPEND text cd")
+    assert eval("return redis.call('GET', KEYS[1])", "text") == b"abcd"
+    assert eval("return redis.call('MGET', KEYS[1])[1]", "text") == b"abcd"
