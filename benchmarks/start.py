@@ -190,6 +190,8 @@ started = time.process_time()
 print("taken", (time.process_time() - started) * 1e3, flush=True)
 os._exit(0)
 """
+BEFORE = {"vector_index, upsert": "import numpy"}
+"""What is imported before the clock starts: numpy takes 40 ms and more, and other times in each run."""
 NEEDS = {"fakeredis, SET": "fakeredis", "moto, SQS send_message": "moto, boto3"}
 
 
@@ -206,7 +208,8 @@ def firsts(python: str, rounds: int, folder: Path) -> list[bool]:
         taken: dict[str, list[float]] = {name: [] for name in there}
         for turn in range(rounds + 1):
             for name in sorted(there, reverse=bool(turn % 2)):
-                code = CLOCKED.format(before=before, source=there[name])
+                first = f"{before}\n{BEFORE.get(name, '')}"
+                code = CLOCKED.format(before=first, source=there[name])
                 _, told = cpu_ms([python, "-c", code], folder, environment)
                 if turn:
                     taken[name].append(float(told.split()[1]))
@@ -218,8 +221,8 @@ def firsts(python: str, rounds: int, folder: Path) -> list[bool]:
             print(f"  {name:24} median {typical[name]:7.1f}   least {min(times):7.1f}")
         for name in ("kv_server, SET", "queue, publish", "broker, produce"):
             holds.append(limit(f"{name}, in {kind}, ms", typical[name], 50))
-        more = typical["vector_index, upsert"] - typical["numpy, import"]
-        holds.append(limit(f"vector_index, upsert over numpy's import, in {kind}, ms", more, 40))
+        more = typical["vector_index, upsert"]
+        holds.append(limit(f"vector_index, upsert once numpy is there, in {kind}, ms", more, 40))
     return holds
 
 

@@ -188,11 +188,12 @@ def import_fakes() -> None:
     forgotten at the end, and some cannot be imported twice.
     """
     from . import __path__
+    from .core.lazy import MODULES
 
     for found in walk_packages(__path__, f"{__package__}."):
         if not any(word in NOT_OF_A_TEST for word in found.name.split(".")):
             import_module(found.name)
-    for name in ("jwt", "zoneinfo"):
+    for name in ("jwt", "ssl", "zoneinfo", *MODULES):
         import_module(name)
 
 

@@ -20,6 +20,7 @@ from types import ModuleType
 from typing import TYPE_CHECKING, Any, AnyStr, TypeVar
 
 __all__ = [
+    "MODULES",
     "dataclass",
     "decimal",
     "difflib",
@@ -60,6 +61,9 @@ else:
     sysconfig = _Module("sysconfig")
     logging = _Module("logging")
     traceback = _Module("traceback")
+
+MODULES = tuple(each.__name__ for each in [*globals().values()] if type(each) is _Module)
+"""The full names of those modules, for who wants to import them before they are used."""
 
 
 # -- regular expressions ---------------------------------------------------------------------------

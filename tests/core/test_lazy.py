@@ -215,7 +215,11 @@ USED = {
 }
 
 
-@pytest.mark.parametrize("name", sorted({*lazy.__all__} - {"dataclass", "regex"}))
+def test_all_modules_are_listed() -> None:
+    assert sorted(lazy.MODULES) == sorted(name.replace("_", ".") for name in USED)
+
+
+@pytest.mark.parametrize("name", sorted({*lazy.__all__} - {"MODULES", "dataclass", "regex"}))
 def test_a_module_is_imported_when_it_is_used(name: str) -> None:
     real = getattr(lazy, name).__name__
     code = (

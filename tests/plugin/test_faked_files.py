@@ -5,6 +5,8 @@ from __future__ import annotations
 import io
 import os
 import pathlib
+import subprocess
+import sys
 import zoneinfo
 from collections.abc import Iterator
 from typing import Any
@@ -75,3 +77,15 @@ def test_the_fixture_of_pyfakefs_beside_the_fakes(run: Run, pytester: pytest.Pyt
     pytester.makepyfile(SUITE)
     # In a process of its own, where nothing was imported before.
     pytester.runpytest_subprocess(*QUIET).assert_outcomes(passed=4)
+
+
+def test_nothing_is_left_to_be_imported_from_faked_files() -> None:
+    code = (
+        "import sys\n"
+        "from pytest_fakecloud.core.lazy import MODULES\n"
+        "from pytest_fakecloud.session import import_fakes\n"
+        "import_fakes()\n"
+        "print({*MODULES, 'cronsim', 'ssl', 'zoneinfo'} - {*sys.modules})"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout == "set()\n"
