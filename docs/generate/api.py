@@ -107,7 +107,7 @@ def _told(name: str) -> str:
 
 _TOLD_ELSEWHERE = (
     "Handle, AnyCloud, Found, FaultPlan, Destination, HTTPServer, ServiceError, list, tuple, dict, str, "
-    "Exception, AssertionError, Warning, UserWarning"
+    "BaseException, Exception, AssertionError, OSError, Warning, UserWarning"
 )
 """Bases whose members a reader finds under their own names, or in Python's documentation."""
 
