@@ -8,7 +8,6 @@ import json
 import re
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
-from urllib.parse import quote
 
 from ..core.calls import ITEMS_OF_CUT
 from ..handle import secrets_of
@@ -60,7 +59,7 @@ class Mask:
             for spelling in _spellings(secret)
         }
         self._secrets = re.compile(
-            "|".join(map(re.escape, sorted(spellings, key=len, reverse=True))) or r"(?!)"
+            "|".join(map(_in_any_url, sorted(spellings, key=len, reverse=True))) or r"(?!)"
         )
 
     def text(self, text: str) -> str:
@@ -113,10 +112,23 @@ class Mask:
         return HIDDEN if call.body and hides_words(call) else call.body
 
 
+def _in_any_url(spelling: str) -> str:
+    """A pattern of a text with each of its characters as it is, or as URLs and JSON write it."""
+    found = []
+    for one in spelling:
+        if one.isascii() and (one.isalnum() or one in "-._~"):
+            found.append(re.escape(one))
+            continue
+        coded = "".join(f"%{byte:02x}" for byte in one.encode("utf-8", "surrogatepass"))
+        ways = [re.escape(one), f"(?i:{coded})"]
+        ways += {" ": [r"\+"], "/": [r"\\/"]}.get(one, [])
+        found.append(f"(?:{'|'.join(ways)})")
+    return "".join(found)
+
+
 def _spellings(secret: str) -> Iterator[str]:
     yield secret
     yield secret.encode().decode("latin-1")  # as bytes are looked through, one character each
-    yield quote(secret, safe="")
     yield json.dumps(secret)[1:-1]
     for encode in (base64.b64encode, base64.urlsafe_b64encode):
         yield encode(secret.encode()).decode().rstrip("=")

@@ -382,6 +382,9 @@ def _event_row(event: Event, mask: Mask, homes: dict[str, str], scene: Scene) ->
         answer = f"{tail} {_answered(data, mask)}".strip() if arrow else ""
         ok = isinstance(data.get("status"), int) and 200 <= data["status"] < 300
         remarks = tuple(map(mask.text, _exchange(data, mask, scene)))
+    note = str(data.get("note", "") or "")
+    if answer and note.startswith(f"{answer}: "):
+        answer, note = note, ""  # which names the error as well
     return Row(
         event.number,
         event.at_us,
@@ -392,7 +395,7 @@ def _event_row(event: Event, mask: Mask, homes: dict[str, str], scene: Scene) ->
         ok,
         "",
         str(data.get("fault", "") or ""),
-        mask.text(str(data.get("note", "") or "")),
+        mask.text(note),
         mask.text(printable(details)),
         "",
         _began(event),

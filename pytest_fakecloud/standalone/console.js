@@ -70,12 +70,15 @@ $("reset").addEventListener("click", async () => {
   await attempt(async () => { await ask("POST", "/reset", {}); entries.clear(); await refresh(); });
 });
 
+// A fake may have the name of a view that is always there.
+const always = ["timeline", "overview"], tabOf = (handle) => always.includes(handle.name) ? "fake:" + handle.name : handle.name;
+
 function tabs() {
-  const names = ["timeline", "overview", ...state.handles.map((handle) => handle.name)];
-  if (!names.includes(selected)) selected = "timeline";
-  $("tabs").replaceChildren(...names.map((name) => el("button", {role: "tab", id: "tab-" + name,
-    "aria-selected": String(name === selected), "aria-controls": "view", tabindex: name === selected ? 0 : -1,
-    onclick: () => select(name)}, name)));
+  const named = [...always.map((name) => [name, name]), ...state.handles.map((handle) => [tabOf(handle), handle.name])];
+  if (!named.some(([tab]) => tab === selected)) selected = "timeline";
+  $("tabs").replaceChildren(...named.map(([tab, name]) => el("button", {role: "tab", id: "tab-" + tab,
+    "aria-selected": String(tab === selected), "aria-controls": "view", tabindex: tab === selected ? 0 : -1,
+    onclick: () => select(tab)}, name)));
   $("view").setAttribute("aria-labelledby", "tab-" + selected);
 }
 $("tabs").addEventListener("keydown", (event) => {
@@ -333,14 +336,14 @@ async function draw(fresh) {
   if (fresh) drawn = "";
   if (selected === "timeline") { if (fresh) timeline(); else fill(); return; }
   if (selected === "overview") { if (fresh) overview(); await quietly(drawOverview); return; }
-  const handle = state.handles.find((one) => one.name === selected);
+  const handle = state.handles.find((one) => tabOf(one) === selected);
   if (!handle) return;
   // The forms are made once: what is typed in them, and what was answered, stays.
   if (fresh) $("view").replaceChildren(el("p", {class: "soft mono"}, handle.url), el("section", {class: "acts", id: "acts"}, ...(acts[handle.fixture]?.(handle) || []), anything(handle)),
     el("section", {id: "data"}), el("section", {}, el("h2", {}, "Faults"), el("div", {id: "faults"}), el("div", {id: "faultform"})));
   await quietly(async () => {
     const [data, faults] = await Promise.all([ask("GET", path(handle, "/view")), ask("GET", path(handle, "/faults"))]);
-    if (selected !== handle.name || !$("faults")) return;
+    if (selected !== tabOf(handle) || !$("faults")) return;
     seen[handle.name] = data;
     if (!$("faultform").children.length && data.fault_kinds) $("faultform").append(faultForm(handle, data.fault_kinds));
     // Typing in a search field must not be interrupted by a refresh.

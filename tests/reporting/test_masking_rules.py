@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
-from urllib.parse import quote
+from urllib.parse import quote, quote_plus
 
 import httpx
 import pytest
@@ -191,3 +191,16 @@ def test_spellings_of_a_secret(cloud: Cloud, token: str) -> None:
         token.encode().decode("latin-1"),
     ):
         assert HIDDEN in mask.text(f"<{spelled}>"), spelled
+
+
+@pytest.mark.parametrize("token", ["team/abc+def==ghi", "a b/c?d&e=f%g", "schlüssel/zwei"])
+def test_a_token_is_hidden_however_a_url_writes_it(token: str) -> None:
+    with Cloud(seed=1, delivery="driven") as cloud:
+        cloud.vector_index(token=token)
+        mask = Mask(cloud)
+        whole = quote(token, safe="")
+        for text in (
+            token, whole, quote(token), quote_plus(token), whole.lower(), quote(token, safe="/+="),
+            json.dumps(token)[1:-1], token.replace("/", "\\/"),
+        ):  # fmt: skip
+            assert mask.text(f"https://x.test/{text}/end") == f"https://x.test/{HIDDEN}/end", text

@@ -408,3 +408,15 @@ def test_ids_are_as_short_as_they_may_be(cloud: Cloud) -> None:
     shown = {row.what.split()[3] for row in rows(cloud)}
     assert len(shown) == 300
     assert max(map(len, shown)) <= 12
+
+
+def test_a_refused_delivery_names_its_error_once(cloud: Cloud) -> None:
+    queue = cloud.queue()
+    queue.destinations.refuse(URL)
+    queue.publish(URL, retries=0)
+    queue.run_until_idle()
+    (row,) = rows(cloud)
+    assert (row.answer, row.note) == (
+        "ConnectionRefusedError: https://app.example.com refuses connections",
+        "",
+    )

@@ -15,7 +15,7 @@ from urllib.parse import quote, urlsplit
 import pytest
 import urllib3
 
-from .conftest import Server, fetch
+from .conftest import Serve, Server, fetch
 
 CHROMIUM = shutil.which("chromium") or shutil.which("google-chrome")
 playwright = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
@@ -278,6 +278,24 @@ def test_tabs_work_from_the_keyboard(page: Any, server: Server) -> None:
     page.keyboard.press("ArrowLeft")
     page.keyboard.press("Home")
     assert page.evaluate("document.activeElement.id") == "tab-timeline"
+
+
+def test_a_fake_may_be_named_as_a_view_is(browser: Any, serve: Serve) -> None:
+    server = serve("kv", "--kv", "name=timeline")
+    opened = browser.new_page(bypass_csp=True)
+    opened.goto(server.summary["console"])
+    opened.wait_for_selector("#tabs [role=tab]")
+    assert opened.locator("#tabs [role=tab]").all_inner_texts() == [
+        "timeline",
+        "overview",
+        "timeline",
+    ]
+    opened.click("#tabs [role=tab] >> nth=2")
+    opened.wait_for_selector("#acts")
+    assert opened.locator("#tabs [aria-selected=true]").count() == 1
+    opened.click("#tabs [role=tab] >> nth=0")
+    opened.wait_for_selector("table#timeline")
+    opened.close()
 
 
 def test_what_has_the_focus_keeps_it_while_the_page_keeps_up(page: Any, server: Server) -> None:
