@@ -6,6 +6,7 @@ import base64
 import json
 from collections.abc import Iterator
 from typing import Any
+from urllib.parse import quote
 
 import httpx
 import pytest
@@ -963,3 +964,41 @@ def test_runs_that_the_day_has_no_room_for_are_started_anew_all_or_none(verb: st
         assert wire.runs() == runs
     finally:
         wire.close()
+
+
+# -- the endpoints of workflows --------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("body", "told"),
+    [(b"{", "invalid batch: "), (b"{}", "expected a JSON array"), (b"3", "expected a JSON array")],
+)
+def test_a_batch_of_triggers_is_a_list(wire: Wire, body: bytes, told: str) -> None:
+    assert told in wire.ask("POST", "/v2/batch/trigger", 400, content=body)["error"]
+    assert wire.runs() == []
+
+
+def test_runs_are_cancelled_by_the_beginning_of_their_url(wire: Wire) -> None:
+    for number, (url, exact, count) in enumerate(
+        [
+            (APP, "", 1),
+            (APP[:-2], "", 1),
+            ("https://other.example.com", "", 0),
+            (APP, "&workflowUrlExactMatch=true", 1),
+            (APP[:-2], "&workflowUrlExactMatch=true", 0),
+        ]
+    ):
+        wire.start(f"r{number}")
+        query = f"workflowUrl={quote(url, safe='')}{exact}"
+        assert wire.ask("DELETE", f"/v2/workflows/runs?{query}")["cancelled"] == count, url
+        wire.ask("DELETE", f"/v2/workflows/runs?workflowUrl={quote(APP, safe='')}")
+
+
+def test_a_step_may_be_any_json(wire: Wire) -> None:
+    wire.start("r")
+    for body in (b"[1]", b"null", b"no json", step(1, concurrent="two"), step(0, concurrent=2)):
+        wire.publish("r", body)
+    wire.queue.run_until_idle()
+    [run] = wire.runs()
+    # The last is the plan of a step that runs beside others, and no step itself.
+    assert [len(group["steps"]) for group in run["steps"]] == [1] * 5
