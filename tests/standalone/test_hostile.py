@@ -444,6 +444,15 @@ def test_hosts_are_allowed_by_option_variable_and_file(serve: Serve, tmp_path: A
         assert fetch("GET", url, headers={"Host": "fourth.example"}).status == 421
 
 
+def test_the_control_token_is_random_unless_it_is_chosen(server: Server, serve: Serve) -> None:
+    other, chosen = serve("kv"), serve("kv", "--control-token", "a-chosen-token")
+    assert chosen.token == "a-chosen-token"
+    assert len({server.token, other.token}) == 2
+    assert min(len(server.token), len(other.token)) >= 32
+    for path in ("/", "/__control__/ready", "/__control__/live", "/__control__/openapi.json"):
+        assert server.token.encode() not in fetch("GET", f"{server.url}{path}").data
+
+
 def test_every_answer_keeps_other_sites_away(server: Server) -> None:
     for path in ("/", "/console/rows.js", "/favicon.ico", "/__control__/state", "/nothing"):
         for method in ("GET", "POST", "BREW"):
