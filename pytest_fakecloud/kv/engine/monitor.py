@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Collection
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -30,16 +31,41 @@ def monitor_line(at_us: int, session: Client, argv: list[bytes]) -> bytes:
 
 
 def without_secrets(argv: list[bytes]) -> list[bytes]:
-    """The line with names and passwords of logins left out."""
-    name = argv[0].upper()
-    if name == b"AUTH":
-        return [argv[0], *[_REDACTED] * (len(argv) - 1)]
-    if name == b"HELLO":
-        at = next((at for at, word in enumerate(argv) if at > 1 and word.upper() == b"AUTH"), None)
-        if at is not None:
-            hidden = [_REDACTED] * len(argv[at + 1 : at + 3])
-            return [*argv[: at + 1], *hidden, *argv[at + 3 :]]
-    return argv
+    """The line with names and passwords left out: those of logins, users, parameters and MIGRATE."""
+    find = _SECRETS.get(argv[0].upper())
+    if find is None:
+        return argv
+    secret = find([word.upper() for word in argv])
+    return [_REDACTED if at in secret else word for at, word in enumerate(argv)]
+
+
+def _of_hello(words: list[bytes]) -> range:
+    at = words.index(b"AUTH", 2) if b"AUTH" in words[2:] else len(words)
+    return range(at + 1, at + 3)
+
+
+def _of_migrate(words: list[bytes]) -> range:
+    for word, count in ((b"AUTH", 1), (b"AUTH2", 2)):
+        if word in words[6:]:
+            at = words.index(word, 6)
+            return range(at + 1, at + 1 + count)
+    return range(0)
+
+
+def _of_config(words: list[bytes]) -> list[int]:
+    names = range(2, len(words), 2) if words[1:2] == [b"SET"] else ()
+    return [at + 1 for at in names if words[at] in _SECRET_PARAMETERS]
+
+
+_SECRET_PARAMETERS = frozenset({b"MASTERAUTH", b"MASTERUSER", b"REQUIREPASS"})
+_SECRETS: dict[bytes, Callable[[list[bytes]], Collection[int]]] = {
+    b"AUTH": lambda words: range(1, len(words)),
+    b"HELLO": _of_hello,
+    b"ACL": lambda words: range(2, len(words) if words[1:2] == [b"SETUSER"] else 2),
+    b"CONFIG": _of_config,
+    b"MIGRATE": _of_migrate,
+}
+"""The places of a command's secrets, by its words in upper case."""
 
 
 def quoted(argument: bytes) -> bytes:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from ...core.lazy import dataclass
 from ..errors import CommandError, HandedOn
+from .monitor import without_secrets
 
 if TYPE_CHECKING:
     from ..table.registry import CommandSpec
@@ -99,12 +100,12 @@ class Statistics:
     def add_slow(
         self, session: Client, argv: list[bytes], at_us: int, usec: int, longest: int
     ) -> None:
-        """Put a command into the slow log, arguments shortened as the server does it."""
+        """Put a command into the slow log: without secrets, shortened as the server does it."""
         shown = [
             argument
             if len(argument) <= 128
             else argument[:128] + b"... (%d more bytes)" % (len(argument) - 128)
-            for argument in argv[:32]
+            for argument in without_secrets(argv[:32])
         ]
         if len(argv) > 32:
             shown[31] = b"... (%d more arguments)" % (len(argv) - 31)

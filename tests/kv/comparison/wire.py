@@ -84,6 +84,10 @@ class Connection:
         self._socket.sendall(pack(argv))
         return read(self._stream)
 
+    def next(self) -> Any:
+        """Read what comes unasked."""
+        return read(self._stream)
+
     def answers(self, argv: list[bytes], patience: float) -> bool:
         """Send one command line; whether a reply comes within so many seconds."""
         self._socket.sendall(pack(argv))

@@ -172,6 +172,48 @@ def test_a_command_that_waited_took_as_long_as_it_waited() -> None:
         client.close()
 
 
+SECRETS: list[list[bytes]] = [
+    line.encode().split()
+    for line in (
+        "ACL SETUSER tom on >secret ~* +@all", "AUTH tom secret", "AUTH tom wrong", "AUTH secret",
+        "HELLO 2 AUTH tom secret SETNAME x", "hello 2 setname x auth tom secret", "HELLO 2",
+        "CONFIG SET masterauth secret", "config set masteruser u Requirepass secret hz 10",
+        "CONFIG SET requirepass", "ACL GETUSER tom", "ACL DELUSER nobody", "CONFIG GET requirepass",
+        "MIGRATE 127.0.0.1 1 k 0 10 AUTH secret", "MIGRATE 127.0.0.1 1 k 0 10 COPY AUTH2 tom secret",
+        "ECHO secret", "ACL WHOAMI", "CONFIG RESETSTAT",
+    )
+] + [[b"CONFIG", b"SET", b"requirepass", b""]]  # fmt: skip
+
+
+def logged(connect: Any) -> tuple[Any, Any]:
+    """What the slow log and MONITOR show of lines with secrets in them."""
+    client, watcher = connect(), connect()
+    client.call(b"CONFIG SET slowlog-log-slower-than 0".split())
+    client.call([b"SLOWLOG", b"RESET"])
+    watcher.call([b"MONITOR"])
+    for line in SECRETS:
+        client.call(line)
+    entries = [entry[3] for entry in client.call([b"SLOWLOG", b"GET", b"-1"])]
+    client.call([b"ECHO", b"the end"])
+    shown: list[bytes] = []
+    while not shown or b"the end" not in shown[-1]:
+        shown.append(watcher.next().text.partition(b"] ")[2])
+    client.call(b"CONFIG SET slowlog-log-slower-than 10000".split())
+    client.call([b"ACL", b"DELUSER", b"tom"])
+    client.close()
+    watcher.close()
+    return entries, shown
+
+
+def test_secrets_are_left_out_of_logs_as_on_a_real_server(server: Any) -> None:
+    # The lines change the password of the port.
+    with Cloud(seed=1) as cloud:
+        url = cloud.kv_server(dialect="redis").database_url
+        ours, theirs = logged(lambda: Port(url)), logged(server)
+    assert ours == theirs
+    assert [b"ACL", b"SETUSER", *[b"(redacted)"] * 5] in ours[0]
+
+
 READS = (
     """
 GET there|GET not|GET gone|MGET there not gone|EXISTS there not gone there|STRLEN there|STRLEN not
