@@ -92,8 +92,8 @@ class Converter:
             return format_double(reply) if resp == 2 else self._table({b"double": reply})
         if kind is Bool:
             return int(reply.value) if resp == 2 else reply.value
-        if kind is bytearray:
-            return bytes(reply)
+        if isinstance(reply, bytes | bytearray):
+            return bytes(reply)  # an attribute before it is nothing that scripts see
         return self._text(reply, resp)
 
     def _aggregate(self, reply: list[Any], resp: int) -> Any:

@@ -30,7 +30,7 @@ def main() -> int:
     options.add_argument(
         "--again", choices=SERVERS, action="append", default=[], help="measure this server anew"
     )
-    chosen = options.parse_args()
+    chosen = options.parse_intermixed_args()
     suite, source = SUITES[chosen.suite], chosen.source.resolve()
     known = (
         json.loads(chosen.results.read_text()) if chosen.results and chosen.results.exists() else {}

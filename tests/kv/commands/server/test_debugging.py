@@ -64,6 +64,9 @@ def test_scripts_may_call_what_is_not_for_them(kv: KVServer) -> None:
         asked()
     kv.execute("DEBUG", "SET-DISABLE-DENY-SCRIPTS", "1")
     assert asked() == 12345
+    # Scripts see no attributes.
+    script = "redis.setresp(3) return redis.call('DEBUG', 'PROTOCOL', 'attrib')"
+    assert kv.execute("EVAL", script, 0) == "Some real reply following the attribute"
     kv.execute("DEBUG", "SET-DISABLE-DENY-SCRIPTS", "0")
     with pytest.raises(CommandError, match="not allowed from script"):
         asked()
@@ -128,6 +131,7 @@ def test_expired_keys_stay_where_nobody_looks() -> None:
     engine.remove_expired()
     assert engine.databases[0].expired == 0
     assert engine.execute(session, [b"DBSIZE"]) == 2
+    assert b"encoding:raw" in engine.execute(session, b"DEBUG OBJECT a".split()).text
     engine.execute(session, b"DEBUG SET-ACTIVE-EXPIRE 1".split())
     engine.remove_expired()
     assert engine.databases[0].expired == 1
