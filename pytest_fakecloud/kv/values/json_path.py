@@ -94,11 +94,15 @@ class _Node(JSONPathMatch):
 
 
 class _Descent(JSONPathRecursiveDescentSegment):
-    """``..`` that visits what is below a node before the node; siblings in the document's order."""
+    """``..`` with siblings in the document's order, and a node after what is below it or before."""
+
+    deepest_first = True
 
     def _visit(self, node: JSONPathMatch, depth: int = 1) -> Iterable[JSONPathMatch]:
         if depth > self.env.max_recursion_depth:
             raise JSONPathRecursionError("recursion limit exceeded", token=self.token)
+        if not self.deepest_first:
+            yield node
         inside: Iterable[tuple[str | int, object]] = ()
         if isinstance(node.obj, Mapping):
             inside = node.obj.items()
@@ -107,14 +111,21 @@ class _Descent(JSONPathRecursiveDescentSegment):
         for key, value in inside:
             if isinstance(value, Mapping | Sequence) and not isinstance(value, str):
                 yield from self._visit(node.new_child(value, key), depth + 1)
-        yield node
+        if self.deepest_first:
+            yield node
+
+
+class _OuterFirst(_Descent):
+    deepest_first = False
 
 
 class _Query(JSONPath):
     """A compiled path whose matches are counted, also where it stands inside a filter."""
 
-    def __init__(self, segments: Iterable[JSONPathSegment]) -> None:
-        super().__init__(env=_ENVIRONMENT, segments=map(_ordered, segments))
+    def __init__(self, segments: Iterable[JSONPathSegment], descent: type[_Descent]) -> None:
+        self.descent = descent
+        ordered = [_ordered(segment, descent) for segment in segments]
+        super().__init__(env=_ENVIRONMENT, segments=ordered)
 
     def finditer(
         self, data: Any, *, filter_context: Mapping[str, Any] | None = None
@@ -125,9 +136,9 @@ class _Query(JSONPath):
         return nodes
 
 
-def _ordered(segment: JSONPathSegment) -> JSONPathSegment:
+def _ordered(segment: JSONPathSegment, descent: type[_Descent]) -> JSONPathSegment:
     if isinstance(segment, JSONPathRecursiveDescentSegment):
-        return _Descent(env=segment.env, token=segment.token, selectors=segment.selectors)
+        return descent(env=segment.env, token=segment.token, selectors=segment.selectors)
     return segment
 
 
@@ -232,13 +243,17 @@ class Path:
         selectors = segments[-1].selectors
         if len(selectors) != 1 or not isinstance(selectors[0], NameSelector):
             return None
-        query = _Query(segments[:-1])
+        query = _Query(segments[:-1], self._query.descent)
         return Path(self.text, self.legacy, query), selectors[0].name
 
 
 @lru_cache(maxsize=512)
-def compile_path(text: bytes) -> Path:
-    """Read a path; raises ``PathError``."""
+def compile_path(text: bytes, *, outer_first: bool = False) -> Path:
+    """Read a path; raises ``PathError``.
+
+    As RedisJSON reads it with ``outer_first``: ``..`` meets a node before what is below it, and a
+    dot may stand before a bracket. The vendor's clients' tests expect what is below it first.
+    """
     if len(text) > _LONGEST:
         raise PathError(f"the path is longer than {_LONGEST} bytes")
     try:
@@ -255,10 +270,10 @@ def compile_path(text: bytes) -> Path:
     else:
         standard = "$." + decoded
     try:
-        compiled = _ENVIRONMENT.compile(_quote_names(standard))
+        compiled = _ENVIRONMENT.compile(_quote_names(standard, spare_dots=outer_first))
         if not isinstance(compiled, JSONPath) or len(compiled.segments) > _MOST_SEGMENTS:
             raise PathError(f"the path has more than {_MOST_SEGMENTS} parts")
-        query = _Query(compiled.segments)
+        query = _Query(compiled.segments, _OuterFirst if outer_first else _Descent)
         _count_inside_filters(query)
     except (JSONPathError, RecursionError, ValueError) as error:
         if isinstance(error, PathError):
@@ -273,7 +288,7 @@ def _reason(error: BaseException) -> str:
     return str(error).split("\n")[0]
 
 
-def _quote_names(path: str) -> str:
+def _quote_names(path: str, *, spare_dots: bool) -> str:
     """The path with every name after a dot in brackets and quotes."""
     out = ["$"]
     at = 1
@@ -298,8 +313,8 @@ def _quote_names(path: str) -> str:
             elif name:
                 quoted = name.strip().replace("\\", "\\\\").replace('"', '\\"')
                 out.append(f'{".." if dots == ".." else ""}["{quoted}"]')
-            elif dots == ".." and path[at : at + 1] == "[":
-                out.append("..")
+            elif path[at : at + 1] == "[" and (spare_dots or dots == ".."):
+                out.append(".." if dots == ".." else "")
             else:
                 raise PathError(f"a name is missing at character {at + 1} of the path")
         elif sign.isspace():
@@ -340,7 +355,7 @@ def _count_inside_filters(query: JSONPath) -> None:
 def _count_in_expression(expression: Any) -> None:
     path = getattr(expression, "path", None)
     if isinstance(path, JSONPath) and not isinstance(path, _Query):
-        expression.path = _Query(path.segments)
+        expression.path = _Query(path.segments, _Descent)
         _count_inside_filters(path)
     for child in expression.children():
         _count_in_expression(child)

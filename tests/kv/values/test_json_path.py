@@ -115,6 +115,8 @@ def test_roots(path: str) -> None:
 def test_places_are_names_and_indexes() -> None:
     assert places("$.store.book[-1].isbn") == [("store", "book", 2, "isbn")]
     assert places("$..a") == [("nested", "b", "a"), ("nested", "a"), ("a",)]
+    as_redis_json = compile_path(b"$..a", outer_first=True).find(DOC)
+    assert [each.parts for each in as_redis_json] == [("a",), ("nested", "a"), ("nested", "b", "a")]
 
 
 def test_a_place_found_twice_is_told_once() -> None:

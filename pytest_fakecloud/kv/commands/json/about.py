@@ -26,7 +26,7 @@ __all__: list[str] = []
 @command("JSON.TYPE")
 def json_type(session: Session, args: Args) -> Reply:
     """The type of what a path finds."""
-    path = optional_path(args, "json.type")
+    path = optional_path(session, args, "json.type")
     document = document_of(session, args[0])
     if document is None:
         return None
@@ -39,26 +39,30 @@ def json_type(session: Session, args: Args) -> Reply:
 @command("JSON.STRLEN")
 def json_strlen(session: Session, args: Args) -> Reply:
     """The length of strings, in bytes."""
-    path = optional_path(args, "json.strlen")
+    path = optional_path(session, args, "json.strlen")
     return read(session, args[0], path, "string", of_kind(str, lambda text: len(text.encode())))
 
 
 @command("JSON.ARRLEN")
 def json_arrlen(session: Session, args: Args) -> Reply:
     """The length of arrays."""
-    return read(session, args[0], optional_path(args, "json.arrlen"), "array", of_kind(list, len))
+    return read(
+        session, args[0], optional_path(session, args, "json.arrlen"), "array", of_kind(list, len)
+    )
 
 
 @command("JSON.OBJLEN")
 def json_objlen(session: Session, args: Args) -> Reply:
     """The number of members of objects."""
-    return read(session, args[0], optional_path(args, "json.objlen"), "object", of_kind(dict, len))
+    return read(
+        session, args[0], optional_path(session, args, "json.objlen"), "object", of_kind(dict, len)
+    )
 
 
 @command("JSON.OBJKEYS")
 def json_objkeys(session: Session, args: Args) -> Reply:
     """The names of the members of objects."""
-    path = optional_path(args, "json.objkeys")
+    path = optional_path(session, args, "json.objkeys")
     names = of_kind(dict, lambda value: [name.encode() for name in value])
     return read(session, args[0], path, "object", names)
 
@@ -66,7 +70,7 @@ def json_objkeys(session: Session, args: Args) -> Reply:
 @command("JSON.RESP")
 def json_resp(session: Session, args: Args) -> Reply:
     """What a path finds, as a nested reply."""
-    path = optional_path(args, "json.resp")
+    path = optional_path(session, args, "json.resp")
     document = document_of(session, args[0])
     if document is None:
         return None
@@ -102,7 +106,7 @@ def json_debug_memory(session: Session, args: Args) -> Reply:
 
     Decided here: its text and 8 bytes a value.
     """
-    path = optional_path(args, "json.debug|memory")
+    path = optional_path(session, args, "json.debug|memory")
     document = document_of(session, args[0])
     if document is None:
         return 0 if path.legacy else []

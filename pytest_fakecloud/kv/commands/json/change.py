@@ -46,7 +46,7 @@ def _number(text: bytes) -> int | float:
 
 
 def _arithmetic(session: Session, args: Args, compute: Callable[[Any, Any], int | float]) -> Reply:
-    path, operand = read_path(args[1]), _number(args[2])
+    path, operand = read_path(session, args[1]), _number(args[2])
 
     def operation(value: Any) -> Any:
         if value.__class__ not in (int, float):
@@ -85,7 +85,7 @@ def json_strappend(session: Session, args: Args) -> Reply:
     """Append to strings; their new lengths in bytes."""
     if len(args) > 3:
         raise CommandError(wrong_arity("json.strappend"))
-    path = read_path(args[1] if len(args) == 3 else DOT)
+    path = read_path(session, args[1] if len(args) == 3 else DOT)
     addition = read_value(args[-1])
     if addition.__class__ is not str:
         raise wrong_type("string", addition)
@@ -99,7 +99,7 @@ def json_strappend(session: Session, args: Args) -> Reply:
 def json_toggle(session: Session, args: Args) -> Reply:
     """Negate booleans."""
     toggled = of_kind(bool, lambda value: not value)
-    results, path = replace(session, args[0], read_path(args[1]), "boolean", toggled)
+    results, path = replace(session, args[0], read_path(session, args[1]), "boolean", toggled)
     if path.legacy:
         return b"true" if results[0] else b"false"
     return [None if result is ABSENT else int(result) for result in results]
@@ -118,7 +118,7 @@ def _growing(session: Session, key: bytes, path: Path, values: list[Any]) -> Non
 @command("JSON.ARRAPPEND")
 def json_arrappend(session: Session, args: Args) -> Reply:
     """Append values to arrays; their new lengths."""
-    path, values = read_path(args[1]), [read_value(text) for text in args[2:]]
+    path, values = read_path(session, args[1]), [read_value(text) for text in args[2:]]
     _growing(session, args[0], path, values)
 
     def append(array: list[Any]) -> int:
@@ -132,7 +132,7 @@ def json_arrappend(session: Session, args: Args) -> Reply:
 def json_arrinsert(session: Session, args: Args) -> Reply:
     """Insert values into arrays before an index; their new lengths."""
     path, index, values = (
-        read_path(args[1]),
+        read_path(session, args[1]),
         parse_int(args[2]),
         [read_value(text) for text in args[3:]],
     )
@@ -155,7 +155,7 @@ def json_arrindex(session: Session, args: Args) -> Reply:
     """The first index of a value in arrays, -1 where it is not in them."""
     if len(args) > 5:
         raise CommandError(wrong_arity("json.arrindex"))
-    path, wanted = read_path(args[1]), read_value(args[2])
+    path, wanted = read_path(session, args[1]), read_value(args[2])
     start = parse_int(args[3]) if len(args) > 3 else 0
     stop = parse_int(args[4]) if len(args) > 4 else 0
 
@@ -176,7 +176,7 @@ def json_arrpop(session: Session, args: Args) -> Reply:
     """Remove an element of arrays, the last one unless told; its text."""
     if len(args) > 3:
         raise CommandError(wrong_arity("json.arrpop"))
-    path = read_path(args[1] if len(args) > 1 else DOT)
+    path = read_path(session, args[1] if len(args) > 1 else DOT)
     index = parse_int(args[2]) if len(args) > 2 else -1
 
     def pop(array: list[Any]) -> bytes | None:
@@ -192,7 +192,7 @@ def json_arrpop(session: Session, args: Args) -> Reply:
 @command("JSON.ARRTRIM")
 def json_arrtrim(session: Session, args: Args) -> Reply:
     """Keep only a range of arrays, both ends included; their new lengths."""
-    path, start, stop = read_path(args[1]), parse_int(args[2]), parse_int(args[3])
+    path, start, stop = read_path(session, args[1]), parse_int(args[2]), parse_int(args[3])
 
     def trim(array: list[Any]) -> int:
         length = len(array)

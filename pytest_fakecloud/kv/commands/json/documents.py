@@ -76,7 +76,7 @@ def _assign(document: JsonValue, path: Path, value: Any, condition: bytes = b"")
 @command("JSON.SET")
 def json_set(session: Session, args: Args) -> Reply:
     """Set the value at a path, or create a document."""
-    key, path = args[0], read_path(args[1])
+    key, path = args[0], read_path(session, args[1])
     condition = b""
     for word in args[3:]:
         if word.upper() not in (b"NX", b"XX") or condition:
@@ -104,7 +104,7 @@ def json_mset(session: Session, args: Args) -> Reply:
         raise CommandError(wrong_arity("json.mset"))
     changed: dict[bytes, JsonValue] = {}
     for at in range(0, len(args), 3):
-        key, path, value = args[at], read_path(args[at + 1]), read_value(args[at + 2])
+        key, path, value = args[at], read_path(session, args[at + 1]), read_value(args[at + 2])
         document = changed.get(key)
         if document is None:
             present = document_of(session, key)
@@ -129,7 +129,7 @@ def json_mset(session: Session, args: Args) -> Reply:
 @command("JSON.MERGE")
 def json_merge(session: Session, args: Args) -> Reply:
     """Merge a value into what a path finds, as RFC 7396 has it: null removes."""
-    key, path, patch = args[0], read_path(args[1]), read_value(args[2])
+    key, path, patch = args[0], read_path(session, args[1]), read_value(args[2])
     document = document_of(session, key)
     if document is None:
         if not path.is_root:
@@ -166,14 +166,14 @@ def json_get(session: Session, args: Args) -> Reply:
         elif word == b"NOESCAPE":  # accepted and without effect, as in RedisJSON 2
             at += 1
         else:
-            paths.append(read_path(args[at]))
+            paths.append(read_path(session, args[at]))
             at += 1
     document = document_of(session, args[0])
     if document is None:
         return None
     layout = Layout(words[b"INDENT"], words[b"NEWLINE"], words[b"SPACE"])
     if len(paths) <= 1:
-        path = paths[0] if paths else read_path(DOT)
+        path = paths[0] if paths else read_path(session, DOT)
         return write_json(_picked(path, document.root, path.legacy), layout)
     legacy = all(path.legacy for path in paths)
     picked = {path.text: _picked(path, document.root, legacy) for path in paths}
@@ -192,7 +192,7 @@ def _picked(path: Path, root: Any, legacy: bool) -> Any:
 @command("JSON.MGET")
 def json_mget(session: Session, args: Args) -> Reply:
     """The text of what one path finds in several documents; nil where there is none."""
-    path = read_path(args[-1])
+    path = read_path(session, args[-1])
     replies: list[Reply] = []
     for key in args[:-1]:
         document = session.db.lookup(key)
@@ -235,7 +235,7 @@ def json_del(session: Session, args: Args) -> Reply:
     """Delete what a path finds, or the whole document."""
     if len(args) > 2:
         raise CommandError(wrong_arity("json.del"))
-    path = read_path(args[1] if len(args) > 1 else DOT)
+    path = read_path(session, args[1] if len(args) > 1 else DOT)
     document = document_of(session, args[0])
     if document is None:
         return 0
@@ -247,7 +247,7 @@ def json_clear(session: Session, args: Args) -> Reply:
     """Empty arrays and objects and set numbers to zero; how many values changed."""
     if len(args) > 2:
         raise CommandError(wrong_arity("json.clear"))
-    path = read_path(args[1] if len(args) > 1 else DOT)
+    path = read_path(session, args[1] if len(args) > 1 else DOT)
     document = existing(session, args[0])
     changed = 0
     deepest_first = sorted(find(path, document.root), key=lambda match: -len(match.parts))

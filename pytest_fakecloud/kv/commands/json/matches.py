@@ -73,12 +73,12 @@ ABSENT = object()
 # -- reading arguments ---------------------------------------------------------------------------
 
 
-def read_path(text: bytes) -> Path:
+def read_path(session: Session, text: bytes) -> Path:
     """The path a client sent; raises ``CommandError``."""
     from ...values.json_path import PathError, compile_path  # for those who use documents
 
     try:
-        return compile_path(text)
+        return compile_path(text, outer_first=session.engine.dialect == "redis")
     except PathError as error:
         raise CommandError(one_line(b"ERR invalid path: " + str(error).encode())) from None
 
@@ -130,8 +130,25 @@ def wrong_type(expected: str, value: Any) -> CommandError:
 Operation = Callable[[Any], Any]
 
 
-def reply_for(path: Path, matches: list[Location], expected: str, operation: Operation) -> Reply:
-    """The operation's answers for what the path found, in the shape the path asks for."""
+def reply_for(
+    path: Path,
+    matches: list[Location],
+    expected: str,
+    operation: Operation,
+    *,
+    of_last: bool = False,
+) -> Reply:
+    """The operation's answers for what the path found, in the shape the path asks for.
+
+    A legacy path gets one answer: that of the first match, or ``of_last`` it works on.
+    """
+    if of_last and path.legacy and matches:
+        answers = [operation(match.value) for match in matches]
+        told = [answer for answer in answers if answer is not ABSENT]
+        if not told:
+            raise wrong_type(expected, matches[0].value)
+        last: Reply = told[-1]
+        return last
     if not path.legacy:
         answers = [operation(match.value) for match in matches]
         return [None if answer is ABSENT else answer for answer in answers]
@@ -162,7 +179,10 @@ def read(session: Session, key: bytes, path: Path, expected: str, operation: Ope
 def change(session: Session, key: bytes, path: Path, expected: str, operation: Operation) -> Reply:
     """As ``read``, for an operation that changes arrays and objects in place."""
     document = existing(session, key)
-    reply = reply_for(path, find(path, document.root), expected, operation)
+    # RedisJSON tells of the last change.
+    stock = session.engine.dialect == "redis"
+    matches = find(path, document.root)
+    reply = reply_for(path, matches, expected, operation, of_last=stock)
     session.db.touch(key)
     return reply
 
@@ -221,8 +241,8 @@ def check_depth(levels: int, value: Any) -> None:
         raise CommandError(TOO_DEEP)
 
 
-def optional_path(args: Args, name: str) -> Path:
+def optional_path(session: Session, args: Args, name: str) -> Path:
     """The path of a command whose only argument it is; the root when left out."""
     if len(args) > 2:
         raise CommandError(wrong_arity(name))
-    return read_path(args[1] if len(args) > 1 else DOT)
+    return read_path(session, args[1] if len(args) > 1 else DOT)
