@@ -165,8 +165,10 @@ class Scripting:
         self.libraries: dict[bytes, Library] = {}
         self.functions: dict[bytes, LibraryFunction] = {}
         """Functions by their names in small letters: the case of what is called does not matter."""
-        # A stock server lets scripts run until somebody ends them; only time bounds them there.
-        self.limits = ScriptLimits() if self.vendor else ScriptLimits(instructions=10**12)
+        # A stock server lets scripts run until somebody ends them; only time bounds them there, and
+        # more of it, for what takes a second alone takes many on a machine with other work.
+        stock = ScriptLimits(instructions=10**12, seconds=30.0)
+        self.limits = ScriptLimits() if self.vendor else stock
         """What a script may use; a change counts from the next runtime on."""
         self.denies_nothing = False
         """Whether scripts may call what is not for scripts (``DEBUG SET-DISABLE-DENY-SCRIPTS``)."""
