@@ -17,7 +17,7 @@ from ..core.errors import telling
 from ..core.journal import Recorder
 from ..core.lazy import logging
 from .model import MESSAGE, Delivery, Headers, Outcome, SigningKeys, first
-from .refusals import Refusal, refusals
+from .refusals import Refusal, Refusals
 from .timeline import raised_text
 from .wire.signing import body_hash, explain, published_text
 
@@ -196,7 +196,7 @@ def _listening(logged: list[BaseException], refused: list[Refusal]) -> Iterator[
     root = logging.getLogger()
     root.addHandler(ear)
     try:
-        with refusals(refused):
+        with Refusals(refused):
             yield
     finally:
         root.removeHandler(ear)

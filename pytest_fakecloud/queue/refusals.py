@@ -6,16 +6,13 @@ that verifies signatures in another way is not seen. Source: decided here.
 
 from __future__ import annotations
 
-import functools
 import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
 from types import FunctionType
 from typing import Any
 
 from ..core.lazy import dataclass
 
-__all__ = ["Refusal", "refusals"]
+__all__ = ["Refusal", "Refusals"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,30 +24,36 @@ class Refusal:
     keys: tuple[str, ...]
 
 
-@contextmanager
-def refusals(found: list[Refusal]) -> Iterator[None]:
+class Refusals:
     """Add to ``found`` what ``Receiver.verify()`` refuses until the end of the block."""
-    receiver = getattr(sys.modules.get("qstash.receiver"), "Receiver", None)
-    original = vars(receiver).get("verify") if isinstance(receiver, type) else None
-    if not isinstance(original, FunctionType):
-        yield
-        return
 
-    @functools.wraps(original)
-    def verify(self: Any, *given: Any, **named: Any) -> Any:
-        try:
-            return original(self, *given, **named)
-        except Exception:
-            found.append(_refusal(self, named))
-            raise
+    __slots__ = ("_found", "_original", "_receiver", "_verify")
 
-    receiver.verify = verify  # type: ignore[union-attr]
-    try:
-        yield
-    finally:
+    def __init__(self, found: list[Refusal]) -> None:
+        self._found = found
+        self._receiver: Any = None
+
+    def __enter__(self) -> None:
+        receiver: Any = getattr(sys.modules.get("qstash.receiver"), "Receiver", None)
+        original = vars(receiver).get("verify") if isinstance(receiver, type) else None
+        if not isinstance(original, FunctionType):
+            return
+        found = self._found
+
+        def verify(self: Any, *given: Any, **named: Any) -> Any:
+            try:
+                return original(self, *given, **named)
+            except Exception:
+                found.append(_refusal(self, named))
+                raise
+
+        self._receiver, self._original, self._verify = receiver, original, verify
+        receiver.verify = verify
+
+    def __exit__(self, *error: object) -> None:
         # What the application put in its place meanwhile stays.
-        if vars(receiver).get("verify") is verify:
-            receiver.verify = original  # type: ignore[union-attr]
+        if self._receiver is not None and vars(self._receiver).get("verify") is self._verify:
+            self._receiver.verify = self._original
 
 
 def _refusal(receiver: object, named: dict[str, Any]) -> Refusal:
