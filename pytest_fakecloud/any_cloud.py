@@ -171,7 +171,7 @@ class AnyCloud(ABC):
 
     @property
     @abstractmethod
-    def gone(self) -> Gone:
+    def _gone(self) -> Gone:
         """What reports need of handles that are closed."""
 
     @abstractmethod

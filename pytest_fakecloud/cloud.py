@@ -267,7 +267,7 @@ class Cloud(AnyCloud):
         return found_handles(self._context.handles)
 
     @property
-    def gone(self) -> Gone:
+    def _gone(self) -> Gone:
         """What reports need of handles that are closed."""
         return self._context.gone
 
@@ -288,7 +288,7 @@ class Cloud(AnyCloud):
     def problems(self) -> Found[Problem]:
         """What a strict test would fail for, so far, less what ``allow`` covers."""
         found = list(self._recorded)
-        for handle in (*self._context.handles, *self.gone.last):
+        for handle in (*self._context.handles, *self._gone.last):
             found += handle._left_behind()
         return Found(problem for problem in found if not self._covers(problem))
 
@@ -318,7 +318,7 @@ class Cloud(AnyCloud):
         self._recorded.clear()
         self._allowed.clear()
         self._journal.clear()
-        self.gone.clear()
+        self._gone.clear()
 
     def _keep_only(self, known: Iterable[Handle]) -> None:
         known = (
@@ -387,8 +387,8 @@ class Cloud(AnyCloud):
         if self.closed:
             return
         self.closed = True
-        self.gone.last = list(self._context.handles)
-        closes = [handle.close for handle in reversed(self.gone.last)]
+        self._gone.last = list(self._context.handles)
+        closes = [handle.close for handle in reversed(self._gone.last)]
         _call_all([self._stop_delivering, *closes, self._give_back])
 
     def _stop_delivering(self) -> None:

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from .handle import Gone, Handle
     from .transport.tls import Authority
 
-__all__ = ["Fakes"]
+__all__ = ["Fakes", "gone_of"]
 
 
 class Fakes(Protocol):
@@ -39,8 +39,7 @@ class Fakes(Protocol):
         """The open handles."""
 
     @property
-    def gone(self) -> Gone:
-        """What is kept of handles that are closed."""
+    def _gone(self) -> Gone: ...
 
     @property
     def problems(self) -> Found[Problem]:
@@ -57,3 +56,8 @@ class Fakes(Protocol):
 
     def restore(self, snapshot: Any) -> None:
         """Put the data of a snapshot back."""
+
+
+def gone_of(cloud: Fakes) -> Gone:
+    """What is kept of handles that are closed: for reports, not for tests."""
+    return cloud._gone

@@ -15,6 +15,7 @@ from .core.errors import ContractError, shown
 from .core.found import Found
 from .core.lazy import dataclass
 from .core.timeparse import instant_us, to_datetime
+from .fakes import gone_of
 from .handle import Handle
 from .http.readers import query_items
 from .reporting.masking import HIDDEN, Mask
@@ -40,7 +41,7 @@ _NOT_SENT_AGAIN = frozenset(
 def archive(cloud: Fakes) -> dict[str, Any]:
     """The cloud's journal as a HAR object; credentials masked, instants of the cloud's clock."""
     mask = Mask(cloud)
-    homes = dict(cloud.gone.homes)
+    homes = dict(gone_of(cloud).homes)
     homes.update((handle.name, (handle.fixture, handle.url)) for handle in cloud.handles)
     return {
         "log": {

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..core.auth import bearer_token
 from ..core.lazy import dataclass
+from ..fakes import gone_of
 from ..handle import secrets_of, was_given
 from ..http.hub import default_hub
 
@@ -176,7 +177,7 @@ def _fakes_that_stay(cloud: Fakes, what: str) -> list[str]:
 
 def strangers(cloud: Fakes) -> list[str]:
     """What to do about a client that came with the token of a fake of an earlier test."""
-    own = cloud.gone.secrets.union(*(secrets_of(handle) for handle in cloud.handles))
+    own = gone_of(cloud).secrets.union(*(secrets_of(handle) for handle in cloud.handles))
     for call in cloud.journal.calls():
         token = bearer_token(call.header("Authorization")) if call.status == 401 else None
         if token is not None and token not in own and was_given(token):

@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 from ..core.calls import ITEMS_OF_CUT
+from ..fakes import gone_of
 from ..handle import secrets_of
 
 if TYPE_CHECKING:
@@ -51,7 +52,7 @@ class Mask:
     """Takes the credentials of a cloud's fakes out of texts, in every spelling they travel in."""
 
     def __init__(self, cloud: Fakes) -> None:
-        secrets = cloud.gone.secrets.union(*map(secrets_of, cloud.handles))
+        secrets = gone_of(cloud).secrets.union(*map(secrets_of, cloud.handles))
         spellings = {
             spelling
             for secret in secrets

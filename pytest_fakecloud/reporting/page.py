@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 from urllib.parse import quote
 
 from ..core.timeparse import to_datetime
+from ..fakes import gone_of
 from .facts import facts as find_facts
 from .masking import Mask
 from .pictures import groups, ladders
@@ -139,7 +140,7 @@ def page(cloud: Fakes, title: str, failure: str = "", served: Sequence[Served] =
     """The whole page of one test; ``failure`` is the text of its error, ``served`` as for rows."""
     mask = Mask(cloud)
     every = _from_their_callers(rows(cloud, served=served))
-    lanes = _lanes(every, [*(handle.name for handle in cloud.handles), *cloud.gone.homes])
+    lanes = _lanes(every, [*(handle.name for handle in cloud.handles), *gone_of(cloud).homes])
     now = cloud.clock.now()
     facts = (
         f"seed <code>{html.escape(repr(cloud.seed))}</code> · clock {cloud.clock.mode} at "

@@ -13,6 +13,7 @@ from urllib.parse import SplitResult, urlsplit
 from ..core.calls import Call, Entry, Event, faults_ended
 from ..core.errors import shown, telling
 from ..core.lazy import dataclass
+from ..fakes import gone_of
 from .bodies import compact, decoded, parsed, printable, readable, shortened
 from .connections import gathered
 from .masking import Mask, hides_words
@@ -83,7 +84,7 @@ def rows(
     """
     mask = Mask(cloud)
     source = list(cloud.journal.entries if entries is None else entries)
-    homes = {url: name for name, (_, url) in cloud.gone.homes.items()}
+    homes = {url: name for name, (_, url) in gone_of(cloud).homes.items()}
     homes.update((handle.url, handle.name) for handle in cloud.handles)
     attempts = _attempts_of_calls(source)
     received = {id(attempt) for attempt in attempts.values()}

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 from ..core.calls import Call
 from ..core.errors import telling
 from ..core.timeparse import to_datetime
+from ..fakes import gone_of
 from .bodies import printable
 from .facts import Fact, facts
 from .masking import Mask
@@ -149,7 +150,7 @@ def _homes(cloud: Fakes) -> Iterator[str]:
         here, _, port = handle.url.rpartition(":")
         yield f"{handle.name} {f':{port}' if here == host else handle.url}"
         host = here
-    for name, (_, url) in cloud.gone.homes.items():
+    for name, (_, url) in gone_of(cloud).homes.items():
         yield f"{name} {url}, closed"
 
 

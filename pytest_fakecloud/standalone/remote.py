@@ -385,7 +385,7 @@ class RemoteCloud(AnyCloud):
         self._started: list[Handle] = []
         self._own: dict[str, Handle] = {}
         """The fakes that the present test has settings for."""
-        self._gone = Gone()
+        self._nobody = Gone()
         try:
             self._state()
         except ContractError:
@@ -420,9 +420,9 @@ class RemoteCloud(AnyCloud):
         """None: the server has it, and says where its certificate is in ``env``."""
 
     @property
-    def gone(self) -> Gone:
+    def _gone(self) -> Gone:
         """Nothing: the server keeps what its reports need."""
-        return self._gone
+        return self._nobody
 
     @property
     def handles(self) -> Found[Handle]:
