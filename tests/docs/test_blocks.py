@@ -19,6 +19,8 @@ from .blocks import Block, Page, is_of_recipes, pages
 PAGES = [page for page in pages() if not is_of_recipes(page)]
 APART = {"xdist", "socket", "timeout", "django"}
 """Plugins for which the process is the point."""
+DEAR = {"docs/guides/explore.md"}
+"""Pages whose tests run for a second."""
 WARNINGS = (
     "-Werror",
     "-Wignore::ResourceWarning",  # clients that an application leaves open
@@ -30,7 +32,8 @@ WARNINGS = (
 def _parameters() -> Iterator[Any]:
     for page in PAGES:
         apart = APART & {block.plugin for block in page.blocks}
-        yield pytest.param(page, id=page.name, marks=[pytest.mark.slow] if apart else [])
+        is_dear = apart or page.name in DEAR
+        yield pytest.param(page, id=page.name, marks=[pytest.mark.slow] if is_dear else [])
 
 
 @pytest.mark.usefixtures("impatient")

@@ -160,7 +160,7 @@ def test_the_journal_streams(server: Server) -> None:
 
 def test_a_call_under_way_is_streamed_again_with_its_answer(server: Server) -> None:
     kv(server, "SET", "a", "1")
-    server.ask("POST", "/handles/kv_server/faults", {"kind": "delay", "args": [1], "times": 1})
+    server.ask("POST", "/handles/kv_server/faults", {"kind": "delay", "args": [0.5], "times": 1})
     slow = threading.Thread(target=kv, args=(server, "GET", "a"))
     slow.start()
     parts = urlsplit(server.url)

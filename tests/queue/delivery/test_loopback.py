@@ -351,6 +351,7 @@ def test_while_time_passes_a_timeout_is_kept_in_real_seconds(
     sender.close()
 
 
+@pytest.mark.slow
 def test_a_slow_destination_meets_its_timeout_in_the_background(
     serve: Callable[..., RawServer],
 ) -> None:
