@@ -510,7 +510,7 @@ def test_a_retry_library_gives_up_when_it_would() -> None:
         kv.faults.answer(503)
 
         def call() -> None:
-            requests.get(f"{kv.url}/ping", timeout=5).raise_for_status()
+            requests.get(f"{kv.url}/ping", headers=kv.headers, timeout=5).raise_for_status()
 
         with pytest.raises(requests.HTTPError):
             retrying(call, stop_after=120)
