@@ -9,7 +9,8 @@ from collections.abc import Iterator
 import pytest
 
 import pytest_fakecloud
-from pytest_fakecloud import Cloud
+from pytest_fakecloud import Cloud, FaultPlan
+from pytest_fakecloud.faults.plan import fault_words
 
 IDENTITY = "url token headers env name clock journal faults"
 COMMON = (
@@ -32,20 +33,6 @@ FACE = {
     "wait_for_failure aio",
     "destination": "url expect_request expect_ordered_request expect_oneshot_request",
 }
-FAULTS = [
-    "answer",
-    "drop",
-    "lose_answer",
-    "delay",
-    "hang",
-    "truncate",
-    "down",
-    "up",
-    "rate_limit",
-    "sequence",
-    "random",
-    "call",
-]
 CLOUD = [
     "kv_server",
     "vector_index",
@@ -96,7 +83,9 @@ def test_handles_have_their_names(cloud: Cloud, fixture: str) -> None:
 def test_every_service_has_every_fault(cloud: Cloud, fixture: str) -> None:
     faults = cloud.fixture_handle(fixture).faults
     extra = ["duplicate", "reorder", "tamper", "crash_after_answer"] if fixture == "queue" else []
-    assert [name for name in (*FAULTS, *extra) if not hasattr(faults, name)] == []
+    assert [
+        name for name in (*fault_words(FaultPlan), "up", *extra) if not hasattr(faults, name)
+    ] == []
 
 
 def test_cloud_and_clock_have_their_names(cloud: Cloud) -> None:

@@ -43,19 +43,6 @@ __all__ = ["VectorApp", "record_json"]
 
 METHODS = "GET POST PUT DELETE"
 SUCCESS = "Success"
-WRITES = frozenset(
-    (
-        "upsert",
-        "upsert-data",
-        "delete",
-        "update",
-        "reset",
-        "delete-namespace",
-        "rename-namespace",
-    )
-)
-
-
 _BODY_FACTS = (
     "additionalK", "cursor", "data", "deleteExisting", "filter", "fusionAlgorithm", "id", "ids",
     "includeData", "includeMetadata", "includeVectors", "limit", "maxIdle", "metadata",
@@ -73,6 +60,8 @@ class VectorApp(App):
     """
 
     service = "vector"
+    writes: frozenset[str]
+    """The routes that the read-only token is refused; known from the first request on."""
     fact_fields: ClassVar[Mapping[str, Field]] = {
         "command": Field(TEXT),
         "namespace": Field(TEXT),
@@ -94,35 +83,36 @@ class VectorApp(App):
         self._range_limit = range_limit
 
     def routes(self) -> list[Route]:
-        """Every command, with the namespace as the rest of the path where it takes one."""
-        in_namespace = {
-            "upsert": self.upsert,
-            "upsert-data": self.upsert_data,
-            "query": self.query,
-            "query-data": self.query_data,
-            "resumable-query": self.resumable_query,
-            "resumable-query-data": self.resumable_query_data,
-            "fetch": self.fetch,
-            "range": self.range,
-            "delete": self.delete,
-            "update": self.update,
-            "reset": self.reset,
-            "delete-namespace": self.delete_namespace,
-            "random": self.random,
-        }
-        whole_index = {
-            "resumable-query-next": self.resumable_query_next,
-            "resumable-query-end": self.resumable_query_end,
-            "info": self.info,
-            "list-namespaces": self.list_namespaces,
+        """Every command, with the namespace as the rest of the path where it takes one.
+
+        The read-only token is refused those that write.
+        """
+        writing = {
+            "upsert/{namespace*}": self.upsert,
+            "upsert-data/{namespace*}": self.upsert_data,
+            "update/{namespace*}": self.update,
+            "delete/{namespace*}": self.delete,
+            "reset/{namespace*}": self.reset,
+            "delete-namespace/{namespace*}": self.delete_namespace,
             "rename-namespace": self.rename_namespace,
         }
+        reading = {
+            "query/{namespace*}": self.query,
+            "query-data/{namespace*}": self.query_data,
+            "resumable-query/{namespace*}": self.resumable_query,
+            "resumable-query-data/{namespace*}": self.resumable_query_data,
+            "resumable-query-next": self.resumable_query_next,
+            "resumable-query-end": self.resumable_query_end,
+            "fetch/{namespace*}": self.fetch,
+            "range/{namespace*}": self.range,
+            "random/{namespace*}": self.random,
+            "info": self.info,
+            "list-namespaces": self.list_namespaces,
+        }
+        self.writes = frozenset(map(_name, writing))
         return [
-            Route(METHODS, f"/{name}/{{namespace*}}", name, _command(endpoint))
-            for name, endpoint in in_namespace.items()
-        ] + [
-            Route(METHODS, f"/{name}", name, _command(endpoint))
-            for name, endpoint in whole_index.items()
+            Route(METHODS, f"/{path}", _name(path), _command(endpoint))
+            for path, endpoint in (writing | reading).items()
         ]
 
     # -- the dialect -----------------------------------------------------------------------------
@@ -134,7 +124,7 @@ class VectorApp(App):
         if same(given, token):
             return "default"
         if same(given, read_only):
-            if request.route in WRITES:
+            if request.route in self.writes:
                 raise errors.VectorError(401, errors.READ_ONLY)
             return "read_only"
         raise errors.VectorError(401, errors.UNAUTHORIZED)
@@ -393,6 +383,10 @@ class VectorApp(App):
             record.data is not None and not _has_vectors(record) for record in records
         ):
             raise errors.no_embedding_model()
+
+
+def _name(path: str) -> str:
+    return path.partition("/")[0]
 
 
 def _command(endpoint: Callable[[Request], object]) -> Callable[[Request], object]:

@@ -11,7 +11,7 @@ import pytest
 import requests
 
 from pytest_fakecloud import Cloud
-from pytest_fakecloud.reporting.facts import MOST, facts
+from pytest_fakecloud.reporting.facts import MOST, facts, vector
 from pytest_fakecloud.reporting.rows import scene_of
 from pytest_fakecloud.reporting.section import section
 
@@ -454,6 +454,13 @@ SILENT: list[tuple[str, Scene]] = [
     ("two publishings", publishes("a", "b")),
     ("a 404 at the end", unknown_message(goes_on=False)),
 ]
+
+
+def test_the_facts_of_queries_know_every_write(cloud: Cloud) -> None:
+    index = cloud.vector_index(dimension=2)
+    httpx.post(index.url + "/info", headers=index.headers)
+    app: Any = index._app
+    assert app.writes == {*vector._WRITES, *vector._FORGETS}
 
 
 def test_what_a_query_met_is_not_told_of_what_came_later(cloud: Cloud) -> None:

@@ -100,6 +100,7 @@ REQUIRED = {
     "resumable-query-end": ["uuid"],
     "rename-namespace": ["namespace", "newNamespace"],
 }
+WITHOUT_FIELDS = {"reset", "delete-namespace", "random", "info", "list-namespaces"}
 WRONG = {
     command: [
         (command, field, kind)
@@ -124,6 +125,11 @@ def answer(index: VectorIndex, command: str, body: object) -> tuple[int, Any]:
     request = Request("POST", path, list(index.headers.items()), orjson.dumps(body))
     got = index._app.answer(request)
     return got.status, orjson.loads(got.body)  # type: ignore[arg-type]
+
+
+def test_the_table_has_every_command_that_takes_fields(index: VectorIndex) -> None:
+    commands = {route.name for route in index._app.table.routes}
+    assert commands - {name.partition(" ")[0] for name in COMMANDS} == WITHOUT_FIELDS
 
 
 @pytest.mark.parametrize("command", WRONG)

@@ -49,28 +49,8 @@ FIELDS = st.sets(st.sampled_from(sorted(KNOWN)), max_size=7).flatmap(
     )
 )
 BODIES = FIELDS | st.lists(FIELDS, max_size=3) | ANYTHING
-PATHS = st.sampled_from(
-    [
-        "upsert",
-        "upsert-data",
-        "query",
-        "query-data",
-        "resumable-query",
-        "resumable-query-data",
-        "fetch",
-        "range",
-        "delete",
-        "update",
-        "reset",
-        "delete-namespace",
-        "random",
-        "resumable-query-next",
-        "resumable-query-end",
-        "info",
-        "list-namespaces",
-        "rename-namespace",
-    ]
-)
+with VectorIndex(Context.alone()) as _index:
+    PATHS = st.sampled_from([route.name for route in _index._app.table.routes])
 REQUESTS = st.lists(st.tuples(PATHS, st.sampled_from(["", "/ns"]), BODIES), max_size=6)
 
 

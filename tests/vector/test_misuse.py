@@ -12,6 +12,7 @@ import pytest
 from pytest_fakecloud.core.errors import ContractError
 from pytest_fakecloud.handle import Context
 from pytest_fakecloud.vector.handle import VectorIndex
+from pytest_fakecloud.vector.settings import VectorSettings
 from tests.misuse import (
     COMMON,
     Table,
@@ -115,24 +116,29 @@ def test_a_right_type_is_taken(method: str, name: str) -> None:
     check_right_types(prepared, (method, name), METHODS, VALUES)
 
 
-@pytest.mark.parametrize(
-    ("name", "right"),
-    [
-        ("name", NONE | TEXT),
-        ("dimension", NONE | WHOLE),
-        ("similarity", set()),
-        ("kind", set()),
-        ("range_limit", WHOLE),
-        ("ready_after", NONE | {"whole", "fraction"}),
-        ("ready_after_reads", NONE | WHOLE),
-        ("recall", WHOLE),
-        ("lose_first", {"boolean"}),
-        ("filter_budget", NONE | WHOLE),
-        ("shuffle_ties", {"boolean"}),
-        ("limits", NONE | {"empty mapping"}),
-        ("namespaces", {"empty list", "texts", "empty mapping"}),
-    ],
-)
+SETTINGS: Mapping[str, set[str]] = {
+    "name": NONE | TEXT,
+    "dimension": NONE | WHOLE,
+    "similarity": set(),
+    "kind": set(),
+    "range_limit": WHOLE,
+    "ready_after": NONE | {"whole", "fraction"},
+    "ready_after_reads": NONE | WHOLE,
+    "recall": WHOLE,
+    "lose_first": {"boolean"},
+    "filter_budget": NONE | WHOLE,
+    "shuffle_ties": {"boolean"},
+    "limits": NONE | {"empty mapping"},
+    "namespaces": {"empty list", "texts", "empty mapping"},
+    "embedding": NONE | {"boolean", "function", "mapping", "empty mapping", "mapping by numbers"},
+}
+
+
+def test_the_table_has_every_setting() -> None:
+    assert set(SETTINGS) == set(VectorSettings.__annotations__)
+
+
+@pytest.mark.parametrize(("name", "right"), SETTINGS.items())
 def test_settings_of_a_wrong_type_are_refused(name: str, right: set[str]) -> None:
     for kind, value in VALUES.items():
         settings: dict[str, Any] = {name: value}

@@ -1,7 +1,7 @@
 """The declared table of commands, as objects: dispatch, arity, key positions and ACL read it.
 
 A module of ``kv/commands`` binds its functions with ``@command("NAME")``; everything else about a
-command is in ``table.py``.
+command is in ``rows.py``.
 """
 
 from __future__ import annotations

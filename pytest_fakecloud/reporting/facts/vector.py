@@ -33,12 +33,12 @@ def _queries(look: Look, handle: Any) -> Iterator[tuple[Call, dict[str, Any], li
             yield call, item, hits, str(call.facts.get("namespace") or "")
 
 
-_FORGETS = ("delete", "reset", "delete-namespace")
+_FORGETS = ("delete", "reset", "delete-namespace", "rename-namespace")
 _WRITES = ("upsert", "upsert-data", "update")
 
 
 def _touched_after(look: Look, handle: Any, query: Call) -> set[str] | None:
-    """The ids that were written after a query; None where anything was deleted since.
+    """The ids that were written after a query; None where anything was deleted or renamed since.
 
     Of these nobody knows any more what the query met.
     """

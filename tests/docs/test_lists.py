@@ -1,0 +1,45 @@
+"""The guides that list all of a kind list all there are."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+
+from pytest_fakecloud import FaultPlan, Handle
+from pytest_fakecloud.faults.plan import fault_words
+from pytest_fakecloud.services import SERVICES, handle_class
+
+from .blocks import DOCS
+
+if not DOCS.exists():
+    pytest.skip("an installed package has no docs folder", allow_module_level=True)
+
+
+def section(page: str, title: str) -> str:
+    text = (DOCS / "guides" / page).read_text(encoding="utf-8")
+    return text.partition(f"\n## {title}\n")[2].partition("\n## ")[0]
+
+
+def test_every_fault_is_in_the_guide() -> None:
+    rows = re.findall(r"^\| (`.+?) \|", section("faults.md", "Which faults there are"), re.M)
+    told = re.findall(r"`(\w+)\(", "".join(rows))
+    assert sorted(told) == sorted([*fault_words(FaultPlan), "up"])
+
+
+def test_every_assertion_is_in_the_guide() -> None:
+    table = section("what-happened.md", "Every family of assertions")
+    told = {
+        name: set(re.findall(r"`(assert_\w+)`", names))
+        for name, names in re.findall(r"^\| (.+?) \| (.+) \|$", table, re.M)
+    }
+    assert told["every one"] == _assertions(Handle)
+    for service in SERVICES.values():
+        own = _assertions(handle_class(service)) - _assertions(Handle)
+        assert told.get(f"`{service.fixture}`", set()) >= own, service.fixture
+
+
+def _assertions(kind: type) -> set[str]:
+    names = {name for name in dir(kind) if name.startswith("assert_")}
+    names -= {"assert_request_made"}  # of the HTTPServer that a Destination is
+    return {name for name in names if not name.startswith("assert_not_")}
