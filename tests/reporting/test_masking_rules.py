@@ -52,6 +52,7 @@ def test_commands_that_may_carry_a_password_hide_their_words(
     mask = Mask(cloud)
     assert hides_words(call) is hidden
     assert mask.body(call) == (HIDDEN if hidden else call.body)
+    assert mask.target(call) == "/"
     assert json.loads(call.body) == words.split()
 
 
@@ -128,6 +129,19 @@ def test_bytes_that_are_no_text_come_through_whole(cloud: Cloud) -> None:
     mask = Mask(cloud)
     assert mask.data(every) == every
     assert mask.data(every + kv.token.encode() + every) == every + b"***" + every
+
+
+@pytest.mark.parametrize(
+    ("lines", "length", "hidden"),
+    [(15, 300, False), (16, 300, True), (40, 300, True), (3, 1, False)],
+)
+def test_a_pipeline_that_was_cut_may_have_lost_one(
+    cloud: Cloud, lines: int, length: int, hidden: bool
+) -> None:
+    call = sent(cloud, *[["SET", "key", "x" * length]] * lines)
+    shorten(call)
+    assert ("words" in call.cut) is (length > 1)
+    assert hides_words(call) is hidden
 
 
 def test_a_masked_call_holds_no_secret_and_all_the_rest(cloud: Cloud) -> None:
