@@ -16,6 +16,8 @@ from pytest_fakecloud.core.calls import (
     NamesOf,
     begin_cut,
     call_of,
+    end_faults,
+    faults_ended,
     field_of,
     parts_of,
     shorten,
@@ -112,6 +114,36 @@ def test_body_answer_and_target_keep_their_beginnings() -> None:
     assert one.note.splitlines()[1:] == ["cut by the journal: more (12 bytes)"]
 
 
+@pytest.mark.parametrize(
+    ("headers", "cut"),
+    [
+        ([("n" * 10, "v" * 4086)], False),
+        ([("n" * 10, "v" * 4087)], True),
+        ([("a", "b")] * 64, False),
+        ([("a", "b")] * 65, True),
+        ([("n" * 300, "v" * 4000)], True),
+    ],
+)
+def test_headers_keep_their_beginnings(headers: list[tuple[str, str]], cut: bool) -> None:
+    one = call(headers=headers)
+    shorten(one)
+    assert ("headers" in one.cut) is cut
+    if cut:
+        assert len(one.headers) == min(len(headers), 64)
+        assert max(len(part) for pair in one.headers for part in pair) <= 257
+        kept = one.headers
+        shorten(one)
+        assert one.headers is kept
+    else:
+        assert one.headers is headers
+
+
+def test_what_is_just_short_enough_stays() -> None:
+    one = call(body=b"x" * KEPT_OF_CUT, target="/" * KEPT_OF_CUT)
+    shorten(one)
+    assert dict(one.cut) == {}
+
+
 def test_who_sent_without_credentials_is_not_read() -> None:
     read: list[Call] = []
 
@@ -176,6 +208,17 @@ def test_a_call_is_made_of_its_parts() -> None:
     one = call({"a": 1}, status=200)
     again = call_of(parts_of(one))
     assert vars(again) == vars(one)
+    late = Call(
+        1, 0, "demo", "demo_1", "GET", "/", client=("127.0.0.1", 9), facts=lambda each: {"b": 2}
+    )
+    end_faults(late, 12)
+    parts = parts_of(late)
+    assert (parts["_facts"], parts["client"], "_read_facts" in parts) == (
+        {"b": 2},
+        ("127.0.0.1", 9),
+        False,
+    )
+    assert (faults_ended(call_of(parts)), faults_ended(one), late.body) == (12, 0, b"")
     assert repr(again) == "<Call 7 demo_1 POST /x?y=1 -> 200>"
 
 
@@ -208,6 +251,7 @@ def test_a_name_that_may_be_one(wanted: Any) -> None:
         ("what", re.compile(b"x"), r"names no call"),
         ("what", "get /x", r"^method='get' is not an HTTP method: .*, give 'GET'$"),
         ("what", "post http://a/b", r"give 'POST'$"),
+        ("what", "post /a b", r"give 'POST'$"),
     ],
 )
 def test_a_name_that_is_none(name: str, wanted: Any, told: str) -> None:
