@@ -432,7 +432,7 @@ def test_faults_are_looked_at_as_in_process(cloud: Cloud) -> None:
     assert len(faults) == 1
     assert list(faults) == [fault]
     assert fault in faults
-    with pytest.raises(TypeError, match="object of type 'Timekeeper' has no len"):
+    with pytest.raises(TypeError, match="object of type 'Clock' has no len"):
         len(cloud.clock)  # type: ignore[arg-type]
 
 
