@@ -16,6 +16,7 @@ from __future__ import annotations
 import math
 from bisect import bisect_right
 from collections.abc import Iterable
+from functools import cache
 
 PRECISION = 14
 REGISTERS = 1 << PRECISION
@@ -32,6 +33,7 @@ ZERO_MAX = 64
 SEED = 0xADC83B19
 _ALPHA_INF = 0.721347520444481703680
 _MASK = (1 << 64) - 1
+_HIGHEST = int.from_bytes(b"\x80" * REGISTERS, "little")
 _M = 0xC6A4A7935BD1E995
 
 
@@ -121,16 +123,23 @@ def registers(value: bytes) -> bytearray:
         if len(unpacked) != REGISTERS:
             raise CorruptHyperLogLog(f"the opcodes cover {len(unpacked)} registers")
         return unpacked
-    unpacked = bytearray(REGISTERS)
-    at = 0
-    for start in range(HEADER_SIZE, DENSE_SIZE, 3):
-        three = int.from_bytes(value[start : start + 3], "little")
-        unpacked[at] = three & 63
-        unpacked[at + 1] = three >> 6 & 63
-        unpacked[at + 2] = three >> 12 & 63
-        unpacked[at + 3] = three >> 18
-        at += 4
-    return unpacked
+    # All registers as one number, whose halves, quarters and so on move to where bytes have them.
+    number = int.from_bytes(value[HEADER_SIZE:DENSE_SIZE], "little")
+    for size, low in _halves():
+        high = low << REGISTER_BITS * size
+        number = number & low | (number & high) << (8 - REGISTER_BITS) * size
+    return bytearray(number.to_bytes(REGISTERS, "little"))
+
+
+@cache
+def _halves() -> list[tuple[int, int]]:
+    """For 8,192 registers down to one: how many, and the lower ones of each pair of such groups."""
+    found = []
+    for level in reversed(range(PRECISION)):
+        size = 1 << level
+        one = ((1 << REGISTER_BITS * size) - 1).to_bytes(2 * size, "little")
+        found.append((size, int.from_bytes(one * (REGISTERS // (2 * size)), "little")))
+    return found
 
 
 def _pack_dense(unpacked: bytes | bytearray) -> bytes:
@@ -396,10 +405,14 @@ def count(value: bytes) -> tuple[int, bytes]:
 
 def maxima(values: Iterable[bytes]) -> bytearray:
     """The larger of every register over several values."""
-    largest = bytearray(REGISTERS)
+    largest = 0
     for value in values:
-        largest = bytearray(map(max, largest, registers(value)))
-    return largest
+        other = int.from_bytes(registers(value), "little")
+        # A register has six bits of its byte: the highest one tells which of two is larger.
+        least = (largest | _HIGHEST) - other & _HIGHEST
+        larger = (least >> 7) * 255
+        largest = other ^ (largest ^ other) & larger
+    return bytearray(largest.to_bytes(REGISTERS, "little"))
 
 
 def merge(target: bytes, largest: bytes | bytearray, dense: bool, sparse_max_bytes: int) -> bytes:

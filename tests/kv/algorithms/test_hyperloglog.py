@@ -55,6 +55,21 @@ def test_adding_many_at_once_is_adding_one_by_one(many: int, most: int) -> None:
     assert together == single
 
 
+def test_the_largest_of_each_register() -> None:
+    rng = random.Random(2)
+    values = []
+    for _ in range(3):
+        value, _ = hll.add(hll.to_dense(hll.empty()), (rng.randbytes(8) for _ in range(3000)), 0)
+        values.append(value)
+    each = [hll.registers(value) for value in values]
+    assert hll.maxima(values) == bytearray(map(max, *each))
+    assert hll.maxima([]) == bytearray(hll.REGISTERS)
+    top = hll.to_dense(hll.empty())[: hll.HEADER_SIZE] + b"\xff" * (
+        hll.DENSE_SIZE - hll.HEADER_SIZE
+    )
+    assert hll.maxima([*values, top]) == bytearray(b"\x3f" * hll.REGISTERS)
+
+
 def test_merging_is_adding_to_one() -> None:
     left, _ = hll.add(hll.empty(), (b"%d" % n for n in range(200)), 3000)
     right, _ = hll.add(hll.empty(), (b"%d" % n for n in range(150, 400)), 3000)
