@@ -7,6 +7,7 @@ that verifies signatures in another way is not seen. Source: decided here.
 from __future__ import annotations
 
 import sys
+import threading
 from types import FunctionType
 from typing import Any
 
@@ -25,35 +26,59 @@ class Refusal:
 
 
 class Refusals:
-    """Add to ``found`` what ``Receiver.verify()`` refuses until the end of the block."""
+    """Add to ``found`` what ``Receiver.verify()`` refuses until the end of the block.
 
-    __slots__ = ("_found", "_original", "_receiver", "_verify")
+    Blocks of several threads may overlap. Nobody knows then whose refusal it is, and none has it.
+    """
+
+    __slots__ = ("_found",)
 
     def __init__(self, found: list[Refusal]) -> None:
         self._found = found
-        self._receiver: Any = None
 
     def __enter__(self) -> None:
-        receiver: Any = getattr(sys.modules.get("qstash.receiver"), "Receiver", None)
-        original = vars(receiver).get("verify") if isinstance(receiver, type) else None
-        if not isinstance(original, FunctionType):
-            return
-        found = self._found
-
-        def verify(self: Any, *given: Any, **named: Any) -> Any:
-            try:
-                return original(self, *given, **named)
-            except Exception:
-                found.append(_refusal(self, named))
-                raise
-
-        self._receiver, self._original, self._verify = receiver, original, verify
-        receiver.verify = verify
+        with _lock:
+            _watching.append(self._found)
+            _watch()
 
     def __exit__(self, *error: object) -> None:
+        with _lock:
+            _watching[:] = [each for each in _watching if each is not self._found]
+            if not _watching:
+                _unwatch()
+
+
+_lock = threading.Lock()
+_watching: list[list[Refusal]] = []
+_watched: list[tuple[Any, Any, Any]] = []
+"""Each class that is watched, its own function and what stands in its place."""
+
+
+def _watch() -> None:
+    receiver: Any = getattr(sys.modules.get("qstash.receiver"), "Receiver", None)
+    original = vars(receiver).get("verify") if isinstance(receiver, type) else None
+    if not isinstance(original, FunctionType) or any(original is now for *_, now in _watched):
+        return
+
+    def verify(self: Any, *given: Any, **named: Any) -> Any:
+        try:
+            return original(self, *given, **named)
+        except Exception:
+            with _lock:
+                if len(_watching) == 1:
+                    _watching[0].append(_refusal(self, named))
+            raise
+
+    receiver.verify = verify
+    _watched.append((receiver, original, verify))
+
+
+def _unwatch() -> None:
+    while _watched:
+        receiver, original, now = _watched.pop()
         # What the application put in its place meanwhile stays.
-        if self._receiver is not None and vars(self._receiver).get("verify") is self._verify:
-            self._receiver.verify = self._original
+        if vars(receiver).get("verify") is now:
+            receiver.verify = original
 
 
 def _refusal(receiver: object, named: dict[str, Any]) -> Refusal:

@@ -1,0 +1,50 @@
+"""The official receiver is watched for a delivery, and is its own again whatever overlaps."""
+
+from __future__ import annotations
+
+import contextlib
+
+import pytest
+
+from pytest_fakecloud.queue.refusals import Refusal, Refusals
+
+receiver = pytest.importorskip("qstash.receiver")
+
+
+def refuse() -> None:
+    with contextlib.suppress(receiver.SignatureError):
+        receiver.Receiver("one", "two").verify(signature="none", body="b", url="http://here.test")
+
+
+def test_a_refusal_is_taken_down() -> None:
+    found: list[Refusal] = []
+    with Refusals(found):
+        refuse()
+    refuse()
+    assert found == [Refusal("http://here.test", "b", ("one", "two"))]
+
+
+def test_overlapping_blocks_give_back_what_was_there() -> None:
+    before = vars(receiver.Receiver)["verify"]
+    first: list[Refusal] = []
+    second: list[Refusal] = []
+    one, other = Refusals(first), Refusals(second)
+    one.__enter__()
+    other.__enter__()
+    refuse()
+    one.__exit__()
+    refuse()
+    other.__exit__()
+    assert vars(receiver.Receiver)["verify"] is before
+    assert (len(first), len(second)) == (0, 1)
+
+
+def test_what_the_application_puts_there_stays(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(receiver.Receiver, "verify", receiver.Receiver.verify)
+    found: list[Refusal] = []
+
+    def own(self: object) -> None: ...
+
+    with Refusals(found):
+        receiver.Receiver.verify = own
+    assert receiver.Receiver.verify is own
