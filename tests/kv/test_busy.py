@@ -102,6 +102,17 @@ def test_a_new_client_can_kill(connect: Any) -> None:
     assert one.read().text.startswith(KILLED)
 
 
+def test_time_is_the_clocks_too(connect: Any, context: Context) -> None:
+    client = connect("redis")
+    one, other = client(), client()
+    one.send("EVAL", FOR_EVER, 0)
+    runs(other)
+    context.time.advance("5s")
+    assert other("GET", "k").text.startswith(b"BUSY Redis is busy running a script.")
+    assert other("SCRIPT", "KILL") == OK
+    assert one.read().text.startswith(KILLED)
+
+
 def test_a_function_is_killed_and_told_of(connect: Any) -> None:
     client = connect("redis")
     one, other = client(), client()
