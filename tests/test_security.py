@@ -234,6 +234,7 @@ def dotted(called: ast.expr) -> str:
     return called.id if isinstance(called, ast.Name) else ""
 
 
+@pytest.mark.slow
 def test_nothing_is_evaluated_unpickled_or_started() -> None:
     found: dict[str, set[str]] = {}
     for module, name in calls():

@@ -195,6 +195,7 @@ def test_without_a_threshold_others_wait(connect: Any) -> None:
     assert other.read() == Status(b"PONG")
 
 
+@pytest.mark.slow
 def test_the_vendor_kills_nothing_and_says_so_at_once(connect: Any) -> None:
     client = connect("vendor")
     one, other = client(), client()

@@ -222,6 +222,7 @@ def test_a_body_of_60_megabytes(scene: Scene) -> None:
     assert scene.came[0].body == big
 
 
+@pytest.mark.slow
 def test_a_batch_larger_than_any_message(scene: Scene) -> None:
     item = {"destination": DEST, "body": "x" * 14_000_000}
     answered = scene.request("POST", "/v2/batch", {}, json.dumps([item] * 5).encode())

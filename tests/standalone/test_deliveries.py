@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from datetime import datetime
 
+import pytest
+
 from pytest_fakecloud import Cloud
 from tests.queue.engine.histories import (
     AT_ONCE,
@@ -17,6 +19,7 @@ from tests.queue.engine.histories import (
 from .conftest import Serve
 
 
+@pytest.mark.slow
 def test_histories_of_the_server_keep_what_was_asked_for(serve: Serve) -> None:
     server = serve("queue", "--queue", f'limits={{"parallelism": {AT_ONCE}}}')
     with Cloud.connect(server.url, server.token) as cloud:

@@ -297,6 +297,7 @@ def test_the_problems_of_a_server_are_bounded() -> None:
     )
 
 
+@pytest.mark.slow
 def test_a_server_of_weeks_forgets_old_problems(serve: Serve) -> None:
     server = serve("vector")
     handle = server.summary["handles"][0]

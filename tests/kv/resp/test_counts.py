@@ -270,6 +270,7 @@ def looked_up(client: Any) -> dict[str, tuple[int, int]]:
     return counts
 
 
+@pytest.mark.slow
 def test_keys_are_found_and_missed_as_on_a_real_server(port: Any, server: Any) -> None:
     mine, theirs = port(), server()
     ours, real = looked_up(mine), looked_up(theirs)

@@ -92,6 +92,7 @@ def test_numbers_at_the_ends_of_float32_are_scored_exactly(
     assert len(set(ranking.rows.tolist())) == len(rows)
 
 
+@pytest.mark.slow
 @given(name=EVERY_SIMILARITY, seed=st.integers(0, 2**32 - 1), rows=st.integers(400, 3000))
 def test_many_rows_of_few_values_keep_insertion_order_among_ties(
     name: Similarity, seed: int, rows: int
