@@ -49,13 +49,13 @@ from ..reply import (
     Status,
 )
 from ..settings import Isolation
-from ..table.availability import check_over_rest
+from ..table.availability import check_family_over_rest, check_over_rest
 from ..table.documented import DOCUMENTED
 from ..table.registry import CommandSpec
 from .acl import RedisUser, RestTokens, prepare_acl
 from .addresses import open_link
 from .connection import Link, Unreachable
-from .names import Names, Prepared, find_spec
+from .names import Names, Prepared, find_family, find_spec
 from .pubsub import MonitorFeed, Subscriptions
 from .scripts import RedisScripts
 
@@ -254,6 +254,18 @@ class RedisEngine:
         """Raise a NOPERM error unless the session's user may run the line."""
         session.user.check(spec, argv)
 
+    def _check_offered(
+        self, session: RedisSession, spec: CommandSpec | None, argv: list[bytes]
+    ) -> None:
+        if session.transport == "rest":
+            if spec is not None:
+                check_over_rest(spec, argv)
+            elif (family := find_family(argv)) is not None:
+                check_family_over_rest(family)
+        limited = self._documented_only and session.transport != "local"
+        if spec is not None and limited and spec.name not in DOCUMENTED:
+            raise CommandError(not_available(spec.name))
+
     def execute(self, session: RedisSession, argv: list[bytes]) -> Reply:
         """Run a command line as it came from a client, or have it queued in an open transaction.
 
@@ -261,15 +273,11 @@ class RedisEngine:
         (503) when it does not answer.
         """
         spec = find_spec(argv)
-        if spec is not None and session.transport != "local":
-            try:
-                if session.transport == "rest":
-                    check_over_rest(spec, argv)
-                if self._documented_only and spec.name not in DOCUMENTED:
-                    raise CommandError(not_available(spec.name))
-            except CommandError:
-                session.aborted = True
-                raise
+        try:
+            self._check_offered(session, spec, argv)
+        except CommandError:
+            session.aborted = True
+            raise
         if self._claim is not None:
             self._claim.refresh()
         name = spec.name if spec is not None else ""

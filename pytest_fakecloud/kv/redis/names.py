@@ -16,7 +16,7 @@ from ..reply import OK, Reply
 from ..table.registry import LOOKUP, CommandSpec
 from ..table.syntax import parse_int
 
-__all__ = ["Names", "Prepared", "find_spec"]
+__all__ = ["Names", "Prepared", "find_family", "find_spec"]
 
 _COUNT = b"""
 local cursor, found = '0', 0
@@ -336,10 +336,15 @@ _SPECIAL: dict[str, Callable[[Names, list[bytes]], Prepared]] = {
 
 def find_spec(argv: list[bytes]) -> CommandSpec | None:
     """The declared command or sub-command of a line, or None when the table has none."""
-    spec = LOOKUP.get(argv[0]) or LOOKUP.get(argv[0].upper())
+    spec = find_family(argv)
     if spec is not None and spec.subcommands is not None and len(argv) > 1:
         return spec.subcommands.get(argv[1].upper())
     return spec
+
+
+def find_family(argv: list[bytes]) -> CommandSpec | None:
+    """The declared command of a line's first word, whatever its sub-command."""
+    return LOOKUP.get(argv[0]) or LOOKUP.get(argv[0].upper())
 
 
 def escaped(text: bytes) -> bytes:
