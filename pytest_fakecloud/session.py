@@ -5,6 +5,7 @@ Imported when a test first asks for a fake, or a setting is to be checked, so it
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Callable, Mapping
 from functools import cache, cached_property, partial
@@ -212,6 +213,29 @@ def _switches() -> int:
         return 0
     usage = resource.getrusage(getattr(resource, "RUSAGE_THREAD", resource.RUSAGE_SELF))
     return usage.ru_nvcsw + usage.ru_nivcsw
+
+
+_pread = getattr(os, "pread", None)
+
+
+@cache
+def _schedule() -> int | None:
+    """The open file in which Linux counts how long this thread waited for its turn, if there is one."""
+    try:
+        return os.open("/proc/thread-self/schedstat", os.O_RDONLY) if _pread else None
+    except OSError:
+        return None
+
+
+def _queued_s() -> float:
+    """How many seconds this thread waited while other processes had its processor; 0 if unknown."""
+    file = _schedule()
+    if file is None or _pread is None:
+        return 0.0
+    try:
+        return int(_pread(file, 100, 0).split()[1]) / 1e9
+    except (OSError, ValueError, IndexError):
+        return 0.0
 
 
 class Run:
@@ -509,7 +533,7 @@ class Run:
         from .core.timeparse import monotonic
 
         self._busy_s, self._began_s = busy_s, monotonic()
-        self._switches = _switches()
+        self._switches, self._queued_s = _switches(), _queued_s()
         self._listen(self.cloud or self._long)
         if self._long is not None:
             # What a test's own code starts from here on ends with the test.
@@ -520,12 +544,13 @@ class Run:
     def idle_s(self) -> float:
         """How many seconds of the test's own code so far the process slept; 0 where nobody can tell.
 
-        On a machine that is busy a process waits for its turn as well, but many times and never for
-        long: what counts is how long it waited each time.
+        On a machine that is busy a process waits for its turn as well. Linux tells for how long;
+        elsewhere it is many times and never for long: what counts is how long it waited each time.
         """
         from .core.timeparse import monotonic
 
-        idle_s = monotonic() - self._began_s - (process_time() - self._busy_s)
+        queued_s = _queued_s() - self._queued_s
+        idle_s = monotonic() - self._began_s - (process_time() - self._busy_s) - queued_s
         times = _switches() - self._switches
         return idle_s if times > 0 and idle_s / times >= _A_SLEEP_S else 0.0
 
