@@ -20,7 +20,7 @@ def test_try_it_has_exactly_two_commands_of_one_line() -> None:
     assert [language for language, _ in blocks] == ["sh", "sh"]
     assert all("\n" not in command for _, command in blocks)
     assert "pytest examples" in blocks[0][1]
-    assert blocks[1][1].endswith("pytest -n 2")
+    assert blocks[1][1].endswith("pytest -n 3")
 
 
 def test_links_work_wherever_the_readme_is_shown() -> None:
