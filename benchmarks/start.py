@@ -197,7 +197,8 @@ NEEDS = {"fakeredis, SET": "fakeredis", "moto, SQS send_message": "moto, boto3"}
 
 def firsts(python: str, rounds: int, folder: Path) -> list[bool]:
     """From the import to the first answer, in a fresh interpreter and in one that runs pytest."""
-    environment = environments(folder)["bytecode"]
+    # Threads that numpy's library starts at its import spin for tens of milliseconds after it.
+    environment = {**environments(folder)["bytecode"], "OPENBLAS_NUM_THREADS": "1"}
     there = dict(FIRSTS)
     for name, modules in NEEDS.items():
         if subprocess.run([python, "-c", f"import {modules}"], capture_output=True).returncode:
