@@ -41,7 +41,7 @@ from ..settings import VERSION, Dialect, Limits
 from ..table.availability import check_family_over_rest, check_over_rest
 from ..table.config import Config
 from ..table.documented import DOCUMENTED
-from ..table.registry import LOOKUP, CommandSpec
+from ..table.registry import LOOKUP, CommandSpec, find_family
 from .blocking import Waiter, Waiters
 from .capacity import Capacity
 from .client import Client, Monitor
@@ -589,7 +589,7 @@ class Engine:
 
     def resolve(self, argv: list[bytes]) -> CommandSpec:
         """The command a line names; raises the unknown command or sub-command error."""
-        spec = LOOKUP.get(argv[0]) or LOOKUP.get(argv[0].upper())
+        spec = find_family(argv)
         if spec is None or (spec.function is None and spec.subcommands is None):
             raise CommandError(unknown_command(argv))
         if spec.subcommands is not None and len(argv) > 1:

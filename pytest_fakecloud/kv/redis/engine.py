@@ -51,11 +51,11 @@ from ..reply import (
 from ..settings import Isolation
 from ..table.availability import check_family_over_rest, check_over_rest
 from ..table.documented import DOCUMENTED
-from ..table.registry import CommandSpec
+from ..table.registry import CommandSpec, find_family
 from .acl import RedisUser, RestTokens, prepare_acl
 from .addresses import open_link
 from .connection import Link, Unreachable
-from .names import Names, Prepared, find_family, find_spec
+from .names import Names, Prepared, find_spec
 from .pubsub import MonitorFeed, Subscriptions
 from .scripts import RedisScripts
 

@@ -13,10 +13,10 @@ from ...core.lazy import dataclass
 from .. import errors
 from ..errors import CommandError
 from ..reply import OK, Reply
-from ..table.registry import LOOKUP, CommandSpec
+from ..table.registry import CommandSpec, find_family
 from ..table.syntax import parse_int
 
-__all__ = ["Names", "Prepared", "find_family", "find_spec"]
+__all__ = ["Names", "Prepared", "find_spec"]
 
 _COUNT = b"""
 local cursor, found = '0', 0
@@ -340,11 +340,6 @@ def find_spec(argv: list[bytes]) -> CommandSpec | None:
     if spec is not None and spec.subcommands is not None and len(argv) > 1:
         return spec.subcommands.get(argv[1].upper())
     return spec
-
-
-def find_family(argv: list[bytes]) -> CommandSpec | None:
-    """The declared command of a line's first word, whatever its sub-command."""
-    return LOOKUP.get(argv[0]) or LOOKUP.get(argv[0].upper())
 
 
 def escaped(text: bytes) -> bytes:

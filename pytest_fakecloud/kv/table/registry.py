@@ -16,7 +16,17 @@ from .rows import NOT_OVER_REST, ROWS
 if TYPE_CHECKING:
     from ..reply import Reply
 
-__all__ = ["COMMANDS", "LOOKUP", "Args", "CommandSpec", "Function", "KeySpec", "command", "specs"]
+__all__ = [
+    "COMMANDS",
+    "LOOKUP",
+    "Args",
+    "CommandSpec",
+    "Function",
+    "KeySpec",
+    "command",
+    "find_family",
+    "specs",
+]
 
 Args = list[bytes]
 """The arguments of a command, without its name (and without the name of a sub-command)."""
@@ -248,6 +258,11 @@ COMMANDS: dict[str, CommandSpec] = {}
 """Every command and sub-command by its upper-case name (``"XGROUP CREATE"``)."""
 LOOKUP: dict[bytes, CommandSpec] = {}
 """Top-level commands by their name in upper and in lower case; others need ``.upper()`` first."""
+
+
+def find_family(argv: list[bytes]) -> CommandSpec | None:
+    """The declared command of a line's first word, whatever its sub-command."""
+    return LOOKUP.get(argv[0]) or LOOKUP.get(argv[0].upper())
 
 
 def _build() -> None:
