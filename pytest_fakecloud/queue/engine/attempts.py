@@ -240,7 +240,7 @@ class AttemptRunner:
         # A workflow forwards the headers of the delivery it got, an older signature among them.
         taken = {name.lower() for name, _ in own} | {f"{prefix}-signature".lower()}
         headers = [pair for pair in settings.forward if pair[0].lower() not in taken]
-        if not any(name.lower() == "user-agent" for name, _ in headers):
+        if first(headers, "User-Agent") is None:
             headers.append(("User-Agent", "Upstash-QStash"))
         headers += own
         return Delivery(
