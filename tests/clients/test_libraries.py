@@ -274,6 +274,19 @@ def test_dramatiq_tries_again(kv_server: KVServer) -> None:
     assert len(TRIES) == 3
 
 
+async def worked(arq: Any, pool: Any, function: Any, job: Any) -> Any:
+    """The result of a job, once a worker has done all there is."""
+    worker = arq.Worker(
+        functions=[function],
+        redis_pool=pool,
+        burst=True,
+        poll_delay=0.01,
+        handle_signals=False,
+    )
+    await worker.main()
+    return await job.result(timeout=5)
+
+
 def test_arq_works(kv_server: KVServer) -> None:
     arq = library("arq")
 
@@ -283,15 +296,7 @@ def test_arq_works(kv_server: KVServer) -> None:
     async def scenario() -> Any:
         pool = await arq.create_pool(arq.connections.RedisSettings.from_dsn(kv_server.database_url))
         job = await pool.enqueue_job("twice", 4)
-        worker = arq.Worker(
-            functions=[arq.func(twice, name="twice")],
-            redis_pool=pool,
-            burst=True,
-            poll_delay=0.01,
-            handle_signals=False,
-        )
-        await worker.main()
-        return await job.result(timeout=5)
+        return await worked(arq, pool, arq.func(twice, name="twice"), job)
 
     assert asyncio.run(scenario()) == 8
 
@@ -310,15 +315,7 @@ def test_arq_takes_a_job_once_and_tries_it_again(kv_server: KVServer) -> None:
         pool = await arq.create_pool(arq.connections.RedisSettings.from_dsn(kv_server.database_url))
         job = await pool.enqueue_job("charge", _job_id="once")
         assert await pool.enqueue_job("charge", _job_id="once") is None
-        worker = arq.Worker(
-            functions=[arq.func(charge, name="charge")],
-            redis_pool=pool,
-            burst=True,
-            poll_delay=0.01,
-            handle_signals=False,
-        )
-        await worker.main()
-        return await job.result(timeout=5)
+        return await worked(arq, pool, arq.func(charge, name="charge"), job)
 
     assert asyncio.run(scenario()) == 3
     assert tries == [1, 2, 3]
