@@ -27,7 +27,7 @@ from pytest_fakecloud.handle import Context
 from pytest_fakecloud.kv.engine.engine import Engine
 from pytest_fakecloud.kv.handle import KVServer
 
-from .timing import compare, line
+from .timing import NOT_INSTALLED, compare, line
 
 MEMBERS = 1_000_000
 KEYS = 100_000
@@ -79,7 +79,7 @@ def commands() -> list[bool]:
             theirs(list(words))
 
         if not there:
-            print(compare({"ours": ours}, title=name, missing=["fakeredis"]))
+            print(compare({"ours": ours}, title=name, missing={"fakeredis": NOT_INSTALLED}))
             continue
         table = compare({"ours": ours, "fakeredis": other}, rounds=15, title=name)
         label = (

@@ -120,7 +120,7 @@ def plain(found: Results) -> dict[str, Any]:
                     }
                     for row in table.rows
                 ],
-                "not_installed": list(table.missing),
+                "missing": table.missing,
             }
             for table in found.tables
         ],

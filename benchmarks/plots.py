@@ -87,7 +87,7 @@ def curves(curve: Mapping[str, Any]) -> str:
 
 
 def bars(table: Mapping[str, Any]) -> str:
-    """The medians of a table on one logarithmic axis; who is not installed is named."""
+    """The medians of a table on one logarithmic axis; who is missing is named, and why."""
     rows = table["rows"]
     scale = _decades([row["p50_us"] for row in rows])
     label, step = 230, 26
@@ -102,10 +102,10 @@ def bars(table: Mapping[str, Any]) -> str:
             f'<rect x="{label}" y="{y}" width="{width:.1f}" height="{step - 8}" fill="{colour}"/>'
         )
         parts.append(_text(label + width + 6, y + 14, f"{row['p50_us']:,.1f} us"))
-    for number, name in enumerate(table["not_installed"], len(rows)):
+    for number, (name, why) in enumerate(table["missing"].items(), len(rows)):
         parts.append(_text(label - 8, TOP + step * number + 14, name, "end"))
-        parts.append(_text(label, TOP + step * number + 14, "not installed"))
-    height = TOP + step * (len(rows) + len(table["not_installed"])) + 10
+        parts.append(_text(label, TOP + step * number + 14, why))
+    height = TOP + step * (len(rows) + len(table["missing"])) + 10
     return _picture(f"{table['title']}, median", height, parts)
 
 

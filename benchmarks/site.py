@@ -73,7 +73,7 @@ def text(whole: Mapping[str, Any], pictures: Mapping[str, str]) -> str:
                     f"| {row['name']} | {row['p50_us']:,.1f} | {row['best_us']:,.1f} "
                     f"| {row['spread']:.0%} | {row['ratio']:,.2f}x |"
                 )
-            lines += [f"| {name} | not installed | | | |" for name in table["not_installed"]]
+            lines += [f"| {name} | {why} | | | |" for name, why in table["missing"].items()]
             lines += _pictured(table["title"], pictures)
         for one in part["curves"]:
             lines += _pictured(one["title"], pictures)

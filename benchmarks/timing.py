@@ -16,12 +16,13 @@ from __future__ import annotations
 import gc
 import random
 import sys
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from statistics import median, quantiles
 from time import perf_counter_ns
 
 __all__ = [
+    "NOT_INSTALLED",
     "Curve",
     "Figure",
     "Results",
@@ -33,6 +34,9 @@ __all__ = [
     "line",
     "results",
 ]
+
+NOT_INSTALLED = "not installed"
+"""Why most peers are missing."""
 
 
 @dataclass(frozen=True)
@@ -111,12 +115,14 @@ class Row:
 
 
 class Table:
-    """The rows of one comparison, in the order in which they were given, and peers that are missing."""
+    """The rows of one comparison, in the order in which they were given, and why others are missing."""
 
-    def __init__(self, rows: list[Row], title: str = "", missing: Iterable[str] = ()) -> None:
+    def __init__(
+        self, rows: list[Row], title: str = "", missing: Mapping[str, str] | None = None
+    ) -> None:
         self.rows = rows
         self.title = title
-        self.missing = tuple(missing)
+        self.missing = dict(missing or {})
 
     def __getitem__(self, name: str) -> Row:
         for row in self.rows:
@@ -153,7 +159,7 @@ class Table:
                 f"{row.name:{width}}  {row.best:12,.1f}  {row.p50:12,.1f}"
                 f"  {row.spread:6.0%}  {row.calls * len(row.rounds):7,}  {against:8.2f}x"
             )
-        lines += [f"{name:{width}}  not installed" for name in self.missing]
+        lines += [f"{name:{width}}  {why}" for name, why in self.missing.items()]
         return "\n".join(lines)
 
 
@@ -164,14 +170,14 @@ def compare(
     calls: int | Mapping[str, int] | None = None,
     slice_ms: float = 20.0,
     title: str = "",
-    missing: Iterable[str] = (),
+    missing: Mapping[str, str] | None = None,
 ) -> Table:
     """Time each callable in `rounds` interleaved rounds and give back the table.
 
     `calls` is the number of calls in a round, one number for all or one per name; left out, each
     callable gets as many as fill about `slice_ms` milliseconds (at least 3), found by running it
     once, which is also its warm-up. Garbage is collected before a slice and not during it.
-    `missing` are the peers that are not installed: rows without figures.
+    `missing` are peers that cannot be measured here, and why: rows without figures.
     """
     if results.quick:
         rounds, slice_ms = min(rounds, 3), min(slice_ms, 2.0)

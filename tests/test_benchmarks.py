@@ -84,7 +84,7 @@ def test_every_round_calls_everything(fresh: Results, monkeypatch: pytest.Monkey
     calls: list[str] = []
     table = compare(
         {"a": lambda: calls.append("a"), "b": lambda: calls.append("b")},
-        rounds=4, calls=2, title="both", missing=["c"],
+        rounds=4, calls=2, title="both", missing={"c": "not installed"},
     )  # fmt: skip
     assert (calls.count("a"), calls.count("b")) == (9, 9)  # one is the warm-up
     assert [len(row.rounds) for row in table.rows] == [4, 4]
@@ -118,9 +118,9 @@ PART = {
         {
             "title": "A <table>",
             "rows": [{"name": "ours", "p50_us": 12.0}, {"name": "theirs & co", "p50_us": 1200.0}],
-            "not_installed": ["peer"],
+            "missing": {"peer": "not installed"},
         },
-        {"title": "", "rows": [{"name": "ours", "p50_us": 1.0}], "not_installed": []},
+        {"title": "", "rows": [{"name": "ours", "p50_us": 1.0}], "missing": {}},
     ],
     "curves": [{"title": "growth", "work": "keys", "series": {"GET": [[100, 2.0], [1000, 2.1]]}}],
 }
