@@ -9,8 +9,6 @@ from typing import Any
 import pytest
 
 from pytest_fakecloud.core.clock import Clock
-from pytest_fakecloud.core.ids import Ids
-from pytest_fakecloud.core.timekeeper import Timekeeper
 from pytest_fakecloud.queue.engine.engine import Engine
 from pytest_fakecloud.queue.errors import Loop, QueueError
 from pytest_fakecloud.queue.model import (
@@ -20,59 +18,11 @@ from pytest_fakecloud.queue.model import (
     Message,
     Mishaps,
     Outcome,
-    SigningKeys,
 )
-from pytest_fakecloud.queue.settings import EngineSettings, plan
+from pytest_fakecloud.queue.settings import plan
 from pytest_fakecloud.queue.timeline import timeline, waiting_text
 
-URL = "https://app.example.com/hook"
-CALLBACK = "https://app.example.com/callback"
-
-
-class Bench:
-    """An engine, a frozen clock, and destinations that answer what `answer` returns."""
-
-    def __init__(self, **options: Any) -> None:
-        self.clock = Timekeeper(now="2026-01-01T00:00:00Z")
-        self.start_us = self.clock.now_us()
-        self.sent: list[Delivery] = []
-        self.answer: Callable[[Delivery], Outcome] = lambda delivery: Outcome(200)
-        self.signed: list[tuple[str, bytes]] = []
-        self.engine = Engine(
-            self.clock,
-            Ids(1),
-            perform=self.perform,
-            sign=self.sign,
-            keys=SigningKeys("current", "next"),
-            new_key=lambda: "new",
-            limits=plan(None, options.pop("limits", None)),
-            settings=EngineSettings(**options),
-        )
-
-    def perform(self, delivery: Delivery) -> Outcome:
-        self.sent.append(delivery)
-        return self.answer(delivery)
-
-    def sign(
-        self, delivery: Delivery, *, key: str | None = None, age_us: int = 0
-    ) -> list[tuple[str, str]]:
-        self.signed.append((delivery.sub, delivery.body))
-        return [("Upstash-Signature", "token")]
-
-    def publish(self, url: str = URL, body: bytes = b"x", **headers: str) -> str:
-        pairs = [(f"Upstash-{name.replace('_', '-')}", value) for name, value in headers.items()]
-        return self.engine.publisher.publish(url, pairs, body).accepted[0].message_id
-
-    def times(self) -> list[float]:
-        return [(one.at_us - self.start_us) / SECOND for one in self.sent]
-
-    def state(self, message_id: str) -> str:
-        return self.engine.messages[message_id].state
-
-
-@pytest.fixture
-def bench() -> Bench:
-    return Bench()
+from .bench import CALLBACK, URL, Bench
 
 
 def test_a_day_of_retries(bench: Bench) -> None:
@@ -864,3 +814,29 @@ def test_a_queue_made_narrower_starts_nobody_until_it_has_room(bench: Bench) -> 
     bench.engine.admission.upsert_queue("q", parallelism=1, paused=None)
     bench.clock.advance("1m")
     assert bench.times() == [0, 0, 0, 10, 20]
+
+
+@pytest.mark.parametrize(
+    ("ask", "what"),
+    [
+        (lambda engine: engine.message("x"), "message x"),
+        (lambda engine: engine.tasks("x"), "message x"),
+        (lambda engine: engine.cancel("x"), "message x"),
+        (lambda engine: engine.dead_letters.get("x"), "dlq message x"),
+        (lambda engine: engine.queues.get("x"), "queue x"),
+        (lambda engine: engine.admission.pause_queue("x"), "queue x"),
+        (lambda engine: engine.flow.get("x"), "flow control key x"),
+        (lambda engine: engine.schedules.get("x"), "schedule x"),
+        (lambda engine: engine.schedules.delete("x"), "schedule x"),
+        (lambda engine: engine.schedules.pause("x", True), "schedule x"),
+        (lambda engine: engine.schedules.fire("x"), "schedule x"),
+        (lambda engine: engine.url_groups.get("x"), "topic x"),
+        (lambda engine: engine.url_groups.endpoint("x"), "endpoint x"),
+    ],
+)
+def test_what_is_not_there_is_named(
+    bench: Bench, ask: Callable[[Engine], object], what: str
+) -> None:
+    with pytest.raises(QueueError) as caught:
+        ask(bench.engine)
+    assert (caught.value.status, caught.value.message) == (404, f"{what} not found")

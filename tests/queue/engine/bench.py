@@ -1,0 +1,56 @@
+"""An engine by itself: a frozen clock, no HTTP, and destinations that are a function."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from pytest_fakecloud.core.ids import Ids
+from pytest_fakecloud.core.timekeeper import Timekeeper
+from pytest_fakecloud.queue.engine.engine import Engine
+from pytest_fakecloud.queue.model import SECOND, Delivery, Outcome, SigningKeys
+from pytest_fakecloud.queue.settings import EngineSettings, plan
+
+URL = "https://app.example.com/hook"
+CALLBACK = "https://app.example.com/callback"
+
+
+class Bench:
+    """An engine, a frozen clock, and destinations that answer what `answer` returns."""
+
+    def __init__(self, **options: Any) -> None:
+        self.clock = Timekeeper(now="2026-01-01T00:00:00Z")
+        self.start_us = self.clock.now_us()
+        self.sent: list[Delivery] = []
+        self.answer: Callable[[Delivery], Outcome] = lambda delivery: Outcome(200)
+        self.signed: list[tuple[str, bytes]] = []
+        self.engine = Engine(
+            self.clock,
+            Ids(1),
+            perform=self.perform,
+            sign=self.sign,
+            keys=SigningKeys("current", "next"),
+            new_key=lambda: "new",
+            limits=plan(None, options.pop("limits", None)),
+            settings=EngineSettings(**options),
+        )
+
+    def perform(self, delivery: Delivery) -> Outcome:
+        self.sent.append(delivery)
+        return self.answer(delivery)
+
+    def sign(
+        self, delivery: Delivery, *, key: str | None = None, age_us: int = 0
+    ) -> list[tuple[str, str]]:
+        self.signed.append((delivery.sub, delivery.body))
+        return [("Upstash-Signature", "token")]
+
+    def publish(self, url: str = URL, body: bytes = b"x", **headers: str) -> str:
+        pairs = [(f"Upstash-{name.replace('_', '-')}", value) for name, value in headers.items()]
+        return self.engine.publisher.publish(url, pairs, body).accepted[0].message_id
+
+    def times(self) -> list[float]:
+        return [(one.at_us - self.start_us) / SECOND for one in self.sent]
+
+    def state(self, message_id: str) -> str:
+        return self.engine.messages[message_id].state

@@ -1,0 +1,48 @@
+"""Ordered queues: what a plan allows of them, and copies of them."""
+
+from __future__ import annotations
+
+import pytest
+
+from pytest_fakecloud.queue.engine.fifo import Queues
+from pytest_fakecloud.queue.errors import QueueError
+
+from .bench import Bench
+
+
+def test_a_queue_may_be_as_wide_as_the_plan_and_no_wider() -> None:
+    queues = Queues()
+    assert queues.upsert("q", 0, parallelism=2, most_parallelism=2).parallelism == 2
+    with pytest.raises(QueueError, match=r"^quota maxParallelism exceeded, current limit: 2$"):
+        queues.upsert("q", 0, parallelism=3, most_parallelism=2)
+    # What is not asked for is not refused.
+    assert queues.upsert("q", 0, paused=True, most_parallelism=0).parallelism == 2
+
+
+def test_a_plan_has_so_many_queues() -> None:
+    queues = Queues()
+    queues.upsert("a", 0, most=1)
+    queues.upsert("a", 0, most=1)
+    for refused in (lambda: queues.upsert("b", 0, most=1), lambda: queues.check(["a", "b"], 1)):
+        with pytest.raises(QueueError, match=r"^quota maxQueues exceeded, current limit: 1$"):
+            refused()
+    assert list(queues.by_name) == ["a"]
+
+
+def test_a_bad_name_is_called_a_queues() -> None:
+    with pytest.raises(QueueError, match=r"^invalid queue name: ") as caught:
+        Queues().check(["a b"], None)
+    assert caught.value.status == 400
+
+
+def test_who_is_parked_in_a_copy_stays_there_when_it_is_let_go_elsewhere(bench: Bench) -> None:
+    bench.publish(Queue_Name="q")
+    bench.engine.admission.pause_queue("q")
+    bench.clock.run_due()
+    saved = bench.engine.snapshot()
+    for copies_delivered in (1, 2):
+        bench.engine.restore(saved)
+        bench.clock.run_due()
+        bench.engine.admission.resume_queue("q")
+        bench.clock.run_due()
+        assert len(bench.sent) == copies_delivered

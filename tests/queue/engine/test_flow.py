@@ -1,0 +1,103 @@
+"""Flow-control keys by themselves: what they count, show and refuse."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from pytest_fakecloud.queue.engine.flow import FlowControl, FlowKey
+from pytest_fakecloud.queue.errors import QueueError
+from pytest_fakecloud.queue.model import SECOND, Outcome
+
+from .bench import Bench
+
+
+def test_a_start_that_is_given_back_is_one_start() -> None:
+    key = FlowKey("k", 0, rate=5)
+    for name in ("a", "b", "c"):
+        key.start(name)
+    key.give_back("b")
+    assert (key.active, key.started) == ({"a", "c"}, 2)
+
+
+def test_a_start_of_a_period_that_is_over_is_no_debt_of_the_next() -> None:
+    key = FlowKey("k", 0, rate=1)
+    key.start("a")
+    key.roll(SECOND)
+    key.give_back("a")
+    assert key.started == 0
+
+
+def test_a_record_shows_limits_that_are_not_there_as_zero() -> None:
+    record = FlowControl().configure("k", 5 * SECOND).record(5 * SECOND)
+    assert record == {
+        "flowControlKey": "k",
+        "waitListSize": 0,
+        "parallelismMax": 0,
+        "parallelismCount": 0,
+        "rateMax": 0,
+        "rateCount": 0,
+        "ratePeriod": 1,
+        "ratePeriodStart": 5,
+        "isPaused": False,
+        "isPinnedParallelism": False,
+        "isPinnedRate": False,
+    }
+
+
+def test_a_record_counts_in_whole_seconds() -> None:
+    flow = FlowControl()
+    record = flow.pin("k", 1_700_000, parallelism=None, rate=2, period_us=60 * SECOND).record(
+        SECOND * 2
+    )
+    found = (record["ratePeriod"], record["ratePeriodStart"])
+    assert [(one, type(one)) for one in found] == [(60, int), (1, int)]
+
+
+@pytest.mark.parametrize(
+    ("asked", "text"),
+    [
+        ({}, "invalid pin: give parallelism, rate, or both"),
+        ({"period_us": SECOND}, "invalid pin: give parallelism, rate, or both"),
+        ({"parallelism": 1, "period_us": SECOND}, "invalid pin: a period needs a rate"),
+    ],
+)
+def test_a_pin_that_says_too_little(asked: dict[str, Any], text: str) -> None:
+    flow = FlowControl()
+    with pytest.raises(QueueError) as caught:
+        flow.pin("k", 0, **({"parallelism": None, "rate": None, "period_us": None} | asked))
+    assert (caught.value.status, caught.value.message) == (400, text)
+    assert flow.keys == {}
+
+
+@pytest.mark.parametrize("parallelism", [False, True])
+@pytest.mark.parametrize("rate", [False, True])
+def test_each_dimension_is_unpinned_by_itself(parallelism: bool, rate: bool) -> None:
+    flow = FlowControl()
+    flow.pin("k", 0, parallelism=1, rate=1, period_us=None)
+    record = flow.unpin("k", parallelism=parallelism, rate=rate).record(0)
+    assert record["isPinnedParallelism"] is not parallelism
+    assert record["isPinnedRate"] is not rate
+
+
+def test_a_paused_key_that_has_used_up_its_rate_opens_at_no_instant() -> None:
+    key = FlowKey("k", 0, rate=1)
+    key.start("a")
+    key.waiting.append("b")
+    assert key.reopens_us(0) == SECOND
+    key.paused = True
+    assert key.reopens_us(0) is None
+
+
+def test_who_runs_in_a_copy_does_not_end_with_those_that_run_on(bench: Bench) -> None:
+    bench.answer = lambda delivery: Outcome(200, virtual_us=10 * SECOND)
+    for _ in range(2):
+        bench.publish(Flow_Control_Key="k", Flow_Control_Value="parallelism=1")
+    bench.clock.run_due()
+    saved = bench.engine.snapshot()
+    for _ in range(2):
+        bench.clock.advance("1m")
+        assert bench.engine.flow.get("k").record(bench.clock.now_us())["parallelismCount"] == 0
+        bench.engine.restore(saved)
+        assert bench.engine.flow.get("k").record(bench.clock.now_us())["parallelismCount"] == 1
