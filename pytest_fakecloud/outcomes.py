@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from .core.calls import Call
 from .core.errors import telling
 from .session import Run, end, misuse, run_of
 
@@ -18,7 +19,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from .any_cloud import AnyCloud
-    from .core.calls import Call
 
 __all__ = ["FakecloudWarning", "check", "finish", "report_on"]
 
@@ -29,11 +29,8 @@ class FakecloudWarning(pytest.PytestWarning):
     """Something looks wrong, but the real service would have done the same."""
 
 
-def check(item: pytest.Item) -> None:
+def check(run: Run) -> None:
     """Fail a test that passed, for what it left behind."""
-    run = run_of(item.config)
-    if not run.has_fakes:
-        return
     untold: list[str] = []
     failure: BaseException | None = None
     with telling("whether the test left problems behind cannot be told", untold.append):
@@ -76,8 +73,9 @@ def _failure(run: Run) -> BaseException | None:
 
 
 def _warn_of_refused_clients(cloud: AnyCloud) -> None:
+    entries = cloud.journal.entries
     meant: Callable[[Call], bool] = partial(_is_meant, cloud)
-    if not any(call.status == 401 and not meant(call) for call in cloud.journal.calls()):
+    if not any(isinstance(e, Call) and e.status == 401 and not meant(e) for e in entries):
         return
     from .reporting.section import refused
 
@@ -98,15 +96,13 @@ def _warn(text: str) -> None:
         warnings.warn(FakecloudWarning(text), stacklevel=1)
 
 
-def report_on(item: pytest.Item, call: pytest.CallInfo[None], report: pytest.TestReport) -> None:
-    """Add the journal of a test's fakes to its report; its teardown is the end of them."""
-    run = run_of(item.config)
-    if run.has_fakes:
-        # A server elsewhere may be gone. An error here would end the whole run.
-        with telling(UNTOLD, lambda line: report.sections.append(("fakecloud", line))):
-            _explain(run, item, call, report)
-    if call.when == "teardown":
-        run.end_test()
+def report_on(
+    run: Run, item: pytest.Item, call: pytest.CallInfo[None], report: pytest.TestReport
+) -> None:
+    """Add the journal of a test's fakes to its report."""
+    # A server elsewhere may be gone. An error here would end the whole run.
+    with telling(UNTOLD, lambda line: report.sections.append(("fakecloud", line))):
+        _explain(run, item, call, report)
 
 
 def _explain(

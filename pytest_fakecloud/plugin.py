@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Generator
-from time import process_time
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -109,7 +108,6 @@ _FAKED_FILES = frozenset({"fs", "fs_class", "fs_module", "fs_session"})
 """The fixtures of pyfakefs, which forgets at their end all modules that were imported meanwhile."""
 _SESSION = f"{__package__}.session"
 _ITEM = pytest.StashKey[pytest.Item | None]()
-_BUSY = pytest.StashKey[float]()
 _configs: list[pytest.Config] = []
 """The runs of this process: one, and inside a test that runs pytest itself, that one's after it.
 
@@ -163,9 +161,9 @@ def pytest_unconfigure(config: pytest.Config) -> None:
         _configs.remove(config)
     if not _has_session():
         return
-    from .session import end, run_of
+    from .session import end
 
-    run = run_of(config)
+    run = _run_of(config)
     if run.timelines is None and not run.has_fakes:
         end(config)
         return
@@ -182,15 +180,22 @@ def _has_session() -> bool:
     return _SESSION in sys.modules
 
 
+def _run_of(config: pytest.Config) -> Run:
+    """The run of a configuration; finds its module in a third of the time that an import takes."""
+    session: Any = sys.modules.get(_SESSION)
+    if session is None:
+        from . import session
+    run: Run = session.run_of(config)
+    return run
+
+
 def present() -> Run:
     """The run whose test is running; it hears of that test at the latest now."""
-    from .session import run_of
-
     config = _configs[-1]
-    run, item = run_of(config), config.stash.get(_ITEM, None)
+    run, item = _run_of(config), config.stash.get(_ITEM, None)
     if item is not None and run.item is not item:
         run.begin_test(item)
-        run.begin_call(config.stash[_BUSY])
+        run.begin_call()
     return run
 
 
@@ -207,7 +212,6 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
 def pytest_runtest_setup(item: pytest.Item) -> None:
     """Reset the session's fakes, and refuse a marker with unknown keys whatever the fixtures."""
     item.config.stash[_ITEM] = item
-    item.config.stash[_BUSY] = process_time()
     names: tuple[str, ...] | list[str] = getattr(item, "fixturenames", ())
     if not _FAKED_FILES.isdisjoint(names) and not _FIXTURES.isdisjoint(names):
         from .session import import_fakes
@@ -215,9 +219,7 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
         import_fakes()
     is_marked = item.get_closest_marker("fakecloud") is not None
     if _has_session() or is_marked:
-        from .session import run_of
-
-        run = run_of(item.config)
+        run = _run_of(item.config)
         run.begin_test(item)
         if is_marked:
             run.settings_of(item)
@@ -226,17 +228,16 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_call(item: pytest.Item) -> Generator[None, None, None]:
     """Fail a passing test, in its call phase, for what it left behind."""
-    item.config.stash[_BUSY] = process_time()
     if _has_session():
-        from .session import run_of
-
-        run_of(item.config).begin_call(item.config.stash[_BUSY])
+        _run_of(item.config).begin_call()
     yield
     # A unittest.TestCase keeps its failure, skip or expected failure to itself until the report.
     if _has_session() and not getattr(item, "_excinfo", None):
-        from .outcomes import check
+        run = _run_of(item.config)
+        if run.has_fakes:
+            from .outcomes import check
 
-        check(item)
+            check(run)
 
 
 @pytest.hookimpl(wrapper=True)
@@ -251,9 +252,13 @@ def pytest_runtest_makereport(
         hide_ours(item, call)
     report = yield
     if _has_session():
-        from .outcomes import report_on
+        run = _run_of(item.config)
+        if run.has_fakes and (report.failed or run.tells_of_passing):
+            from .outcomes import report_on
 
-        report_on(item, call, report)
+            report_on(run, item, call, report)
+        if call.when == "teardown":
+            run.end_test()
     if call.when == "teardown":
         item.config.stash[_ITEM] = None
     return report

@@ -207,14 +207,6 @@ _A_SLEEP_S = 0.04
 """From how many seconds on a wait is a sleep, and not a turn of other processes."""
 
 
-def _switches() -> int:
-    """How often this thread (or process) gave its processor away; 0 where no system counts it."""
-    if resource is None:
-        return 0
-    usage = resource.getrusage(getattr(resource, "RUSAGE_THREAD", resource.RUSAGE_SELF))
-    return usage.ru_nvcsw + usage.ru_nivcsw
-
-
 _pread = getattr(os, "pread", None)
 
 
@@ -227,15 +219,22 @@ def _schedule() -> int | None:
         return None
 
 
-def _queued_s() -> float:
-    """How many seconds this thread waited while other processes had its processor; 0 if unknown."""
+def _turns() -> tuple[int, float]:
+    """How often this thread (or process) got the processor, and how many seconds it queued for that.
+
+    Zeros where no system counts them.
+    """
     file = _schedule()
-    if file is None or _pread is None:
-        return 0.0
-    try:
-        return int(_pread(file, 100, 0).split()[1]) / 1e9
-    except (OSError, ValueError, IndexError):
-        return 0.0
+    if file is not None and _pread is not None:
+        try:
+            _, queued_ns, times = _pread(file, 100, 0).split()
+            return int(times), int(queued_ns) / 1e9
+        except (OSError, ValueError):
+            pass
+    if resource is None:
+        return 0, 0.0
+    usage = resource.getrusage(getattr(resource, "RUSAGE_THREAD", resource.RUSAGE_SELF))
+    return usage.ru_nvcsw + usage.ru_nivcsw, 0.0
 
 
 class Run:
@@ -251,8 +250,8 @@ class Run:
         self.item: pytest.Item | None = None
         self.cloud: AnyCloud | None = None
         self.told = False
-        self._busy_s = self._began_s = 0.0
-        self._switches = 0
+        self._busy_s = self._began_s = self._queued_s = 0.0
+        self._times = 0
         self.strict: tuple[str, ...] = ()
         self.early: tuple[str, ...] = ()
         self._long: AnyCloud | None = None
@@ -360,11 +359,13 @@ class Run:
 
     def given(self, make: Callable[[], T]) -> T:
         """What a function makes; a ``ContractError`` of it is one line of the report."""
-        from .core.errors import ContractError
-
         try:
             return make()
-        except ContractError as error:
+        except Exception as error:
+            from .core.errors import ContractError
+
+            if not isinstance(error, ContractError):
+                raise
             # A missing extra, or settings without meaning: nothing of it is in the code of the plugin.
             raise misuse(str(error)) from None
 
@@ -398,10 +399,17 @@ class Run:
         return cloud
 
     def _settings(self, item: pytest.Item) -> tuple[dict[str, Any], Mapping[str, Any]]:
-        own = _fixture_value(item, SETTINGS) if _is_overridden(item) else {}
+        if not _is_overridden(item):
+            return self.settings_of(item), {}
+        own = _fixture_value(item, SETTINGS)
         if not isinstance(own, Mapping):
             raise misuse(f"the fixture {SETTINGS} returns a dict of settings, got {own!r}")
         return self.settings_of(item, own), own
+
+    @cached_property
+    def tells_of_passing(self) -> bool:
+        """Whether tests that pass are told of too: their journal, or a recording."""
+        return self.journal_when == "always" or self.recordings is not None
 
     @property
     def has_fakes(self) -> bool:
@@ -525,15 +533,17 @@ class Run:
         listener = self._listener
         return list(listener.served) if listener is not None and listener.cloud is cloud else []
 
-    def begin_call(self, busy_s: float) -> None:
-        """Mark what came in between the reset and the test's own code.
-
-        ``busy_s`` is the processor time that the process had taken by then, in seconds.
-        """
+    @cached_property
+    def _real_s(self) -> Callable[[], float]:
+        """Tells real time in seconds, whatever tools make of the process's."""
         from .core.timeparse import monotonic
 
-        self._busy_s, self._began_s = busy_s, monotonic()
-        self._switches, self._queued_s = _switches(), _queued_s()
+        return monotonic
+
+    def begin_call(self) -> None:
+        """Mark what came in between the reset and the test's own code."""
+        self._busy_s, self._began_s = process_time(), self._real_s()
+        self._times, self._queued_s = _turns()
         self._listen(self.cloud or self._long)
         if self._long is not None:
             # What a test's own code starts from here on ends with the test.
@@ -544,14 +554,12 @@ class Run:
     def idle_s(self) -> float:
         """How many seconds of the test's own code so far the process slept; 0 where nobody can tell.
 
-        On a machine that is busy a process waits for its turn as well. Linux tells for how long;
+        On a machine that is busy a process queues for its turn as well. Linux tells for how long;
         elsewhere it is many times and never for long: what counts is how long it waited each time.
         """
-        from .core.timeparse import monotonic
-
-        queued_s = _queued_s() - self._queued_s
-        idle_s = monotonic() - self._began_s - (process_time() - self._busy_s) - queued_s
-        times = _switches() - self._switches
+        times, queued_s = _turns()
+        times, queued_s = times - self._times, queued_s - self._queued_s
+        idle_s = self._real_s() - self._began_s - (process_time() - self._busy_s) - queued_s
         return idle_s if times > 0 and idle_s / times >= _A_SLEEP_S else 0.0
 
     def end_test(self) -> None:

@@ -41,29 +41,33 @@ class Dispatcher:
         self._clock = clock
         self._report = report or traceback.print_exception
         self._at_once = at_once
-        self._wake = threading.Event()
         self._lock = threading.Lock()
         self._thread: threading.Thread | None = None
-        # None of these threads outlives the dispatcher, so none may be kept for another.
-        self._workers = WorkerPool(keep=0, spare=at_once, name="fakecloud-delivery")
         self._under_way = 0
         self._busy: set[int] = set()
         self._stopped = False
         self._unlisten = clock.on_move(self._look)
 
     def _look(self) -> None:
-        if self._thread is None and not self._stopped:
-            if self._clock.next_due_us(_LANES) is None:
+        if self._thread is None:
+            if self._stopped or self._clock.next_due_us(_LANES) is None:
                 return
             with self._lock:
                 if self._thread is None and not self._stopped:
-                    self._thread = threading.Thread(
-                        target=self._run, name="fakecloud-dispatcher", daemon=True
-                    )
-                    self._thread.start()
-                    # Cut down inside a library of compiled code, a thread takes the process along.
-                    atexit.register(self.stop, _AT_EXIT)
-        self._wake.set()
+                    self._start()
+        if self._thread is not None:
+            self._wake.set()
+
+    def _start(self) -> None:
+        # What the thread needs is made with it: most clouds have nothing to deliver.
+        self._wake = threading.Event()
+        # None of these threads outlives the dispatcher, so none may be kept for another.
+        self._workers = WorkerPool(keep=0, spare=self._at_once, name="fakecloud-delivery")
+        thread = threading.Thread(target=self._run, name="fakecloud-dispatcher", daemon=True)
+        thread.start()
+        self._thread = thread
+        # Cut down inside a library of compiled code, a thread takes the process along.
+        atexit.register(self.stop, _AT_EXIT)
 
     def _run(self) -> None:
         while not self._stopped:
@@ -125,14 +129,17 @@ class Dispatcher:
 
         A delivery that stops the dispatcher does not wait for itself.
         """
-        self._stopped = True
+        with self._lock:
+            self._stopped = True
+        self._unlisten()
+        thread = self._thread
+        if thread is None:
+            return True
         atexit.unregister(self.stop)
         self._wake.set()
-        self._unlisten()
         give_up = monotonic() + timeout
-        thread = self._thread
         ended = True
-        if thread is not None and thread is not threading.current_thread():
+        if thread is not threading.current_thread():
             thread.join(timeout)
             ended = not thread.is_alive()
         return self._workers.close(max(0.0, give_up - monotonic())) and ended

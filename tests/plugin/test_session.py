@@ -484,8 +484,8 @@ def test_a_process_that_waits_for_its_turn_does_not_sleep(
     now, count = [10.0], [7]
     monkeypatch.setattr(timeparse, "monotonic", lambda: now[0])
     monkeypatch.setattr(session, "process_time", lambda: 1.0)
-    monkeypatch.setattr(session, "_switches", lambda: count[0])
+    monkeypatch.setattr(session, "_turns", lambda: (count[0], 0.0))
     run = session.Run(request.config)
-    run.begin_call(1.0)
+    run.begin_call()
     now[0], count[0] = 13.0, 7 + times
     assert run.idle_s() == slept
