@@ -9,7 +9,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
 CONTRIBUTING = ROOT / "CONTRIBUTING.md"
-MOST_STEPS_BACK = {"ZADD over REST": 18, "A publish until its callback is delivered": 190}
+MOST_STEPS_BACK = {"ZADD over REST": 17, "A publish until its callback is delivered": 190}
 """Some above what they are, since threads may come in another order. Raise none without a reason."""
 
 

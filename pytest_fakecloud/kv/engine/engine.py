@@ -163,6 +163,8 @@ class Engine:
         self.eviction = Eviction(self.databases, self.config, self.random)
         self.wants_replicas = False
         """Whether writes are refused for want of replicas, of which there are none."""
+        self._refuses = documented_only
+        """Whether anything refuses lines that are in order: a setting, or a parameter."""
         self._changed: dict[bytes, bool] = {}
         """Keys whose change readers were told of, and prefixes not yet."""
         self.evicting = False
@@ -231,9 +233,19 @@ class Engine:
         if not self.lock.acquire(False) and not self.scripting.wait_for_turn(argv):
             return self.run_beside(session, argv)
         try:
-            spec = self._admit(session, argv)
-            if spec is None:
-                return QUEUED
+            spec = LOOKUP.get(argv[0])
+            if (
+                spec is None
+                or not spec.plain
+                or session.queue is not None
+                or not session.user.unrestricted
+                or self._refuses
+                or not spec.least <= len(argv) <= spec.most
+            ):
+                # All others are as good as admitted: nothing that would be asked about them holds.
+                spec = self._admit(session, argv)
+                if spec is None:
+                    return QUEUED
             try:
                 return self.run(session, spec, argv)
             finally:
@@ -429,7 +441,9 @@ class Engine:
         if not waiter.tried:
             return  # as a real server: only what ran in the end is in the slow log
         usec = self.clock.now_us() - waiter.begun_us
-        self.statistics.of(spec).took(usec)
+        count = self.statistics.of(spec)
+        count.usec += usec
+        count.lengths[usec.bit_length()] += 1
         if usec >= self.config.patience_us:
             self._note_slow(waiter.session, spec, waiter.line, waiter.begun_us, usec)
 
@@ -525,6 +539,7 @@ class Engine:
         self.wants_replicas = bool(
             number("min-replicas-to-write") and number("min-replicas-max-lag")
         )
+        self._refuses = self._offered is not None or self.eviction.most > 0 or self.wants_replicas
         if self.eviction.most:
             # What the new bound leaves no room for goes at once.
             self.eviction.has_room(self.clock.now_us() // 1000)
@@ -612,6 +627,7 @@ class Engine:
         if spec.function is None:
             raise CommandError(unknown_command(argv))
         self.running, self.line = spec, argv
+        session.db.counts_reads = spec.reads_keys
         if self.monitors and spec.shown_first:
             self._show(session, argv, start_us)
         waits = False
@@ -709,6 +725,13 @@ class Engine:
             if self.waiters:
                 self.waiters.serve(self.databases, self.now_ms)
 
+    def reset_statistics(self) -> None:
+        """Begin the figures of commands and of keys anew; the slow log stays."""
+        self.statistics.reset()
+        for keyspace in self.databases:
+            keyspace.expired = keyspace.hits = keyspace.misses = 0
+        self.eviction.evicted = 0
+
     def forget_past(self) -> None:
         """Begin figures and logs anew and end a pause of the port: what no copy holds."""
         with self.lock:
@@ -716,10 +739,8 @@ class Engine:
             self.acl_log.clear()
             self.searches.clear()
             self.last_save_us = self.started_us
-            for keyspace in self.databases:
-                keyspace.expired = 0
+            self.reset_statistics()
             self.active_expire = True
-            self.eviction.evicted = 0
             if self.held_until_us:
                 self.asleep_until_us = 0
                 self.pause(0, False)
@@ -754,18 +775,19 @@ class Engine:
     def _finish(
         self, session: Client, spec: CommandSpec, argv: list[bytes], start_us: int, waits: bool
     ) -> None:
-        count = self.statistics.commands.get(spec)
+        statistics = self.statistics
+        count = statistics.commands.get(spec)
         if count is None:
-            count = self.statistics.of(spec)
+            count = statistics.of(spec)
         count.calls += 1
-        db = session.db
-        if db.found or db.missed:
-            self.statistics.note_reads(db, spec)
-        usec = self.clock.now_us() - start_us + self.slept_us
-        self.slept_us = 0
+        usec = self.clock.now_us() - start_us
+        if self.slept_us:
+            usec += self.slept_us
+            self.slept_us = 0
         # What a command took that waits is known when its wait is over.
         if not waits:
-            count.took(usec)
+            count.usec += usec
+            count.lengths[usec.bit_length()] += 1
             if usec >= self.config.patience_us:
                 self._note_slow(session, spec, argv, start_us, usec)
         if self.monitors and not spec.hidden:

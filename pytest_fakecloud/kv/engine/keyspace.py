@@ -108,13 +108,14 @@ class Keyspace:
         "accessed",
         "changed",
         "changes",
+        "counts_reads",
         "expired",
         "expires",
-        "found",
         "frequencies",
+        "hits",
         "index",
         "indexes",
-        "missed",
+        "misses",
         "notify",
         "now_ms",
         "on_touch",
@@ -136,8 +137,10 @@ class Keyspace:
         self.frequencies: Frequencies | None = None
         """Counters of accesses, under an LFU policy only."""
         self.changes = 0
-        self.found = self.missed = 0
-        """How many keys the running command looked at, and how many were not there."""
+        self.counts_reads = False
+        """Whether the running command is one whose reads are counted."""
+        self.hits = self.misses = 0
+        """How many keys were there when a command read them, and how many were not."""
         self.expired = 0
         self.on_touch: set[bytes] | None = None
         """Keys touched since the engine last served waiting clients; None while no client waits."""
@@ -160,31 +163,32 @@ class Keyspace:
     def lookup(self, key: bytes) -> Any:
         """The value of any type, or None; counts as an access."""
         value = self.values.get(key)
-        if value is not None:
-            if key in self.expires and self.expires[key] <= self.now_ms:
-                self._expire(key)
-                return self._miss(key)
-            if self.volatile and self._lost_fields(key):
-                return self._miss(key)
-            self.found += 1
-            self.accessed[key] = self.now_ms
-            if self.frequencies is not None:
-                self.frequencies.note(key, self.now_ms)
-            return value
-        return self._miss(key)
+        if value is not None and (key in self.expires or self.volatile):
+            value = self.find(key)
+        if value is None:
+            if self.counts_reads:
+                self.misses += 1
+            if self.notify is not None:
+                self.notify(self, key, "keymiss")
+            return None
+        if self.counts_reads:
+            self.hits += 1
+        self.accessed[key] = self.now_ms
+        if self.frequencies is not None:
+            self.frequencies.note(key, self.now_ms)
+        return value
 
     def peek(self, key: bytes) -> Any:
         """The value of any type, or None, without counting as an access."""
         value = self.find(key)
-        if value is None:
-            return self._miss(key)
-        self.found += 1
-        return value
-
-    def _miss(self, key: bytes) -> None:
-        self.missed += 1
-        if self.notify is not None:
+        if self.counts_reads:
+            if value is None:
+                self.misses += 1
+            else:
+                self.hits += 1
+        if value is None and self.notify is not None:
             self.notify(self, key, "keymiss")
+        return value
 
     def find(self, key: bytes) -> Any:
         """The value of any type, or None, for a write: it counts neither as an access nor as a miss."""
@@ -278,7 +282,7 @@ class Keyspace:
             self.volatile.pop(key, None)
         values[key] = value
         self.accessed[key] = self.now_ms
-        if event != "":
+        if event is None or event:
             self.changes += 1
         if self.watchers or self.on_touch is not None:
             self._tell(key)

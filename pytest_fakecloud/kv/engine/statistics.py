@@ -12,28 +12,34 @@ from .monitor import without_secrets
 if TYPE_CHECKING:
     from ..table.registry import CommandSpec
     from .client import Client
-    from .keyspace import Keyspace
 
 __all__ = ["CommandCount", "SlowCommand", "Statistics"]
 
 
 class CommandCount:
-    """The figures of one command; ``buckets`` counts durations by powers of two microseconds."""
+    """The figures of one command; ``lengths`` counts durations by the bits of their microseconds."""
 
-    __slots__ = ("buckets", "calls", "failed", "rejected", "usec")
+    __slots__ = ("calls", "failed", "lengths", "rejected", "usec")
 
     def __init__(self) -> None:
         self.calls = 0
         self.usec = 0
         self.rejected = 0
         self.failed = 0
-        self.buckets: dict[int, int] = {}
+        self.lengths = [0] * 65
 
-    def took(self, usec: int) -> None:
-        """Count how long a call took."""
-        self.usec += usec
-        bucket = 1 << usec.bit_length() - 1 if usec > 1 else 1
-        self.buckets[bucket] = self.buckets.get(bucket, 0) + 1
+    @property
+    def buckets(self) -> dict[int, int]:
+        """How many calls took so many microseconds or more, but less than twice that.
+
+        All are powers of two; what took none is counted with what took one.
+        """
+        found: dict[int, int] = {}
+        for length, calls in enumerate(self.lengths):
+            if calls:
+                bucket = 1 << max(length - 1, 0)
+                found[bucket] = found.get(bucket, 0) + calls
+        return found
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,8 +68,6 @@ class Statistics:
         """Begin anew; the slow log stays."""
         self.commands: dict[CommandSpec, CommandCount] = {}
         self.errors: dict[str, int] = {}
-        self.hits = self.misses = 0
-        """How many keys were there when a command read them, and how many were not."""
 
     def of(self, spec: CommandSpec) -> CommandCount:
         """The figures of a command, made when first asked for."""
@@ -71,13 +75,6 @@ class Statistics:
         if count is None:
             count = self.commands[spec] = CommandCount()
         return count
-
-    def note_reads(self, keyspace: Keyspace, spec: CommandSpec) -> None:
-        """Count the keys that a command looked at, if it is one that reads."""
-        if spec.reads_keys:
-            self.hits += keyspace.found
-            self.misses += keyspace.missed
-        keyspace.found = keyspace.missed = 0
 
     def failed(self, spec: CommandSpec, error: CommandError) -> None:
         """Count a command that ran and failed."""

@@ -186,6 +186,7 @@ class CommandSpec:
         "no_multi",
         "options",
         "over_rest",
+        "plain",
         "readonly",
         "reads_keys",
         "shown_first",
@@ -222,6 +223,8 @@ class CommandSpec:
         self.skip = 2 if " " in name else 1
         self.may_wait = "BLOCK" in self.options
         self.over_rest = name.split()[0] not in NOT_OVER_REST or name == "CLIENT SETINFO"
+        # No words of its line choose a sub-command, or decide whether REST has it.
+        self.plain = self.over_rest and not self.may_wait
 
     def key_positions(self, argv: list[bytes]) -> list[tuple[int, KeySpec]]:
         """Each key of a full command line (name included) as its place and its spec."""
@@ -231,6 +234,18 @@ class CommandSpec:
             found.extend((place, spec) for place in positions or ())
         return found
 
+    def __repr__(self) -> str:
+        return f"<CommandSpec {self.name}>"
+
+
+class _Unbound(CommandSpec):
+    """A command whose function nobody asked for yet; it is a plain ``CommandSpec`` from then on.
+
+    Plain ones have no ``__getattr__``, because it makes every attribute of theirs slower.
+    """
+
+    __slots__ = ()
+
     def __getattr__(self, name: str) -> Any:
         # A slot without a value: only the function's, until its module is imported.
         if name != "function":
@@ -238,11 +253,14 @@ class CommandSpec:
         for bind in _binders:
             bind(self)
         if self.name not in _bound:
-            self.function = None
+            _settle(self, None)
         return self.function
 
-    def __repr__(self) -> str:
-        return f"<CommandSpec {self.name}>"
+
+def _settle(spec: CommandSpec, function: Function | None) -> None:
+    """Say for good what runs a command."""
+    spec.function = function
+    spec.__class__ = CommandSpec
 
 
 _binders: list[Callable[[CommandSpec], None]] = []
@@ -267,7 +285,8 @@ def find_family(argv: list[bytes]) -> CommandSpec | None:
 
 def _build() -> None:
     for row in ROWS:
-        spec = COMMANDS[row[0]] = CommandSpec(*row)
+        spec: CommandSpec = _Unbound(*row)
+        COMMANDS[row[0]] = spec
         if " " not in row[0]:
             LOOKUP[row[0].encode()] = LOOKUP[row[0].lower().encode()] = spec
     for name, spec in COMMANDS.items():
@@ -276,6 +295,7 @@ def _build() -> None:
             container = spec.container = COMMANDS[parent]
             if container.subcommands is None:
                 container.subcommands = {}
+                container.plain = False
                 # A container alone does nothing with its group's data.
                 container.categories -= {"@" + _CATEGORIES.get(container.group, container.group)}
             container.subcommands[child.encode()] = spec
@@ -297,7 +317,7 @@ def command(*names: str) -> Callable[[F], F]:
             if name in _bound:
                 raise KeyError(f"{name} is bound twice")
             _bound.add(name)
-            spec.function = function
+            _settle(spec, function)
         return function
 
     return bind

@@ -40,7 +40,7 @@ def config_set(session: Session, args: Args) -> Reply:
 @command("CONFIG RESETSTAT")
 def config_resetstat(session: Session, args: Args) -> Reply:
     """Begin the statistics of INFO anew."""
-    session.engine.statistics.reset()
+    session.engine.reset_statistics()
     return OK
 
 

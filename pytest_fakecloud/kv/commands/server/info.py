@@ -203,8 +203,8 @@ def _stats(engine: Engine) -> Iterator[str]:
         pubsub_channels=len(engine.pubsub.names("channel")),
         pubsub_patterns=len(engine.pubsub.names("pattern")),
         pubsubshard_channels=len(engine.pubsub.names("shard")),
-        keyspace_hits=engine.statistics.hits,
-        keyspace_misses=engine.statistics.misses,
+        keyspace_hits=sum(db.hits for db in engine.databases),
+        keyspace_misses=sum(db.misses for db in engine.databases),
         total_error_replies=sum(engine.statistics.errors.values()),
     )
 

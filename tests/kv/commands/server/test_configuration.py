@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 
+from pytest_fakecloud.core.timekeeper import Timekeeper
 from pytest_fakecloud.kv.reply import OK, Status
 from tests.kv.conftest import Run
 
@@ -93,6 +96,35 @@ class TestOthers:
         run("GET k")
         assert run("CONFIG RESETSTAT") == OK
         assert b"cmdstat_get" not in run("INFO commandstats").text
+
+    @pytest.mark.dialect("redis")
+    def test_resetstat_forgets_keys_too(self, run: Run, clock: Timekeeper) -> None:
+        run("CONFIG SET maxmemory-policy allkeys-random")
+        run("SET gone v PX 1")
+        clock.advance(1)
+        run("GET gone")
+        run("SET there v")
+        run("GET there")
+        run("SET evicted v")
+        run("CONFIG SET maxmemory 1")
+
+        def figures() -> list[bytes]:
+            text = run("INFO stats").text
+            return re.findall(rb"(?:expired_keys|evicted_keys|keyspace_\w+):\d+", text)
+
+        assert figures() == [
+            b"expired_keys:1",
+            b"evicted_keys:2",
+            b"keyspace_hits:1",
+            b"keyspace_misses:1",
+        ]
+        run("CONFIG RESETSTAT")
+        assert figures() == [
+            b"expired_keys:0",
+            b"evicted_keys:0",
+            b"keyspace_hits:0",
+            b"keyspace_misses:0",
+        ]
 
     def test_rewrite_and_help(self, run: Run) -> None:
         assert run.error("CONFIG REWRITE") == "ERR The server is running without a config file"
