@@ -667,18 +667,6 @@ class Engine:
                 kept.setdefault(key, at_ms)
             keyspace.accessed = kept
 
-    def call(self, session: Session, argv: list[bytes]) -> Reply:
-        """Run a command line on behalf of a script: nothing is queued, time stands still.
-
-        Raises as ``execute`` does. Whether scripts may run the command is the caller's to check.
-        """
-        spec = self.resolve(argv)
-        if not spec.least <= len(argv) <= spec.most:
-            raise CommandError(wrong_arity(spec.full_name))
-        if not session.user.unrestricted:
-            self.permit(session, spec, argv)
-        return self.run(session, spec, argv)
-
     @contextmanager
     def reading(self) -> Iterator[Keyspace]:
         """Database 0 as it is now, while no other client runs commands."""

@@ -194,8 +194,6 @@ def format_double(value: float) -> bytes:
     mantissa, _, exponent_text = repr(value).partition("e")
     sign = "-" if mantissa.startswith("-") else ""
     whole, _, decimals = mantissa.lstrip("-").partition(".")
-    if decimals == "0":
-        decimals = ""
     digits = (whole + decimals).lstrip("0")
     power = int(exponent_text or 0) - len(decimals)
     stripped = digits.rstrip("0")

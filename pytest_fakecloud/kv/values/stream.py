@@ -326,8 +326,6 @@ class Stream:
 
         UNKNOWN_ENTRIES_READ for an id in a part of the stream that deletions have fragmented.
         """
-        if not self.entries_added:
-            return 0
         if not self.length and entry_id <= self.last_id:
             return self.entries_added
         if entry_id and entry_id < self.max_deleted_id:
@@ -362,7 +360,7 @@ class Stream:
             return
         if self._countable(group) and group.last_id >= self.first_id:
             group.entries_read += 1
-        elif self.entries_added:
+        else:
             group.entries_read = self.entries_up_to(entry_id)
         group.last_id = entry_id
 

@@ -47,6 +47,10 @@ from pytest_fakecloud.kv.errors import CommandError
         ("a*a", "a", False),
         ("x.y", "xzy", False),
         ("line*end", "line\nmore\nend", True),
+        ("?*bc*d", "abcd", True),
+        ("?*bc*d", "acbd", False),
+        ("*?a*?b*", "xxxab", False),
+        ("*?a*?b*", "xxxaxb", True),
     ],
 )
 def test_patterns(pattern: str, text: str, expected: bool) -> None:

@@ -58,6 +58,19 @@ class TestWaiting:
         assert waiter.blocked.timeout_ms == 1
         assert run.engine.unblock(waiter) is NIL_ARRAY
 
+    @pytest.mark.parametrize(
+        ("timeout", "text"),
+        [
+            ("-1", "ERR timeout is negative"),
+            ("-inf", "ERR timeout is negative"),
+            ("inf", "ERR timeout is out of range"),
+            ("9223372036854775", "ERR timeout is out of range"),
+            ("nan", "ERR timeout is not a float or out of range"),
+        ],
+    )
+    def test_how_long_nobody_waits(self, run: Run, timeout: str, text: str) -> None:
+        assert run.other(transport="port").error(f"BLPOP l {timeout}") == text
+
     def test_a_key_of_another_type_goes_on_waiting(self, run: Run) -> None:
         waiting = run.other(transport="port")
         waiter = run.engine.block(waiting.session, waiting("BLMPOP 0 1 l LEFT COUNT 2"))

@@ -96,6 +96,13 @@ class TestWatch:
         run("MULTI")
         assert run("EXEC") is NIL_ARRAY
 
+    def test_a_key_watched_twice_is_watched_once(self, run: Run) -> None:
+        run("WATCH k k")
+        run("WATCH k")
+        assert run.engine.databases[0].watchers == {b"k": [run.session]}
+        run("UNWATCH")
+        assert run.engine.databases[0].watchers == {}
+
     def test_unwatch_and_discard_forget(self, run: Run) -> None:
         for line in ("UNWATCH", "DISCARD"):
             run("WATCH k j")

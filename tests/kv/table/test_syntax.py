@@ -119,7 +119,9 @@ class TestDoubles:
             (0.0001, "0.0001"),
             (math.inf, "inf"),
             (-math.inf, "-inf"),
+            (math.nan, "nan"),
             (123456789.125, "123456789.125"),
+            (5e18, "5e+18"),
         ],
     )
     def test_layout(self, value: float, text: str) -> None:
@@ -137,6 +139,7 @@ class TestLongDoubles:
             ("1e17", "0.5", "100000000000000000.5"),
             ("3.0e-5", "0", "0.00003"),
             ("123456789.123456789", "0", "123456789.12345678899873747"),
+            ("0e7000", "1", "1"),
         ],
     )
     def test_sums(self, left: str, right: str, total: str) -> None:

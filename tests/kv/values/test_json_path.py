@@ -89,6 +89,10 @@ def places(path: str) -> list[tuple[str | int, ...]]:
         ("$.é", [5]),
         ("$.true", [6]),
         ('$.q"', [7]),
+        ('$["q\\""]', [7]),
+        ("$ .a", [2]),
+        ("$.store ['bicycle'] .color", ["red"]),
+        ("$.store[?(@['color']=='red')].price", [19.95]),
         # legacy paths
         ("a", [2]),
         (".a", [2]),
@@ -160,11 +164,21 @@ def test_what_does_not_end_in_one_member(path: str) -> None:
         "$['a",
         "$.a]",
         "$[(@.length-1)]",
+        "$['a]",
+        "$[['a']",
     ],
 )
 def test_bad_paths(path: str) -> None:
     with pytest.raises(PathError):
         compile_path(path.encode()).find(DOC)
+
+
+def test_a_descent_ends_at_its_depth() -> None:
+    root: list[object] = []
+    for _ in range(700):
+        root = [root]
+    with pytest.raises(PathError, match="cannot be followed: it is nested too deeply"):
+        compile_path(b"$..a").find(root)
 
 
 def test_paths_are_utf8() -> None:

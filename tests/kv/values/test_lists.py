@@ -107,6 +107,10 @@ def test_what_is_dumped_is_loaded() -> None:
         (b"x" * 63, 65),
         (b"x" * 64, 67),
         (b"x" * 5000, 5007),
+        (b"x" * 16376, 16383),
+        (b"x" * 16378, 16386),
+        (b"x" * 2097145, 2097153),
+        (b"x" * 2097146, 2097155),
     ],
 )
 def test_the_bytes_an_entry_takes(item: bytes, size: int) -> None:

@@ -62,6 +62,8 @@ class TestSetting:
             "ERR invalid expire time in 'hexpire' command"
         )
         assert run("HEXPIRE none 10 FIELDS 2 a b") == [-2, -2]
+        for line in ("HGETEX h EX 10 FIELDS", "HSETEX h FNX EX 10 FIELDS"):
+            assert run.error(line) == NUMFIELDS
 
 
 class TestReading:
@@ -114,6 +116,8 @@ class TestReadingAndChanging:
             assert run("HPTTL h FIELDS 1 a") == [left_ms]
         assert run("HGETEX h EXAT 1 FIELDS 1 a") == [b"1"]
         assert run("HEXISTS h a") == 0
+        assert run("HGETEX h EX 0 FIELDS 1 b") == [b"2"]
+        assert run("HEXISTS h b") == 0
         assert run.error("HGETEX h EX 10 PERSIST FIELDS 1 a") == "ERR syntax error"
 
     def test_hsetex(self, run: Run) -> None:

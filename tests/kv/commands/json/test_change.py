@@ -133,3 +133,9 @@ class TestArrays:
         )
         assert doc.error("JSON." + command.format("d", "nope")) == "ERR Path 'nope' does not exist"
         assert doc.error("JSON." + command.format("missing", "$")) == NO_KEY
+
+    @pytest.mark.parametrize("command", ["ARRINDEX d $.list 1 0 0 0", "ARRPOP d $.list 1 1"])
+    def test_words_too_many(self, doc: Run, command: str) -> None:
+        name = f"json.{command.split()[0].lower()}"
+        text = f"ERR wrong number of arguments for '{name}' command"
+        assert doc.error(f"JSON.{command}") == text

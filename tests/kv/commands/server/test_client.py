@@ -195,6 +195,13 @@ class TestTracking:
         assert port("CLIENT TRACKINGINFO")[1] == [b"on", b"optin", b"caching-yes"]
         assert port("CLIENT TRACKINGINFO")[1] == [b"on", b"optin"]
 
+    def test_caching_is_shown_all_through_a_transaction(self, port: Run) -> None:
+        port("CLIENT TRACKING ON OPTIN")
+        for line in ("CLIENT CACHING YES", "MULTI", *["CLIENT TRACKINGINFO"] * 2):
+            port(line)
+        assert [told[1] for told in port("EXEC")] == [[b"on", b"optin", b"caching-yes"]] * 2
+        assert port("CLIENT TRACKINGINFO")[1] == [b"on", b"optin"]
+
     def test_caching_is_for_a_whole_transaction(
         self, run: Run, port: Run, told: list[object]
     ) -> None:

@@ -75,6 +75,8 @@ class TestDatabases:
         assert run("TTL k") == 10
         watcher("MULTI")
         assert watcher("EXEC") != []
+        assert run("SWAPDB 1 1") == OK
+        assert run("TTL k") == 10
         assert run.error("SWAPDB x 1") == "ERR invalid first DB index"
         assert run.error("SWAPDB 0 x") == "ERR invalid second DB index"
         assert run.error("SWAPDB 0 99") == "ERR DB index is out of range"

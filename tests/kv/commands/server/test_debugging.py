@@ -78,6 +78,36 @@ def test_errors() -> None:
     assert face("DEBUG NOSUCH").text.startswith(b"ERR unknown subcommand or wrong number")
     assert face("DEBUG SLEEP").text.startswith(b"ERR unknown subcommand or wrong number")
     assert face("DEBUG SLEEP x") == Error(b"ERR value is not a valid float")
+    assert face("DEBUG PROTOCOL nope").text.startswith(b"ERR Wrong protocol type name.")
+    assert face("DEBUG PROTOCOL push") == Error(b"ERR RESP2 is not supported by this command")
+
+
+def test_only_a_connection_sleeps() -> None:
+    face = Face()
+    assert face("DEBUG SLEEP 0") == Status(b"OK")
+    assert face("DEBUG SLEEP -1") == Status(b"OK")
+    assert face("DEBUG SLEEP 1") == Error(
+        b"ERR DEBUG SLEEP waits, which only a connection of the database port can"
+    )
+
+
+def test_a_push_comes_before_the_reply() -> None:
+    pushed: list[object] = []
+    engine = Engine(Timekeeper(), Ids(1), "redis", debug_command=True)
+    session = engine.session(transport="port", resp=3)
+    session.deliver = pushed.append
+    reply = engine.execute(session, b"DEBUG PROTOCOL push".split())
+    assert reply == b"Some real reply following the push reply"
+    assert pushed == [[b"server-cpu-usage", 42]]
+
+
+def test_what_has_expired_is_in_no_digest() -> None:
+    face = Face()
+    empty = face("DEBUG DIGEST")
+    face("SET k v PX 5")
+    assert face("DEBUG DIGEST") != empty
+    face.engine.clock.advance("5ms")
+    assert face("DEBUG DIGEST") == empty
 
 
 def test_a_sleep_holds_everybody_back_until_the_clock_has_moved(kv: KVServer) -> None:

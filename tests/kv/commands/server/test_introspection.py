@@ -61,6 +61,7 @@ class TestLists:
         assert b"geoadd" in run("COMMAND LIST FILTERBY ACLCAT geo")
         assert run("COMMAND LIST FILTERBY MODULE json") == []
         assert run.error("COMMAND LIST FOO") == "ERR syntax error"
+        assert run.error("COMMAND LIST FILTERBY FOO x") == "ERR syntax error"
         assert Status(b"COUNT") in run("COMMAND HELP")
 
 

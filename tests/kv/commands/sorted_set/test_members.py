@@ -77,3 +77,8 @@ class TestScan:
         assert (len(page), len(rest), following) == (4, 2, b"0")
         assert {*page[::2], *rest[::2]} == {b"a", b"b", b"c"}
         assert run("ZSCAN z 0") == [b"0", [b"a", b"1", b"b", b"2", b"c", b"3"]]
+
+
+def test_words_alone_are_no_scores(run: Run) -> None:
+    assert run.error("ZADD z NX CH INCR") == "ERR syntax error"
+    assert run("EXISTS z") == 0

@@ -70,6 +70,12 @@ class TestTrimming:
             run("XADD", "s", "MAXLEN", "~", "30", f"{n}-1", "a", 1)
         assert run("XLEN s") == 30
 
+    def test_a_limit_of_nothing_is_no_strategy(self, run: Run) -> None:
+        fill(run, "1-1")
+        text = "ERR syntax error, XTRIM called without specifying a trimming strategy"
+        assert run.error("XTRIM s LIMIT 0") == text
+        assert run("XLEN s") == 1
+
     @pytest.mark.dialect("redis")
     def test_stock_removes_whole_nodes_of_a_hundred(self, run: Run) -> None:
         fill(run, *(f"{n}-1" for n in range(1, 1001)))
@@ -141,6 +147,13 @@ class TestDeletingWithRegardToGroups:
         assert run("XDELEX s DELREF IDS 1 1-1") == [1]
         assert run("XPENDING s g")[0] == 2
         assert run("XPENDING s h")[0] == 0
+
+    def test_references_to_what_is_gone_go_too(self, run: Run) -> None:
+        self.prepare(run)
+        run("XDEL s 1-1")
+        assert run("XPENDING s g")[0] == 3
+        assert run("XDELEX s DELREF IDS 1 1-1") == [-1]
+        assert run("XPENDING s g")[0] == 2
 
     def test_only_what_every_group_acknowledged_goes(self, run: Run) -> None:
         self.prepare(run)

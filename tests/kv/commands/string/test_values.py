@@ -260,4 +260,12 @@ class TestLcs:
         assert run.error("LCS a b LEN IDX") == text
         run("LPUSH l x")
         assert run.error("LCS a l") == "ERR The specified keys must contain string values"
+
+    def test_its_table_has_to_fit_into_what_a_client_may_send(self, run: Run) -> None:
+        run("CONFIG SET proto-max-bulk-len 1048576")
+        for key, sign, length in [("a", "x", 600), ("b", "y", 600), ("c", "x", 9)]:
+            run("SET", key, sign * length)
+        text = "ERR Insufficient memory, transient memory for LCS exceeds proto-max-bulk-len"
+        assert run.error("LCS a b") == text
+        assert run("LCS a c LEN") == 9
         assert run.error("LCS a b FOO") == "ERR syntax error"
