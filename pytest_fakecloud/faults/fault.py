@@ -17,6 +17,7 @@ from ..core.calls import CallNames, NamesOf
 from ..core.errors import ContractError, shown
 from ..core.matching import ABSENT, Field, Question, check_fields
 from ..core.timekeeper import Timekeeper
+from ..core.wording import brief
 from ..http.messages import Request, Response, Serve
 
 __all__ = [
@@ -138,10 +139,10 @@ class Rule:
 
     def __repr__(self) -> str:
         limits = {"times": self.times, "skip": self.skip or None, "route": self.route, **self.facts}
-        if self.when is not None:
-            limits["when"] = getattr(self.when, "__name__", None) or shown(self.when)
         given = ", ".join(
-            f"{name}={shown(value)}" for name, value in limits.items() if value is not None
+            f"{name}={brief(value)}"
+            for name, value in {**limits, "when": self.when}.items()
+            if value is not None
         )
         text = f"{self.description}{f' [{given}]' if given else ''}, {self.hits} hit(s)"
         return f"<{text}, set {self.origin}>" if self.origin else f"<{text}>"

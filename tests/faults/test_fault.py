@@ -1,0 +1,130 @@
+"""What every fault has: what it is set for, how it shows itself, and which subjects it is meant for."""
+
+from __future__ import annotations
+
+import re
+from functools import partial
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from pytest_fakecloud.core.calls import Call
+from pytest_fakecloud.core.errors import ContractError
+from pytest_fakecloud.core.ids import Ids
+from pytest_fakecloud.core.matching import TEXT, Field
+from pytest_fakecloud.core.timekeeper import Timekeeper
+from pytest_fakecloud.faults.fault import Fault, rule_of, setting_over
+from pytest_fakecloud.faults.plan import FaultPlan
+from pytest_fakecloud.faults.table import FaultTable
+
+
+class OwnTable(FaultTable):
+    fact_fields = {"url": Field(TEXT), "label": Field(TEXT)}  # noqa: RUF012
+
+
+@pytest.fixture
+def plan() -> FaultPlan:
+    return FaultPlan(OwnTable(partial(Ids(1).stream, "faults"), Timekeeper()))
+
+
+def is_mine(given: object) -> bool:
+    return True
+
+
+class Mine:
+    def __call__(self, given: object) -> bool:
+        return True
+
+    def __repr__(self) -> str:
+        return "<mine>"
+
+
+@pytest.mark.parametrize(
+    ("matchers", "shown"),
+    [
+        ({}, "<answer 503, 0 hit(s)"),
+        ({"times": 2}, "<answer 503 [times=2], 0 hit(s)"),
+        ({"skip": 0}, "<answer 503, 0 hit(s)"),
+        ({"skip": 3, "route": "/x"}, "<answer 503 [skip=3, route='/x'], 0 hit(s)"),
+        ({"url": "http://a/", "label": None}, "<answer 503 [url='http://a/'], 0 hit(s)"),
+        ({"url": is_mine, "when": is_mine}, "<answer 503 [url=is_mine, when=is_mine], 0 hit(s)"),
+        ({"when": Mine()}, "<answer 503 [when=<mine>], 0 hit(s)"),
+    ],
+)
+def test_a_fault_shows_what_it_does_and_what_it_was_limited_to(
+    plan: FaultPlan, matchers: dict[str, Any], shown: str
+) -> None:
+    assert repr(plan.answer(503, **matchers)).partition(", set at ")[0] == shown
+
+
+def test_a_fault_shows_the_line_that_set_it_or_the_way_it_came(plan: FaultPlan) -> None:
+    here = plan.drop()
+    assert re.fullmatch(r"<drop, 0 hit\(s\), set at test_fault\.py:\d+>", repr(here))
+    token = setting_over.set("the control API")
+    try:
+        assert repr(plan.drop()) == "<drop, 0 hit(s), set over the control API>"
+    finally:
+        setting_over.reset(token)
+
+
+def test_a_fault_of_nobodys_line_shows_none(plan: FaultPlan) -> None:
+    fault = plan.drop()
+    rule_of(fault).origin = ""
+    assert repr(fault) == "<drop, 0 hit(s)>"
+
+
+def test_a_fault_tells_what_prepared_it_and_what_it_does(plan: FaultPlan) -> None:
+    fault = plan.delay("1.5s")
+    assert isinstance(fault, Fault)
+    assert (fault.kind, fault.description) == ("delay", "delay 1.5 s")
+    assert (fault.hits, fault.active) == (0, True)
+    fault.remove()
+    assert fault.active is False
+
+
+@pytest.mark.parametrize("value", [0, -1, True, False, 1.0, "2"])
+def test_what_is_no_count(plan: FaultPlan, value: Any) -> None:
+    with pytest.raises(ContractError) as caught:
+        plan.drop(times=value)
+    told = f"times={value!r} is not a count: give a whole number from 1 up"
+    assert str(caught.value) == told
+
+
+def test_what_is_no_predicate(plan: FaultPlan) -> None:
+    with pytest.raises(ContractError) as caught:
+        plan.drop(when="x")  # type: ignore[arg-type]
+    assert str(caught.value) == "when='x' is not a function: give a predicate on the request"
+
+
+@pytest.mark.parametrize(
+    ("wanted", "facts", "agrees"),
+    [
+        ("http://a/", {"url": "http://a/"}, True),
+        ("http://a/", {"url": "http://b/"}, False),
+        ("http://a/", {}, False),
+        (is_mine, {"url": "http://b/"}, True),
+        (is_mine, {}, False),
+    ],
+)
+def test_a_fault_is_meant_for_subjects_that_have_the_fact_it_asks_for(
+    plan: FaultPlan, wanted: Any, facts: dict[str, Any], agrees: bool
+) -> None:
+    rule = rule_of(plan.drop(url=wanted))
+    call = Call(1, 0, "queue", "queue", "POST", "/", facts=lambda call: facts)
+    assert rule.matches(SimpleNamespace(call=call)) is agrees
+
+
+@pytest.mark.parametrize("error", [KeyError("typo"), pytest.fail.Exception("not like this")])
+def test_an_error_of_a_predicate_is_told_with_its_fault(
+    plan: FaultPlan, error: BaseException
+) -> None:
+    def broken(given: object) -> bool:
+        raise error
+
+    fault = plan.drop(when=broken)
+    call = Call(1, 0, "queue", "queue", "POST", "/")
+    with pytest.raises(ContractError) as caught:
+        rule_of(fault).matches(SimpleNamespace(call=call))
+    assert str(caught.value).startswith(f"a predicate of {fault!r} failed: ")
+    assert repr(error) in str(caught.value)
