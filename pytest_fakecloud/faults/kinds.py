@@ -181,20 +181,19 @@ class RateLimitRule(Rule):
         self._limit = requests
         self._per_us = per_us
         self._answer = answer
-        self._window_us = 0
+        self._end_us = table.clock.now_us()
         self._used = 0
 
     def wants(self, request: Any) -> bool:
         now = self.table.clock.now_us()
-        if now >= self._window_us + self._per_us or self._window_us == 0:
-            self._window_us = now
+        if now >= self._end_us:
+            self._end_us = now + self._per_us
             self._used = 0
         self._used += 1
         return self._used > self._limit
 
     def apply(self, request: Request, serve: Serve, hit: int) -> Response:
-        end_us = self._window_us + self._per_us
-        left = max(1, -(-(end_us - self.table.clock.now_us()) // 1_000_000))
+        left = max(1, -(-(self._end_us - self.table.clock.now_us()) // 1_000_000))
         return self._answer(
             [
                 ("Retry-After", str(left)),

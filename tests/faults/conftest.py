@@ -1,3 +1,26 @@
-"""Fixtures for faults: one TLS context for the clients of each module."""
+"""Fixtures for faults: one TLS context for the clients of each module, and a plan without a server."""
 
+from functools import partial
+
+import pytest
+
+from pytest_fakecloud.core.ids import Ids
+from pytest_fakecloud.core.matching import TEXT, Field
+from pytest_fakecloud.core.timekeeper import Timekeeper
+from pytest_fakecloud.faults.plan import FaultPlan
+from pytest_fakecloud.faults.table import FaultTable
 from tests.harness import one_tls_context as one_tls_context
+
+
+class OwnTable(FaultTable):
+    fact_fields = {"url": Field(TEXT), "label": Field(TEXT)}  # noqa: RUF012
+
+
+@pytest.fixture
+def table() -> FaultTable:
+    return OwnTable(partial(Ids(1).stream, "faults"), Timekeeper())
+
+
+@pytest.fixture
+def plan(table: FaultTable) -> FaultPlan:
+    return FaultPlan(table)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from functools import partial
 from types import SimpleNamespace
 from typing import Any
 
@@ -11,21 +10,8 @@ import pytest
 
 from pytest_fakecloud.core.calls import Call
 from pytest_fakecloud.core.errors import ContractError
-from pytest_fakecloud.core.ids import Ids
-from pytest_fakecloud.core.matching import TEXT, Field
-from pytest_fakecloud.core.timekeeper import Timekeeper
 from pytest_fakecloud.faults.fault import Fault, rule_of, setting_over
 from pytest_fakecloud.faults.plan import FaultPlan
-from pytest_fakecloud.faults.table import FaultTable
-
-
-class OwnTable(FaultTable):
-    fact_fields = {"url": Field(TEXT), "label": Field(TEXT)}  # noqa: RUF012
-
-
-@pytest.fixture
-def plan() -> FaultPlan:
-    return FaultPlan(OwnTable(partial(Ids(1).stream, "faults"), Timekeeper()))
 
 
 def is_mine(given: object) -> bool:

@@ -699,6 +699,44 @@ def test_misuse_says_what_to_give(demo: Demo, name: str) -> None:
     assert not demo.faults
 
 
+AWAITED = "has to be awaited or iterated, and a fault does neither: give call() a plain function"
+STEPS = (
+    "give a status, None, (status, body), an Answer, or one of 'drop', 'hang', 'lose_answer', "
+    "'truncate'"
+)
+
+
+@pytest.mark.parametrize(
+    ("prepare", "text"),
+    [
+        (lambda f: f.call("x"), "call() needs a function, got 'x'"),
+        (lambda f: f.call(awaited), f"{awaited!r} {AWAITED}"),
+        (lambda f: f.call(print, "x"), "call() runs a function 'before' or 'after', not 'x'"),
+        (lambda f: f.sequence([]), "sequence() got no steps: give for example [503, None, 429]"),
+        (lambda f: f.sequence(5), "5 are not steps: give a list such as [503, None, 429]"),
+        (lambda f: f.sequence(b"x"), "b'x' are not steps: give a list such as [503, None, 429]"),
+        (lambda f: f.sequence([(1, 2, 3)]), f"(1, 2, 3) is not a step: {STEPS}"),
+        (lambda f: f.random(1, "DROP"), f"'DROP' is not a step: {STEPS}"),
+        (lambda f: f.random(1.5), "rate=1.5 is not a share: give a number from 0 to 1"),
+        (lambda f: f.random(-0.1), "rate=-0.1 is not a share: give a number from 0 to 1"),
+        (lambda f: f.random("1"), "rate='1' is not a share: give a number from 0 to 1"),
+        (lambda f: f.rate_limit(per=0), "per=0 is not a span: give one that lasts"),
+        (lambda f: f.drop(reset=1), "reset=1 is not a switch: give True or False"),
+        (lambda f: f.lose_answer(reset=None), "reset=None is not a switch: give True or False"),
+        (lambda f: f.truncate(-1), "keep=-1 is not a count: give a whole number from 0 up"),
+        (lambda f: f.rate_limit(-1), "requests=-1 is not a count: give a whole number from 0 up"),
+        (lambda f: f.drop(skip=-1), "skip=-1 is not a count: give a whole number from 0 up"),
+    ],
+)
+def test_misuse_is_told_whole(
+    plan: FaultPlan, prepare: Callable[[FaultPlan], object], text: str
+) -> None:
+    with pytest.raises(ContractError) as caught:
+        prepare(plan)
+    assert str(caught.value) == text
+    assert not plan
+
+
 # -- a service's own kinds -----------------------------------------------------------------------
 
 
