@@ -1,0 +1,322 @@
+"""How messages begin and end: their logs, what caused them, cancelling, what waits for their end."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextvars import copy_context
+from typing import Any
+
+import pytest
+
+from pytest_fakecloud.queue.engine.lifecycle import causing
+from pytest_fakecloud.queue.errors import Loop
+from pytest_fakecloud.queue.model import SECOND, Delivery, Outcome
+
+from .bench import CALLBACK, URL, Bench
+
+OTHER = "https://other.example.com/"
+
+
+def rows(bench: Bench, message_id: str) -> list[tuple[Any, ...]]:
+    """The log of a message: state, instant and next instant in seconds, error, status."""
+    return [
+        (
+            row.state,
+            (row.time_us - bench.start_us) / SECOND,
+            None if row.next_us is None else (row.next_us - bench.start_us) / SECOND,
+            row.error,
+            None if row.outcome is None else row.outcome.status,
+        )
+        for row in bench.engine.messages[message_id].log
+    ]
+
+
+# -- logs ------------------------------------------------------------------------------------------
+
+
+def test_the_log_of_a_message_that_comes_at_last(bench: Bench) -> None:
+    bench.answer = lambda delivery: Outcome(503 if delivery.attempt == 0 else 200)
+    message_id = bench.publish(Delay="10s", Retry_Delay="5000")
+    bench.clock.advance("1m")
+    failed = "destination answered 503"
+    assert rows(bench, message_id) == [
+        ("CREATED", 0, 10, None, None),
+        ("ACTIVE", 10, None, None, None),
+        ("ERROR", 10, None, failed, 503),
+        ("RETRY", 10, 15, failed, None),
+        ("ACTIVE", 15, None, None, None),
+        ("DELIVERED", 15, None, None, 200),
+    ]
+    assert bench.engine.messages[message_id].finished_us == bench.start_us + 15 * SECOND
+
+
+def test_the_log_of_a_message_that_is_given_up(bench: Bench) -> None:
+    bench.answer = lambda delivery: Outcome(500)
+    message_id = bench.publish(Retries="0")
+    bench.clock.run_due()
+    failed = "destination answered 500"
+    assert rows(bench, message_id)[-2:] == [
+        ("ERROR", 0, None, failed, 500),
+        ("FAILED", 0, None, failed, 500),
+    ]
+    message = bench.engine.messages[message_id]
+    assert (message.due_us, message.finished_us) == (None, bench.start_us)
+
+
+def test_the_log_of_a_message_that_is_cancelled(bench: Bench) -> None:
+    message_id = bench.publish(Delay="10s")
+    bench.clock.advance("4s")
+    bench.engine.cancel(message_id)
+    bench.clock.advance("1m")
+    assert rows(bench, message_id) == [
+        ("CREATED", 0, 10, None, None),
+        ("CANCEL_REQUESTED", 4, None, None, None),
+        ("CANCELED", 10, None, None, None),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("headers", "waited", "why"),
+    [
+        ({}, 0, "at once"),
+        ({"Delay": "10s"}, 10, "delay"),
+        ({"Not_Before": str(1_767_225_600 + 7)}, 7, "delay"),
+        ({"Not_Before": str(1_767_225_600 - 7)}, 0, "at once"),
+    ],
+)
+def test_why_a_first_attempt_is_when_it_is(
+    bench: Bench, headers: dict[str, str], waited: int, why: str
+) -> None:
+    message_id = bench.publish(**headers)
+    assert bench.engine.messages[message_id].wait_reason == why
+    bench.clock.advance("1m")
+    (attempt,) = bench.engine.attempts
+    assert (attempt.waited_us, attempt.wait_reason) == (waited * SECOND, why)
+
+
+# -- causes ----------------------------------------------------------------------------------------
+
+
+def publishing_again(bench: Bench, **headers: str) -> None:
+    """Have every delivery publish a message, as a handler in this process does."""
+
+    def answer(delivery: Delivery) -> Outcome:
+        bench.publish(**headers)
+        return Outcome(200)
+
+    bench.answer = answer
+
+
+def test_a_chain_within_one_driving_call_may_be_ten_times_as_long() -> None:
+    bench = Bench(loop_limit=5)
+    publishing_again(bench, Delay="1s")
+    bench.publish()
+    with pytest.raises(Loop, match="loop: 50 deliveries caused each other in one driving call"):
+        bench.clock.advance("1h")
+    assert bench.times() == list(range(51))
+    # What stays pending is due at once, and begins a chain of its own.
+    (left,) = bench.engine.pending.values()
+    assert left.due_us == bench.clock.now_us()
+    bench.answer = lambda delivery: Outcome(200)
+    bench.clock.run_due()
+    assert bench.engine.pending == {}
+
+
+def test_a_chain_of_several_driving_calls_is_no_loop() -> None:
+    bench = Bench(loop_limit=5)
+    publishing_again(bench, Delay="1s")
+    bench.publish()
+    for _ in range(4):
+        bench.engine.drive += 1
+        bench.clock.advance("40s")
+    # Each of them may have fifty.
+    assert len(bench.sent) == 161
+
+
+def test_a_client_that_publishes_for_hours_in_the_background_makes_no_chain() -> None:
+    bench = Bench(loop_limit=5)
+    bench.engine.lane = "background"
+    told: list[str] = []
+    bench.engine.on_loop = told.append
+    # A client elsewhere: nobody can tell what it answers to.
+    publish = bench.publish
+
+    def answer(delivery: Delivery) -> Outcome:
+        token = causing.set(None)
+        publish(Delay="1s")
+        causing.reset(token)
+        return Outcome(200)
+
+    bench.answer = answer
+    bench.publish()
+    bench.clock.advance("100s")
+    assert told == []
+    assert len(bench.sent) == 101
+    # A handler of this process is certain to be the cause.
+    publishing_again(bench, Delay="1s")
+    bench.clock.advance("100s")
+    assert len(told) == 1
+    assert "50 deliveries caused each other in one driving call" in told[0]
+
+
+@pytest.mark.parametrize("lane", ["driven", "background"])
+def test_what_comes_from_elsewhere_is_of_the_one_under_way_that_looks_least_like_a_loop(
+    bench: Bench, lane: Any
+) -> None:
+    bench.engine.lane = lane
+    ids = [bench.publish() for _ in range(3)]
+    messages = [bench.engine.messages[one] for one in ids]
+    for message, chain, depth in zip(messages, (7, 2, 2), (1, 4, 3), strict=True):
+        message.chain, message.depth = chain, depth
+    begun = [bench.engine.runner.begin(one) for one in ids]
+    for message, chain, depth in zip(messages, (7, 2, 2), (1, 4, 3), strict=True):
+        message.chain, message.depth = chain, depth
+
+    def caused(source: Any) -> tuple[int, int]:
+        def publish() -> tuple[int, int]:
+            causing.set(source)
+            made = bench.engine.messages[bench.publish()]
+            return made.chain, made.depth
+
+        return copy_context().run(publish)
+
+    chained = lane == "driven"
+    assert caused(None) == ((3 if chained else 0), 4)
+    # Where the handler runs in this process there is nothing to guess.
+    assert caused(messages[0]) == (8, 2)
+    # It is over for one whose delivery has ended, whatever its handler still does.
+    for one in begun:
+        assert one is not None
+        bench.engine.runner.finish(one, Outcome(200))
+    assert caused(messages[0]) == (0, 0)
+
+
+def test_the_only_one_under_way_is_the_cause_of_what_comes_from_elsewhere(bench: Bench) -> None:
+    message_id = bench.publish()
+    begun = bench.engine.runner.begin(message_id)
+    assert begun is not None
+    made = bench.engine.messages[bench.publish()]
+    assert (made.chain, made.depth) == (1, 1)
+    # In the background it may as well come from a client that publishes for hours.
+    bench.engine.lane = "background"
+    made = bench.engine.messages[bench.publish()]
+    assert (made.chain, made.depth) == (0, 1)
+
+
+# -- cancelling ------------------------------------------------------------------------------------
+
+
+def test_cancelling_counts_those_that_it_ends(bench: Bench) -> None:
+    bench.answer = lambda delivery: Outcome(500, virtual_us=10 * SECOND)
+    under_way = bench.publish()
+    bench.clock.run_due()
+    delivered, first, second = (bench.publish(Delay="1h") for _ in range(3))
+    messages = [bench.engine.messages[one] for one in (delivered, under_way, first, first, second)]
+    bench.engine.cancel(delivered)
+    assert bench.engine.lifecycle.cancel_all(messages) == 3
+    assert bench.engine.pending == {}
+    bench.clock.advance("2h")
+    assert {bench.state(one.id) for one in messages} == {"CANCELED"}
+    assert bench.times() == [0]
+
+
+def test_what_is_due_now_is_cancelled_now_and_leaves_no_timer(bench: Bench) -> None:
+    message_id = bench.publish()
+    bench.engine.cancel(message_id)
+    assert bench.state(message_id) == "CANCELED"
+    assert bench.clock.next_due() is None
+
+
+def test_what_was_to_be_cancelled_later_leaves_no_timer(bench: Bench) -> None:
+    for _ in range(2):
+        bench.engine.cancel(bench.publish(Delay="1h"))
+    assert [one.label for one in bench.clock.planned(5)[1]] == ["cancel", "cancel"]
+    bench.engine.close()
+    assert bench.clock.next_due() is None
+
+
+def test_what_has_ended_has_no_timer(bench: Bench) -> None:
+    bench.publish()
+    bench.engine.cancel(bench.publish(Delay="1h"))
+    bench.clock.advance("2h")
+    assert bench.engine.timers == {}
+
+
+# -- deleting queues -------------------------------------------------------------------------------
+
+
+def test_nobody_moves_up_in_a_queue_that_is_deleted(bench: Bench) -> None:
+    head = bench.publish(Queue_Name="q", Delay="1m")
+    waiting = bench.publish(Queue_Name="q", Delay="1h")
+    bench.engine.lifecycle.delete_queue("q")
+    # The head has an instant of its own, the other one waited for its turn.
+    assert (bench.state(head), bench.state(waiting)) == ("CANCEL_REQUESTED", "CANCELED")
+
+
+def test_one_in_flight_goes_on_when_its_queue_is_deleted(bench: Bench) -> None:
+    bench.answer = lambda delivery: Outcome(500 if delivery.attempt == 0 else 200, virtual_us=1)
+    message_id = bench.publish(Queue_Name="q", Retry_Delay="1000")
+    bench.clock.run_due()
+    assert bench.state(message_id) == "ACTIVE"
+    bench.engine.lifecycle.delete_queue("q")
+    assert bench.state(message_id) == "ACTIVE"
+    bench.clock.advance("1m")
+    assert bench.state(message_id) == "DELIVERED"
+    assert len(bench.sent) == 2
+
+
+def test_deleting_a_queue_twice_is_nothing(bench: Bench) -> None:
+    bench.publish(Queue_Name="q")
+    for _ in range(2):
+        bench.engine.lifecycle.delete_queue("q")
+    assert bench.engine.queues.by_name == {}
+
+
+# -- what waits for an end -------------------------------------------------------------------------
+
+
+def failing(*urls: str) -> Callable[[Delivery], Outcome]:
+    return lambda delivery: Outcome(500 if delivery.url in urls else 200)
+
+
+def callback_of(bench: Bench, kind: str = "callback") -> str:
+    return next(one.id for one in bench.engine.messages.values() if one.kind == kind)
+
+
+def test_the_next_goes_when_the_callback_it_waits_for_is_cancelled(bench: Bench) -> None:
+    bench.answer = failing(CALLBACK)
+    bench.publish(Queue_Name="q", Callback=CALLBACK)
+    bench.publish(OTHER, Queue_Name="q")
+    bench.clock.advance("1s")
+    assert [one.url for one in bench.sent] == [URL, CALLBACK]
+    bench.engine.cancel(callback_of(bench))
+    bench.clock.run_due()
+    # At once: not only when the callback would have been due again.
+    assert [one.url for one in bench.sent] == [URL, CALLBACK, OTHER]
+
+
+def test_a_cancelled_callback_frees_its_message_once(bench: Bench) -> None:
+    bench.answer = lambda delivery: Outcome(200 if delivery.url == OTHER else 500)
+    bench.publish(
+        Queue_Name="q", Retries="0", Callback=CALLBACK, Failure_Callback=f"{CALLBACK}/failure",
+        Callback_Retries="5", Failure_Callback_Retries="5",
+    )  # fmt: skip
+    bench.publish(OTHER, Queue_Name="q")
+    bench.clock.advance("1s")
+    bench.engine.cancel(callback_of(bench))
+    bench.clock.advance("1m")
+    assert bench.state(callback_of(bench)) == "CANCELED"
+    assert OTHER not in [one.url for one in bench.sent]
+    bench.engine.cancel(callback_of(bench, "failure_callback"))
+    bench.clock.run_due()
+    assert bench.sent[-1].url == OTHER
+
+
+def test_nobody_waits_for_a_callback_that_stands_in_a_queue(bench: Bench) -> None:
+    source = bench.publish(Callback=CALLBACK, Callback_Queue_Name="q")
+    bench.clock.run_due()
+    assert bench.engine.messages[source].open_children == 0
+    assert bench.state(callback_of(bench)) == "DELIVERED"
+    bench.publish(Callback=CALLBACK)
+    bench.clock.run_due()
+    assert {one.open_children for one in bench.engine.messages.values()} == {0}
