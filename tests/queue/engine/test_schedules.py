@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 
 import pytest
+
+from pytest_fakecloud.queue.engine.schedules import Schedule
+from pytest_fakecloud.queue.errors import QueueError
+from pytest_fakecloud.queue.model import SECOND, Outcome, PublishSettings
 
 from ..scene import (
     CALLBACK,
@@ -13,6 +18,7 @@ from ..scene import (
     Scene,
     after,
 )
+from .bench import URL, Bench
 
 DEDUPLICATION = "Upstash-Deduplication-Id"
 EVERY_MINUTE = {"Upstash-Cron": "* * * * *", "Upstash-Schedule-Id": "s"}
@@ -206,3 +212,106 @@ def test_default_headers_of_a_group_are_those_of_each_run(scene: Scene) -> None:
     scene.queue.advance("1m")
     assert scene.get("/v2/schedules/s")["error"] == "quota maxRetries exceeded"
     assert len(scene.came) == 3
+
+
+# -- the engine's schedules, without HTTP ----------------------------------------------------------
+
+
+def scheduled(bench: Bench, cron: str = "* * * * *", url: str = URL, **headers: str) -> Schedule:
+    pairs = [("Upstash-Cron", cron)]
+    pairs += [(f"Upstash-{name.replace('_', '-')}", value) for name, value in headers.items()]
+    made = bench.engine.publisher.publish(url, pairs, b"x", caller_ip="192.0.2.7")
+    return bench.engine.schedules.get(str(made.schedule_id))
+
+
+def test_a_schedule_has_an_id_of_its_own_unless_it_is_given_one(bench: Bench) -> None:
+    assert re.fullmatch("scd_[1-9A-HJ-NP-Za-km-z]{28}", scheduled(bench).id)
+    assert scheduled(bench, Schedule_Id="mine").id == "mine"
+
+
+def test_its_messages_are_plain_ones_of_the_caller_that_made_it(bench: Bench) -> None:
+    schedule = scheduled(bench, Deduplication_Id="once", Content_Based_Deduplication="true")
+    ids = bench.engine.schedules.fire(schedule.id)
+    message = bench.engine.messages[ids[0]]
+    assert (message.caller_ip, message.schedule_id) == ("192.0.2.7", schedule.id)
+    assert message.settings == PublishSettings()
+
+
+@pytest.mark.parametrize(
+    ("headers", "text"),
+    [
+        ([], "invalid schedule: the Upstash-Cron header is missing"),
+        (
+            [("Upstash-Cron", "@hourly"), ("Upstash-Not-Before", "1800000000")],
+            "invalid schedule: Upstash-Not-Before cannot be used with a schedule",
+        ),
+        (
+            [("Upstash-Cron", "@every 9000000000m")],
+            "invalid cron expression '@every 9000000000m': it never fires",
+        ),
+    ],
+)
+def test_what_makes_no_schedule(bench: Bench, headers: list[tuple[str, str]], text: str) -> None:
+    with pytest.raises(QueueError) as caught:
+        bench.engine.publisher.publish(URL, headers, b"", schedule_only=True)
+    assert (caught.value.status, caught.value.message) == (400, text)
+    assert bench.engine.schedules.by_id == {}
+
+
+@pytest.mark.parametrize(
+    ("status", "cancel", "word"),
+    [(200, False, "SUCCESS"), (500, False, "FAIL"), (200, True, "FAIL")],
+)
+def test_how_the_messages_of_the_last_run_ended(
+    bench: Bench, status: int, cancel: bool, word: str
+) -> None:
+    bench.answer = lambda delivery: Outcome(status)
+    schedule = scheduled(bench, Retries="0")
+    (message_id,) = bench.engine.schedules.fire(schedule.id)
+    assert bench.engine.schedules.states(schedule) == {message_id: "IN_PROGRESS"}
+    if cancel:
+        bench.engine.cancel(message_id)
+    bench.clock.run_due()
+    assert bench.engine.schedules.states(schedule) == {message_id: word}
+    assert bench.engine.snapshot().schedules[schedule.id].last_ids == [message_id]
+
+
+def test_a_run_after_a_copy_is_not_in_the_copy(bench: Bench) -> None:
+    schedule = scheduled(bench)
+    bench.engine.schedules.fire(schedule.id)
+    twin = schedule.copy()
+    schedule.last_ids.append("later")
+    assert len(twin.last_ids) == 1
+
+
+@pytest.mark.parametrize("paused", [False, True])
+def test_the_next_runs_are_told_whether_it_is_paused_or_not(bench: Bench, paused: bool) -> None:
+    schedule = scheduled(bench)
+    bench.engine.schedules.pause(schedule.id, paused)
+    assert schedule.next_runs(2, bench.start_us) == [after(60), after(120)]
+    assert schedule.next_runs(0, bench.start_us) == []
+    # Looked at from its next run on, that one is not among them.
+    assert schedule.next_runs(1, bench.start_us + 60 * SECOND) == [after(120)]
+    schedule.next_us = None
+    assert schedule.next_runs(1, bench.start_us) == [after(60)]
+
+
+def test_one_that_fires_no_more_has_no_next_run(bench: Bench) -> None:
+    bench.clock.move_to("9999-06-01T00:00:00Z")
+    schedule = scheduled(bench, "0 0 1 8 *")
+    bench.clock.move_to("9999-09-01T00:00:00Z")
+    assert len(bench.sent) == 1
+    assert schedule.next_us is None
+    assert schedule.next_runs(3, bench.clock.now_us()) == []
+    bench.engine.restore(bench.engine.snapshot())
+    assert bench.clock.next_due() is None
+
+
+def test_a_run_that_is_due_when_a_copy_is_restored_is_made(bench: Bench) -> None:
+    scheduled(bench)
+    saved = bench.engine.snapshot()
+    bench.engine.schedules.delete(next(iter(bench.engine.schedules.by_id)))
+    bench.clock.advance("1m")
+    bench.engine.restore(saved)
+    bench.clock.run_due()
+    assert bench.times() == [60]

@@ -116,3 +116,128 @@ def test_endpoints_of_no_text_remove_nothing() -> None:
             assert answer.status in (200, 400)
         assert scene.get("/v2/topics/g")["endpoints"] == [{"url": DEST}]
         assert scene.queue._context.problems == []
+
+
+def test_endpoints_of_a_name_and_of_a_url_come_in_their_order() -> None:
+    store = groups()
+    group = store.create("g", 0)
+    for url, name in zip(URLS, ("z", "x", "y"), strict=True):
+        store.add(group, url, name, 0)
+    for first, second in ((0, 2), (2, 0)):
+        found = group.endpoints.all_with(url=URLS[first], name=("z", "x", "y")[second])
+        assert [one.url for one in found] == [URLS[0], URLS[2]]
+
+
+def test_an_endpoint_of_no_name_is_not_the_one_of_another_without() -> None:
+    store = groups()
+    group = store.create("g", 0)
+    for url in URLS:
+        store.add(group, url, None, 0)
+    assert [one.url for one in group.endpoints] == URLS
+
+
+def test_ids_are_those_of_groups_and_endpoints() -> None:
+    store = groups()
+    group = store.add_all("g", [(URLS[0], None)], 0)
+    (endpoint,) = group.endpoints
+    assert (group.id, endpoint.id) == ("tpc_0", "ept_1")
+    assert store.find("tpc_0") is store.find("g") is group
+    # Whatever a group is called, its name is looked for first.
+    named = store.create("tpc_0", 0)
+    assert store.find("tpc_0") is named
+    assert store.find("tpc_9") is None
+
+
+@pytest.mark.parametrize("by_id", [False, True])
+def test_an_endpoint_knows_whether_its_topic_was_named_by_id(by_id: bool) -> None:
+    store = groups()
+    group = store.create("g", 0)
+    assert store.add(group, URLS[0], None, 0).by_id is False
+    assert store.add(group, URLS[1], None, 0, by_id=by_id).by_id is by_id
+
+
+def test_instants_of_a_group_are_those_of_its_creation_and_of_its_last_change() -> None:
+    store = groups()
+    group = store.create("g", 1)
+    assert (group.created_us, group.updated_us) == (1, 1)
+    assert store.create("g", 2).updated_us == 1
+    store.add(group, URLS[0], None, 3)
+    assert group.updated_us == 3
+    store.rename(group, "h", 4)
+    assert (group.created_us, group.updated_us) == (1, 4)
+    store.remove_endpoints(group, [{"url": URLS[1]}], 5)
+    assert group.updated_us == 5
+
+
+def test_a_group_keeps_its_place_when_it_is_renamed() -> None:
+    store = groups()
+    for name in "abc":
+        store.create(name, 0)
+    store.rename(store.get("b"), "z", 0)
+    assert [(key, one.name) for key, one in store.by_name.items()] == [
+        ("a", "a"),
+        ("z", "z"),
+        ("c", "c"),
+    ]
+    store.rename(store.get("z"), "z", 0)
+    store.remove(store.get("z"))
+    store.remove(store.get("a"))
+    assert list(store.by_name) == ["c"]
+
+
+@pytest.mark.parametrize(
+    ("attempt", "status", "text"),
+    [
+        (lambda store: store.create("a b", 0), 400, "invalid topic name: "),
+        (lambda store: store.rename(store.get("g"), "a b", 0), 400, "invalid topic name: "),
+        (
+            lambda store: store.rename(store.get("g"), "h", 0),
+            400,
+            "invalid topic name: 'h' is taken",
+        ),
+        (lambda store: store.create("i", 0), 412, "quota maxTopics exceeded, current limit: 2"),
+        (
+            lambda store: store.add(store.get("g"), URLS[1], None, 0),
+            412,
+            "quota maxEndpointsPerTopic exceeded, current limit: 1",
+        ),
+        (lambda store: store.add(store.get("h"), "ftp://x", None, 0), 400, "invalid endpoint url"),
+        (
+            lambda store: store.add(store.get("h"), URLS[0], "a\nb", 0),
+            400,
+            "invalid endpoint name: 'a\\nb' contains a control character",
+        ),
+    ],
+)
+def test_what_is_refused_of_groups(attempt: Any, status: int, text: str) -> None:
+    store = groups(most=2, most_endpoints=1)
+    store.add_all("g", [(URLS[0], None)], 0)
+    store.create("h", 0)
+    # A copy has the same limits.
+    for one in (store, store.copy()):
+        with pytest.raises(QueueError) as caught:
+            attempt(one)
+        assert caught.value.status == status
+        assert caught.value.message.startswith(text)
+        assert list(one.by_name) == ["g", "h"]
+
+
+def test_a_list_that_only_names_what_is_there_fits_into_a_full_group() -> None:
+    store = groups(most_endpoints=2)
+    group = store.add_all("g", [(URLS[0], "x"), (URLS[1], None)], 0)
+    store.add_all("g", [(URLS[2], "x"), (URLS[1], "y")], 0)
+    assert [(one.url, one.name) for one in group.endpoints] == [(URLS[2], "x"), (URLS[1], "y")]
+    # One after the other: two of one name are one endpoint.
+    made = store.add_all("h", [(URLS[0], "x"), (URLS[1], "x"), (URLS[2], None)], 0)
+    assert [one.url for one in made.endpoints] == [URLS[1], URLS[2]]
+
+
+def test_groups_of_a_copy_are_their_own() -> None:
+    store = groups()
+    group = store.add_all("g", [(URLS[0], None)], 0)
+    group.headers.append(("X-Team", "a"))
+    twin = store.copy()
+    group.headers.append(("X-Team", "b"))
+    assert twin.get("g").headers == [("X-Team", "a")]
+    assert twin.create("h", 0).id not in {"tpc_0", "ept_1"}
+    assert store.find("h") is None

@@ -1,0 +1,125 @@
+"""What the parts of an engine stand on: ids of a seed, timers on the clock, what is due next."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import pytest
+
+from pytest_fakecloud.core.ids import Ids
+from pytest_fakecloud.core.timekeeper import Lane, Timekeeper
+from pytest_fakecloud.queue.engine.state import State
+from pytest_fakecloud.queue.model import SECOND, Message, Mishaps
+from pytest_fakecloud.queue.settings import EngineSettings, PlanLimits
+
+from .bench import CALLBACK, URL, Bench
+
+
+def state(seed: int = 1, name: str = "queue", lane: Lane = "driven") -> State:
+    return State(
+        Timekeeper(now="2026-01-01T00:00:00Z"),
+        Ids(seed),
+        name=name,
+        limits=PlanLimits(),
+        settings=EngineSettings(),
+        lane=lane,
+        workflow=None,
+    )
+
+
+# -- ids -------------------------------------------------------------------------------------------
+
+
+def test_the_forms_of_ids() -> None:
+    made = state()
+    assert re.fullmatch("msg_[0-9a-f]{32}", made.new_message_id())
+    assert re.fullmatch("ept_[1-9A-HJ-NP-Za-km-z]{28}", made.new_id("ept_"))
+
+
+def test_ids_are_those_of_the_seed_and_of_the_queues_name() -> None:
+    def ids(*args: Any) -> list[str]:
+        made = state(*args)
+        return [made.new_message_id(), made.new_id("scd_")]
+
+    assert ids(1, "a") == ids(1, "a")
+    for other in (ids(2, "a"), ids(1, "b")):
+        assert not set(ids(1, "a")) & set(other)
+
+
+def test_groups_and_schedules_leave_the_ids_of_messages_as_they_are() -> None:
+    plain, busy = state(), state()
+    busy.new_id("scd_")
+    assert busy.new_message_id() == plain.new_message_id()
+
+
+# -- timers ----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("lane", "own"), [("driven", "state"), ("background", "background"), ("state", "state")]
+)
+def test_what_goes_out_and_what_happens_inside_have_their_lanes(
+    bench: Bench, lane: Lane, own: Lane
+) -> None:
+    bench.engine.lane = lane
+    bench.publish(Delay="1s")
+    bench.engine.cancel(bench.publish(Delay="2s"))
+    bench.engine.publisher.publish(
+        URL, [("Upstash-Cron", "@hourly"), ("Upstash-Schedule-Id", "s")], b""
+    )
+    count, timers = bench.clock.planned(5)
+    assert count == 3
+    assert [(one.label, one.lane) for one in timers] == [
+        (URL, lane),
+        ("cancel", own),
+        ("schedule s", own),
+    ]
+
+
+def test_an_overtaken_message_has_one_timer_when_another_lets_it_go(bench: Bench) -> None:
+    class Overtaking(Mishaps):
+        active = ("overtaking",)
+
+        def overtaken(self, message: Message) -> bool:
+            return message.url == URL
+
+    bench.engine.mishaps = Overtaking()
+    bench.publish()
+    bench.publish(CALLBACK)
+    (first, second) = (timer.callback for timer in bench.clock.planned(5)[1])
+    first(bench.clock.now_us())
+    # Alone it would go a second later.
+    assert bench.engine.next_due_us() == bench.clock.now_us()
+    assert "overtaken" in [one.label for one in bench.clock.planned(5)[1]]
+    second(bench.clock.now_us())
+    assert "overtaken" not in [one.label for one in bench.clock.planned(5)[1]]
+    bench.clock.run_due()
+    assert [one.url for one in bench.sent] == [CALLBACK, URL]
+
+
+def test_what_is_not_planned_any_more_is_not_remembered_for_ever(bench: Bench) -> None:
+    last = bench.publish(Delay="5h")
+    for _ in range(300):
+        bench.engine.cancel(bench.publish())
+    assert len(bench.engine._planned) < 100
+    # The next attempt is none of those that are cancelled.
+    assert bench.engine.next_planned_us() == bench.start_us + 5 * 3600 * SECOND
+    bench.clock.advance("4h59m")
+    assert bench.sent == []
+    bench.clock.advance("1m")
+    assert [one.message_id for one in bench.sent] == [last]
+    assert bench.engine.next_planned_us() is None
+
+
+def test_many_that_are_planned_in_any_order_come_in_the_order_of_their_instants(
+    bench: Bench,
+) -> None:
+    delays = [(number * 37) % 101 for number in range(101)]
+    for delay in delays:
+        bench.publish(Delay=f"{delay + 1}s")
+        bench.engine.cancel(bench.publish(Delay="1h"))
+    for second in range(1, 102):
+        assert bench.engine.next_planned_us() == bench.start_us + second * SECOND
+        bench.clock.advance("1s")
+    assert bench.times() == list(range(1, 102))
