@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from datetime import timedelta
 from typing import Any
 
 import pytest
 
 from pytest_fakecloud.core.clock import Clock
+from pytest_fakecloud.core.ids import Ids
+from pytest_fakecloud.core.timekeeper import Timekeeper
+from pytest_fakecloud.core.timeparse import to_datetime
 from pytest_fakecloud.queue.engine.engine import Engine
 from pytest_fakecloud.queue.errors import Loop, QueueError
 from pytest_fakecloud.queue.model import (
@@ -17,6 +21,7 @@ from pytest_fakecloud.queue.model import (
     Delivery,
     Message,
     Mishaps,
+    NoWorkflow,
     Outcome,
 )
 from pytest_fakecloud.queue.settings import plan
@@ -840,3 +845,124 @@ def test_what_is_not_there_is_named(
     with pytest.raises(QueueError) as caught:
         ask(bench.engine)
     assert (caught.value.status, caught.value.message) == (404, f"{what} not found")
+
+
+@pytest.mark.parametrize("finished", [True, False])
+def test_a_message_that_has_ended_can_be_read_for_half_a_minute(
+    bench: Bench, finished: bool
+) -> None:
+    message_id = bench.publish(Delay="0s" if finished else "1h")
+    bench.clock.run_due()
+    bench.clock.advance("30s")
+    assert bench.engine.message(message_id).id == message_id
+    bench.clock.advance(timedelta(microseconds=1))
+    if finished:
+        with pytest.raises(QueueError, match=rf"^message {message_id} not found$"):
+            bench.engine.message(message_id)
+    else:
+        assert bench.engine.message(message_id).id == message_id
+
+
+def test_a_message_to_a_topic_of_the_first_era_is_read_and_cancelled_by_its_one_id(
+    bench: Bench,
+) -> None:
+    bench.engine.url_groups.add_all("g", [(URL, None), (CALLBACK, None)], 0)
+    publish = bench.engine.publisher.publish
+    accepted = publish("g", [("Upstash-Delay", "1h")], b"x", api="v1").accepted
+    ids = [one.message_id for one in accepted]
+    (shared,) = {bench.engine.messages[one].public_id for one in ids}
+    assert shared not in ids
+    assert bench.engine.message(shared).id == ids[0]
+    assert [one.id for one in bench.engine.tasks(shared)] == ids
+    assert bench.engine.cancel(shared) == 2
+    for ask in (bench.engine.message, bench.engine.cancel):
+        with pytest.raises(QueueError, match=rf"^message {shared} not found$"):
+            bench.clock.advance("1h")
+            ask(shared)
+
+
+def test_a_twin_has_the_rules_and_none_of_the_data() -> None:
+    bench = Bench(limits={"message_size": 3}, region="EU-CENTRAL-1")
+    bench.publish()
+    engine, clock = bench.engine, Timekeeper(now="2026-01-01T00:00:00Z")
+    twin = engine.twin(clock, Ids(2), NoWorkflow())
+    assert twin.messages == {}
+    with pytest.raises(QueueError, match="maxMessageSize"):
+        twin.publisher.publish(URL, [], b"four")
+    twin.publisher.publish(URL, [], b"x")
+    clock.run_due()
+    assert ("Upstash-Region", "EU-CENTRAL-1") in bench.sent[0].headers
+    assert ("Upstash-Signature", "token") in bench.sent[0].headers
+    # Keys are shared: what is rotated there is rotated here.
+    twin.rotate_keys()
+    assert (engine.keys.current, engine.keys.next) == ("next", "new")
+
+
+def test_a_twin_asks_the_workflows_it_is_given(bench: Bench) -> None:
+    class Refusing(NoWorkflow):
+        def accept(self, message: Message, now_us: int) -> str | None:
+            raise QueueError(400, "no")
+
+    twin = bench.engine.twin(bench.clock, Ids(2), Refusing())
+    with pytest.raises(QueueError, match=r"^no$"):
+        twin.publisher.publish(URL, [], b"x")
+    bench.publish()
+
+
+def test_a_closed_engine_begins_nothing_any_more(bench: Bench) -> None:
+    before = bench.publish()
+    bench.engine.publisher.publish(URL, [("Upstash-Cron", "* * * * *")], b"")
+    bench.engine.close()
+    assert bench.clock.next_due() is None
+    bench.publish()
+    bench.engine.publisher.publish(URL, [("Upstash-Cron", "* * * * *")], b"")
+    assert bench.clock.next_due() is None
+    # One that was fired when it was closed does not start either.
+    assert bench.engine.runner.run(before, bench.start_us) is None
+    assert (bench.sent, bench.state(before)) == ([], "CREATED")
+
+
+def test_a_cancelled_message_of_a_copy_ends_when_it_would_have_been_due(bench: Bench) -> None:
+    message_id = bench.publish(Delay="10s")
+    bench.engine.cancel(message_id)
+    saved = bench.engine.snapshot()
+    for _ in range(2):
+        bench.engine.restore(saved)
+        assert bench.state(message_id) == "CANCEL_REQUESTED"
+        bench.clock.advance("10s")
+        assert bench.state(message_id) == "CANCELED"
+
+
+def test_what_is_due_next_is_what_happens_to_a_message(bench: Bench) -> None:
+    assert bench.engine.next_due_us() is None
+    bench.engine.publisher.publish(URL, [("Upstash-Cron", "* * * * *")], b"")
+    assert bench.engine.next_due_us() is None
+    bench.answer = lambda delivery: Outcome(200, virtual_us=7 * SECOND)
+    bench.publish(Delay="9s")
+    assert bench.engine.next_due_us() == bench.start_us + 9 * SECOND
+    for _ in range(2):
+        bench.publish(Flow_Control_Key="k", Flow_Control_Value="rate=1,period=5s")
+    bench.clock.run_due()
+    # The period that ends, the answer that comes, then the delay that is over.
+    for due in (5, 7, 9):
+        assert bench.engine.next_due_us() == bench.start_us + due * SECOND
+        bench.clock.move_to(to_datetime(bench.start_us + due * SECOND))
+
+
+def test_an_overtaken_message_is_due_a_second_later(bench: Bench) -> None:
+    class Overtaking(Mishaps):
+        active = ("overtaking",)
+
+        def overtaken(self, message: Message) -> bool:
+            return True
+
+    bench.engine.mishaps = Overtaking()
+    bench.publish()
+    bench.clock.run_due()
+    assert bench.engine.next_due_us() == bench.start_us + SECOND
+    bench.clock.advance("1s")
+    assert bench.times() == [1]
+    bench.publish()
+    bench.clock.run_due()
+    bench.engine.cancel(next(iter(bench.engine.pending)))
+    assert bench.engine.next_due_us() is None
