@@ -9,8 +9,8 @@ import json
 import os
 import time
 from collections.abc import Awaitable, Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager
-from typing import Any
+from functools import cached_property
+from typing import Any, Self
 from urllib.parse import urlsplit
 
 from ..core.errors import telling
@@ -78,7 +78,7 @@ class Evidence:
 
         return watching
 
-    def _take_down(self, delivery: Delivery) -> AbstractContextManager[None] | None:
+    def _take_down(self, delivery: Delivery) -> _Ear | None:
         """Take a delivery down; returns what listens meanwhile, where what it hears is of it."""
         about = delivery.message_id, delivery.url, delivery.attempt
         earlier = self._sent.get(about)
@@ -86,7 +86,11 @@ class Evidence:
         logged: list[BaseException] = []
         refused: list[Refusal] = []
         self._sent[about] = number, delivery, logged, refused
-        return _listening(logged, refused) if self._alone else None
+        return self._ear.listening(logged, refused) if self._alone else None
+
+    @cached_property
+    def _ear(self) -> _Ear:
+        return _Ear()
 
     def of(self, delivery: Delivery, outcome: Outcome) -> dict[str, Any]:
         """Return what the event of an attempt has beyond its outcome.
@@ -100,11 +104,18 @@ class Evidence:
         found = self._sent.pop((delivery.message_id, delivery.url, delivery.attempt), None)
         if found is None:
             return {}
-        told: dict[str, Any] = {"began": found[0], "alone": self._alone, "where": outcome.where}
+        number, sent, logged, refused = found
+        told: dict[str, Any] = {"began": number, "alone": self._alone, "where": outcome.where}
+        quiet = outcome.delivered and not logged
+        if quiet and sent.kind is MESSAGE:
+            return told
         untold: list[str] = []
         # An explanation can fail, the delivery cannot.
         with telling("what was sent and answered cannot be told", untold.append):
-            told |= self._exchanged(*found[1:], outcome)
+            told["sent"] = _text(sent.body)
+            told["sent_type"] = first(sent.headers, "Content-Type") or ""
+            if not quiet:
+                told |= self._exchanged(sent, logged, refused, outcome)
         return {**told, "logged": untold} if untold else told
 
     def _exchanged(
@@ -114,14 +125,7 @@ class Evidence:
         refused: list[Refusal],
         outcome: Outcome,
     ) -> dict[str, Any]:
-        told: dict[str, Any] = {}
-        if outcome.delivered and not logged and sent.kind is MESSAGE:
-            return told
-        told["sent"] = _text(sent.body)
-        told["sent_type"] = first(sent.headers, "Content-Type") or ""
-        if outcome.delivered and not logged:
-            return told
-        told["sent_headers"] = _decisive(sent.headers)
+        told: dict[str, Any] = {"sent_headers": _decisive(sent.headers)}
         if outcome.status is not None:
             told["answer"] = _text(outcome.body)
             told["answer_type"] = first(outcome.headers, "Content-Type") or ""
@@ -189,29 +193,37 @@ def _compared(refused: Refusal, sent: Delivery, signed: str, keys: SigningKeys) 
         yield "but the Receiver has another key than this queue's"
 
 
-@contextmanager
-def _listening(logged: list[BaseException], refused: list[Refusal]) -> Iterator[None]:
-    ear = logging.Handler()
-    ear.addFilter(_into(logged))
-    root = logging.getLogger()
-    root.addHandler(ear)
-    try:
-        with Refusals(refused):
-            yield
-    finally:
-        root.removeHandler(ear)
+class _Ear:
+    """Hears the exceptions that are logged and what a receiver refuses, of one delivery at a time.
 
+    A queue has one for all of its deliveries: to make a handler takes longer than a delivery may.
+    """
 
-def _into(heard: list[BaseException]) -> Callable[[logging.LogRecord], bool]:
-    """Return a filter that collects the exceptions that are logged, and lets nothing through."""
+    def __init__(self) -> None:
+        self._root = logging.getLogger()
+        self._handler = logging.Handler()
+        self._handler.addFilter(self._collect)
 
-    def collect(record: logging.LogRecord) -> bool:
+    def listening(self, logged: list[BaseException], refused: list[Refusal]) -> Self:
+        """Return the block of one delivery, and where to keep what is heard in it."""
+        self._logged = logged
+        self._refusals = Refusals(refused)
+        return self
+
+    def __enter__(self) -> None:
+        self._refusals.__enter__()
+        self._root.addHandler(self._handler)
+
+    def __exit__(self, *error: object) -> None:
+        self._root.removeHandler(self._handler)
+        self._refusals.__exit__(*error)
+
+    def _collect(self, record: logging.LogRecord) -> bool:
+        """Collect the exception of a record, as a filter that lets nothing through."""
         error = record.exc_info[1] if record.exc_info else None
-        if error is not None and error not in heard and len(heard) < 3:
-            heard.append(error)
+        if error is not None and error not in self._logged and len(self._logged) < 3:
+            self._logged.append(error)
         return False
-
-    return collect
 
 
 def _text(body: bytes) -> str:
@@ -224,7 +236,7 @@ def _decisive(headers: Headers) -> list[list[str]]:
     return [
         [name, value]
         for name, value in headers
-        if not name.lower().startswith(ours) and not name.lower().endswith("-signature")
+        if not (known := name.lower()).startswith(ours) and not known.endswith("-signature")
     ]
 
 

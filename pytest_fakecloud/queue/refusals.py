@@ -31,31 +31,33 @@ class Refusals:
     Blocks of several threads may overlap. Nobody knows then whose refusal it is, and none has it.
     """
 
-    __slots__ = ("_found",)
+    __slots__ = ("found",)
 
     def __init__(self, found: list[Refusal]) -> None:
-        self._found = found
+        self.found = found
 
     def __enter__(self) -> None:
         with _lock:
-            _watching.append(self._found)
-            _watch()
+            _watching.append(self)
+            if _RECEIVER in sys.modules:
+                _watch()
 
     def __exit__(self, *error: object) -> None:
         with _lock:
-            _watching[:] = [each for each in _watching if each is not self._found]
-            if not _watching:
+            _watching.remove(self)
+            if _watched and not _watching:
                 _unwatch()
 
 
+_RECEIVER = "qstash.receiver"
 _lock = threading.Lock()
-_watching: list[list[Refusal]] = []
+_watching: list[Refusals] = []
 _watched: list[tuple[Any, Any, Any]] = []
 """Each class that is watched, its own function and what stands in its place."""
 
 
 def _watch() -> None:
-    receiver: Any = getattr(sys.modules.get("qstash.receiver"), "Receiver", None)
+    receiver: Any = getattr(sys.modules.get(_RECEIVER), "Receiver", None)
     original = vars(receiver).get("verify") if isinstance(receiver, type) else None
     if not isinstance(original, FunctionType) or any(original is now for *_, now in _watched):
         return
@@ -66,7 +68,7 @@ def _watch() -> None:
         except Exception:
             with _lock:
                 if len(_watching) == 1:
-                    _watching[0].append(_refusal(self, named))
+                    _watching[0].found.append(_refusal(self, named))
             raise
 
     receiver.verify = verify

@@ -23,7 +23,7 @@ BESIDE = (
 """Modules outside of the package whose only use is in reports."""
 LEFT_OUT = {"pytest_fakecloud.reporting.tracebacks", "pytest_fakecloud.reporting.applications"}
 """What works before a report is made; tests of its own show that it raises nothing."""
-DELIVERS = {"_listening", "_key", "watched", "awatched", "forget", "_into", "of"}
+DELIVERS = {"listening", "watched", "awatched", "forget", "_collect", "of"}
 """What of the evidence is a part of the delivery itself, or keeps it from what raises."""
 
 

@@ -1,0 +1,88 @@
+"""What is logged during a delivery is taken down with it, and nobody listens afterwards."""
+
+from __future__ import annotations
+
+import logging
+from typing import Any
+
+import pytest
+
+from pytest_fakecloud import Cloud
+from pytest_fakecloud.queue.delivery.destinations import DeliveredRequest
+from pytest_fakecloud.queue.handle import Queue
+
+URL = "https://app.example.com/hook"
+INNER = "https://inner.example.com/hook"
+START = "2026-01-01T00:00:00Z"
+
+
+def log_error(text: str) -> None:
+    try:
+        raise KeyError(text)
+    except KeyError:
+        logging.getLogger("shop").exception("failed")
+
+
+def logged(queue: Queue) -> list[list[str]]:
+    """What was logged in each attempt, the exceptions' arguments only."""
+    told = [event.data.get("logged", []) for event in queue.journal.events("attempt")]
+    return [[text.partition("KeyError: ")[2].split("'")[1] for text in each] for each in told]
+
+
+def test_each_delivery_has_what_was_logged_in_it() -> None:
+    with Cloud(clock="frozen", now=START, delivery="driven") as cloud:
+        queue = cloud.queue()
+
+        def handler(request: DeliveredRequest) -> None:
+            if request.body != b"quiet":
+                log_error(request.body.decode())
+
+        queue.destinations.call(URL, handler)
+        for body in ("one", "quiet", "two"):
+            queue.publish(URL, body=body)
+        queue.deliver_due()
+        assert logged(queue) == [["one"], [], ["two"]]
+
+
+@pytest.mark.parametrize("raised", [None, ValueError("slip"), KeyboardInterrupt()])
+def test_nobody_listens_after_a_delivery(raised: Any) -> None:
+    before = list(logging.getLogger().handlers)
+    during: list[int] = []
+    with Cloud(clock="frozen", now=START, delivery="driven") as cloud:
+        queue = cloud.queue()
+
+        def handler(request: DeliveredRequest) -> None:
+            during.append(len(logging.getLogger().handlers) - len(before))
+            if raised is not None:
+                raise raised
+
+        queue.destinations.call(URL, handler)
+        queue.publish(URL, retries=0)
+        try:
+            queue.deliver_due()
+        except KeyboardInterrupt:
+            assert isinstance(raised, KeyboardInterrupt)
+        log_error("afterwards")
+        assert [each for each in logged(queue) if each] == []
+    assert during == [1]
+    assert logging.getLogger().handlers == before
+
+
+def test_a_delivery_of_another_cloud_within_one_is_heard_by_both() -> None:
+    with (
+        Cloud(clock="frozen", now=START, delivery="driven") as cloud,
+        Cloud(clock="frozen", now=START, delivery="driven") as other,
+    ):
+        outer, inner = cloud.queue(), other.queue()
+        inner.destinations.call(INNER, lambda request: log_error("within"))
+
+        def handler(request: DeliveredRequest) -> None:
+            inner.publish(INNER)
+            inner.deliver_due()
+            log_error("without")
+
+        outer.destinations.call(URL, handler)
+        outer.publish(URL)
+        outer.deliver_due()
+        assert logged(outer) == [["within", "without"]]
+        assert logged(inner) == [["within"]]
