@@ -104,11 +104,12 @@ class Timer:
         """Make sure the timer never fires."""
         self.cancelled = True
 
-    def __lt__(self, other: Timer) -> bool:
-        return (self.due_us, self.sequence) < (other.due_us, other.sequence)
-
     def __repr__(self) -> str:
         return f"<Timer {self.label or self.callback!r} due {to_datetime(self.due_us).isoformat()}>"
+
+
+_Planned = tuple[int, int, Timer]
+"""A timer below its instant and its number: what a heap compares without a call."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,18 +133,21 @@ class Occupied(Exception):
 class Signal:
     """What a waiting call sleeps on; wakes at ``notify()``, at clock moves, and at ``close()``."""
 
-    __slots__ = ("__weakref__", "_condition", "_version", "closed")
+    __slots__ = ("__weakref__", "_condition", "_lock", "_sleeping", "_version", "closed")
 
     def __init__(self) -> None:
-        self._condition = threading.Condition()
+        self._lock = threading.RLock()
+        self._condition = threading.Condition(self._lock)
+        self._sleeping = 0
         self._version = 0
         self.closed = False
 
     def notify(self) -> None:
         """Wake everybody who waits here: there may be something new to see."""
-        with self._condition:
+        with self._lock:
             self._version += 1
-            self._condition.notify_all()
+            if self._sleeping:
+                self._condition.notify_all()
 
     def close(self) -> None:
         """End every wait here, now and in future."""
@@ -157,9 +161,13 @@ class Signal:
 
     def sleep(self, seen: int, seconds: float) -> None:
         """Sleep until a notification later than ``seen``, at most that many real seconds."""
-        with self._condition:
+        with self._lock:
             if self._version == seen:
-                self._condition.wait(seconds)
+                self._sleeping += 1
+                try:
+                    self._condition.wait(seconds)
+                finally:
+                    self._sleeping -= 1
 
 
 class Timekeeper:
@@ -184,7 +192,7 @@ class Timekeeper:
     def __init__(self, now: Instant | None = None, mode: Mode | None = None) -> None:
         self._lock = threading.Lock()
         self._settling = threading.RLock()
-        self._timers: dict[Lane, list[Timer]] = {lane: [] for lane in LANES}
+        self._timers: dict[Lane, list[_Planned]] = {lane: [] for lane in LANES}
         self._compact_at: dict[Lane, int] = dict.fromkeys(LANES, _COMPACT)
         self._sequence = 0
         self._frozen_us: int | None
@@ -400,14 +408,14 @@ class Timekeeper:
     def next_due_us(self, lanes: tuple[Lane, ...] = LANES) -> int | None:
         """``next_due()`` in microseconds."""
         with self._lock:
-            heads = [head.due_us for lane in lanes if (head := self._head(lane)) is not None]
+            heads = [head[0] for lane in lanes if (head := self._head(lane)) is not None]
         return min(heads, default=None)
 
     def planned(self, most: int) -> tuple[int, list[Timer]]:
         """How many timers are planned in all lanes, and the soonest of them in their order."""
         with self._lock:
-            planned = [one for lane in LANES for one in self._timers[lane] if not one.cancelled]
-        return len(planned), heapq.nsmallest(most, planned)
+            planned = [one for lane in LANES for one in self._timers[lane] if not one[2].cancelled]
+        return len(planned), [timer for *_, timer in heapq.nsmallest(most, planned)]
 
     def advance_to_next(self) -> list[Fired]:
         """Move to the next due instant and fire what is due there; ``[]`` when nothing is planned."""
@@ -476,7 +484,7 @@ class Timekeeper:
         # The first look takes no lock, since every request comes by here. Another thread may take
         # the only timer away in between; a slice does not mind.
         first = self._timers["state"][:1]
-        if not first or first[0].due_us > now or self.driving:
+        if not first or first[0][0] > now or self.driving:
             return now
         with self._settling:
             while (timer := self._pop(("state",), self.now_us())) is not None:
@@ -518,10 +526,10 @@ class Timekeeper:
             if due_us > LAST_US:
                 return timer
             timers = self._timers[lane]
-            heapq.heappush(timers, timer)
+            heapq.heappush(timers, (due_us, self._sequence, timer))
             if len(timers) > self._compact_at[lane]:
                 # Whoever puts a deadline off again and again leaves cancelled timers behind.
-                timers[:] = [each for each in timers if not each.cancelled]
+                timers[:] = [each for each in timers if not each[2].cancelled]
                 heapq.heapify(timers)
                 self._compact_at[lane] = max(_COMPACT, 2 * len(timers))
         if lane == "background":
@@ -712,22 +720,22 @@ class Timekeeper:
         for listener in self._listeners:
             listener()
 
-    def _head(self, lane: Lane) -> Timer | None:
+    def _head(self, lane: Lane) -> _Planned | None:
         timers = self._timers[lane]
-        while timers and timers[0].cancelled:
+        while timers and timers[0][2].cancelled:
             heapq.heappop(timers)
         return timers[0] if timers else None
 
     def _pop(self, lanes: tuple[Lane, ...], until_us: int) -> Timer | None:
         with self._lock:
-            first: Timer | None = None
+            first: _Planned | None = None
             for lane in lanes:
                 head = self._head(lane)
                 if head is not None and (first is None or head < first):
                     first = head
-            if first is None or first.due_us > until_us:
+            if first is None or first[0] > until_us:
                 return None
-            return heapq.heappop(self._timers[first.lane])
+            return heapq.heappop(self._timers[first[2].lane])[2]
 
 
 # What was handed over and is being done here, in whatever thread or task of it.

@@ -90,7 +90,7 @@ class State:
         self.crowd: deque[str] = deque()
         self.overtaken: list[str] = []
         self.timers: dict[str, Timer] = {}
-        self._planned: list[tuple[Timer, str]] = []
+        self._planned: list[tuple[int, int, str, Timer]] = []
         self._sequence = 0
         self.drive = 0
         self.closed = False
@@ -152,9 +152,10 @@ class State:
             async_callback=partial(self.runner.run_async, message.id),
             begin=partial(self.runner.start, message.id),
         )
-        heapq.heappush(self._planned, (timer, message.id))
+        # Below its instant and its number, which are compared without a call.
+        heapq.heappush(self._planned, (due_us, timer.sequence, message.id, timer))
         if len(self._planned) > 2 * len(self.timers) + _COMPACT:
-            self._planned = [(one, id) for one, id in self._planned if self.timers.get(id) is one]
+            self._planned = [one for one in self._planned if self.timers.get(one[2]) is one[3]]
             heapq.heapify(self._planned)
 
     def plan_own(
@@ -174,6 +175,6 @@ class State:
     def next_planned_us(self) -> int | None:
         """Return the instant of the next planned attempt, or None."""
         # The clock knows the attempts of other queues as well.
-        while self._planned and self.timers.get(self._planned[0][1]) is not self._planned[0][0]:
+        while self._planned and self.timers.get(self._planned[0][2]) is not self._planned[0][3]:
             heapq.heappop(self._planned)
-        return self._planned[0][0].due_us if self._planned else None
+        return self._planned[0][0] if self._planned else None
