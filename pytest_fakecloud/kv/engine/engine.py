@@ -120,7 +120,8 @@ class Engine:
         self.ids = ids
         self.dialect = dialect
         self.limits = limits or Limits()
-        self._offered = DOCUMENTED if documented_only else None
+        self.offered = DOCUMENTED if documented_only else None
+        """The names of the commands that all but the tester may know of; None for all."""
         self.search_delay: tuple[int | None, int | None] = (None, None)
         """Milliseconds, and searches, for which changes cannot be found yet; None for neither."""
         self.searches: deque[Search] = deque(maxlen=1000)
@@ -279,7 +280,7 @@ class Engine:
                 spec = self.resolve(argv)
             if session.transport == "rest" and (spec.may_wait or not spec.over_rest):
                 check_over_rest(spec, argv)
-            if self._offered is not None and not self.offers(session, spec):
+            if self.offered is not None and not self.offers(session, spec):
                 raise CommandError(not_available(spec.name))
             if not spec.least <= len(argv) <= spec.most and not self._tolerates(spec):
                 raise CommandError(wrong_arity(spec.full_name))
@@ -539,7 +540,7 @@ class Engine:
         self.wants_replicas = bool(
             number("min-replicas-to-write") and number("min-replicas-max-lag")
         )
-        self._refuses = self._offered is not None or self.eviction.most > 0 or self.wants_replicas
+        self._refuses = self.offered is not None or self.eviction.most > 0 or self.wants_replicas
         if self.eviction.most:
             # What the new bound leaves no room for goes at once.
             self.eviction.has_room(self.clock.now_us() // 1000)
@@ -604,7 +605,7 @@ class Engine:
 
     def resolve(self, argv: list[bytes]) -> CommandSpec:
         """The command a line names; raises the unknown command or sub-command error."""
-        spec = find_family(argv)
+        spec = LOOKUP.get(argv[0]) or find_family(argv)
         if spec is None or (spec.function is None and spec.subcommands is None):
             raise CommandError(unknown_command(argv))
         if spec.subcommands is not None and len(argv) > 1:
@@ -616,7 +617,7 @@ class Engine:
 
     def offers(self, session: Client, spec: CommandSpec) -> bool:
         """Whether a session may know of a command at all."""
-        return self._offered is None or spec.name in self._offered or session.transport == "local"
+        return self.offered is None or spec.name in self.offered or session.transport == "local"
 
     def run(self, session: Client, spec: CommandSpec, argv: list[bytes]) -> Reply:
         """Run a command line that was checked already: arity, permission, availability."""

@@ -1,8 +1,30 @@
-"""The error texts of scripting: Redis 7.0's (observed), and the vendor's where they are known."""
+"""How scripts fail, and the error texts: Redis 7.0's (observed), the vendor's where they are known."""
 
 from __future__ import annotations
 
 from ..errors import CommandError, one_line
+
+
+class HostLost(Exception):
+    """Lua ran out of memory outside a script: the runtime is of no use any more."""
+
+
+class ScriptFailure(Exception):
+    """A script raised: ``text`` with its class word, and where, if it was in the script itself.
+
+    ``counted`` says whether statistics know of it: it came from a command that the script called.
+    """
+
+    def __init__(
+        self, text: bytes, source: bytes | None, line: int | None, counted: bool = False
+    ) -> None:
+        self.text = text
+        self.source = source
+        self.line = line
+        self.counted = counted
+
+
+# -- texts ---------------------------------------------------------------------------------------
 
 NO_SCRIPT = b"NOSCRIPT No matching script. Please use EVAL."
 NOT_BUSY = b"NOTBUSY No scripts in execution right now."

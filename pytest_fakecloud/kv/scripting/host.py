@@ -16,34 +16,16 @@ import lupa.lua51 as lupa
 
 from ..reply import Reply
 from .callbacks import Boxed, callbacks
+from .errors import HostLost, ScriptFailure
 from .limits import ScriptLimits
-from .replies import BUG, FAILED, Converter, lua_size
+from .replies import BUG, FAILED, Converter, lua_size, words_size
 
-__all__ = ["HostLost", "LuaHost", "ScriptFailure"]
+__all__ = ["LuaHost"]
 
 _FILES = ("patterns", "sandbox", "bit", "cjson", "cmsgpack", "struct", "redis")
 _FLAGS = (b"no-writes", b"allow-oom", b"allow-stale", b"no-cluster", b"allow-cross-slot-keys")
 _CALL_WIDTH = 500
 """Arguments handed over in one call; more of them travel as tables."""
-
-
-class HostLost(Exception):
-    """Lua ran out of memory outside a script: the runtime is of no use any more."""
-
-
-class ScriptFailure(Exception):
-    """A script raised: ``text`` with its class word, and where, if it was in the script itself.
-
-    ``counted`` says whether statistics know of it: it came from a command that the script called.
-    """
-
-    def __init__(
-        self, text: bytes, source: bytes | None, line: int | None, counted: bool = False
-    ) -> None:
-        self.text = text
-        self.source = source
-        self.line = line
-        self.counted = counted
 
 
 class LuaHost:
@@ -141,7 +123,7 @@ class LuaHost:
     def evaluate(self, script: Any, keys: list[bytes], arguments: list[bytes]) -> Reply:
         """Run a compiled script with KEYS and ARGV; raises ``ScriptFailure``."""
         count = len(keys) + len(arguments)
-        self._make_room(lua_size(keys) + lua_size(arguments))
+        self._make_room(words_size(keys) + words_size(arguments))
         if count <= _CALL_WIDTH:
             outcome = self._protected(self._evaluate, script, len(keys), *keys, *arguments)
         else:
@@ -151,7 +133,7 @@ class LuaHost:
 
     def call_function(self, function: Any, keys: list[bytes], arguments: list[bytes]) -> Reply:
         """Run a function of a library; raises ``ScriptFailure``."""
-        self._make_room(lua_size(keys) + lua_size(arguments))
+        self._make_room(words_size(keys) + words_size(arguments))
         tables = self._tables(keys, arguments)
         return self._finish(self._protected(self._call_function, function, *tables))
 

@@ -15,7 +15,7 @@ from ..reply import (
 )
 from ..table.syntax import format_double
 
-__all__ = ["BUG", "FAILED", "REFUSED", "STATUS", "Converter", "lua_size"]
+__all__ = ["BUG", "FAILED", "REFUSED", "STATUS", "Converter", "lua_size", "words_size"]
 
 STATUS, FAILED, REFUSED, BUG = 1, 2, 3, 4
 """Kinds of a command's result, as ``redis.lua`` tells them apart; without one it is a plain value:
@@ -42,6 +42,11 @@ def lua_size(value: Any) -> int:
     if isinstance(value, list):
         return 64 + sum(16 + lua_size(item) for item in value)
     return 160
+
+
+def words_size(words: list[bytes]) -> int:
+    """The same of a list of words."""
+    return 64 + 40 * len(words) + sum(map(len, words))
 
 
 class Converter:

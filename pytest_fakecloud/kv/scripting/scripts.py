@@ -25,6 +25,7 @@ from ..reply import Reply
 from ..table.availability import asks_to_wait
 from ..values.packing import FOOTER, Reader, Writer, sealed, verify
 from . import errors
+from .errors import HostLost, ScriptFailure
 from .limits import ScriptLimits
 from .shebang import KEY_LOCKING, library_name, script_shebang
 
@@ -35,7 +36,7 @@ if TYPE_CHECKING:
     from ..settings import Dialect
     from ..table.config import Config
     from ..table.registry import CommandSpec
-    from .host import LuaHost, ScriptFailure
+    from .host import LuaHost
 
 __all__ = ["Library", "LibraryFunction", "Script", "ScriptedEngine", "Scripting", "ScriptingCopy"]
 
@@ -89,54 +90,53 @@ class ScriptingCopy:
     libraries: tuple[bytes, ...]
 
 
-@dataclass(eq=False)
 class _Run:
     """A script that runs; ``line`` is the command line of a function, None for a script."""
 
-    session: Client
-    read_only: bool
-    keys: frozenset[bytes] | None
-    name: bytes
-    line: list[bytes] | None
-    clock: Timekeeper
-    begun_us: int
-    begun: float
-    gives_way_at: float
-    without_memory: bool = False
-    """Whether there was no memory to write with when it began."""
-    wrote: bool = False
-    killed: bool = False
+    __slots__ = (
+        "begun",
+        "begun_us",
+        "clock",
+        "gives_way_at",
+        "keys",
+        "killed",
+        "line",
+        "name",
+        "read_only",
+        "session",
+        "without_memory",
+        "wrote",
+    )
+
+    def __init__(
+        self,
+        clock: Timekeeper,
+        session: Client,
+        read_only: bool,
+        keys: frozenset[bytes] | None,
+        name: bytes,
+        line: list[bytes] | None,
+        without_memory: bool,
+    ) -> None:
+        self.clock = clock
+        self.session = session
+        self.read_only = read_only
+        self.keys = keys
+        self.name = name
+        self.line = line
+        self.without_memory = without_memory
+        """Whether there was no memory to write with when it began."""
+        self.wrote = False
+        self.killed = False
+        self.begun_us = clock.now_us()
+        self.begun = now = monotonic()
+        self.gives_way_at = now + _GIVE_WAY_SECONDS
 
     @property
     def milliseconds(self) -> int:
         """How long it has run, in real time or on the clock: whichever is more."""
         real = int((monotonic() - self.begun) * 1000)
         return max(real, (self.clock.now_us() - self.begun_us) // 1000)
-
-
-def _new_run(
-    engine: ScriptedEngine,
-    session: Client,
-    read_only: bool,
-    keys: frozenset[bytes] | None,
-    name: bytes,
-    line: list[bytes] | None,
-    without_memory: bool,
-) -> _Run:
-    now, clock = monotonic(), engine.clock
-    gives_way_at = now + _GIVE_WAY_SECONDS
-    return _Run(
-        session,
-        read_only,
-        keys,
-        name,
-        line,
-        clock,
-        clock.now_us(),
-        now,
-        gives_way_at,
-        without_memory,
-    )
 
 
 class _Lock(Protocol):
@@ -153,6 +153,7 @@ class ScriptedEngine(Protocol):
     started_us: int
     line: list[bytes]
     statistics: Statistics
+    offered: frozenset[str] | None
     wants_replicas: bool
 
     @property
@@ -224,8 +225,6 @@ class Scripting:
         return sha
 
     def _compile(self, script: Script) -> None:
-        from .host import HostLost, ScriptFailure
-
         try:
             script.compiled = self.host.compile(script.body)
         except SyntaxError as error:
@@ -251,12 +250,9 @@ class Scripting:
             raise CommandError(errors.WRITE_FLAG_IN_RO)
         declared = frozenset(keys) if flags is not None and KEY_LOCKING in flags else None
         without_memory = self._is_without_memory(session, flags)
-        return self._guarded(
-            _new_run(
-                self.engine, session, read_only or no_writes, declared, sha, None, without_memory
-            ),
-            lambda: self.host.evaluate(script.compiled, keys, args),
-        )
+        clock, only_reads = self.engine.clock, read_only or no_writes
+        run = _Run(clock, session, only_reads, declared, sha, None, without_memory)
+        return self._guarded(run, lambda: self.host.evaluate(script.compiled, keys, args))
 
     def may_write(self, spec: CommandSpec, argv: list[bytes]) -> bool:
         """Whether a line may change data or tell others something: what CLIENT PAUSE WRITE holds.
@@ -303,8 +299,6 @@ class Scripting:
         return library.name
 
     def _read_library(self, source: bytes) -> Library:
-        from .host import HostLost, ScriptFailure
-
         name, body = library_name(source)
         try:
             registered = self.host.load_library(body)
@@ -368,18 +362,9 @@ class Scripting:
             raise CommandError(errors.WRITE_FLAG_IN_RO)
         declared = frozenset(keys) if KEY_LOCKING in function.flags else None
         without_memory = self._is_without_memory(session, frozenset(function.flags))
-        return self._guarded(
-            _new_run(
-                self.engine,
-                session,
-                read_only or no_writes,
-                declared,
-                name,
-                self.engine.line,
-                without_memory,
-            ),
-            lambda: self.host.call_function(function.callback, keys, args),
-        )
+        engine, only_reads = self.engine, read_only or no_writes
+        run = _Run(engine.clock, session, only_reads, declared, name, engine.line, without_memory)
+        return self._guarded(run, lambda: self.host.call_function(function.callback, keys, args))
 
     # -- payloads and copies ---------------------------------------------------------------------
 
@@ -445,8 +430,6 @@ class Scripting:
         return True
 
     def _guarded(self, run: _Run, action: Any) -> Reply:
-        from .host import HostLost, ScriptFailure
-
         session = run.session
         before = (session.db, session.resp, session.in_script)
         session.in_script = True
@@ -508,7 +491,7 @@ class Scripting:
             spec = self.engine.resolve(argv)
         except CommandError:
             raise CommandError(errors.UNKNOWN_COMMAND) from None
-        if not self.engine.offers(run.session, spec):
+        if self.engine.offered is not None and not self.engine.offers(run.session, spec):
             raise CommandError(errors.UNKNOWN_COMMAND)
         return spec
 
