@@ -877,6 +877,7 @@ def test_a_message_to_a_topic_of_the_first_era_is_read_and_cancelled_by_its_one_
     assert bench.engine.cancel(shared) == 2
     bench.clock.advance("1h")
     for ask in (bench.engine.message, bench.engine.cancel):
+        bench.clock.advance("1h")
         with pytest.raises(QueueError, match=rf"^message {shared} not found$"):
             ask(shared)
 
