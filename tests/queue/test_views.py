@@ -6,10 +6,12 @@ import re
 from collections.abc import Iterator
 from typing import Any
 
+import httpx
 import pytest
 
 from pytest_fakecloud.core.errors import ContractError
 from pytest_fakecloud.handle import Context
+from pytest_fakecloud.queue.delivery.replies import Reply
 from pytest_fakecloud.queue.handle import Queue
 
 from .scene import DEST, NOW
@@ -35,6 +37,22 @@ def test_what_is_gone_can_still_be_shown(queue: Queue) -> None:
     assert repr(message) == f"<Message {letter.message._id}, gone: the queue was reset or restored>"
     assert repr(letter) == f"<DeadLetter {letter.id}, gone: the queue was reset or restored>"
     assert repr(schedule).startswith("<Schedule often, gone: deleted, or the queue was reset")
+
+
+def test_an_attempt_that_got_no_answer_shows_why(queue: Queue) -> None:
+    queue.destinations.answers(DEST, Reply.refuse())
+    queue.publish(DEST, retries=0)
+    [attempt] = queue.run_until_idle()
+    assert attempt.status is None
+    assert repr(attempt).endswith(f"-> {attempt.exception!r}>")
+    assert "refuses connections" in repr(attempt)
+
+
+def test_a_group_without_endpoints_takes_nothing(queue: Queue) -> None:
+    httpx.post(f"{queue.url}/v1/topics", json={"name": "g"}, headers=queue.headers)
+    with pytest.raises(ContractError, match="'g': the group has no endpoints"):
+        queue.publish("g")
+    assert queue.messages() == []
 
 
 @pytest.mark.parametrize(

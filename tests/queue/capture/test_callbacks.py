@@ -351,8 +351,11 @@ def test_a_schedule_is_not_waited_for_and_that_is_said(
     queue: Queue, capture: CallbackCapture
 ) -> None:
     queue.schedule(APP, "0 * * * *", settings={"Upstash-Callback": capture.callback_url})
+    queue.schedule(APP, "30 * * * *", id="paused")
+    requests.post(f"{queue.url}/v2/schedules/paused/pause", headers=queue.headers, timeout=10)
     text = told(capture.wait_for_callback)
     assert "the schedule" in text
+    assert "paused" not in text
     assert "is due at 2026-01-01T01:00:00+00:00" in text
     assert "a wait does not run schedules: move time with clock.advance()" in text
     queue.advance("1h")

@@ -246,6 +246,35 @@ def test_the_triggers_settings_hold_for_every_step(wire: Wire) -> None:
     assert wire.runs()[0]["workflowState"] == "RUN_FAILED"
 
 
+def test_a_steps_own_settings_win(wire: Wire) -> None:
+    wire.start(
+        Upstash_Retries="1",
+        Upstash_Timeout="10s",
+        Upstash_Flow_Control_Key="flow",
+        Upstash_Flow_Control_Value="parallelism=1",
+        Upstash_Failure_Callback="https://app.example.com/failed",
+        Upstash_Failure_Callback_Forward_X_Fail="1",
+    )
+    wire.queue.run_until_idle()
+    wire.queue.destinations.answers(APP, 500)
+    own = "https://app.example.com/own"
+    wire.publish(
+        "r",
+        b"step",
+        Upstash_Retries="0",
+        Upstash_Timeout="3s",
+        Upstash_Flow_Control_Key="mine",
+        Upstash_Flow_Control_Value="parallelism=2",
+        Upstash_Failure_Callback=own,
+    )
+    wire.queue.run_until_idle()
+    failure = wire.delivered[-1]
+    assert (failure.url, failure.header("X-Fail")) == (own, None)
+    letter = wire.ask("GET", f"/v2/dlq/{wire.queue.dead_letters().only().id}")
+    assert (letter["maxRetries"], letter["timeout"]) == (0, 3000)
+    assert letter["flowControlKey"] == "mine"
+
+
 def test_without_the_feature_a_step_stands_for_itself(wire: Wire) -> None:
     wire.start(Upstash_Retries="0", Upstash_Forward_X_User="me")
     wire.publish("r", b"step", Upstash_Feature_Set="LazyFetch")
@@ -454,6 +483,24 @@ def test_a_notification_for_one_run_may_come_first(wire: Wire) -> None:
     assert base64.b64decode(out) == b"early"
     assert len(wire.ask("GET", "/v2/waiters/e")) == 1
     wire.ask("POST", "/v2/notify/nobody/e", 404)
+
+
+def test_nothing_waits_for_a_run_that_is_over(wire: Wire) -> None:
+    for run in ("r", "s"):
+        wire.start(run)
+    wire.queue.run_until_idle()
+    wait(wire, "both", run="r")
+    wait(wire, "both", run="s")
+    wait(wire, "one", run="r")
+    wire.ask("POST", "/v2/notify/r/early", 201, content=b"kept for it")
+    wire.ask("DELETE", "/v2/workflows/runs/r")
+    assert [one["url"] for one in wire.ask("GET", "/v2/waiters/both")] == [APP]
+    assert wire.ask("GET", "/v2/waiters/one") == []
+    assert wire.ask("POST", "/v2/notify/one", 201, content=b"late") == []
+    # Another run of that name finds nothing of the first.
+    wire.start("r")
+    wait(wire, "early", run="r")
+    assert len(wire.ask("GET", "/v2/waiters/early")) == 1
 
 
 @pytest.mark.parametrize(
@@ -761,6 +808,19 @@ def test_restart_begins_with_the_first_body(wire: Wire) -> None:
     assert wire.delivered[-1].header("Upstash-Workflow-RunId") == made["workflowRunId"]
 
 
+def test_restart_keeps_labels_and_the_wait_between_tries(wire: Wire) -> None:
+    wire.queue.destinations.answers(APP, 500)
+    wire.start(Upstash_Retries="1", Upstash_Retry_Delay="5000", Upstash_Label="a,b")
+    wire.queue.run_until_idle()
+    dlq_id = wire.runs()[0]["dlqId"]
+    (made,) = wire.ask("POST", f"/v2/workflows/dlq/restart?dlqIds={dlq_id}")["workflowRuns"]
+    attempts = wire.queue.run_until_idle()
+    assert attempts[-1].waited.total_seconds() == 5
+    again = wire.runs(f"workflowRunId={made['workflowRunId']}")[0]
+    letter = wire.ask("GET", f"/v2/workflows/dlq/{again['dlqId']}")
+    assert (letter["labels"], letter["retryDelayExpression"]) == (["a", "b"], "5000")
+
+
 def test_retrying_the_dead_letter_itself_reopens_the_run(wire: Wire) -> None:
     dlq_id = failed_run(wire)
     wire.queue.retry_dead_letter(dlq_id)
@@ -830,6 +890,26 @@ def test_a_run_ends_even_where_its_invoker_cannot_be_told() -> None:
     wire.close()
 
 
+def test_a_run_that_is_over_is_told_of_no_run_it_invoked(wire: Wire) -> None:
+    wire.start("parent")
+    headers = {"Upstash-Workflow-RunId": ["parent"]}
+    invocation = {"workflowRunId": "parent", "workflowUrl": APP, "step": step(1)}
+    for child in ("first", "second"):
+        body = json.dumps({**invocation, "headers": headers}).encode()
+        wire.start(child, body, Upstash_Workflow_Invoke="true")
+    wire.queue.run_until_idle()
+    wire.ask("DELETE", "/v2/workflows/runs/first?cancel=false")
+    wire.queue.run_until_idle()
+    told = wire.delivered[-1]
+    assert told.header("Upstash-Workflow-RunId") == "parent"
+    assert json.loads(json.loads(bodies(told)[-1])["out"])["isFailed"] is False
+    wire.ask("DELETE", "/v2/workflows/runs/parent?cancel=false")
+    wire.ask("DELETE", "/v2/workflows/runs/second?cancel=false")
+    count = len(wire.delivered)
+    wire.queue.run_until_idle()
+    assert len(wire.delivered) == count
+
+
 def test_an_invocation_with_half_a_character(wire: Wire) -> None:
     wire.start("parent")
     body = {"workflowRunId": "parent", "workflowUrl": APP, "step": step(1), "body": "\ud83d"}
@@ -851,6 +931,20 @@ def test_steps_of_any_shape_are_listed(wire: Wire) -> None:
     groups = wire.runs()[0]["steps"]
     assert [one["type"] for one in groups] == ["sequential"] * 4
     assert [one["steps"][0]["concurrent"] for one in groups] == [1] * 4
+
+
+def test_parallel_steps_stand_side_by_side(wire: Wire) -> None:
+    wire.start()
+    wire.queue.run_until_idle()
+    for planned in (1, 2):
+        wire.publish("r", step(0, concurrent=2, targetStep=planned))
+    wire.queue.run_until_idle()
+    for number in (1, 2):
+        wire.publish("r", step(number, concurrent=2, out="1"))
+        wire.queue.run_until_idle()
+    groups = wire.runs()[0]["steps"]
+    shown = [(one["type"], [each["stepName"] for each in one["steps"]]) for one in groups]
+    assert shown[1:] == [("parallel", ["s1", "s2"])]
 
 
 def test_the_token_may_be_in_the_query_of_every_endpoint(wire: Wire) -> None:
