@@ -13,6 +13,8 @@ __all__ = ["FACTS"]
 
 SLEPT_S = 1.0
 """How much real time, in seconds, a test waits before a clock that stands still is a fact."""
+_INCOMPLETE = {"broken off", "lost", "truncated"}
+"""Outcomes of a call whose answer its client did not get as it was."""
 _LINGERING = {"consume", "fetch", "chat", "subscribe", "monitor"}
 _BLOCKING = {"BLPOP", "BRPOP", "BLMOVE", "BLMPOP", "BZPOPMIN", "BZPOPMAX", "BZMPOP", "BRPOPLPUSH",
              "WAIT", "DEBUG"}  # fmt: skip
@@ -59,7 +61,7 @@ def uncalled(look: Look) -> Iterator[Fact]:
 def _went_wrong(entry: Entry) -> bool:
     """Whether an entry is of what may well have kept an application from its next call."""
     if isinstance(entry, Call):
-        return entry.status is None or entry.status >= 400
+        return entry.status is None or entry.status >= 400 or entry.outcome in _INCOMPLETE
     if entry.kind != "attempt":
         return False
     status = entry.data.get("status")

@@ -126,10 +126,10 @@ def read_only(look: Look) -> Iterator[Fact]:
     """A write that came with the read-only token."""
     for service in ("kv", "vector", "queue"):
         for handle in look.handles(service):
-            token = getattr(handle, "read_only_token", None)
-            for call in look.calls_of(handle) if token else ():
+            for call in look.calls_of(handle):
                 refused = call.status in (400, 401, 403) and call.fault is None
-                if refused and call.header("Authorization") == f"Bearer {token}":
+                token = f"Bearer {handle.read_only_token}"
+                if refused and call.header("Authorization") == token:
                     names = call.facts.get("command") or call.route
                     what = names[0] if isinstance(names, list) and names else names
                     yield Fact(

@@ -1,0 +1,243 @@
+"""Facts of every service, case by case: refusals, faults that never fired, fakes nobody called."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from typing import Any
+
+import httpx
+import pytest
+import redis
+import requests
+
+from pytest_fakecloud import Cloud
+from pytest_fakecloud.reporting.facts import facts
+from pytest_fakecloud.reporting.rows import scene_of
+
+from .test_facts import HOOK, Scene, kv, query, read_only, told
+from .test_facts_series import connected
+
+
+@pytest.fixture
+def cloud() -> Iterator[Cloud]:
+    with Cloud(seed="seed", now="2026-03-01T12:00:00Z", delivery="driven") as opened:
+        opened.clock.wait_cap = 0.01
+        yield opened
+
+
+def said(cloud: Cloud, raised: BaseException | None = None) -> list[str]:
+    found = facts(cloud, scene_of(cloud, list(cloud.journal.entries)), raised=raised)
+    return [one.text for one in found]
+
+
+# -- what was answered 404 or 409 ------------------------------------------------------------------
+
+
+def gets(cloud: Cloud, *paths: str) -> None:
+    queue = cloud.queue()
+    for path in paths:
+        httpx.get(f"{queue.url}/v2/{path}", headers=queue.headers)
+
+
+def test_the_calls_after_a_404_are_counted_and_no_others(cloud: Cloud) -> None:
+    gets(cloud, "keys", "messages/msg_none", "keys", "logs")
+    kv(["PING"])(cloud)
+    assert told(cloud) == [
+        "queue: GET /v2/messages/msg_none was answered 404 message msg_none not found, and 2 calls "
+        "came after it"
+    ]
+
+
+def test_a_409_counts_as_well(cloud: Cloud) -> None:
+    broker = cloud.broker(topics={"t": 1})
+    broker.produce("t", "v")
+    auth = (broker.username, broker.password)
+    for path, body in (
+        ("consume/g/i", {"topic": "t"}),
+        ("commit/g/i", {"topic": "t", "partition": 0, "offset": 0}),
+        ("produce", {"topic": "t", "value": "v"}),
+    ):
+        requests.post(f"{broker.url}/{path}", json=body, auth=auth, timeout=5)
+        if path.startswith("consume"):
+            broker.expire("g", "i")
+    assert [one.partition(" was answered ")[2][:3] for one in told(cloud)] == ["409"]
+
+
+def test_a_404_that_a_fault_made_is_none_of_the_applications(cloud: Cloud) -> None:
+    queue = cloud.queue()
+    queue.faults.answer(404, times=1)
+    for _ in range(2):
+        httpx.get(f"{queue.url}/v2/keys", headers=queue.headers)
+    assert told(cloud) == []
+
+
+# -- faults that never fired -----------------------------------------------------------------------
+
+
+def test_a_fault_that_missed_is_told_with_the_endpoints_that_came(cloud: Cloud) -> None:
+    kv(["PING"])(cloud)
+    queue = cloud.queue()
+    queue.faults.answer(503, route="publish")
+    for path in ("keys", "keys", "none-such"):
+        httpx.get(f"{queue.url}/v2/{path}", headers=queue.headers)
+    assert "queue: a fault never fired; what came was get_keys, GET /v2/none-such" in told(cloud)
+
+
+# -- fakes that nobody called ----------------------------------------------------------------------
+
+
+def faulty(name: str) -> Scene:
+    def run(cloud: Cloud) -> None:
+        server = cloud.kv_server()
+        getattr(server.faults, name)()
+        with suppress(httpx.TransportError):
+            httpx.post(server.url, json=["PING"], headers=server.headers)
+
+    return run
+
+
+def delivers(*answers: Any) -> Scene:
+    """A message that a destination answers so; an exception is one that the receiver logged."""
+
+    def run(cloud: Cloud) -> None:
+        queue = cloud.queue()
+        queue.destinations.answers(HOOK, *answers)
+        queue.publish(HOOK, retries=0)
+        queue.run_until_idle()
+
+    return run
+
+
+@pytest.mark.parametrize(
+    ("scene", "expected"),
+    [
+        (kv(["PING"]), True),
+        (kv(["NOSUCH"]), False),
+        (faulty("drop"), False),
+        (faulty("lose_answer"), False),
+        (faulty("truncate"), False),
+        (delivers(200), True),
+        (delivers(299), True),
+        (delivers(300), False),
+        (delivers(500), False),
+        (delivers(ConnectionError("down")), False),
+    ],
+    ids=["well", "400", "dropped", "lost", "truncated", "200", "299", "300", "500", "unreachable"],
+)
+def test_a_fake_nobody_called_is_named_where_all_went_well(
+    cloud: Cloud, scene: Scene, expected: bool
+) -> None:
+    scene(cloud)
+    cloud.vector_index()
+    assert ("vector_index: nobody called it" in said(cloud)) is expected
+
+
+# -- a clock that stood still ----------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("command", "idle_s", "count"),
+    [
+        (["PING"], 0.99, 0),
+        (["PING"], 1.0, 1),
+        (["XREAD", "BLOCK", 1, "STREAMS", "s", "$"], 1.0, 0),
+        (["blpop", "k", 1], 1.0, 0),
+    ],
+    ids=["a moment", "a second", "a read that blocks", "a pop that blocks"],
+)
+def test_a_second_of_a_clock_that_stood_still_is_said(
+    cloud: Cloud, command: list[Any], idle_s: float, count: int
+) -> None:
+    kv(command)(cloud)
+    text = (
+        f"{idle_s:.1f} s of real time passed idle while the frozen clock stood still; "
+        "fakecloud.clock.advance() moves it, sleeping does not"
+    )
+    assert told(cloud, idle_s) == [text] * count
+
+
+# -- refusals that nobody noticed ------------------------------------------------------------------
+
+
+def chained(error: BaseException, *, cause: BaseException | None = None,
+            context: BaseException | None = None) -> BaseException:  # fmt: skip
+    error.__cause__, error.__context__ = cause, context
+    return error
+
+
+REFUSED = "vector_index: this query was answered 400, and no exception of it reached the test"
+
+
+@pytest.mark.parametrize(
+    ("raised", "expected"),
+    [
+        (None, []),
+        (AssertionError(), [REFUSED]),
+        (chained(AssertionError(), context=AssertionError()), [REFUSED]),
+        (chained(AssertionError(), cause=KeyError()), []),
+        (chained(AssertionError(), context=KeyError()), []),
+        (chained(AssertionError(), cause=AssertionError(), context=KeyError()), [REFUSED]),
+    ],
+    ids=["none", "assertion", "of an assertion", "of an error", "in an error", "cause first"],
+)
+def test_a_refusal_is_said_where_no_exception_tells_of_it(
+    cloud: Cloud, raised: BaseException | None, expected: list[str]
+) -> None:
+    query("n = ")(cloud)
+    assert said(cloud, raised) == expected
+
+
+def test_a_422_counts_as_well(cloud: Cloud) -> None:
+    index = cloud.vector_index(dimension=2)
+    httpx.post(f"{index.url}/upsert", json={"id": "a", "vector": [1]}, headers=index.headers)
+    assert said(cloud, AssertionError()) == [
+        "vector_index: this upsert was answered 422, and no exception of it reached the test"
+    ]
+
+
+def test_a_refusal_of_the_read_only_token_is_said_once(cloud: Cloud) -> None:
+    read_only(["SET", "k", "v"])(cloud)
+    assert said(cloud, AssertionError()) == [
+        "kv_server: SET came with the read-only token and was refused"
+    ]
+
+
+def test_a_call_without_a_token_is_a_refusal_of_its_own(cloud: Cloud) -> None:
+    cloud.broker(topics={"t": 1})
+    index = cloud.vector_index(dimension=2)
+    headers = {"Authorization": f"Bearer {index.token}"}
+    httpx.post(f"{index.url}/query", json={"vector": [1]}, headers=headers)
+    assert len(said(cloud, AssertionError())) == 1
+
+
+def wrong_type(one: redis.Redis, two: redis.Redis) -> None:
+    one.set("a", "x")
+    with suppress(redis.ResponseError):
+        one.incr("a")
+
+
+def failing_transaction(one: redis.Redis, two: redis.Redis) -> None:
+    with one.pipeline() as pipe:
+        pipe.set("a", "x").incr("a")
+        pipe.execute(raise_on_error=False)
+
+
+@pytest.mark.parametrize(
+    ("use", "expected"),
+    [
+        (
+            wrong_type,
+            "kv_server: this INCRBY was answered with an error, and no exception of it reached the test",
+        ),
+        (
+            failing_transaction,
+            "kv_server: 1 of the 2 commands of this transaction failed; the other one was carried out",
+        ),
+    ],
+)
+def test_on_a_connection_the_command_is_named_once(
+    cloud: Cloud, use: Callable[[redis.Redis, redis.Redis], None], expected: str
+) -> None:
+    connected(use)(cloud)
+    assert said(cloud, AssertionError()) == [expected]
