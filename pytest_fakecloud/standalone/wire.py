@@ -136,10 +136,8 @@ _ERRORS = _listed(
 )
 
 
-def error_type(name: object) -> type[Exception] | None:
+def error_type(name: str) -> type[Exception] | None:
     """The exception class of a name, None when it is not among them."""
-    if not isinstance(name, str):
-        return None
     home = _ERRORS.get(name)
     return _BUILT_IN.get(name) if home is None else _class(home)
 

@@ -68,6 +68,14 @@ def test_produce_takes_values_batches_and_fields(broker: Broker) -> None:
         broker.produce("nope", "x")
 
 
+def test_load_takes_records_that_were_made_before(broker: Broker) -> None:
+    broker.load([ProducerRecord("orders", "a", "k", 1), ProducerRecord("orders", "b", None, 0)])
+    assert [(r.partition, r.key, r.value) for r in broker.records("orders")] == [
+        (0, None, "b"),
+        (1, "k", "a"),
+    ]
+
+
 def test_load_takes_mappings_lists_lines_and_files(broker: Broker, tmp_path: Path) -> None:
     broker.load(
         {

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import runpy
 import socket
+import sys
 import threading
 from pathlib import Path
 from typing import Any
@@ -103,6 +105,9 @@ def test_faults_are_armed_shown_and_taken_back(server: Server) -> None:
     assert kv(server, "SET", "a", "1")[0] == 200
     assert kv(server, "GET", "a") == (400, {"error": "ERR planned"})
     assert server.ask("GET", path)[1][0]["hits"] == 1
+    last = server.ask("POST", path, {"kind": "drop", "command": "PING"})[1]
+    assert server.ask("DELETE", f"{path}/{last['id']}")[1]["kind"] == "drop"
+    assert [one["id"] for one in server.ask("GET", path)[1]] == [fault["id"]]
     assert server.ask("DELETE", f"{path}/{fault['id']}")[0] == 200
     assert kv(server, "GET", "a") == (200, {"result": "1"})
     server.ask("POST", path, {"kind": "drop"})
@@ -299,6 +304,21 @@ def test_the_openapi_file_is_current(server: Server) -> None:
 
 
 @pytest.mark.parametrize(
+    ("words", "name"), [([], "control-api.json"), (["state"], "reference/state.schema.json")]
+)
+def test_the_module_writes_the_files_of_the_documentation(
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    words: list[str],
+    name: str,
+) -> None:
+    monkeypatch.setattr(sys, "argv", ["standalone", *words])
+    runpy.run_module("pytest_fakecloud.standalone", run_name="__main__")
+    file = Path(__file__).parents[2] / "docs" / name
+    assert capsys.readouterr().out == file.read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize(
     ("method", "path", "body", "text"),
     [
         ("GET", "/journal?after=%C2%B2", None, "a whole number is expected, not '²'"),
@@ -326,6 +346,7 @@ def test_the_openapi_file_is_current(server: Server) -> None:
         ("POST", "/handles/kv_server/faults", {"kind": "answer"}, "It takes args [status, body]"),
         ("POST", "/handles/kv_server/faults", {"kind": "drop", "args": [1]}, "It takes no args"),
         ("POST", "/handles/kv_server/faults", {"kind": ["drop"]}, "is not a fault"),
+        ("POST", "/handles", {"fixture": 5}, "fixture is the name of a fixture, not 5"),
     ],
 )
 def test_a_mistake_is_refused_in_words(

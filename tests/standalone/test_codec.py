@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import datetime as dt
+import enum
 import importlib
 import inspect
 import json
@@ -14,6 +15,7 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
@@ -31,6 +33,7 @@ from pytest_fakecloud.standalone.codec import (
     Unreadable,
     decode,
     encode,
+    encode_error,
 )
 from pytest_fakecloud.standalone.remote import Connection, RemoteObject
 
@@ -243,6 +246,34 @@ def test_values_that_are_given_cross_as_they_are() -> None:
         assert crossed(value) == value
 
 
+def test_texts_and_arrays_of_other_classes_cross_as_data() -> None:
+    class Color(enum.StrEnum):
+        RED = "red"
+
+    assert crossed([Color.RED, np.array([0.5, 2.0]), np.float32(0.5)]) == ["red", [0.5, 2.0], 0.5]
+    assert type(crossed(Color.RED)) is str
+
+
+def test_a_dict_crosses_with_what_stays_inside_it() -> None:
+    kept = object()
+    objects = Objects()
+    sent = json.loads(json.dumps(encode({"a": kept, 5: "x"}, objects)))
+    found = decode(sent, lambda number, *_: objects.get(number))
+    assert found == {"a": kept, 5: "x"}
+
+
+def test_events_are_asked_for_on_the_other_side() -> None:
+    with Cloud(seed=1, now="2026-01-01T00:00:00Z") as cloud:
+        broker = cloud.broker(topics={"orders": 1})
+        broker.produce("orders", "x")
+        broker.join("g", "i", ["orders"])
+        events = broker.journal.events()
+        again = crossed(events)
+        assert list(map(repr, again)) == list(map(repr, events))
+        assert len(again.where(group="g")) > 0
+        assert again.where(group="other") == []
+
+
 def test_patterns_cross_and_those_that_are_none_do_not() -> None:
     pattern = re.compile(r"^/s.t", re.IGNORECASE)
     assert crossed({"path": [pattern]}) == {"path": [pattern]}
@@ -437,6 +468,8 @@ def test_extremes_are_said_in_words(app: ControlApp) -> None:
         ({"$": "path", "v": "a\0b"}, "no path holds a NUL"),
         ({"$": "set", "v": [[1]]}, "TypeError"),
         ({"$": "named", "c": "x", "v": []}, "'named' is not a kind of value"),
+        ({"$": "object", "id": "1", "c": "x", "repr": "y"}, "is not an object"),
+        ({"$": "found", "c": "pytest_fakecloud.core.found:Found", "v": 5}, "is not a list of"),
         *(
             (
                 {"$": "found", "c": f"pytest_fakecloud.{kind}", "v": [], "told": told},
@@ -489,6 +522,13 @@ def test_what_an_error_brings_along_does_not_replace_what_it_is() -> None:
     error = decode({"$": "error", "v": data}, lambda *_: None)
     assert type(error) is ValueError
     assert (error.args, vars(error)) == (("no",), {"status": 5})
+
+
+def test_what_an_error_has_in_public_crosses_with_it() -> None:
+    error = ValueError("no")
+    vars(error).update(status=5, _secret=1, body=b"x", handler=print)
+    again = decode({"$": "error", "v": encode_error(error)}, lambda *_: None)
+    assert (again.args, vars(again)) == (("no",), {"status": 5, "body": b"x"})
 
 
 def test_objects_are_kept_up_to_a_number() -> None:

@@ -330,6 +330,7 @@ def other_server(answers: Callable[[str], bytes | None]) -> Iterator[str]:
     [
         b"[]", b"5", b"null", b'"x"', b"{}", b'["not found"]', b'"not found"', b'{"handles":5}',
         b'{"seed":1,"handles":[{}]}', b'{"seed":1,"handles":5}', b"<html>",
+        b'{"seed":null,"handles":[]}',
     ],
 )  # fmt: skip
 def test_another_kind_of_server_is_said(answer: bytes) -> None:
@@ -421,6 +422,33 @@ def test_handles_are_equal_when_they_are_the_same(cloud: Cloud) -> None:
     assert kv in cloud.handles
     assert kv != cloud.fixture_handle("queue")
     assert len({kv, *cloud.handles}) == 4
+    assert kv != 5
+
+
+def test_an_object_over_there_is_only_itself(cloud: Cloud) -> None:
+    route = cloud.fixture_handle("queue").destinations.answers("https://a.test", 200)
+    assert route
+    assert route != 5
+    assert not hasattr(route, "_private")
+    with pytest.raises(ContractError, match="cannot be set from here"):
+        route.url = "https://b.test"
+
+
+def test_a_connection_is_closed_once(server: Server) -> None:
+    cloud = Cloud.connect(server.url, server.token)
+    name = cloud.kv_server().name
+    for _ in range(2):
+        cloud.close()
+        handles = server.ask("GET", "/state")[1]["handles"]
+        assert name not in [one["name"] for one in handles]
+
+
+def test_a_client_that_was_refused_may_be_allowed_from_afar(cloud: Cloud) -> None:
+    cloud.allow("refused", path="/metrics")
+    assert cloud._allows("refused", {"path": "/metrics"})
+    assert not cloud._allows("refused", {"path": "/other"})
+    with pytest.raises(ContractError, match="has no field 'nothing'"):
+        cloud.allow("refused", nothing=1)
 
 
 def test_faults_are_looked_at_as_in_process(cloud: Cloud) -> None:

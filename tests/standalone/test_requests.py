@@ -56,6 +56,16 @@ def test_a_request_meets_the_faults_of_the_fake(cloud: Cloud) -> None:
     assert kv.value("a") == "1"
 
 
+def test_a_stream_without_end_is_left_to_a_client(cloud: Cloud) -> None:
+    kv = cloud.kv_server()
+    for _ in range(2):
+        accept = {"Accept": "text/event-stream"}
+        status, answer = post(cloud, "kv_server", target="/monitor", headers=accept)
+        assert status == 422
+        assert "the answer is a stream without end" in answer["error"]["message"]
+    assert kv.execute("CLIENT", "LIST").count("cmd=monitor") == 0
+
+
 @pytest.mark.parametrize(
     ("body", "text"),
     [

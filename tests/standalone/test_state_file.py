@@ -83,6 +83,7 @@ def test_stubs_answer_and_faults_fire(cloud: Cloud, tmp_path: Path) -> None:
         {
             "destinations": {
                 "https://turns.example": [503, {"status": 200, "body": {"ok": 1}, "after": "2s"}],
+                "https://ends.example": ["refuse", "hang", 200],
                 "https://once.example/hook": 201,
                 "https://*.wild.example/*": {"status": 202, "headers": {"X-A": "b"}},
                 "https://hang.example": "hang",
@@ -97,6 +98,11 @@ def test_stubs_answer_and_faults_fire(cloud: Cloud, tmp_path: Path) -> None:
     attempts = queue.run_until_idle()
     assert [one.status for one in attempts] == [503, 200]
     assert attempts[1].body == b'{"ok": 1}'
+    queue.publish("https://ends.example/x", retries=2)
+    refused, hung, answered = queue.run_until_idle()
+    assert isinstance(refused.exception, ConnectionRefusedError)
+    assert isinstance(hung.exception, TimeoutError)
+    assert answered.status == 200
     for url, status in (
         ("https://once.example/hook", 201), ("https://a.wild.example/", 202),
         ("https://hang.example", 0), ("https://dead.example", 0),

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import json
+import re
 import signal
 import subprocess
 import sys
@@ -24,9 +25,13 @@ import pytest
 
 pytest.importorskip("confluent_kafka")
 
+from confluent_kafka import KafkaError, KafkaException
+
+from pytest_fakecloud.broker.errors import BrokerError
 from pytest_fakecloud.broker.handle import Broker
 from pytest_fakecloud.broker.kafka import engine as kafka_engine
-from pytest_fakecloud.broker.kafka.cluster import Address, Cluster, Unavailable
+from pytest_fakecloud.broker.kafka.cluster import Address, Cluster, Unavailable, translated
+from pytest_fakecloud.broker.kafka.producing import _Batch
 from pytest_fakecloud.cloud import Cloud
 from pytest_fakecloud.core.errors import ContractError
 from pytest_fakecloud.core.timeparse import monotonic
@@ -415,6 +420,67 @@ class TestHandle:
             assert len(cloud.clock.advance_to_next()) == 1
 
 
+class TestTopics:
+    @pytest.mark.parametrize(
+        ("name", "text"),
+        [
+            ("a b", "Topic name 'a b' is illegal"),
+            ("x" * 248, "the maximum is 249"),  # with the handle's own prefix
+            ("orders", "'orders' exists already; add_partitions()"),
+        ],
+    )
+    def test_what_cannot_be_created(self, broker: Broker, name: str, text: str) -> None:
+        with pytest.raises(ContractError, match=re.escape(text)):
+            broker.create_topic(name, partitions=1)
+        assert broker.topics() == {"orders": 3}
+
+    def test_records_of_one_partition_or_of_all_are_forgotten(self, broker: Broker) -> None:
+        values = [{"value": str(n), "partition": n % 2} for n in range(6)]
+        broker.load({"orders": values})
+        with pytest.raises(ContractError, match="partition"):
+            broker.delete_records("orders", before=1, partition=7)
+        broker.delete_records("orders", before=1, partition=1)
+        assert broker.topic("orders").start_offsets == [0, 1, 0]
+        broker.delete_records("orders", before=2)
+        assert broker.topic("orders").start_offsets == [2, 2, 0]
+        with pytest.raises(ContractError, match="'orders', whose first records are gone"):
+            broker.snapshot()
+
+    def test_a_bad_record_leaves_the_topics_that_were_there(self, broker: Broker) -> None:
+        with pytest.raises(ContractError, match="Invalid partition 9"):
+            broker.load({"orders": [{"value": "b", "partition": 9}]})
+        assert broker.topics() == {"orders": 3}
+        assert broker.records("orders") == []
+
+
+class TestCopies:
+    def test_copies_are_put_back_where_they_were_taken(self, broker: Broker) -> None:
+        with Cloud() as cloud:
+            memory = cloud.broker(topics={"orders": 1})
+            with pytest.raises(ContractError, match="taken of a broker in memory"):
+                broker.restore(memory.snapshot())
+            with pytest.raises(ContractError, match="taken of a real cluster"):
+                memory.restore(broker.snapshot())
+
+    def test_no_copy_is_taken_of_what_others_share(
+        self, make_broker: Callable[..., Broker], engine: str
+    ) -> None:
+        broker = make_broker(engine=f"{engine}&prefix=shared-copies.", topics={})
+        with pytest.raises(ContractError, match="data that are this handle's own"):
+            broker.snapshot()
+        with pytest.raises(ContractError, match="nothing to return to"):
+            broker.reset()
+
+    def test_a_group_without_commits_is_there_again_without(
+        self, broker: Broker, rest: Rest
+    ) -> None:
+        broker.load({"orders": [{"value": "x", "partition": 0}]})
+        rest.consume("g", "a", "orders", Enable_Auto_Commit="false")
+        broker.restore(broker.snapshot())
+        assert rest("GET", "/consumers") == []
+        assert [record.value for record in broker.records("orders")] == ["x"]
+
+
 class TestSharing:
     def test_handles_see_only_their_own(self, make_broker: Callable[..., Broker]) -> None:
         first, second = PatientRest(make_broker()), PatientRest(make_broker())
@@ -641,6 +707,12 @@ class TestSettings:
         }  # fmt: skip
         assert (address.prefix, address.static, address.where) == ("t.", False, "a:1,b:2")
 
+    def test_a_secured_address_needs_no_user(self) -> None:
+        settings = Address("kafkas://a:1").settings({})
+        assert settings["security.protocol"] == "SSL"
+        assert "sasl.username" not in settings
+        assert "security.protocol" not in Address("kafka://a:1").settings({})
+
 
 class TestAdmin:
     """What the mock cluster has no protocol for, against an admin that answers at once."""
@@ -715,3 +787,36 @@ class TestAdmin:
         ]  # fmt: skip
         assert cluster._admin.asked[0][1][0].new_total_count == 5
         assert cluster._admin.asked[1][1][0].offset == 7
+
+    def test_nothing_is_asked_for_nothing(self, cluster: Cluster) -> None:
+        for topics, groups, asked in [
+            ([], [], []),
+            (["p.t"], [], ["delete_topics"]),
+            ([], ["p.g"], ["delete_consumer_groups"]),
+        ]:
+            cluster._admin.asked.clear()
+            cluster.delete(topics, groups)
+            assert [name for name, _ in cluster._admin.asked] == asked
+
+    def test_a_partition_that_takes_no_commit_refuses_it(self, cluster: Cluster) -> None:
+        place = types.SimpleNamespace(error=KafkaError(KafkaError.NOT_COORDINATOR))
+        done: Future[Any] = Future()
+        done.set_result(types.SimpleNamespace(topic_partitions=[place]))
+        cluster._admin.alter_consumer_group_offsets = lambda *_, **__: {"g": done}
+        with pytest.raises(BrokerError):
+            cluster.commit("g", {("t", 0): 1})
+        place.error = None
+        cluster.commit("g", {("t", 0): 1})
+
+    def test_any_other_error_is_an_unavailable_cluster(self) -> None:
+        refusal = translated(KafkaException(ValueError("odd")))
+        assert isinstance(refusal, Unavailable)
+        assert "odd" in str(refusal)
+
+    def test_what_is_not_confirmed_in_time_is_told(self) -> None:
+        batch = _Batch(2)
+        batch.delivered(0)(None, "first")
+        with pytest.raises(Unavailable, match=r"1 message\(s\) were not confirmed"):
+            batch.wait(0)
+        batch.delivered(1)(None, "second")
+        assert batch.wait(0) == ["first", "second"]
