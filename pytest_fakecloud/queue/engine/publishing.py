@@ -389,7 +389,7 @@ class Publisher:
             topic_name or "",
             url,
             settings.content_type or "",
-            *(f"{name.lower()}:{value}" for name, value in sorted(settings.forward)),
+            *sorted(f"{name.lower()}:{value}" for name, value in settings.forward),
         ):
             digest.update(part.encode("utf-8", "surrogatepass") + b"\x00")
         digest.update(body)

@@ -1,0 +1,453 @@
+"""From a request to messages: duplicates, destinations, callbacks, dead letters published anew."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+import pytest
+
+from pytest_fakecloud.queue.engine.publishing import Accepted, Published
+from pytest_fakecloud.queue.errors import Loop, QueueError
+from pytest_fakecloud.queue.model import SECOND, Delivery, Message, Outcome, first
+from pytest_fakecloud.queue.wire.named import LLM_URL
+
+from .bench import CALLBACK, URL, Bench
+
+FAILURE = "https://app.example.com/failure"
+OTHER = "https://other.example.com/"
+
+
+def sent(headers: dict[str, str]) -> list[tuple[str, str]]:
+    return [(f"Upstash-{name.replace('_', '-')}", value) for name, value in headers.items()]
+
+
+def publish(
+    bench: Bench, url: str = URL, body: bytes = b"x", api: Any = "v2", **headers: str
+) -> Published:
+    return bench.engine.publisher.publish(url, sent(headers), body, api=api)
+
+
+def group(bench: Bench, name: str, *urls: str) -> None:
+    bench.engine.url_groups.add_all(name, [(url, None) for url in urls], 0)
+
+
+# -- duplicates ------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "headers", [{"Deduplication_Id": "once"}, {"Content_Based_Deduplication": "true"}]
+)
+def test_a_duplicate_is_answered_with_the_first_and_not_stored(
+    bench: Bench, headers: dict[str, str]
+) -> None:
+    first_one = publish(bench, **headers)
+    assert not first_one.duplicate
+    again = publish(bench, **headers)
+    assert again.accepted == [Accepted(first_one.accepted[0].message_id, URL, True)]
+    assert again.duplicate
+    assert len(bench.engine.messages) == 1
+
+
+def test_a_duplicate_is_known_for_ten_minutes_from_the_first(bench: Bench) -> None:
+    for second, duplicate in ((0, False), (300, True), (599, True), (600, False), (1199, True)):
+        bench.clock.advance(second - bench_seconds(bench))
+        assert publish(bench, Deduplication_Id="once").duplicate is duplicate
+
+
+def bench_seconds(bench: Bench) -> int:
+    return (bench.clock.now_us() - bench.start_us) // SECOND
+
+
+def test_of_many_duplicates_none_is_known_for_longer(bench: Bench) -> None:
+    ids = [f"id-{number}" for number in range(100)]
+    for _ in range(2):
+        assert [publish(bench, Deduplication_Id=one).duplicate for one in ids] == [False] * 100
+        bench.clock.advance("10m")
+    # What is over is forgotten bit by bit.
+    for _ in range(3):
+        publish(bench)
+    assert bench.engine.publisher.seen == {}
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        {"url": OTHER},
+        {"body": b"y"},
+        {"Content_Type": "text/plain"},
+        {"Forward_X_A": "1"},
+        {"Forward_X_A": "1", "Forward_X_B": "3"},
+    ],
+)
+def test_contents_are_alike_when_all_parts_are(bench: Bench, other: dict[str, Any]) -> None:
+    def duplicate(url: str = URL, body: bytes = b"x", **headers: str) -> bool:
+        pairs = sent({"Content_Based_Deduplication": "true"} | headers)
+        pairs = [(name.replace("Upstash-Content-Type", "Content-Type"), v) for name, v in pairs]
+        return bench.engine.publisher.publish(url, pairs, body).duplicate
+
+    plain = {"Forward_X_A": "1", "Forward_X_B": "2"}
+    assert duplicate(**plain) is False
+    # Headers count in any order and spelling of their names.
+    assert duplicate(Forward_X_B="2", Forward_x_a="1") is True
+    assert duplicate(**({} if "Forward_X_A" in other else plain) | other) is False
+    assert duplicate(**plain) is True
+
+
+def test_parts_of_contents_do_not_run_into_each_other(bench: Bench) -> None:
+    found = [
+        bench.engine.publisher.publish(
+            url, [("Upstash-Content-Based-Deduplication", "true"), ("Content-Type", kind)], b"x"
+        ).duplicate
+        for url, kind in ((f"{URL}/a", "b"), (f"{URL}/", "ab"), (f"{URL}/a", "b"))
+    ]
+    assert found == [False, False, True]
+
+
+def test_contents_may_have_half_a_character(bench: Bench) -> None:
+    headers = {"Content_Based_Deduplication": "true", "Forward_X_A": "\ud83d"}
+    assert [publish(bench, **headers).duplicate for _ in range(2)] == [False, True]
+
+
+def test_each_endpoint_of_a_group_is_a_duplicate_by_itself(bench: Bench) -> None:
+    group(bench, "g", URL, OTHER)
+    found = publish(bench, "g", Deduplication_Id="once").accepted
+    assert [one.deduplicated for one in found] == [False, False]
+    group(bench, "g", FAILURE)
+    again = publish(bench, "g", Deduplication_Id="once")
+    assert [(one.url, one.deduplicated) for one in again.accepted] == [
+        (URL, True),
+        (OTHER, True),
+        (FAILURE, False),
+    ]
+    assert not again.duplicate
+    # What goes straight to the URL is another thing.
+    assert not publish(bench, Deduplication_Id="once").duplicate
+
+
+def test_contents_for_two_groups_are_two_contents(bench: Bench) -> None:
+    for name in ("g", "h"):
+        group(bench, name, URL)
+        assert not publish(bench, name, Content_Based_Deduplication="true").duplicate
+    assert not publish(bench, Content_Based_Deduplication="true").duplicate
+
+
+def test_a_duplicate_takes_no_room_of_the_day() -> None:
+    bench = Bench(limits={"daily_messages": 2})
+    publish(bench, Deduplication_Id="once")
+    publish(bench)
+    assert publish(bench, Deduplication_Id="once").duplicate
+    with pytest.raises(QueueError, match="daily"):
+        publish(bench, Deduplication_Id="twice")
+
+
+def test_schedules_are_duplicates_by_destination_and_content(bench: Bench) -> None:
+    def made(url: str = URL, body: bytes = b"x", **headers: str) -> tuple[str | None, bool]:
+        found = publish(bench, url, body, Cron="@hourly", **headers)
+        return found.schedule_id, found.repeated
+
+    content = {"Content_Based_Deduplication": "true"}
+    one, repeated = made(**content)
+    assert not repeated
+    assert made(**content) == (one, True)
+    assert made(OTHER, **content)[1] is False
+    assert made(body=b"y", **content)[1] is False
+    # An id is one whatever the schedule is for.
+    once = {"Deduplication_Id": "once"}
+    by_id, _ = made(**once)
+    assert made(OTHER, b"y", **once) == (by_id, True)
+
+
+# -- destinations ----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("destination", "text"),
+    [
+        ("api/llm", "invalid destination: api/llm needs the Upstash-Callback header"),
+        (
+            "api/fax",
+            "invalid destination url: endpoint has invalid scheme, add http:// or https://; of the"
+            " service's own destinations there are api/llm and api/email",
+        ),
+    ],
+)
+def test_a_named_destination_that_cannot_be(bench: Bench, destination: str, text: str) -> None:
+    with pytest.raises(QueueError) as caught:
+        publish(bench, destination)
+    assert (caught.value.status, caught.value.message) == (400, text)
+
+
+def test_a_named_destination_is_its_url(bench: Bench) -> None:
+    assert publish(bench, "api/llm", Callback=CALLBACK).accepted[0].url == LLM_URL
+    assert publish(bench, "api/email").accepted[0].url == "https://api.resend.com/emails"
+
+
+@pytest.mark.parametrize("url", ["http://", "HTTP://", "https://", "Https://"])
+def test_a_scheme_in_any_case_is_a_url(bench: Bench, url: str) -> None:
+    publish(bench, f"{url}app.example.com/hook")
+    bench.clock.run_due()
+    assert [one.url for one in bench.sent] == [f"{url}app.example.com/hook"]
+
+
+def test_what_is_neither_a_url_nor_a_group(bench: Bench) -> None:
+    with pytest.raises(QueueError, match=r"^invalid destination url: ") as caught:
+        publish(bench, "nobody")
+    assert caught.value.status == 400
+
+
+def test_what_a_message_knows_of_its_group(bench: Bench) -> None:
+    group(bench, "g", URL)
+    (endpoint,) = bench.engine.url_groups.get("g").endpoints
+    endpoint.name = "first"
+    for _ in range(2):
+        (accepted,) = publish(bench, "g", Retries="0").accepted
+        message = bench.engine.messages[accepted.message_id]
+        known = (message.topic_name, message.endpoint_name, message.endpoint_id, message.url)
+        assert known == ("g", "first", endpoint.id, URL)
+        assert (message.kind, message.api) == ("message", "v2")
+
+
+# -- schedules -------------------------------------------------------------------------------------
+
+
+def test_what_a_schedule_keeps_of_its_request(bench: Bench) -> None:
+    headers = [("Upstash-Cron", "@hourly"), ("X-Plain", "p")]
+    made = bench.engine.publisher.publish(
+        URL, headers, b"body", query=[("upstash-retries", "1")], caller_ip="192.0.2.7", api="v1"
+    )
+    schedule = bench.engine.schedules.get(str(made.schedule_id))
+    assert (schedule.destination, schedule.body) == (URL, b"body")
+    assert (schedule.caller_ip, schedule.api) == ("192.0.2.7", "v1")
+    assert schedule.sent == [*headers, ("upstash-retries", "1")]
+    (message_id,) = bench.engine.schedules.fire(schedule.id)
+    message = bench.engine.messages[message_id]
+    assert (message.caller_ip, message.api, message.max_retries) == ("192.0.2.7", "v1", 1)
+
+
+def test_the_messages_of_a_run_of_the_first_era_have_ids_of_their_own(bench: Bench) -> None:
+    group(bench, "g", URL, OTHER)
+    schedule_id = publish(bench, "g", api="v1", Cron="@hourly").schedule_id
+    for message_id in bench.engine.schedules.fire(str(schedule_id)):
+        assert bench.engine.messages[message_id].public_id == message_id
+
+
+def test_a_run_is_checked_against_the_defaults_of_its_group_at_its_instant() -> None:
+    bench = Bench(limits={"delay_us": 60 * SECOND})
+    group(bench, "g", URL)
+    bench.engine.url_groups.get("g").headers = [("Upstash-Delay", "10s")]
+    schedule_id = publish(bench, "g", Cron="@hourly", Queue_Name="line").schedule_id
+    schedule = bench.engine.schedules.get(str(schedule_id))
+    (message_id,) = bench.engine.schedules.fire(schedule.id)
+    message = bench.engine.messages[message_id]
+    assert (message.settings.delay_us, message.queue_name) == (10 * SECOND, "line")
+    bench.engine.url_groups.get("g").headers = [("Upstash-Delay", "2m")]
+    assert bench.engine.schedules.fire(schedule.id) == []
+    assert schedule.error == "quota maxDelay exceeded, current limit: 60"
+
+
+# -- callbacks -------------------------------------------------------------------------------------
+
+
+def test_a_callback_is_a_message_of_the_same_caller(bench: Bench) -> None:
+    bench.answer = lambda delivery: Outcome(200 if delivery.url == CALLBACK else 500)
+    bench.engine.publisher.publish(
+        URL,
+        sent({"Callback": CALLBACK, "Callback_Forward_X_A": "1", "Retries": "0",
+              "Failure_Callback": FAILURE, "Failure_Callback_Retries": "7"}),
+        b"x",
+        caller_ip="192.0.2.7",
+    )  # fmt: skip
+    bench.clock.run_due()
+    source, callback, failure = bench.engine.messages.values()
+    assert [one.kind for one in (source, callback, failure)] == [
+        "message",
+        "callback",
+        "failure_callback",
+    ]
+    assert {one.caller_ip for one in (source, callback, failure)} == {"192.0.2.7"}
+    assert {one.source_id for one in (callback, failure)} == {source.id}
+    assert (callback.max_retries, failure.max_retries) == (0, 7)
+    assert callback.settings.retries == 0
+    delivered = next(one for one in bench.sent if one.url == CALLBACK)
+    assert first(delivered.headers, "Content-Type") == "application/json"
+    assert first(delivered.headers, "X-A") == "1"
+    assert source.open_children == 1
+    # Callbacks without settings of their own are made by the defaults.
+    assert failure.settings.method == "POST"
+
+
+def test_both_callbacks_about_a_message_are_waited_for(bench: Bench) -> None:
+    bench.answer = lambda delivery: Outcome(500)
+    publish(bench, Callback=CALLBACK, Failure_Callback=FAILURE, Retries="0", Callback_Retries="1",
+            Failure_Callback_Retries="1")  # fmt: skip
+    bench.clock.run_due()
+    source = next(iter(bench.engine.messages.values()))
+    assert source.open_children == 2
+    bench.clock.advance("1m")
+    assert source.open_children == 0
+
+
+@pytest.mark.parametrize("delayed", [False, True])
+def test_a_callback_is_delayed_where_the_tester_allows_it(delayed: bool) -> None:
+    bench = Bench(delayed_callbacks=True)
+    message_id = publish(bench, Callback=CALLBACK, Callback_Delay="10s").accepted[0].message_id
+    object.__setattr__(bench.engine.settings, "delayed_callbacks", delayed)
+    bench.clock.advance("1m")
+    assert bench.times() == [0, 10 if delayed else 0]
+    assert bench.engine.messages[message_id].settings.callback == CALLBACK
+
+
+def test_the_queue_of_a_callback_begins_with_it(bench: Bench) -> None:
+    publish(bench, Callback=CALLBACK, Callback_Queue_Name="q", Delay="9s")
+    bench.clock.advance("9s")
+    assert bench.engine.queues.get("q").created_us == bench.start_us + 9 * SECOND
+    publish(bench, Queue_Name="r")
+    assert bench.engine.queues.get("r").created_us == bench.start_us + 9 * SECOND
+
+
+def looping(bench: Bench, took_us: int) -> None:
+    """Have each callback publish a message that has a callback."""
+
+    def answer(delivery: Delivery) -> Outcome:
+        if delivery.url == CALLBACK:
+            publish(bench, Callback=CALLBACK)
+        return Outcome(200, virtual_us=took_us)
+
+    bench.answer = answer
+    publish(bench, Callback=CALLBACK)
+
+
+def test_callbacks_at_one_instant_are_a_loop() -> None:
+    bench = Bench(loop_limit=20)
+    looping(bench, 0)
+    with pytest.raises(Loop, match="20 deliveries caused each other at one instant"):
+        bench.clock.run_due()
+    assert len(bench.sent) == 21
+
+
+def test_what_a_callback_is_about_is_its_cause_for_certain() -> None:
+    bench = Bench(loop_limit=5)
+    bench.engine.lane = "background"
+    told: list[str] = []
+    bench.engine.on_loop = told.append
+    looping(bench, SECOND)
+    bench.clock.advance("10m")
+    assert ["50 deliveries caused each other in one driving call" in one for one in told] == [True]
+
+
+# -- dead letters ----------------------------------------------------------------------------------
+
+
+def given_up(bench: Bench, url: str = URL, api: Any = "v2", **headers: str) -> Message:
+    bench.answer = lambda delivery: Outcome(500)
+    pairs = sent({"Retries": "0"} | headers)
+    made = bench.engine.publisher.publish(url, pairs, b"x", api=api, caller_ip="192.0.2.7")
+    bench.clock.run_due()
+    return bench.engine.messages[made.accepted[0].message_id]
+
+
+def retried(bench: Bench, messages: Iterable[Message], *pairs: tuple[str, str]) -> list[Message]:
+    accepted = bench.engine.publisher.retry_dead_letters(messages, pairs)
+    return [bench.engine.messages[one.message_id] for one in accepted]
+
+
+def test_a_dead_letter_is_published_anew_as_what_it_was(bench: Bench) -> None:
+    group(bench, "g", URL)
+    endpoint = next(iter(bench.engine.url_groups.get("g").endpoints))
+    endpoint.name = "first"
+    message = given_up(bench, "g", Forward_X_A="1", Label="red")
+    message.schedule_id = "s"
+    (again,) = retried(bench, [message])
+    assert again.id != message.id
+    assert again.retry_of == message.id
+    for name in (
+        "url", "body", "settings", "max_retries", "caller_ip", "kind", "api", "topic_name",
+        "endpoint_name", "endpoint_id", "schedule_id",
+    ):  # fmt: skip
+        assert getattr(again, name) == getattr(message, name), name
+
+
+@pytest.mark.parametrize(
+    "once",
+    [
+        {"Delay": "10s"},
+        {"Not_Before": "1767225700"},
+        {"Deduplication_Id": "once"},
+        {"Content_Based_Deduplication": "true"},
+    ],
+)
+def test_delays_and_duplicates_are_those_of_the_first_time(
+    bench: Bench, once: dict[str, str]
+) -> None:
+    message = given_up(bench, **once)
+    bench.clock.advance("200s")
+    assert bench.state(message.id) == "FAILED"
+    first_one, second = (retried(bench, [message])[0] for _ in range(2))
+    assert first_one.id != second.id
+    assert first_one.due_us == second.due_us == bench.clock.now_us()
+    settings = first_one.settings
+    assert (settings.delay_us, settings.not_before_us) == (0, None)
+    assert (settings.deduplication_id, settings.content_based_deduplication) == (None, False)
+
+
+def test_retries_that_were_not_asked_for_stay_what_they_were(bench: Bench) -> None:
+    message = given_up(bench)
+    message.settings = type(message.settings)()
+    message.max_retries = 9
+    (again,) = retried(bench, [message])
+    assert (again.max_retries, again.settings.retries) == (9, 9)
+
+
+def test_headers_of_a_retry_are_laid_over_the_first_ones(bench: Bench) -> None:
+    message = given_up(
+        bench, Forward_X_A="1", Forward_X_B="2", Callback=CALLBACK, Callback_Retries="1",
+        Callback_Method="PUT", Failure_Callback=FAILURE, Failure_Callback_Retries="2",
+        Failure_Callback_Method="PUT",
+    )  # fmt: skip
+    pairs = sent(
+        {
+            "Forward_X_B": "3",
+            "Callback_Retries": "5",
+            "Failure_Callback_Retries": "6",
+            "Label": "new",
+        }
+    )
+    (again,) = retried(bench, [message], *pairs, ("Content-Type", "text/plain"))
+    settings = again.settings
+    assert sorted(settings.forward) == [("X-A", "1"), ("X-B", "3")]
+    assert sorted(settings.callback_headers) == sorted(sent({"Method": "PUT", "Retries": "5"}))
+    assert sorted(settings.failure_callback_headers) == sorted(
+        sent({"Method": "PUT", "Retries": "6"})
+    )
+    assert (settings.labels, settings.callback) == (("new",), CALLBACK)
+    # The request's own type says nothing of the message.
+    assert settings.content_type is None
+
+
+def test_the_delay_of_a_retry_counts_from_now() -> None:
+    bench = Bench(limits={"delay_us": 60 * SECOND})
+    message = given_up(bench)
+    bench.clock.advance("1h")
+    end = bench.clock.now_us() // SECOND
+    (again,) = retried(bench, [message], ("Upstash-Not-Before", str(end + 60)))
+    assert again.due_us == (end + 60) * SECOND
+    with pytest.raises(QueueError, match="maxDelay"):
+        retried(bench, [message], ("Upstash-Not-Before", str(end + 61)))
+
+
+def test_a_message_of_the_first_era_stays_one(bench: Bench) -> None:
+    message = given_up(bench, api="v1", Failure_Callback=FAILURE)
+    retried(bench, [message])
+    bench.clock.run_due()
+    assert [one.url for one in bench.sent] == [URL, URL]
+    assert {one.api for one in bench.engine.messages.values()} == {"v1"}
+
+
+def test_of_dead_letters_with_one_id_one_is_stored(bench: Bench) -> None:
+    messages = [given_up(bench, url) for url in (URL, OTHER, URL)]
+    accepted = bench.engine.publisher.retry_dead_letters(
+        messages, [("Upstash-Deduplication-Id", "once")]
+    )
+    assert [one.deduplicated for one in accepted] == [False, True, True]
+    assert {one.message_id for one in accepted} == {accepted[0].message_id}
