@@ -242,7 +242,8 @@ class WorkflowPart:
 class Message:
     """A message and where it stands.
 
-    ``state`` is one of ``CREATED ACTIVE RETRY ERROR DELIVERED FAILED CANCEL_REQUESTED CANCELED``.
+    ``state`` is one of ``CREATED ACTIVE RETRY DELIVERED FAILED CANCEL_REQUESTED CANCELED``; that an
+    attempt ended in ``ERROR`` stands in the log.
     ``due_us`` is the instant of the next attempt, None while it has none of its own (waiting behind
     the head of a queue, in a flow-control wait list, in flight, or finished). ``public_id`` is what
     clients and destinations see; only the tasks of a v1 topic message share one. ``open_children``

@@ -369,7 +369,6 @@ class AttemptRunner:
         message.last_error_us = at_us
         error = failure_text(outcome)
         cancelled = message.state == "CANCEL_REQUESTED"
-        message.state = "CANCEL_REQUESTED" if cancelled else "ERROR"
         state.log(message, "ERROR", at_us, error=error, outcome=outcome)
         attempt.is_final = retried >= message.max_retries or _non_retryable(outcome)
         self._report(message, CALLBACK, outcome, retried, at_us)
@@ -377,7 +376,7 @@ class AttemptRunner:
             attempt.is_final = True
             self._lifecycle.finish(message, "CANCELED", at_us)
         elif attempt.is_final:
-            message.dlq_id = self._dead_letters.add(message, outcome, at_us)
+            message.dlq_id = self._dead_letters.add(message, at_us)
             if message.api != "v1":
                 self._report(message, FAILURE_CALLBACK, outcome, retried, at_us)
             self._lifecycle.finish(message, "FAILED", at_us, error=error, outcome=outcome)

@@ -11,7 +11,7 @@ from collections.abc import Iterable
 
 from ...core.lazy import dataclass
 from ..errors import not_found
-from ..model import Message, Outcome
+from ..model import Message
 from ..wire.filters import Filters, page
 from .state import State
 
@@ -34,7 +34,7 @@ class DeadLetters:
         self.rows: dict[str, DeadLetter] = {}
         self._count = 0
 
-    def add(self, message: Message, outcome: Outcome, at_us: int) -> str:
+    def add(self, message: Message, at_us: int) -> str:
         """Keep a message that was given up; returns the id of the row."""
         row = DeadLetter(f"{at_us // 1000}-{self._count}", self._count, message.id, at_us)
         self._count += 1

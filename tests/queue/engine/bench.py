@@ -16,7 +16,10 @@ CALLBACK = "https://app.example.com/callback"
 
 
 class Bench:
-    """An engine, a frozen clock, and destinations that answer what `answer` returns."""
+    """An engine, a frozen clock, and destinations that answer what `answer` returns.
+
+    `sent` are the deliveries, `signed` what was signed of them, `keys` with which key and how old.
+    """
 
     def __init__(self, **options: Any) -> None:
         self.clock = Timekeeper(now="2026-01-01T00:00:00Z")
@@ -24,6 +27,7 @@ class Bench:
         self.sent: list[Delivery] = []
         self.answer: Callable[[Delivery], Outcome] = lambda delivery: Outcome(200)
         self.signed: list[tuple[str, bytes]] = []
+        self.keys: list[tuple[str | None, int]] = []
         self.engine = Engine(
             self.clock,
             Ids(1),
@@ -43,6 +47,7 @@ class Bench:
         self, delivery: Delivery, *, key: str | None = None, age_us: int = 0
     ) -> list[tuple[str, str]]:
         self.signed.append((delivery.sub, delivery.body))
+        self.keys.append((key, age_us))
         return [("Upstash-Signature", "token")]
 
     def publish(self, url: str = URL, body: bytes = b"x", **headers: str) -> str:

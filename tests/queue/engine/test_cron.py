@@ -14,6 +14,7 @@ from pytest_fakecloud.core.timeparse import to_datetime
 from pytest_fakecloud.queue.engine.cron import Cron
 from pytest_fakecloud.queue.errors import QueueError
 from pytest_fakecloud.queue.model import SECOND
+from pytest_fakecloud.queue.wire.headers import LATEST_US
 
 
 def us(*when: int) -> int:
@@ -196,9 +197,39 @@ def test_malformed_expressions(text: str, why: str) -> None:
 
 
 def test_one_that_never_fires() -> None:
-    with pytest.raises(QueueError):
+    with pytest.raises(
+        QueueError, match=r"^invalid cron expression '0 0 31 2 \*': Bad day-of-month"
+    ):
         Cron("0 0 31 2 *")
     assert Cron("0 0 31 4,2 0").next_us(JANUARY) is not None
+
+
+def test_a_name_that_is_unknown_is_told_the_known_ones() -> None:
+    known = "@hourly, @daily, @midnight, @weekly, @monthly, @yearly, @annually, @every <duration>"
+    with pytest.raises(QueueError) as caught:
+        Cron(" @reboot ")
+    assert caught.value.message == (
+        f"invalid cron expression '@reboot': unknown name @reboot, known are {known}"
+    )
+
+
+def test_every_so_often_counts_whole_seconds_up_to_the_end_of_time() -> None:
+    assert Cron("@every 1m").next_us(JANUARY + 999_999) == JANUARY + 60 * SECOND
+    assert Cron("@every 90.9s").next_us(JANUARY) == JANUARY + 90 * SECOND
+    last = Cron("@every 1h")
+    assert last.next_us(LATEST_US - 3600 * SECOND) == LATEST_US
+    assert last.next_us(LATEST_US - 3599 * SECOND) is None
+    assert isinstance(last.next_us(JANUARY), int)
+
+
+def test_the_last_run_before_the_end_of_time() -> None:
+    yearly = Cron("@yearly")
+    assert yearly.next_us(us(9998, 6, 1)) == us(9999, 1, 1)
+    assert yearly.next_us(us(9999, 1, 1)) is None
+    # Where it is later than in UTC, and where it is earlier.
+    for zone in ("Asia/Tokyo", "America/New_York"):
+        last = Cron(f"TZ={zone} @yearly")
+        assert last.next_us(us(9999, 6, 1)) is None
 
 
 @given(st.text(alphabet="0123456789*/,-? ?@LWMONjan=CRON_TZ", max_size=25))

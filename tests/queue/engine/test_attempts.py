@@ -1,0 +1,542 @@
+"""Attempts: what goes out, what is kept of them, what their answers mean."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from typing import Any
+
+import pytest
+
+from pytest_fakecloud.core.clock import Clock
+from pytest_fakecloud.queue.engine.lifecycle import causing
+from pytest_fakecloud.queue.errors import Loop
+from pytest_fakecloud.queue.model import (
+    SECOND,
+    Delivery,
+    Kind,
+    Message,
+    Mishaps,
+    NoWorkflow,
+    Outcome,
+    WorkflowPart,
+    first,
+)
+
+from .bench import CALLBACK, URL, Bench
+
+FAILURE = "https://app.example.com/failure"
+
+
+class Faults(Mishaps):
+    """The same faults hit the first attempt of every message."""
+
+    active = ("faults",)
+
+    def __init__(self, *names: str) -> None:
+        self.names = names
+        self.seen: list[tuple[Message, Delivery]] = []
+
+    def before(self, message: Message, delivery: Delivery) -> tuple[str, ...]:
+        self.seen.append((message, delivery))
+        return self.names if message.retried == 0 and len(message.attempts) == 1 else ()
+
+
+def faulty(bench: Bench, *names: str) -> Faults:
+    faults = Faults(*names)
+    bench.engine.mishaps = faults
+    return faults
+
+
+def drive(bench: Bench, how: str) -> None:
+    """Deliver what is due, plainly or on a loop."""
+    if how == "plain":
+        bench.clock.run_due()
+        return
+
+    async def perform(delivery: Delivery) -> Outcome:
+        return bench.perform(delivery)
+
+    async def whole() -> None:
+        await Clock(bench.clock).aio.advance("0s")
+
+    bench.engine.runner.perform_async = perform
+    asyncio.run(whole())
+
+
+both_ways = pytest.mark.parametrize("how", ["plain", "on a loop"])
+
+
+# -- what is kept ----------------------------------------------------------------------------------
+
+
+def test_what_is_kept_of_attempts(bench: Bench) -> None:
+    bench.answer = lambda delivery: Outcome(
+        (500, 200)[delivery.attempt], [("X-A", "1")], b"body", virtual_us=SECOND, where="here"
+    )
+    message_id = bench.publish("https://app.example.com/h\xc3\xb6k", Delay="3s", Retry_Delay="5000")
+    bench.clock.advance("1m")
+    found = [
+        (
+            one.number, (one.at_us - bench.start_us) / SECOND, one.waited_us / SECOND,
+            one.wait_reason, one.state, one.status, one.is_final,
+            ((one.ended_us or 0) - bench.start_us) / SECOND,
+        )
+        for one in bench.engine.attempts
+    ]  # fmt: skip
+    assert found == [
+        (1, 3, 3, "delay", "failed", 500, False, 4),
+        (2, 9, 5, "retry delay 5000", "delivered", 200, True, 10),
+    ]
+    for one in bench.engine.attempts:
+        assert (one.message_id, one.kind) == (message_id, "message")
+        assert one.url == "https://app.example.com/hök"
+        assert (one.headers, one.body, one.where) == ([("X-A", "1")], b"body", "here")
+    assert bench.engine.timers == {}
+    message = bench.engine.messages[message_id]
+    assert message.last_outcome is not None
+    assert message.last_outcome.status == 200
+
+
+def test_kinds_of_attempts_and_deliveries_are_those_of_their_messages(bench: Bench) -> None:
+    bench.answer = lambda delivery: Outcome(500 if delivery.url == URL else 200)
+    bench.publish(Retries="0", Callback=CALLBACK, Failure_Callback=FAILURE)
+    bench.clock.run_due()
+    kinds: list[Kind] = ["message", "callback", "failure_callback"]
+    assert [one.kind for one in bench.sent] == kinds
+    assert [one.kind for one in bench.engine.attempts] == kinds
+
+
+def test_an_answer_is_waited_for_as_a_timer_of_its_name(bench: Bench) -> None:
+    bench.answer = lambda delivery: Outcome(200, virtual_us=1)
+    for _ in range(2):
+        bench.publish()
+    bench.clock.run_due()
+    assert [one.label for one in bench.clock.planned(5)[1]] == ["answer", "answer"]
+    bench.engine.close()
+    assert bench.clock.next_due() is None
+
+
+# -- what goes out ---------------------------------------------------------------------------------
+
+
+def test_every_header_of_a_delivery() -> None:
+    bench = Bench(header_prefix="Service")
+    bench.engine.url_groups.add_all("g", [(URL, None)], 0)
+    headers = [
+        ("Content-Type", "text/plain"),
+        ("Upstash-Forward-X-A", "1"),
+        ("Upstash-Forward-User-Agent", "mine"),
+        ("Upstash-Forward-service-signature", "older"),
+        ("Upstash-Forward-SERVICE-Retried", "7"),
+        ("Upstash-Cron", "@hourly"),
+        ("Upstash-Schedule-Id", "s"),
+    ]
+    bench.engine.publisher.publish("g", headers, b"x", caller_ip="192.0.2.7")
+    (message_id,) = bench.engine.schedules.fire("s")
+    bench.clock.run_due()
+    (delivery,) = bench.sent
+    assert delivery.headers == [
+        ("X-A", "1"),
+        ("User-Agent", "mine"),
+        ("Content-Type", "text/plain"),
+        ("Service-Message-Id", message_id),
+        ("Service-Retried", "0"),
+        ("Service-Caller-Ip", "192.0.2.7"),
+        ("Service-Region", "US-EAST-1"),
+        ("Service-Topic-Name", "g"),
+        ("Service-Schedule-Id", "s"),
+        ("Upstash-Signature", "token"),
+    ]
+
+
+def test_a_message_of_a_run_is_sent_as_its_workflow_says(bench: Bench) -> None:
+    class Steps(NoWorkflow):
+        def body(self, message: Message, at_us: int) -> bytes:
+            return f"{message.id} at {at_us - bench.start_us}".encode()
+
+    bench.engine.workflow = Steps()
+    plain, step = bench.publish(), bench.publish(Delay="1s", Workflow_RunId="r")
+    bench.engine.messages[step].workflow = WorkflowPart("r", URL, "step")
+    bench.clock.advance("1s")
+    assert [one.body for one in bench.sent] == [b"x", f"{step} at {SECOND}".encode()]
+    assert first(bench.sent[1].headers, "Upstash-Workflow-RunId") == "r"
+    assert bench.state(plain) == "DELIVERED"
+
+
+@both_ways
+def test_a_handler_knows_which_message_it_answers_to(bench: Bench, how: str) -> None:
+    causes: list[Message | None] = []
+
+    def answer(delivery: Delivery) -> Outcome:
+        causes.append(causing.get())
+        return Outcome(200)
+
+    bench.answer = answer
+    ids = [bench.publish() for _ in range(2)]
+    drive(bench, how)
+    assert causes == [bench.engine.messages[one] for one in ids]
+    assert causing.get() is None
+
+
+# -- faults ----------------------------------------------------------------------------------------
+
+
+@both_ways
+@pytest.mark.parametrize(
+    ("names", "headers", "body", "keys"),
+    [
+        ((), True, b"x", [(None, 0)]),
+        (("unsigned",), False, b"x", []),
+        (("unsigned", "tamper"), False, b"x", []),
+        (("wrong_key",), True, b"x", [("new", 0)]),
+        (("next_key",), True, b"x", [("next", 0)]),
+        (("wrong_key", "next_key"), True, b"x", [("new", 0)]),
+        (("expired",), True, b"x", [(None, 3600 * SECOND)]),
+        (("tamper",), True, b"xtampered", [(None, 0)]),
+    ],
+)
+def test_a_signature_is_spoiled_as_a_fault_says(
+    bench: Bench, names: tuple[str, ...], headers: bool, body: bytes, keys: Any, how: str
+) -> None:
+    faults = faulty(bench, *names)
+    message_id = bench.publish()
+    drive(bench, how)
+    (delivery,) = bench.sent
+    assert (first(delivery.headers, "Upstash-Signature") is not None) is headers
+    assert (delivery.signed, delivery.body, bench.keys) == (headers, body, keys)
+    # The signature is one of what was published.
+    assert [one for _, one in bench.signed] == [b"x"] * len(keys)
+    message = bench.engine.messages[message_id]
+    assert faults.seen == [(message, faults.seen[0][1])]
+    assert faults.seen[0][1].message_id == message_id
+    assert message.attempts[0].faults == names
+
+
+@both_ways
+def test_the_second_answer_to_a_duplicate_counts(bench: Bench, how: str) -> None:
+    faulty(bench, "duplicate")
+    bench.answer = lambda delivery: Outcome(500 if len(bench.sent) == 1 else 200)
+    message_id = bench.publish()
+    drive(bench, how)
+    assert len(bench.sent) == 2
+    assert bench.sent[0] is bench.sent[1]
+    assert bench.state(message_id) == "DELIVERED"
+    assert len(bench.engine.attempts) == 1
+
+
+def test_an_answer_that_got_lost_is_asked_for_again(bench: Bench) -> None:
+    faulty(bench, "crash_after_answer")
+    bench.answer = lambda delivery: Outcome(200, virtual_us=2 * SECOND)
+    message_id = bench.publish()
+    bench.clock.advance("2s")
+    lost, again = bench.engine.attempts
+    assert (lost.state, lost.status, lost.is_final) == ("lost", 200, False)
+    assert (lost.ended_us, again.at_us) == (bench.start_us + 2 * SECOND,) * 2
+    assert (again.waited_us, again.state) == (0, "in flight")
+    assert again.wait_reason == "the queue crashed before it stored the answer"
+    assert bench.state(message_id) == "ACTIVE"
+    bench.clock.advance("2s")
+    assert bench.state(message_id) == "DELIVERED"
+    assert [row.state for row in bench.engine.messages[message_id].log] == [
+        "CREATED", "ACTIVE", "ACTIVE", "DELIVERED",
+    ]  # fmt: skip
+    # It is no retry: nothing was counted and nothing had failed.
+    assert bench.engine.messages[message_id].retried == 0
+
+
+def test_one_whose_answer_got_lost_waits_for_its_turn_as_before(bench: Bench) -> None:
+    faulty(bench, "crash_after_answer")
+    message_id = bench.publish(Queue_Name="q")
+
+    def answer(delivery: Delivery) -> Outcome:
+        bench.engine.admission.pause_queue("q")
+        return Outcome(200)
+
+    bench.answer = answer
+    bench.clock.run_due()
+    assert bench.state(message_id) == "RETRY"
+    assert bench.engine.runner.run(message_id, bench.start_us) is None
+    bench.engine.admission.resume_queue("q")
+    bench.clock.run_due()
+    assert bench.state(message_id) == "DELIVERED"
+
+
+# -- who starts ------------------------------------------------------------------------------------
+
+
+def test_what_does_not_start(bench: Bench) -> None:
+    bench.answer = lambda delivery: Outcome(200, virtual_us=SECOND)
+    delivered, cancelled = bench.publish(), bench.publish()
+    bench.engine.cancel(cancelled)
+    bench.clock.run_due()
+    run = bench.engine.runner.run
+    for message_id in ("nobody", cancelled, delivered):
+        # The last one is under way.
+        assert run(message_id, bench.start_us) is None
+    bench.clock.advance("1s")
+    assert run(delivered, bench.start_us) is None
+    assert len(bench.sent) == 1
+
+
+def test_more_attempts_at_one_instant_than_the_limit_are_a_loop() -> None:
+    bench = Bench(loop_limit=5)
+    bench.answer = lambda delivery: Outcome(500)
+    message_id = bench.publish(Retries="20", Retry_Delay="0")
+    message = bench.engine.messages[message_id]
+    with pytest.raises(Loop) as caught:
+        bench.clock.run_due()
+    assert str(caught.value) == (
+        f"endless loop: 5 deliveries caused each other at one instant, the last would be"
+        f" {message_id} to {URL}. A handler that publishes again must come to an end, or use a"
+        " delay and be driven step by step; the message stays pending"
+    )
+    assert len(bench.sent) == 6
+    assert (message.state, message.wait_reason) == ("RETRY", "retry delay 0")
+    # It begins anew when somebody drives on.
+    with pytest.raises(Loop):
+        bench.clock.run_due()
+    assert len(bench.sent) == 11
+
+
+def test_what_was_published_at_an_earlier_instant_begins_no_chain_there() -> None:
+    bench = Bench(loop_limit=3)
+
+    def answer(delivery: Delivery) -> Outcome:
+        # Three at one instant, the next one a second later.
+        bench.publish(Delay="0s" if len(bench.sent) % 4 else "1s")
+        return Outcome(200)
+
+    bench.answer = answer
+    bench.publish()
+    for _ in range(5):
+        bench.engine.drive += 1
+        bench.clock.advance("1s")
+    assert bench.times() == [second for second in range(6) for _ in range(4)]
+    assert max(one.depth for one in bench.engine.messages.values() if one.attempts) == 3
+
+
+@pytest.mark.parametrize(("driving", "leaves"), [(True, True), (False, False)])
+def test_what_a_handler_throws_in_the_background_reaches_whoever_drives(
+    bench: Bench, driving: bool, leaves: bool
+) -> None:
+    bench.engine.lane = "background"
+
+    def answer(delivery: Delivery) -> Outcome:
+        raise KeyboardInterrupt
+
+    bench.answer = answer
+    message_id = bench.publish()
+
+    def run() -> None:
+        if driving:
+            bench.clock.run_due()
+        else:
+            attempt = bench.engine.runner.run(message_id, bench.start_us)
+            assert attempt is bench.engine.attempts[0]
+
+    if leaves:
+        with pytest.raises(KeyboardInterrupt):
+            run()
+    else:
+        run()
+    assert isinstance(bench.engine.attempts[0].exception, KeyboardInterrupt)
+    assert bench.state(message_id) == "RETRY"
+
+
+def test_what_a_handler_throws_on_a_loop_is_kept(bench: Bench) -> None:
+    def answer(delivery: Delivery) -> Outcome:
+        raise LookupError("broken")
+
+    bench.answer = answer
+    bench.publish()
+    with pytest.raises(LookupError):
+        drive(bench, "on a loop")
+    assert isinstance(bench.engine.attempts[0].exception, LookupError)
+    assert causing.get() is None
+
+
+# -- what answers mean -----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("took", "delivered"), [(10, True), (10.000001, False)])
+def test_an_answer_at_the_end_of_the_timeout_is_one(
+    bench: Bench, took: float, delivered: bool
+) -> None:
+    bench.answer = lambda delivery: Outcome(200, virtual_us=round(took * SECOND), where="wsgi")
+    message_id = bench.publish(Timeout="10s", Retries="0")
+    bench.clock.advance("9s")
+    assert bench.state(message_id) == "ACTIVE"
+    bench.clock.advance("1s")
+    (attempt,) = bench.engine.attempts
+    assert (attempt.where, attempt.ended_us) == ("wsgi", bench.start_us + 10 * SECOND)
+    if delivered:
+        assert bench.state(message_id) == "DELIVERED"
+    else:
+        assert str(attempt.exception) == "no answer within the timeout of 10 s"
+        assert (bench.state(message_id), attempt.status) == ("FAILED", None)
+
+
+def told(bench: Bench, url: str) -> list[dict[str, Any]]:
+    """What was told to a callback."""
+    return [json.loads(one.body) for one in bench.sent if one.url == url]
+
+
+def test_what_callbacks_tell_of_each_attempt() -> None:
+    bench = Bench(no_answer_status=599, source_spelling="service", limits={"message_size": 200})
+    answers = [Outcome(503, [("X-A", "1")], b"a" * 300), Outcome(exception=OSError("gone"))]
+    bench.answer = lambda delivery: Outcome(200) if delivery.url != URL else answers.pop(0)
+    message_id = bench.publish(Callback=CALLBACK, Failure_Callback=FAILURE, Retries="1")
+    bench.clock.advance("1m")
+    first_one, last = told(bench, CALLBACK)
+    (failure,) = told(bench, FAILURE)
+    assert [one["retried"] for one in (first_one, last, failure)] == [0, 1, 1]
+    assert [one["status"] for one in (first_one, last, failure)] == [503, 599, 599]
+    assert (first_one["header"], len(first_one["body"])) == ({"X-A": ["1"]}, 268)
+    assert last == {name: value for name, value in failure.items() if name != "dlqId"}
+    assert failure["dlqId"] == bench.engine.messages[message_id].dlq_id
+    for one in (first_one, last, failure):
+        assert (one["sourceMessageId"], one["maxRetries"]) == (message_id, 1)
+        assert "sourceMessasgeId" not in one
+
+
+def test_what_the_callback_about_a_success_tells(bench: Bench) -> None:
+    bench.answer = lambda delivery: Outcome(
+        200 if delivery.attempt or delivery.url == CALLBACK else 500
+    )
+    bench.publish(Callback=CALLBACK)
+    bench.clock.advance("1m")
+    assert [(one["retried"], one["status"]) for one in told(bench, CALLBACK)] == [
+        (0, 500),
+        (1, 200),
+    ]
+
+
+def test_callbacks_about_a_step_tell_of_its_run(bench: Bench) -> None:
+    class Runs(NoWorkflow):
+        def callback_fields(self, message: Message) -> dict[str, object]:
+            return {"workflowRunId": message.id}
+
+    bench.engine.workflow = Runs()
+    plain, step = bench.publish(Callback=CALLBACK), bench.publish(Callback=CALLBACK)
+    bench.engine.messages[step].workflow = WorkflowPart("r", URL, "step")
+    bench.clock.run_due()
+    by_source = {one["sourceMessageId"]: one.get("workflowRunId") for one in told(bench, CALLBACK)}
+    assert by_source == {plain: None, step: step}
+
+
+@pytest.mark.parametrize(
+    ("kind", "lost", "comes"),
+    [(CALLBACK, "callback", FAILURE), (FAILURE, "failure_callback", CALLBACK)],
+)
+def test_a_fault_loses_one_kind_of_callback(bench: Bench, kind: str, lost: str, comes: str) -> None:
+    asked: list[tuple[Message, str, str]] = []
+
+    class Losing(Mishaps):
+        active = ("losing",)
+
+        def callback(self, message: Message, kind: Kind, url: str) -> bool:
+            asked.append((message, kind, url))
+            return kind == lost
+
+    bench.engine.mishaps = Losing()
+    bench.answer = lambda delivery: Outcome(500 if delivery.url == URL else 200)
+    message_id = bench.publish(Retries="0", Callback=CALLBACK, Failure_Callback=FAILURE)
+    bench.clock.run_due()
+    message = bench.engine.messages[message_id]
+    assert asked == [(message, "callback", CALLBACK), (message, "failure_callback", FAILURE)]
+    assert [one.url for one in bench.sent] == [URL, comes]
+
+
+@pytest.mark.parametrize(
+    ("status", "headers", "final"),
+    [
+        (489, [("Upstash-NonRetryable-Error", "true")], True),
+        (489, [("Service-NonRetryable-Error", " TRUE ")], True),
+        (489, [("Upstash-NonRetryable-Error", "false")], False),
+        (489, [("Upstash-NonRetryable-Error", "false"), ("Service-NonRetryable-Error", "true")],
+         True),
+        (489, [], False),
+        (488, [("Upstash-NonRetryable-Error", "true")], False),
+    ],
+)  # fmt: skip
+def test_what_wants_no_retry(
+    bench: Bench, status: int, headers: list[tuple[str, str]], final: bool
+) -> None:
+    bench.answer = lambda delivery: Outcome(status, headers)
+    message_id = bench.publish()
+    bench.clock.run_due()
+    assert bench.state(message_id) == ("FAILED" if final else "RETRY")
+    assert bench.engine.attempts[0].is_final is final
+
+
+def test_the_last_attempt_of_a_cancelled_message_is_final(bench: Bench) -> None:
+    bench.answer = lambda delivery: Outcome(500, virtual_us=SECOND)
+    message_id = bench.publish(Callback=CALLBACK, Failure_Callback=FAILURE)
+    bench.clock.run_due()
+    bench.engine.cancel(message_id)
+    bench.answer = lambda delivery: Outcome(200)
+    bench.clock.advance("1m")
+    (attempt,) = bench.engine.messages[message_id].attempts
+    assert (attempt.is_final, attempt.state) == (True, "failed")
+    message = bench.engine.messages[message_id]
+    assert (message.state, message.finished_us) == ("CANCELED", bench.start_us + SECOND)
+    assert (message.dlq_id, message.last_error_us) == (None, bench.start_us + SECOND)
+    # Its callback tells of the attempt; nothing has failed for good.
+    assert [one.url for one in bench.sent] == [URL, CALLBACK]
+
+
+@pytest.mark.parametrize("open_up", [True, False])
+def test_an_end_lets_the_next_of_a_key_and_of_the_crowd_go(open_up: bool) -> None:
+    bench = Bench(limits={"parallelism": 1} if open_up else {})
+    bench.answer = lambda delivery: Outcome(500, virtual_us=SECOND)
+    headers = {} if open_up else {"Flow_Control_Key": "k", "Flow_Control_Value": "parallelism=1"}
+    for _ in range(3):
+        bench.publish(Retries="0", **headers)
+    bench.clock.advance("1m")
+    assert bench.times() == [0, 1, 2]
+
+
+def test_whoever_listens_hears_of_every_attempt(bench: Bench) -> None:
+    heard: list[tuple[Any, ...]] = []
+
+    def hear(*what: Any) -> None:
+        heard.append(what)
+
+    bench.engine.on_attempt = hear
+    outcome = Outcome(500)
+    bench.answer = lambda delivery: outcome
+    message_id = bench.publish(Retries="0")
+    bench.clock.run_due()
+    message = bench.engine.messages[message_id]
+    ((who, attempt, delivery, came),) = heard
+    assert (who, attempt, came) == (message, message.attempts[0], outcome)
+    assert delivery.url == URL
+
+
+def test_attempts_begun_elsewhere_are_made_once(bench: Bench) -> None:
+    faults = faulty(bench, "tamper")
+    message_id = bench.publish()
+    make = bench.engine.runner.start(message_id, bench.start_us)
+    assert make is not None
+    # Its faults are decided in the order of instants, when it begins.
+    assert len(faults.seen) == 1
+    assert bench.engine.runner.start(message_id, bench.start_us) is None
+    make()
+    assert len(faults.seen) == 1
+    assert [one.body for one in bench.sent] == [b"xtampered"]
+    assert bench.state(message_id) == "DELIVERED"
+
+
+def test_a_fault_that_breaks_ends_an_attempt_before_it_is_made(bench: Bench) -> None:
+    class Broken(Mishaps):
+        active = ("broken",)
+
+        def before(self, message: Message, delivery: Delivery) -> tuple[str, ...]:
+            raise LookupError("broken")
+
+    bench.engine.mishaps = Broken()
+    message_id = bench.publish()
+    assert bench.engine.runner.start(message_id, bench.start_us) is None
+    assert isinstance(bench.engine.attempts[0].exception, LookupError)
+    assert (bench.state(message_id), bench.sent) == ("RETRY", [])
