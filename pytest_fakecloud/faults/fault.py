@@ -165,7 +165,7 @@ class Rule:
         except BaseException as error:  # what pytest.fail() raises is no Exception
             raise ContractError(f"a predicate of {shown(self)} failed: {shown(error)}") from error
 
-    def wants(self, request: Any) -> bool:
+    def wants(self) -> bool:
         """Return whether it fires on a matching request; called in turn, with the table's lock held."""
         return True
 

@@ -155,7 +155,7 @@ class RandomRule(Rule):
         self._step = step
         self._stream = stream
 
-    def wants(self, request: Any) -> bool:
+    def wants(self) -> bool:
         # A draw that never came up is luck and no mistake; one that was never made is.
         self.must_fire = False
         return self._stream.random() < self._rate
@@ -184,7 +184,7 @@ class RateLimitRule(Rule):
         self._end_us = table.clock.now_us()
         self._used = 0
 
-    def wants(self, request: Any) -> bool:
+    def wants(self) -> bool:
         now = self.table.clock.now_us()
         if now >= self._end_us:
             self._end_us = now + self._per_us

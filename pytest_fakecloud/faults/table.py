@@ -111,9 +111,6 @@ class FaultTable:
         """The rules that never fired, and should have."""
         return [rule for rule in self._all if rule.must_fire and not rule.hits]
 
-    def __bool__(self) -> bool:
-        return bool(self.active)
-
     def pause(self, seconds: float) -> None:
         """Wait so many real seconds, or until the handle closes."""
         with self._lock:
@@ -220,7 +217,7 @@ class FaultTable:
             if not rule.active:
                 return 0
             rule.seen += 1
-            if rule.seen <= rule.skip or not rule.wants(request):
+            if rule.seen <= rule.skip or not rule.wants():
                 return 0
             rule.hits += 1
             hit = rule.hits

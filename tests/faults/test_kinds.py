@@ -8,21 +8,15 @@ from typing import Any
 
 import pytest
 
-from pytest_fakecloud.core.calls import Call
 from pytest_fakecloud.core.clock import Clock
 from pytest_fakecloud.core.errors import ContractError
 from pytest_fakecloud.faults.fault import Fault
 from pytest_fakecloud.faults.kinds import lost, truncated
 from pytest_fakecloud.faults.plan import FaultPlan
 from pytest_fakecloud.faults.table import FaultTable
-from pytest_fakecloud.http.messages import Answer, Effect, Request, Response, Stream
+from pytest_fakecloud.http.messages import Answer, Effect, Request, Stream
 
-
-def sent(table: FaultTable, answer: Response | None = None) -> Any:
-    """The response to one more request."""
-    request = Request("GET", "/x")
-    request.call = Call(1, 0, "demo", "demo", "GET", "/x")
-    return table.run(request, lambda: Answer(b"fine") if answer is None else answer)
+from .passing import sent
 
 
 class Nameless:

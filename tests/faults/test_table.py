@@ -1,0 +1,180 @@
+"""The table of faults: its steps, what it opens and shuts, and how it forgets."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Any
+
+import pytest
+
+from pytest_fakecloud.core.ids import Ids
+from pytest_fakecloud.core.timekeeper import Timekeeper
+from pytest_fakecloud.faults.fault import Fault
+from pytest_fakecloud.faults.plan import FaultPlan, fault_words
+from pytest_fakecloud.faults.table import FaultTable
+from pytest_fakecloud.http.messages import Answer, Effect, Request
+
+from .passing import sent
+
+
+@pytest.mark.parametrize(
+    ("step", "response"),
+    [
+        (None, Answer(b"fine")),
+        ("drop", Effect("drop")),
+        ("hang", Effect("hang")),
+        ("lose_answer", Effect("lose", Answer(b"fine"))),
+        ("truncate", Effect("truncate", Answer(b"fine"), 2)),
+        (404, Answer(b"Not Found\n", 404, (), "text/plain")),
+        (599, Answer(b"status 599\n", 599, (), "text/plain")),
+        ((429, None), Answer(b"Too Many Requests\n", 429, (), "text/plain")),
+        ((429, "slowly"), Answer(b"slowly", 429, (), "text/plain; charset=utf-8")),
+        (
+            Answer(b"own", 207, [("X", "1")], "text/x-odd"),
+            Answer(b"own", 207, (("X", "1"),), "text/x-odd"),
+        ),
+    ],
+)
+def test_what_a_step_makes_of_a_response(
+    plan: FaultPlan, table: FaultTable, step: Any, response: object
+) -> None:
+    plan.sequence([step], times=2)
+    one, two = sent(table), sent(table)
+    assert one == two == response
+    if isinstance(step, Answer):
+        assert one is not two  # who sends one may write into it
+
+
+@pytest.mark.parametrize(
+    ("headers", "content_type", "kind"),
+    [
+        ((), None, "text/plain; charset=utf-8"),
+        ({"Content-Type": "text/x-odd"}, None, "text/x-odd"),
+        ({"CONTENT-TYPE": "text/x-odd"}, "text/html", "text/x-odd"),
+        ({"X": "1"}, "text/html", "text/html"),
+    ],
+)
+def test_a_content_type_among_the_headers_is_the_content_type(
+    plan: FaultPlan, table: FaultTable, headers: Any, content_type: str | None, kind: str
+) -> None:
+    plan.answer(200, "x", headers=headers, content_type=content_type)
+    answer = sent(table)
+    assert answer.content_type == kind
+    assert [name for name, _ in answer.headers] == [name for name in headers if name == "X"]
+
+
+def test_the_words_of_a_plan_are_the_methods_that_prepare_a_fault() -> None:
+    words = "answer call delay down drop hang lose_answer random rate_limit sequence truncate"
+    assert fault_words(FaultPlan) == words.split()
+
+    class Own(FaultPlan):
+        def duplicate(self) -> Fault:
+            return self.drop()
+
+        def _hidden(self) -> Fault:
+            return self.drop()
+
+    assert fault_words(Own) == sorted([*words.split(), "duplicate"])
+
+
+def test_a_plan_holds_the_faults_that_can_still_fire(plan: FaultPlan, table: FaultTable) -> None:
+    assert (bool(plan), len(plan), list(plan)) == (False, 0, [])
+    once, always = plan.answer(503, times=1), plan.answer(429)
+    assert (bool(plan), len(plan), list(plan)) == (True, 2, [once, always])
+    sent(table)
+    assert (bool(plan), len(plan), list(plan)) == (True, 1, [always])
+
+
+def test_what_is_cleared_fires_no_more_and_is_forgotten(plan: FaultPlan, table: FaultTable) -> None:
+    fault = plan.answer(503)
+    assert plan.unused() == [fault]
+    plan.clear()
+    assert fault.active is False
+    assert plan.unused() == []
+    assert sent(table) == Answer(b"fine")
+
+
+def test_a_fault_that_its_own_predicate_takes_back_does_not_fire(
+    plan: FaultPlan, table: FaultTable
+) -> None:
+    def taken_back(request: Request) -> bool:
+        fault.remove()
+        return True
+
+    fault = plan.answer(503, when=taken_back)
+    assert sent(table) == Answer(b"fine")
+    assert fault.hits == 0
+
+
+def test_the_gate_shuts_with_the_first_down_and_opens_after_the_last(
+    plan: FaultPlan, table: FaultTable
+) -> None:
+    assert plan.is_down is False
+    moves: list[bool] = []
+    table.gate = moves.append
+    one = plan.down()
+    assert (plan.is_down, moves) == (True, [True])
+    plan.down()
+    plan.drop()
+    one.remove()
+    assert (plan.is_down, moves) == (True, [True])
+    plan.up()
+    assert (plan.is_down, moves) == (False, [True, False])
+
+
+@pytest.mark.parametrize(
+    "matchers",
+    [{"times": 1}, {"skip": 1}, {"route": "/x"}, {"url": "u"}, {"when": lambda request: True}],
+)
+def test_the_gate_stays_open_where_only_some_requests_are_down(
+    plan: FaultPlan, table: FaultTable, matchers: dict[str, Any]
+) -> None:
+    moves: list[bool] = []
+    table.gate = moves.append
+    plan.down(**matchers)
+    plan.down(502)
+    assert (plan.is_down, moves) == (False, [])
+
+
+def test_nobody_waits_for_a_handle_that_is_closed(plan: FaultPlan, table: FaultTable) -> None:
+    table.close()
+    plan.delay(60)
+    assert sent(table) == Answer(b"fine")
+    table.close()
+    assert sent(table) == Answer(b"fine")
+
+
+def test_all_that_is_random_in_a_plan_comes_of_one_source() -> None:
+    made: list[Any] = []
+
+    def stream() -> Any:
+        made.append(Ids(1).stream("faults"))
+        return made[-1]
+
+    table = FaultTable(stream, Timekeeper())
+    plan = FaultPlan(table)
+    plan.answer(503)
+    assert made == []
+    plan.random(0.5)
+    plan.random(0.5)
+    assert len(made) == 1
+
+
+def test_the_facts_of_a_services_own_table_stay_when_it_meets_its_app(table: FaultTable) -> None:
+    def attach(table: FaultTable) -> set[str]:
+        table.attach(
+            fact_fields={"command": table.fact_fields.get("url")},  # type: ignore[dict-item]
+            words=lambda: ["GET"],
+            render=lambda error: Answer(b"own"),
+            dump=lambda value: b"json",
+        )
+        return set(table.fact_fields)
+
+    assert attach(table) == {"url", "label"}
+    plain = FaultTable(partial(Ids(1).stream, "faults"), Timekeeper())
+    assert attach(plain) == {"command"}
+    plan = FaultPlan(plain)
+    with plan.answer(503):
+        assert sent(plain).body == b"own"
+    with plan.answer(503, {}):
+        assert sent(plain).body == b"json"
