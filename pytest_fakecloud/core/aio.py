@@ -11,7 +11,7 @@ import sys
 from collections.abc import Callable, Generator, Iterable
 from typing import Any, ParamSpec, Protocol, TypeVar
 
-from .timekeeper import LANES, Fired, Lane, Timekeeper, Timer
+from .timekeeper import Fired, Timekeeper, Timer
 from .timeparse import Duration, Instant
 
 __all__ = ["AioClock", "Twin", "checkpoint", "drive", "in_thread"]
@@ -26,9 +26,7 @@ class Steps(Protocol):
     def now_us(self) -> int:
         """The present instant in microseconds since the epoch."""
 
-    def steps(
-        self, target: Callable[[], int], lanes: tuple[Lane, ...] = LANES
-    ) -> Generator[Timer, None, None]:
+    def steps(self, target: Callable[[], int]) -> Generator[Timer, None, None]:
         """The timers that fall due on the way to an instant, each at its own."""
 
 
@@ -66,7 +64,6 @@ def _in_trio(trio: Any) -> bool:
 async def drive(
     clock: Steps,
     target: Callable[[], int],
-    lanes: tuple[Lane, ...] = LANES,
     *,
     done: Callable[[], bool] = lambda: False,
 ) -> list[Fired]:
@@ -77,7 +74,7 @@ async def drive(
     # A loop of these calls lets other tasks, and its own cancellation, in.
     await checkpoint()
     fired = []
-    steps = clock.steps(target, lanes)
+    steps = clock.steps(target)
     try:
         for timer in steps:
             at_us = clock.now_us()
@@ -126,7 +123,7 @@ class Twin:
 
     def __init__(self, target: object, names: Iterable[str]) -> None:
         self._target = target
-        self._names = names if isinstance(names, frozenset) else frozenset(names)
+        self._names = frozenset(names)
 
     def __getattr__(self, name: str) -> Callable[..., Any]:
         if name not in self._names:

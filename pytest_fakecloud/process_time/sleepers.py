@@ -17,7 +17,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from ..core.timekeeper import LANES, Lane, Occupied, Timekeeper
+from ..core.timekeeper import Occupied, Timekeeper
 from ..core.timeparse import monotonic
 
 __all__ = ["GRACE", "Sleeper", "Sleepers", "Yielding"]
@@ -53,9 +53,9 @@ class Yielding:
     def __getattr__(self, name: str) -> Any:
         return getattr(self._clock, name)
 
-    def steps(self, target: Callable[[], int], lanes: tuple[Lane, ...] = LANES) -> Any:
+    def steps(self, target: Callable[[], int]) -> Any:
         """``Timekeeper.steps``, yielding."""
-        return self._clock.steps(target, lanes, yielding=True)
+        return self._clock.steps(target, yielding=True)
 
 
 class Sleepers:

@@ -10,10 +10,10 @@ from typing import Any
 import pytest
 import trio
 
-from pytest_fakecloud.core.aio import Twin, in_thread
+from pytest_fakecloud.core.aio import Twin, checkpoint, drive, in_thread
 from pytest_fakecloud.core.clock import Clock
 from pytest_fakecloud.core.errors import ContractError
-from pytest_fakecloud.core.timekeeper import Timekeeper
+from pytest_fakecloud.core.timekeeper import Fired, Timekeeper
 
 NOON = "2026-01-01T12:00:00Z"
 Run = Callable[[Callable[[], Awaitable[Any]]], Any]
@@ -32,7 +32,8 @@ def test_driving_awaits_in_the_running_loop(run: Run) -> None:
     seen: list[Any] = []
 
     async def deliver(at_us: int) -> str:
-        seen.append((threading.current_thread(), clock.now_us() - start))
+        assert at_us == clock.now_us()
+        seen.append((threading.current_thread(), at_us - start))
         return "awaited"
 
     start = clock.now_us()
@@ -42,13 +43,17 @@ def test_driving_awaits_in_the_running_loop(run: Run) -> None:
     async def main() -> Any:
         fired = await Clock(clock).aio.advance(1)
         fired += await Clock(clock).aio.advance_to_next()
+        assert clock.now_us() == start + 2_000_000
         fired += await Clock(clock).aio.advance_to_next()
         fired += await Clock(clock).aio.run_due()
         fired += await Clock(clock).aio.move_to("2026-01-01T13:00:00Z")
         return fired
 
     fired = run(main)
-    assert [(f.label, f.result) for f in fired] == [("a", "awaited"), ("b", "plain")]
+    assert fired == [
+        Fired(start + 1_000_000, "a", "awaited"),
+        Fired(start + 2_000_000, "b", "plain"),
+    ]
     assert seen == [(threading.current_thread(), 1_000_000)]
     assert clock.now().hour == 13
 
@@ -72,6 +77,35 @@ def test_an_advance_inside_an_awaited_delivery_is_an_error_in_both(run: Run) -> 
 
 
 @both
+def test_a_drive_ends_after_what_it_was_for(run: Run) -> None:
+    clock = Timekeeper(NOON)
+    start = clock.now_us()
+    seen: list[int] = []
+    for second in (1, 2, 3):
+        clock.call_at(start + second, lambda at: seen.append(at - start))
+
+    async def main() -> list[Fired]:
+        return await drive(clock, lambda: start + 10, done=lambda: len(seen) == 2)
+
+    assert [fired.at_us - start for fired in run(main)] == seen == [1, 2]
+    assert clock.now_us() == start + 2
+    # The clock is free again.
+    assert [fired.at_us - start for fired in clock.advance(1)] == [3]
+
+
+def test_a_checkpoint_gives_way_and_does_not_wait() -> None:
+    async def main() -> list[str]:
+        seen: list[str] = []
+        loop = asyncio.get_running_loop()
+        loop.call_soon(seen.append, "others")
+        loop.call_later(0.5, seen.append, "half a second later")
+        await checkpoint()
+        return seen
+
+    assert asyncio.run(main()) == ["others"]
+
+
+@both
 def test_blocking_calls_run_in_a_thread(run: Run) -> None:
     class Thing:
         def block(self, number: int, *, plus: int = 0) -> tuple[int, bool]:
@@ -81,7 +115,7 @@ def test_blocking_calls_run_in_a_thread(run: Run) -> None:
         def fail(self) -> None:
             raise KeyError
 
-    twin = Twin(Thing(), ["block", "fail"])
+    twin = Twin(Thing(), iter(["block", "fail"]))
 
     async def main() -> None:
         assert await twin.block(1, plus=2) == (3, False)

@@ -20,6 +20,7 @@ def test_tokens_are_random_and_of_the_asked_length() -> None:
     for length in (1, 7, 48, 64):
         assert len(new_token(length)) == length
     assert new_token() != new_token()
+    assert len(new_token()) == 48
     int(new_token(), 16)
 
 
@@ -76,6 +77,8 @@ def test_comparing() -> None:
     assert same("é".encode(), "é")
     assert same("é".encode("latin-1"), "é")
     assert not same("☃".encode(), "x")
+    assert not same("x", "☃")
+    assert not same(b"\x03", "☃")
     assert same("☃", "☃")
     assert not same("\udcff", "x")
     assert not same("\ud800", "x")

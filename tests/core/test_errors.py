@@ -1,0 +1,177 @@
+"""Errors: how values of a tester's are shown, what begins only, and what is told instead of raised."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import AsyncIterator, Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from pytest_fakecloud.core.errors import (
+    ContractError,
+    ServiceError,
+    check_function,
+    only_begins,
+    shown,
+    telling,
+    words_of,
+)
+
+
+class Mute:
+    """Its repr raises what it was made with."""
+
+    def __init__(self, error: BaseException) -> None:
+        self.error = error
+
+    def __repr__(self) -> str:
+        raise self.error
+
+
+def test_an_error_of_a_service_has_its_text_its_status_and_its_headers() -> None:
+    error = ServiceError(429, "slowly", headers=[("Retry-After", "1")])
+    assert (str(error), error.message, error.status) == ("slowly", "slowly", 429)
+    assert error.headers == (("Retry-After", "1"),)
+    assert ServiceError(404, "no").headers == ()
+
+
+@pytest.mark.parametrize("error", [ValueError("no"), pytest.fail.Exception("no"), SystemExit()])
+def test_what_cannot_show_itself_is_shown_by_its_type(error: BaseException) -> None:
+    assert shown("x") == "'x'"
+    assert shown(Mute(error)) == "<Mute, whose repr raises>"
+
+
+def test_who_interrupts_a_repr_is_heard() -> None:
+    with pytest.raises(KeyboardInterrupt):
+        shown(Mute(KeyboardInterrupt()))
+
+
+async def coroutine() -> None:
+    """Nobody awaits it."""
+
+
+def generator() -> Iterator[int]:
+    yield 1
+
+
+async def async_generator() -> AsyncIterator[int]:
+    yield 1
+
+
+def plain() -> None:
+    """Do nothing."""
+
+
+def called_as(kind: Callable[..., Any]) -> Any:
+    """An object whose call is that function."""
+    return type("Called", (), {"__call__": kind})()
+
+
+@pytest.mark.parametrize(
+    ("function", "begins"),
+    [
+        (coroutine, True),
+        (generator, True),
+        (async_generator, True),
+        (functools.partial(coroutine), True),
+        (called_as(lambda self: 1), False),
+        (functools.partial(plain), False),
+        (plain, False),
+        (print, False),
+        (int, False),
+        (5, False),
+    ],
+)
+def test_what_only_begins_when_it_is_called(function: object, begins: bool) -> None:
+    assert only_begins(function) is begins
+
+
+@pytest.mark.parametrize("kind", [coroutine, generator, async_generator])
+def test_an_object_whose_call_only_begins(kind: Callable[..., Any]) -> None:
+    assert only_begins(called_as(kind))
+    assert only_begins(kind.__get__(5))  # as a method
+
+
+def test_a_function_is_what_can_be_called_and_does_something_at_once() -> None:
+    check_function(plain, "that says yes")
+    with pytest.raises(ContractError) as caught:
+        check_function("x", "that says yes")
+    assert str(caught.value) == "'x' is not a function: give one that says yes"
+    with pytest.raises(ContractError) as caught:
+        check_function(generator, "that says yes")
+    assert str(caught.value) == (
+        f"{generator!r} has to be awaited or iterated, which does not happen here: "
+        "give a function that says yes"
+    )
+
+
+class Mumbles(Exception):
+    def __str__(self) -> str:
+        raise ValueError("no words")
+
+
+class Interrupts(Exception):
+    def __str__(self) -> str:
+        raise KeyboardInterrupt
+
+
+def raised(error: BaseException) -> BaseException:
+    """The error, as somebody caught it."""
+    try:
+        raise error
+    except BaseException as caught:
+        return caught
+
+
+@pytest.mark.parametrize(
+    ("error", "words"),
+    [
+        (ContractError("give a number\nsuch as 5"), "give a number"),
+        (ContractError(""), "ContractError: "),
+        (OSError(2, "No such file"), "[Errno 2] No such file"),
+        (PermissionError("not yours"), "not yours"),
+        (KeyError("x"), "KeyError: 'x'"),
+        (ValueError("one\ntwo"), "ValueError: one"),
+        (Mumbles(), "Mumbles: its own text raises"),
+    ],
+)
+def test_an_error_is_told_in_one_line(error: BaseException, words: str) -> None:
+    assert words_of(error) == words
+
+
+def test_what_nobody_wrote_for_a_reader_is_told_with_the_place_that_raised_it() -> None:
+    line = raised.__code__.co_firstlineno + 3
+    place = f" ({Path(__file__).name}:{line})"
+    assert words_of(raised(KeyError("x"))) == f"KeyError: 'x'{place}"
+    assert words_of(raised(ContractError("give a number"))) == "give a number"
+
+    def calls() -> None:
+        {}["x"]  # type: ignore[index]
+
+    with pytest.raises(KeyError) as caught:
+        calls()
+    line = calls.__code__.co_firstlineno + 1
+    assert words_of(caught.value) == f"KeyError: 'x' ({Path(__file__).name}:{line})"
+
+
+def test_who_interrupts_the_text_of_an_error_is_heard() -> None:
+    with pytest.raises(KeyboardInterrupt):
+        words_of(Interrupts())
+
+
+def test_what_a_block_that_explains_raises_becomes_one_line() -> None:
+    told: list[str] = []
+    with telling("no list", told.append):
+        pass
+    assert told == []
+    with telling("no list", told.append):
+        raise ContractError("give a number")
+    assert told == ["no list: give a number"]
+    with telling("no list", told.append):
+        raise SystemExit
+    assert told[1].startswith("no list: SystemExit: ")
+    with pytest.raises(KeyboardInterrupt), telling("no list", told.append):
+        raise KeyboardInterrupt
+    assert len(told) == 2
