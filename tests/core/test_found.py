@@ -57,6 +57,25 @@ def test_the_only_and_the_last() -> None:
         _ = listed().last
 
 
+def test_a_list_of_nothing_says_what_is_known_of_it() -> None:
+    def noted(*items: Item) -> Found[Item]:
+        found = listed(*items)
+        found._notes = lambda: ["one is under way", "one was refused"]
+        return found
+
+    notes = "\n  one is under way\n  one was refused"
+    for empty in (noted(), noted(A)[1:], noted(A).where(name="b")):
+        with pytest.raises(AssertionError) as caught:
+            empty.only()
+        assert str(caught.value) == f"expected exactly one thing, found 0{notes}"
+        with pytest.raises(AssertionError) as caught:
+            _ = empty.last
+        assert str(caught.value) == f"expected at least one thing, found none{notes}"
+    with pytest.raises(AssertionError) as caught:
+        noted(A, B).only()
+    assert str(caught.value) == "expected exactly one thing, found 2\n  <a 1>\n  <b 2>"
+
+
 def test_a_long_list_is_not_told_whole() -> None:
     with pytest.raises(AssertionError) as caught:
         listed(*[A] * 50).only()
@@ -110,10 +129,21 @@ def test_what_can_be_asked_is_checked_though_nothing_is_there() -> None:
         listed().where(nam="a")
     with pytest.raises(ContractError, match="to be awaited"):
         listed().where(awaited)
-    with pytest.raises(ContractError, match="to be awaited"):
+    with pytest.raises(ContractError, match=r"^predicate=awaited has to be awaited"):
         check_predicate(awaited)
     # Nobody knows what the items would have been.
     assert Found[Item]().where(anything=5) == []
+
+
+def test_what_is_no_predicate_is_told_what_to_give() -> None:
+    check_predicate(None)
+    check_predicate(callable)
+    with pytest.raises(ContractError) as caught:
+        check_predicate("SET")
+    assert str(caught.value) == (
+        "'SET' is not a function: give a predicate, or fields by name such as "
+        "command='SET', path='/get/k' or status=200"
+    )
 
 
 def test_a_part_of_a_list_knows_what_the_list_knows() -> None:
@@ -129,6 +159,7 @@ def test_items_show_their_own_fields() -> None:
     assert len(mixed.where(name="*")) == 4
     assert mixed.where(color="red") == mixed[1:2]
     assert mixed.where(extra=1) == mixed[3:]
+    assert mixed.where(size=1) == [A]
     with pytest.raises(
         ContractError, match=r"no field '_hidden'; there are: color, extra, name, size$"
     ):
@@ -165,7 +196,9 @@ def test_slots_and_properties_are_fields_and_what_a_mapping_inherits_is_none() -
 
 
 def check(items: Iterable[Item], *, times: Any = None, **rest: Any) -> Found[Item]:
-    options = {key: rest.pop(key) for key in ("show", "not_counted", "none") if key in rest}
+    options = {
+        key: rest.pop(key) for key in ("show", "not_counted", "none", "notes") if key in rest
+    }
     return expect("a thing", items, Query(rest, FIELDS, "thing"), times=times, **options)
 
 
@@ -216,6 +249,16 @@ def test_what_is_expected_is_returned(
             {"name": "b", "show": lambda item: "one\ntwo\nthree"},
             "expected a thing name='b' at least once, found 0\n"
             "  not one: name is 'a', not 'b'\n    two\n    three",
+        ),
+        (
+            [A],
+            {"name": "b", "show": lambda item: ""},
+            "expected a thing name='b' at least once, found 0\n  not : name is 'a', not 'b'",
+        ),
+        (
+            [A],
+            {"times": 2, "notes": lambda found: [f"  {found} of 2", "  late"]},
+            "expected a thing 2 time(s), found 1\n  matched: <a 1>\n  1 of 2\n  late",
         ),
         (
             [],
