@@ -59,9 +59,7 @@ class RandomStream:
 
     def randrange(self, start: int, stop: int | None = None) -> int:
         """A number in ``range(start)`` or ``range(start, stop)``."""
-        return (
-            self._random.randrange(start) if stop is None else self._random.randrange(start, stop)
-        )
+        return self._random.randrange(start, stop)
 
     def choice(self, items: Sequence[T]) -> T:
         """One of the items."""

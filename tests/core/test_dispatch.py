@@ -203,6 +203,91 @@ def test_what_is_due_beyond_the_bound_waits_for_one_to_end(clock: Timekeeper) ->
     assert dispatcher.stop()
 
 
+def test_the_bound_holds_after_any_number_of_deliveries(clock: Timekeeper) -> None:
+    dispatcher = Dispatcher(clock, at_once=1)
+    made: list[int] = []
+    under_way: list[int] = []
+
+    def delivery(number: int) -> Callable[[int], Callable[[], object]]:
+        def rest() -> None:
+            assert under_way == []
+            under_way.append(number)
+            made.append(under_way.pop())
+            if number == 9:
+                last.set()
+
+        return lambda at_us: rest
+
+    last = threading.Event()
+    for number in range(8):
+        plan(clock, delivery(number))
+    go_on, begun = threading.Event(), threading.Event()
+    plan(clock, lambda at_us: lambda: (begun.set(), go_on.wait(10)))
+    plan(clock, delivery(9))
+    assert begun.wait(10)
+    assert not last.wait(0.05)
+    go_on.set()
+    assert last.wait(10)
+    assert made == [0, 1, 2, 3, 4, 5, 6, 7, 9]
+    assert dispatcher.stop()
+
+
+def test_its_threads_have_names_and_keep_no_process_alive(
+    clock: Timekeeper, dispatcher: Dispatcher
+) -> None:
+    found: list[threading.Thread] = []
+    done = threading.Event()
+
+    def rest() -> None:
+        found.append(threading.current_thread())
+        done.set()
+
+    def begin(at_us: int) -> Callable[[], object]:
+        found.append(threading.current_thread())
+        return rest
+
+    plan(clock, begin)
+    assert done.wait(10)
+    assert [thread.name for thread in found] == ["fakecloud-dispatcher", "fakecloud-delivery-1"]
+    assert all(thread.daemon for thread in found)
+
+
+def test_it_says_where_a_delivery_stands_that_does_not_end(
+    clock: Timekeeper, dispatcher: Dispatcher
+) -> None:
+    begun, go_on, ended = threading.Event(), threading.Event(), threading.Event()
+
+    def hangs() -> None:
+        begun.set()
+        go_on.wait(10)
+
+    assert dispatcher.place == ""
+    plan(clock, lambda at_us: hangs)
+    assert begun.wait(10)
+    assert "in hangs\n    go_on.wait(10)" in dispatcher.place
+    go_on.set()
+    plan(clock, lambda at_us: ended.set)
+    assert ended.wait(10)
+    clock.advance(1)  # waits for what was handed over
+    assert "in hangs" not in dispatcher.place
+    assert "in _work" not in dispatcher.place
+
+
+def test_at_the_end_of_the_process_deliveries_have_a_second(
+    clock: Timekeeper, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ends: list[tuple[object, ...]] = []
+    monkeypatch.setattr("atexit.register", lambda *given: ends.append(given))
+    monkeypatch.setattr("atexit.unregister", lambda end: ends.remove((end, 1.0)))
+    dispatcher = Dispatcher(clock)
+    done = threading.Event()
+    plan(clock, lambda at_us: done.set)
+    assert done.wait(10)
+    assert ends == [(dispatcher.stop, 1.0)]
+    assert dispatcher.stop()
+    assert ends == []
+
+
 def test_an_advance_waits_for_what_was_handed_over_and_no_new_one_begins(
     clock: Timekeeper, dispatcher: Dispatcher
 ) -> None:
@@ -303,7 +388,9 @@ def test_a_delivery_that_does_not_end_is_told_at_the_end(clock: Timekeeper) -> N
 
     plan(clock, lambda at_us: rest)
     assert begun.wait(10)
+    started = time.monotonic()
     assert not dispatcher.stop(0.01)
+    assert time.monotonic() - started < 0.9
     go_on.set()
     assert dispatcher.stop()
 

@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from pytest_fakecloud.core.errors import ContractError
 from pytest_fakecloud.core.ids import BASE58, Ids, RandomStream
 
 
@@ -54,6 +55,64 @@ def test_streams_do_not_depend_on_each_other() -> None:
 )
 def test_purposes_are_told_apart(one: tuple[str, ...], two: tuple[str, ...]) -> None:
     assert Ids(1).stream(*one).hex(32) != Ids(1).stream(*two).hex(32)
+
+
+def test_the_values_of_a_seed_stay_the_same_from_run_to_run() -> None:
+    assert Ids(7).stream("queue", "ids").hex(16) == "cd61c906fdf8008a"
+    assert Ids("seven").stream().hex(16) == "739d925dafc727ff"
+    assert Ids("\ud800").stream("\udfff").hex(16) == "e81b1900f5f333f7"
+
+
+@pytest.mark.parametrize("seed", [0, -1, 2**4096 - 1, "", "a seed"])
+def test_a_seed_is_a_whole_number_or_a_text(seed: int | str) -> None:
+    assert Ids(seed).seed == seed
+
+
+@pytest.mark.parametrize("seed", [True, None, 1.0, b"seed", [1]])
+def test_what_is_no_seed(seed: Any) -> None:
+    for refuse in (Ids, Ids(1).reseed):
+        with pytest.raises(ContractError) as caught:
+            refuse(seed)
+        told = f"seed={seed!r} is not a seed: give a whole number or a text"
+        assert str(caught.value) == told
+
+
+def test_a_seed_that_nobody_can_print_is_none() -> None:
+    with pytest.raises(ContractError) as caught:
+        Ids(2**4096)
+    told = "a whole number of 4097 bits is not a seed: give one of at most 4096"
+    assert str(caught.value) == told
+
+
+def test_another_seed_starts_every_stream_over() -> None:
+    ids = Ids(1)
+    old, used = ids.stream("old"), ids.stream("used")
+    used.hex(5)
+    ids.reseed("2")
+    assert ids.seed == "2"
+    for stream, purpose in [(old, "old"), (used, "used"), (ids.stream("new"), "new")]:
+        assert draw(stream) == draw(Ids("2").stream(purpose))
+
+
+def test_streams_begun_and_given_up_by_the_hundred_leave_the_others_alone() -> None:
+    ids = Ids(1)
+    kept = [ids.stream("kept", str(number)) for number in range(5)]
+    for number in range(500):
+        ids.stream("given up", str(number))
+    assert len(ids._streams) < 200
+    ids.reseed(2)
+    assert [stream.hex(8) for stream in kept] == [
+        Ids(2).stream("kept", str(number)).hex(8) for number in range(5)
+    ]
+
+
+def test_numbers_of_the_normal_distribution_have_the_mean_and_the_spread_asked_for() -> None:
+    stream = Ids(1).stream("gauss")
+    assert stream.gauss(100.0, 0.0) == 100.0
+    one, two = Ids(1).stream("gauss"), Ids(1).stream("gauss")
+    assert one.gauss() == two.gauss(0.0, 1.0)
+    assert one.gauss(sigma=2.0) == 2.0 * two.gauss()
+    assert one.gauss(8.0) == 8.0 + two.gauss()
 
 
 def test_shapes() -> None:

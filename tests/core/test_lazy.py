@@ -10,6 +10,7 @@ import re
 import subprocess
 import sys
 import threading
+import typing
 from collections.abc import Callable
 from typing import Any
 
@@ -49,6 +50,7 @@ def made(decorator: Callable[..., Any], shape: dict[str, bool]) -> Any:
         if name not in ("__dict__", "__weakref__")
     }
     body["__annotations__"] = Place.__annotations__
+    body["__qualname__"] = "Town.Place"
     return decorator(**shape)(type("Place", (), body))
 
 
@@ -74,6 +76,11 @@ def behaviour(cls: Any) -> dict[str, object]:
         del fresh.number
         return sorted(vars(fresh)) if hasattr(fresh, "__dict__") else None
 
+    def extended() -> object:
+        fresh = cls("a")
+        vars(fresh)["more"] = 5
+        return fresh
+
     return {
         "repr": repr(one),
         "equal": one == other,
@@ -82,6 +89,8 @@ def behaviour(cls: Any) -> dict[str, object]:
         "hashable": cls.__hash__ is not None,
         "hashed alike": told(lambda: hash(one) == hash(other)),
         "ordered": told(lambda: (one < cls("b"), one <= other, one > other, one >= other)),
+        "orders": [name for name in ("__lt__", "__le__", "__gt__", "__ge__") if name in vars(cls)],
+        "copied with more": told(lambda: vars(copy.copy(extended()))),
         "assigned": told(lambda: assign("number")),
         "unknown assigned": told(lambda: assign("nunber")),
         "deleted": told(delete),
@@ -90,6 +99,8 @@ def behaviour(cls: Any) -> dict[str, object]:
         "post init": told(lambda: cls("")),
         "signature": str(inspect.signature(cls)),
         "names": [cls.__init__.__qualname__, cls.__repr__.__qualname__],
+        "module": cls.__init__.__module__,
+        "types": typing.get_type_hints(cls.__init__),
         "matched": cls.__match_args__,
         "fields": [(each.name, each.type, each.default) for each in dataclasses.fields(cls)],
         "as a dict": dataclasses.asdict(one),
