@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime, timedelta, timezone
+from datetime import UTC, datetime, timedelta, timezone, tzinfo
 from typing import Any
 
 import pytest
@@ -10,7 +10,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pytest_fakecloud.core.errors import ContractError
-from pytest_fakecloud.core.timeparse import duration_us, instant_us, to_datetime
+from pytest_fakecloud.core.timeparse import (
+    LAST_US,
+    check_seconds,
+    duration_us,
+    instant_us,
+    to_datetime,
+)
 
 
 @pytest.mark.parametrize(
@@ -34,7 +40,15 @@ from pytest_fakecloud.core.timeparse import duration_us, instant_us, to_datetime
     ],
 )
 def test_durations(value: Any, microseconds: int) -> None:
-    assert duration_us(value) == microseconds
+    found = duration_us(value)
+    assert (found, type(found)) == (microseconds, int)
+
+
+@pytest.mark.parametrize(
+    "value", ["36525d", timedelta(days=36_525), 36_525 * 86_400, 36_525 * 86_400.0]
+)
+def test_a_hundred_years_are_the_longest_duration(value: Any) -> None:
+    assert duration_us(value) == 36_525 * 86_400_000_000
 
 
 @pytest.mark.parametrize(
@@ -56,24 +70,34 @@ def test_durations(value: Any, microseconds: int) -> None:
     ],
 )
 def test_what_is_no_duration(value: Any) -> None:
-    with pytest.raises(ContractError, match="is not a duration"):
+    with pytest.raises(ContractError) as caught:
         duration_us(value)
+    assert str(caught.value) == (
+        f"{value!r} is not a duration: give a timedelta, a number of seconds, "
+        "or text such as '24h', '1d2h' or '200ms'"
+    )
 
 
 @pytest.mark.parametrize(
     "value", [-1, -1e308, -(10**400), -0.5, timedelta(seconds=-1), "-1h", "- 1d2h"]
 )
 def test_negative_durations(value: Any) -> None:
-    with pytest.raises(ContractError, match="cannot be negative"):
+    with pytest.raises(ContractError) as caught:
         duration_us(value)
+    assert str(caught.value) == f"a duration cannot be negative: {value!r}"
 
 
 @pytest.mark.parametrize(
-    "value", [4e9, "60000d", timedelta(days=40_000), 10**400, 1e308, "9" * 400 + "d"]
+    "value",
+    [
+        *(4e9, "60000d", timedelta(days=40_000), 10**400, 1e308, "9" * 400 + "d"),
+        *("36525d1us", timedelta(days=36_525, microseconds=1), 36_525 * 86_400 + 1),
+    ],
 )
 def test_durations_beyond_a_hundred_years(value: Any) -> None:
-    with pytest.raises(ContractError, match="surely a mistake"):
+    with pytest.raises(ContractError) as caught:
         duration_us(value)
+    assert str(caught.value) == f"a duration above 100 years is surely a mistake: {value!r}"
 
 
 @pytest.mark.parametrize(
@@ -93,20 +117,73 @@ def test_instants(value: Any, expected: int) -> None:
 
 @pytest.mark.parametrize("value", ["2026-01-01T00:00:00", datetime(2026, 1, 1), "2026-01-01"])
 def test_instants_without_a_zone(value: Any) -> None:
-    with pytest.raises(ContractError, match="names no time zone"):
+    with pytest.raises(ContractError) as caught:
         instant_us(value)
+    assert str(caught.value) == (
+        f"{value!r} names no time zone: give an aware datetime (tzinfo=UTC) or text with an "
+        "offset, such as '2026-01-01T00:00:00Z'"
+    )
 
 
 @pytest.mark.parametrize("value", ["0001-01-01T00:00:00+14:00", "9999-12-31T23:59:59-14:00"])
 def test_instants_that_utc_cannot_say(value: Any) -> None:
-    with pytest.raises(ContractError, match="outside of the years 1 to 9999"):
+    with pytest.raises(ContractError) as caught:
         instant_us(value)
+    assert str(caught.value) == f"{value!r} is outside of the years 1 to 9999 in UTC"
+
+
+class Broken(tzinfo):
+    def utcoffset(self, when: datetime | None) -> timedelta:
+        raise KeyError("nowhere")
+
+    def __repr__(self) -> str:
+        return "Broken()"
+
+
+def test_a_time_zone_that_cannot_say_its_offset_is_of_no_use() -> None:
+    value = datetime(2026, 1, 1, tzinfo=Broken())
+    with pytest.raises(ContractError) as caught:
+        instant_us(value)
+    assert str(caught.value) == f"the time zone of {value!r} is of no use: 'nowhere'"
+
+
+@pytest.mark.parametrize("seconds", [0, 0.0, 1, 2.5, float("inf")])
+def test_real_seconds_are_numbers_from_0_up(seconds: float) -> None:
+    check_seconds("wait_cap", seconds)
+
+
+@pytest.mark.parametrize("seconds", [-1, -0.001, float("nan"), True, "1", None])
+def test_what_are_no_real_seconds(seconds: Any) -> None:
+    with pytest.raises(ContractError) as caught:
+        check_seconds("wait_cap", seconds)
+    assert str(caught.value) == f"wait_cap={seconds!r} are not seconds: give a number from 0 up"
+
+
+@pytest.mark.parametrize(
+    ("microseconds", "moment"),
+    [
+        (0, datetime(1970, 1, 1)),
+        (-1, datetime(1969, 12, 31, 23, 59, 59, 999_999)),
+        (LAST_US, datetime.max),
+        (LAST_US + 1, datetime.max),
+        (10**30, datetime.max),
+        (-62_135_596_800_000_000, datetime.min),
+        (-62_135_596_800_000_001, datetime.min),
+        (-(10**30), datetime.min),
+    ],
+)
+def test_the_nearest_datetime_of_an_instant(microseconds: int, moment: datetime) -> None:
+    assert to_datetime(microseconds) == moment.replace(tzinfo=UTC)
 
 
 @pytest.mark.parametrize("value", ["soon", "", 0, 1767225600, None, b"2026-01-01T00:00:00Z"])
 def test_what_is_no_instant(value: Any) -> None:
-    with pytest.raises(ContractError, match="is not an instant"):
+    with pytest.raises(ContractError) as caught:
         instant_us(value)
+    assert str(caught.value) == (
+        f"{value!r} is not an instant: give an aware datetime or ISO text with an offset, "
+        "such as '2026-01-01T00:00:00Z'"
+    )
 
 
 @given(st.datetimes(timezones=st.just(UTC)))
