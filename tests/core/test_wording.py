@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from typing import Any
 
 import pytest
@@ -19,6 +20,12 @@ def test_long_values_are_cut_and_functions_named() -> None:
     assert brief("x" * 300, 10) == "'xxxxxxxxx…"
     assert brief(len) == "len"
     assert brief([1, 2]) == "[1, 2]"
+    assert brief("x" * 8, 10) == "'xxxxxxxx'"
+    assert brief("x" * 198) == repr("x" * 198)
+    assert brief("x" * 199) == repr("x" * 199)[:200] + "…"
+    # A module has a name as well, and is no function.
+    assert brief(functools) == repr(functools)
+    assert brief(functools.partial(len)) == "functools.partial(<built-in function len>)"
 
 
 @pytest.mark.parametrize("times", [-1, 1.0, "2", True, [], "x" * 1000])
@@ -43,6 +50,13 @@ def test_counts(times: int | None) -> None:
         ({"a": 1}, {"b": 1}, ["json.b is absent, not 1", "json.a is 1, not asked for"]),
         ([1], [1, 2], ["json is [1], not [1, 2]"]),
         ({}, None, ["json is {}, not None"]),
+        (5, {"a": 1}, ["json is 5, not {'a': 1}"]),
+        ("t" * 100, "u" * 100, [f"json is '{'t' * 100}', not '{'u' * 100}'"]),
+        (
+            "t" * 101,
+            "t" + "u" * 99,
+            [f"json from its character 1 on is '{'t' * 59}…, not '{'u' * 59}…"],
+        ),
         ("t" * 300, "t" * 299, ["json from its character 299 on is 't', not ''"]),
     ],
 )

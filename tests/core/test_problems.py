@@ -1,0 +1,71 @@
+"""What a strict test fails for: how many problems are kept, and how much of each."""
+
+from __future__ import annotations
+
+import pytest
+
+from pytest_fakecloud.core.problems import Problem, Problems, shortened
+
+
+def raised() -> ValueError:
+    """An error with all that it can hold on to."""
+    try:
+        try:
+            raise KeyError("cause")
+        except KeyError as cause:
+            raise ValueError("no") from cause
+    except ValueError as error:
+        return error
+
+
+def test_a_problem_has_what_was_reported_of_it() -> None:
+    problems = Problems()
+    error = raised()
+    reported = problems.report("bug", "it broke", exception=error, handle="kv_server")
+    assert problems == [reported]
+    assert reported == Problem("bug", "it broke", {"handle": "kv_server"}, error)
+    assert problems.report("unmet", "never came").exception is None
+
+
+def test_the_newest_problems_are_kept() -> None:
+    problems = Problems()
+    problems.keep = 3
+    for number in range(5):
+        problems.report("bug", str(number))
+        assert len(problems) == min(number + 1, 3)
+    assert [each.text for each in problems] == ["2", "3", "4"]
+
+
+def test_only_the_first_exceptions_keep_what_was_under_way() -> None:
+    problems = Problems()
+    problems.keep_exceptions = 2
+    errors = [raised() for _ in range(4)]
+    for error in errors:
+        problems.report("bug", "it broke", exception=error)
+    assert [each.exception for each in problems] == errors
+    assert [error.__traceback__ is not None for error in errors] == [True, True, False, False]
+    assert [error.__cause__ is not None for error in errors] == [True, True, False, False]
+    assert [error.__context__ is not None for error in errors] == [True, True, False, False]
+
+
+@pytest.mark.parametrize(
+    ("text", "most", "kept"),
+    [
+        ("", 0, ""),
+        ("abc", 3, "abc"),
+        ("abcd", 3, "abc… (4 characters)"),
+        ("x" * 5000, 2, "xx… (5,000 characters)"),
+    ],
+)
+def test_a_long_text_keeps_its_beginning_and_says_how_long_it_was(
+    text: str, most: int, kept: str
+) -> None:
+    assert shortened(text, most) == kept
+
+
+def test_of_a_text_two_thousand_characters_are_enough_and_of_a_problem_twenty_thousand() -> None:
+    assert shortened("x" * 2_000) == "x" * 2_000
+    assert shortened("x" * 2_001) == "x" * 2_000 + "… (2,001 characters)"
+    problems = Problems()
+    assert problems.report("bug", "x" * 20_000).text == "x" * 20_000
+    assert problems.report("bug", "x" * 20_001).text == "x" * 20_000 + "… (20,001 characters)"

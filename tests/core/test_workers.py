@@ -1,0 +1,155 @@
+"""The pool of threads: names, what they take up, and how they end."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Iterator
+
+import pytest
+
+from pytest_fakecloud.core.workers import WorkerPool
+
+
+def until(holds: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + 10
+    while not holds():
+        assert time.monotonic() < deadline
+        time.sleep(0.001)
+
+
+def never() -> None:
+    """What a job is given up by, where it must not be."""
+    raise AssertionError("a thread could be had")
+
+
+@pytest.fixture
+def pool() -> Iterator[WorkerPool]:
+    pool = WorkerPool(name="pool")
+    yield pool
+    pool.close()
+
+
+def test_a_thread_runs_one_job_after_the_other(pool: WorkerPool) -> None:
+    ran: list[threading.Thread] = []
+    for _ in range(3):
+        pool.submit(lambda: ran.append(threading.current_thread()), never)
+        until(lambda: pool.idle == 1)
+    assert [thread.name for thread in ran] == ["pool-1"] * 3
+    assert len(set(ran)) == 1
+    assert ran[0].daemon
+    assert pool.threads == 1
+
+
+def test_there_are_as_many_threads_as_jobs(pool: WorkerPool) -> None:
+    go_on = threading.Event()
+    names: list[str] = []
+    ended: list[bool] = []
+
+    def job() -> None:
+        names.append(threading.current_thread().name)
+        ended.append(go_on.wait(10))
+
+    for _ in range(4):
+        pool.submit(job, never)
+    assert (pool.threads, pool.idle) == (4, 0)
+    go_on.set()
+    until(lambda: pool.idle == 4)
+    assert sorted(names) == ["pool-1", "pool-2", "pool-3", "pool-4"]
+    assert ended == [True] * 4
+
+
+def test_the_thread_that_was_busy_last_is_the_next_to_work(pool: WorkerPool) -> None:
+    events = [threading.Event() for _ in range(3)]
+    threads: dict[int, threading.Thread] = {}
+
+    def job(number: int) -> None:
+        threads[number] = threading.current_thread()
+        events[number].wait(10)
+
+    for number in range(3):
+        pool.submit(lambda number=number: job(number), never)  # type: ignore[misc]
+    until(lambda: len(threads) == 3)
+    for at, number in enumerate((0, 2, 1)):
+        events[number].set()
+        until(lambda at=at: pool.idle == at + 1)  # type: ignore[misc]
+    ran: list[threading.Thread] = []
+    pool.submit(lambda: ran.append(threading.current_thread()), never)
+    until(lambda: ran != [])
+    assert ran == [threads[1]]
+
+
+def test_the_job_of_whom_no_thread_can_be_started_is_given_up(
+    pool: WorkerPool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(thread: threading.Thread) -> None:
+        raise RuntimeError("can't start new thread")
+
+    monkeypatch.setattr(threading.Thread, "start", refuse)
+    told: list[str] = []
+    pool.submit(never, lambda: told.append("given up"))
+    assert told == ["given up"]
+    assert (pool.threads, pool.idle) == (0, 0)
+
+
+def test_closing_ends_the_idle_at_once_and_the_busy_after_their_job() -> None:
+    pool = WorkerPool()
+    go_on, ended = threading.Event(), threading.Event()
+    found: list[threading.Thread] = []
+
+    def busy() -> None:
+        found.append(threading.current_thread())
+        go_on.wait(10)
+        ended.set()
+
+    together = threading.Barrier(2, timeout=10)
+    pool.submit(lambda: together.wait() and None, never)
+    pool.submit(lambda: together.wait() and None, never)
+    until(lambda: pool.idle == 2)
+    pool.submit(busy, never)
+    until(lambda: found != [])
+    assert (pool.threads, pool.idle) == (2, 1)
+    started = time.monotonic()
+    assert not pool.close(0.01)
+    assert time.monotonic() - started < 0.9
+    go_on.set()
+    assert pool.close(10)
+    assert ended.is_set()
+    assert (pool.threads, pool.idle) == (0, 0)
+    assert not any(thread.is_alive() for thread in found)
+
+
+def test_closing_a_pool_that_is_idle_needs_no_time() -> None:
+    pool = WorkerPool(linger=60.0)
+    pool.submit(lambda: None, never)
+    until(lambda: pool.idle == 1)
+    assert pool.close()
+    assert (pool.threads, pool.idle) == (0, 0)
+
+
+def test_a_job_may_close_its_pool() -> None:
+    pool = WorkerPool()
+    closed: list[bool] = []
+    pool.submit(lambda: closed.append(pool.close(10)), never)
+    until(lambda: pool.threads == 0)
+    assert closed == [True]
+
+
+def test_an_idle_thread_ends_after_a_while_but_for_those_that_are_kept() -> None:
+    pool = WorkerPool(keep=1, linger=0.01)
+    together = threading.Barrier(3, timeout=10)
+    for _ in range(3):
+        pool.submit(lambda: together.wait() and None, never)
+    until(lambda: pool.threads == 1)
+    assert pool.idle == 1
+    pool.close()
+
+
+def test_with_enough_idle_threads_one_that_has_done_its_job_ends() -> None:
+    pool = WorkerPool(keep=0, linger=60.0, spare=1)
+    together = threading.Barrier(3, timeout=10)
+    for _ in range(3):
+        pool.submit(lambda: together.wait() and None, never)
+    until(lambda: pool.threads == 1)
+    assert pool.idle == 1
+    pool.close()
