@@ -37,13 +37,16 @@ class Capacity:
     def __init__(self, limits: Limits) -> None:
         self._limits = limits
         self._keys_only = limits.max_record_size is None and limits.max_data_size is None
+        self._longest_key = limits.max_key_size or 0
 
     def check(self, session: Client, spec: CommandSpec, argv: list[bytes]) -> None:
         """Raise the vendor's error when a command that writes would pass a bound."""
+        if self._keys_only:
+            # What nearly every line is spared by: no key is longer than the longest word.
+            longest = len(argv[spec.only_key]) if spec.only_key else max(map(len, argv))
+            if longest <= self._longest_key:
+                return
         limits = self._limits
-        # No key is longer than the longest word: what nearly every line is spared by.
-        if self._keys_only and max(map(len, argv)) <= (limits.max_key_size or 0):
-            return
         keys = [(argv[at], key) for at, key in spec.key_positions(argv) if key.writes]
         if limits.max_key_size is not None:
             for name, _ in keys:

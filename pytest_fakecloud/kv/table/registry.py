@@ -82,6 +82,12 @@ class KeySpec:
         """Whether the command may change what the key holds."""
         return bool({"update", "insert", "delete"} & set(self.flags))
 
+    @property
+    def is_fixed(self) -> bool:
+        """Whether it is always one key at the same place."""
+        sought = self.unknown or self.numkeys or self.keyword is not None
+        return not sought and self.last == 0
+
     def positions(self, argv: list[bytes]) -> range | None:
         """The places of the keys in ``argv`` (name included); None when they cannot be known."""
         if self.unknown:
@@ -184,6 +190,7 @@ class CommandSpec:
         "most",
         "name",
         "no_multi",
+        "only_key",
         "options",
         "over_rest",
         "plain",
@@ -209,6 +216,9 @@ class CommandSpec:
         self.since = since
         self.flags, self.categories = _flags_and_categories(flags, group)
         self.keys = _key_specs(keys)
+        # The place of its only key, which every line of it has; 0 where lines differ in that.
+        first = self.keys[0] if len(self.keys) == 1 else None
+        self.only_key = first.first if first is not None and first.is_fixed else 0
         self.options = tuple(options.split())
         self.write = "write" in self.flags
         self.readonly = "readonly" in self.flags
