@@ -15,6 +15,7 @@ import re
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import field, replace
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeAlias
 from urllib.parse import urlsplit
 
@@ -577,6 +578,7 @@ def _split(url: str) -> _Target:
     return _split_text(url if url.isascii() else published_text(url))
 
 
+@lru_cache(maxsize=1024)  # few are delivered to, each again and again
 def _split_text(url: str) -> _Target:
     """Split into a comparable origin and the rest; an unreadable URL has no origin."""
     try:

@@ -237,9 +237,11 @@ class AttemptRunner:
             own.append((f"{prefix}-Topic-Name", message.topic_name))
         if message.schedule_id is not None:
             own.append((f"{prefix}-Schedule-Id", message.schedule_id))
-        # A workflow forwards the headers of the delivery it got, an older signature among them.
-        taken = {name.lower() for name, _ in own} | {f"{prefix}-signature".lower()}
-        headers = [pair for pair in settings.forward if pair[0].lower() not in taken]
+        headers = list(settings.forward)
+        if headers:
+            # A workflow forwards the headers of the delivery it got, an older signature among them.
+            taken = {name.lower() for name, _ in own} | {f"{prefix}-signature".lower()}
+            headers = [pair for pair in headers if pair[0].lower() not in taken]
         if first(headers, "User-Agent") is None:
             headers.append(("User-Agent", "Upstash-QStash"))
         headers += own

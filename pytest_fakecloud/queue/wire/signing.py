@@ -124,6 +124,11 @@ class _Refused(Exception):
 def _signed_claims(signature: str, keys: Mapping[str, str]) -> dict[str, Any]:
     import jwt
 
+    for key in keys.values():
+        try:
+            return _decode(signature, key)
+        except jwt.InvalidTokenError:
+            continue
     try:
         header = jwt.get_unverified_header(signature)
         unverified = _decode(signature, None)
@@ -131,11 +136,6 @@ def _signed_claims(signature: str, keys: Mapping[str, str]) -> dict[str, Any]:
         raise _Refused(f"the signature is not a JSON web token: {error}") from None
     if header.get("alg") != "HS256":
         raise _Refused(f"the token is signed with {header.get('alg')!r}, expected 'HS256'")
-    for key in keys.values():
-        try:
-            return _decode(signature, key)
-        except jwt.InvalidTokenError:
-            continue
     tried = " nor ".join(f"the {name} key" for name in keys)
     raise _Refused(
         f"the token was signed with neither {tried}"
