@@ -293,7 +293,7 @@ class Message:
     drive: int = 0
     attempts: list[Attempt] = field(default_factory=list)
     log: list[LogEntry] = field(default_factory=list)
-    lost_callbacks: list[str] = field(default_factory=list)
+    lost_callbacks: tuple[str, ...] = ()
     retry_of: str | None = None
     settled: bool = False
     overtaken_at: int | None = None
@@ -312,12 +312,7 @@ class Message:
             replace(attempt) if attempt.state == "in flight" else attempt
             for attempt in self.attempts
         ]
-        return replace(
-            self,
-            attempts=attempts,
-            log=list(self.log),
-            lost_callbacks=list(self.lost_callbacks),
-        )
+        return replace(self, attempts=attempts, log=list(self.log))
 
 
 class Mishaps:

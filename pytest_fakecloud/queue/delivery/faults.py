@@ -117,9 +117,7 @@ class DeliveryFaults(FaultTable, Mishaps):
         subject.call.facts["kind"] = kind
         if self.claim("drop_callback", subject) is None:
             return False
-        message.lost_callbacks.append(
-            f"the fault drop_callback lost it on its way to {subject.url}"
-        )
+        message.lost_callbacks += (f"the fault drop_callback lost it on its way to {subject.url}",)
         return True
 
     def overtaken(self, message: Message) -> bool:

@@ -199,7 +199,7 @@ class Publisher:
             repeats = state.workflow.accept(draft, at_us)
         except QueueError as error:
             # Nobody is there to hear it; the message's timeline keeps it.
-            source.lost_callbacks.append(error.message)
+            source.lost_callbacks += (error.message,)
             return
         if repeats is None:
             source.open_children += draft.queue_name is None

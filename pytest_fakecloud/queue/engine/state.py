@@ -5,9 +5,9 @@ from __future__ import annotations
 import heapq
 import threading
 from collections import deque
-from collections.abc import Callable
-from functools import partial
-from typing import Protocol
+from collections.abc import Awaitable, Callable
+from functools import cached_property, partial
+from typing import Protocol, TypeAlias
 
 from ...core.ids import BASE58, Ids
 from ...core.timekeeper import Lane, Timekeeper, Timer
@@ -42,6 +42,11 @@ class Runs(Protocol):
 
     def start(self, message_id: str, due_us: int) -> Callable[[], object] | None:
         """Begin the attempt and return what makes it in any thread, or None."""
+
+
+_Run: TypeAlias = Callable[[str, int], object]
+_RunAsync: TypeAlias = Callable[[str, int], Awaitable[object]]
+_Start: TypeAlias = Callable[[str, int], Callable[[], object] | None]
 
 
 class State:
@@ -144,19 +149,25 @@ class State:
         self.unplan(message.id)
         if self.closed:
             return
+        run, run_async, start = self._ways
         timer = self.timers[message.id] = self.clock.call_at(
             due_us,
-            partial(self.runner.run, message.id),
+            partial(run, message.id),
             lane=self.lane,
             label=message.url,
-            async_callback=partial(self.runner.run_async, message.id),
-            begin=partial(self.runner.start, message.id),
+            async_callback=partial(run_async, message.id),
+            begin=partial(start, message.id),
         )
         # Below its instant and its number, which are compared without a call.
         heapq.heappush(self._planned, (due_us, timer.sequence, message.id, timer))
         if len(self._planned) > 2 * len(self.timers) + _COMPACT:
             self._planned = [one for one in self._planned if self.timers.get(one[2]) is one[3]]
             heapq.heapify(self._planned)
+
+    @cached_property
+    def _ways(self) -> tuple[_Run, _RunAsync, _Start]:
+        # Bound once: of many messages that wait, garbage collection counts each method of each.
+        return self.runner.run, self.runner.run_async, self.runner.start
 
     def plan_own(
         self, message_id: str, due_us: int, callback: Callable[[int], object], label: str

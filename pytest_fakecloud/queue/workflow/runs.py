@@ -422,7 +422,7 @@ class WorkflowRuns:
             # The end of this run stands whatever becomes of the other; its timeline keeps why.
             started = self.engine.messages.get(run.first_message_id)
             if started is not None:
-                started.lost_callbacks.append(error.message)
+                started.lost_callbacks += (error.message,)
 
     def _release(self, run: WorkflowRun) -> None:
         """Let nothing wait for a run any more, nor a notification wait for it."""
