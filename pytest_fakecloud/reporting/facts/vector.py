@@ -128,9 +128,10 @@ def replaced(look: Look) -> Iterator[Fact]:
             found = []
             for item in body if isinstance(body, list) else [body]:
                 id, metadata = str(item.get("id")), item.get("metadata")
-                if metadata and known.get((namespace, id), metadata) != metadata:
+                before = known.get((namespace, id))
+                if metadata and before and before != metadata:
                     found.append(shortened(id))
-                known[namespace, id] = metadata or None
+                known[namespace, id] = metadata
             if found:
                 yield Fact(
                     f"{handle.name}: this upsert replaced {len(found)} "
@@ -163,7 +164,7 @@ def deleted_elsewhere(look: Look) -> Iterator[Fact]:
                 continue
             body, namespace = parsed(call.body), str(call.facts.get("namespace") or "")
             given = body if isinstance(body, list) else body.get("ids") or []
-            ids = {str(one) for one in given} if isinstance(given, list) else {str(given)}
+            ids = {str(one) for one in given}
             if not ids or parsed(call.answer)["result"]["deleted"]:
                 continue
             for name in handle.namespaces():

@@ -1,0 +1,158 @@
+"""Facts about queries and records, case by case: what is one, and what looks like one and is none."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import httpx
+import pytest
+
+from pytest_fakecloud import Cloud
+
+from .test_facts import Scene, told
+
+NO_METADATA = "the query did not ask for metadata (includeMetadata), so its hits have none"
+REFUSED = 'the filter refused a: n is the number 1, compared with text "1"'
+
+
+@pytest.fixture
+def cloud() -> Iterator[Cloud]:
+    with Cloud(seed="seed", now="2026-03-01T12:00:00Z", delivery="driven") as opened:
+        opened.clock.wait_cap = 0.01
+        yield opened
+
+
+def asks(*requests: tuple[str, Any], **settings: Any) -> Scene:
+    """An index that gets some requests: each its path and its body."""
+
+    def run(cloud: Cloud) -> None:
+        index = cloud.vector_index(**settings)
+        for path, body in requests:
+            httpx.post(f"{index.url}/{path}", json=body, headers=index.headers)
+
+    return run
+
+
+def record(id: str, metadata: Any = None, *, to: str = "upsert") -> tuple[str, Any]:
+    body = {"id": id, "vector": [1, 0]}
+    return to, body if metadata is None else {**body, "metadata": metadata}
+
+
+def records(count: int, *, n: int = 1) -> tuple[str, Any]:
+    return "upsert", [record(f"r{number}", {"n": n})[1] for number in range(count)]
+
+
+def query(filter: str | None = None, **more: Any) -> dict[str, Any]:
+    asked = {"vector": [1, 0], "topK": 1, "includeMetadata": True, **more}
+    return asked if filter is None else {**asked, "filter": filter}
+
+
+A = record("a", {"n": 1})
+TEXT = query('n = "1"')
+SAID: dict[str, tuple[Scene, list[str]]] = {
+    "a filter of one of two queries": (asks(A, ("query", [query("n = 1"), TEXT])), [REFUSED]),
+    "a filter after a query without one": (
+        asks(A, ("query", query()), ("query", TEXT)),
+        [REFUSED],
+    ),
+    "a filter of a query in steps": (asks(A, ("resumable-query", TEXT)), [REFUSED]),
+    "a filter after a query where nothing is": (
+        asks(A, ("query/none", TEXT), ("query", TEXT)),
+        [REFUSED, 'namespace "none" has no vectors; the default namespace has 1'],
+    ),
+    "an array": (
+        asks(record("a", {"n": ["x"]}), ("query", query("n = 'x'"))),
+        ['the filter refused a: n is the array ["x"], compared with text "x"; CONTAINS looks into an array'],
+    ),
+    "the default namespace": (
+        asks(record("a", to="upsert/full"), ("query", query())),
+        ['the default namespace has no vectors; namespace "full" has 1'],
+    ),
+    "the others by their counts": (
+        asks(A, record("b", to="upsert/full"), ("query/none", query())),
+        ['namespace "none" has no vectors; the default namespace has 1, namespace "full" has 1'],
+    ),
+    "an empty namespace after a full one": (
+        asks(record("a", to="upsert/full"), ("query/full", query()), ("query", query())),
+        ['the default namespace has no vectors; namespace "full" has 1'],
+    ),
+    "metadata of one of two queries": (
+        asks(A, ("query", [query(), query(includeMetadata=False)])),
+        [NO_METADATA],
+    ),
+    "metadata of records in steps": (
+        asks(A, ("resumable-query", query(includeMetadata=False))),
+        [NO_METADATA],
+    ),
+    "a record of a batch and its own namespace": (
+        asks(
+            record("a", {"n": 2}, to="upsert/other"),
+            ("upsert", [A[1], record("b", {"n": 1})[1]]),
+            ("upsert", [record("a", {"n": 2})[1], record("b", {"n": 2})[1]]),
+        ),
+        ["this upsert replaced 2 records that had other metadata: a, b"],
+    ),
+    "more than four": (
+        asks(records(6), records(6, n=2)),
+        ["this upsert replaced 6 records that had other metadata: r0, r1, r2, r3 and 2 more"],
+    ),
+    "replaced after other calls": (
+        asks(A, ("query", query()), record("a", {"n": 2})),
+        ["this upsert replaced 1 record that had other metadata: a"],
+    ),
+    "None in one of a batch": (
+        asks(("query", query()), ("upsert", [A[1], record("doc-None")[1]])),
+        ["the id doc-None holds the text None, which Python writes for no value"],
+    ),
+    "a deletion elsewhere": (
+        asks(record("a", to="upsert/full"), ("delete", ["b"]), ("delete", ["a"])),
+        ['nothing was deleted from the default namespace; namespace "full" has "a"'],
+    ),
+    "a deletion of one id": (
+        asks(A, record("b", to="upsert/full"), ("delete/full", {"ids": ["a"]})),
+        ['nothing was deleted from namespace "full"; the default namespace has "a"'],
+    ),
+    "a deletion of many": (
+        asks(records(6), record("b", to="upsert/full"),
+             ("delete/full", [f"r{number}" for number in range(6)])),
+        [
+            'nothing was deleted from namespace "full"; '
+            'the default namespace has "r0", "r1", "r2", "r3" and 2 more'
+        ],
+    ),
+}  # fmt: skip
+SILENT: dict[str, Scene] = {
+    "a filter that is none": asks(A, ("query", query("n =="))),
+    "a filter of what came after it": asks(
+        record("b", {"n": "1"}), ("query", TEXT | {"topK": 1}), ("upsert", [A[1]])
+    ),
+    "no metadata of records without": asks(record("a"), ("query", query(includeMetadata=False))),
+    "metadata that came later": asks(
+        record("a"), ("query", query(includeMetadata=False)), ("update", {"id": "a", "metadata": {"n": 1}})
+    ),
+    "records that came the first time": asks(A, record("b", {"n": 2})),
+    "the same id in another namespace": asks(A, record("a", {"n": 2}, to="upsert/other")),
+    "a record without metadata before": asks(record("a"), record("a", {"n": 2})),
+    "a record without metadata now": asks(A, record("a")),
+    "a record that an update changed": asks(
+        A, ("update", {"id": "a", "metadata": {"n": 2}}), record("a", {"n": 3})
+    ),
+    "vectors that are not counted yet": asks(
+        record("b", to="upsert/full"), A, ("query", query()), ready_after="1s"
+    ),
+    "a deletion of what nobody has": asks(A, ("delete", ["b"])),
+    "a deletion": asks(A, record("a", to="upsert/full"), ("delete", ["a"])),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("scene", "expected"), SAID.values(), ids=SAID)
+def test_what_happened_is_said(cloud: Cloud, scene: Scene, expected: list[str]) -> None:
+    scene(cloud)
+    assert [one.removeprefix("vector_index: ") for one in told(cloud)] == expected
+
+
+@pytest.mark.parametrize("scene", SILENT.values(), ids=SILENT)
+def test_what_did_not_happen_is_not(cloud: Cloud, scene: Scene) -> None:
+    scene(cloud)
+    assert told(cloud) == []
