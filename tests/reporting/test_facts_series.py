@@ -84,6 +84,40 @@ def entries(*, acknowledges: bool) -> Callable[[redis.Redis, redis.Redis], None]
     return use
 
 
+def many_entries(one: redis.Redis, two: redis.Redis) -> None:
+    one.xgroup_create("s", "g", "0", mkstream=True)
+    for number in range(1, 6):
+        one.xadd("s", {"a": "1"}, id=f"{number}-0")
+    one.xreadgroup("g", "w", {"s": ">"})
+    one.xclaim("s", "g", "w2", 0, [f"{number}-0" for number in range(1, 6)])
+
+
+def other_group(one: redis.Redis, two: redis.Redis) -> None:
+    """Both groups get the entry; the one that claims it has acknowledged it."""
+    for group in ("g", "h"):
+        one.xgroup_create("s", group, "0", mkstream=True)
+    one.xadd("s", {"a": "1"}, id="1-0")
+    for group in ("g", "h"):
+        one.xreadgroup(group, "w", {"s": ">"})
+    one.xack("s", "g", "1-0")
+    one.xautoclaim("s", "g", "w2", 0)
+    one.xautoclaim("s", "h", "w2", 3_600_000)
+
+
+def two_messages(cloud: Cloud) -> None:
+    """Each message fails, and its receiver writes the same for both."""
+    server, queue = cloud.kv_server(), cloud.queue()
+
+    def take(request: Any) -> int:
+        httpx.post(server.url, json=["INCR", "n"], headers=server.headers)
+        return 500
+
+    queue.destinations.call("https://app.example.com/hook", take)
+    for _ in range(2):
+        queue.publish("https://app.example.com/hook", retries=0)
+        queue.run_until_idle()
+
+
 def counts(*answers: int) -> Scene:
     """A receiver that counts each message before it answers."""
 
@@ -103,7 +137,7 @@ def counts(*answers: int) -> Scene:
     return run
 
 
-def marks(*answers: int, options: tuple[Any, ...] = ("NX", "EX", 60)) -> Scene:
+def marks(*answers: int, options: tuple[Any, ...] = ("NX", "EX", 60), key: str = "done:7") -> Scene:
     """A receiver that marks each message before it answers."""
 
     def run(cloud: Cloud) -> None:
@@ -111,7 +145,7 @@ def marks(*answers: int, options: tuple[Any, ...] = ("NX", "EX", 60)) -> Scene:
         left = iter(answers)
 
         def take(request: Any) -> int:
-            command = ["SET", "done:7", 1, *options]
+            command = ["SET", key, 1, *options]
             httpx.post(server.url, json=command, headers=server.headers)
             return next(left)
 
@@ -124,6 +158,8 @@ def marks(*answers: int, options: tuple[Any, ...] = ("NX", "EX", 60)) -> Scene:
 
 FORTY = [word for number in range(40) for word in (f"m{number}", "v")]
 FIELDS = [word for number in range(600) for word in (f"f{number}", "v")]
+NOON = 1_772_366_400  # 2026-03-01T12:00:00Z
+SCORED = [word for number in range(5) for word in (1, f"m{number}")]
 SAID: list[tuple[str, Scene, str]] = [
     (
         "a pipeline",
@@ -175,6 +211,90 @@ SAID: list[tuple[str, Scene, str]] = [
         "kv_server: group g of s got 1-0, 2-0 again; it has acknowledged nothing (no XACK came)",
     ),
     (
+        "more than one failed, and one was carried out",
+        pipelined("pipeline", ["SET", "a", "x"], ["INCR", "a"], ["LPUSH", "a", "x"]),
+        "kv_server: 2 of the 3 commands of this pipeline failed; the other one was carried out",
+    ),
+    (
+        "a page of a hash after one of another",
+        kv(
+            ["HSET", "h", *FIELDS],
+            ["HSET", "small", "f", "v"],
+            ["HSCAN", "h", 0],
+            ["HSCAN", "small", 0],
+        ),
+        "kv_server: this HSCAN had more to come (its cursor is 101, not 0), and no call went on "
+        "with it",
+    ),
+    (
+        "a scan that began again after all of it",
+        kv(
+            ["MSET", *FORTY],
+            ["SCAN", 0, "COUNT", 30],
+            ["SCAN", 31, "COUNT", 30],
+            ["SCAN", 0, "COUNT", 20],
+        ),
+        "kv_server: this SCAN had more to come (its cursor is 21, not 0), and no call went on "
+        "with it",
+    ),
+    (
+        "a counter of two made anew",
+        timed(["PING"], ["SET", "n", 4, "PX", 60_000], "61s", ["INCRBY", "n", 2]),
+        "kv_server: n had expired, so this INCRBY made it anew, and without an expiry",
+    ),
+    (
+        "a counter with an expiry of its own made anew",
+        timed(["SET", "n", 4], ["EXPIRE", "n", 60], "61s", ["DECR", "n"]),
+        "kv_server: n had expired, so this DECR made it anew, and without an expiry",
+    ),
+    (
+        "a counter that lived until an instant made anew",
+        timed(["INCR", "n"], ["EXPIREAT", "n", NOON + 60], "60s", ["INCR", "n"]),
+        "kv_server: n had expired, so this INCR made it anew, and without an expiry",
+    ),
+    (
+        "a counter that lived until a millisecond made anew",
+        timed(["SET", "n", 4, "PXAT", (NOON + 60) * 1000], "60s", ["INCR", "n"]),
+        "kv_server: n had expired, so this INCR made it anew, and without an expiry",
+    ),
+    (
+        "a counter that was read with a span made anew",
+        timed(["INCR", "n"], ["GETEX", "n", "EX", 60], "60s", ["INCR", "n"]),
+        "kv_server: n had expired, so this INCR made it anew, and without an expiry",
+    ),
+    (
+        "scores that are the same, with options",
+        kv(
+            ["SET", "s", 1],
+            ["ZADD", "z", "CH", "nx", 1, "a"],
+            ["ZADD", "z", 1, "b"],
+            ["ZRANK", "z", "a"],
+        ),
+        "kv_server: all 2 members of z have the score 1, so they stand in the order of their text",
+    ),
+    (
+        "NX on many members",
+        kv(["ZADD", "z", *SCORED], ["PING"], ["ZADD", "z", "NX", *SCORED]),
+        "kv_server: this ZADD changed nothing: z had m0, m1, m2 and 2 more already (NX only adds)",
+    ),
+    (
+        "many entries again",
+        connected(many_entries),
+        "kv_server: group g of s got 1-0, 2-0, 3-0 and 2 more again; it has acknowledged nothing "
+        "(no XACK came)",
+    ),
+    (
+        "a lock that an attempt left",
+        marks(500, 200, key="lock:7"),
+        "kv_server: this SET changed nothing: lock:7 was there, from attempt 1 of msg_0bf3, which "
+        "had failed",
+    ),
+    (
+        "a write that a retry repeats after a 400",
+        counts(400, 200),
+        "kv_server: this INCR repeats one of attempt 1 of msg_0bf3, which had failed after it",
+    ),
+    (
         "a write that a retry repeats",
         counts(500, 200),
         "kv_server: this INCR repeats one of attempt 1 of msg_0bf3, which had failed after it",
@@ -188,6 +308,34 @@ SAID: list[tuple[str, Scene, str]] = [
 ]
 SILENT: list[tuple[str, Scene]] = [
     ("a pipeline that went well", pipelined("pipeline", ["SET", "a", 1], ["INCR", "a"])),
+    ("a pipeline of one", pipelined("pipeline", ["SET", "a", 1])),
+    ("a command that failed", kv(["SET", "a", "x"], ["INCR", "a"])),
+    (
+        "a counter that is set anew",
+        timed(["SET", "n", 1, "EX", 9], "10s", ["SET", "n", 1], ["INCR", "n"]),
+    ),
+    (
+        "a counter whose expiry was taken",
+        timed(["SET", "n", 0, "EX", 9], ["INCR", "n"], ["PERSIST", "n"], ["INCR", "n"]),
+    ),
+    (
+        "a counter that was deleted",
+        timed(["INCR", "n"], ["EXPIRE", "n", 9], ["DEL", "n"], ["INCR", "n"]),
+    ),
+    ("an order by score", kv(["ZADD", "z", 0, "a", 0, "b"], ["ZRANGE", "z", 0, 9, "BYSCORE"])),
+    (
+        "a score that was counted",
+        kv(["ZADD", "z", 0, "a", 0, "b"], ["ZADD", "z", "INCR", 1, "a"], ["ZRANGE", "z", 0, 0]),
+    ),
+    ("an entry of another group", connected(other_group)),
+    ("writes of two messages", two_messages),
+    ("a field that was set", kv(["HSETNX", "h", "f", 1], ["HSETNX", "h", "g", 1])),
+    ("a score that stayed", kv(["ZADD", "z", 1, "a"], ["ZADD", "z", "XX", 1, "a"])),
+    ("a set that had it", kv(["SADD", "s", "a"], ["SADD", "s", "a"], ["EXISTS", "no", "none"])),
+    (
+        "a value that was read in the same step",
+        kv(["SET", "s", 1, "GET"], ["SET", "t", 1, "XX", "GET"]),
+    ),
     ("a pipeline of errors", pipelined("pipeline", ["LPUSH"], ["GET"])),
     ("a transaction that was undone", pipelined("multi-exec", ["SET", "a", 1], ["NOSUCH"])),
     ("a watch in time", connected(stock(watch_first=True))),

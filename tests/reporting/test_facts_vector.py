@@ -63,7 +63,10 @@ SAID: dict[str, tuple[Scene, list[str]]] = {
     ),
     "an array": (
         asks(record("a", {"n": ["x"]}), ("query", query("n = 'x'"))),
-        ['the filter refused a: n is the array ["x"], compared with text "x"; CONTAINS looks into an array'],
+        [
+            'the filter refused a: n is the array ["x"], compared with text "x"; '
+            "CONTAINS looks into an array"
+        ],
     ),
     "the default namespace": (
         asks(record("a", to="upsert/full"), ("query", query())),
@@ -129,7 +132,9 @@ SILENT: dict[str, Scene] = {
     ),
     "no metadata of records without": asks(record("a"), ("query", query(includeMetadata=False))),
     "metadata that came later": asks(
-        record("a"), ("query", query(includeMetadata=False)), ("update", {"id": "a", "metadata": {"n": 1}})
+        record("a"),
+        ("query", query(includeMetadata=False)),
+        ("update", {"id": "a", "metadata": {"n": 1}}),
     ),
     "records that came the first time": asks(A, record("b", {"n": 2})),
     "the same id in another namespace": asks(A, record("a", {"n": 2}, to="upsert/other")),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import itertools
 import re
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
@@ -17,7 +18,7 @@ from .look import NONE, Fact, Look
 if TYPE_CHECKING:
     from ...core.calls import Call
 
-__all__ = ["FACTS", "HELD", "commands"]
+__all__ = ["FACTS", "HELD", "commands", "deadline_of"]
 
 HELD = re.compile(
     r"(?i)(^|[^a-z])(locks?|locked|mutex|lease|idempoten\w*|dedup\w*|once|processed|seen)([^a-z]|$)"
@@ -25,6 +26,8 @@ HELD = re.compile(
 _EXPIRING = {"EX", "PX", "EXAT", "PXAT"}
 _SPANS = {"EXPIRE": 1_000_000, "SETEX": 1_000_000, "PEXPIRE": 1_000, "PSETEX": 1_000}
 """Commands that give a key a span to live, with its unit in microseconds."""
+_INSTANTS = {"EXPIREAT": 1_000_000, "PEXPIREAT": 1_000}
+"""Those that say until when."""
 _READS = {"GET", "HGET", "HGETALL", "LRANGE", "SMEMBERS", "ZRANGE", "EXISTS", "TTL", "JSON.GET"}
 _WRITES = {
     "SET", "SETEX", "PSETEX", "SETNX", "MSET", "HSET", "HMSET", "LPUSH", "RPUSH", "SADD", "ZADD",
@@ -174,15 +177,19 @@ def not_streamed(look: Look) -> Iterator[Fact]:
                 )
 
 
-def _deadline(call: Call, line: list[str]) -> int | None:
+def deadline_of(call: Call, line: list[str]) -> int | None:
     """Until when a key lives after a command that gives it a span; None for any other command."""
     words = [word.upper() for word in line]
     try:
         if words[0] in _SPANS and len(words) > 2:
             return call.at_us + int(words[2]) * _SPANS[words[0]]
-        for option, unit in (("EX", 1_000_000), ("PX", 1_000)) if words[0] == "SET" else ():
-            if option in words[3:-1]:
-                return call.at_us + int(words[words.index(option, 3) + 1]) * unit
+        if words[0] in _INSTANTS and len(words) > 2:
+            return int(words[2]) * _INSTANTS[words[0]]
+        options = {"SET": words[3:], "GETEX": words[2:]}.get(words[0], [])
+        for option, number in itertools.pairwise(options):
+            if option in _EXPIRING:
+                since = 0 if option.endswith("AT") else call.at_us
+                return since + int(number) * (1_000 if option.startswith("P") else 1_000_000)
     except ValueError:
         pass
     return None
@@ -195,7 +202,7 @@ def expiry_taken(look: Look) -> Iterator[Fact]:
         for call, line, result in commands(look, handle):
             if line[0] not in ("SET", *_SPANS) or result in (None, 0) or len(line) < 3:
                 continue
-            key, deadline = line[1], _deadline(call, line)
+            key, deadline = line[1], deadline_of(call, line)
             if deadline is not None:
                 until[key] = deadline
             elif "KEEPTTL" in map(str.upper, line[3:]):
@@ -218,7 +225,7 @@ def renewed(look: Look) -> Iterator[Fact]:
             if line[0] in ("INCR", "INCRBY"):
                 counted.add(line[1])
             elif line[0] in _SPANS and len(line) == 3 and line[1] in counted:
-                deadline = _deadline(call, line)
+                deadline = deadline_of(call, line)
                 before = spans.setdefault(line[1], [])
                 if before and call.at_us >= before[-1][1]:
                     before.clear()

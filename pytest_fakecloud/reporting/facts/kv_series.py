@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from ...core.lazy import dataclass
 from ..bodies import shortened
 from ..summaries.summary import listed
-from .kv import HELD, commands
+from .kv import HELD, commands, deadline_of
 from .look import Fact, Look
 
 if TYPE_CHECKING:
@@ -21,8 +21,6 @@ _SCANS = {"SCAN": 1, "HSCAN": 2, "SSCAN": 2, "ZSCAN": 2}
 """Commands that answer in pages, with the place of the cursor in each."""
 _MAKING = {"INCR", "INCRBY", "INCRBYFLOAT", "DECR", "DECRBY"}
 _ADDING = {"RPUSH", "LPUSH", "XADD", "HINCRBY", "ZINCRBY", "APPEND", *_MAKING}
-_SPANS = {"EXPIRE", "PEXPIRE", "EXPIREAT", "PEXPIREAT", "SETEX", "PSETEX", "GETEX"}
-_SPANS_OF_SET = {"EX", "PX", "EXAT", "PXAT"}
 _RANKED = {"ZRANGE", "ZREVRANGE", "ZRANK", "ZREVRANK", "ZPOPMAX", "ZPOPMIN"}
 _SCORES_KEPT = {*_RANKED, "ZSCORE", "ZCARD", "ZADD", "ZMSCORE", "ZCOUNT", "ZRANGEBYSCORE"}
 _ZADD = {"NX", "XX", "GT", "LT", "CH", "INCR"}
@@ -74,18 +72,18 @@ def scan_not_ended(look: Look) -> Iterator[Fact]:
 def made_anew(look: Look) -> Iterator[Fact]:
     """A counter that was made again after its expiry, without one."""
     for handle in look.handles("kv"):
-        spanned: set[str] = set()
+        until: dict[str, int] = {}
         began: dict[str, Call] = {}
         for call, line, result in commands(look, handle):
-            if len(line) < 2:
-                continue
-            options = {word.upper() for word in line[3:]}
-            if line[0] in _SPANS or (line[0] == "SET" and options & _SPANS_OF_SET):
-                if result not in (None, 0):
-                    spanned.add(line[1])
-                    began.pop(line[1], None)
-            elif line[0] in _MAKING and line[1] in spanned and _first(line, result):
-                began[line[1]] = call
+            deadline = deadline_of(call, line)
+            if deadline is not None and result not in (None, 0):
+                until[line[1]] = deadline
+                began.pop(line[1], None)
+            elif line[0] in _MAKING and line[1] in until and _first(line, result):
+                # When a call that a fault held up was carried out, nobody knows.
+                ended = call.at_us >= until[line[1]] or "before" in (call.fault or "")
+                if ended:
+                    began[line[1]] = call
         for key, call in began.items():
             if handle.ttl(key) == -1:
                 yield Fact(
