@@ -2,6 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from textwrap import fill
+
+from pytest_fakecloud.kv.settings import VERSION
+from pytest_fakecloud.kv.table.documented import DOCUMENTED
+from pytest_fakecloud.kv.table.registry import COMMANDS
+from pytest_fakecloud.kv.table.versions import ALWAYS, LATER, OWN, VALKEYS, VENDOR, is_later
 from tests.kv.comparison.known import KNOWN
 from tests.kv.comparison.normalise import RULES
 
@@ -19,6 +26,7 @@ def page() -> str:
             "([Fidelity](index.md)) finds and does not mend.\n\n",
             "## Differences that stay\n\nThey count in the rate all the same.\n\n",
             *(f"- {known.reason[:1].upper()}{known.reason[1:]}.\n" for known in KNOWN),
+            *_versions(),
             "\n## What is not compared\n\nTwo real servers differ from each other here as well.\n\n",
             table(
                 ("Commands", "Why"),
@@ -29,3 +37,39 @@ def page() -> str:
             ),
         ]
     )
+
+
+def _versions() -> Iterator[str]:
+    announced = VERSION["vendor"]
+    words = {
+        word: since for word, since in LATER.items() if since != VENDOR and word not in VALKEYS
+    } | {
+        spec.name: spec.since
+        for spec in COMMANDS.values()
+        if spec.group != ALWAYS and not spec.name.startswith(OWN) and spec.name not in VALKEYS
+    }
+    later = {word: since for word, since in words.items() if is_later(since, announced)}
+    documented = sorted(word for word in later if word.split()[0] in DOCUMENTED)
+    others = sorted({*later, *VALKEYS} - {*documented})
+    yield "\n## What a version says\n"
+    for text in (
+        f'The stock dialect (`kv_server(dialect="redis")`) announces {VERSION["redis"]} in `INFO`, '
+        "`HELLO`, `LOLWUT` and to scripts, and answers as that version does: what came later is an "
+        "unknown command, an unknown sub-command or a syntax error; arities, flags, `HELP` and "
+        "parameters are that version's, and doubles are printed with 17 digits. Besides, it has one "
+        "module, whose commands are `JSON.*`, and names it in `MODULE LIST`, `INFO` and `HELLO`.",
+        '`version="7.2"` has it announce another one and know what came up to it. Only Redis 7.0.15 '
+        "and Valkey 9.1 were there to be compared with: of versions between them, what is known is "
+        "which words they have.",
+        f"The vendor's dialect announces {announced}, up to which the vendor documents its level of "
+        "the protocol, and knows more than that version. As the vendor documents: "
+        f"{_code(documented)}. By nobody's word but decided here: {_code(others)}; but for "
+        "`MSETEX` only Valkey has these. `documented_only=True` refuses those commands.",
+        "One table, `kv/table/versions.py` with the versions in `kv/table/rows.py`, says what came "
+        "when.",
+    ):
+        yield f"\n{fill(text, 118)}\n"
+
+
+def _code(words: list[str]) -> str:
+    return ", ".join(word if "`" in word else f"`{word}`" for word in words)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
@@ -34,7 +35,8 @@ from .python_values import (
 from .races import Between, Place
 from .reply import Blocked
 from .rest.routes import Credentials, KVApp
-from .settings import DIALECTS, MAX_KEY_SIZE, Dialect, IntText, Isolation, Limits
+from .settings import DIALECTS, MAX_KEY_SIZE, VERSION, Dialect, IntText, Isolation, Limits
+from .table.versions import as_numbers
 
 if TYPE_CHECKING:
     from upstash_redis import Redis
@@ -53,7 +55,8 @@ __all__ = ["KVServer"]
 class KVServer(Handle):
     """A fake key-value server behind its REST interface.
 
-    ``dialect`` is ``"vendor"`` (the REST service) or ``"redis"`` (stock, for comparisons).
+    ``dialect`` is ``"vendor"`` (the REST service) or ``"redis"`` (stock, for comparisons), which
+    announces ``version`` (7.0.15 unless given) and knows what came up to it.
     ``max_request_size`` is in bytes per command, ``daily_limit`` in commands per UTC day on the
     clock, ``max_pipeline_length`` in commands per request; these and the other limits of the
     vendor's plans are told in ``Limits``, and None means no limit. ``max_key_size`` is the dialect's
@@ -81,6 +84,7 @@ class KVServer(Handle):
         *,
         name: str | None = None,
         dialect: Dialect = "vendor",
+        version: str | None = None,
         max_request_size: int | None = 10_000_000,
         daily_limit: int | None = None,
         max_pipeline_length: int | None = None,
@@ -103,6 +107,8 @@ class KVServer(Handle):
     ) -> None:
         if dialect not in DIALECTS:
             raise ContractError(f"dialect={dialect!r} is unknown: give 'vendor' or 'redis'")
+        if version is not None:
+            version = _announced(version, dialect, engine)
         if int_text not in ("integer", "int"):
             raise ContractError(f"int_text={int_text!r} is unknown: give 'integer' or 'int'")
         if max_key_size == "dialect":
@@ -142,6 +148,7 @@ class KVServer(Handle):
                 context.time.now_us(),
                 documented_only=documented_only,
                 debug_command=debug_command,
+                version=version,
             )
         else:
             if debug_command:
@@ -526,6 +533,26 @@ def _real_engine(
         max_key_size=max_key_size,
         documented_only=documented_only,
     )
+
+
+def _announced(version: str, dialect: Dialect, engine: str | None) -> str:
+    """The whole version that a stock server is to announce: ``"7.2"`` is 7.2.0."""
+    if dialect != "redis" or engine is not None:
+        raise ContractError(
+            f"version={version!r} is what a stock server in memory announces: give dialect='redis' and "
+            "no engine="
+        )
+    if not isinstance(version, str) or not re.fullmatch(r"[0-9]{1,3}(\.[0-9]{1,3}){0,2}", version):
+        raise ContractError(f"version={version!r} is no version: give one such as '7.2'")
+    own = VERSION["redis"]
+    if f"{own}.".startswith(f"{version}."):
+        return own
+    whole = ".".join([*version.split("."), "0", "0"][:3])
+    if as_numbers(whole) < (7, 0):
+        raise ContractError(
+            f"version={version!r} is older than all that is known: give '7.0' or later"
+        )
+    return whole
 
 
 def _check_database_port(port: object, password: object, engine: str | None) -> None:

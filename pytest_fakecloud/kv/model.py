@@ -10,7 +10,7 @@ if TYPE_CHECKING:
 
     from ..core.timekeeper import Timekeeper
     from .reply import Reply
-    from .table.registry import CommandSpec
+    from .table.registry import CommandSpec, Table
 
 __all__ = ["AnyEngine", "AnySession", "Contents", "Transport", "User"]
 
@@ -94,6 +94,10 @@ class AnyEngine(Protocol):
     @property
     def lock(self) -> AbstractContextManager[object]:
         """What keeps others from running commands, as far as the engine can."""
+
+    @property
+    def table(self) -> Table:
+        """The commands there are."""
 
     @property
     def users(self) -> _UsersByName:

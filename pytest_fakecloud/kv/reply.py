@@ -30,8 +30,10 @@ __all__ = [
     "SetReply",
     "Status",
     "Verbatim",
+    "double_text",
     "to_json",
     "to_resp",
+    "with_17_digits",
 ]
 
 
@@ -146,6 +148,11 @@ class PrintedDouble(float):
         return printed
 
 
+def with_17_digits(value: float) -> PrintedDouble:
+    """A double as servers printed it before 7.2, whether it takes so many digits or not."""
+    return PrintedDouble(value, b"%.17g" % value)
+
+
 class _NilArray:
     __slots__ = ()
 
@@ -209,6 +216,11 @@ Reply: TypeAlias = (
 )
 
 
+def double_text(value: float) -> bytes:
+    """A double as it is printed: in as few digits as it takes unless it says otherwise."""
+    return value.text if isinstance(value, PrintedDouble) else format_double(value)
+
+
 def to_json(reply: Reply, base64: bool = False) -> Any:
     """The reply as a value ``json`` can write, in RESP2 shapes.
 
@@ -228,7 +240,7 @@ def to_json(reply: Reply, base64: bool = False) -> Any:
             return b64encode(reply.text).decode()
         return reply.text.decode("utf-8", "replace")
     if isinstance(reply, float):
-        return to_json(format_double(reply), base64)
+        return to_json(double_text(reply), base64)
     if isinstance(reply, Bool):
         return int(reply.value)
     if isinstance(reply, Verbatim | BigNumber):
@@ -267,7 +279,7 @@ def _write(put: Callable[[bytes], None], reply: Reply, resp3: bool) -> None:
     elif isinstance(reply, CommandError):
         put(b"-%b\r\n" % reply.text.replace(b"\r", b" ").replace(b"\n", b" "))
     elif isinstance(reply, float):
-        text = reply.text if isinstance(reply, PrintedDouble) else format_double(reply)
+        text = double_text(reply)
         put(b",%b\r\n" % text if resp3 else b"$%d\r\n%b\r\n" % (len(text), text))
     elif isinstance(reply, Bool):
         if resp3:

@@ -73,6 +73,8 @@ class KVSettings(TypedDict, total=False):
     """What reports and the control API call it; the fixture's name unless given."""
     dialect: Dialect
     """``"vendor"``, the REST service, or ``"redis"``, a stock server to compare with."""
+    version: str | None
+    """What the stock server announces (``"7.2"``); it knows what came up to it. 7.0.15 unless given."""
     max_request_size: int | None
     """Most bytes of one command; each command of a pipeline counts by itself."""
     daily_limit: int | None

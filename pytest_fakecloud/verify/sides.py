@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -14,6 +15,9 @@ import requests
 
 from ..cloud import Cloud
 from ..core.lazy import dataclass
+from ..kv.handle import KVServer
+from ..kv.settings import VERSION
+from ..kv.table.versions import is_later
 from .scenario import Scenario, Step
 
 __all__ = ["Reply", "Side", "Target", "Unreachable", "facts_of", "fake_of"]
@@ -216,11 +220,12 @@ def fake_of(target: Target, facts: Mapping[str, Any]) -> Iterator[tuple[Target, 
     """
     with Cloud() as cloud:
         if target.service == "kv":
-            fake = cloud.kv_server(dialect="redis" if target.is_redis else "vendor")
-            real = target
             if target.is_redis:
                 face = cloud.kv_server(name="real", dialect="redis", engine=target.url)
                 real = Target("kv", face.url, face.token)
+                fake = cloud.kv_server(dialect="redis", version=_version_of(face))
+            else:
+                real, fake = target, cloud.kv_server()
             yield real, Target("kv", fake.url, fake.token)
         elif target.service == "vector":
             index = cloud.vector_index(
@@ -234,6 +239,15 @@ def fake_of(target: Target, facts: Mapping[str, Any]) -> Iterator[tuple[Target, 
             broker = cloud.broker(topics=dict(facts))
             token = f"{broker.username}:{broker.password}"
             yield target, Target("broker", broker.url, token, target.topic)
+
+
+def _version_of(server: KVServer) -> str:
+    """The version a real server announces; where it is older than all a fake can, that of the fake."""
+    text = str(server.execute("INFO", "server"))
+    found = dict(line.split(":", 1) for line in text.splitlines() if ":" in line)
+    told = found.get("valkey_version") or found["redis_version"]
+    version = ".".join(re.findall(r"[0-9]+", told)[:3])
+    return VERSION["redis"] if is_later(VERSION["redis"], version) else version
 
 
 def facts_of(side: Side) -> Mapping[str, Any]:

@@ -139,8 +139,15 @@ def dialect(request: pytest.FixtureRequest) -> str:
 
 
 @pytest.fixture
-def engine(clock: Timekeeper, dialect: Any) -> Engine:
-    return Engine(clock, Ids(7), dialect)
+def version(request: pytest.FixtureRequest) -> str | None:
+    """What the engine announces: ``@pytest.mark.dialect("redis", version=LATEST)`` changes it."""
+    marker = request.node.get_closest_marker("dialect")
+    return marker.kwargs.get("version") if marker else None
+
+
+@pytest.fixture
+def engine(clock: Timekeeper, dialect: Any, version: str | None) -> Engine:
+    return Engine(clock, Ids(7), dialect, version=version)
 
 
 @pytest.fixture
@@ -237,4 +244,4 @@ def pytest_sessionfinish(session: pytest.Session) -> None:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    config.addinivalue_line("markers", "dialect(name): the dialect of the engine fixture")
+    config.addinivalue_line("markers", "dialect(name, version): the engine fixture's")

@@ -175,6 +175,41 @@ class TestSettings:
         with pytest.raises(ContractError, match="isolation='database' is a share of a real server"):
             KVServer(Context.alone(), isolation="database")
 
+    @pytest.mark.parametrize(
+        ("version", "announced"),
+        [
+            (None, "7.0.15"),
+            ("7", "7.0.15"),
+            ("7.0", "7.0.15"),
+            ("7.2", "7.2.0"),
+            ("8.0.3", "8.0.3"),
+        ],
+    )
+    def test_a_stock_server_announces_a_version_and_knows_what_came_up_to_it(
+        self, version: str | None, announced: str
+    ) -> None:
+        with KVServer(Context.alone(), dialect="redis", version=version) as server:
+            assert f"redis_version:{announced}\r\n" in str(server.execute("INFO", "server"))
+            assert server.execute("EVAL", "return redis.REDIS_VERSION", 0) == announced
+            server.execute("ZADD", "z", 0.1, "a")
+            if announced == "7.0.15":
+                assert server.execute("ZSCORE", "z", "a") == "0.10000000000000001"
+                with pytest.raises(CommandError, match="wrong number of arguments"):
+                    server.execute("ZRANK", "z", "a", "WITHSCORE")
+            else:
+                assert server.execute("ZRANK", "z", "a", "WITHSCORE") == [0, "0.1"]
+            known = server.execute("COMMAND", "INFO", "HEXPIRE") != [None]
+            assert known == (announced == "8.0.3")
+
+    @pytest.mark.parametrize("version", ["6.2", "7.x", "", "7.2.0.1", "latest", 7])
+    def test_a_version_that_no_stock_server_has_is_refused(self, version: Any) -> None:
+        with pytest.raises(ContractError, match="version="):
+            KVServer(Context.alone(), dialect="redis", version=version)
+
+    def test_the_vendor_announces_its_own(self) -> None:
+        with pytest.raises(ContractError, match="give dialect='redis'"):
+            KVServer(Context.alone(), version="7.2")
+
     def test_dialects(self) -> None:
         with KVServer(Context.alone(), dialect="redis") as server:
             assert server.execute("COMMAND", "COUNT") == len(server.execute("COMMAND"))

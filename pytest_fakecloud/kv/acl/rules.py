@@ -8,12 +8,11 @@ from ...core.lazy import regex
 from .. import errors
 from ..errors import CommandError
 from ..reply import Map, SetReply
-from ..table.registry import LOOKUP, CommandSpec, specs
+from ..table.registry import CommandSpec
 from .users import (
     AclUser,
     KeyPattern,
     Selector,
-    members_of,
     password_hash,
 )
 
@@ -82,7 +81,7 @@ def _apply(user: AclUser, rule: bytes) -> None:
     elif rule[:1] in (b"<", b"!"):
         _remove_password(user, rule)
     elif rule.startswith(b"("):
-        selector = Selector()
+        selector = Selector(user.table)
         for part in rule[1:-1].split():
             _apply_to_selector(user, selector, part)
         user.selectors.append(selector)
@@ -92,7 +91,7 @@ def _apply(user: AclUser, rule: bytes) -> None:
         user.on = user.passwordless = False
         user.hashes.clear()
         user.sanitizes = True
-        user.selectors = [Selector()]
+        user.selectors = [Selector(user.table)]
     else:
         _apply_to_selector(user, user.root, rule)
 
@@ -186,7 +185,7 @@ def _add_channel(selector: Selector, pattern: bytes) -> None:
 
 def _set_command(user: AclUser, selector: Selector, name: bytes, allowed: bool) -> None:
     parent_name, bar, child = name.partition(b"|")
-    parent = LOOKUP.get(parent_name.upper()) if parent_name else None
+    parent = user.table.lookup.get(parent_name.upper()) if parent_name else None
     if parent is None:
         raise _Invalid(errors.ACL_UNKNOWN_COMMAND)
     if not bar:
@@ -216,14 +215,17 @@ def _commands(selector: Selector) -> str:
 
     Equivalent to the rules that were given, not necessarily the same.
     """
-    everything = list(specs())
+    everything = list(selector.table.specs())
     additive = not selector.future
     sign, inverse = ("+", "-") if additive else ("-", "+")
     target = {spec for spec in everything if (spec in selector.commands) == additive}
     rules = ["-@all" if additive else "+@all"]
     made: set[CommandSpec] = set()
     left, wrong = set(target), {spec for spec in everything if spec not in target}
-    categories = {name: set(members_of(f"@{name}")) for name in (*CATEGORIES, *MODULE_CATEGORIES)}
+    categories = {
+        name: set(selector.table.members_of(f"@{name}"))
+        for name in (*CATEGORIES, *MODULE_CATEGORIES)
+    }
     while categories:
         fits = {
             name: (len(members & wrong), -len(members & left))
@@ -238,7 +240,7 @@ def _commands(selector: Selector) -> str:
         made |= members
         left -= members
         wrong -= members
-    rules += _single(target, made, sign, inverse)
+    rules += _single(everything, target, made, sign, inverse)
     for spec in everything:
         rules += [
             f"+{spec.full_name}|{word.decode('utf-8', 'replace')}"
@@ -247,11 +249,17 @@ def _commands(selector: Selector) -> str:
     return " ".join(rules)
 
 
-def _single(target: set[CommandSpec], made: set[CommandSpec], sign: str, inverse: str) -> list[str]:
+def _single(
+    everything: list[CommandSpec],
+    target: set[CommandSpec],
+    made: set[CommandSpec],
+    sign: str,
+    inverse: str,
+) -> list[str]:
     """Rules for single commands that make ``made`` the target; a container stands for its own."""
     rules: list[str] = []
     reached = set(made)
-    for spec in specs():
+    for spec in everything:
         if spec.container is not None:
             continue
         children = list((spec.subcommands or {}).values())

@@ -16,12 +16,7 @@ from ...core.lazy import dataclass
 from .. import errors
 from ..algorithms.glob import matcher
 from ..errors import CommandError
-from ..table.registry import (
-    COMMANDS,
-    CommandSpec,
-    KeySpec,
-    specs,
-)
+from ..table.registry import EVERYTHING, CommandSpec, KeySpec, Table
 
 if TYPE_CHECKING:
     from ..settings import Dialect
@@ -36,7 +31,6 @@ __all__ = [
     "Selector",
     "first_user",
     "keys_of",
-    "members_of",
     "password_hash",
     "read_only_user",
     "tester",
@@ -93,16 +87,17 @@ class Selector:
     """A set of commands, key patterns and channel patterns that go together.
 
     ``future`` says whether commands that do not exist yet are included, which decides how the rules
-    are shown. ``first_words`` holds, for a command that is not allowed as a whole, the first
-    arguments with which it is.
+    are shown. ``table`` has the commands there are. ``first_words`` holds, for a command that is not
+    allowed as a whole, the first arguments with which it is.
     """
 
     __slots__ = (
         "all_channels", "all_commands", "all_keys", "channels", "commands", "first_words", "future",
-        "keys",
+        "keys", "table",
     )  # fmt: skip
 
-    def __init__(self) -> None:
+    def __init__(self, table: Table = EVERYTHING) -> None:
+        self.table = table
         self.commands: frozenset[CommandSpec] = frozenset()
         self.first_words: dict[CommandSpec, list[bytes]] = {}
         self.all_commands = False
@@ -114,7 +109,7 @@ class Selector:
 
     def copy(self) -> Selector:
         """An independent copy."""
-        other = Selector()
+        other = Selector(self.table)
         other.commands = self.commands
         other.first_words = {spec: list(words) for spec, words in self.first_words.items()}
         other.keys, other.channels = list(self.keys), list(self.channels)
@@ -126,7 +121,7 @@ class Selector:
 
     def allow_all_commands(self) -> None:
         """Every command, those to come included."""
-        self.commands = frozenset(specs())
+        self.commands = frozenset(self.table.specs())
         self.first_words.clear()
         self.all_commands = self.future = True
 
@@ -149,7 +144,7 @@ class Selector:
 
     def set_category(self, category: str, allowed: bool) -> None:
         """Allow or refuse every command and sub-command of a category (``@read``)."""
-        members = members_of(category)
+        members = self.table.members_of(category)
         for spec in members:
             self.first_words.pop(spec, None)
         if allowed:
@@ -196,12 +191,6 @@ class Selector:
         return self.all_keys or any(each.reads and each.pattern == b"*" for each in self.keys)
 
 
-@cache
-def members_of(category: str) -> frozenset[CommandSpec]:
-    """The commands and sub-commands of a category (``@read``)."""
-    return frozenset(spec for spec in specs() if category in spec.categories)
-
-
 def keys_of(spec: CommandSpec, argv: list[bytes]) -> Iterator[tuple[int, bool, bool]]:
     """Each key of a command line as its place, whether it is read and whether it is written.
 
@@ -235,9 +224,6 @@ class RestToken:
     hash: str
 
 
-_NOTHING = [Selector()]
-
-
 class AclUser:
     """A user made of rules.
 
@@ -248,19 +234,20 @@ class AclUser:
 
     known: ClassVar[bool] = True
 
-    def __init__(self, name: str, dialect: Dialect = "vendor") -> None:
+    def __init__(self, name: str, dialect: Dialect = "vendor", table: Table = EVERYTHING) -> None:
         self.name = name
         self.dialect: Dialect = dialect
+        self.table = table
         self.on = False
         self.passwordless = False
         self.hashes: list[str] = []
         self.sanitizes: bool | None = None
-        self.selectors = _NOTHING
+        self.selectors = [Selector(table)]
         self.unrestricted = False
 
     def draft(self) -> AclUser:
         """One whose rules can be changed; ``adopt`` it to make the changes count."""
-        other = AclUser(self.name, self.dialect)
+        other = AclUser(self.name, self.dialect, self.table)
         other.adopt(self)
         other.hashes = list(self.hashes)
         other.selectors = [selector.copy() for selector in self.selectors]
@@ -268,7 +255,7 @@ class AclUser:
 
     def copy(self) -> AclUser:
         """An independent copy."""
-        other = AclUser(self.name, self.dialect)
+        other = AclUser(self.name, self.dialect, self.table)
         other.adopt(self)
         return other
 
@@ -375,18 +362,18 @@ ANONYMOUS = Anonymous()
 
 
 @cache
-def _everything() -> Selector:
-    selector = Selector()
+def _everything(table: Table) -> Selector:
+    selector = Selector(table)
     selector.allow_all_commands()
     selector.all_keys = selector.all_channels = True
     return selector
 
 
-def first_user(dialect: Dialect) -> AclUser:
+def first_user(dialect: Dialect, table: Table = EVERYTHING) -> AclUser:
     """The user ``default`` as a server begins with it: everything, without a password."""
-    user = AclUser("default", dialect)
+    user = AclUser("default", dialect, table)
     user.on = user.passwordless = True
-    user.selectors = [_everything()]
+    user.selectors = [_everything(table)]
     user.settle()
     return user
 
@@ -402,27 +389,28 @@ _ALSO_READ = ("PING", "ECHO", "TIME", "DBSIZE", "COMMAND", "MULTI", "EXEC", "DIS
 
 
 @cache
-def _reads() -> Selector:
-    selector = Selector()
+def _reads(table: Table) -> Selector:
+    selector = Selector(table)
     selector.set_category("@read", True)
     for category in ("@dangerous", "@scripting"):
         selector.set_category(category, False)
     for name in ("SCAN", "KEYS"):
-        selector.set_command(COMMANDS[name], False)
+        selector.set_command(table.commands[name], False)
     for name in (*_ALSO_READ, "CLIENT SETINFO"):
-        selector.set_command(COMMANDS[name], True)
+        if name in table.commands:
+            selector.set_command(table.commands[name], True)
     selector.all_keys = selector.all_channels = True
     return selector
 
 
-def read_only_user(dialect: Dialect) -> AclUser:
+def read_only_user(dialect: Dialect, table: Table = EVERYTHING) -> AclUser:
     """The user ``default_ro``: read commands only, without the powerful ones (specification).
 
     Refused besides writes: KEYS, SCAN and scripts (the vendor's documentation and user reports),
     PUBLISH, and whatever administers the server (decided here). No password lets anybody in: only
     the read-only token is this user.
     """
-    user = AclUser("default_ro", dialect)
+    user = AclUser("default_ro", dialect, table)
     user.on = True
-    user.selectors = [_reads()]
+    user.selectors = [_reads(table)]
     return user

@@ -16,6 +16,7 @@ from ..table.config import Config
 from ..table.registry import Args
 from ..table.syntax import (
     I64_MAX,
+    I64_MIN,
     parse_int,
     parse_long_double,
     parse_unsigned,
@@ -137,9 +138,7 @@ def parse_timeout(session: Session, text: bytes) -> int:
     """How many milliseconds a blocking command may wait, told in (parts of) seconds; 0 for ever."""
     seconds = parse_long_double(text, errors.TIMEOUT_NOT_FLOAT)
     if isinstance(seconds, float):
-        if seconds < 0:
-            raise CommandError(errors.TIMEOUT_NEGATIVE)
-        raise CommandError(errors.TIMEOUT_OUT_OF_RANGE)
+        return _waiting_time(session, I64_MIN if seconds < 0 else I64_MAX + 1)
     return _waiting_time(session, math.ceil(fractions.Fraction(seconds) * 1000))
 
 
@@ -152,13 +151,17 @@ def parse_block(session: Session, text: bytes) -> int:
 
 
 def _waiting_time(session: Session, milliseconds: int) -> int:
-    if milliseconds > I64_MAX:
-        raise CommandError(errors.TIMEOUT_OUT_OF_RANGE)
+    if 0 <= milliseconds <= I64_MAX - session.now_ms:
+        return milliseconds
     if milliseconds < 0:
         raise CommandError(errors.TIMEOUT_NEGATIVE)
-    if milliseconds > I64_MAX - session.now_ms:
+    if session.engine.table.knows["timeouts that overflow are out of range"]:
         raise CommandError(errors.TIMEOUT_OUT_OF_RANGE)
-    return milliseconds
+    # Earlier servers counted past the last 64-bit integer: what is more is negative, and a deadline
+    # behind it is never reached.
+    if milliseconds > I64_MAX:
+        raise CommandError(errors.TIMEOUT_NEGATIVE)
+    return 0
 
 
 def try_or_wait(

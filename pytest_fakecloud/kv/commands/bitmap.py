@@ -171,6 +171,12 @@ def bitpos(session: Session, args: Args) -> Reply:
 
 _NEED_TWO = {b"DIFF", b"DIFF1", b"ANDOR"}
 _OPERATIONS = {b"AND", b"OR", b"XOR", b"NOT", b"ONE", *_NEED_TWO}
+_LATER = {
+    b"ANDOR": "BITOP ANDOR",
+    b"DIFF": "BITOP DIFF",
+    b"DIFF1": "BITOP DIFF1",
+    b"ONE": "BITOP ONE",
+}
 
 
 def _combine(operation: bytes, numbers: list[int], everywhere: int) -> int:
@@ -205,7 +211,9 @@ def _combine(operation: bytes, numbers: list[int], everywhere: int) -> int:
 def bitop(session: Session, args: Args) -> Reply:
     """Combine values bit by bit into a new one; its length in bytes."""
     operation, target, sources = args[0].upper(), args[1], args[2:]
-    if operation not in _OPERATIONS:
+    later = _LATER.get(operation)
+    known = later is None or session.engine.table.knows[later]
+    if operation not in _OPERATIONS or not known:
         raise CommandError(errors.SYNTAX)
     if operation == b"NOT" and len(sources) != 1:
         raise CommandError(errors.BITOP_NOT_ONE_SOURCE)

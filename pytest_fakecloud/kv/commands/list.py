@@ -9,7 +9,7 @@ from ..engine.engine import Session
 from ..errors import CommandError, wrong_arity
 from ..reply import NIL_ARRAY, OK, Reply
 from ..table.registry import Args, command
-from ..table.syntax import I64_MAX, parse_int
+from ..table.syntax import I64_MAX, I64_MIN, parse_int
 from ..values.lists import QuickList
 from .arguments import (
     bounds,
@@ -136,7 +136,7 @@ def lrange(session: Session, args: Args) -> Reply:
 @command("LPOS")
 def lpos(session: Session, args: Args) -> Reply:
     """The indexes of elements equal to the one given."""
-    rank, count, maxlen = _lpos_words(args)
+    rank, count, maxlen = _lpos_words(session, args)
     items = session.db.get(args[0], QuickList)
     if items is None:
         return None if count is None else []
@@ -147,14 +147,22 @@ def lpos(session: Session, args: Args) -> Reply:
     return list(islice(wanted, count or None))
 
 
-def _lpos_words(args: Args) -> tuple[int, int | None, int]:
+def _parse_rank(session: Session, text: bytes) -> int:
+    if session.engine.table.knows["LPOS refuses the least rank"]:
+        return parse_count(text)
+    rank = parse_int(text)
+    # Its opposite has no 64 bits, so that the first from the end is as good as any.
+    return rank if rank > I64_MIN else -1
+
+
+def _lpos_words(session: Session, args: Args) -> tuple[int, int | None, int]:
     rank, count, maxlen = 1, None, 0
     for at in range(2, len(args), 2):
         word = args[at].upper()
         if at + 1 == len(args):
             raise CommandError(errors.SYNTAX)
         if word == b"RANK":
-            rank = parse_count(args[at + 1])
+            rank = _parse_rank(session, args[at + 1])
             if rank == 0:
                 raise CommandError(errors.LPOS_RANK)
         elif word == b"COUNT":

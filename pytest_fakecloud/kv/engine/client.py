@@ -163,7 +163,7 @@ class Client:
     def describe(
         self, now_us: int, *, waits: bool, running: str = "", libraries: bool = True
     ) -> bytes:
-        """Write its line of CLIENT LIST, with the fields of Redis 7.0 or, with ``libraries``, of 7.2.
+        """Write its line of CLIENT LIST, with ``libraries`` also what names the client's own.
 
         Decided here: buffers and their memory are 0, as there are none to measure, but for the
         line that asks.

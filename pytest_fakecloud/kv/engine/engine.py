@@ -35,13 +35,13 @@ from ..errors import (
     wrong_arity,
 )
 from ..model import Transport, User
-from ..reply import QUEUED, Blocked, Reply
+from ..reply import QUEUED, Blocked, Reply, with_17_digits
 from ..scripting.scripts import Scripting, ScriptingCopy
 from ..settings import VERSION, Dialect, Limits
 from ..table.availability import check_family_over_rest, check_over_rest
 from ..table.config import Config
 from ..table.documented import DOCUMENTED
-from ..table.registry import LOOKUP, CommandSpec, find_family
+from ..table.registry import CommandSpec, table_of
 from .blocking import Waiter, Waiters
 from .capacity import Capacity
 from .client import Client, Monitor
@@ -101,8 +101,9 @@ class Engine:
     ``dialect`` is ``"vendor"`` (the REST service: one database, its own additions) or ``"redis"``
     (stock behaviour, sixteen databases); ``limits`` bound its data, for all but the tester;
     ``documented_only`` refuses everybody but the tester what the vendor documents no such command
-    for; ``debug_command`` allows DEBUG; ``started_us`` is the instant since which it runs, by its own
-    account. All state is behind one re-entrant ``lock``.
+    for; ``debug_command`` allows DEBUG; ``version`` is what it announces, the dialect's own unless
+    given; ``started_us`` is the instant since which it runs, by its own account. All state is behind
+    one re-entrant ``lock``.
     """
 
     def __init__(
@@ -115,10 +116,18 @@ class Engine:
         *,
         documented_only: bool = False,
         debug_command: bool = False,
+        version: str | None = None,
     ) -> None:
         self.clock = clock
         self.ids = ids
         self.dialect = dialect
+        self.version = version or VERSION[dialect]
+        self.table = table_of(dialect, self.version)
+        """The commands there are, and what came later than the version that is announced."""
+        self._lookup = self.table.lookup
+        short = self.table.knows["doubles of as few digits as it takes"]
+        self.print_double = None if short else with_17_digits
+        """What a double becomes in a reply; None where it stays one."""
         self.limits = limits or Limits()
         self.offered = DOCUMENTED if documented_only else None
         """The names of the commands that all but the tester may know of; None for all."""
@@ -129,20 +138,19 @@ class Engine:
         self._capacity = Capacity(self.limits) if self.limits.bounds_data else None
         self.lock = threading.RLock()
         self.random = ids.stream("kv", "random")
-        self.config = Config(dialect, debug_command=debug_command)
+        self.config = Config(dialect, self.table, debug_command=debug_command)
         self.databases = [Keyspace(index) for index in range(1 if dialect == "vendor" else 16)]
         self.now_us = clock.now_us()
         """The clock as the running command, script or transaction sees it."""
         self.now_ms = self.now_us // 1000
         self.started_us = self.now_us if started_us is None else started_us
-        self.users: dict[str, AclUser] = {"default": first_user(dialect)}
-        self.read_only = read_only_user(dialect)
+        self.users: dict[str, AclUser] = {"default": first_user(dialect, self.table)}
+        self.read_only = read_only_user(dialect, self.table)
         """The user the read-only token stands for; among the users where the vendor has it."""
         if dialect == "vendor":
             self.users[self.read_only.name] = self.read_only
         self.acl_log = AclLog(lambda: self.config.number("acllog-max-len"))
         self.statistics = Statistics()
-        self.version = VERSION[dialect]
         self.last_save_us = self.started_us
         self.active_expire = True
         """Whether expired keys go without an access (``DEBUG SET-ACTIVE-EXPIRE``)."""
@@ -210,7 +218,10 @@ class Engine:
         """One line of CLIENT LIST; ``running`` is the command it is asked with, if it is its own."""
         waits = self.waiters.of(session.id) is not None or session.id in self.held
         return session.describe(
-            self.now_us, waits=waits, running=running, libraries=self.dialect == "vendor"
+            self.now_us,
+            waits=waits,
+            running=running,
+            libraries=self.table.knows["CLIENT LIST lib-name"],
         )
 
     @property
@@ -234,7 +245,7 @@ class Engine:
         if not self.lock.acquire(False) and not self.scripting.wait_for_turn(argv):
             return self.run_beside(session, argv)
         try:
-            spec = LOOKUP.get(argv[0])
+            spec = self._lookup.get(argv[0])
             if (
                 spec is None
                 or not spec.plain
@@ -273,7 +284,7 @@ class Engine:
         """The command to run; None when the line was queued in an open transaction."""
         spec: CommandSpec | None = None
         try:
-            spec = LOOKUP.get(argv[0])
+            spec = self._lookup.get(argv[0])
             if spec is None or spec.subcommands is not None:
                 if spec is not None and session.transport == "rest":
                     check_family_over_rest(spec)
@@ -605,7 +616,7 @@ class Engine:
 
     def resolve(self, argv: list[bytes]) -> CommandSpec:
         """The command a line names; raises the unknown command or sub-command error."""
-        spec = LOOKUP.get(argv[0]) or find_family(argv)
+        spec = self._lookup.get(argv[0]) or self.table.find_family(argv)
         if spec is None or (spec.function is None and spec.subcommands is None):
             raise CommandError(unknown_command(argv))
         if spec.subcommands is not None and len(argv) > 1:

@@ -51,7 +51,7 @@ from ..reply import (
 from ..settings import Isolation
 from ..table.availability import check_family_over_rest, check_over_rest
 from ..table.documented import DOCUMENTED
-from ..table.registry import CommandSpec, find_family
+from ..table.registry import EVERYTHING, CommandSpec, find_family
 from .acl import RedisUser, RestTokens, prepare_acl
 from .addresses import open_link
 from .connection import Link, Unreachable
@@ -155,6 +155,7 @@ class RedisEngine:
         self.clock = clock
         self.ids = ids
         self.dialect = dialect
+        self.table = EVERYTHING
         self.isolation = isolation
         self._max_key_size = max_key_size
         self._documented_only = documented_only

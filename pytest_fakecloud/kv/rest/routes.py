@@ -357,7 +357,7 @@ class KVApp(App):
         self._count()
         if self.is_full():
             raise CommandError(errors.MAX_CONNECTIONS)
-        spec = COMMANDS[line[0].decode().upper()]
+        spec = self.engine.table.commands[line[0].decode().upper()]
         if len(line) < spec.least:
             raise CommandError(errors.wrong_arity(spec.full_name))
         if not session.user.unrestricted:

@@ -7,14 +7,17 @@ cannot recover from an allocation that fails while Python hands it a value.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import cache
 from pkgutil import get_data
 from typing import Any
 
 import lupa.lua51 as lupa
 
-from ..reply import Reply
+from ..reply import Reply, with_17_digits
+from ..settings import VERSION
+from ..table.registry import EVERYTHING
+from ..table.versions import as_numbers
 from .callbacks import Boxed, callbacks
 from .errors import HostLost, ScriptFailure
 from .limits import ScriptLimits
@@ -46,6 +49,8 @@ class LuaHost:
         look: Callable[[], float],
         limits: ScriptLimits,
         flags: tuple[bytes, ...] = (),
+        version: str = VERSION["redis"],
+        knows: Mapping[str, bool] = EVERYTHING.knows,
     ) -> None:
         self.limits = limits
         self._call = call
@@ -60,8 +65,10 @@ class LuaHost:
             attribute_handlers=(_no_attribute, _no_attribute),
             max_memory=2 * limits.memory + 32 * 2**20,
         )
-        self._converter = Converter(self._runtime)
-        api = self._load(clock, look, flags)
+        short = knows["doubles of as few digits as it takes"]
+        self._double: Callable[[float], float] = float if short else with_17_digits
+        self._converter = Converter(self._runtime, short_numbers=short)
+        api = self._load(clock, look, flags, version, knows)
         self._compile = api[b"compile"]
         self._evaluate = api[b"evaluate"]
         self._evaluate_tables = api[b"evaluate_tables"]
@@ -73,6 +80,8 @@ class LuaHost:
         clock: Callable[[], float],
         look: Callable[[], float],
         flags: tuple[bytes, ...],
+        version: str,
+        knows: Mapping[str, bool],
     ) -> Any:
         runtime = self._runtime
         functions: dict[bytes, Callable[..., Any]] = {
@@ -96,8 +105,9 @@ class LuaHost:
             % limits.instructions,
             b"seconds_text": b"ERR Script stopped: it ran for more than %g seconds"
             % limits.seconds,
-            b"version": b"7.0.15",
-            b"version_number": 0x7000F,
+            b"version": version.encode(),
+            b"version_number": int.from_bytes(as_numbers(version)),
+            b"has_server": knows["the API of scripts as `server`"],
             b"flags": dict.fromkeys((*_FLAGS, *flags), True),
         }
         bootstrap = runtime.execute(_BOOTSTRAP)
@@ -161,7 +171,7 @@ class LuaHost:
         if outcome is True:
             return None
         if outcome[0]:
-            return _unbox(outcome[1]) if len(outcome) > 1 else None
+            return _unbox(outcome[1], self._double) if len(outcome) > 1 else None
         text, counted, source, line = (*outcome[1:], None, None)[:4]
         raise ScriptFailure(text, source, line, counted)
 
@@ -267,12 +277,12 @@ def _no_attribute(*_: object) -> None:
     raise AttributeError("scripts see no Python objects")
 
 
-def _unbox(reply: Any) -> Any:
+def _unbox(reply: Any, double: Callable[[float], float]) -> Any:
     """The reply with doubles as floats: a bare float would have become a Lua number."""
     if reply.__class__ is Boxed:
-        return reply.value
+        return double(reply.value)
     if isinstance(reply, list):
         for index, item in enumerate(reply):
             if item.__class__ is Boxed or isinstance(item, list):
-                reply[index] = _unbox(item)
+                reply[index] = _unbox(item, double)
     return reply

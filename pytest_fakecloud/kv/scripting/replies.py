@@ -12,6 +12,7 @@ from ..reply import (
     SetReply,
     Status,
     Verbatim,
+    double_text,
 )
 from ..table.syntax import format_double
 
@@ -25,14 +26,11 @@ NO_ARGUMENTS = b"ERR Please specify at least one argument for this redis lib cal
 BAD_ARGUMENTS = b"ERR Lua redis lib command arguments must be strings or integers"
 
 
-def number_text(number: int | float) -> bytes:
-    """A Lua number as an argument of a command: as few digits as it takes.
-
-    As Valkey and Redis since 7.2 have it; Redis 7.0 always writes 17.
-    """
+def number_text(number: int | float, *, short: bool = True) -> bytes:
+    """A Lua number as an argument of a command: in as few digits as it takes, or always in 17."""
     if isinstance(number, int) and abs(number) < 2**53:
         return b"%d" % number
-    return format_double(float(number))
+    return format_double(float(number)) if short else b"%.17g" % number
 
 
 def lua_size(value: Any) -> int:
@@ -52,8 +50,9 @@ def words_size(words: list[bytes]) -> int:
 class Converter:
     """Makes replies into values of one runtime."""
 
-    def __init__(self, runtime: Any) -> None:
+    def __init__(self, runtime: Any, *, short_numbers: bool = True) -> None:
         self._table = runtime.table_from
+        self._short = short_numbers
 
     def arguments(self, args: tuple[Any, ...]) -> tuple[int | None, Any]:
         """The command line a script gave, or ``REFUSED`` and the reason."""
@@ -65,7 +64,7 @@ class Converter:
             if kind is bytes:
                 argv.append(arg)
             elif kind is int or kind is float:
-                argv.append(number_text(arg))
+                argv.append(number_text(arg, short=self._short))
             else:
                 return REFUSED, BAD_ARGUMENTS
         return None, argv
@@ -94,7 +93,7 @@ class Converter:
         if isinstance(reply, CommandError):
             return self._table({b"err": reply.text})
         if isinstance(reply, float):
-            return format_double(reply) if resp == 2 else self._table({b"double": reply})
+            return double_text(reply) if resp == 2 else self._table({b"double": float(reply)})
         if kind is Bool:
             return int(reply.value) if resp == 2 else reply.value
         if isinstance(reply, bytes | bytearray):

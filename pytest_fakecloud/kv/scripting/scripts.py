@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from ..engine.statistics import Statistics
     from ..settings import Dialect
     from ..table.config import Config
-    from ..table.registry import CommandSpec
+    from ..table.registry import CommandSpec, Table
     from .host import LuaHost
 
 __all__ = ["Library", "LibraryFunction", "Script", "ScriptedEngine", "Scripting", "ScriptingCopy"]
@@ -147,6 +147,8 @@ class ScriptedEngine(Protocol):
     """What scripts need of the engine they run in."""
 
     dialect: Dialect
+    version: str
+    table: Table
     config: Config
     clock: Timekeeper
     now_us: int
@@ -208,7 +210,14 @@ class Scripting:
 
             flags = (KEY_LOCKING,) if self.vendor else ()
             self._host = LuaHost(
-                self._command, self._may_call, self._clock, self._look, self.limits, flags
+                self._command,
+                self._may_call,
+                self._clock,
+                self._look,
+                self.limits,
+                flags,
+                self.engine.version,
+                self.engine.table.knows,
             )
         return self._host
 

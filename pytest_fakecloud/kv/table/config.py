@@ -24,6 +24,7 @@ from ..errors import (
     config_failed,
     unknown_config,
 )
+from .registry import EVERYTHING, Table
 from .syntax import try_int
 
 __all__ = ["Config", "memory_bytes"]
@@ -41,14 +42,16 @@ _ALIASES = {
 class Config:
     """The parameters of one server: texts by name, with typed readers."""
 
-    def __init__(self, dialect: str = "redis", *, debug_command: bool = False) -> None:
+    def __init__(
+        self, dialect: str = "vendor", table: Table = EVERYTHING, *, debug_command: bool = False
+    ) -> None:
         # Shared with every other server until the first change.
-        self._texts: Mapping[str, str] = _VENDOR_DEFAULTS if dialect == "vendor" else _DEFAULTS
+        self._texts = _VENDOR_DEFAULTS if dialect == "vendor" else _defaults(table)
         if debug_command:
             self._texts = {**self._texts, "enable-debug-command": "yes"}
         self._numbers: dict[str, int] = {}
-        self.packs_lists_and_sets = dialect == "vendor"
-        """Whether ``listpack`` is an encoding of lists and sets: since 7.2, which stock is not."""
+        self.packs_lists_and_sets = table.knows["lists and sets are listpacks"]
+        """Whether ``listpack`` is an encoding of lists and sets."""
         self.patience_us = 0
         """Microseconds below which a command is neither slow nor a latency event."""
         self._changed()
@@ -419,10 +422,15 @@ _HIDDEN = {
 }
 """What CONFIG GET tells of by the whole name only."""
 _TOLD = {name: default for name, default, _ in _PARAMETERS}
-_SINCE_7_2 = {"set-max-listpack-entries", "set-max-listpack-value"}
-"""What the stock dialect, which is 7.0, does not know."""
-_DEFAULTS = MappingProxyType(
-    {name: default for name, default in _TOLD.items() if name not in _SINCE_7_2}
-)
+
+
+@cache
+def _defaults(table: Table) -> Mapping[str, str]:
+    knows = table.knows
+    return MappingProxyType(
+        {name: default for name, default in _TOLD.items() if knows.get(f"CONFIG {name}", True)}
+    )
+
+
 _VENDOR_DEFAULTS = MappingProxyType({**_TOLD, "databases": "1"})
 _KINDS = {name: kind for name, _, kind in _PARAMETERS}

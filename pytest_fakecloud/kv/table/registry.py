@@ -11,21 +11,25 @@ from collections.abc import Callable, Iterator
 from functools import cache
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from .rows import NOT_OVER_REST, ROWS
+from .rows import NOT_OVER_REST, ROWS, Row
+from .versions import ALWAYS, ARITIES, LATER, OWN, is_later
 
 if TYPE_CHECKING:
     from ..reply import Reply
 
 __all__ = [
     "COMMANDS",
+    "EVERYTHING",
     "LOOKUP",
     "Args",
     "CommandSpec",
     "Function",
     "KeySpec",
+    "Table",
     "command",
     "find_family",
     "specs",
+    "table_of",
 ]
 
 Args = list[bytes]
@@ -260,6 +264,10 @@ class _Unbound(CommandSpec):
         # A slot without a value: only the function's, until its module is imported.
         if name != "function":
             raise AttributeError(f"a command has no {name!r}")
+        first = COMMANDS[self.name]
+        if first is not self:
+            _settle(self, first.function)
+            return self.function
         for bind in _binders:
             bind(self)
         if self.name not in _bound:
@@ -282,36 +290,81 @@ def bind_with(binder: Callable[[CommandSpec], None]) -> None:
     _binders.append(binder)
 
 
-COMMANDS: dict[str, CommandSpec] = {}
-"""Every command and sub-command by its upper-case name (``"XGROUP CREATE"``)."""
-LOOKUP: dict[bytes, CommandSpec] = {}
-"""Top-level commands by their name in upper and in lower case; others need ``.upper()`` first."""
+class Table:
+    """What servers know that announce the same version: without one, all there is.
+
+    ``commands`` has every command and sub-command by its upper-case name (``"XGROUP CREATE"``),
+    ``lookup`` the top-level ones by their name in upper and in lower case; others need ``.upper()``
+    first. ``knows`` says of each entry of ``versions.LATER`` whether it is there.
+    """
+
+    __slots__ = ("_members", "commands", "knows", "lookup")
+
+    def __init__(self, version: str | None = None) -> None:
+        self.knows = {
+            word: version is None or not is_later(since, version) for word, since in LATER.items()
+        }
+        self._members: dict[str, frozenset[CommandSpec]] = {}
+        self.commands: dict[str, CommandSpec] = {}
+        self.lookup: dict[bytes, CommandSpec] = {}
+        rows = ROWS if version is None else self._rows_of(version)
+        for row in rows:
+            spec: CommandSpec = _Unbound(*row)
+            self.commands[row[0]] = spec
+            if " " not in row[0]:
+                self.lookup[row[0].encode()] = self.lookup[row[0].lower().encode()] = spec
+        for name, spec in self.commands.items():
+            parent, _, child = name.partition(" ")
+            if child:
+                container = spec.container = self.commands[parent]
+                if container.subcommands is None:
+                    container.subcommands = {}
+                    container.plain = False
+                    # A container alone does nothing with its group's data.
+                    own = _CATEGORIES.get(container.group, container.group)
+                    container.categories -= {"@" + own}
+                container.subcommands[child.encode()] = spec
+
+    def _rows_of(self, version: str) -> Iterator[Row]:
+        for name, arity, group, since, flags, keys, options in ROWS:
+            if name.startswith(OWN) or (group != ALWAYS and is_later(since, version)):
+                continue
+            words = options.split()
+            known = [word for word in words if self.knows.get(f"{name} {word}", True)]
+            if len(known) < len(words):
+                arity = ARITIES.get(name, arity)
+            yield name, arity, group, since, flags, keys, " ".join(known)
+
+    def find_family(self, argv: list[bytes]) -> CommandSpec | None:
+        """The declared command of a line's first word, whatever its sub-command."""
+        return self.lookup.get(argv[0]) or self.lookup.get(argv[0].upper())
+
+    def specs(self) -> Iterator[CommandSpec]:
+        """Every command and sub-command, in the order of the rows."""
+        return iter(self.commands.values())
+
+    def members_of(self, category: str) -> frozenset[CommandSpec]:
+        """The commands and sub-commands of a category (``@read``)."""
+        found = self._members.get(category)
+        if found is None:
+            found = frozenset(spec for spec in self.specs() if category in spec.categories)
+            self._members[category] = found
+        return found
 
 
-def find_family(argv: list[bytes]) -> CommandSpec | None:
-    """The declared command of a line's first word, whatever its sub-command."""
-    return LOOKUP.get(argv[0]) or LOOKUP.get(argv[0].upper())
+EVERYTHING = Table()
+"""The table without a version, which is the vendor's."""
+COMMANDS = EVERYTHING.commands
+"""Every command and sub-command of any server."""
+LOOKUP = EVERYTHING.lookup
+find_family = EVERYTHING.find_family
+specs = EVERYTHING.specs
 
 
-def _build() -> None:
-    for row in ROWS:
-        spec: CommandSpec = _Unbound(*row)
-        COMMANDS[row[0]] = spec
-        if " " not in row[0]:
-            LOOKUP[row[0].encode()] = LOOKUP[row[0].lower().encode()] = spec
-    for name, spec in COMMANDS.items():
-        parent, _, child = name.partition(" ")
-        if child:
-            container = spec.container = COMMANDS[parent]
-            if container.subcommands is None:
-                container.subcommands = {}
-                container.plain = False
-                # A container alone does nothing with its group's data.
-                container.categories -= {"@" + _CATEGORIES.get(container.group, container.group)}
-            container.subcommands[child.encode()] = spec
-
-
-_build()
+@cache
+def table_of(dialect: str, version: str) -> Table:
+    """What a server knows that announces a version; the vendor's knows more than it announces."""
+    return EVERYTHING if dialect == "vendor" else Table(version)
 
 
 def command(*names: str) -> Callable[[F], F]:
@@ -331,8 +384,3 @@ def command(*names: str) -> Callable[[F], F]:
         return function
 
     return bind
-
-
-def specs() -> Iterator[CommandSpec]:
-    """Every command and sub-command, in the order of the table."""
-    return iter(COMMANDS.values())

@@ -105,9 +105,12 @@ def parse_float(text: bytes, error: bytes = NOT_FLOAT) -> float:
         return float(text)
     if _HEXADECIMAL.fullmatch(text):
         try:
-            return float.fromhex(text.decode())
+            value = float.fromhex(text.decode())
         except OverflowError:
             raise CommandError(error) from None
+        if value == 0 and _hexadecimal(text) != 0:
+            raise CommandError(error)
+        return value
     raise CommandError(error)
 
 
@@ -127,20 +130,45 @@ def parse_long_double(text: bytes, error: bytes = NOT_FLOAT) -> LongDouble:
     if _INFINITY.fullmatch(text):
         return float(text)
     if _DECIMAL.fullmatch(text):
-        exponent = int(re.split(rb"[eE]", text)[1]) if re.search(rb"[eE]", text) else 0
+        exponent = _exponent(text.lower().partition(b"e")[2])
         if abs(exponent) > 6000:
             if not _has_digit(text):
                 return fractions.Fraction(0)
             raise CommandError(error)
         # Of text, Fraction takes 4,300 digits at most.
         told = fractions.Fraction(decimal.Decimal(text.decode()))
-        number = _to_64_bits(told)
-        if isinstance(number, float) or 0 < abs(told) * _TO_NOTHING <= 1:
-            raise CommandError(error)
-        return number
-    if _HEXADECIMAL.fullmatch(text):
-        return _to_64_bits(fractions.Fraction(parse_float(text, error)))
-    raise CommandError(error)
+    elif _HEXADECIMAL.fullmatch(text):
+        told = _hexadecimal(text)
+    else:
+        raise CommandError(error)
+    number = _to_64_bits(told)
+    if isinstance(number, float) or 0 < abs(told) * _TO_NOTHING <= 1:
+        raise CommandError(error)
+    return number
+
+
+_FAR = 10**5
+"""An exponent beyond all that a number of 5,120 signs can make good."""
+
+
+def _exponent(text: bytes) -> int:
+    """The exponent behind a number, cut where no float reaches: int() takes 4,300 digits at most."""
+    digits = text.lstrip(b"+-").lstrip(b"0")
+    value = min(int(digits[:7] or b"0"), _FAR)
+    return -value if text.startswith(b"-") else value
+
+
+def _hexadecimal(text: bytes) -> fractions.Fraction:
+    """The exact value of a hexadecimal float that matched its pattern."""
+    mantissa, _, power = text.lower().partition(b"p")
+    whole, _, decimals = mantissa.lstrip(b"+-")[2:].partition(b".")
+    digits = int(whole + decimals, 16)
+    if mantissa.startswith(b"-"):
+        digits = -digits
+    exponent = _exponent(power) - 4 * len(decimals)
+    if exponent < 0:
+        return fractions.Fraction(digits, 2**-exponent)
+    return fractions.Fraction(digits * 2**exponent)
 
 
 def long_double_sum(left: LongDouble, right: LongDouble) -> LongDouble:

@@ -53,7 +53,7 @@ class QuickList:
     def encoding(self, config: Config) -> str:
         """The word OBJECT ENCODING answers: ``listpack`` within one node's limit, else ``quicklist``.
 
-        As the servers since 7.2 do it; the stock dialect, which is 7.0, has only the second word.
+        Servers that pack no lists have only the second word.
         """
         if not config.packs_lists_and_sets:
             return "quicklist"

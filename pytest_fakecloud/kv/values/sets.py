@@ -47,7 +47,7 @@ class SetValue:
     def encoding(self, config: Config) -> str:
         """The word OBJECT ENCODING answers: ``intset``, ``listpack`` or ``hashtable``.
 
-        As the servers since 7.2 do it; the stock dialect, which is 7.0, has no ``listpack`` here.
+        Servers that pack no sets have no ``listpack`` here.
         """
         if self._integers and self._peak <= config.number("set-max-intset-entries"):
             return "intset"

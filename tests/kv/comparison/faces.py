@@ -37,10 +37,10 @@ class InProcess:
 
     as_json = False
 
-    def __init__(self, seed: int = 1, resp: int = 2) -> None:
-        self.name = f"in process, RESP{resp}"
+    def __init__(self, seed: int = 1, resp: int = 2, version: str | None = None) -> None:
         self.resp = resp
-        self.engine = Engine(Timekeeper(), Ids(seed), "redis")
+        self.engine = Engine(Timekeeper(), Ids(seed), "redis", version=version)
+        self.name = f"in process as {self.engine.version}, RESP{resp}"
         self.session = self.engine.session(resp=resp)
 
     def call(self, argv: list[bytes]) -> Any:

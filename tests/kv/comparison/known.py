@@ -62,6 +62,11 @@ KNOWN: tuple[Known, ...] = (
         _only_valkey(b"BITCOUNT", b"BITPOS"),
     ),
     Known(
+        "GETEX of a key that is not there: Valkey looks at the expiry first",
+        lambda line, ours, theirs: set(theirs) == {"valkey"} and line[0].upper() == b"GETEX"
+        and _error_with(b"invalid expire time", theirs["valkey"]),
+    ),
+    Known(
         "the words of Redis 7.0, which differ in Valkey",
         lambda line, ours, theirs: set(theirs) == {"valkey"}
         and (

@@ -18,7 +18,8 @@ EACH = 6
 @pytest.mark.parametrize(("name", "binary"), available())
 def test_keys_are_those_of_a_real_server(name: str, binary: str) -> None:
     """Permissions, prefixes in a shared engine and cluster slots stand on these places."""
-    server, face, generator = RealServer(name, binary), InProcess(), Generator(3, broken=0)
+    server, generator = RealServer(name, binary), Generator(3, broken=0)
+    face = InProcess(version=server.version)
     compared = 0
     try:
         for templates in TEMPLATES.values():

@@ -9,8 +9,7 @@ from __future__ import annotations
 from typing import Any
 
 from pytest_fakecloud.kv.errors import CommandError
-from pytest_fakecloud.kv.reply import Status
-from pytest_fakecloud.kv.table.syntax import format_double
+from pytest_fakecloud.kv.reply import Status, double_text
 from tests.kv.conftest import Run
 
 Scenario = list[tuple[str, Any]]
@@ -30,7 +29,7 @@ def status(text: str) -> Status:
 def shown(reply: Any) -> Any:
     """The reply as RESP2 shows it: doubles as the texts they are printed as."""
     if isinstance(reply, float):
-        return format_double(reply)
+        return double_text(reply)
     if isinstance(reply, list):
         return [shown(item) for item in reply]
     return reply

@@ -287,10 +287,7 @@ SCENARIOS: dict[str, Scenario] = {
                 "ERR The ID specified in XSETID is smaller than the provided max_deleted_entry_id"
             ),
         ),
-        (
-            "XSETID s 3-3",
-            error("ERR The ID specified in XSETID is smaller than current max_deleted_entry_id"),
-        ),
+        ("XSETID s 3-3", OK),
         ("XSETID s 7-7 FOO 1", error("ERR syntax error")),
         (
             "XSETID s 7-7 MAXDELETEDID abc",

@@ -204,16 +204,6 @@ class TestTheIndexItself:
         shop.put("p:1", {"t": "x"})
         assert shop.found({}) == {"p:1"}
 
-    @pytest.mark.dialect("redis")
-    def test_databases_are_exchanged_whole(self, bare: Searching) -> None:
-        bare.run("SEARCH.CREATE i ON STRING PREFIX 1 p: SCHEMA n I64")
-        bare.run("SET", "p:1", doc(1))
-        bare.run("SWAPDB 0 1")
-        assert bare.run("SEARCH.COUNT", "i", "{}") == -1
-        bare.run("SELECT 1")
-        bare.run("SET", "p:2", doc(2))
-        assert bare.found({}) == {"p:1", "p:2"}
-
 
 class TestCopies:
     def test_a_snapshot_brings_everything_back(self, shop: Searching) -> None:

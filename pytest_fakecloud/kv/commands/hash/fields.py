@@ -227,7 +227,7 @@ def hscan(session: Session, args: Args) -> Reply:
         elif word == b"MATCH" and at + 1 < len(args):
             matches = matcher(args[at + 1])
             at += 1
-        elif word == b"NOVALUES":
+        elif word == b"NOVALUES" and session.engine.table.knows["HSCAN NOVALUES"]:
             no_values = True
         else:
             raise CommandError(errors.SYNTAX)

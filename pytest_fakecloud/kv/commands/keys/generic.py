@@ -79,7 +79,7 @@ def scan(session: Session, args: Args) -> Reply:
     while at < len(args):
         word = args[at].upper()
         follows = at + 1 < len(args)
-        if word == b"WITHTYPE":
+        if word == b"WITHTYPE" and session.engine.table.knows["SCAN WITHTYPE"]:
             with_type = True
         elif word == b"COUNT" and follows:
             count = parse_int(args[at + 1])

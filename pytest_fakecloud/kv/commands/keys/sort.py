@@ -10,9 +10,7 @@ from ...engine.engine import Session
 from ...errors import CommandError
 from ...reply import Reply
 from ...table.registry import (
-    COMMANDS,
     Args,
-    CommandSpec,
     command,
 )
 from ...table.syntax import parse_float, parse_int
@@ -128,7 +126,8 @@ def _limited(elements: list[bytes], options: _Options) -> list[bytes]:
     return elements[start : start + options.count]
 
 
-def _check_reach(session: Session, options: _Options, spec: CommandSpec) -> None:
+def _check_reach(session: Session, options: _Options, may_store: bool) -> None:
+    spec = session.engine.table.commands["SORT" if may_store else "SORT_RO"]
     # Nobody can say beforehand which keys a pattern will read.
     if session.user.reads_all_keys(spec):
         return
@@ -141,7 +140,7 @@ def _check_reach(session: Session, options: _Options, spec: CommandSpec) -> None
 def _sort(session: Session, args: Args, may_store: bool) -> Reply:
     options = _Options(args, may_store)
     if not session.user.unrestricted:
-        _check_reach(session, options, COMMANDS["SORT" if may_store else "SORT_RO"])
+        _check_reach(session, options, may_store)
     value = session.db.lookup(args[0])
     elements = _elements(value)
     if options.keeps_order:

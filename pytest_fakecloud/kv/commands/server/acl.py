@@ -17,7 +17,6 @@ from ...acl.users import (
     AclUser,
     Denied,
     RestToken,
-    members_of,
     password_hash,
 )
 from ...engine.engine import Session
@@ -63,7 +62,7 @@ def acl_setuser(session: Session, args: Args) -> Reply:
     name = _text(args[0])
     user = engine.users.get(name)
     if user is None:
-        user = AclUser(name, engine.dialect)
+        user = AclUser(name, engine.dialect, engine.table)
         apply_rules(user, args[1:])
         engine.users[name] = user
     else:
@@ -201,7 +200,7 @@ def acl_cat(session: Session, args: Args) -> Reply:
     category = args[0].decode("utf-8", "replace").lower()
     if category not in known:
         raise CommandError(errors.unknown_category(args[0]))
-    members = members_of(f"@{category}")
+    members = session.engine.table.members_of(f"@{category}")
     return [spec.full_name.encode() for spec in sorted(members, key=lambda spec: spec.name)]
 
 

@@ -14,6 +14,7 @@ from ...reply import (
 )
 from ...table.registry import Args, command
 from ...table.syntax import parse_database, parse_int
+from .process import loaded_modules
 
 __all__: list[str] = []
 
@@ -123,7 +124,7 @@ def hello(session: Session, args: Args) -> Reply:
             *(b"id", session.id),
             *(b"mode", b"standalone"),
             *(b"role", b"master"),
-            *(b"modules", []),
+            *(b"modules", loaded_modules(session)),
         ]
     )
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from ...engine.engine import Session
 from ...reply import Reply, Status
-from ...table.registry import COMMANDS, CommandSpec
+from ...table.registry import CommandSpec
 from .help_texts import HELP_TEXTS
 
 __all__ = ["help_reply", "summary"]
@@ -26,7 +26,7 @@ def help_reply(session: Session, container: str) -> Reply:
     lines += text.splitlines()
     told = {line.split()[0] for line in lines}
     if session.engine.dialect == "vendor" or not text:
-        for spec in (COMMANDS[container].subcommands or {}).values():
+        for spec in (session.engine.table.commands[container].subcommands or {}).values():
             word = spec.name.split()[1]
             if word not in told and word != "HELP":
                 words = " ".join(f"[{option}]" for option in spec.options)

@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from ...engine.eviction import used_memory
+from .process import JSON_MODULE, JSON_VERSION
 
 if TYPE_CHECKING:
     from ...engine.engine import Engine, Session
@@ -236,7 +237,9 @@ def _cpu(engine: Engine) -> Iterator[str]:
 
 
 def _modules(engine: Engine) -> Iterator[str]:
-    yield from ()
+    if engine.dialect == "redis":
+        name = JSON_MODULE.decode()
+        yield f"module:name={name},ver={JSON_VERSION},api=1,filters=0,usedby=[],using=[],options=[]"
 
 
 def _commandstats(engine: Engine) -> Iterator[str]:

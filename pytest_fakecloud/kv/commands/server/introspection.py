@@ -15,13 +15,10 @@ from ...reply import (
     Status,
 )
 from ...table.registry import (
-    COMMANDS,
-    LOOKUP,
     Args,
     CommandSpec,
     KeySpec,
     command,
-    specs,
 )
 from ...table.tips import (
     DEPRECATED,
@@ -29,17 +26,20 @@ from ...table.tips import (
     NOTES,
     TIPS,
 )
+from ...table.versions import ALWAYS
 from .help import help_reply, summary
+from .process import JSON_MODULE
 
 __all__: list[str] = []
 
 
-def _all() -> list[CommandSpec]:
-    return [spec for spec in specs() if " " not in spec.name]
+def _all(session: Session) -> list[CommandSpec]:
+    return [spec for spec in session.engine.table.specs() if " " not in spec.name]
 
 
-def _find(name: bytes) -> CommandSpec | None:
-    return COMMANDS.get(name.decode("utf-8", "replace").upper().replace("|", " "))
+def _find(session: Session, name: bytes) -> CommandSpec | None:
+    wanted = name.decode("utf-8", "replace").upper().replace("|", " ")
+    return session.engine.table.commands.get(wanted)
 
 
 def _key_spec(spec: KeySpec, note: bytes | None) -> Reply:
@@ -103,19 +103,19 @@ def command_(session: Session, args: Args) -> Reply:
     """Every command in detail; the vendor's service shows none."""
     if session.engine.dialect == "vendor":
         return []
-    return [_info(spec) for spec in _all()]
+    return [_info(spec) for spec in _all(session)]
 
 
 @command("COMMAND COUNT")
 def command_count(session: Session, args: Args) -> Reply:
     """The number of commands."""
-    return len(_all())
+    return len(_all(session))
 
 
 @command("COMMAND INFO")
 def command_info(session: Session, args: Args) -> Reply:
     """Commands in detail, nil for those that do not exist."""
-    found = [_find(name) for name in args] if args else _all()
+    found = [_find(session, name) for name in args] if args else _all(session)
     return [None if spec is None else _info(spec) for spec in found]
 
 
@@ -185,14 +185,16 @@ def command_docs(session: Session, args: Args) -> Reply:
     Decided here: the table has no complexities and no histories, so these are empty; an option
     word is shown as such, without what follows it.
     """
-    found = [spec for name in args if (spec := _find(name)) is not None] if args else _all()
+    found = _all(session)
+    if args:
+        found = [spec for name in args if (spec := _find(session, name)) is not None]
     return Map([item for spec in found for item in (spec.full_name.encode(), _docs(spec))])
 
 
 @command("COMMAND LIST")
 def command_list(session: Session, args: Args) -> Reply:
     """The names of the commands, filtered by category, module or pattern if wanted."""
-    found = list(specs())
+    found = list(session.engine.table.specs())
     if args:
         if len(args) != 3 or args[0].upper() != b"FILTERBY":
             raise CommandError(errors.SYNTAX)
@@ -204,15 +206,16 @@ def command_list(session: Session, args: Args) -> Reply:
             matches = matcher(value, nocase=True)
             found = [spec for spec in found if matches(spec.full_name.encode())]
         elif kind == b"MODULE":
-            found = []
+            of_module = session.engine.dialect == "redis" and value == JSON_MODULE
+            found = [spec for spec in found if of_module and spec.group == ALWAYS]
         else:
             raise CommandError(errors.SYNTAX)
     return [spec.full_name.encode() for spec in found]
 
 
-def _keys(args: Args) -> list[tuple[bytes, KeySpec]]:
+def _keys(session: Session, args: Args) -> list[tuple[bytes, KeySpec]]:
     """The keys of a command line given as arguments; raises for what is not a command line."""
-    spec = LOOKUP.get(args[0].upper())
+    spec = session.engine.table.find_family(args)
     if spec is not None and spec.subcommands is not None and len(args) > 1:
         spec = spec.subcommands.get(args[1].upper())
     if spec is None:
@@ -240,7 +243,7 @@ def _special_keys(spec: CommandSpec, args: Args) -> list[tuple[bytes, KeySpec]]:
 @command("COMMAND GETKEYS")
 def command_getkeys(session: Session, args: Args) -> Reply:
     """The keys in a command line."""
-    return [key for key, _ in _keys(args) if key]
+    return [key for key, _ in _keys(session, args) if key]
 
 
 @command("COMMAND GETKEYSANDFLAGS")
@@ -248,7 +251,7 @@ def command_getkeysandflags(session: Session, args: Args) -> Reply:
     """The keys in a command line, and what the command does with them."""
     return [
         [key, SetReply([Status(flag.encode()) for flag in _flags(args, spec)])]
-        for key, spec in _keys(args)
+        for key, spec in _keys(session, args)
         if key
     ]
 

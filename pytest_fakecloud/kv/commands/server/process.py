@@ -10,6 +10,7 @@ from ...engine.engine import Session
 from ...errors import CommandError, refused_by_option
 from ...reply import (
     OK,
+    Map,
     Reply,
     Status,
     Verbatim,
@@ -18,7 +19,12 @@ from ...table.registry import COMMANDS, Args, command
 from ...table.syntax import parse_int
 from .help import help_reply
 
-__all__ = ["REASONS"]
+__all__ = ["JSON_MODULE", "JSON_VERSION", "REASONS", "loaded_modules"]
+
+JSON_MODULE = b"ReJSON"
+"""What a stock server has its commands of JSON from, by the name that module has."""
+JSON_VERSION = 20000
+"""The first version of that module which reads the paths of today."""
 
 _OF_CLUSTER = [name for name in COMMANDS if name.startswith("CLUSTER ")]
 REASONS = {
@@ -156,8 +162,15 @@ def migrate(session: Session, args: Args) -> Reply:
 
 @command("MODULE LIST")
 def module_list(session: Session, args: Args) -> Reply:
-    """The modules: none."""
-    return []
+    """The modules: on a stock server the one its commands of JSON are of."""
+    return loaded_modules(session)
+
+
+def loaded_modules(session: Session) -> list[Reply]:
+    """What MODULE LIST and HELLO tell of modules."""
+    if session.engine.dialect == "vendor":
+        return []
+    return [Map([b"name", JSON_MODULE, b"ver", JSON_VERSION, b"path", b"", b"args", []])]
 
 
 @command("MODULE LOAD", "MODULE LOADEX", "MODULE UNLOAD")

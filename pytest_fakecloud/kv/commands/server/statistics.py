@@ -86,6 +86,7 @@ def memory_stats(session: Session, args: Args) -> Reply:
     keys = sum(len(db.values) for db in databases)
     scripts, libraries = script_memory(engine)
     data = total - overhead
+    double = engine.print_double or float
     facts: dict[bytes, Reply] = {
         b"peak.allocated": total,
         b"total.allocated": total,
@@ -103,7 +104,7 @@ def memory_stats(session: Session, args: Args) -> Reply:
         b"keys.count": keys,
         b"keys.bytes-per-key": total // keys if keys else 0,
         b"dataset.bytes": data,
-        b"dataset.percentage": 100.0 * data / total if total else 0.0,
+        b"dataset.percentage": double(100.0 * data / total if total else 0.0),
         b"peak.percentage": 100.0,
         b"allocator.allocated": total,
         b"allocator.active": total,

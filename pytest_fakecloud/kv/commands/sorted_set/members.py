@@ -38,9 +38,18 @@ def members_reply(session: Session, items: Iterable[Item], *, scores: bool) -> R
     """Members in order; with scores a flat list, or pairs in RESP3."""
     if not scores:
         return [member for _, member in items]
+    printed = session.engine.print_double
+    if printed is not None:
+        items = ((printed(score), member) for score, member in items)
     if session.resp > 2:
         return [[member, score] for score, member in items]
     return [each for score, member in items for each in (member, score)]
+
+
+def shown(session: Session, score: float | None) -> float | None:
+    """A score in a reply, printed as servers of the announced version do."""
+    printed = session.engine.print_double
+    return score if printed is None or score is None else printed(score)
 
 
 def store(session: Session, key: bytes, members: SortedSet) -> int:
@@ -136,7 +145,7 @@ def add_scores(
     if added or moved:
         session.db.touch(key, "zincr" if increment else "zadd")
     if increment:
-        return score
+        return shown(session, score)
     return added + moved if b"CH" in words else added
 
 
@@ -151,14 +160,16 @@ def zincrby(session: Session, args: Args) -> Reply:
 def zscore(session: Session, args: Args) -> Reply:
     """The score of a member."""
     members = session.db.get(args[0], SortedSet)
-    return None if members is None else members.score(args[1])
+    return None if members is None else shown(session, members.score(args[1]))
 
 
 @command("ZMSCORE")
 def zmscore(session: Session, args: Args) -> Reply:
     """The scores of several members."""
     members = session.db.get(args[0], SortedSet)
-    return [None if members is None else members.score(member) for member in args[1:]]
+    if members is None:
+        return [None] * (len(args) - 1)
+    return [shown(session, members.score(member)) for member in args[1:]]
 
 
 @command("ZCARD")
@@ -178,7 +189,7 @@ def _rank(session: Session, args: Args, *, reverse: bool) -> Reply:
     rank = None if members is None else members.rank(args[1], reverse=reverse)
     if members is None or rank is None:
         return NIL_ARRAY if with_score else None
-    return [rank, members.score(args[1])] if with_score else rank
+    return [rank, shown(session, members.score(args[1]))] if with_score else rank
 
 
 @command("ZRANK")
@@ -268,6 +279,13 @@ def zlexcount(session: Session, args: Args) -> Reply:
     return 0 if members is None else len(members.in_lex_range(interval))
 
 
+def _stored_text(score: float) -> bytes:
+    """A score as a small sorted set of Redis 7.0 holds it: an integer, or 17 digits."""
+    if abs(score) <= 2**62 and score == int(score):
+        return b"%d" % score
+    return b"%.17g" % score
+
+
 @command("ZSCAN")
 def zscan(session: Session, args: Args) -> Reply:
     """A page of members with scores and the cursor of the next one."""
@@ -281,11 +299,13 @@ def zscan(session: Session, args: Args) -> Reply:
         following, found = 0, list(members)
     else:
         following, found = members.scan(cursor, count)
+    short = session.engine.print_double is None
+    print_small = format_double if short else _stored_text
     page: list[bytes] = []
     for score, member in found:
         if match is None or match(member):
-            # Only here do the servers still print the scores of a skiplist with 17 digits.
-            page += (member, format_double(score) if small else b"%.17g" % score)
+            # Only here do all servers print the scores of a skiplist with 17 digits.
+            page += (member, print_small(score) if small else b"%.17g" % score)
     return [b"%d" % following, page]
 
 

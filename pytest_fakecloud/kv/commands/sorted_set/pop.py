@@ -17,7 +17,7 @@ from ..arguments import (
     parse_timeout,
     try_or_wait,
 )
-from .members import changed, members_reply
+from .members import changed, members_reply, shown
 
 
 def _take(
@@ -41,7 +41,7 @@ def _pop(session: Session, args: Args, *, lowest: bool) -> Reply:
     taken = _take(session, args[0], members, 1 if count is None else count, lowest=lowest)
     if count is None:
         (score, member) = taken[0]
-        return [member, score]
+        return [member, shown(session, score)]
     return members_reply(session, taken, scores=True)
 
 
@@ -71,7 +71,7 @@ def _pop_pairs(session: Session, keys: list[bytes], count: int, *, lowest: bool)
     found = _pop_first(session, keys, count, lowest=lowest)
     if found is None:
         return None
-    return [found[0], [[member, score] for score, member in found[1]]]
+    return [found[0], [[member, shown(session, score)] for score, member in found[1]]]
 
 
 def _is_lowest(word: bytes) -> bool:
@@ -116,7 +116,7 @@ def _blocking_pop(session: Session, args: Args, *, lowest: bool) -> Reply:
         if found is None:
             return None
         key, [(score, member)] = found
-        return [key, member, score]
+        return [key, member, shown(session, score)]
 
     return try_or_wait(session, keys, timeout_ms, attempt, SortedSet)
 

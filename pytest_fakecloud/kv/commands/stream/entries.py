@@ -82,9 +82,10 @@ class _Trim:
         return len(removed)
 
 
-def _parse_trim(args: Args, *, adding: bool) -> tuple[_Trim, int]:
+def _parse_trim(session: Session, args: Args, *, adding: bool) -> tuple[_Trim, int]:
     """The options of XADD up to its id, or all of XTRIM's; and the place after them."""
     trim = _Trim()
+    takes_policies = session.engine.table.knows["XADD KEEPREF"]
     at = 1
     while at < len(args):
         word = args[at].upper()
@@ -100,7 +101,7 @@ def _parse_trim(args: Args, *, adding: bool) -> tuple[_Trim, int]:
             at += 1
         elif adding and word == b"NOMKSTREAM":
             trim.no_mkstream = True
-        elif word in _POLICIES:
+        elif word in _POLICIES and takes_policies:
             if trim.policy:
                 raise CommandError(errors.SYNTAX)
             trim.policy = word
@@ -139,7 +140,7 @@ def _parse_strategy(trim: _Trim, word: bytes, args: Args, at: int) -> int:
 @command("XADD")
 def xadd(session: Session, args: Args) -> Reply:
     """Append an entry under a new id, and trim if wanted."""
-    trim, at = _parse_trim(args, adding=True)
+    trim, at = _parse_trim(session, args, adding=True)
     fields = args[at + 1 :]
     if not fields or len(fields) % 2:
         raise CommandError(wrong_arity("xadd"))
@@ -184,7 +185,7 @@ def _given_id(stream: Stream, entry_id: int, sequence_given: bool) -> int:
 @command("XTRIM")
 def xtrim(session: Session, args: Args) -> Reply:
     """Cut off old entries; how many."""
-    trim, _ = _parse_trim(args, adding=False)
+    trim, _ = _parse_trim(session, args, adding=False)
     stream = session.db.get(args[0], Stream)
     if stream is None:
         return 0
@@ -226,7 +227,8 @@ def xsetid(session: Session, args: Args) -> Reply:
     stream = session.db.get(args[0], Stream)
     if stream is None:
         raise CommandError(errors.NO_SUCH_KEY)
-    if last_id < stream.max_deleted_id:
+    looks = session.engine.table.knows["XSETID looks at what was deleted"]
+    if looks and last_id < stream.max_deleted_id:
         raise CommandError(errors.XSETID_BELOW_DELETED)
     if stream.length:
         if last_id < stream.highest_id:
@@ -377,12 +379,12 @@ def xread(session: Session, args: Args) -> Reply:
 
 
 def _start(session: Session, stream: Stream | None, text: bytes) -> int:
-    """The first id to be read; the vendor's ``+`` stands for the last entry."""
+    """The first id to be read; ``+`` stands for the last entry."""
     if text == b"$":
         return (stream.last_id if stream is not None else 0) + 1
     if text == b">":
         raise CommandError(errors.XREAD_NEW)
-    if text == b"+" and session.engine.dialect == "vendor":
+    if text == b"+" and session.engine.table.knows["XREAD +"]:
         return stream.highest_id if stream is not None and stream.length else make_id(0, 1)
     return parse_id(text) + 1
 

@@ -55,7 +55,7 @@ def xinfo_groups(session: Session, args: Args) -> Reply:
 
 @command("XINFO CONSUMERS")
 def xinfo_consumers(session: Session, args: Args) -> Reply:
-    """The consumers of a group; ``inactive`` (since 7.2) is -1 for one that never got anything.
+    """The consumers of a group; ``inactive`` is -1 for one that never got anything.
 
     For a group that is not there the vendor answers none, the stock server NOGROUP.
     """
@@ -81,7 +81,7 @@ def xinfo_consumers(session: Session, args: Args) -> Reply:
 
 def _tells_activity(session: Session) -> bool:
     """Whether the server is of a version that tells when a consumer last got something."""
-    return session.engine.dialect == "vendor"
+    return session.engine.table.knows["XINFO CONSUMERS inactive"]
 
 
 @command("XINFO STREAM")

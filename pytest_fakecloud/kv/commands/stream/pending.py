@@ -168,8 +168,9 @@ def xclaim(session: Session, args: Args) -> Reply:
 
 
 def _claimant(session: Session, key: bytes, group: Group, name: bytes) -> Callable[[], Consumer]:
-    """The consumer that claims: made with its first entry by 7.0, in any case by newer servers."""
-    if session.engine.dialect == "vendor" or name in group.consumers:
+    """The consumer that claims: made with its first entry, or before."""
+    knows = session.engine.table.knows
+    if knows["consumers are there before they get anything"] or name in group.consumers:
         consumer = find_consumer(session, key, group, name)
         return lambda: consumer
     return lambda: find_consumer(session, key, group, name)

@@ -48,7 +48,13 @@ def get(session: Session, args: Args) -> Reply:
     return value if value is None or type(value) is bytes else bytes(value)
 
 
-_CONDITIONS = frozenset({b"IFEQ", b"IFNE", b"IFDEQ", b"IFDNE"})
+_CONDITIONS = {
+    b"IFEQ": "SET IFEQ",
+    b"IFNE": "SET IFNE",
+    b"IFDEQ": "SET IFDEQ",
+    b"IFDNE": "SET IFDNE",
+}
+"""The words that compare, by what ``versions.LATER`` calls them."""
 
 
 @command("SET")
@@ -59,7 +65,7 @@ def set_(session: Session, args: Args) -> Reply:
     if len(args) == 2:
         db.set(key, args[1])
         return OK
-    words = _set_words(args, 2)
+    words = _set_words(session, args, 2)
     at_ms = None
     if words.expiry is not None:
         at_ms = expiry_ms(*words.expiry, session.now_ms, "set")
@@ -93,8 +99,11 @@ class _Words:
         self.persist = False
 
 
-def _set_words(args: Args, at: int, allowed: frozenset[bytes] | None = None) -> _Words:
+def _set_words(
+    session: Session, args: Args, at: int, allowed: frozenset[bytes] | None = None
+) -> _Words:
     words = _Words()
+    knows = session.engine.table.knows
     while at < len(args):
         word = args[at].upper()
         follows = at + 1 < len(args)
@@ -114,7 +123,7 @@ def _set_words(args: Args, at: int, allowed: frozenset[bytes] | None = None) -> 
         elif word in EXPIRY_WORDS and lifetime_free and follows:
             at += 1
             words.expiry = (word, args[at])
-        elif word in _CONDITIONS and not words.condition and follows:
+        elif word in _CONDITIONS and knows[_CONDITIONS[word]] and not words.condition and follows:
             at += 1
             words.condition, words.operand = word, args[at]
         else:
@@ -206,7 +215,7 @@ _GETEX_WORDS = frozenset({*EXPIRY_WORDS, b"PERSIST"})
 @command("GETEX")
 def getex(session: Session, args: Args) -> Reply:
     """The string value of a key, whose expiry is changed or taken off."""
-    words = _set_words(args, 1, _GETEX_WORDS)
+    words = _set_words(session, args, 1, _GETEX_WORDS)
     value = session.db.string(args[0])
     if value is None:
         return None
@@ -257,7 +266,7 @@ def msetex(session: Session, args: Args) -> Reply:
     end = 1 + 2 * count
     if end > len(args):
         raise CommandError(errors.SYNTAX)
-    words = _set_words(args, end, _MSETEX_WORDS)
+    words = _set_words(session, args, end, _MSETEX_WORDS)
     at_ms = None
     if words.expiry is not None:
         at_ms = expiry_ms(*words.expiry, session.now_ms, "msetex")

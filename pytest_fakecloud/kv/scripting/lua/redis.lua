@@ -218,7 +218,7 @@ host.on_reset(function() resp = 2 end)
 -- Evaluating -------------------------------------------------------------------------------------
 
 local function with_libraries(api)
-  local content = { redis = api, server = api }
+  local content = { redis = api, server = host.limits.has_server and api or nil }
   for library, functions in pairs(libraries) do content[library] = protect(functions) end
   return content
 end
@@ -363,7 +363,8 @@ local load_api = protect(setmetatable({
   REDIS_VERSION = redis.REDIS_VERSION, REDIS_VERSION_NUM = redis.REDIS_VERSION_NUM,
   register_function = register_function,
 }, host.strict))
-local load_globals = setmetatable({ redis = load_api, server = load_api }, host.strict)
+local load_globals = setmetatable(
+  { redis = load_api, server = host.limits.has_server and load_api or nil }, host.strict)
 
 -- Loads a library: true and what it registered, or false and the error; nil and the compiler's
 -- message when it is not Lua.

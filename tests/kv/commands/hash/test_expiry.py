@@ -82,7 +82,7 @@ class TestReading:
         assert run("HEXPIRETIME h FIELDS 1 a") == [NOW_S + 10]
         assert run("HPEXPIRETIME h FIELDS 1 a") == [NOW_MS + 10_750]
 
-    @pytest.mark.dialect("redis")
+    @pytest.mark.dialect("redis", version="7.4.0")
     def test_stock_tells_the_nearest(self, run: Run, clock: Timekeeper) -> None:
         clock.advance("750ms")
         run("HEXPIRE h 10 FIELDS 1 a")

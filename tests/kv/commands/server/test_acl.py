@@ -128,7 +128,7 @@ class TestSetuser:
             ("+@read -get +get", "-@all +@read"),
             ("+get +set -get", "-@all +set"),
             ("+@all -@dangerous", "+@all -@dangerous"),
-            ("-@all +@string +@hash", "-@all +@hash +@string"),
+            ("-@all +@hash +@string", "-@all +@string +@hash"),
             ("+client -client|kill", "-@all +client -client|kill"),
             ("+client|id +config|get -config", "-@all +client|id"),
             ("+select|0", "-@all +select|0"),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from pytest_fakecloud.kv.reply import NIL_ARRAY
 from tests.kv.conftest import Run
 from tests.kv.scenarios import play
 from tests.kv.scenarios.sorted_sets import MEMBERS, SCENARIOS
@@ -22,6 +23,12 @@ class TestVendorDialect:
         assert run("ZRANGE z 0 -1 REV LIMIT 1 2") == [b"c", b"b"]
         assert run("ZRANGE z 0 2 LIMIT 1 -1") == [b"b", b"c"]
         assert run("ZRANGE z 0 -1 LIMIT -1 2") == []
+
+    def test_ranks_with_their_scores(self, run: Run) -> None:
+        run("ZADD z 1 a 2 b 3 c")
+        assert run("ZRANK z b WITHSCORE") == run("ZREVRANK z b withscore") == [1, 2.0]
+        assert run("ZRANK z x WITHSCORE") is NIL_ARRAY
+        assert run.error("ZREVRANK z b FOO") == "ERR syntax error"
 
     @pytest.mark.dialect("redis")
     def test_stock_refuses_it(self, run: Run) -> None:

@@ -1,0 +1,175 @@
+"""What a server of a version knows: what came later is refused in that version's own words."""
+
+from __future__ import annotations
+
+import pytest
+
+from pytest_fakecloud.kv.settings import VERSION
+from pytest_fakecloud.kv.table.documented import DOCUMENTED
+from pytest_fakecloud.kv.table.registry import COMMANDS, Table, table_of
+from pytest_fakecloud.kv.table.versions import (
+    ALWAYS,
+    ARITIES,
+    LATER,
+    OWN,
+    VALKEYS,
+    VENDOR,
+    as_numbers,
+    is_later,
+)
+from tests.kv.comparison.faces import InProcess
+from tests.kv.comparison.servers import RealServer, available
+from tests.kv.comparison.wire import Error
+from tests.kv.conftest import Run
+
+STOCK = table_of("redis", VERSION["redis"])
+GONE = [name for name in COMMANDS if name not in STOCK.commands]
+WORDS = """\
+BITOP ANDOR d a b|BITOP DIFF d a b|BITOP DIFF1 d a b|BITOP ONE d a b|CLIENT KILL MAXAGE 9
+CONFIG SET set-max-listpack-entries 1|HSCAN h 0 NOVALUES|SCAN 0 WITHTYPE|SET k v IFEQ a
+SET k v IFDEQ 0000000000000000|SET k v IFDNE 0000000000000000|SET k v IFNE a
+XADD s ACKED MAXLEN 1 * a b|XADD s DELREF MAXLEN 1 * a b|XADD s KEEPREF MAXLEN 1 * a b
+XREAD STREAMS s +|XTRIM s MAXLEN 1 ACKED|XTRIM s MAXLEN 1 DELREF|XTRIM s MAXLEN 1 KEEPREF
+ZRANK z a WITHSCORE|ZREVRANK z a WITHSCORE|SET k v ifeq a|ZRANK z a WITHSCORE more"""
+LINES = [line.split() for line in WORDS.replace("\n", "|").split("|")]
+SETTING = ["HSET h f v", "XADD s 1-1 a b", "ZADD z 1 a", "SET k v"]
+
+
+@pytest.fixture
+def stock(run: Run) -> Run:
+    for line in SETTING:
+        run(line)
+    return run
+
+
+@pytest.mark.dialect("redis")
+@pytest.mark.parametrize("line", LINES, ids=" ".join)
+def test_later_words_are_refused(stock: Run, line: list[str]) -> None:
+    assert stock.error(*line).startswith(
+        ("ERR syntax error", "ERR Invalid stream ID", "ERR wrong number", "ERR Unknown option")
+    )
+
+
+@pytest.mark.parametrize("line", [line for line in LINES if line[0] != "CLIENT"], ids=" ".join)
+def test_the_vendor_knows_them(stock: Run, line: list[str]) -> None:
+    if line[-1] == "more":
+        assert stock.error(*line) == "ERR wrong number of arguments for 'zrank' command"
+    else:
+        stock(*line)
+
+
+@pytest.mark.dialect("redis")
+@pytest.mark.parametrize("name", GONE)
+def test_later_commands_are_unknown(run: Run, name: str) -> None:
+    words = name.split()
+    if len(words) == 1:
+        text = f"ERR unknown command '{name}', with args beginning with: 'a' 'b' "
+    else:
+        text = f"ERR unknown subcommand '{words[1]}'. Try {words[0]} HELP."
+    assert run.error(*words, "a", "b") == text
+    assert run("COMMAND", "INFO", name.replace(" ", "|")) == [None]
+    assert run("COMMAND", "DOCS", name.replace(" ", "|")) == []
+    assert run.error("ACL", "SETUSER", "u", "+" + name.replace(" ", "|").lower()).startswith(
+        "ERR Error in ACL SETUSER modifier"
+    )
+    assert run.error("COMMAND", "GETKEYS", *words, "a", "b") == "ERR Invalid command specified"
+
+
+def test_a_real_server_refuses_them_alike() -> None:
+    binary = dict(available()).get("redis")
+    if binary is None:
+        pytest.skip("no redis-server is installed")
+    server, face = RealServer("redis", binary), InProcess()
+    try:
+        if server.version != VERSION["redis"]:
+            pytest.skip(f"another version than {VERSION['redis']}")
+        asked = [*(line.split() for line in SETTING), *([*name.split(), "a", "b"] for name in GONE)]
+        for line in [*asked, *LINES]:
+            argv = [word.encode() for word in line]
+            ours, theirs = face.call(argv), server.call(argv)
+            assert ours == theirs or Error not in (type(ours), type(theirs)), line
+    finally:
+        server.close()
+
+
+def test_the_table_of_a_version_has_what_came_until_then() -> None:
+    versions = ["7.0.15", "7.2.0", "7.4.0", "8.0.0", "8.2.0", "8.4.0", "9.1.0"]
+    tables = [table_of("redis", version) for version in versions]
+    sizes = [len(table.commands) for table in tables]
+    assert sizes == sorted(set(sizes))
+    assert "CLIENT NO-TOUCH" in tables[1].commands
+    assert "HEXPIRE" not in tables[1].commands
+    assert "HEXPIRE" in tables[2].commands
+    own = {name for name in COMMANDS if name.startswith(OWN)}
+    assert set(COMMANDS) - set(tables[-1].commands) == own
+    assert len(own) == 14
+    assert table_of("redis", "7.0.15") is STOCK
+    assert Table().commands.keys() == COMMANDS.keys()
+
+
+def test_a_command_looks_as_it_did_before_its_later_words() -> None:
+    assert (STOCK.commands["ZRANK"].arity, COMMANDS["ZRANK"].arity) == (3, -3)
+    assert "IFEQ" in COMMANDS["SET"].options
+    assert "IFEQ" not in STOCK.commands["SET"].options
+    assert STOCK.commands["GET"].function is COMMANDS["GET"].function
+    assert b"SETINFO" not in (STOCK.commands["CLIENT"].subcommands or {})
+    assert STOCK.commands["CLIENT ID"].container is STOCK.commands["CLIENT"]
+
+
+def test_the_vendor_announces_one_version_and_knows_more(run: Run) -> None:
+    announced = VERSION["vendor"]
+    assert f"redis_version:{announced}\r\n" in run("INFO server").text.decode()
+    assert run("EVAL", "return redis.REDIS_VERSION", 0) == announced.encode()
+    later = {
+        spec.name
+        for spec in COMMANDS.values()
+        if is_later(spec.since, announced) and spec.name not in VALKEYS
+    }
+    assert later == {"DELEX", "DIGEST", "MSETEX"}
+    assert later - DOCUMENTED == {"MSETEX"}
+    words = {
+        word for word, since in LATER.items() if since != VENDOR and is_later(since, announced)
+    }
+    assert words == {"SET IFEQ", "SET IFNE", "SET IFDEQ", "SET IFDNE"}
+    assert not DOCUMENTED & set(VALKEYS)
+
+
+def test_every_entry_of_the_table_of_versions_means_something() -> None:
+    """Words are those of the commands they are told of, and versions can be compared."""
+    for entry, since in LATER.items():
+        command, _, word = entry.partition(" ")
+        if command in COMMANDS and word.isupper() and command != "HSCAN":
+            assert word in COMMANDS[command].options, entry
+        assert since == VENDOR or as_numbers(since) > as_numbers(VERSION["redis"])
+    for name in ARITIES:
+        assert any(entry.startswith(f"{name} ") for entry in LATER)
+    assert {spec.group for spec in COMMANDS.values()} > {ALWAYS}
+
+
+@pytest.mark.dialect("redis")
+def test_doubles_have_seventeen_digits_before_7_2(run: Run) -> None:
+    run("ZADD z 0.1 a 3 b inf c 1e20 d -0.3 e")
+    engine = run.engine
+    session = engine.session()
+
+    def ask(line: str) -> object:
+        reply = engine.execute(session, line.encode().split())
+        return getattr(reply, "text", reply)
+
+    assert ask("ZSCORE z a") == b"0.10000000000000001"
+    assert ask("ZSCORE z b") == b"3"
+    assert ask("ZSCORE z c") == b"inf"
+    assert ask("ZSCORE z d") == b"1e+20"
+    assert ask("ZINCRBY z 0 e") == b"-0.29999999999999999"
+    assert ask("ZSCORE z nosuch") is None
+    assert run("EVAL", "return redis.call('ZSCORE', 'z', 'a')", 0) == b"0.10000000000000001"
+    run("EVAL", "return redis.call('SET', 'n', 0.1)", 0)
+    assert run("GET n") == b"0.10000000000000001"
+
+
+def test_doubles_have_as_few_digits_as_it_takes_at_the_vendor(run: Run) -> None:
+    run("ZADD z 0.1 a")
+    assert run("ZSCORE z a") == 0.1
+    run("EVAL", "return redis.call('SET', 'n', 0.1)", 0)
+    assert run("GET n") == b"0.1"
+    assert run("EVAL", "return server.call('GET', 'n')", 0) == b"0.1"
