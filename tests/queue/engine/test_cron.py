@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import zoneinfo
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
 from zoneinfo import ZoneInfo
 
 import pytest
@@ -79,6 +81,7 @@ JANUARY = us(2026, 1, 1)
         ("TZ=Asia/Tokyo 0 9 * * *", ["2026-01-02 00:00", "2026-01-03 00:00"]),
         ("CRON_TZ=Asia/Tokyo 0 9 * * *", ["2026-01-02 00:00", "2026-01-03 00:00"]),
         ("CRON_TZ=UTC 0 9 * * *", ["2026-01-01 09:00", "2026-01-02 09:00"]),
+        ("TZ=utc 0 9 * * *", ["2026-01-01 09:00", "2026-01-02 09:00"]),
         ("CRON_TZ=America/New_York @daily", ["2026-01-01 05:00", "2026-01-02 05:00"]),
     ],
 )
@@ -211,6 +214,39 @@ def test_a_name_that_is_unknown_is_told_the_known_ones() -> None:
     assert caught.value.message == (
         f"invalid cron expression '@reboot': unknown name @reboot, known are {known}"
     )
+
+
+@pytest.mark.parametrize(
+    ("text", "why"),
+    [
+        ("@every 5", "expected a duration such as @every 5m or @every 1h30m"),
+        ("@every 59.9s", "the finest step is one minute"),
+        ("* * *", "expected 5 fields, got 3"),
+        ("TZ=Nowhere/City @daily", "unknown time zone 'Nowhere/City'"),
+        ("0 0 * 5-1 *", "Bad month: unexpected '5-1' in field 4, expected numbers from 1 to 12"),
+    ],
+)
+def test_the_whole_refusal_of_an_expression(text: str, why: str) -> None:
+    with pytest.raises(QueueError) as caught:
+        Cron(text)
+    assert caught.value.message == f"invalid cron expression {text!r}: {why}"
+
+
+def test_a_zone_is_read_past_a_faked_file_system(monkeypatch: pytest.MonkeyPatch) -> None:
+    if not any(Path(folder, "Asia/Tokyo").is_file() for folder in zoneinfo.TZPATH):
+        pytest.skip("the zones of this machine are in a package")
+
+    class Hidden(ZoneInfo):
+        def __new__(cls, key: str) -> Hidden:
+            raise zoneinfo.ZoneInfoNotFoundError(key)
+
+    monkeypatch.setattr(zoneinfo, "ZoneInfo", Hidden)
+    monkeypatch.setattr(zoneinfo, "TZPATH", ("/nowhere", *zoneinfo.TZPATH))
+    cron = Cron("TZ=Asia/Tokyo 0 9 * * *")
+    assert cron.next_us(JANUARY) == us(2026, 1, 2)
+    assert str(cron.zone) == "Asia/Tokyo"
+    with pytest.raises(QueueError, match="unknown time zone 'Nowhere/City'"):
+        Cron("TZ=Nowhere/City 0 9 * * *")
 
 
 def test_every_so_often_counts_whole_seconds_up_to_the_end_of_time() -> None:

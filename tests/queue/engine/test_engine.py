@@ -675,6 +675,7 @@ def test_cancelling_one_whose_answer_is_lost(bench: Bench) -> None:
     bench.engine.cancel(message_id)
     bench.clock.advance("1h")
     assert bench.state(message_id) == "CANCELED"
+    assert bench.engine.messages[message_id].finished_us == bench.start_us + 10 * SECOND
     assert len(bench.sent) == 1
 
 

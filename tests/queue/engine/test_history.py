@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import gc
+from typing import Any
 
 import pytest
 
 from pytest_fakecloud import Cloud
 from pytest_fakecloud.handle import Context
 from pytest_fakecloud.queue.handle import Queue
+from pytest_fakecloud.queue.model import SECOND, Outcome
 
 from ..scene import (
     CALLBACK,
@@ -16,6 +18,7 @@ from ..scene import (
     FAILURE,
     Scene,
 )
+from .bench import Bench
 
 APP = "https://app.example.com/flow"
 
@@ -278,3 +281,81 @@ def test_a_server_that_keeps_no_whole_journal_forgets_after_a_week(
 def test_a_cloud_forgets_nothing_by_default() -> None:
     with Cloud() as cloud:
         assert cloud.queue()._engine.settings.history_us is None
+
+
+# -- the engine's history, without HTTP ------------------------------------------------------------
+
+
+def remembering(seconds: int, **options: Any) -> Bench:
+    return Bench(history_us=seconds * SECOND, **options)
+
+
+def sweep(bench: Bench) -> None:
+    """Forget what is due, as the next publish does."""
+    bench.engine.history.sweep()
+
+
+def test_a_message_is_forgotten_exactly_when_its_span_is_over() -> None:
+    bench = remembering(10)
+    message_id = bench.publish(Delay="5s")
+    bench.clock.advance("15s")
+    sweep(bench)
+    assert message_id not in bench.engine.messages
+    other = bench.publish()
+    bench.clock.run_due()
+    bench.clock.advance("9.999999s")
+    sweep(bench)
+    assert other in bench.engine.messages
+
+
+def test_a_dead_letter_goes_with_its_message_whether_anybody_looks_or_not() -> None:
+    bench = remembering(10, limits={"retention_us": 60 * SECOND})
+    bench.answer = lambda delivery: Outcome(500)
+    bench.publish(Retries="0")
+    bench.clock.run_due()
+    bench.clock.advance("59s")
+    sweep(bench)
+    assert len(bench.engine.messages) == len(bench.engine.dead_letters.rows) == 1
+    bench.clock.advance("20s")
+    sweep(bench)
+    assert (bench.engine.messages, bench.engine.dead_letters.rows) == ({}, {})
+
+
+def test_one_that_is_gone_already_keeps_no_others() -> None:
+    bench = remembering(10)
+    ids = [bench.publish() for _ in range(3)]
+    bench.clock.run_due()
+    del bench.engine.messages[ids[0]]
+    bench.clock.advance("10s")
+    sweep(bench)
+    assert bench.engine.messages == {}
+
+
+@pytest.mark.parametrize("kept", ["paused", "pinned_parallelism", "pinned_rate", None])
+def test_what_somebody_set_about_a_key_is_not_forgotten(kept: str | None) -> None:
+    bench = remembering(10)
+    bench.publish(Flow_Control_Key="k", Flow_Control_Value="parallelism=1")
+    bench.clock.run_due()
+    if kept is not None:
+        setattr(bench.engine.flow.keys["k"], kept, True)
+    bench.clock.advance("10s")
+    sweep(bench)
+    assert bench.engine.messages == {}
+    assert ("k" in bench.engine.flow.keys) is (kept is not None)
+
+
+def test_the_log_shrinks_bit_by_bit_as_well() -> None:
+    bench = remembering(10)
+    lengths = []
+    for _ in range(400):
+        bench.publish()
+        bench.clock.advance("1s")
+        lengths.append(len(bench.engine.logs.entries))
+    # Three rows a message: ten messages are remembered, and as many rows as are not worth a look.
+    assert 250 < max(lengths) < 350
+    known = {row.message_id for row in bench.engine.logs.entries}
+    assert known >= set(bench.engine.messages)
+    last = list(bench.engine.messages)[-1]
+    assert [row.state for row in bench.engine.logs.entries if row.message_id == last] == [
+        "CREATED", "ACTIVE", "DELIVERED",
+    ]  # fmt: skip
