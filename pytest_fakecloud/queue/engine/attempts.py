@@ -406,7 +406,7 @@ class AttemptRunner:
             message,
             outcome,
             retried=retried,
-            dlq_id=message.dlq_id if kind == FAILURE_CALLBACK else None,
+            dlq_id=message.dlq_id,
             no_answer_status=state.settings.no_answer_status,
             size=state.limits.message_size,
             spelling=state.settings.source_spelling,

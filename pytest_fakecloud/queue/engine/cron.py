@@ -118,14 +118,14 @@ class Cron:
         return here.replace(tzinfo=None) - (_SOON if soon else timedelta(0))
 
     def _instants(self, wall: datetime) -> tuple[int | None, int | None]:
-        """The instants at which the wall shows a time: none when it is skipped, two when repeated."""
+        """The first and the last instant at which the wall shows a time, None when it is skipped."""
         instants: list[int | None] = []
         for fold in (0, 1):
             there = wall.replace(tzinfo=self.zone, fold=fold).astimezone(UTC)
             exists = there.astimezone(self.zone).replace(tzinfo=None) == wall
             instants.append(round(there.timestamp()) * SECOND if exists else None)
         first, second = instants
-        return first, second if second != first else None
+        return first, second
 
     def _split_zone(self, text: str) -> tuple[str, tzinfo]:
         found = _ZONE.match(text)

@@ -470,6 +470,14 @@ def test_what_wants_no_retry(
     assert bench.engine.attempts[0].is_final is final
 
 
+def test_a_date_that_a_destination_asks_for_is_one_of_the_queues_clock(bench: Bench) -> None:
+    asked = [("Retry-After", "Thu, 01 Jan 2026 00:01:30 GMT")]
+    bench.answer = lambda delivery: Outcome(200 if delivery.attempt else 503, asked)
+    bench.publish(Delay="10s")
+    bench.clock.advance("1h")
+    assert bench.times() == [10, 90]
+
+
 def test_the_last_attempt_of_a_cancelled_message_is_final(bench: Bench) -> None:
     bench.answer = lambda delivery: Outcome(500, virtual_us=SECOND)
     message_id = bench.publish(Callback=CALLBACK, Failure_Callback=FAILURE)
