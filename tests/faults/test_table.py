@@ -63,18 +63,47 @@ def test_a_content_type_among_the_headers_is_the_content_type(
     assert [name for name, _ in answer.headers] == [name for name in headers if name == "X"]
 
 
+WORDS = [
+    "answer",
+    "call",
+    "delay",
+    "down",
+    "drop",
+    "hang",
+    "lose_answer",
+    "random",
+    "rate_limit",
+    "sequence",
+    "truncate",
+]
+
+
 def test_the_words_of_a_plan_are_the_methods_that_prepare_a_fault() -> None:
-    words = "answer call delay down drop hang lose_answer random rate_limit sequence truncate"
-    assert fault_words(FaultPlan) == words.split()
+    assert fault_words(FaultPlan) == WORDS
 
     class Own(FaultPlan):
         def duplicate(self) -> Fault:
             return self.drop()
 
-        def _hidden(self) -> Fault:
-            return self.drop()
+    assert fault_words(Own) == sorted([*WORDS, "duplicate"])
 
-    assert fault_words(Own) == sorted([*words.split(), "duplicate"])
+
+def test_what_prepares_no_fault_or_is_hidden_is_no_word() -> None:
+    class Plan:
+        amount = 5
+
+        def tamper(self) -> Fault:
+            raise NotImplementedError
+
+        def after(self) -> list[Fault]:
+            raise NotImplementedError
+
+        def before(self): ...  # type: ignore[no-untyped-def]
+
+        def _add(self) -> Fault:
+            raise NotImplementedError
+
+    assert fault_words(Plan) == ["tamper"]  # type: ignore[arg-type]
 
 
 def test_a_plan_holds_the_faults_that_can_still_fire(plan: FaultPlan, table: FaultTable) -> None:
