@@ -1,0 +1,405 @@
+"""How a clock moves, stands, is anchored and returns, and what it says where it may not."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import pytest
+
+from pytest_fakecloud.core import timekeeper
+from pytest_fakecloud.core.errors import ContractError
+from pytest_fakecloud.core.timekeeper import STANDS, Fired, Occupied, Timekeeper
+from pytest_fakecloud.core.timeparse import instant_us
+
+NOON = "2026-01-01T12:00:00Z"
+NOON_US = instant_us(NOON)
+SECOND = 1_000_000
+DAY = 86_400 * SECOND
+UNDER_WAY = (
+    "the clock is already being advanced: an advance cannot be called from inside a handler or from "
+    "a second thread. Let the outer call return first; to have an answer take time, give the "
+    "destination a duration instead"
+)
+
+
+@pytest.fixture
+def clock() -> Timekeeper:
+    return Timekeeper(NOON)
+
+
+def refused(act: Callable[[], object]) -> str:
+    """What is said of what may not be done."""
+    with pytest.raises(ContractError) as caught:
+        act()
+    return str(caught.value)
+
+
+def process_us() -> int:
+    return Timekeeper().now_us()
+
+
+# -- what may not be done ------------------------------------------------------------------------
+
+
+def test_every_refusal_says_how_it_is_and_what_to_do(clock: Timekeeper) -> None:
+    assert refused(lambda: clock.move_to("2026-01-01T11:59:59Z")) == (
+        "time cannot go back: it is 2026-01-01T12:00:00+00:00 on this clock, and "
+        "2026-01-01T11:59:59+00:00 is earlier"
+    )
+    assert refused(lambda: Timekeeper("9999-12-31T23:00:00Z").advance("1h")) == (
+        "it is 9999-12-31T23:00:00+00:00 on this clock, and time ends for it with the year 9999: "
+        "begin earlier (now=), or advance by less"
+    )
+    assert refused(lambda: Timekeeper(mode="still")) == (  # type: ignore[arg-type]
+        "clock='still' is not a mode: give 'running' or 'frozen'"
+    )
+    clock.call_at(NOON_US, lambda at: clock.advance(1))
+    assert refused(clock.run_due) == UNDER_WAY
+
+
+@pytest.mark.parametrize(
+    ("make", "state"),
+    [
+        (lambda: Timekeeper(mode="frozen"), "frozen"),
+        (lambda: Timekeeper(NOON, "running"), "not at the process's time"),
+    ],
+)
+def test_a_real_server_lives_in_real_time(make: Callable[[], Timekeeper], state: str) -> None:
+    assert refused(make().check_real_time) == (
+        f"this clock is {state}, and a real server lives in real time: use the in-memory "
+        "engine (leave out engine=), or a running clock"
+    )
+
+
+def test_half_a_second_beside_the_process_is_the_process_s_time() -> None:
+    clock = Timekeeper()
+    clock.advance("500ms")
+    clock.check_real_time()
+
+
+def test_a_clock_that_is_tied_says_the_first_reason(clock: Timekeeper) -> None:
+    untie = clock.tie_to_real_time("a server runs")
+    also = clock.tie_to_real_time("another one runs")
+    told = "this clock cannot be stopped or moved: "
+    for act in (clock.freeze, lambda: clock.spend_until(NOON_US), lambda: clock.rewind(NOON)):
+        assert refused(act) == f"{told}a server runs"
+    untie()
+    assert refused(clock.freeze) == f"{told}another one runs"
+    also()
+    clock.freeze()
+
+
+# -- anchored ------------------------------------------------------------------------------------
+
+
+def test_an_anchored_clock_stands_until_its_anchor_is_weighed() -> None:
+    clock = Timekeeper(NOON, "running")
+    clock.advance(DAY / SECOND)
+    assert (clock.mode, clock.anchored) == ("running", False)
+    weigh = clock.anchor()
+    at_us = clock.now_us()
+    assert (clock.mode, clock.anchored) == ("frozen", True)
+    assert refused(clock.resume) == f"this clock cannot run: {STANDS}"
+    assert refused(lambda: clock.rewind(mode="running")) == f"this clock cannot run: {STANDS}"
+    clock.advance(5)
+    assert clock.now_us() == at_us + 5 * SECOND
+    clock.rewind()
+    assert (clock.now_us(), clock.mode) == (at_us, "frozen")
+    clock.advance(7)
+    weigh()
+    assert (clock.mode, clock.anchored) == ("running", False)
+    assert 0 <= clock.now_us() - (at_us + 7 * SECOND) < 60 * SECOND
+    clock.rewind()
+    assert clock.mode == "running"
+    assert 0 <= clock.now_us() - NOON_US < 60 * SECOND
+
+
+def test_a_frozen_clock_stays_frozen_when_its_anchor_is_weighed(clock: Timekeeper) -> None:
+    clock.advance(5)
+    weigh = clock.anchor()
+    clock.advance(5)
+    weigh()
+    assert (clock.mode, clock.now_us()) == ("frozen", NOON_US + 10 * SECOND)
+    clock.resume()
+    clock.rewind()
+    assert (clock.mode, clock.now_us()) == ("frozen", NOON_US)
+
+
+def test_an_anchor_within_an_anchor_leaves_the_outer_one(clock: Timekeeper) -> None:
+    outer, inner = clock.anchor(), clock.anchor()
+    inner()
+    assert clock.anchored
+    outer()
+    assert not clock.anchored
+
+
+# -- returning -----------------------------------------------------------------------------------
+
+
+def test_a_clock_may_return_to_another_beginning_for_once(clock: Timekeeper) -> None:
+    clock.rewind("2030-01-01T00:00:00Z")
+    assert (clock.mode, clock.now().year) == ("frozen", 2030)
+    clock.rewind("2030-01-01T00:00:00Z", "running")
+    assert (clock.mode, clock.now().year) == ("running", 2030)
+    clock.rewind(mode="running")
+    assert (clock.mode, abs(clock.now_us() - process_us()) < 60 * SECOND) == ("running", True)
+    clock.rewind(mode="frozen")
+    assert (clock.mode, abs(clock.now_us() - process_us()) < 60 * SECOND) == ("frozen", True)
+    clock.rewind()
+    assert (clock.mode, clock.now_us()) == ("frozen", NOON_US)
+
+
+def test_a_clock_does_not_return_while_it_is_advanced(clock: Timekeeper) -> None:
+    clock.call_at(NOON_US + SECOND, lambda at: clock.rewind())
+    assert refused(lambda: clock.advance(2)) == UNDER_WAY
+
+
+def test_who_listens_hears_of_each_change_of_the_clock(clock: Timekeeper) -> None:
+    heard: list[str] = []
+    clock.on_move(lambda: heard.append("moved"))
+    for change in (
+        clock.resume,
+        clock.freeze,
+        clock.rewind,
+        lambda: clock.spend_until(NOON_US + 1),
+        lambda: clock.advance(1),
+    ):
+        heard.clear()
+        change()
+        assert heard
+
+
+def test_who_listens_no_more_leaves_the_others(clock: Timekeeper) -> None:
+    heard: list[str] = []
+    stops = [
+        clock.on_move(lambda name=name: heard.append(name))  # type: ignore[misc]
+        for name in ("a", "b", "c")
+    ]
+    stops[1]()
+    clock.freeze()
+    assert heard == ["a", "c"]
+
+
+# -- time that passes by the way -----------------------------------------------------------------
+
+
+def test_time_that_is_spent_makes_nothing_happen(clock: Timekeeper) -> None:
+    fired: list[int] = []
+    clock.call_at(NOON_US + SECOND, fired.append)
+    clock.spend_until(NOON_US + 5 * SECOND)
+    assert (clock.now_us(), fired) == (NOON_US + 5 * SECOND, [])
+    clock.spend_until(NOON_US + 2 * SECOND)
+    assert clock.now_us() == NOON_US + 5 * SECOND
+    assert [one.at_us for one in clock.run_due()] == [NOON_US + 5 * SECOND]
+
+
+def test_time_may_be_spent_within_an_advance(clock: Timekeeper) -> None:
+    seen: list[int] = []
+
+    def spend(at_us: int) -> None:
+        clock.spend_until(at_us + 3 * SECOND)
+        clock.spend_until(at_us + SECOND)
+        seen.append(clock.now_us() - NOON_US)
+
+    clock.call_at(NOON_US + SECOND, spend)
+    clock.call_at(NOON_US + 2 * SECOND, lambda at: seen.append(clock.now_us() - NOON_US))
+    clock.advance(10)
+    assert seen == [4 * SECOND, 4 * SECOND]
+    assert clock.now_us() == NOON_US + 10 * SECOND
+
+
+def test_a_running_clock_cannot_spend_time_and_no_clock_more_than_there_is() -> None:
+    clock = Timekeeper(NOON, "running")
+    clock.spend_until(NOON_US + DAY)
+    assert clock.now_us() < NOON_US + DAY
+    with pytest.raises(ContractError, match="time ends for it with the year 9999"):
+        clock.spend_until(10**18)
+
+
+# -- what is planned -----------------------------------------------------------------------------
+
+
+def test_what_is_planned_is_told_in_its_order_and_counted_whole(clock: Timekeeper) -> None:
+    assert clock.planned(5) == (0, [])
+    late = clock.call_at(NOON_US + 3, print, lane="driven")
+    soon = clock.call_at(NOON_US + 1, print, lane="background")
+    gone = clock.call_at(NOON_US + 2, print)
+    next_one = clock.call_at(NOON_US + 3, print)
+    gone.cancel()
+    assert clock.planned(5) == (3, [soon, late, next_one])
+    assert clock.planned(2) == (3, [soon, late])
+    assert clock.planned(0) == (3, [])
+
+
+def test_the_next_due_of_some_lanes_is_told(clock: Timekeeper) -> None:
+    clock.call_at(NOON_US + 2 * SECOND, print, lane="background")
+    clock.call_at(NOON_US + SECOND, print, lane="state").cancel()
+    clock.call_at(NOON_US + 3 * SECOND, print, lane="state")
+    assert clock.next_due_us() == NOON_US + 2 * SECOND
+    assert clock.next_due_us(("state",)) == NOON_US + 3 * SECOND
+    assert clock.next_due_us(("driven",)) is None
+    assert clock.next_due(("driven",)) is None
+    found = clock.next_due(("state",))
+    assert found is not None
+    assert found.isoformat() == "2026-01-01T12:00:03+00:00"
+
+
+def test_run_due_fires_the_lanes_it_is_told(clock: Timekeeper) -> None:
+    clock.call_at(NOON_US, lambda at: "state", label="one")
+    clock.call_at(NOON_US, lambda at: "driven", label="two", lane="driven")
+    assert clock.run_due(("driven",)) == [Fired(NOON_US, "two", "driven")]
+    assert clock.run_due() == [Fired(NOON_US, "one", "state")]
+
+
+def test_timers_tell_what_they_are_and_when(clock: Timekeeper) -> None:
+    assert repr(clock.call_at(NOON_US, print, label="retry")) == (
+        "<Timer retry due 2026-01-01T12:00:00+00:00>"
+    )
+    assert repr(clock.call_at(NOON_US, print)).startswith("<Timer <built-in function print> due ")
+    fired = Fired(NOON_US + 1, "x", None)
+    assert fired.at.isoformat() == "2026-01-01T12:00:00.000001+00:00"
+
+
+# -- the background ------------------------------------------------------------------------------
+
+
+def test_dispatching_fires_what_is_due_and_counts_it(clock: Timekeeper) -> None:
+    fired: list[int] = []
+    for due in (1, 0, 5):
+        clock.call_at(NOON_US + due, fired.append, lane="background")
+    clock.call_at(NOON_US, fired.append)  # of another lane
+    clock.spend_until(NOON_US + 2)
+    assert clock.dispatch() == 2
+    assert fired == [NOON_US, NOON_US + 1]
+    assert clock.dispatch() == 0
+
+
+def test_dispatching_ends_when_it_is_stopped(clock: Timekeeper) -> None:
+    fired: list[int] = []
+    for _ in range(3):
+        clock.call_at(NOON_US, fired.append, lane="background")
+    assert clock.dispatch(stopped=lambda: len(fired) == 2) == 2
+    assert len(fired) == 2
+
+
+def test_what_a_delivery_leaves_to_do_may_be_done_later(clock: Timekeeper) -> None:
+    made: list[str] = []
+    kept: list[Callable[[], object]] = []
+
+    def begin(at_us: int) -> Callable[[], object]:
+        made.append("begun")
+        return lambda: made.append("done")
+
+    def plan() -> None:
+        clock.call_at(
+            clock.now_us(), lambda at: made.append("whole"), lane="background", begin=begin
+        )
+
+    plan()
+    assert clock.dispatch() == 1
+    assert made == ["whole"]
+    plan()
+    assert clock.dispatch(hand_over=kept.append) == 1
+    assert made == ["whole", "begun"]
+    assert not clock.driving
+    kept[0]()
+    assert made == ["whole", "begun", "done"]
+    clock.advance(1)  # nothing is under way any more
+
+
+def test_an_advance_that_waits_in_vain_says_for_what(
+    clock: Timekeeper, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(timekeeper, "_PATIENCE", 0.01)
+    kept: list[Callable[[], object]] = []
+    clock.call_at(NOON_US, print, lane="background", begin=lambda at: lambda: None)
+    clock.dispatch(hand_over=kept.append)
+    assert refused(lambda: clock.advance(1)) == (
+        "the clock cannot be moved: 1 attempt(s) in the background have not ended within 0.01 s of "
+        "real time, and what they change belongs before the move. Let their destinations answer, or "
+        "end them sooner with a lower attempt_cap="
+    )
+    kept[0]()
+    clock.advance(1)
+    assert clock.now_us() == NOON_US + SECOND
+
+
+def test_who_yields_to_others_does_no_harm_to_their_advance(clock: Timekeeper) -> None:
+    def sleep(at_us: int) -> None:
+        with pytest.raises(Occupied):
+            list(clock.steps(clock.now_us, yielding=True))
+
+    clock.call_at(NOON_US + SECOND, sleep)
+    assert len(clock.advance(2)) == 1
+    assert clock.now_us() == NOON_US + 2 * SECOND
+    assert list(clock.steps(lambda: NOON_US + 3 * SECOND, yielding=True)) == []
+    assert clock.now_us() == NOON_US + 3 * SECOND
+
+
+def test_who_yields_does_not_wait_for_a_delivery_that_does_not_end(clock: Timekeeper) -> None:
+    kept: list[Callable[[], object]] = []
+    clock.call_at(NOON_US, print, lane="background", begin=lambda at: lambda: None)
+    clock.dispatch(hand_over=kept.append)
+    with pytest.raises(Occupied):
+        list(clock.steps(clock.now_us, yielding=True))
+    kept[0]()
+    assert list(clock.steps(clock.now_us, yielding=True)) == []
+
+
+def test_a_delivery_that_fails_is_over(clock: Timekeeper) -> None:
+    def fail(given: Any = None) -> None:
+        raise KeyError("typo")
+
+    kept: list[Callable[[], object]] = []
+    clock.call_at(NOON_US, fail, lane="background")
+    with pytest.raises(KeyError):
+        clock.dispatch()
+    clock.call_at(NOON_US, fail, lane="background", begin=lambda at: fail)
+    clock.dispatch(hand_over=kept.append)
+    with pytest.raises(KeyError):
+        kept[0]()
+    clock.advance(1)
+    assert clock.now_us() == NOON_US + SECOND
+
+
+def test_an_advance_of_another_thread_breaks_the_one_under_way(clock: Timekeeper) -> None:
+    told: list[str] = []
+
+    def other(at_us: int) -> None:
+        with ThreadPoolExecutor(1) as pool:
+            told.append(pool.submit(lambda: refused(lambda: clock.advance(1))).result(10))
+
+    clock.call_at(NOON_US + SECOND, other)
+    later = clock.call_at(NOON_US + 2 * SECOND, print)
+    assert refused(lambda: clock.advance(3)) == UNDER_WAY
+    assert told == [UNDER_WAY]
+    assert clock.planned(1) == (1, [later])
+    assert len(clock.advance(3)) == 1
+
+
+# -- waits ---------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("seconds", [-1, float("nan"), "1", True, None])
+def test_what_is_no_cap_of_waits(clock: Timekeeper, seconds: Any) -> None:
+    told = f"wait_cap={seconds!r} are not seconds: give a number from 0 up"
+    assert refused(lambda: setattr(clock, "wait_cap", seconds)) == told
+    assert clock.wait_cap == 1.0
+
+
+def test_with_no_cap_a_wait_on_a_frozen_clock_looks_once(clock: Timekeeper) -> None:
+    clock.wait_cap = 0
+    looks: list[int] = []
+    assert clock.wait(clock.signal(), lambda: looks.append(1), NOON_US + DAY) is None
+    assert looks == [1]
+
+
+@pytest.mark.parametrize("mode", ["frozen", "running"])
+def test_a_wait_whose_deadline_is_past_looks_once(mode: Any) -> None:
+    clock = Timekeeper(NOON, mode)
+    looks: list[int] = []
+    assert clock.wait(clock.signal(), lambda: looks.append(1), NOON_US) is None
+    assert looks == [1]
+    assert clock.wait(clock.signal(), lambda: "there", NOON_US) == "there"
