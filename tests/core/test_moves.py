@@ -255,7 +255,7 @@ def test_run_due_fires_the_lanes_it_is_told(clock: Timekeeper) -> None:
 
 def test_timers_tell_what_they_are_and_when(clock: Timekeeper) -> None:
     assert repr(clock.call_at(NOON_US, print, label="retry")) == (
-        "<Timer retry due 2026-01-01T12:00:00+00:00>"
+        "<Timer 'retry' due 2026-01-01T12:00:00+00:00>"
     )
     assert repr(clock.call_at(NOON_US, print)).startswith("<Timer <built-in function print> due ")
     fired = Fired(NOON_US + 1, "x", None)
