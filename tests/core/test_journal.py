@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import itertools
 import threading
 from types import SimpleNamespace
@@ -9,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from pytest_fakecloud.core.calls import Call, Event, weight_of
+from pytest_fakecloud.core.calls import KEEP_BYTES, Call, Event, weight_of
 from pytest_fakecloud.core.errors import ContractError
 from pytest_fakecloud.core.found import Found
 from pytest_fakecloud.core.journal import Journal, Recorder
@@ -537,3 +538,160 @@ def test_the_journals_of_many_handles_keep_together_what_their_clouds_keeps() ->
     assert len(children[0]) == 0
     assert sum(len(child) for child in children) == len(parent) <= 125
     assert min(child.entries[0].number for child in children[1:]) == oldest
+
+
+# -- one entry after the other -------------------------------------------------------------------
+
+
+def test_an_entry_has_what_was_recorded_of_it(journal: Both) -> None:
+    request = came("GET", "/x", [])
+    request.client = ("127.0.0.1", 5000)
+    call = journal.open_call(request, at_us=7)
+    assert (call.at_us, call.client, call.facts) == (7, ("127.0.0.1", 5000), {})
+    event = journal.add_event("attempt", "first", url="a")
+    assert (event.service, event.handle, event.number) == ("demo", "demo_2", 2)
+    assert (event.kind, event.text, event.data) == ("attempt", "first", {"url": "a"})
+    alone = Both(lambda: 0)
+    assert (call_on(alone).service, call_on(alone).handle) == ("", "")
+
+
+def test_a_number_that_was_reserved_is_not_given_again(journal: Both) -> None:
+    assert call_on(journal).number == 1
+    assert journal.reserve() == 2
+    assert call_on(journal).number == 3
+
+
+def test_what_was_only_tried_out_is_forgotten_everywhere() -> None:
+    cloud = Both(lambda: 0)
+    one, two = Both(lambda: 0, parent=cloud), Both(lambda: 0, parent=cloud)
+    kept = [call_on(one), call_on(two)]
+    heavy = finished(one, b"a" * 5_000)
+    mark = cloud.reserve()
+    call_on(one)
+    finished(two, b"b" * 5_000)
+    cloud.add_event("tick", "of the cloud's own")
+    cloud.forget_since(mark)
+    assert cloud.entries == [*kept, heavy]
+    assert (one.entries, two.entries) == ([kept[0], heavy], [kept[1]])
+    assert list(cloud._heavy) == [heavy]
+    assert cloud._heavy_bytes == weight_of(heavy)
+    assert call_on(two).number > mark
+
+
+def test_what_a_service_teaches_a_handle_its_cloud_knows() -> None:
+    cloud = Both(lambda: 0)
+    one = Both(lambda: 0, parent=cloud)
+    one.learn("kv", WORDED)
+    assert [*one.words()] == [*cloud.words()] == ["PUT", "GET", "SET"]
+    call = finished(one, b"a")
+    assert cloud.calls(word="a") == one.calls(word="a") == [call]
+    with pytest.raises(ContractError, match="a call has no field 'nope'"):
+        cloud.calls(nope=1)
+
+
+def test_a_teacher_that_is_gone_teaches_no_words() -> None:
+    journal = Both(lambda: 0)
+    journal.learn("kv", Worded())
+    gc.collect()
+    assert [*journal.words()] == []
+
+
+def test_calls_are_filtered_by_predicate_and_by_fields(journal: Both) -> None:
+    one, two, three = call_on(journal), call_on(journal, "POST"), call_on(journal, "POST")
+    assert journal.calls(lambda call: call is not three) == [one, two]
+    assert journal.calls(lambda call: call is not three, method="POST") == [two]
+    with pytest.raises(AssertionError, match=r"^expected exactly one call, found 2"):
+        journal.calls(method="POST").only()
+    for nothing in ("", 0, False):
+        with pytest.raises(ContractError, match=f"^{nothing!r} is not a function"):
+            journal.calls(nothing)
+
+
+def test_events_are_asked_for_by_what_they_have(journal: Both) -> None:
+    # Nobody knows what the events would have been.
+    assert journal.events(url="a") == []
+    journal.add_event("attempt", "first", url="a")
+    journal.add_event("rebalance", "second", group="g")
+    assert [event.text for event in journal.events(group="g")] == ["second"]
+    assert [event.text for event in journal.events().where(url="a")] == ["first"]
+    for ask in (journal.events, journal.events().where):
+        with pytest.raises(
+            ContractError, match=r"^an event has no field 'nope'; there are: group, kind, url$"
+        ):
+            ask(nope=1)
+    with pytest.raises(ContractError, match=r"^kind=5 can never be: give a text"):
+        journal.events(5)
+    with pytest.raises(AssertionError, match=r"^expected exactly one event, found 0$"):
+        journal.events("nothing").only()
+
+
+# -- bounds, exactly -----------------------------------------------------------------------------
+
+
+def test_a_handle_shows_the_bounds_of_its_cloud() -> None:
+    cloud = Both(lambda: 0)
+    assert (Journal(cloud).keep, Journal(cloud).keep_bytes) == (None, KEEP_BYTES)
+    cloud.keep = 5
+    one = Both(lambda: 0, parent=cloud)
+    assert (Journal(one).keep, Journal(one).keep_bytes) == (5, KEEP_BYTES)
+    Journal(cloud).keep, Journal(cloud).keep_bytes = 7, 8
+    assert (cloud.keep, cloud.keep_bytes) == (7, 8)
+
+
+def test_a_journal_that_keeps_nothing_is_empty() -> None:
+    journal = Both(lambda: 0)
+    journal.keep = 0
+    for _ in range(3):
+        call_on(journal)
+        assert journal.entries == []
+
+
+@pytest.mark.parametrize("size", [0, 1, 4_095, 4_096])
+def test_calls_up_to_four_kilobytes_are_never_cut(size: int) -> None:
+    journal = Both(lambda: 0)
+    journal.keep_bytes = 0
+    assert finished(journal, b"a" * size).cut == {}
+    assert finished(journal, b"", answer=b"a" * size).cut == {}
+
+
+def test_calls_beyond_four_kilobytes_count() -> None:
+    journal = Both(lambda: 0)
+    journal.keep_bytes = 0
+    assert finished(journal, b"a" * 4_097).cut["body"] == 4_097
+    assert finished(journal, b"", answer=b"a" * 4_097).cut == {"answer": 4_097}
+
+
+def test_what_may_just_be_kept_is_kept_whole() -> None:
+    journal = Both(lambda: 0)
+    first, second = finished(journal, b"a" * 6_000), finished(journal, b"b" * 5_000)
+    journal.keep_bytes = weight_of(second)
+    journal.answered(second)
+    assert (bool(first.cut), bool(second.cut)) == (True, False)
+
+
+def test_calls_that_were_under_way_are_cut_in_the_order_they_came(cloud: Both) -> None:
+    first, second = (call_on(cloud, "POST", "/slow", body * 40_000) for body in (b"a", b"b"))
+    third = finished(cloud, b"c" * 40_000)
+    assert (first.cut, second.cut, bool(third.cut)) == ({}, {}, True)
+    for call in (second, first):
+        call.outcome = "answered"
+        cloud.answered(call)
+    finished(cloud, b"d" * 40_000)
+    assert (bool(first.cut), bool(second.cut)) == (True, False)
+
+
+@pytest.mark.parametrize("through_a_handle", [False, True])
+def test_large_calls_are_cut_when_they_are_forgotten(through_a_handle: bool) -> None:
+    cloud = Both(lambda: 0)
+    cloud.keep = 4
+    journal = Both(lambda: 0, parent=cloud) if through_a_handle else cloud
+    slow = call_on(journal, "POST", "/slow", b"s" * 5_000)
+    forgotten, *others = (finished(journal, b"a" * 5_000) for _ in range(4))
+    assert not forgotten.cut
+    call_on(journal)
+    assert cloud.entries[0] is others[0]
+    assert forgotten.cut["body"] == 5_000
+    # Somebody still works with the one that is under way.
+    assert slow.cut == {}
+    assert [call.cut for call in others] == [{}] * 3
+    assert set(cloud._heavy) == {slow, *others}
