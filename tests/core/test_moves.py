@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any
 
 import pytest
 
 from pytest_fakecloud.core import timekeeper
 from pytest_fakecloud.core.errors import ContractError
-from pytest_fakecloud.core.timekeeper import STANDS, Fired, Occupied, Timekeeper
-from pytest_fakecloud.core.timeparse import instant_us
+from pytest_fakecloud.core.timekeeper import STANDS, Fired, Occupied, Signal, Timekeeper
+from pytest_fakecloud.core.timeparse import instant_us, monotonic
 
 NOON = "2026-01-01T12:00:00Z"
 NOON_US = instant_us(NOON)
@@ -403,3 +403,58 @@ def test_a_wait_whose_deadline_is_past_looks_once(mode: Any) -> None:
     assert clock.wait(clock.signal(), lambda: looks.append(1), NOON_US) is None
     assert looks == [1]
     assert clock.wait(clock.signal(), lambda: "there", NOON_US) == "there"
+
+
+# -- signals -------------------------------------------------------------------------------------
+
+
+def asleep(pool: ThreadPoolExecutor, signal: Signal, others: int = 0) -> Future[None]:
+    """One who sleeps there by now, for ten seconds at most."""
+    sleeper = pool.submit(signal.sleep, signal.version, 10)
+    deadline = monotonic() + 10
+    while signal._sleeping <= others:
+        assert monotonic() < deadline
+    return sleeper
+
+
+def test_a_notification_wakes_all_who_sleep() -> None:
+    signal = Signal()
+    started = monotonic()
+    with ThreadPoolExecutor(2) as pool:
+        sleepers = [asleep(pool, signal, others) for others in range(2)]
+        signal.notify()
+        for sleeper in sleepers:
+            sleeper.result(10)
+    assert monotonic() - started < 5
+
+
+def test_who_has_slept_long_enough_leaves_the_others_asleep() -> None:
+    signal = Signal()
+    started = monotonic()
+    with ThreadPoolExecutor(1) as pool:
+        sleeper = asleep(pool, signal)
+        signal.sleep(signal.version, 0.01)
+        signal.notify()
+        sleeper.result(10)
+    assert monotonic() - started < 5
+
+
+def test_who_has_missed_a_notification_does_not_sleep() -> None:
+    signal = Signal()
+    started = monotonic()
+    for _ in range(3):
+        seen = signal.version
+        signal.notify()
+        assert signal.version > seen
+        signal.sleep(seen, 10)
+    assert monotonic() - started < 5
+
+
+def test_a_signal_is_closed_once_and_for_all() -> None:
+    signal = Signal()
+    assert signal.closed is False
+    seen = signal.version
+    signal.close()
+    assert signal.closed is True
+    signal.sleep(seen, 10)
+    assert signal.version > seen
