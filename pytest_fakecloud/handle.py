@@ -117,8 +117,8 @@ def was_given(token: str) -> bool:
 
 def secrets_of(handle: Handle) -> set[str]:
     """The credentials that let somebody in now."""
-    values = (getattr(handle, name, None) for name in SECRETS)
-    return {value for value in values if isinstance(value, str)}
+    found = [getattr(handle, name, None) for name in SECRETS]
+    return {value for value in found if isinstance(value, str)}
 
 
 @dataclass
@@ -215,7 +215,11 @@ class Handle:
     service: ClassVar[str] = ""
     fixture: ClassVar[str] = ""
 
+    closed = False
     _engine: Any
+    _exits: ExitStack | None = None
+    _rewound = 0
+    """The journal's number when data was last put back."""
 
     def __init__(
         self,
@@ -253,14 +257,11 @@ class Handle:
             problems=context.problems,
             name=self.name,
         )
-        self._exits: ExitStack | None = None
-        self._rewound = 0  # the journal's number when data was last put back
         self._mount = context.mount(app)
         self._mount.on_close.append(self._fault_table.close)
         self._mount.on_error.append(self._server_failed)
         self._fault_table.gate = self._mount.gate
         self._baseline = self._first_baseline()
-        self.closed = False
         context.enter(self)
 
     # -- identity --------------------------------------------------------------------------------

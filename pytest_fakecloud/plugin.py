@@ -159,12 +159,12 @@ def pytest_unconfigure(config: pytest.Config) -> None:
     """Close the session's fakes."""
     if config in _configs:
         _configs.remove(config)
-    if not _has_session():
-        return
-    from .session import end
-
     run = _run_of(config)
+    if run is None:
+        return
     if run.timelines is None and not run.has_fakes:
+        from .session import end
+
         end(config)
         return
     from .outcomes import finish
@@ -175,24 +175,20 @@ def pytest_unconfigure(config: pytest.Config) -> None:
 # -- hooks -----------------------------------------------------------------------------------------
 
 
-def _has_session() -> bool:
-    """Whether any test of this process has asked for a fake so far."""
-    return _SESSION in sys.modules
-
-
-def _run_of(config: pytest.Config) -> Run:
-    """The run of a configuration; finds its module in a third of the time that an import takes."""
+def _run_of(config: pytest.Config) -> Run | None:
+    """The run of a configuration, None while no test of this process has asked for a fake."""
     session: Any = sys.modules.get(_SESSION)
-    if session is None:
-        from . import session
-    run: Run = session.run_of(config)
-    return run
+    return None if session is None else session.run_of(config)
 
 
 def present() -> Run:
     """The run whose test is running; it hears of that test at the latest now."""
     config = _configs[-1]
     run, item = _run_of(config), config.stash.get(_ITEM, None)
+    if run is None:
+        from .session import run_of
+
+        run = run_of(config)
     if item is not None and run.item is not item:
         run.begin_test(item)
         run.begin_call()
@@ -202,7 +198,7 @@ def present() -> Run:
 @pytest.hookimpl(tryfirst=True)
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     """See an overridden ``fakecloud_settings``, which may have parameters."""
-    if _has_session() or not _FIXTURES.isdisjoint(metafunc.fixturenames):
+    if _SESSION in sys.modules or not _FIXTURES.isdisjoint(metafunc.fixturenames):
         from .session import ask_for_settings
 
         ask_for_settings(metafunc)
@@ -217,9 +213,12 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
         from .session import import_fakes
 
         import_fakes()
-    is_marked = item.get_closest_marker("fakecloud") is not None
-    if _has_session() or is_marked:
-        run = _run_of(item.config)
+    run, is_marked = _run_of(item.config), item.get_closest_marker("fakecloud") is not None
+    if run is None and is_marked:
+        from .session import run_of
+
+        run = run_of(item.config)
+    if run is not None:
         run.begin_test(item)
         if is_marked:
             run.settings_of(item)
@@ -228,16 +227,16 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_call(item: pytest.Item) -> Generator[None, None, None]:
     """Fail a passing test, in its call phase, for what it left behind."""
-    if _has_session():
-        _run_of(item.config).begin_call()
+    run = _run_of(item.config)
+    if run is not None:
+        run.begin_call()
     yield
+    run = run or _run_of(item.config)
     # A unittest.TestCase keeps its failure, skip or expected failure to itself until the report.
-    if _has_session() and not getattr(item, "_excinfo", None):
-        run = _run_of(item.config)
-        if run.has_fakes:
-            from .outcomes import check
+    if run is not None and run.has_fakes and not getattr(item, "_excinfo", None):
+        from .outcomes import check
 
-            check(run)
+        check(run)
 
 
 @pytest.hookimpl(wrapper=True)
@@ -251,8 +250,8 @@ def pytest_runtest_makereport(
 
         hide_ours(item, call)
     report = yield
-    if _has_session():
-        run = _run_of(item.config)
+    run = _run_of(item.config)
+    if run is not None:
         if run.has_fakes and (report.failed or run.tells_of_passing):
             from .outcomes import report_on
 

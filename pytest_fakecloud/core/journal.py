@@ -61,6 +61,13 @@ class Recorder:
     bytes (``keep_bytes``). ``entries`` are those that are kept.
     """
 
+    keep: int | None = None
+    """How many entries are kept at least; older ones are forgotten. None: all of them."""
+    keep_bytes = KEEP_BYTES
+    """How many bytes of calls beyond 4 KiB the whole cloud keeps; the oldest are cut first."""
+    _heavy_bytes = 0
+    _watchers: tuple[Callable[[Entry], None], ...] = ()
+
     def __init__(
         self,
         now_us: Callable[[], int],
@@ -73,25 +80,21 @@ class Recorder:
         self._service = service
         self._handle = handle
         self._parent = parent
-        self._numbers: Iterator[int] = itertools.count(1) if parent is None else parent._numbers
-        self._lock: threading.Lock = threading.Lock() if parent is None else parent._lock
         self.entries: list[Entry] = []
-        self.keep: int | None = None if parent is None else parent.keep
-        """How many entries are kept at least; older ones are forgotten. None: all of them."""
-        self.keep_bytes = KEEP_BYTES
-        """How many bytes of calls beyond 4 KiB the whole cloud keeps; the oldest are cut first."""
-        self._root: Recorder = self if parent is None else parent._root
-        self._children: weakref.WeakSet[Recorder] | tuple[()] = ()
-        if parent is None:
-            self._children = weakref.WeakSet()
-        elif isinstance(parent._children, weakref.WeakSet):
-            with self._lock:
-                parent._children.add(self)
         self._heavy: OrderedDict[Call, int] = OrderedDict()
         """The calls beyond 4 KiB, oldest first, and about how many bytes each of them holds."""
-        self._heavy_bytes = 0
-        self._watchers: tuple[Callable[[Entry], None], ...] = ()
         self._teachers: dict[str, tuple[Mapping[str, Field], weakref.ref[Teacher]]] = {}
+        self._children: set[weakref.ref[Recorder]] = set()
+        self._root: Recorder
+        self._numbers: Iterator[int]
+        self._lock: threading.Lock
+        if parent is None:
+            self._root, self._numbers, self._lock = self, itertools.count(1), threading.Lock()
+        else:
+            self._root, self._numbers, self._lock = parent._root, parent._numbers, parent._lock
+            self.keep = parent.keep
+            with self._lock:
+                parent._children.add(weakref.ref(self, parent._children.discard))
 
     def learn(self, service: str, teacher: Teacher) -> None:
         """Take in what may be asked about a service's calls: its facts, its routes and commands."""
@@ -248,11 +251,16 @@ class Recorder:
         last = dropped[-1].number
         gone = [call for call in self._heavy if call.number <= last and call.outcome != "open"]
         self._take_off(gone)
-        for child in self._children:
+        for child in self._open_children():
             # Of many handles' journals each would keep that many entries; together they do.
             kept = child.entries
             child.entries = kept[bisect_right(kept, last, key=_number_of) :]
         return gone
+
+    def _open_children(self) -> list[Recorder]:
+        # Of a copy, because a handle may go, and its reference with it, at any moment.
+        found = (reference() for reference in self._children.copy())
+        return [child for child in found if child is not None]
 
     def _take_off(self, calls: Iterable[Call]) -> None:
         for call in calls:
@@ -276,7 +284,7 @@ class Recorder:
         """
         with self._lock:
             gone: list[Entry] = []
-            for journal in (self, *self._children):
+            for journal in (self, *self._open_children()):
                 at = bisect_right(journal.entries, number, key=_number_of)
                 gone += journal.entries[at:]
                 journal.entries = journal.entries[:at]

@@ -88,19 +88,24 @@ class VectorLimits:
                 )
 
 
+DEFAULT_LIMITS = VectorLimits()
+
+
 def limits_of(given: Mapping[str, int | None] | VectorLimits | None) -> VectorLimits:
     """The default limits with the given ones in their place; ``ContractError`` for unknown names."""
+    if given is None:
+        return DEFAULT_LIMITS
     if isinstance(given, VectorLimits):
         return given
-    if given is not None and not isinstance(given, Mapping):
+    if not isinstance(given, Mapping):
         raise ContractError(
             f"limits={given!r} is not understood: give a mapping such as {{'top_k': 1000}}"
         )
     known = [field.name for field in fields(VectorLimits)]
-    for name in given or {}:
+    for name in given:
         if name not in known:
             raise ContractError(f"limits has no {name!r}; the limits are {', '.join(known)}")
-    return replace(VectorLimits(), **(given or {}))
+    return replace(DEFAULT_LIMITS, **given)
 
 
 @dataclass(frozen=True, slots=True)
