@@ -117,8 +117,7 @@ def was_given(token: str) -> bool:
 
 def secrets_of(handle: Handle) -> set[str]:
     """The credentials that let somebody in now."""
-    found = [getattr(handle, name, None) for name in SECRETS]
-    return {value for value in found if isinstance(value, str)}
+    return {value for name in SECRETS if isinstance(value := getattr(handle, name, None), str)}
 
 
 @dataclass

@@ -23,10 +23,11 @@ _MOST_BITS = 4096  # of a seed: what nobody can print is no help in repeating a 
 
 def check_seed(seed: object) -> None:
     """Raise ``ContractError`` for a seed that is not a whole number or a text."""
-    whole = isinstance(seed, int) and not isinstance(seed, bool)
-    if not whole and not isinstance(seed, str):
+    if isinstance(seed, str):
+        return
+    if not isinstance(seed, int) or isinstance(seed, bool):
         raise ContractError(f"seed={shown(seed)} is not a seed: give a whole number or a text")
-    if isinstance(seed, int) and seed.bit_length() > _MOST_BITS:
+    if seed.bit_length() > _MOST_BITS:
         raise ContractError(
             f"a whole number of {seed.bit_length()} bits is not a seed: give one of at most {_MOST_BITS}"
         )

@@ -20,7 +20,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import fields, is_dataclass, replace
+from dataclasses import fields, is_dataclass
 from os import PathLike
 from pathlib import Path
 from typing import Any
@@ -86,7 +86,7 @@ def _read(
     plain = _plain(raw)
     record = reader.record(plain)
     if floats is not None:
-        record = replace(record, vector=floats)
+        record = record._replace(vector=floats)
     if record.data is not None and record.vector is None and record.sparse is None:
         if embedder is None:
             raise ContractError(
@@ -94,7 +94,7 @@ def _read(
                 "make it with embedding=True, a function or a mapping"
             )
         vector, sparse = embedder.embed(record.data)
-        record = replace(record, vector=vector, sparse=sparse)
+        record = record._replace(vector=vector, sparse=sparse)
     return reader.text(plain, "namespace"), record
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import field
 from enum import StrEnum
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -107,8 +107,7 @@ class SparseVector:
     values: Floats
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class VectorRecord:
+class VectorRecord(NamedTuple):
     """Everything stored under one id. Its parts are never changed in place, only replaced."""
 
     id: str
@@ -146,8 +145,7 @@ class VectorQuery:
     with_vectors: bool = True
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Hit:
+class Hit(NamedTuple):
     """One answer: the record and its score, a float32."""
 
     score: np.float32

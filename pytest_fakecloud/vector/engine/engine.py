@@ -193,8 +193,7 @@ class VectorEngine:
                 metadata = merge_patch(old.metadata, change.metadata)
                 check_metadata(metadata, self.limits)
             self._quota.spend("update", 1, self._clock.now_us())
-            new = replace(
-                old,
+            new = old._replace(
                 vector=old.vector if change.vector is None else change.vector,
                 sparse=old.sparse if change.sparse is None else change.sparse,
                 metadata=metadata,

@@ -9,12 +9,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence, Set
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
 from ...core.ids import RandomStream
-from ...core.lazy import dataclass
 from ..model import (
     Floats,
     Fusion,
@@ -45,8 +44,7 @@ HYBRID_DEPTH = 1000
 SPARE = 32  # rows asked for beyond those a lossy ranking is expected to need
 
 
-@dataclass(frozen=True, slots=True)
-class Question:
+class Question(NamedTuple):
     """A query with its filter compiled.
 
     ``exclude`` are ids that were handed out already; ``depth`` is how many rows each component of a
@@ -93,7 +91,7 @@ class Ranker:
                 ranking = self._sparse(namespace, question)
                 scores = ranking.scores
             elif query.sparse is None:
-                scores = np.clip(ranking.scores, 0, 1)
+                scores = ranking.scores.clip(0, 1)
             else:
                 ranking = self._fused(namespace, question, ranking)
                 scores = ranking.scores

@@ -10,12 +10,13 @@ Decided here: the zero vector has cosine 0 with everything (score 0.5).
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable, Sequence
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from ...core.lazy import dataclass
 from ..model import Floats, Rows, Similarity
 from .matrix import Matrix
 
@@ -31,21 +32,19 @@ BATCH = 32  # queries per matrix product
 # Up to this many numbers one thread is as quick as several that have to wait for each other, and
 # where other processes keep the cores busy (parallel test runs do) it is ten times as quick.
 ONE_THREAD = 1 << 22
-SHORT = 64  # numbers in a vector below which row by row costs more than it saves
+SMALL_PRODUCT = 1 << 13  # numbers of a product that no BLAS library shares among threads
 LARGEST = float(np.finfo(np.float32).max)
 FIRST_LOOK = 256  # rows a filtered search looks at first
 
 
-@dataclass(frozen=True, slots=True)
-class Ranking:
+class Ranking(NamedTuple):
     """Rows with their float32 scores, best first; both have the same length."""
 
     rows: Rows
     scores: Floats
 
 
-@dataclass(frozen=True, slots=True)
-class Search:
+class Search(NamedTuple):
     """One dense question: the vector, how many rows, and which of them may be answered.
 
     ``accept`` of None lets every row pass. ``order`` replaces the row number as the tie-break
@@ -86,12 +85,18 @@ def _products(matrix: Matrix, batch: Sequence[Search]) -> Iterable[Floats]:
 
 
 def _product(values: Floats, vector: Floats) -> Floats:
-    # The matrix-vector product of the BLAS libraries shares even small work among threads; a
-    # product of each row (numpy 2 and later has it) does not.
-    if len(vector) >= SHORT and values.size <= ONE_THREAD and hasattr(np, "vecdot"):
-        product: Floats = np.vecdot(values, vector)
-        return product
-    return values @ vector
+    # The matrix-vector product of the BLAS libraries shares even small work among threads; many
+    # small products, which numpy makes one after the other, are nothing to share.
+    count, dimension = values.shape
+    step = SMALL_PRODUCT // dimension
+    if values.size > ONE_THREAD or not step:
+        return values @ vector
+    product: Floats = np.empty(count, np.float32)
+    whole = count - count % step
+    blocks = values[:whole].reshape(-1, step, dimension)
+    np.matmul(blocks, vector, out=product[:whole].reshape(-1, step))
+    np.matmul(values[whole:], vector, out=product[whole:])
+    return product
 
 
 def _rank(
@@ -155,12 +160,11 @@ def _candidates(
 ) -> Rows:
     if search.accept is None:
         least = threshold(keys, search.depth)
-        return np.flatnonzero(
-            keys >= least - slack(least) if np.isfinite(least) else keys > -np.inf
-        )
+        near = keys >= least - slack(least) if math.isfinite(least) else keys > -math.inf
+        return near.nonzero()[0]
     if search.budget is not None:
         least = threshold(keys, search.budget)
-        best = np.flatnonzero(keys >= least if np.isfinite(least) else keys > -np.inf)
+        best = np.flatnonzero(keys >= least if math.isfinite(least) else keys > -math.inf)
         best = best[np.lexsort((best, -keys[best]))][: search.budget]
         return _accepted(best, search.accept)
     return _accepted_candidates(keys, search.depth, search.accept, slack)
@@ -175,11 +179,11 @@ def _accepted_candidates(
     accepted: Rows = np.empty(0, np.intp)
     while True:
         least = threshold(keys, look)
-        floor = least if np.isfinite(least) else float(np.finfo(keys.dtype).min)
+        floor = least if math.isfinite(least) else float(np.finfo(keys.dtype).min)
         fresh = np.flatnonzero((keys >= floor) & (keys < asked))
         accepted = np.concatenate((accepted, _accepted(fresh, accept)))
         asked = floor
-        if not np.isfinite(least):
+        if not math.isfinite(least):
             return accepted
         if len(accepted) >= depth:
             worst = np.sort(keys[accepted])[-depth]
@@ -207,10 +211,18 @@ def threshold(keys: NDArray[np.floating], depth: int) -> float:
         # The depth-th largest of block maxima cannot exceed the answer, and few keys reach it.
         whole = count - count % BLOCK
         maxima = keys[:whole].reshape(BLOCK, -1).max(axis=0)
-        floor = np.partition(maxima, len(maxima) - depth)[len(maxima) - depth]
-        keys = keys[keys >= floor]
-        count = len(keys)
-    return float(np.partition(keys, count - depth)[count - depth])
+        keys = keys[keys >= _largest(maxima, depth)]
+    else:
+        keys = keys.copy()
+    return float(_largest(keys, depth))
+
+
+def _largest(keys: NDArray[np.floating], depth: int) -> np.floating:
+    """The ``depth``-th largest of keys, which are put into another order."""
+    place = len(keys) - depth
+    keys.partition(place)
+    found: np.floating = keys[place]
+    return found
 
 
 def _exact(
@@ -218,12 +230,13 @@ def _exact(
 ) -> Floats:
     """Float64 scores of the rows, rounded to float32."""
     step = max(1, EXACT_CHUNK // matrix.dimension)
+    if len(rows) <= step:
+        return _score(matrix, similarity, query, norm, rows).astype(np.float32)
     chunks = [
         _score(matrix, similarity, query, norm, rows[start : start + step])
         for start in range(0, len(rows), step)
     ]
-    exact = chunks[0] if len(chunks) == 1 else np.concatenate(chunks or [np.empty(0)])
-    return exact.astype(np.float32)
+    return np.concatenate(chunks).astype(np.float32)
 
 
 def _score(
@@ -238,7 +251,8 @@ def _score(
     if similarity is Similarity.DOT_PRODUCT:
         return np.asarray(np.clip((1 + dots) / 2, -LARGEST, LARGEST))
     norms = matrix.norms[rows] * norm
-    norms[norms == 0] = 1
+    if not norms.all():
+        norms[norms == 0] = 1
     return np.asarray((1 + dots / norms) / 2)
 
 

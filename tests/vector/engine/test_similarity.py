@@ -196,19 +196,22 @@ def test_long_vectors_by_either_product(
 ) -> None:
     monkeypatch.setattr(similarity, "ONE_THREAD", one_thread)
     generator = np.random.default_rng(7)
-    vectors = generator.standard_normal((300, similarity.SHORT), np.float32)
+    vectors = generator.standard_normal((300, 64), np.float32)
     vectors[200] = vectors[100]
     matrix = matrix_of(vectors)
-    for query in vectors[100], generator.standard_normal(similarity.SHORT).astype(np.float32):
+    for query in vectors[100], generator.standard_normal(64).astype(np.float32):
         found = rank_dense(matrix, name, [Search(query, 40)], NOTHING)[0]
         assert unpacked(found) == expected(name, vectors, query, 40)
 
 
-def test_without_a_product_row_by_row(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delattr(np, "vecdot", raising=False)
-    vectors = np.eye(similarity.SHORT, dtype=np.float32)
-    found = rank_dense(matrix_of(vectors), Similarity.COSINE, [Search(vectors[5], 2)], NOTHING)[0]
-    assert found.rows.tolist() == [5, 0]
+@pytest.mark.parametrize(
+    ("count", "dimension"), [(1, 3), (127, 64), (128, 64), (300, 64), (5, 8192), (3, 8193)]
+)
+def test_many_small_products_are_one_product(count: int, dimension: int) -> None:
+    generator = np.random.default_rng(count)
+    vectors = generator.integers(-9, 10, (count, dimension)).astype(np.float32)
+    query = generator.integers(-9, 10, dimension).astype(np.float32)
+    assert similarity._product(vectors, query).tolist() == (vectors.astype(int) @ query).tolist()
 
 
 @pytest.mark.parametrize("name", list(Similarity))
