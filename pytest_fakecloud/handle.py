@@ -214,7 +214,6 @@ class Handle:
     service: ClassVar[str] = ""
     fixture: ClassVar[str] = ""
 
-    closed = False
     _engine: Any
     _exits: ExitStack | None = None
     _rewound = 0
@@ -261,6 +260,7 @@ class Handle:
         self._mount.on_error.append(self._server_failed)
         self._fault_table.gate = self._mount.gate
         self._baseline = self._first_baseline()
+        self.closed = False
         context.enter(self)
 
     # -- identity --------------------------------------------------------------------------------
