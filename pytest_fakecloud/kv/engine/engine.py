@@ -157,6 +157,8 @@ class Engine:
         self.paused_until_us = 0
         self.paused_writes_only = False
         self.asleep_until_us = 0
+        self.held_until_us = 0
+        """The instant at which commands of the port go on; 0 when there was never anything."""
         self._resumed: Signal | None = None
         self.asleep_ms = 0
         """How long EXEC still has to wait for the sleeps of its transaction."""
@@ -583,17 +585,16 @@ class Engine:
             writes_only = writes_only and self.paused_writes_only
         self.paused_until_us = until_us
         self.paused_writes_only = writes_only
-        self.resumed.notify()
+        self._hold()
 
     def sleep(self, until_us: int) -> None:
         """Let the database port hold everything back until an instant, whatever pauses there are."""
         self.asleep_until_us = until_us
-        self.resumed.notify()
+        self._hold()
 
-    @property
-    def held_until_us(self) -> int:
-        """The instant at which commands of the port go on; 0 when there was never anything."""
-        return max(self.paused_until_us, self.asleep_until_us)
+    def _hold(self) -> None:
+        self.held_until_us = max(self.paused_until_us, self.asleep_until_us)
+        self.resumed.notify()
 
     def holds_back(self, session: Client, argv: list[bytes]) -> bool:
         """Whether a pause lets a line of a connection wait; not one that is refused anyway."""

@@ -133,33 +133,37 @@ class CommandReader:
 
     def _read_words(self) -> bool:
         """Read words of the present command as far as they have come; whether that is all."""
-        buffer = self._buffer
+        buffer, words = self._buffer, self._words
+        longest, most = self._longest(), self._most()
         while self._missing:
             length = self._length
             if length is None:
-                length = self._read_length()
+                length = self._length = self._read_length(longest)
                 if length is None:
                     return False
-                self._length = length
             start = self._at
-            if len(buffer) < start + length + 2:
+            end = start + length
+            if len(buffer) < end + 2:
                 return False
+            if length <= LINE_LIMIT:
+                words.append(bytes(buffer[start:end]))
+            else:
+                with memoryview(buffer) as view:
+                    words.append(bytes(view[start:end]))
             # Whatever stands where the line break belongs is passed over, as the server does.
-            with memoryview(buffer) as view:
-                self._words.append(bytes(view[start : start + length]))
-            self._at = start + length + 2
+            self._at = end + 2
             if self._at == len(buffer):
                 # A word may be large, and would be there twice while its command runs.
                 buffer = self._buffer = bytearray()
                 self._at = 0
             self._held += length + WORD_BYTES
-            if self._held > self._most():
+            if self._held > most:
                 raise ProtocolFault("too big request")
             self._length = None
             self._missing -= 1
         return True
 
-    def _read_length(self) -> int | None:
+    def _read_length(self, longest: int) -> int | None:
         line = self._line("too big bulk count string")
         if line is None:
             return None
@@ -167,7 +171,7 @@ class CommandReader:
             shown = chr(line[0]) if line else "\r"
             raise ProtocolFault(f"expected '$', got '{shown}'")
         length = _number(line[1:])
-        if length is None or not 0 <= length <= self._longest():
+        if length is None or not 0 <= length <= longest:
             raise ProtocolFault("invalid bulk length")
         if length > UNKNOWN_LENGTH_LIMIT and not self._known():
             raise ProtocolFault("unauthenticated bulk length")
