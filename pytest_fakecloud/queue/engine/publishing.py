@@ -16,7 +16,6 @@ from typing import Any
 from ...core.lazy import dataclass
 from ..errors import INVALID_SCHEME, QueueError, bad_request
 from ..model import (
-    MESSAGE,
     Api,
     Headers,
     Kind,
@@ -108,7 +107,7 @@ class Publisher:
         state = self._state
         with state.lock:
             now = state.clock.now_us()
-            group = self._group(destination)
+            group = state.url_groups.find(destination)
             defaults = None if group is None else group.headers
             settings = PublishSettings(**read_given(headers, query, defaults))
             if counted:
@@ -147,7 +146,7 @@ class Publisher:
     def publish_scheduled(self, schedule: Schedule, at_us: int) -> list[str]:
         """Create the messages of one run of a schedule; returns their ids."""
         settings = schedule.settings
-        group = self._group(schedule.destination)
+        group = self._state.url_groups.find(schedule.destination)
         if group is not None:
             # The defaults of now, as for any publish to the group.
             given = read_given(schedule.sent, defaults=group.headers)
@@ -250,13 +249,10 @@ class Publisher:
 
     # -- destinations ----------------------------------------------------------------------------
 
-    def _group(self, destination: str) -> Any:
-        return None if _is_url(destination) else self._state.url_groups.find(destination)
-
     def _targets(self, destination: str, settings: PublishSettings, group: Any) -> list[Target]:
         if group is not None:
             return [Target(one.url, group.name, one.name, one.id) for one in group.endpoints]
-        named = None if _is_url(destination) else named_url(destination)
+        named = named_url(destination)
         if named == LLM_URL and settings.callback is None:
             raise bad_request("invalid destination: api/llm needs the Upstash-Callback header")
         if named is not None:
@@ -300,7 +296,6 @@ class Publisher:
             retry_delay=settings.retry_delay,
             timeout_us=min(settings.timeout_us or ceiling, ceiling),
             caller_ip=caller_ip,
-            kind=MESSAGE,
             topic_name=target.topic_name,
             endpoint_name=target.endpoint_name,
             endpoint_id=target.endpoint_id,
@@ -415,10 +410,6 @@ class Publisher:
 
 
 _SWEEP = 64
-
-
-def _is_url(destination: str) -> bool:
-    return destination.lower().startswith(("http://", "https://"))
 
 
 def merge_given(base: dict[str, Any], given: dict[str, Any]) -> dict[str, Any]:

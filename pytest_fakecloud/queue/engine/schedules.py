@@ -204,7 +204,6 @@ class Schedules:
             schedule = self.by_id.get(schedule_id)
             if schedule is None:
                 return
-            self._timers.pop(schedule_id, None)
             self.plan(schedule, _cron(schedule.cron).next_us(at_us))
             if not schedule.paused:
                 self._create(schedule, at_us)

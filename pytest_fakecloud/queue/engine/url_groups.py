@@ -173,9 +173,7 @@ class UrlGroups:
         """
         _check_endpoint(url, name)
         endpoints = group.endpoints
-        same = (endpoints.all_with(name=name) if name is not None else []) or endpoints.all_with(
-            url=url
-        )
+        same = endpoints.all_with(name=name) or endpoints.all_with(url=url)
         if same:
             found = same[0]
             endpoints.change(found, url, name if name is not None else found.name)

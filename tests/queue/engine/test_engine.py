@@ -883,6 +883,19 @@ def test_a_message_to_a_topic_of_the_first_era_is_read_and_cancelled_by_its_one_
             ask(shared)
 
 
+def test_a_message_to_a_topic_of_the_first_era_is_whole_in_a_copy(bench: Bench) -> None:
+    bench.engine.url_groups.add_all("g", [(URL, None), (CALLBACK, None)], 0)
+    publish = bench.engine.publisher.publish
+    accepted = publish("g", [("Upstash-Delay", "1h")], b"x", api="v1").accepted
+    ids = [one.message_id for one in accepted]
+    shared = bench.engine.messages[ids[0]].public_id
+    saved = bench.engine.snapshot()
+    for _ in range(2):
+        bench.engine.groups_of_tasks[shared].clear()
+        bench.engine.restore(saved)
+        assert [one.id for one in bench.engine.tasks(shared)] == ids
+
+
 def test_a_twin_has_the_rules_and_none_of_the_data() -> None:
     bench = Bench(limits={"message_size": 3}, region="EU-CENTRAL-1")
     bench.publish()

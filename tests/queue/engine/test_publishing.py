@@ -9,7 +9,7 @@ import pytest
 
 from pytest_fakecloud.queue.engine.publishing import Accepted, Published
 from pytest_fakecloud.queue.errors import Loop, QueueError
-from pytest_fakecloud.queue.model import SECOND, Delivery, Message, Outcome, first
+from pytest_fakecloud.queue.model import SECOND, Delivery, Message, NoWorkflow, Outcome, first
 from pytest_fakecloud.queue.wire.named import LLM_URL
 
 from .bench import CALLBACK, URL, Bench
@@ -158,6 +158,14 @@ def test_schedules_are_duplicates_by_destination_and_content(bench: Bench) -> No
     assert made(OTHER, b"y", **once) == (by_id, True)
 
 
+def test_a_duplicate_is_not_known_any_more_even_where_it_was_not_forgotten(bench: Bench) -> None:
+    ids = [f"id-{number}" for number in range(200)]
+    for one in ids:
+        publish(bench, Deduplication_Id=one)
+    bench.clock.advance("10m")
+    assert not publish(bench, Deduplication_Id=ids[-1]).duplicate
+
+
 # -- destinations ----------------------------------------------------------------------------------
 
 
@@ -208,6 +216,86 @@ def test_what_a_message_knows_of_its_group(bench: Bench) -> None:
         assert (message.kind, message.api) == ("message", "v2")
 
 
+def test_default_headers_of_a_group_are_read_as_if_they_had_been_sent(bench: Bench) -> None:
+    group(bench, "g", URL)
+    defaults = [("Upstash-Retries", "1"), ("Upstash-Delay", "9s")]
+    bench.engine.url_groups.get("g").headers = defaults
+    message = bench.engine.messages[publish(bench, "g", Delay="5s").accepted[0].message_id]
+    assert (message.max_retries, message.settings.delay_us) == (1, 5 * SECOND)
+    # They are for the group, not for its URLs.
+    message = bench.engine.messages[publish(bench).accepted[0].message_id]
+    assert (message.max_retries, message.settings.delay_us) == (3, 0)
+
+
+@pytest.mark.parametrize("checks", [False, True])
+def test_a_loopback_destination_is_refused_where_the_tester_wants_it(checks: bool) -> None:
+    bench = Bench(production_checks=checks)
+    publish(bench)
+    if checks:
+        with pytest.raises(QueueError, match="loopback address"):
+            publish(bench, "http://127.0.0.1/")
+    else:
+        publish(bench, "http://127.0.0.1/")
+
+
+class Steps(NoWorkflow):
+    """Workflows that accept one step of a request, and know of the ones they accepted."""
+
+    def __init__(self, bench: Bench, most: int = 1) -> None:
+        self.bench, self.most = bench, most
+        self.accepted: list[tuple[str, int]] = []
+
+    def accept(self, message: Message, at_us: int) -> str | None:
+        if len(self.accepted) == self.most:
+            raise QueueError(400, "the run has ended")
+        self.accepted.append((message.id, at_us - self.bench.start_us))
+        return None
+
+    def snapshot(self) -> object:
+        return list(self.accepted)
+
+    def restore(self, saved: Any) -> None:
+        self.accepted = list(saved)
+
+
+def test_of_steps_of_which_one_is_refused_none_is_accepted(bench: Bench) -> None:
+    steps = Steps(bench)
+    bench.engine.workflow = steps
+    group(bench, "g", URL, OTHER)
+    with pytest.raises(QueueError, match="the run has ended"):
+        publish(bench, "g", Workflow_RunId="r")
+    assert (steps.accepted, bench.engine.messages) == ([], {})
+    steps.most = 2
+    bench.clock.advance("3s")
+    ids = [one.message_id for one in publish(bench, "g", Workflow_RunId="r").accepted]
+    assert steps.accepted == [(one, 3 * SECOND) for one in ids]
+
+
+def test_a_callback_that_a_workflow_refuses_is_told_in_its_source(bench: Bench) -> None:
+    steps = Steps(bench)
+    bench.engine.workflow = steps
+    message_id = bench.publish(Callback=CALLBACK)
+    bench.clock.advance("1s")
+    source = bench.engine.messages[message_id]
+    assert (list(source.lost_callbacks), source.open_children) == (["the run has ended"], 0)
+    steps.most = 3
+    bench.publish(Callback=CALLBACK)
+    bench.clock.advance("1s")
+    assert [at for _, at in steps.accepted] == [0, SECOND, SECOND]
+
+
+def test_a_callback_that_repeats_a_message_is_not_published(bench: Bench) -> None:
+    class Repeating(NoWorkflow):
+        def accept(self, message: Message, at_us: int) -> str | None:
+            return "earlier" if message.kind == "callback" else None
+
+    bench.engine.workflow = Repeating()
+    message_id = bench.publish(Callback=CALLBACK)
+    bench.clock.run_due()
+    assert [one.url for one in bench.sent] == [URL]
+    assert bench.engine.messages[message_id].open_children == 0
+
+
 # -- schedules -------------------------------------------------------------------------------------
 
 
@@ -236,14 +324,20 @@ def test_a_run_is_checked_against_the_defaults_of_its_group_at_its_instant() -> 
     bench = Bench(limits={"delay_us": 60 * SECOND})
     group(bench, "g", URL)
     bench.engine.url_groups.get("g").headers = [("Upstash-Delay", "10s")]
-    schedule_id = publish(bench, "g", Cron="@hourly", Queue_Name="line").schedule_id
-    schedule = bench.engine.schedules.get(str(schedule_id))
+    made = bench.engine.publisher.publish("g", sent({"Cron": "@hourly"}), b"x", queue_name="line")
+    schedule = bench.engine.schedules.get(str(made.schedule_id))
     (message_id,) = bench.engine.schedules.fire(schedule.id)
     message = bench.engine.messages[message_id]
     assert (message.settings.delay_us, message.queue_name) == (10 * SECOND, "line")
     bench.engine.url_groups.get("g").headers = [("Upstash-Delay", "2m")]
     assert bench.engine.schedules.fire(schedule.id) == []
-    assert schedule.error == "quota maxDelay exceeded, current limit: 60"
+    late = "quota maxDelay exceeded, current limit: 60"
+    assert schedule.error == late
+    for second, error in ((60, None), (61, late)):
+        end = bench.clock.now_us() // SECOND + second
+        bench.engine.url_groups.get("g").headers = [("Upstash-Not-Before", str(end))]
+        bench.engine.schedules.fire(schedule.id)
+        assert schedule.error == error
 
 
 # -- callbacks -------------------------------------------------------------------------------------

@@ -230,7 +230,8 @@ def test_a_schedule_has_an_id_of_its_own_unless_it_is_given_one(bench: Bench) ->
 
 
 def test_its_messages_are_plain_ones_of_the_caller_that_made_it(bench: Bench) -> None:
-    schedule = scheduled(bench, Deduplication_Id="once", Content_Based_Deduplication="true")
+    once = {"Deduplication_Id": "once", "Content_Based_Deduplication": "true"}
+    schedule = scheduled(bench, Schedule_Id="mine", **once)
     ids = bench.engine.schedules.fire(schedule.id)
     message = bench.engine.messages[ids[0]]
     assert (message.caller_ip, message.schedule_id) == ("192.0.2.7", schedule.id)

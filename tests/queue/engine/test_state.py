@@ -77,6 +77,17 @@ def test_what_goes_out_and_what_happens_inside_have_their_lanes(
     ]
 
 
+def test_an_attempt_on_the_clock_can_be_begun_here_and_made_elsewhere(bench: Bench) -> None:
+    message_id = bench.publish()
+    (timer,) = bench.clock.planned(5)[1]
+    assert timer.begin is not None
+    make = timer.begin(timer.due_us)
+    assert (bench.state(message_id), bench.sent) == ("ACTIVE", [])
+    assert make is not None
+    make()
+    assert bench.state(message_id) == "DELIVERED"
+
+
 def test_an_overtaken_message_has_one_timer_when_another_lets_it_go(bench: Bench) -> None:
     class Overtaking(Mishaps):
         active = ("overtaking",)

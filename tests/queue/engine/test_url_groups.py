@@ -123,9 +123,9 @@ def test_endpoints_of_a_name_and_of_a_url_come_in_their_order() -> None:
     group = store.create("g", 0)
     for url, name in zip(URLS, ("z", "x", "y"), strict=True):
         store.add(group, url, name, 0)
-    for first, second in ((0, 2), (2, 0)):
+    for first, second in ((0, 2), (2, 0), (1, 2), (2, 1)):
         found = group.endpoints.all_with(url=URLS[first], name=("z", "x", "y")[second])
-        assert [one.url for one in found] == [URLS[0], URLS[2]]
+        assert [one.url for one in found] == [URLS[one] for one in sorted((first, second))]
 
 
 def test_an_endpoint_of_no_name_is_not_the_one_of_another_without() -> None:
@@ -230,6 +230,23 @@ def test_a_list_that_only_names_what_is_there_fits_into_a_full_group() -> None:
     # One after the other: two of one name are one endpoint.
     made = store.add_all("h", [(URLS[0], "x"), (URLS[1], "x"), (URLS[2], None)], 0)
     assert [one.url for one in made.endpoints] == [URLS[1], URLS[2]]
+
+
+@pytest.mark.parametrize("limits", [{}, {"most_endpoints": 2}])
+@pytest.mark.parametrize("second", [("ftp://x", None), (URLS[1], "a\nb")])
+def test_of_a_list_with_a_bad_one_not_even_the_group_is_made(limits: Any, second: Any) -> None:
+    store = groups(**limits)
+    with pytest.raises(QueueError):
+        store.add_all("g", [(URLS[0], None), second], 0)
+    assert store.by_name == {}
+
+
+def test_a_list_that_does_not_fit_changes_nothing_of_a_full_group() -> None:
+    store = groups(most_endpoints=2)
+    group = store.add_all("g", [(URLS[0], "x"), (URLS[1], "y")], 0)
+    with pytest.raises(QueueError, match="maxEndpointsPerTopic"):
+        store.add_all("g", [(URLS[0], "z"), (URLS[2], None)], 0)
+    assert [(one.url, one.name) for one in group.endpoints] == [(URLS[0], "x"), (URLS[1], "y")]
 
 
 def test_groups_of_a_copy_are_their_own() -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import time
 from datetime import UTC, datetime
 
 import pytest
@@ -14,6 +16,7 @@ from pytest_fakecloud.queue.wire.retry import (
     RetryDelay,
     asked_wait,
     backoff_us,
+    go_duration_us,
     next_wait,
 )
 
@@ -220,3 +223,96 @@ def test_dates_of_retry_after(value: str, seconds: int | None) -> None:
     found = asked_wait([("Retry-After", value)], NOW_US)
     told = f"Retry-After: {value}"
     assert found == (None if seconds is None else (seconds * SECOND, told))
+
+
+@pytest.mark.parametrize(
+    ("text", "why"),
+    [
+        ("1" + "+1" * 250, "it is longer than 500 characters"),
+        ("1 2", "unexpected '2'"),
+        ("pow[1, 2)", "expected '('"),
+        ("(1", "expected ')'"),
+        ("(" * 50 + "1" + ")" * 50, "it is nested deeper than 50 levels"),
+        ("1 +", "it ends too early"),
+        (".", "unexpected '.'"),
+        ("retries", "unexpected 'retries'"),
+        ("pow(1)", "pow takes 2 argument(s), got 1"),
+        ("sqrt(1, 2)", "sqrt takes 1 argument(s), got 2"),
+    ],
+)
+def test_the_whole_refusal_of_an_expression(text: str, why: str) -> None:
+    with pytest.raises(QueueError) as caught:
+        RetryDelay(text)
+    assert caught.value.message == f"invalid retry delay expression {text!r}: {why}"
+
+
+def test_brackets_side_by_side_are_not_nested() -> None:
+    assert RetryDelay("(" * 49 + "1" + ")" * 49).milliseconds(0) == 1
+    assert RetryDelay("+".join(["(1)"] * 100)).milliseconds(0) == 100
+    with pytest.raises(QueueError, match="nested deeper"):
+        RetryDelay("(1)+(1)+" + "(" * 50 + "1" + ")" * 50)
+
+
+@pytest.mark.parametrize(
+    ("text", "milliseconds"),
+    [
+        ("retried + retried", 6),
+        ("retried - retried / 3", 2),
+        ("retried * retried", 9),
+        ("retried / retried", 1),
+        ("7 % retried", 1),
+        ("retried % 2", 1),
+        ("-retried", -3),
+        ("+retried", 3),
+        ("-+-retried", 3),
+        (".5 + .25", 0.75),
+        (".5", 0.5),
+    ],
+)
+def test_retried_stands_on_either_side(text: str, milliseconds: float) -> None:
+    assert RetryDelay(text).milliseconds(3) == milliseconds
+
+
+@pytest.mark.parametrize(
+    ("retried", "why"),
+    [
+        (0, "backoff e^2.5"),
+        (1, "backoff e^5"),
+        (3, "backoff e^10"),
+        (4, "backoff, at most one day"),
+        (9, "backoff, at most one day"),
+    ],
+)
+def test_why_a_backoff_is_that_long(retried: int, why: str) -> None:
+    assert next_wait(None, retried, [], NOW_US) == (backoff_us(retried + 1), why)
+
+
+@pytest.mark.parametrize(
+    ("text", "us"),
+    [
+        ("1h30m", 5_400 * SECOND),
+        ("-1.5s", -1_500_000),
+        ("+2ms", 2_000),
+        ("1" * 98 + "s", 10**18),
+        ("1" * 99 + "s", None),
+        ("5", None),
+    ],
+)
+def test_durations_as_the_go_language_writes_them(text: str, us: int | None) -> None:
+    assert go_duration_us(text) == us
+
+
+@pytest.mark.skipif(not hasattr(time, "tzset"), reason="the zone of this process cannot be set")
+def test_a_date_without_a_zone_is_utc_wherever_the_test_runs() -> None:
+    before = os.environ.get("TZ")
+    try:
+        os.environ["TZ"] = "Asia/Tokyo"
+        time.tzset()
+        found = asked_wait([("Retry-After", "Thu, 01 Jan 2026 00:00:30")], NOW_US)
+    finally:
+        os.environ.pop("TZ")
+        if before is not None:
+            os.environ["TZ"] = before
+        time.tzset()
+    assert found is not None
+    assert found[0] == 30 * SECOND
