@@ -24,8 +24,7 @@ def summary(call: Call, scene: Scene) -> Summary | None:
         shown = [_message(item, topics, _spread(item, call, scene)) for item in items]
         several = len(set(topics)) > 1
         what = f"produce {'' if several else topics[0]}".strip()
-        what += f" {listed(shown)}" if shown else f" {call.path.rpartition('/')[2]}"
-        return Summary(what, _places(call, several) if whole else "")
+        return Summary(f"{what} {listed(shown)}".strip(), _places(call, several) if whole else "")
     if call.route == "consume":
         what = f"consume {', '.join(topics)} as {group}"
         return Summary(what, _records(parsed(call.answer), len(topics) > 1) if whole else "")

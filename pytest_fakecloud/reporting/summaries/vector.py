@@ -28,7 +28,7 @@ def summary(call: Call, scene: Scene) -> Summary | None:
     items = body if isinstance(body, list) else [body]
     if call.route in _QUERIES:
         what = "; ".join(map(_query, items))
-    elif call.route in _UPSERTS:
+    elif call.route in _UPSERTS and body:
         shown = [_record(item) for item in items]
         what = f"{len(items)}: {listed(shown)}" if len(items) > 1 else shown[0]
     elif isinstance(body, list):
