@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from typing import Any
 
@@ -294,6 +295,125 @@ def test_the_queue(cloud: Cloud) -> None:
     assert len(first) == 8
     assert found[1].answer == f"202 deduplicated, the same as {first} at 12:00:00"
     assert found[3].below == (f"{url} x delay 1m",)
+
+
+HOOK = "https://app.example.com/hook"
+PUBLISHED: list[tuple[str, dict[str, str], Any, str]] = [
+    (
+        f"publish/{HOOK}",
+        {"Content-Type": "text/html"},
+        "<html><body><h1>Oh no</h1></body></html>",
+        f"publish {HOOK} Oh no <-- msg_0bf3",
+    ),
+    (
+        f"publish/{HOOK}",
+        {"Content-Based-Deduplication": "true", "Forward-X-Tenant": "acme", "Label": "a"},
+        "x",
+        f"publish {HOOK} x (content-based dedup, Upstash-Forward-X-Tenant: acme, label a) "
+        "<-- msg_0bf3",
+    ),
+    (
+        f"publish/{HOOK}",
+        {"Retries": "many"},
+        "x",
+        f"publish {HOOK} x (retries many) <-- 400 invalid retries: 'many' is not an integer of at "
+        "least 0",
+    ),
+    (
+        f"schedules/{HOOK}",
+        {"Cron": "0 9 * * *", "Schedule-Id": "s"},
+        "x",
+        f"schedules {HOOK} x (cron 0 9 * * * in UTC: it names no time zone, schedule s) "
+        "<-- schedule s",
+    ),
+    (
+        f"schedules/{HOOK}",
+        {"Cron": "CRON_TZ=Europe/Berlin 0 9 * * *", "Schedule-Id": "s"},
+        "",
+        f"schedules {HOOK} (cron CRON_TZ=Europe/Berlin 0 9 * * *, schedule s) <-- schedule s",
+    ),
+    (
+        f"enqueue/mails/{HOOK}",
+        {"Method": "GET"},
+        "",
+        f"enqueue on mails: GET {HOOK} <-- msg_0bf3",
+    ),
+    ("publish/group", {}, "x", "publish group x <-- msg_0bf3, msg_15c9"),
+    ("batch", {}, "[]", "batch of 0 <-- 200 []"),
+    (
+        "batch",
+        {},
+        [{"destination": "group", "body": "x"}, {"destination": HOOK}],
+        "batch of 2 <-- msg_0bf3, msg_15c9, msg_dbd5",
+    ),
+    (
+        "batch",
+        {},
+        [{"destination": HOOK, "cron": "* * * * *"}, {"destination": HOOK, "queue": "mails"}],
+        "batch of 2 <-- msg_0bf3, msg_15c9",
+    ),
+]
+
+
+@pytest.mark.parametrize(("path", "headers", "body", "line"), PUBLISHED)
+def test_a_publish_request(
+    cloud: Cloud, path: str, headers: dict[str, str], body: Any, line: str
+) -> None:
+    queue = cloud.queue()
+    sent = {n if n == "Content-Type" else f"Upstash-{n}": value for n, value in headers.items()}
+    endpoints = {"endpoints": [{"url": HOOK}, {"url": f"{HOOK}/2"}]}
+    httpx.post(f"{queue.url}/v2/topics/group/endpoints", json=endpoints, headers=queue.headers)
+    content = body if isinstance(body, str) else json.dumps(body)
+    httpx.post(f"{queue.url}/v2/{path}", content=content, headers={**queue.headers, **sent})
+    assert lines(cloud)[1:] == [line]
+
+
+@pytest.mark.parametrize(("length", "shown"), [(120, 120), (121, 120)])
+def test_a_body_is_shown_up_to_120_characters(cloud: Cloud, length: int, shown: int) -> None:
+    queue = cloud.queue()
+    url = f"{queue.url}/v2/publish/{HOOK}"
+    httpx.post(url, content="x" * length, headers=queue.headers)
+    (row,) = rows(cloud)
+    assert abs(len(row.what.removeprefix(f"publish {HOOK} ")) - shown) <= 1
+    assert ("…" in row.what) is (length > 120)
+
+
+def test_the_messages_of_a_batch_have_lines_of_their_own(cloud: Cloud) -> None:
+    queue = cloud.queue()
+    items = [
+        {"destination": HOOK, "headers": {"upstash-method": "PUT", "Upstash-Retries": "2"}},
+        {"destination": HOOK, "body": "y" * 61},
+    ]
+    httpx.post(f"{queue.url}/v2/batch", json=items, headers=queue.headers)
+    first, second = rows(cloud)[0].below
+    assert first == f"PUT {HOOK} retries 2"
+    assert "…" in second
+    assert len(second) <= len(HOOK) + 61
+
+
+def test_values_in_base64_are_decoded_where_the_client_asked_for_it(cloud: Cloud) -> None:
+    kv = cloud.kv_server()
+    commands = [
+        ["SET", "a", "x"], ["GET", "a"], ["HSET", "h", "f", "v"], ["HGETALL", "h"],
+        ["INCR", "a"], ["LPUSH", "a"], ["EVAL", "return 1", 0],
+    ]  # fmt: skip
+    for path, body in (("pipeline", commands), ("", ["GET", "a"])):
+        headers = {**kv.headers, "Upstash-Encoding": "base64"}
+        httpx.post(f"{kv.url}/{path}", json=body, headers=headers)
+    httpx.post(kv.url, json=["SET", "b", "b2s="], headers=kv.headers)
+    httpx.post(kv.url, json=["GET", "b"], headers=kv.headers)
+    assert lines(cloud) == [
+        "pipeline of 7 <-- 7 answers, 2 of them errors", "GET a <-- x", "SET b b2s= <-- OK",
+        "GET b <-- b2s=",
+    ]  # fmt: skip
+    row = rows(cloud)[0]
+    assert list(row.below) == [
+        "SET a x <-- OK", "GET a <-- x", "HSET h f v <-- 1", 'HGETALL h <-- ["f","v"]',
+        "INCR a <-- ERR value is not an integer or out of range",
+        "LPUSH a <-- ERR wrong number of arguments for 'lpush' command",
+        "EVAL e0e1f9fa <-- 1",
+    ]  # fmt: skip
+    assert row.script == ("e0e1f9fa", "return 1")
 
 
 # -- texts -----------------------------------------------------------------------------------------

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 from ...core.timeparse import to_datetime
@@ -86,12 +86,9 @@ def _accepted(call: Call, scene: Scene) -> str:
         return scene.short(scene.made[call.number])
     if not worked(call):
         return ""
-    found = parsed(call.answer)
-    answers = found if isinstance(found, list) else [found]
     at = f"{to_datetime(call.at_us):%H:%M:%S}"
     told = []
-    for one in answers:
-        one = one[0] if isinstance(one, list) and len(one) == 1 else one
+    for one in _flat(parsed(call.answer)):
         if "scheduleId" in one:
             told.append(f"schedule {one['scheduleId']}")
             continue
@@ -104,6 +101,12 @@ def _accepted(call: Call, scene: Scene) -> str:
             scene.published.setdefault(message, at)
             told.append(scene.short(message))
     return listed(told)
+
+
+def _flat(answer: Any) -> Iterator[dict[str, Any]]:
+    """Each message of an answer: of a batch, those of a URL group stand in a list of their own."""
+    for one in answer if isinstance(answer, list) else [answer]:
+        yield from one if isinstance(one, list) else [one]
 
 
 def callback(call: Call, scene: Scene) -> Summary | None:

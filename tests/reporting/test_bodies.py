@@ -1,0 +1,127 @@
+"""Bodies as a reader wants them: in one line, decoded, shortened, and never mistaken for another."""
+
+from __future__ import annotations
+
+import base64
+from typing import Any
+
+import pytest
+
+from pytest_fakecloud.reporting.bodies import (
+    compact,
+    decoded,
+    parsed,
+    plain,
+    printable,
+    readable,
+    scalar,
+    shortened,
+)
+
+ALONE = "\ud800"
+"""A surrogate that stands alone: text in Python, and nothing that UTF-8 can hold."""
+DEEP = "[" * 100_000
+
+
+def b64(text: str) -> str:
+    return base64.b64encode(text.encode()).decode()
+
+
+@pytest.mark.parametrize(
+    ("text", "most", "expected"),
+    [
+        ("x" * 48, 48, "x" * 48),
+        ("a" * 30 + "b" * 19, 48, "a" * 27 + "…" + "b" * 13 + " #d081"),
+        ("abcdefghijklmnopqrst", 12, "abc…t #6ae5"),
+        ("abcdefghijklmnopqrst", 11, "ab…t #6ae5"),
+        (ALONE * 50, 12, ALONE * 3 + "…" + ALONE + " #"),
+    ],
+    ids=["whole", "both ends", "few", "fewer", "surrogates"],
+)
+def test_long_text_keeps_both_ends_and_a_check(text: str, most: int, expected: str) -> None:
+    assert shortened(text, most).startswith(expected)
+
+
+def test_surrogates_alone_are_written_as_json_does() -> None:
+    assert printable(f"a{ALONE}ö") == r"a\ud800ö"
+    assert compact({"a": ALONE, "ö": [1, None]}) == r'{"a":"\ud800","ö":[1,null]}'
+    assert compact({"a": {1}}) == '{"a":"{1}"}'
+
+
+@pytest.mark.parametrize(
+    ("value", "expected"),
+    [
+        ("text", "text"),
+        ("", '""'),
+        (" text", '" text"'),
+        ("1", '"1"'),
+        ("null", '"null"'),
+        ("None", '"None"'),
+        ("True", '"True"'),
+        ('{"a": 1}', "'{\"a\": 1}'"),
+        ('{"a": "it\'s"}', '"{\\"a\\": \\"it\'s\\"}"'),
+        ("[1]", '"[1]"'),
+        (DEEP, DEEP),
+        (1, "1"),
+        (None, "null"),
+        ([1, "a"], '[1,"a"]'),
+    ],
+    ids=lambda value: str(value)[:12],
+)
+def test_a_value_is_quoted_where_it_could_be_another(value: Any, expected: str) -> None:
+    assert scalar(value) == expected
+
+
+def test_what_is_no_json_or_too_deep_is_none() -> None:
+    assert parsed(b'{"a": 1}') == {"a": 1}
+    assert parsed(b"no") is None
+    assert parsed(DEEP) is None
+
+
+@pytest.mark.parametrize(
+    ("body", "kind", "expected"),
+    [
+        (b'  {"a": [1, 2]}', "", '{"a":[1,2]}'),
+        (b'[{"a": 1}]', "", '[{"a":1}]'),
+        (b"{ no json", "", "{ no json"),
+        (b"a\n\tb   c", "", "a b c"),
+        (b"\xff", "", "\ufffd"),
+        ("text", "", "text"),
+        ("<b>1 &lt; 2</b>", "", "<b>1 &lt; 2</b>"),
+        ("<b>1 &lt; 2</b>", "text/html", "1 < 2"),
+        ("  <!DOCTYPE html><p>a</p>", "", "a"),
+        ("<HTML><p>a<br>b</p>", "", "a b"),
+        ("<html><head><title>Not &amp; found</title></head><p>sorry", "", "Not & found: sorry"),
+        ("<html><style>b {}\n</style><!-- no\n -->a<script>no()</script >b", "", "a b"),
+    ],
+)
+def test_a_body_is_told_in_one_line(body: bytes | str, kind: str, expected: str) -> None:
+    assert readable(body, kind) == expected
+
+
+@pytest.mark.parametrize(
+    ("value", "expected"),
+    [
+        ({"body": b64("a")}, {"body": b64("a")}),
+        (
+            {"sourceBody": b64('{"a": 1}'), "body": b64("a"), "responseBody": b64("b")},
+            {"sourceBody": {"a": 1}, "body": "a", "responseBody": "b"},
+        ),
+        ({"sourceBody": None, "body": 1}, {"sourceBody": None, "body": 1}),
+        ({"bodyBase64": b64("a")}, {"bodyBase64": "a"}),
+        ([{"bodyBase64": b64("a")}, 1], [{"bodyBase64": "a"}, 1]),
+        ("text", "text"),
+    ],
+    ids=["no callback", "callback", "no texts", "dead letter", "list", "text"],
+)
+def test_fields_in_base64_are_decoded_where_they_are_known(value: Any, expected: Any) -> None:
+    assert decoded(value) == expected
+
+
+@pytest.mark.parametrize(
+    ("value", "expected"),
+    [(b64("grün"), "grün"), ("no base64!", "no base64!"), ("/w==", "/w=="), ("YQ", "YQ")],
+    ids=["base64", "none", "no text", "cut"],
+)
+def test_base64_that_is_none_or_no_text_stays(value: str, expected: str) -> None:
+    assert plain(value) == expected
