@@ -22,6 +22,7 @@ import requests
 from pytest_fakecloud import Cloud
 from pytest_fakecloud.core.journal import recorder_of
 from pytest_fakecloud.reporting.applications import Served
+from pytest_fakecloud.reporting.page import page
 from pytest_fakecloud.reporting.rows import Row, rows
 from pytest_fakecloud.reporting.section import section
 
@@ -160,6 +161,31 @@ def test_a_row_tells_what_came_and_what_became_of_it(
     scene(cloud)
     found = same("\n".join([*map(told, rows(cloud)), section(cloud), section(cloud, width=60)]))
     expected = TEXTS / f"{scene.__name__}.txt"
+    if os.environ.get("FAKECLOUD_WRITE_REPORTS"):
+        expected.write_text(found, encoding="utf-8")
+    assert found == expected.read_text(encoding="utf-8")
+
+
+def several(cloud: Cloud) -> None:
+    """Retries of a message, a group whose partitions move, a failure in between, a far destination."""
+    queue, server = cloud.queue(), cloud.kv_server()
+    queue.destinations.answers(HOOK, 500, ConnectionError("down"), 200)
+    queue.publish(HOOK, json={"n": 1}, retries=3)
+    queue.run_until_idle()
+    groups(cloud)
+    with server.faults.answer(503):
+        httpx.post(server.url, json=["GET", "<a>"], headers=server.headers)
+    httpx.post(f"{server.url}/no/such", headers=server.headers)
+
+
+def test_a_page_has_all_of_it(cloud: Cloud) -> None:
+    several(cloud)
+    served = [request(began=1, ended=2, status=500, raised="KeyError: 'a'")]
+    text = page(cloud, "test_a.py::test_<it>", "AssertionError: no\n  second <line>", served)
+    style = re.compile(r"(?s)<style>.*?</style>")
+    lines = same(style.sub("", text)).replace("><", ">\n<").splitlines()
+    found = "\n".join(line for line in lines if not _OF_A_CLIENT.match(line)) + "\n"
+    expected = TEXTS / "page.html"
     if os.environ.get("FAKECLOUD_WRITE_REPORTS"):
         expected.write_text(found, encoding="utf-8")
     assert found == expected.read_text(encoding="utf-8")
