@@ -177,6 +177,17 @@ class Slotted:
         return 2 * self.one
 
 
+@dataclass(slots=True)
+class Slim:
+    color: str
+
+
+def test_items_of_several_classes_are_asked_for_the_fields_of_each() -> None:
+    mixed = Found[Any]([Slim("red"), A])
+    assert mixed.where(color="red") == mixed[:1]
+    assert mixed.where(size=1) == [A]
+
+
 def test_slots_and_properties_are_fields_and_what_a_mapping_inherits_is_none() -> None:
     things = Found([Slotted(1), Slotted(2)])
     assert things.where(twice=4) == things.where(one=2) == things[1:]

@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
+import sys
+import time
 from datetime import UTC, datetime, timedelta, timezone, tzinfo
 from typing import Any
 
+import freezegun
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from pytest_fakecloud.core import timeparse
 from pytest_fakecloud.core.errors import ContractError
 from pytest_fakecloud.core.timeparse import (
     LAST_US,
     check_seconds,
     duration_us,
+    give_way,
     instant_us,
     to_datetime,
 )
@@ -196,3 +201,41 @@ def test_instants_come_back(moment: datetime) -> None:
 def test_durations_come_back(microseconds: int) -> None:
     assert duration_us(timedelta(microseconds=microseconds)) == microseconds
     assert duration_us(f"{microseconds}us") == microseconds
+
+
+# -- real time -----------------------------------------------------------------------------------
+
+
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="a clock of Linux")
+def test_real_time_is_read_from_a_clock_that_no_tool_knows_of() -> None:
+    read = timeparse._true_monotonic()
+    coarse = 6  # CLOCK_MONOTONIC_COARSE
+    before = time.clock_gettime(coarse)
+    assert before <= read() <= time.clock_gettime(coarse)
+
+
+@pytest.mark.parametrize("lacks", ["Linux", "its clocks", "the coarse one"])
+def test_without_that_clock_real_time_is_the_plain_one_hidden_from_tools(
+    lacks: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(clock: int) -> float:
+        raise OSError("no such clock")
+
+    with monkeypatch.context() as patch:
+        if lacks == "Linux":
+            patch.setattr(sys, "platform", "darwin")
+        elif lacks == "its clocks":
+            patch.delattr(time, "clock_gettime", raising=False)
+        else:
+            patch.setattr(time, "clock_gettime", refuse, raising=False)
+        read = timeparse._true_monotonic()
+    before = time.monotonic()
+    with freezegun.freeze_time("2000-01-01"):
+        now = read()
+    assert before <= now <= time.monotonic()
+
+
+def test_who_gives_way_does_not_sleep() -> None:
+    slept: list[float] = []
+    give_way(slept.append)
+    assert slept == [0]
