@@ -253,6 +253,33 @@ def test_run_due_fires_the_lanes_it_is_told(clock: Timekeeper) -> None:
     assert clock.run_due() == [Fired(NOON_US, "one", "state")]
 
 
+def test_settling_does_what_is_due_by_now_and_changes_no_time(clock: Timekeeper) -> None:
+    done: list[int] = []
+    clock.call_at(NOON_US - 5, done.append)
+    clock.call_at(NOON_US, done.append)
+    clock.call_at(NOON_US + 1, done.append)
+    assert clock.settle() == NOON_US
+    assert done == [NOON_US - 5, NOON_US]
+
+
+def test_timers_of_one_instant_are_numbered_in_their_order(clock: Timekeeper) -> None:
+    timers = [clock.call_at(NOON_US, print) for _ in range(3)]
+    numbers = [timer.sequence for timer in timers]
+    assert numbers == sorted(set(numbers))
+    assert [timer.label for timer in timers] == [""] * 3
+    assert [timer.cancelled for timer in timers] == [False] * 3
+
+
+def test_a_clock_is_driven_by_an_advance_and_not_by_what_is_dispatched(clock: Timekeeper) -> None:
+    driven: list[bool] = []
+    for lane in ("background", "driven"):
+        clock.call_at(NOON_US, lambda at: driven.append(clock.driving), lane=lane)  # type: ignore[arg-type]
+    clock.dispatch()
+    clock.advance(1)
+    assert driven == [False, True]
+    assert clock.driving is False
+
+
 def test_timers_tell_what_they_are_and_when(clock: Timekeeper) -> None:
     assert repr(clock.call_at(NOON_US, print, label="retry")) == (
         "<Timer 'retry' due 2026-01-01T12:00:00+00:00>"
@@ -289,6 +316,7 @@ def test_what_a_delivery_leaves_to_do_may_be_done_later(clock: Timekeeper) -> No
     kept: list[Callable[[], object]] = []
 
     def begin(at_us: int) -> Callable[[], object]:
+        assert at_us == NOON_US
         made.append("begun")
         return lambda: made.append("done")
 
