@@ -4,9 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import ExitStack
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
+import time_machine
 
 from pytest_fakecloud.core import timekeeper
 from pytest_fakecloud.core.errors import ContractError
@@ -431,6 +434,41 @@ def test_a_wait_whose_deadline_is_past_looks_once(mode: Any) -> None:
     assert clock.wait(clock.signal(), lambda: looks.append(1), NOON_US) is None
     assert looks == [1]
     assert clock.wait(clock.signal(), lambda: "there", NOON_US) == "there"
+
+
+def waited(clock: Timekeeper, poll: Callable[[], object], deadline_us: int) -> float:
+    """Real seconds that a wait for nothing takes."""
+    started = monotonic()
+    assert clock.wait(clock.signal(), poll, deadline_us) is None
+    return monotonic() - started
+
+
+@pytest.mark.parametrize(("mode", "cap"), [("frozen", 0.05), ("running", 30.0)])
+def test_a_wait_sleeps_no_longer_than_it_may(
+    mode: Any, cap: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # Where no tool that moves the process's time is about, waits look up seldom.
+    monkeypatch.setattr(timekeeper, "_nap", lambda: 10.0)
+    clock = Timekeeper(NOON, mode)
+    clock.wait_cap = cap
+    left_us = DAY if mode == "frozen" else SECOND // 20
+    assert waited(clock, lambda: None, clock.now_us() + left_us) < 5
+
+
+def test_a_wait_on_a_running_clock_that_is_set_back_takes_what_was_left_at_its_start() -> None:
+    clock = Timekeeper()
+    clock.wait_cap = 30.0
+    with ExitStack() as tools:
+
+        def set_back() -> None:
+            if not looks:
+                past = datetime.now(UTC) - timedelta(hours=1)
+                tools.enter_context(time_machine.travel(past, tick=True))
+            looks.append(1)
+
+        looks: list[int] = []
+        assert waited(clock, set_back, clock.now_us() + SECOND // 20) < 0.9
+        assert len(looks) > 1
 
 
 # -- signals -------------------------------------------------------------------------------------
