@@ -270,7 +270,7 @@ def test_it_says_where_a_delivery_stands_that_does_not_end(
     assert ended.wait(10)
     clock.advance(1)  # waits for what was handed over
     assert "in hangs" not in dispatcher.place
-    assert "in _work" not in dispatcher.place
+    assert "worker.wake" not in dispatcher.place
 
 
 def test_at_the_end_of_the_process_deliveries_have_a_second(
