@@ -567,8 +567,8 @@ def test_what_was_only_tried_out_is_forgotten_everywhere() -> None:
     kept = [call_on(one), call_on(two)]
     heavy = finished(one, b"a" * 5_000)
     mark = cloud.reserve()
-    call_on(one)
-    finished(two, b"b" * 5_000)
+    finished(one, b"b" * 5_000)
+    finished(two, b"c" * 5_000)
     cloud.add_event("tick", "of the cloud's own")
     cloud.forget_since(mark)
     assert cloud.entries == [*kept, heavy]
@@ -607,6 +607,21 @@ def test_calls_are_filtered_by_predicate_and_by_fields(journal: Both) -> None:
             journal.calls(nothing)
 
 
+def test_what_an_assertion_cannot_ask_is_told_whole(used: Both) -> None:
+    with pytest.raises(ContractError, match=r"^5 names no call: give 'POST /path'"):
+        used.assert_called(5)
+    with pytest.raises(ContractError, match=r"^a call has no field 'topci', did you mean 'topic'"):
+        used.assert_called("SET", topci="orders")
+
+
+def test_an_assertion_where_nobody_called_says_so(journal: Both) -> None:
+    with pytest.raises(AssertionError) as caught:
+        journal.assert_called(status=200)
+    assert str(caught.value) == (
+        "expected a call status=200 at least once, found 0\n  no client has called at all"
+    )
+
+
 def test_events_are_asked_for_by_what_they_have(journal: Both) -> None:
     # Nobody knows what the events would have been.
     assert journal.events(url="a") == []
@@ -614,6 +629,7 @@ def test_events_are_asked_for_by_what_they_have(journal: Both) -> None:
     journal.add_event("rebalance", "second", group="g")
     assert [event.text for event in journal.events(group="g")] == ["second"]
     assert [event.text for event in journal.events().where(url="a")] == ["first"]
+    assert [event.text for event in journal.events(url=lambda url: True)] == ["first"]
     for ask in (journal.events, journal.events().where):
         with pytest.raises(
             ContractError, match=r"^an event has no field 'nope'; there are: group, kind, url$"

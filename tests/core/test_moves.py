@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import ExitStack
 from datetime import UTC, datetime, timedelta
+from types import ModuleType
 from typing import Any
 
 import pytest
@@ -211,6 +213,12 @@ def test_time_may_be_spent_within_an_advance(clock: Timekeeper) -> None:
     clock.advance(10)
     assert seen == [4 * SECOND, 4 * SECOND]
     assert clock.now_us() == NOON_US + 10 * SECOND
+
+
+def test_time_that_was_spent_beyond_the_end_of_an_advance_stays_spent(clock: Timekeeper) -> None:
+    clock.call_at(NOON_US + SECOND, lambda at: clock.spend_until(NOON_US + 5 * SECOND))
+    clock.advance(2)
+    assert clock.now_us() == NOON_US + 5 * SECOND
 
 
 def test_a_running_clock_cannot_spend_time_and_no_clock_more_than_there_is() -> None:
@@ -453,6 +461,40 @@ def test_a_wait_sleeps_no_longer_than_it_may(
     clock.wait_cap = cap
     left_us = DAY if mode == "frozen" else SECOND // 20
     assert waited(clock, lambda: None, clock.now_us() + left_us) < 5
+
+
+def test_the_cap_is_none_for_a_clock_that_runs() -> None:
+    clock = Timekeeper(NOON, "running")
+    clock.wait_cap = 0.02
+    assert waited(clock, lambda: None, clock.now_us() + SECOND // 5) > 0.15
+
+
+@pytest.mark.parametrize(
+    ("tools", "seconds"),
+    [
+        ([], 1.0),
+        (["time_machine"], 0.05),
+        (["freezegun"], 0.05),
+        (["time_machine", "freezegun"], 0.05),
+    ],
+)
+def test_a_wait_looks_up_often_where_a_tool_may_move_the_process_s_time(
+    tools: list[str], seconds: float, clock: Timekeeper, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    slept: list[float] = []
+
+    class Once(Signal):
+        def sleep(self, seen: int, seconds: float) -> None:
+            slept.append(seconds)
+            self.close()
+
+    for tool in ("time_machine", "freezegun"):
+        monkeypatch.delitem(sys.modules, tool, raising=False)
+    for tool in tools:
+        monkeypatch.setitem(sys.modules, tool, ModuleType(tool))
+    clock.wait_cap = 30.0
+    assert clock.wait(Once(), lambda: None, NOON_US + DAY) is None
+    assert slept == [seconds]
 
 
 def test_a_wait_on_a_running_clock_that_is_set_back_takes_what_was_left_at_its_start() -> None:
