@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from pytest_fakecloud.kv.reply import OK
+from pytest_fakecloud.kv.reply import OK, Status
 from tests.kv.conftest import Run
 
 pytestmark = pytest.mark.dialect("redis")
@@ -59,3 +59,35 @@ def test_a_dot_may_stand_before_a_bracket(doc: Run) -> None:
 def test_the_vendor_has_another_order(doc: Run) -> None:
     assert doc("JSON.ARRLEN doc $..a") == [3, None, 1]
     assert "a name is missing" in doc.error("JSON.GET", "doc", "$.[0]")
+
+
+def test_an_old_path_that_finds_no_object_to_count_is_no_error(doc: Run) -> None:
+    assert doc("JSON.OBJLEN doc .nested1") == 1
+    assert doc("JSON.OBJLEN doc .nowhere") is None
+    assert doc("JSON.OBJLEN missing .a") is None
+    assert doc("JSON.OBJLEN doc $.nowhere") == []
+    text = "ERR Path '.nowhere' does not exist"
+    assert doc.error("JSON.OBJKEYS doc .nowhere") == text
+
+
+def test_a_type_is_in_one_more_array_in_resp3(doc: Run) -> None:
+    client = doc.other(resp=3)
+    assert client("JSON.TYPE doc $..a") == [[b"array", b"array", b"integer"]]
+    assert client("JSON.TYPE doc .a") == [b"array"]
+    assert client("JSON.TYPE missing .a") == [None]
+    assert doc("JSON.TYPE doc .a") == b"array"
+
+
+def test_numbers_are_numbers_in_resp3(doc: Run) -> None:
+    client = doc.other(resp=3)
+    assert client("JSON.NUMINCRBY doc $..a 2") == [None, None, 33]
+    assert client("JSON.NUMMULTBY doc .nested2.a 0.5") == [16.5]
+    assert client("JSON.RESP doc .nested2") == [Status(b"{"), b"a", 16.5]
+    assert doc("JSON.RESP doc .nested2") == [Status(b"{"), b"a", b"16.5"]
+    assert doc("JSON.NUMINCRBY doc .nested2.a 1") == b"17.5"
+
+
+@pytest.mark.dialect("vendor")
+def test_the_vendor_misses_the_path(doc: Run) -> None:
+    assert doc.error("JSON.OBJLEN doc .nowhere") == "ERR Path '.nowhere' does not exist"
+    assert doc.other(resp=3)("JSON.TYPE doc .a") == b"array"

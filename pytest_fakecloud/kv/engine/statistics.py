@@ -68,6 +68,8 @@ class Statistics:
         """Begin anew; the slow log stays."""
         self.commands: dict[CommandSpec, CommandCount] = {}
         self.errors: dict[str, int] = {}
+        self.freed_lazily = 0
+        """The keys that were flushed with ASYNC."""
 
     def of(self, spec: CommandSpec) -> CommandCount:
         """The figures of a command, made when first asked for."""

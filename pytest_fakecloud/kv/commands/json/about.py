@@ -28,12 +28,12 @@ def json_type(session: Session, args: Args) -> Reply:
     """The type of what a path finds."""
     path = optional_path(session, args, "json.type")
     document = document_of(session, args[0])
-    if document is None:
-        return None
-    words = [type_word(match.value).encode() for match in find(path, document.root)]
-    if not path.legacy:
-        return words
-    return words[0] if words else None
+    found: Reply = None
+    if document is not None:
+        words = [type_word(match.value).encode() for match in find(path, document.root)]
+        found = words if not path.legacy else words[0] if words else None
+    # RedisJSON puts one more array around it in RESP3.
+    return [found] if session.resp > 2 and session.engine.dialect == "redis" else found
 
 
 @command("JSON.STRLEN")
@@ -53,10 +53,13 @@ def json_arrlen(session: Session, args: Args) -> Reply:
 
 @command("JSON.OBJLEN")
 def json_objlen(session: Session, args: Args) -> Reply:
-    """The number of members of objects."""
-    return read(
-        session, args[0], optional_path(session, args, "json.objlen"), "object", of_kind(dict, len)
-    )
+    """The number of members of objects; to RedisJSON an old path that finds nothing is no error."""
+    path = optional_path(session, args, "json.objlen")
+    document = document_of(session, args[0])
+    excused = session.engine.dialect == "redis" and path.legacy
+    if excused and (document is None or not find(path, document.root)):
+        return None
+    return read(session, args[0], path, "object", of_kind(dict, len))
 
 
 @command("JSON.OBJKEYS")
@@ -69,34 +72,36 @@ def json_objkeys(session: Session, args: Args) -> Reply:
 
 @command("JSON.RESP")
 def json_resp(session: Session, args: Args) -> Reply:
-    """What a path finds, as a nested reply."""
+    """What a path finds, as a nested reply; RedisJSON has doubles there in RESP3."""
     path = optional_path(session, args, "json.resp")
+    doubles = session.resp > 2 and session.engine.dialect == "redis"
     document = document_of(session, args[0])
     if document is None:
         return None
     matches = find(path, document.root)
     if not path.legacy:
-        return [_resp(match.value) for match in matches]
+        return [_resp(match.value, doubles) for match in matches]
     if not matches:
         raise no_path(path)
-    return _resp(matches[0].value)
+    return _resp(matches[0].value, doubles)
 
 
-def _resp(value: Any) -> Reply:
+def _resp(value: Any, doubles: bool) -> Reply:
+    """A value as nested arrays; with ``doubles`` its fractions are such, else texts."""
     kind = value.__class__
     if kind is dict:
         nested: list[Reply] = [Status(b"{")]
         for name, item in value.items():
-            nested += [name.encode(), _resp(item)]
+            nested += [name.encode(), _resp(item, doubles)]
         return nested
     if kind is list:
-        return [Status(b"["), *map(_resp, value)]
+        return [Status(b"["), *(_resp(item, doubles) for item in value)]
     if kind is bool:
         return Status(b"true" if value else b"false")
     if kind is str:
         return bytes(value.encode())
     if kind is float or (kind is int and value >= 2**63):
-        return write_json(value)
+        return float(value) if doubles else write_json(value)
     return None if value is None else int(value)
 
 

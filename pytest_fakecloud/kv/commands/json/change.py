@@ -62,6 +62,10 @@ def _arithmetic(session: Session, args: Args, compute: Callable[[Any, Any], int 
         return result
 
     results, path = replace(session, args[0], path, "number", operation)
+    if session.resp > 2 and session.engine.dialect == "redis":
+        # RedisJSON has numbers in RESP3, in an array whatever the path.
+        told = [None if result is ABSENT else result for result in results]
+        return told if not path.legacy else [each for each in told if each is not None][-1:]
     if path.legacy:
         numbers = [result for result in results if result is not ABSENT]
         return write_json(numbers[-1])

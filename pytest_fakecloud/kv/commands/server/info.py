@@ -121,7 +121,7 @@ allocator_rss_ratio:1.00 allocator_rss_bytes:0 rss_overhead_ratio:1.00 rss_overh
 mem_fragmentation_ratio:1.00 mem_fragmentation_bytes:0 mem_not_counted_for_evict:0
 mem_replication_backlog:0 mem_total_replication_buffers:0 mem_clients_slaves:0 mem_clients_normal:0
 mem_cluster_links:0 mem_aof_buffer:0 mem_allocator:libc active_defrag_running:0
-lazyfree_pending_objects:0 lazyfreed_objects:0
+lazyfree_pending_objects:0 lazyfreed_objects
 """
 _USED = (
     "used_memory used_memory_rss used_memory_peak used_memory_dataset allocator_allocated "
@@ -149,6 +149,7 @@ def _memory(engine: Engine) -> Iterator[str]:
         maxmemory=most,
         maxmemory_human=human(most),
         maxmemory_policy=engine.config.text("maxmemory-policy"),
+        lazyfreed_objects=engine.statistics.freed_lazily,
     )
 
 

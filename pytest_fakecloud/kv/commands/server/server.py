@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from ... import errors
 from ...engine.engine import Session
+from ...engine.keyspace import Keyspace
 from ...errors import CommandError
 from ...reply import OK, Reply
 from ...table.registry import Args, command
@@ -12,28 +15,32 @@ from ...table.syntax import parse_int
 __all__: list[str] = []
 
 
-def _flush_mode(args: Args) -> None:
+def _flush(session: Session, args: Args, databases: Iterable[Keyspace]) -> Reply:
+    """Clear databases; ASYNC is as soon done as SYNC here, and only counted as what it is."""
     if len(args) > 1 or (args and args[0].upper() not in (b"SYNC", b"ASYNC")):
         raise CommandError(errors.SYNTAX)
+    engine = session.engine
+    default = engine.config.text("lazyfree-lazy-user-flush") == "yes"
+    lazily = args[0].upper() == b"ASYNC" if args else default
+    for database in databases:
+        if lazily:
+            engine.statistics.freed_lazily += len(database)
+        database.clear()
+    engine.tracking.tell_all()
+    return OK
 
 
 @command("FLUSHDB")
 def flushdb(session: Session, args: Args) -> Reply:
     """Remove every key of the database."""
-    _flush_mode(args)
-    session.db.clear()
-    session.engine.tracking.tell_all()
-    return OK
+    return _flush(session, args, [session.db])
 
 
 @command("FLUSHALL")
 def flushall(session: Session, args: Args) -> Reply:
     """Remove every key of every database."""
-    _flush_mode(args)
-    for index in range(len(session.engine.databases)):
-        session.engine.database(index).clear()
-    session.engine.tracking.tell_all()
-    return OK
+    engine = session.engine
+    return _flush(session, args, map(engine.database, range(len(engine.databases))))
 
 
 @command("DBSIZE")

@@ -80,10 +80,18 @@ class TestKeys:
             ("XGROUP CREATE a g $", [b"a"]),
             ("BITOP AND d a b", [b"d", b"a", b"b"]),
             ("BLPOP a b 0", [b"a", b"b"]),
+            ("LCS a b IDX MINMATCHLEN 4", [b"a", b"b"]),
         ],
     )
     def test_keys_of_a_command_line(self, run: Run, line: str, keys: list[bytes]) -> None:
         assert run(f"COMMAND GETKEYS {line}") == keys
+
+    def test_the_two_keys_of_lcs_follow_each_other(self, run: Run) -> None:
+        reads = [Status(b"RO"), Status(b"access")]
+        found = run("COMMAND GETKEYSANDFLAGS LCS a b LEN")
+        assert found == [[b"a", reads], [b"b", reads]]
+        assert run("COMMAND GETKEYS LCS a b") == [b"a", b"b"]
+        assert run.error("COMMAND GETKEYS LCS a").startswith("ERR Invalid number of arguments")
 
     def test_flags(self, run: Run) -> None:
         assert run("COMMAND GETKEYSANDFLAGS SET a b") == [
