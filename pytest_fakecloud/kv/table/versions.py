@@ -49,6 +49,7 @@ LATER: dict[str, str] = {
     # -- ways to answer --------------------------------------------------------------------------
     "consumers are there before they get anything": "7.2.0",
     "groups that went are missed in the usual words": "7.2.0",
+    "groups before the first entry are counted anew": "7.2.0",
     "lists and sets are listpacks": "7.2.0",
     "doubles of as few digits as it takes": "7.2.0",
     "LPOS refuses the least rank": "7.2.0",

@@ -315,11 +315,13 @@ class Stream:
 
     # -- counting what groups have read ------------------------------------------------------------
 
-    def _countable(self, group: Group) -> bool:
-        """Whether a group's counter is known and no entry behind its last id was deleted by name."""
-        return group.entries_read != UNKNOWN_ENTRIES_READ and not (
-            self.length and self.max_deleted_id and group.last_id <= self.max_deleted_id
-        )
+    def _countable(self, group: Group, after: int, anew: bool) -> bool:
+        """Whether a group's counter is known and nothing from an id on was deleted by name."""
+        if group.entries_read == UNKNOWN_ENTRIES_READ:
+            return False
+        if not anew and self.first_id > self.max_deleted_id:
+            return True
+        return not (self.length and self.max_deleted_id and after <= self.max_deleted_id)
 
     def entries_up_to(self, entry_id: int) -> int:
         """How many entries were ever added up to this id, where that can be told.
@@ -341,24 +343,28 @@ class Stream:
                 return self.entries_added - self.length + 1
         return UNKNOWN_ENTRIES_READ
 
-    def lag(self, group: Group) -> int | None:
-        """How many entries the group has still to read, or None where that cannot be told."""
+    def lag(self, group: Group, *, anew: bool = True) -> int | None:
+        """How many entries the group has still to read, or None where that cannot be told.
+
+        ``anew`` as for ``advance``.
+        """
         if not self.entries_added:
             return 0
-        if self._countable(group):
+        if self._countable(group, group.last_id, anew):
             return self.entries_added - group.entries_read
         read = self.entries_up_to(group.last_id)
         return None if read == UNKNOWN_ENTRIES_READ else self.entries_added - read
 
-    def advance(self, group: Group, entry_id: int) -> None:
+    def advance(self, group: Group, entry_id: int, *, anew: bool = True) -> None:
         """Move a group on to an entry it has just been given, counting it as read.
 
-        A group still before the first entry may have any counter, so it is estimated anew, as the
-        servers since 7.2.6 do (7.0 could arrive at a negative lag).
+        A group still before the first entry may have any counter; ``anew`` estimates it, where
+        servers once arrived at a negative lag.
         """
         if entry_id <= group.last_id:
             return
-        if self._countable(group) and group.last_id >= self.first_id:
+        after = group.last_id if anew else entry_id
+        if self._countable(group, after, anew) and (not anew or after >= self.first_id):
             group.entries_read += 1
         else:
             group.entries_read = self.entries_up_to(entry_id)

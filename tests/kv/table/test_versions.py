@@ -173,3 +173,27 @@ def test_doubles_have_as_few_digits_as_it_takes_at_the_vendor(run: Run) -> None:
     run("EVAL", "return redis.call('SET', 'n', 0.1)", 0)
     assert run("GET n") == b"0.1"
     assert run("EVAL", "return server.call('GET', 'n')", 0) == b"0.1"
+
+
+def _group(run: Run) -> dict[bytes, object]:
+    for line in ("1-1", "2-1", "3-1"):
+        run(f"XADD s {line} a b")
+    run("XDEL s 1-1")
+    run("XGROUP CREATE s g 0 ENTRIESREAD 8")
+    [found] = run("XINFO GROUPS s")
+    return dict(zip(found[::2], found[1::2], strict=True))
+
+
+@pytest.mark.dialect("redis")
+def test_a_lag_may_be_negative_before_7_2(run: Run) -> None:
+    assert _group(run)[b"lag"] == -5
+    run("XREADGROUP GROUP g c COUNT 1 STREAMS s >")
+    [found] = run("XINFO GROUPS s")
+    assert found[-3:] == [9, b"lag", -6]
+
+
+def test_a_lag_is_estimated_at_the_vendor(run: Run) -> None:
+    assert _group(run)[b"lag"] == 2
+    run("XREADGROUP GROUP g c COUNT 1 STREAMS s >")
+    [found] = run("XINFO GROUPS s")
+    assert found[-3:] == [2, b"lag", 1]

@@ -257,8 +257,9 @@ def _deliver(
     *,
     pending: bool,
 ) -> None:
+    anew = session.engine.table.knows["groups before the first entry are counted anew"]
     for entry_id, _ in entries:
-        stream.advance(group, entry_id)
+        stream.advance(group, entry_id, anew=anew)
         if pending:
             group.deliver(entry_id, consumer, session.now_ms)
             consumer.active_ms = session.now_ms

@@ -40,6 +40,7 @@ def xinfo_help(session: Session, args: Args) -> Reply:
 def xinfo_groups(session: Session, args: Args) -> Reply:
     """The groups of a stream."""
     stream = _stream(session, args[0])
+    anew = session.engine.table.knows["groups before the first entry are counted anew"]
     return [
         Map([
             b"name", name,
@@ -47,7 +48,7 @@ def xinfo_groups(session: Session, args: Args) -> Reply:
             b"pending", len(group.pending),
             b"last-delivered-id", format_id(group.last_id),
             b"entries-read", _entries_read(group),
-            b"lag", stream.lag(group),
+            b"lag", stream.lag(group, anew=anew),
         ])
         for name, group in _sorted_groups(stream)
     ]  # fmt: skip
@@ -113,7 +114,7 @@ def xinfo_stream(session: Session, args: Args) -> Reply:
         return head
     active = _tells_activity(session)
     groups = [
-        _full_group(stream, name, group, count, active=active)
+        _full_group(session, stream, name, group, count, active=active)
         for name, group in _sorted_groups(stream)
     ]
     entries = entries_reply(stream.range(count=count or -1))
@@ -121,7 +122,10 @@ def xinfo_stream(session: Session, args: Args) -> Reply:
     return head
 
 
-def _full_group(stream: Stream, name: bytes, group: Group, count: int, *, active: bool) -> Map:
+def _full_group(
+    session: Session, stream: Stream, name: bytes, group: Group, count: int, *, active: bool
+) -> Map:
+    anew = session.engine.table.knows["groups before the first entry are counted anew"]
     pending: list[Reply] = []
     for entry_id, each in group.pending.items():
         pending.append(
@@ -133,7 +137,7 @@ def _full_group(stream: Stream, name: bytes, group: Group, count: int, *, active
         b"name", name,
         b"last-delivered-id", format_id(group.last_id),
         b"entries-read", _entries_read(group),
-        b"lag", stream.lag(group),
+        b"lag", stream.lag(group, anew=anew),
         b"pel-count", len(group.pending),
         b"pending", pending,
         b"consumers", [
