@@ -215,10 +215,12 @@ class Origins:
             headers = [(_text(n), _text(v)) for n, v in request.headers.items()]
             headers.insert(0, ("Host", parts.netloc.rpartition("@")[2]))
             target = target_of(parts.path, parts.query)
-            # Where urllib3 has headers of its own to add, it does.
+            # Where urllib3 has headers of its own to add, it does. Older versions of requests send one
+            # slash in place of several.
             names = [name for name, _ in headers]
             if (
-                "User-Agent" not in names
+                target.startswith("//")
+                or "User-Agent" not in names
                 or "Accept-Encoding" not in names
                 or shortcut.takes(request.method, target, headers) != len(body)
             ):

@@ -190,7 +190,9 @@ def test_redis_py_reads_it_all(server: KVServer, fake: Client) -> None:
             assert (info["db0"]["keys"], info["db0"]["expires"]) == (3, 1)
             assert info["db3"]["keys"] == 1
             assert info["os"] == "Linux x86_64"
-            assert client.memory_stats()["db.0"]["overhead.hashtable.expires"] > 0
+            stats = client.memory_stats()["db.0"]  # redis-py 5 leaves the names of RESP3 as bytes
+            name = "overhead.hashtable.expires"
+            assert stats[name if name in stats else name.encode()] > 0
             assert client.client_info()["tot-mem"] == 0
             command = client.command()["mget"]
             assert command["tips"] == [b"request_policy:multi_shard"]

@@ -128,7 +128,9 @@ def test_one_connection_is_not_told_and_of_two_each_is(cloud: Cloud) -> None:
 
 def test_a_connection_that_asked_nothing_is_told(cloud: Cloud) -> None:
     with client(cloud) as kv:
-        kv.connection_pool.get_connection().disconnect()
+        connection = kv.connection_pool.make_connection()
+        connection.connect()
+        connection.disconnect()
     assert [row.what.partition(" with")[0] for row in rows(cloud)] == ["connect"]
 
 
@@ -204,12 +206,13 @@ def test_a_large_reply_is_told_by_its_size(cloud: Cloud) -> None:
 
 def test_a_command_without_a_reply_says_so(cloud: Cloud) -> None:
     with client(cloud) as kv:
-        connection = kv.connection_pool.get_connection()
+        connection = kv.connection_pool.make_connection()
+        connection.connect()
         connection.send_command("CLIENT", "REPLY", "SKIP")
         connection.send_command("SET", "a", "1")
         connection.send_command("PING")
         assert connection.read_response() == "PONG"
-        kv.connection_pool.release(connection)
+        connection.disconnect()
     assert "SET a 1 <-- no reply" in lines(cloud)
 
 

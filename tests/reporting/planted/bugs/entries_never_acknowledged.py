@@ -20,7 +20,7 @@ class Worker:
 
 @pytest.mark.fakecloud(now="2026-03-01T12:00:00Z", seed=1)
 def test_each_job_is_done_once(kv_server, fakecloud):
-    with redis.Redis.from_url(kv_server.database_url, decode_responses=True) as client:
+    with redis.Redis.from_url(kv_server.database_url, protocol=2, decode_responses=True) as client:
         client.xgroup_create("jobs", "workers", "0", mkstream=True)
         client.xadd("jobs", {"job": "resize"})
         worker = Worker(client)
