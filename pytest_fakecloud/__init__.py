@@ -193,94 +193,6 @@ __all__ = [
     "replay_schedule",
 ]
 
-_HOMES = {
-    "Answer": "http.messages",
-    "AnyCloud": "any_cloud",
-    "Attempt": "queue.model",
-    "Attempts": "queue.delivery.drivers",
-    "Between": "kv.races",
-    "BrokenSchedule": "explore.explore",
-    "Broker": "broker.handle",
-    "BrokerError": "broker.errors",
-    "BrokerLimits": "broker.settings",
-    "BrokerSettings": "broker.settings",
-    "Call": "core.calls",
-    "Callback": "queue.capture.callbacks",
-    "CallbackCapture": "queue.capture.handle",
-    "CallbackCaptureSettings": "queue.capture.settings",
-    "Captured": "queue.capture.callbacks",
-    "Clock": "core.clock",
-    "Cloud": "cloud",
-    "CloudSnapshot": "cloud",
-    "CommandError": "kv.errors",
-    "ConsumerConfig": "broker.model",
-    "ContractError": "core.errors",
-    "DeadLetterView": "queue.views",
-    "DeliveredRequest": "queue.delivery.replies",
-    "Destination": "queue.delivery.destination_server",
-    "DestinationRoute": "queue.delivery.destinations",
-    "DestinationSettings": "queue.capture.settings",
-    "DestinationTimeout": "queue.delivery.replies",
-    "Destinations": "queue.delivery.destinations",
-    "Difference": "recordings",
-    "Differences": "recordings",
-    "Duration": "core.timeparse",
-    "Event": "core.calls",
-    "Exploration": "explore.explore",
-    "Failure": "failures",
-    "Failures": "failures",
-    "FakecloudWarning": "outcomes",
-    "Fault": "faults.fault",
-    "FaultPlan": "faults.plan",
-    "Fired": "core.timekeeper",
-    "Found": "core.found",
-    "GroupView": "broker.model",
-    "Handle": "handle",
-    "History": "explore.history",
-    "Instant": "core.timeparse",
-    "Journal": "core.journal",
-    "KVReply": "kv.python_values",
-    "KVServer": "kv.handle",
-    "KVSettings": "kv.settings",
-    "KVValue": "kv.python_values",
-    "Loop": "queue.errors",
-    "MemberView": "broker.model",
-    "Metadata": "broker.model",
-    "NotIdle": "queue.delivery.drivers",
-    "Operation": "explore.history",
-    "PendingChanges": "vector.handle",
-    "Problem": "core.problems",
-    "ProducerRecord": "broker.model",
-    "PublishedMessage": "queue.views",
-    "Queue": "queue.handle",
-    "QueueError": "queue.errors",
-    "QueueFaults": "queue.delivery.faults",
-    "QueueSettings": "queue.settings",
-    "Record": "broker.model",
-    "RemoteCloud": "standalone.remote",
-    "Reply": "queue.delivery.replies",
-    "RestError": "kv.errors",
-    "ScheduleView": "queue.views",
-    "Search": "kv.search.indexes",
-    "SearchIndexView": "kv.search.views",
-    "ServiceError": "core.errors",
-    "Snapshot": "handle",
-    "TopicPartition": "broker.model",
-    "TopicPartitionOffset": "broker.model",
-    "TopicView": "broker.model",
-    "UnstubbedDestination": "queue.delivery.sender",
-    "VectorError": "vector.errors",
-    "VectorIndex": "vector.handle",
-    "VectorLimits": "vector.settings",
-    "VectorSettings": "vector.settings",
-    "linearizable": "explore.checks",
-    "monotonic_reads": "explore.checks",
-    "nothing_lost": "explore.checks",
-    "observed": "explore.checks",
-    "once": "explore.checks",
-    "replay_schedule": "explore.explore",
-}
-
 
 class _AsCompiled:
     """Finds the modules of this package before pytest does, as they were compiled.
@@ -302,9 +214,11 @@ if __spec__ is not None and type(__spec__.loader).__name__ == "AssertionRewritin
 
 def __getattr__(name: str) -> Any:
     # Lazy, because every pytest run of an environment imports this package for its plugin.
-    if name in _HOMES:
-        return getattr(importlib.import_module(f"{__name__}.{_HOMES[name]}"), name)
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    if name not in __all__:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    from .homes import HOMES
+
+    return getattr(importlib.import_module(f"{__name__}.{HOMES[name]}"), name)
 
 
 def __dir__() -> list[str]:

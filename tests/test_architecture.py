@@ -23,7 +23,7 @@ from .harness import PACKAGE, check_each, syntax
 NAMES = sorted({service.handle.split(".")[1] for service in SERVICES.values()})
 
 FLOORS = (
-    ("core",),
+    ("core", "homes"),
     ("http",),
     ("faults",),
     ("transport",),

@@ -17,6 +17,7 @@ import pytest
 
 import pytest_fakecloud
 from pytest_fakecloud import Handle, ServiceError, plugin
+from pytest_fakecloud.homes import HOMES
 
 from .surface import FILE, surface
 
@@ -43,8 +44,8 @@ def test_type_checkers_are_told_the_same() -> None:
         if isinstance(node, ast.ImportFrom)
         for alias in node.names
     }
-    assert told == pytest_fakecloud._HOMES
-    assert sorted(told) == pytest_fakecloud.__all__
+    assert told == HOMES
+    assert sorted(told) == sorted(HOMES) == pytest_fakecloud.__all__
 
 
 def test_what_a_client_is_refused_has_one_base() -> None:
