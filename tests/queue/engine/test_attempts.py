@@ -548,3 +548,12 @@ def test_a_fault_that_breaks_ends_an_attempt_before_it_is_made(bench: Bench) -> 
     assert bench.engine.runner.start(message_id, bench.start_us) is None
     assert isinstance(bench.engine.attempts[0].exception, LookupError)
     assert (bench.state(message_id), bench.sent) == ("RETRY", [])
+
+
+def test_a_loop_is_named_by_the_limit_that_it_is_beyond() -> None:
+    bench = Bench(loop_limit=5)
+    message = bench.engine.messages[bench.publish()]
+    message.depth, message.chain = 5, 51
+    with pytest.raises(Loop, match="loop: 50 deliveries caused each other in one driving call"):
+        bench.clock.run_due()
+    assert (message.depth, message.chain) == (0, 0)

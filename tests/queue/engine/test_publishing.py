@@ -545,3 +545,11 @@ def test_of_dead_letters_with_one_id_one_is_stored(bench: Bench) -> None:
     )
     assert [one.deduplicated for one in accepted] == [False, True, True]
     assert {one.message_id for one in accepted} == {accepted[0].message_id}
+
+
+def test_every_callback_that_was_not_published_is_told(bench: Bench) -> None:
+    bench.engine.workflow = Steps(bench)
+    bench.answer = lambda delivery: Outcome(500)
+    message_id = bench.publish(Retries="0", Callback=CALLBACK, Failure_Callback=FAILURE)
+    bench.clock.run_due()
+    assert list(bench.engine.messages[message_id].lost_callbacks) == ["the run has ended"] * 2
