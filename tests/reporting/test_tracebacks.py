@@ -3,8 +3,15 @@
 from __future__ import annotations
 
 import re
+import sysconfig
+from collections.abc import Callable
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
+
+from pytest_fakecloud import ContractError
+from pytest_fakecloud.reporting.tracebacks import hide_ours
 
 from ..harness import Run
 
@@ -195,3 +202,83 @@ def test_a_failure_without_us_is_told_as_ever(run: Run) -> None:
     result.assert_outcomes(failed=1)
     # The frames of the standard library in what caused it.
     assert "decoder.py:" in result.stdout.str()
+
+
+# -- whose frames stay -----------------------------------------------------------------------------
+
+
+def function_of(module: str, path: str) -> Callable[..., Any]:
+    """A function of a module in that file, which calls what it is given."""
+    names: dict[str, Any] = {"__name__": module}
+    exec(compile("def call(inner, *rest): return inner(*rest)", path, "exec"), names)
+    made: Callable[..., Any] = names["call"]
+    return made
+
+
+FAKES = function_of("pytest_fakecloud.queue.handle", "/ours.py")
+THEIRS = function_of("test_shop", "/theirs.py")
+LIBRARY = function_of("json.decoder", f"{sysconfig.get_paths()['stdlib']}/json/decoder.py")
+
+
+def fail(error: BaseException, cause: BaseException | None = None, *path: Any) -> None:
+    if cause is None:
+        raise error
+    try:
+        path[0](*path[1:], fail, cause)
+    except BaseException:
+        raise error  # noqa: B904 (the cause is told as what it happened in)
+
+
+def left(error: BaseException | None) -> list[str]:
+    """The files of an error's frames, without this one."""
+    files = []
+    trace = error.__traceback__ if error is not None else None
+    while trace is not None:
+        files.append(trace.tb_frame.f_code.co_filename.rpartition("/")[2])
+        trace = trace.tb_next
+    return [one for one in files if one != "test_tracebacks.py"]
+
+
+def hidden(error: BaseException, path: tuple[Any, ...], *more: Any, full: bool = False) -> Any:
+    """The exception as a report has it after this failed on that path."""
+    with pytest.raises(type(error)) as info:
+        path[0](*path[1:], fail, error, *more)
+    options = {"fulltrace": full}
+    item = SimpleNamespace(config=SimpleNamespace(getoption=options.get), _excinfo=[info])
+    call = SimpleNamespace(excinfo=info)
+    hide_ours(item, call)
+    assert left(item._excinfo[0].value) == left(call.excinfo.value)
+    return call.excinfo.value
+
+
+@pytest.mark.parametrize(
+    ("error", "path", "files"),
+    [
+        (AssertionError(), (THEIRS, FAKES), ["theirs.py"]),
+        (ContractError("no"), (THEIRS, FAKES), ["theirs.py"]),
+        (AssertionError(), (THEIRS, FAKES, THEIRS), ["theirs.py", "theirs.py"]),
+        (AssertionError(), (LIBRARY, FAKES), ["decoder.py"]),
+        (KeyError(), (THEIRS, FAKES), ["theirs.py", "ours.py"]),
+        (AssertionError(), (THEIRS, LIBRARY), ["theirs.py", "decoder.py"]),
+    ],
+    ids=["assertion", "misuse", "between", "below this test", "other error", "none of ours"],
+)
+def test_ours_are_left_out_of_assertions_and_misuse(
+    error: BaseException, path: tuple[Any, ...], files: list[str]
+) -> None:
+    assert left(hidden(error, path)) == files
+
+
+def test_all_stay_where_all_are_asked_for() -> None:
+    assert left(hidden(AssertionError(), (THEIRS, FAKES), full=True)) == ["theirs.py", "ours.py"]
+
+
+def test_a_cause_shows_its_testers_frames_as_well() -> None:
+    error = hidden(AssertionError(), (THEIRS, FAKES), KeyError(), THEIRS, FAKES)
+    assert left(error) == ["theirs.py"]
+    assert left(error.__context__) == ["theirs.py"]
+
+
+def test_a_failure_without_a_report_is_left_alone() -> None:
+    item = SimpleNamespace(config=SimpleNamespace(getoption={}.get))
+    hide_ours(item, SimpleNamespace(excinfo=None))

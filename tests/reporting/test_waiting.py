@@ -155,6 +155,43 @@ def test_many_are_counted(cloud: Cloud) -> None:
     assert found[-1] == "and 12 more"
 
 
+@pytest.mark.parametrize(("count", "rest"), [(8, None), (9, "and 1 more")])
+def test_eight_are_named(cloud: Cloud, count: int, rest: str | None) -> None:
+    queue = cloud.queue()
+    for number in range(count):
+        queue.publish(f"{URL}/{number}")
+    found = waiting(cloud, scene_of(cloud, []))
+    assert len(found) == MOST + (rest is not None)
+    assert found[MOST:] == ([rest] if rest else [])
+
+
+@pytest.mark.parametrize(
+    ("commits", "later", "expected"),
+    [
+        ("true", 0, []),
+        ("true", 1, ["group g is 3 records behind in t-0 (nothing committed)"]),
+        ("false", 0, ["group g is 2 records behind in t-0 (nothing committed)"]),
+    ],
+    ids=["it commits by itself", "more came", "it commits nothing"],
+)
+def test_a_reader_that_has_all_and_commits_by_itself_is_not_behind(
+    cloud: Cloud, commits: str, later: int, expected: list[str]
+) -> None:
+    broker = cloud.broker(topics={"t": 1})
+    headers = {"Kafka-Auto-Offset-Reset": "earliest", "Kafka-Enable-Auto-Commit": commits}
+    for _ in range(2):
+        broker.produce("t", "v")
+    requests.get(
+        f"{broker.url}/consume/g/i/t",
+        auth=(broker.username, broker.password),
+        headers=headers,
+        timeout=5,
+    )
+    for _ in range(later):
+        broker.produce("t", "v")
+    assert told(cloud) == expected
+
+
 def test_a_schedule_says_when_it_is_due_next(cloud: Cloud) -> None:
     queue = cloud.queue()
     for name, cron in (("a", "0 9 * * *"), ("b", "30 12 * * *")):
