@@ -10,7 +10,7 @@ import os
 import time
 from collections.abc import Awaitable, Callable, Iterator
 from functools import cached_property
-from typing import Any, Self
+from typing import Any
 from urllib.parse import urlsplit
 
 from ..core.errors import telling
@@ -78,7 +78,7 @@ class Evidence:
 
         return watching
 
-    def _take_down(self, delivery: Delivery) -> _Ear | None:
+    def _take_down(self, delivery: Delivery) -> _Listening | None:
         """Take a delivery down; returns what listens meanwhile, where what it hears is of it."""
         about = delivery.message_id, delivery.url, delivery.attempt
         earlier = self._sent.get(about)
@@ -86,7 +86,7 @@ class Evidence:
         logged: list[BaseException] = []
         refused: list[Refusal] = []
         self._sent[about] = number, delivery, logged, refused
-        return self._ear.listening(logged, refused) if self._alone else None
+        return _Listening(self._ear, logged, refused) if self._alone else None
 
     @cached_property
     def _ear(self) -> _Ear:
@@ -194,7 +194,7 @@ def _compared(refused: Refusal, sent: Delivery, signed: str, keys: SigningKeys) 
 
 
 class _Ear:
-    """Hears the exceptions that are logged and what a receiver refuses, of one delivery at a time.
+    """Hears the exceptions that are logged while deliveries are under way.
 
     A queue has one for all of its deliveries: to make a handler takes longer than a delivery may.
     """
@@ -203,27 +203,44 @@ class _Ear:
         self._root = logging.getLogger()
         self._handler = logging.Handler()
         self._handler.addFilter(self._collect)
+        self._open: dict[int, list[BaseException]] = {}
 
-    def listening(self, logged: list[BaseException], refused: list[Refusal]) -> Self:
-        """Return the block of one delivery, and where to keep what is heard in it."""
-        self._logged = logged
-        self._refusals = Refusals(refused)
-        return self
-
-    def __enter__(self) -> None:
-        self._refusals.__enter__()
+    def listen(self, logged: list[BaseException]) -> None:
+        """Begin to add what is logged to a list."""
+        self._open[id(logged)] = logged
         self._root.addHandler(self._handler)
 
-    def __exit__(self, *error: object) -> None:
-        self._root.removeHandler(self._handler)
-        self._refusals.__exit__(*error)
+    def leave(self, logged: list[BaseException]) -> None:
+        """Add no more to that list."""
+        del self._open[id(logged)]
+        if not self._open:
+            self._root.removeHandler(self._handler)
 
     def _collect(self, record: logging.LogRecord) -> bool:
         """Collect the exception of a record, as a filter that lets nothing through."""
         error = record.exc_info[1] if record.exc_info else None
-        if error is not None and error not in self._logged and len(self._logged) < 3:
-            self._logged.append(error)
+        if error is not None:
+            for logged in tuple(self._open.values()):
+                if error not in logged and len(logged) < 3:
+                    logged.append(error)
         return False
+
+
+class _Listening:
+    """The block of one delivery; within it others may begin, and end before or after it."""
+
+    __slots__ = ("_ear", "_logged", "_refusals")
+
+    def __init__(self, ear: _Ear, logged: list[BaseException], refused: list[Refusal]) -> None:
+        self._ear, self._logged, self._refusals = ear, logged, Refusals(refused)
+
+    def __enter__(self) -> None:
+        self._refusals.__enter__()
+        self._ear.listen(self._logged)
+
+    def __exit__(self, *error: object) -> None:
+        self._ear.leave(self._logged)
+        self._refusals.__exit__(*error)
 
 
 def _text(body: bytes) -> str:

@@ -9,6 +9,7 @@ import pytest
 
 from pytest_fakecloud import Cloud
 from pytest_fakecloud.queue.delivery.destinations import DeliveredRequest
+from pytest_fakecloud.queue.evidence import _Ear, _Listening
 from pytest_fakecloud.queue.handle import Queue
 
 URL = "https://app.example.com/hook"
@@ -86,3 +87,23 @@ def test_a_delivery_of_another_cloud_within_one_is_heard_by_both() -> None:
         outer.deliver_due()
         assert logged(outer) == [["within", "without"]]
         assert logged(inner) == [["within"]]
+
+
+@pytest.mark.parametrize("first_out", [0, 1])
+def test_deliveries_of_one_queue_may_overlap(first_out: int) -> None:
+    """As where one client overtakes another, whichever of the two ends first."""
+    before = list(logging.getLogger().handlers)
+    ear = _Ear()
+    heard: list[list[BaseException]] = [[], []]
+    blocks = [_Listening(ear, each, []) for each in heard]
+    blocks[0].__enter__()
+    log_error("a")
+    blocks[1].__enter__()
+    log_error("b")
+    blocks[first_out].__exit__(None, None, None)
+    log_error("c")
+    blocks[1 - first_out].__exit__(None, None, None)
+    log_error("d")
+    said = [[str(error).strip("'") for error in each] for each in heard]
+    assert said == ([["a", "b"], ["b", "c"]] if first_out == 0 else [["a", "b", "c"], ["b"]])
+    assert logging.getLogger().handlers == before
