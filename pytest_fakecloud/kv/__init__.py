@@ -37,7 +37,7 @@ How to add a command:
 3. Its error texts in ``errors.py``.
 4. Cases in ``tests/kv/commands/<group>`` through the ``run`` fixture, which records what was
    exercised: every option word and error text must be.
-5. ``python -m pytest_fakecloud.kv.support`` writes the support table anew.
+5. ``python -m docs.generate`` writes the support table anew.
 """
 
 # Whoever has an engine has its commands: the engine knows the table, and this binds them to it.

@@ -1,13 +1,8 @@
-"""The support table of the documentation, written from the table of commands.
-
-``python -m pytest_fakecloud.kv.support`` prints it; with a file name it writes that file.
-"""
+"""The support table of the documentation, written from the table of commands."""
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Iterator
-from pathlib import Path
 
 from .commands.server.help import summary
 from .commands.server.process import REASONS
@@ -93,10 +88,3 @@ def support_table() -> str:
         parts.append("|---|---|---|---|---|---|---|")
         parts += _rows(specs)
     return "\n".join(parts) + "\n"
-
-
-if __name__ == "__main__":
-    if len(sys.argv) > 1:
-        Path(sys.argv[1]).write_text(support_table(), encoding="utf-8")
-    else:
-        sys.stdout.write(support_table())

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 from upstash_redis import Redis
+from upstash_redis.asyncio import Redis as AsyncRedis
 
 from pytest_fakecloud import (
     BrokenSchedule,
@@ -73,6 +74,9 @@ def test_histories_that_an_order_explains(operations: list[Any]) -> None:
         [("a", "write", (1,), None, 0, 1), ("b", "read", (), None, 2, 3)],
         [("a", "read", (), 7, 0, 1)],
         [("a", "add", (1,), 1, 0, 3), ("b", "add", (1,), 1, 1, 2)],
+        # Either way round comes to the same before what nothing explains.
+        [("a", "write", (1,), None, 0, 3), ("b", "write", (1,), None, 1, 3),
+         ("c", "read", (), 5, 4, 5)],
         # What was read cannot be unread.
         [("a", "write", (1,), None, 0, 9), ("b", "read", (), 1, 1, 2), ("c", "read", (), None, 3, 4)],
         [("a", "write", (1,), None, 0, None), ("b", "read", (), 1, 1, 2),
@@ -111,6 +115,21 @@ def test_clients_that_overwrite_each_other_are_found(cloud: Cloud, kv: KVServer)
     with pytest.raises(BrokenSchedule, match=r"one: add\(1\) -> 1") as found:
         cloud.explore(counting(redis, safe=False), linearizable(Register))
     assert found.value.schedule in ("one.2 switch two", "one.1 switch two")
+
+
+def test_operations_of_asynchronous_clients_are_noted(cloud: Cloud, kv: KVServer) -> None:
+    redis = AsyncRedis(kv.url, kv.token, rest_retries=0)
+
+    @observed
+    async def add(amount: int) -> int:
+        total = int(await redis.get("total") or 0) + amount
+        await redis.set("total", str(total))
+        return total
+
+    clients = {"one": lambda: add(1), "two": lambda: add(2)}
+    with pytest.raises(BrokenSchedule, match="no order of the operations explains them"):
+        cloud.explore(clients, linearizable(Register))
+    cloud.explore({"one": lambda: add(1)}, linearizable(Register), kinds="switch")
 
 
 def test_clients_that_count_in_one_step_hold(cloud: Cloud, kv: KVServer) -> None:
@@ -207,6 +226,9 @@ def test_once_lets_those_who_gave_up_do_nothing(cloud: Cloud, kv: KVServer) -> N
     once("k")(seen)
     kv.execute("SET", "k", "text")
     with pytest.raises(ContractError, match="counts nothing"):
+        once("k")(seen)
+    kv.close()
+    with pytest.raises(ContractError, match="no key-value server is open"):
         once("k")(seen)
 
 

@@ -368,6 +368,49 @@ def test_timeouts_of_a_loop_follow_the_clock(cloud: Cloud, kv: KVServer) -> None
 # -- misuse ----------------------------------------------------------------------------------------
 
 
+def test_a_promise_broken_without_a_word_is_told_as_that(
+    cloud: Cloud, kv: KVServer, redis: Redis
+) -> None:
+    def check() -> None:
+        if kv.value("n") == "2":
+            raise AssertionError
+
+    with pytest.raises(BrokenSchedule, match="an assertion failed"):
+        cloud.explore(lambda: redis.incr("n"), check, kinds="duplicate")
+
+
+def test_what_no_sleep_takes_is_refused_as_ever(cloud: Cloud, kv: KVServer, redis: Redis) -> None:
+    refused: list[type[Exception]] = []
+
+    def run() -> None:
+        redis.ping()
+        for wrong in (-1, "1"):
+            try:
+                time.sleep(wrong)  # type: ignore[arg-type]
+            except Exception as error:
+                refused.append(type(error))
+
+    cloud.explore(run, schedule="")
+    assert refused == [ValueError, TypeError]
+
+
+def test_a_thread_beside_the_code_sleeps_in_its_own_time(
+    cloud: Cloud, kv: KVServer, redis: Redis
+) -> None:
+    before = cloud.clock.now()
+    seen: list[Any] = []
+
+    def run() -> None:
+        redis.ping()
+        thread = threading.Thread(target=lambda: seen.append(time.sleep(0.001)))
+        thread.start()
+        thread.join()
+        seen.append(cloud.clock.now())
+
+    cloud.explore(run, schedule="")
+    assert seen == [None, before]
+
+
 def test_the_undisturbed_run_has_to_hold(cloud: Cloud, kv: KVServer, redis: Redis) -> None:
     def check() -> None:
         pytest.fail("never right")
@@ -417,6 +460,8 @@ def test_what_cannot_be_explored_is_refused(cloud: Cloud, kv: KVServer, redis: R
         (lambda: cloud.explore(redis.ping, schedule="run drop"), "process.point kind"),
         (lambda: cloud.explore(redis.ping, schedule="run.1 droop"), "drop"),
         (lambda: cloud.explore(redis.ping, schedule="run.1 switch"), "which process"),
+        (lambda: cloud.explore(redis.ping, schedule="run.1 delay"), "how many seconds"),
+        (lambda: cloud.explore(redis.ping, schedule="run.1 delay soon"), "how many seconds"),
         (lambda: cloud.explore({"a b": redis.ping}), "one word"),
         (lambda: replay_schedule("nonsense"), "process.point kind"),
     ):

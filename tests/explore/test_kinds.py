@@ -66,6 +66,8 @@ def test_what_never_finds_its_point_does_nothing(cloud: Cloud, kv: KVServer, see
         get(kv, "/incr/n", seen)
 
     assert played(cloud, run, seen, "run.7 drop, other.1 crash, run.1 rebalance") == [1]
+    for event in ("hold_pending", "redeliver", "switch run", "switch nobody"):
+        assert played(cloud, run, seen, f"run.1 {event}") == [1], event
 
 
 def test_time_goes_to_the_end_of_a_key(cloud: Cloud, kv: KVServer, seen: Seen) -> None:

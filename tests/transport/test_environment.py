@@ -10,6 +10,7 @@ import pytest
 import requests
 
 from pytest_fakecloud import Cloud, ContractError
+from pytest_fakecloud.transport import environment
 
 NAMES = ("NO_PROXY", "no_proxy")
 
@@ -31,6 +32,15 @@ def test_a_proxy_is_passed_by(monkeypatch: pytest.MonkeyPatch, late: bool) -> No
         assert httpx.get(f"{kv.url}/get/k", headers=kv.headers).is_success
         assert kv.client().get("k") is None
     assert not any(name in os.environ for name in NAMES)
+
+
+def test_where_nothing_is_open_nothing_is_put_back(monkeypatch: pytest.MonkeyPatch) -> None:
+    with Cloud():
+        assert os.environ["NO_PROXY"] == "127.0.0.1"
+    monkeypatch.setenv("no_proxy", "mine.test")
+    environment.refresh()
+    assert os.environ["no_proxy"] == "mine.test"
+    assert "NO_PROXY" not in os.environ
 
 
 def test_hosts_that_are_there_stay(monkeypatch: pytest.MonkeyPatch) -> None:

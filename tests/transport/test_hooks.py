@@ -91,6 +91,19 @@ def test_a_patch_that_ends_takes_ours_away_and_refresh_brings_it_back(library: A
     assert library.Thing.send is original
 
 
+def test_a_module_made_anew_with_the_same_classes_is_wrapped_once(library: Any) -> None:
+    original = library.Thing.send
+    hook = make()
+    hook.enter()
+    again = types.ModuleType("a_library")
+    again.Thing = library.Thing  # type: ignore[attr-defined]
+    sys.modules["a_library"] = again
+    hook.refresh()
+    assert library.Thing().send() == "hooked sent"
+    hook.leave()
+    assert library.Thing.send is original
+
+
 def test_a_library_that_is_not_imported_is_left_alone() -> None:
     hook = Hook("a_library_nobody_has", "send", wrap, saves="speed")
     hook.enter()

@@ -241,6 +241,32 @@ def test_nothing_is_left_when_the_last_cloud_closes() -> None:
     assert functions() == before
 
 
+def test_a_patch_that_somebody_kept_sends_as_the_library_does(kv: KVServer) -> None:
+    with Cloud(transport="inprocess") as cloud:
+        cloud.kv_server()
+        send = httpx.HTTPTransport.handle_request
+        send_async = httpx.AsyncHTTPTransport.handle_async_request
+        mocked = responses.RequestsMock._on_request
+    kv.close()
+    with Cloud(transport="socket") as cloud:
+        real = cloud.kv_server()
+        request = httpx.Request("GET", f"{real.url}/ping", headers=real.headers)
+        with httpx.HTTPTransport() as transport:
+            assert send(transport, request).status_code == 200
+
+        async def later() -> int:
+            async with httpx.AsyncHTTPTransport() as transport:
+                return (await send_async(transport, request)).status_code
+
+        assert asyncio.run(later()) == 200
+        assert sockets(real) == 2
+        with responses.RequestsMock() as mock:
+            mock.get("http://mocked.test/", body="mocked")
+            prepared = requests.Request("GET", "http://mocked.test/").prepare()
+            adapter = requests.adapters.HTTPAdapter()
+            assert mocked(mock, adapter, prepared).text == "mocked"
+
+
 class _Ours:
     """Our patch as one that starts and stops like the others'."""
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -208,6 +209,19 @@ class TestCommand:
         assert "nothing was sent: say yes, or give --yes" in capsys.readouterr().err
         assert len(cloud.journal.calls()) == 0
 
+    @pytest.mark.parametrize(("answer", "sent"), [("y", True), (" Yes ", True), ("", False)])
+    def test_whoever_is_there_is_asked(
+        self, cloud: Cloud, monkeypatch: pytest.MonkeyPatch, answer: str, sent: bool
+    ) -> None:
+        _, target = kv_of(cloud)
+        asked: list[str] = []
+        monkeypatch.setattr("sys.stdin", SimpleNamespace(isatty=lambda: True))
+        monkeypatch.setattr("builtins.input", lambda text: asked.append(text) or answer)
+        code = main(["verify", "--kv", target.url, "--token", target.token])
+        assert asked == ["Go on? [y/N] "]
+        assert code == (0 if sent else command.EXIT_USAGE)
+        assert bool(cloud.journal.calls()) == sent
+
     @pytest.mark.parametrize(
         ("line", "words"),
         [
@@ -219,6 +233,21 @@ class TestCommand:
             (
                 ["--kv", "http://x", "--queue", "http://x", "--token", "t"],
                 "needs credentials: --kv-token",
+            ),
+            (
+                [
+                    "--kv",
+                    "http://x",
+                    "--kv-token",
+                    "a",
+                    "--queue",
+                    "http://x",
+                    "--queue-token",
+                    "b",
+                    "--token",
+                    "t",
+                ],
+                "--token is for one service",
             ),
         ],
     )

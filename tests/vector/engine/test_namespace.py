@@ -80,6 +80,21 @@ def test_any_sequence_of_changes_leaves_what_a_dict_would(
         assert home.row_count <= max(2 * len(newest), len(newest) + 2) + 1
 
 
+@pytest.mark.parametrize("dimension", [2, None])
+def test_holes_of_one_kind_of_vectors_are_closed(dimension: int | None) -> None:
+    home = Namespace(dimension)
+    for number in range(8):
+        vector = None if dimension is None else floats(number, 1)
+        weights = sparse({number: 1.0}) if dimension is None else None
+        home.put(VectorRecord(str(number), vector, weights, None, None), ready=True)
+    for number in range(6):
+        assert home.delete(str(number))
+    assert len(home._ids) < 8
+    left = [one for _, one in home.scan()]
+    assert [one.id for one in left] == ["6", "7"]
+    assert [one.sparse is None for one in left] == [dimension is not None] * 2
+
+
 def test_slots_are_never_used_again() -> None:
     home = Namespace(2)
     for number in range(20):
