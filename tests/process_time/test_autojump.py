@@ -8,6 +8,7 @@ import subprocess
 import sys
 import threading
 import time
+import types
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
@@ -23,6 +24,7 @@ import qstash
 import requests
 import time_machine
 import trio
+import trio.testing
 import upstash_redis
 import upstash_redis.asyncio
 import upstash_vector
@@ -277,6 +279,37 @@ def test_trio_sleeps_and_timeouts() -> None:
 
     with jumping() as cloud:
         trio.run(main, cloud)
+
+
+def test_a_clock_of_trio_that_can_jump_jumps() -> None:
+    async def main() -> float:
+        began = trio.current_time()
+        await trio.sleep(0)
+        await trio.sleep(60)
+        return trio.current_time() - began
+
+    with jumping() as cloud:
+        assert 60 <= trio.run(main, clock=trio.testing.MockClock(rate=1.0)) < 65
+        assert since_noon(cloud) == 60
+
+
+def test_a_clock_of_trio_that_cannot_be_moved_is_refused() -> None:
+    class Own(trio.abc.Clock):
+        def start_clock(self) -> None:
+            pass
+
+        def current_time(self) -> float:
+            return monotonic()
+
+        def deadline_to_sleep_time(self, deadline: float) -> float:
+            return deadline - monotonic()
+
+    with (
+        jumping() as cloud,
+        pytest.raises(ContractError, match="cannot be moved: run the test with trio's own clock"),
+    ):
+        trio.run(trio.sleep, 60, clock=Own())
+    assert since_noon(cloud) == 0
 
 
 @pytest.mark.parametrize("backend", ["asyncio", "trio"])
@@ -584,6 +617,67 @@ def test_what_somebody_put_in_its_place_stays(monkeypatch: pytest.MonkeyPatch) -
 
 
 # -- the end ---------------------------------------------------------------------------------------
+
+
+def test_what_is_imported_meanwhile_is_given_back_too() -> None:
+    really, late = time.sleep, types.ModuleType("imported_late")
+    sys.modules["imported_late"] = late
+    try:
+        with jumping() as cloud:
+            exec("from time import sleep", vars(late))
+            assert late.sleep is not really
+            late.sleep(60)
+            assert since_noon(cloud) == 60
+        assert late.sleep is really
+    finally:
+        del sys.modules["imported_late"]
+
+
+LATE_TRIO = """
+import sys
+from pytest_fakecloud import Cloud
+
+finders = list(sys.meta_path)
+with Cloud(seed=1, now="2026-01-01T12:00:00Z", process_time="autojump") as cloud:
+    assert "trio" not in sys.modules
+    import json.tool  # another module passes by
+    import trio
+
+    began = cloud.clock.now()
+    trio.run(trio.sleep, 3600)
+    print((cloud.clock.now() - began).total_seconds())
+with Cloud(seed=1, now="2026-01-01T12:00:00Z", process_time="autojump") as cloud:
+    pass
+print(sys.meta_path == finders)
+"""
+
+
+@pytest.mark.slow
+def test_a_trio_that_is_imported_later_sleeps_on_the_clock() -> None:
+    made = subprocess.run(
+        [sys.executable, "-c", LATE_TRIO], capture_output=True, text=True, timeout=60
+    )
+    assert made.stdout.split() == ["3600.0", "True"], made.stderr
+
+
+UNUSED_TRIO = """
+import sys
+from pytest_fakecloud import Cloud
+
+finders = list(sys.meta_path)
+with Cloud(process_time="autojump"):
+    assert sys.meta_path != finders
+assert "trio" not in sys.modules
+print(sys.meta_path == finders)
+"""
+
+
+@pytest.mark.slow
+def test_nobody_waits_for_trio_after_the_end() -> None:
+    made = subprocess.run(
+        [sys.executable, "-c", UNUSED_TRIO], capture_output=True, text=True, timeout=60
+    )
+    assert made.stdout.split() == ["True"], made.stderr
 
 
 def test_all_names_are_given_back() -> None:
