@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from .branches import by_folder, missing, table
+import pytest
+
+from .branches import by_folder, missing, table, too_few
 
 
 def told(branches: int, covered: int, missing: list[tuple[int, int]] | None = None) -> Any:
@@ -31,3 +33,22 @@ def test_each_folder_has_its_sum_and_all_have_theirs() -> None:
 
 def test_branches_that_no_test_took_are_named() -> None:
     assert list(missing(FILES)) == ["/any/pytest_fakecloud/core/clock.py: 7->9, 12->exit"]
+
+
+@pytest.mark.parametrize(
+    ("covered", "lines", "complaints"),
+    [
+        (97, 97, []),
+        (96, 99, ["96.00% of branches are covered, fewer than 97%"]),
+        (97, 90, ["93.50% of branches and lines together are covered, fewer than 97%"]),
+        (90, 90, ["90.00% of branches are ", "90.00% of branches and lines together are "]),
+    ],
+)
+def test_branches_count_alone_and_with_the_lines(
+    covered: int, lines: int, complaints: list[str]
+) -> None:
+    told = {"num_branches": 100, "covered_branches": covered}
+    told |= {"num_statements": 100, "covered_lines": lines}
+    found = list(too_few(told, 97))
+    assert len(found) == len(complaints)
+    assert all(one.startswith(text) for one, text in zip(found, complaints, strict=True))

@@ -267,11 +267,10 @@ class KVServer(Handle):
         mount.on_reset.append(opened.wake)
         mount.on_error.append(self._server_failed)
         self.on_close(mount.close)
-        first = self._fault_table.gate
+        first = self._mount.gate
 
         def gate(shut: bool) -> None:
-            if first is not None:
-                first(shut)
+            first(shut)
             mount.gate(shut)
 
         self._fault_table.gate = gate

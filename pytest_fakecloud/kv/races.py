@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import inspect
-import itertools
 from collections.abc import Callable, Iterator
 from typing import Self, TypeAlias
 
@@ -132,13 +131,13 @@ class Between:
             raise ContractError("only between(run=…), without commands=, goes through every place")
         self._iterated = True
         try:
-            for place in itertools.count(1):
+            place, hits = 0, -1
+            # In the end the pipelines of the body do not have that many places.
+            while self.hits > hits:
                 hits = self.hits
+                place += 1
                 self._turn, self._passed = place, 0
                 yield place
-                if self.hits == hits:
-                    # The pipelines of the body do not have that many places.
-                    return
         finally:
             self.remove()
 

@@ -56,6 +56,11 @@ class TestContents:
         server.value("doc")["a"].append("mine")
         assert server.values() == {"doc": document}
 
+    def test_nothing_is_made_of_nothing(self, server: KVServer) -> None:
+        server.execute("SET", "list", "gone")
+        server.load({"list": [], "set": set(), "hash": {}, "flag": True, "no": False})
+        assert server.values() == {"flag": "true", "no": "false"}
+
     def test_values_can_be_loaded_again(self, server: KVServer) -> None:
         server.load(CONTENT)
         with KVServer(Context.alone()) as other:
@@ -352,6 +357,19 @@ class TestBaseline:
             assert other.values() == {}
         assert server.values() == {"k": "v"}
 
+    def test_a_server_that_is_down_opens_a_port_that_refuses(self, server: KVServer) -> None:
+        server.faults.down()
+        client = redis.Redis.from_url(server.database_url, retry=None)
+        with client, pytest.raises(redis.RedisError):
+            client.ping()
+        server.faults.up()
+        with client:
+            assert client.ping() is True
+        with server.faults.down(), client, pytest.raises(redis.RedisError):
+            client.ping()
+        with client:
+            assert client.ping() is True
+
     def test_a_closed_server_opens_no_port(self) -> None:
         with KVServer(Context.alone()) as server:
             pass
@@ -416,6 +434,16 @@ class TestBetween:
             self.send(server)
             self.send(server)
         assert len(hits) == 6
+
+    def test_a_loop_that_is_left_leaves_no_race(self, server: KVServer) -> None:
+        between = server.between(run=["INCR", "n"])
+        for place in between:
+            assert self.send(server) == [None, "OK", "1", "1"]
+            assert place == 1
+            break
+        between.remove()
+        between.remove()
+        assert self.send(server) == ["1", "OK", "1", "1"]
 
     def test_one_per_pipeline_without_a_loop(self, server: KVServer) -> None:
         with server.between(run=["INCR", "n"]):

@@ -342,6 +342,15 @@ class TestHandle:
         "stream": [("1-1", {"f": "v"}), ("2-0", {"g": "w"})],
     }
 
+    def test_a_real_server_has_no_search_of_ours(self, server: KVServer) -> None:
+        with pytest.raises(ContractError, match="search belongs to the in-memory engine"):
+            server.search_index("books").explain("b:1", {})
+
+    def test_a_close_is_enough(self, server: KVServer) -> None:
+        server.close()
+        server.close()
+        assert server.closed
+
     def test_what_is_loaded_reads_back(self, server: KVServer) -> None:
         server.load(self.DATA)
         assert server.values() == self.DATA
@@ -575,6 +584,10 @@ class TestSharing:
         cursor, found = run("SCAN", 0, "COUNT", 1000, "WITHTYPE")
         assert (cursor, sorted(found)) == ("0", ["list", "mine", "ml", "string"])
         assert run("SCAN", 0, "TYPE", "list", "COUNT", 1000)[1] == ["ml"]
+        for line in (["FLUSHALL", "NOW"], ["FLUSHDB", "SYNC", "SYNC"]):
+            with pytest.raises(CommandError, match="syntax error"):
+                run(*line)
+        assert run("DBSIZE") == 2
         assert run("FLUSHALL") == "OK"
         assert (server.keys(), other.values()) == ([], before)
 
@@ -657,6 +670,25 @@ class TestSharing:
             other.execute("SET", "k", "secret")
             server.execute("SET", "k", "v")
             assert next(lines).endswith('"SET" "k" "v"')
+
+    def test_monitors_end_one_by_one(self, server: KVServer) -> None:
+        with (
+            httpx.Client(base_url=server.url, headers={**server.headers, **EVENTS}) as http,
+            http.stream("GET", "/monitor") as first,
+        ):
+            left = events(first)
+            next(left)
+            with http.stream("GET", "/monitor") as second:
+                lines = events(second)
+                next(lines)
+                server.execute("SET", "k", "1")
+                assert next(lines).endswith('"SET" "k" "1"')
+                assert next(left).endswith('"SET" "k" "1"')
+            server.execute("SET", "k", "2")
+            assert next(left).endswith('"SET" "k" "2"')
+            server.close()
+            with pytest.raises(httpx.RemoteProtocolError):
+                list(left)
 
     def test_users(self, server: KVServer, other: KVServer) -> None:
         server.execute("ACL", "SETUSER", "ann", "on", ">pw", "allkeys", "allchannels", "+@all")
