@@ -111,6 +111,10 @@ class FaultTable:
         """The rules that never fired, and should have."""
         return [rule for rule in self._all if rule.must_fire and not rule.hits]
 
+    def __bool__(self) -> bool:
+        # Asked by the way past the socket, which a fault takes away, and by what explore puts before it.
+        return bool(self.active)
+
     def pause(self, seconds: float) -> None:
         """Wait so many real seconds, or until the handle closes."""
         with self._lock:

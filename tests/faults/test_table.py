@@ -207,3 +207,11 @@ def test_the_facts_of_a_services_own_table_stay_when_it_meets_its_app(table: Fau
         assert sent(plain).body == b"own"
     with plan.answer(503, {}):
         assert sent(plain).body == b"json"
+
+
+def test_a_table_is_true_as_long_as_a_fault_can_fire(table: FaultTable) -> None:
+    plan = FaultPlan(table)
+    assert not table
+    with plan.answer(503):
+        assert table
+    assert not table
