@@ -34,6 +34,16 @@ class TestMessages:
             [b"unsubscribe", b"a", 1],
         ]
 
+    def test_one_of_two_listeners_leaves(self, run: Run, listener: Run) -> None:
+        other = run.other(transport="port")
+        for one in (listener, other):
+            one("SUBSCRIBE a")
+        listener("UNSUBSCRIBE a never")
+        assert run("PUBLISH a hello") == 1
+        other("UNSUBSCRIBE")
+        assert run("PUBLISH a hello") == 0
+        assert run("PUBSUB CHANNELS") == []
+
     def test_patterns_come_after_channels(
         self, run: Run, listener: Run, heard: list[object]
     ) -> None:

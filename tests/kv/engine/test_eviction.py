@@ -134,3 +134,15 @@ def test_the_testers_own_calls_always_have_room() -> None:
         kv.execute("CONFIG", "SET", "maxmemory", "1")
         kv.load({"a": "1"})
         assert kv.execute("SET", "b", "2") == "OK"
+
+
+def test_a_counter_of_accesses_ends_at_its_byte() -> None:
+    with Cloud(seed=1, clock="frozen", now="2026-01-01T00:00:00Z") as cloud:
+        kv = cloud.kv_server(dialect="redis")
+        port = Port(kv.database_url)
+        for line in ("CONFIG SET maxmemory-policy allkeys-lfu lfu-log-factor 0", "SET k v"):
+            port.call([word.encode() for word in line.split()])
+        for _ in range(270):
+            port.call([b"GET", b"k"])
+        assert port.call([b"OBJECT", b"FREQ", b"k"]) == 255
+        port.close()

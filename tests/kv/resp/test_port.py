@@ -29,6 +29,7 @@ from tests.kv.comparison.wire import (
     Typed,
 )
 from tests.kv.conftest import NOW, Exercised
+from tests.kv.rest.test_routes import limited
 
 OK = Status(b"OK")
 PATIENCE = 10.0
@@ -300,6 +301,18 @@ class TestProtocol:
             b"CLIENT REPLY ON\r\nPING 3\r\nCLIENT REPLY SKIP\r\nCLIENT REPLY ON\r\nPING 4\r\n"
         )
         assert [client.read() for _ in range(5)] == [b"1", OK, b"3", OK, b"4"]
+
+    def test_a_skip_is_taken_back(self, client: Client) -> None:
+        client.send("CLIENT REPLY SKIP")
+        client.send("CLIENT REPLY SKIP")
+        client.send("PING")
+        assert client("ECHO", "here") == b"here"
+
+    def test_no_more_connections_than_a_plan_has(self) -> None:
+        with limited(Context.alone(now=NOW), max_connections=1) as server, Client(server).socket:
+            refused = Client(server, login=False)
+            assert refused("PING") == Error(b"ERR max concurrent connections exceeded")
+            assert refused.stream.read() == b""
 
     def test_errors_quote_bytes_as_they_came(self, client: Client) -> None:
         text = b"ERR unknown command '\xff\xfe', with args beginning with: "

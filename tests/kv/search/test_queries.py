@@ -68,6 +68,7 @@ class TestFilters:
             ({"$must": [{"$should": [{"brand": "acme"}, {"brand": "bolt"}]},
                         {"$must": [], "$mustNot": [{"sold": False}]}]}, "13"),
             ({"price": {"$eq": 40, "$boost": 3}}, "2"),
+            ({"$must": {"$should": [{"brand": "acme"}, {"brand": "bolt"}]}}, "123"),
         ],
     )  # fmt: skip
     def test_what_is_found(self, shop: Searching, filter: Any, found: str) -> None:
@@ -105,6 +106,7 @@ class TestFilters:
             ({"$and": [], "$or": []}, "$and and $or cannot be siblings"),
             ({"$must": 5}, "$must takes an object or an array of objects"),
             ({"$should": ["a"]}, '$should takes objects, and got "a"'),
+            ({"title": {"$fuzzy": {"value": "a", "transpositionCostOne": 1}}}, "true or false"),
         ],
     )
     def test_what_is_refused(self, shop: Searching, filter: Any, told: str) -> None:
@@ -268,6 +270,12 @@ class TestHighlight:
         [[_, _, [[_, shown]]]] = text(
             bare.query({"name": {"$eq": "red"}}, "HIGHLIGHT", "FIELDS", 1, "name")
         )
+        odd = {"a": [{"x": 1}, {"b": {"b": "red"}}, "red", {"b": "red"}]}
+        bare.put("p:2", odd)
+        found = text(bare.query({"name": {"$eq": "red"}}, "HIGHLIGHT", "FIELDS", 1, "name"))
+        assert {key: json.loads(fields[0][1]) for key, _, fields in found}["p:2"] == {
+            "a": [{"x": 1}, {"b": {"b": "red"}}, "red", {"b": "<em>red</em>"}]
+        }
         marked = {"a": [{"b": "<em>red</em>"}, {"b": ["blue", "<em>Reds</em>"]}], "c": "red"}
         assert json.loads(shown) == marked
         assert json.loads(bare.run("JSON.GET p:1")) == document

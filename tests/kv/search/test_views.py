@@ -124,6 +124,16 @@ class TestSearches:
             "p:2: price $gt 1: no match; the document has no 'price' that could be indexed" in told
         )
 
+    def test_a_failure_shows_what_every_search_came_to(self, server: KVServer) -> None:
+        post(server, "SEARCH.QUERY", "i", '{"title":"boots"}')
+        post(server, "SEARCH.COUNT", "i", "{}")
+        with pytest.raises(AssertionError) as failed:
+            server.assert_searched("other", keys="p:2")
+        told = str(failed.value)
+        assert "answered [p:2]" in told
+        assert "count of 'i' {} found 2 document(s)" in told or "found 2" in told
+        assert "p:2: " not in told.split("count of")[0], "it was found there"
+
     def test_nothing_at_all(self, server: KVServer) -> None:
         with pytest.raises(AssertionError, match="no client has searched at all"):
             server.assert_searched()
@@ -151,8 +161,14 @@ class TestSettings:
             assert server.search_index("i").explain("p:1", {}) == [
                 "it still waits to be indexed: SEARCH.WAITINDEXING"
             ]
+            with pytest.raises(AssertionError, match=r"1 change\(s\) pending"):
+                server.assert_not_searched("i")
             context.clock.advance("2s")
             assert post(server, "SEARCH.COUNT", "i", "{}") == 1
+            server.execute("JSON.SET", "p:1", "$", '{"price":2}')
+            assert server.search_index("i").explain("p:1", {}) == [
+                "its last change still waits to be indexed: SEARCH.WAITINDEXING"
+            ]
 
     def test_for_a_number_of_searches(self, context: Context) -> None:
         with KVServer(context, search_ready_after_reads=1) as server:

@@ -247,6 +247,68 @@ class TestTracking:
         run.engine.abandon(port.session)
         assert not run.engine.tracking
 
+    def test_version_2_without_a_redirection_is_told_nothing(
+        self, run: Run, port: Run, told: list[object]
+    ) -> None:
+        port("HELLO 2")
+        port("CLIENT TRACKING ON")
+        port("GET a")
+        run("SET a 1")
+        run("FLUSHALL")
+        assert told == []
+
+    def test_a_lost_redirection_is_not_told_in_version_2(
+        self, run: Run, port: Run, second: Run, told: list[object]
+    ) -> None:
+        port("HELLO 2")
+        port(f"CLIENT TRACKING ON REDIRECT {second.session.id}")
+        port("GET a")
+        run.engine.abandon(second.session)
+        run("SET a 1")
+        assert told == []
+        assert port("CLIENT TRACKINGINFO")[1] == [b"on", b"broken_redirect"]
+
+    def test_who_is_redirected_to_hears_it_its_own_way(
+        self, run: Run, port: Run, second: Run
+    ) -> None:
+        heard: list[object] = []
+        second.session.deliver = heard.append
+        port(f"CLIENT TRACKING ON REDIRECT {second.session.id}")
+        port("GET a")
+        run("SET a 1")
+        assert heard == [], "version 2, and it does not listen"
+        second("HELLO 3")
+        port("GET a")
+        run("SET a 2")
+        assert heard == [[b"invalidate", [b"a"]]]
+
+    def test_who_tracks_no_more_or_changed_it_itself_is_not_told(
+        self, run: Run, port: Run, second: Run, told: list[object]
+    ) -> None:
+        heard: list[object] = []
+        second.session.deliver = heard.append
+        for client in (port, second):
+            client("HELLO 3")
+        port("CLIENT TRACKING ON NOLOOP")
+        second("CLIENT TRACKING ON")
+        for client in (port, second):
+            client("GET a")
+        port("SET a 1")
+        assert (told, heard) == ([], [[b"invalidate", [b"a"]]])
+        second("GET a")
+        second("CLIENT TRACKING OFF")
+        run("SET a 2")
+        assert len(heard) == 1
+
+    def test_a_copy_that_is_put_back_invalidates_all(
+        self, run: Run, port: Run, told: list[object]
+    ) -> None:
+        port("HELLO 3")
+        port("CLIENT TRACKING ON")
+        port("GET a")
+        run.engine.restore(run.engine.snapshot())
+        assert told == [[b"invalidate", None]]
+
     def test_no_touch_leaves_idle_times_alone(self, run: Run, port: Run, clock: Timekeeper) -> None:
         run("SET k v")
         clock.advance(50)
