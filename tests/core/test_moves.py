@@ -271,6 +271,9 @@ def test_settling_does_what_is_due_by_now_and_changes_no_time(clock: Timekeeper)
     clock.call_at(NOON_US + 1, done.append)
     assert clock.settle() == NOON_US
     assert done == [NOON_US - 5, NOON_US]
+    clock.call_at(NOON_US, done.append)
+    clock.settle()
+    assert done == [NOON_US - 5, NOON_US, NOON_US]
 
 
 def test_timers_of_one_instant_are_numbered_in_their_order(clock: Timekeeper) -> None:
