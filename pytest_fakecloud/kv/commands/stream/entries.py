@@ -85,7 +85,6 @@ class _Trim:
 def _parse_trim(session: Session, args: Args, *, adding: bool) -> tuple[_Trim, int]:
     """The options of XADD up to its id, or all of XTRIM's; and the place after them."""
     trim = _Trim()
-    takes_policies = session.engine.table.knows["XADD KEEPREF"]
     at = 1
     while at < len(args):
         word = args[at].upper()
@@ -101,7 +100,7 @@ def _parse_trim(session: Session, args: Args, *, adding: bool) -> tuple[_Trim, i
             at += 1
         elif adding and word == b"NOMKSTREAM":
             trim.no_mkstream = True
-        elif word in _POLICIES and takes_policies:
+        elif word in _POLICIES and session.engine.table.knows["XADD KEEPREF"]:
             if trim.policy:
                 raise CommandError(errors.SYNTAX)
             trim.policy = word

@@ -103,7 +103,6 @@ def _set_words(
     session: Session, args: Args, at: int, allowed: frozenset[bytes] | None = None
 ) -> _Words:
     words = _Words()
-    knows = session.engine.table.knows
     while at < len(args):
         word = args[at].upper()
         follows = at + 1 < len(args)
@@ -123,7 +122,9 @@ def _set_words(
         elif word in EXPIRY_WORDS and lifetime_free and follows:
             at += 1
             words.expiry = (word, args[at])
-        elif word in _CONDITIONS and knows[_CONDITIONS[word]] and not words.condition and follows:
+        elif word in _CONDITIONS and not words.condition and follows:
+            if not session.engine.table.knows[_CONDITIONS[word]]:
+                raise CommandError(errors.SYNTAX)
             at += 1
             words.condition, words.operand = word, args[at]
         else:
