@@ -10,6 +10,10 @@ import pytest
 import redis
 
 from pytest_fakecloud import Cloud
+from pytest_fakecloud.core.journal import recorder_of
+from pytest_fakecloud.reporting.applications import Served
+from pytest_fakecloud.reporting.facts import facts
+from pytest_fakecloud.reporting.rows import scene_of
 
 from .test_facts import Scene, kv, timed, told
 
@@ -137,7 +141,12 @@ def counts(*answers: int) -> Scene:
     return run
 
 
-def marks(*answers: int, options: tuple[Any, ...] = ("NX", "EX", 60), key: str = "done:7") -> Scene:
+def marks(
+    *answers: int,
+    options: tuple[Any, ...] = ("NX", "EX", 60),
+    key: str = "done:7",
+    name: str = "SET",
+) -> Scene:
     """A receiver that marks each message before it answers."""
 
     def run(cloud: Cloud) -> None:
@@ -145,7 +154,7 @@ def marks(*answers: int, options: tuple[Any, ...] = ("NX", "EX", 60), key: str =
         left = iter(answers)
 
         def take(request: Any) -> int:
-            command = ["SET", key, 1, *options]
+            command = [name, key, 1, *options]
             httpx.post(server.url, json=command, headers=server.headers)
             return next(left)
 
@@ -375,3 +384,47 @@ def test_what_happened_is_said(cloud: Cloud, scene: Scene, text: str) -> None:
 def test_what_did_not_happen_is_not(cloud: Cloud, scene: Scene) -> None:
     scene(cloud)
     assert told(cloud) == []
+
+
+@pytest.mark.parametrize(
+    ("first", "count"),
+    [
+        ({"status": 500}, 1),
+        ({"status": 400}, 1),
+        ({"status": 200, "raised": "KeyError"}, 1),
+        ({"status": None}, 1),
+        ({"status": 399}, 0),
+        ({"status": 500, "alone": False}, 0),
+        ({"status": 500, "ended": 0}, 0),
+        ({"status": 500, "target": "POST /other"}, 0),
+    ],
+    ids=["500", "400", "raised", "unknown", "399", "beside others", "not ended", "another"],
+)
+def test_a_write_that_a_request_repeats_after_a_failure_is_said(
+    cloud: Cloud, first: dict[str, Any], count: int
+) -> None:
+    server = cloud.kv_server()
+    reserve = recorder_of(cloud.journal).reserve
+    served = []
+    for how in (first, {"status": 200}):
+        began = reserve()
+        httpx.post(server.url, json=["INCR", "n"], headers=server.headers)
+        usual: dict[str, Any] = {
+            "target": "POST /pay",
+            "framework": "Flask",
+            "environ": None,
+            "thread": 0,
+        }
+        usual |= {"began": began, "at_us": 0, "ended": reserve()}
+        served.append(Served(**{**usual, **how}))  # type: ignore[arg-type]
+    found = facts(cloud, scene_of(cloud, list(cloud.journal.entries)), served=served)
+    text = "kv_server: this INCR repeats one of an earlier POST /pay, which had failed after it"
+    assert [one.text for one in found] == [text] * count
+
+
+def test_a_mark_by_setnx_that_an_attempt_left_is_said(cloud: Cloud) -> None:
+    marks(500, 200, options=(), key="done:7", name="SETNX")(cloud)
+    assert told(cloud)[-1] == (
+        "kv_server: this SETNX changed nothing: done:7 was there, from attempt 1 of msg_0bf3, which "
+        "had failed"
+    )
