@@ -90,6 +90,7 @@ def test_a_clock_that_is_tied_says_the_first_reason(clock: Timekeeper) -> None:
     told = "this clock cannot be stopped or moved: "
     for act in (clock.freeze, lambda: clock.spend_until(NOON_US), lambda: clock.rewind(NOON)):
         assert refused(act) == f"{told}a server runs"
+    assert clock.run_due() == []  # nothing moves
     untie()
     assert refused(clock.freeze) == f"{told}another one runs"
     also()
