@@ -6,6 +6,7 @@ import inspect
 import re
 import sys
 from collections.abc import Iterable, Iterator
+from contextlib import suppress
 from types import BuiltinFunctionType, FrameType, FunctionType, MethodType, ModuleType
 from typing import TYPE_CHECKING, Any
 
@@ -194,37 +195,35 @@ def _unconnected(cloud: Fakes, names: Iterable[object], error: BaseException | N
     for client, address in _outermost(_clients([*names, *_locals(error)])):
         if any(address.startswith(url) for url in urls):
             return []
-        service = _CLIENTS[type(client).__module__.partition(".")[0]]
-        if service not in [handle.service for handle in cloud.handles]:
+        package = _root(type(client))
+        if _CLIENTS[package] not in [handle.service for handle in cloud.handles]:
             continue
         found += _of_earlier(cloud, address) or [
-            f"the test has {type(client).__name__} of {type(client).__module__.partition('.')[0]} "
-            f"for {address or 'no address'}, which is not one of its fakes: the fixture fakecloud_env "
+            f"the test has {type(client).__name__} of {package} "
+            f"for {address}, which is not one of its fakes: the fixture fakecloud_env "
             "(or fakecloud_env = true in pytest.ini) sets the variables such a client reads, before "
             "the application makes it"
         ]
     return list(dict.fromkeys(found))
 
 
-def _clients(values: Iterable[object]) -> Iterator[tuple[int, tuple[object, str]]]:
+def _clients(values: Iterable[object]) -> Iterator[tuple[object, str]]:
     """The official clients among some values and their attributes, each with its address."""
     for value in values:
         for one in (value, *_attributes(value).values()):
-            if _root(type(one)) in _CLIENTS and _root(one) in _CLIENTS:
+            if _root(type(one)) in _CLIENTS:
                 inner = [each for each in _attributes(one).values() if isinstance(each, str)]
                 for part in _attributes(one).values():
                     inner += [each for each in _attributes(part).values() if isinstance(each, str)]
                 urls = [text for text in inner if text.startswith(("http://", "https://"))]
                 if urls:
-                    yield id(one), (one, urls[0])
+                    yield one, urls[0]
 
 
-def _outermost(
-    clients: Iterable[tuple[int, tuple[object, str]]],
-) -> Iterator[tuple[object, str]]:
+def _outermost(clients: Iterable[tuple[object, str]]) -> Iterator[tuple[object, str]]:
     """The first client for each package and address: those that follow are its parts."""
     seen = set()
-    for _, (client, address) in clients:
+    for client, address in clients:
         about = _root(type(client)), address
         if about not in seen:
             seen.add(about)
@@ -325,14 +324,12 @@ def _root(value: Any) -> str:
 
 def _request_of(error: BaseException) -> str:
     """The address of the request that an error carries, where it carries one."""
-    request = getattr(error, "failed_request", None) or getattr(error, "request", None)
-    for name in ("uri", "url"):
-        try:
-            address = getattr(request, name, None)
-        except RuntimeError:  # of httpx, for an error without its request
-            continue
-        if address:
-            return str(address)
+    for carrier, name in (("failed_request", "uri"), ("request", "url")):
+        # httpx raises for an error that was made without its request, others may as well.
+        with suppress(Exception):
+            address = getattr(getattr(error, carrier, None), name, None)
+            if address:
+                return str(address)
     return ""
 
 

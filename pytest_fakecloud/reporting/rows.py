@@ -252,8 +252,9 @@ def _follows(event: Row, call: Row) -> bool:
 
 def _consumer(data: Mapping[str, Any]) -> tuple[str, str]:
     """The group and the instance that a call came from, or that an event is about."""
-    instance = data.get("instance") or str(data.get("reason", "")).partition(" ")[0]
-    return str(data.get("group") or ""), str(instance or "")
+    who, _, did = str(data.get("reason", "")).rpartition(" ")
+    instance = data.get("instance") or (who if did in ("joined", "left") else "")
+    return str(data.get("group") or ""), str(instance)
 
 
 def _attempts_of_calls(entries: Sequence[Entry]) -> dict[int, Event]:
@@ -328,13 +329,10 @@ def _answer(call: Call, summary: Summary | None) -> str:
     if wrong:
         wrong = shortened(wrong, EXCERPT)
         return f"{wrong.partition(' ')[0]}{ending} {wrong.partition(' ')[2]}".strip()
-    if summary is not None and summary.answer and call.outcome == "lost":
-        return f"{summary.answer} ({call.status} lost)"
     if summary is not None and summary.answer:
         return f"{summary.answer}{ending and f' ({call.status}{ending})'}"
-    body = call.answer if isinstance(call.answer, bytes) else b""
     kind = next((v for n, v in call.answer_headers if n.lower() == "content-type"), "")
-    return f"{call.status}{ending} {shortened(readable(body, kind), EXCERPT)}".strip()
+    return f"{call.status}{ending} {shortened(readable(call.answer, kind), EXCERPT)}".strip()
 
 
 def _excerpt(body: bytes | str, call: Call, mask: Mask) -> str:

@@ -226,7 +226,7 @@ def _timeline(every: list[Row], marks: Mapping[int, int], width: int, today: dat
             left += len(same)
             continue
         if left:
-            yield f"... {left} rows left out"
+            yield f"... {left} row{'s' * (left > 1)} left out"
             left = 0
         at = to_datetime(same[0].at_us)
         if at.date() != day:
@@ -313,8 +313,9 @@ def _script(sha: str, text: str, indent: str, width: int) -> Iterator[str]:
     yield f"{indent}script {sha}:"
     for line in whole[:LINES_OF_A_SCRIPT]:
         yield f"{indent}  {line.translate(_CONTROLS)}"[:width].rstrip()
-    if len(whole) > LINES_OF_A_SCRIPT:
-        yield f"{indent}  ... {len(whole) - LINES_OF_A_SCRIPT} more lines"
+    more = len(whole) - LINES_OF_A_SCRIPT
+    if more > 0:
+        yield f"{indent}  ... {more} more line{'s' * (more > 1)}"
 
 
 def _stamp(row: Row) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
+import httpx
 import pytest
 import redis
 
@@ -171,6 +172,30 @@ def test_a_transaction_that_a_watched_key_ended_says_so(cloud: Cloud) -> None:
     assert lines(cloud)[-1] == (
         "EXEC of 1 <-- null: a key it watched was changed, so nothing was done | SET a 1"
     )
+
+
+def test_steps_belong_to_the_transaction_of_their_connection(cloud: Cloud) -> None:
+    with client(cloud) as one, client(cloud) as two:
+        server = cloud.handles[0]
+        httpx.post(server.url, json=["PING"], headers=server.headers)
+        for kv in (one, two):
+            kv.execute_command("MULTI")
+        one.execute_command("INCR", "a")
+        two.execute_command("INCR", "b")
+        for kv in (two, one):
+            kv.execute_command("EXEC")
+    assert lines(cloud) == ["PING <-- PONG", "EXEC of 1 <-- 1 answer | INCR b <-- 1",
+                            "EXEC of 1 <-- 1 answer | INCR a <-- 1"]  # fmt: skip
+
+
+def test_a_second_greeting_is_one_of_its_own(cloud: Cloud) -> None:
+    with client(cloud) as kv, client(cloud) as other:
+        other.ping()
+        kv.execute_command("HELLO", "2")
+        kv.ping()
+    assert [row.what.partition(" with")[0] for row in rows(cloud)] == [
+        "connect", "PING", "connect", "connect", "PING",
+    ]  # fmt: skip
 
 
 def test_a_step_that_was_refused_keeps_its_row(cloud: Cloud) -> None:

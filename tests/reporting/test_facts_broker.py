@@ -117,6 +117,14 @@ def reads_wide(shop: Shop, count: int, *, keyed: bool = False) -> None:
     shop.ask("consume/g/i", {"topic": "wide"}, auto_offset_reset="earliest")
 
 
+def reads_some_with_keys(shop: Shop, *unkeyed: int) -> None:
+    for partition in (0, 1):
+        shop.produce(1, "wide", partition=partition, key=f"k{partition}")
+    for partition in unkeyed:
+        shop.produce(1, "wide", partition=partition)
+    shop.ask("consume/g/i", {"topic": "wide"}, auto_offset_reset="earliest")
+
+
 BEGAN = "g began at the end of {} (auto.offset.reset is latest): {} never came to it"
 UNCOMMITTED = "{} got {} and committed nothing (its automatic commits are off)"
 SAID: dict[str, tuple[Scene, list[str]]] = {
@@ -183,10 +191,16 @@ SAID: dict[str, tuple[Scene, list[str]]] = {
         lambda shop: reads_wide(shop, 3),
         ["wide was written without keys to 2 partitions; order holds within each of them only"],
     ),
+    "no order beside records with keys": (
+        lambda shop: reads_some_with_keys(shop, 0, 1),
+        ["wide was written without keys to 2 partitions; order holds within each of them only"],
+    ),
 }  # fmt: skip
 SILENT: dict[str, Scene] = {
     "all that was before is deleted": lambda shop: begins_at_the_end(shop, 3, deleted=3),
     "one record of each partition has no order to lose": lambda shop: reads_wide(shop, 2),
+    "keys in both partitions, none in one": lambda shop: reads_some_with_keys(shop, 0, 0),
+    "one record with a key in each": reads_some_with_keys,
     "records with keys": lambda shop: reads_wide(shop, 4, keyed=True),
 }
 

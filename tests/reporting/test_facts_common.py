@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from typing import Any
@@ -109,10 +110,32 @@ def delivers(*answers: Any) -> Scene:
     return run
 
 
+def logs(cloud: Cloud) -> None:
+    """A message whose receiver logs an exception and takes it all the same."""
+    queue = cloud.queue()
+
+    def take(request: Any) -> int:
+        logging.getLogger("shop").error("no order", exc_info=KeyError("customer"))
+        return 200
+
+    queue.destinations.call(HOOK, take)
+    queue.publish(HOOK, retries=0)
+    queue.run_until_idle()
+
+
+def joins(cloud: Cloud) -> None:
+    """A reader that joins a group, which is an event and no failure."""
+    broker = cloud.broker(topics={"t": 1})
+    auth = (broker.username, broker.password)
+    requests.post(f"{broker.url}/consume/g/i", json={"topic": "t"}, auth=auth, timeout=5)
+
+
 @pytest.mark.parametrize(
     ("scene", "expected"),
     [
         (kv(["PING"]), True),
+        (joins, True),
+        (logs, False),
         (kv(["NOSUCH"]), False),
         (faulty("drop"), False),
         (faulty("lose_answer"), False),
@@ -123,7 +146,20 @@ def delivers(*answers: Any) -> Scene:
         (delivers(500), False),
         (delivers(ConnectionError("down")), False),
     ],
-    ids=["well", "400", "dropped", "lost", "truncated", "200", "299", "300", "500", "unreachable"],
+    ids=[
+        "well",
+        "a group",
+        "logged",
+        "400",
+        "dropped",
+        "lost",
+        "truncated",
+        "200",
+        "299",
+        "300",
+        "500",
+        "unreachable",
+    ],
 )
 def test_a_fake_nobody_called_is_named_where_all_went_well(
     cloud: Cloud, scene: Scene, expected: bool

@@ -205,6 +205,24 @@ SAID: list[tuple[str, Scene, str]] = [
         "with it",
     ),
     (
+        "a page with a cursor that nobody gave",
+        kv(["MSET", *FORTY], ["SCAN", 0, "COUNT", 10], ["SCAN", 31, "COUNT", 30]),
+        "kv_server: this SCAN had more to come (its cursor is 11, not 0), and no call went on "
+        "with it",
+    ),
+    (
+        "a page from the middle",
+        kv(["MSET", *FORTY], ["SCAN", 21, "COUNT", 10]),
+        "kv_server: this SCAN had more to come (its cursor is 31, not 0), and no call went on "
+        "with it",
+    ),
+    (
+        "a scan that began again before its end",
+        kv(["MSET", *FORTY], ["SCAN", 0, "COUNT", 10], ["SCAN", 0, "COUNT", 20]),
+        "kv_server: this SCAN had more to come (its cursor is 21, not 0), and no call went on "
+        "with it",
+    ),
+    (
         "a counter made anew",
         timed(["SET", "n", 0, "EX", 60], ["INCR", "n"], "61s", ["INCR", "n"]),
         "kv_server: n had expired, so this INCR made it anew, and without an expiry",

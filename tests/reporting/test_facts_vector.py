@@ -39,6 +39,14 @@ def record(id: str, metadata: Any = None, *, to: str = "upsert") -> tuple[str, A
     return to, body if metadata is None else {**body, "metadata": metadata}
 
 
+def by_data(id: str, metadata: Any = None) -> tuple[str, Any]:
+    return "upsert-data", {"id": id, "data": "text", "metadata": metadata or {"n": 1}}
+
+
+def measured(text: str) -> list[float]:
+    return [float(len(text)), 1.0]
+
+
 def records(count: int, *, n: int = 1) -> tuple[str, Any]:
     return "upsert", [record(f"r{number}", {"n": n})[1] for number in range(count)]
 
@@ -80,6 +88,18 @@ SAID: dict[str, tuple[Scene, list[str]]] = {
         asks(record("a", to="upsert/full"), ("query/full", query()), ("query", query())),
         ['the default namespace has no vectors; namespace "full" has 1'],
     ),
+    "a namespace that was full before the query": (
+        asks(records(2), ("query/none", query()), record("b", to="upsert/full"), A),
+        ['namespace "none" has no vectors; the default namespace has 3'],
+    ),
+    "a filter before the same id of another namespace": (
+        asks(A, ("query", TEXT), record("a", {"n": "1"}, to="upsert/other")),
+        [REFUSED],
+    ),
+    "no metadata before the same id of another namespace": (
+        asks(A, ("query", query(includeMetadata=False)), record("a", to="upsert/other")),
+        [NO_METADATA],
+    ),
     "metadata of one of two queries": (
         asks(A, ("query", [query(), query(includeMetadata=False)])),
         [NO_METADATA],
@@ -103,6 +123,15 @@ SAID: dict[str, tuple[Scene, list[str]]] = {
     "replaced after other calls": (
         asks(A, ("query", query()), record("a", {"n": 2})),
         ["this upsert replaced 1 record that had other metadata: a"],
+    ),
+    "records by their data": (
+        asks(
+            by_data("a", {"n": 1}), by_data("a", {"n": 2}), by_data("doc-None"), embedding=measured
+        ),
+        [
+            "the id doc-None holds the text None, which Python writes for no value",
+            "this upsert replaced 1 record that had other metadata: a",
+        ],
     ),
     "None in one of a batch": (
         asks(("query", query()), ("upsert", [A[1], record("doc-None")[1]])),
@@ -145,6 +174,10 @@ SILENT: dict[str, Scene] = {
     ),
     "vectors that are not counted yet": asks(
         record("b", to="upsert/full"), A, ("query", query()), ready_after="1s"
+    ),
+    "vectors that came after the query": asks(("query/none", query()), A),
+    "vectors that came after the query, and one again": asks(
+        A, ("query/none", query()), record("b"), A
     ),
     "a deletion of what nobody has": asks(A, ("delete", ["b"])),
     "a deletion": asks(A, record("a", to="upsert/full"), ("delete", ["a"])),

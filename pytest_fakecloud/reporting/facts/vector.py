@@ -37,8 +37,8 @@ _FORGETS = ("delete", "reset", "delete-namespace", "rename-namespace")
 _WRITES = ("upsert", "upsert-data", "update")
 
 
-def _touched_after(look: Look, handle: Any, query: Call) -> set[str] | None:
-    """The ids that were written after a query; None where anything was deleted or renamed since.
+def _touched_after(look: Look, handle: Any, query: Call, namespace: str) -> set[str] | None:
+    """The ids written into a namespace after a query; None where anything was deleted or renamed.
 
     Of these nobody knows any more what the query met.
     """
@@ -46,7 +46,8 @@ def _touched_after(look: Look, handle: Any, query: Call) -> set[str] | None:
     for call in look.calls_of(handle):
         if call.number > query.number and call.route in _FORGETS:
             return None
-        if call.number > query.number and call.route in _WRITES:
+        written = call.route in _WRITES and str(call.facts.get("namespace") or "") == namespace
+        if call.number > query.number and written:
             body = parsed(call.body)
             items = body if isinstance(body, list) else [body]
             touched.update(str(item.get("id")) for item in items if isinstance(item, dict))
@@ -60,7 +61,7 @@ def refused_candidates(look: Look) -> Iterator[Fact]:
             text = item.get("filter")
             if not text or hits or namespace not in handle.namespaces():
                 continue
-            touched = _touched_after(look, handle, call)
+            touched = _touched_after(look, handle, call, namespace)
             records = handle.vectors(namespace=namespace) if touched is not None else []
             for record in [one for one in records if str(one["id"]) not in (touched or ())][:1]:
                 try:
@@ -84,10 +85,15 @@ def empty_namespace(look: Look) -> Iterator[Fact]:
         for call, _, hits, namespace in _queries(look, handle):
             if hits or not full or namespace in full or _pending(spaces, namespace):
                 continue
-            if _touched_after(look, handle, call) is None:
-                continue
-            others = ", ".join(f"{_name(name)} has {count}" for name, count in full.items())
-            yield Fact(f"{handle.name}: {_name(namespace)} has no vectors; {others}", call.number)
+            others = []
+            for name, count in full.items():
+                touched = _touched_after(look, handle, call, name)
+                # All that is there may have been written later.
+                if touched is not None and count > len(touched):
+                    others.append(f"{_name(name)} has {count}")
+            if others:
+                text = f"{handle.name}: {_name(namespace)} has no vectors; {', '.join(others)}"
+                yield Fact(text, call.number)
 
 
 def _pending(spaces: Any, namespace: str) -> bool:
@@ -105,7 +111,7 @@ def without_metadata(look: Look) -> Iterator[Fact]:
             if item.get("includeMetadata") or not hits or namespace not in handle.namespaces():
                 continue
             ids = {str(hit["id"]) for hit in hits}
-            ids -= _touched_after(look, handle, call) or set()
+            ids -= _touched_after(look, handle, call, namespace) or set()
             known = handle.vectors(namespace=namespace)
             if any(str(one["id"]) in ids and one.get("metadata") for one in known):
                 yield Fact(

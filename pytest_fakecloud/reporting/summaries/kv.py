@@ -85,7 +85,7 @@ def _listed(
         shown.append(f"{asked} <-- {told}" if came is not None else asked)
     if left:
         shown.append(f"and {left} more")
-    told = f"{len(answers)} answers"
+    told = f"{len(answers)} answer{'s' * (len(answers) > 1)}"
     if errors:
         told += f", {errors} of them an error" if errors == 1 else f", {errors} of them errors"
     return Summary(what, told if answers else "", shown, script)

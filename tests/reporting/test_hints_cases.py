@@ -1,0 +1,449 @@
+"""What stood in the way of a request, case by case: each error, place and name that tells of it."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterator
+from types import ModuleType, SimpleNamespace
+from typing import Any
+
+import httpx
+import pytest
+import requests
+
+from pytest_fakecloud import Cloud
+from pytest_fakecloud.reporting.hints import hints, strangers, suspicions
+
+STAY = [
+    "    [pytest]",
+    "    fakecloud_scope = session",
+    "    fakecloud_early = kv_server queue",
+]
+AFTER = (
+    ", such as an earlier test's. An application that makes its client once needs fakes that stay; "
+    "in pytest.ini:"
+)
+
+
+@pytest.fixture
+def cloud() -> Iterator[Cloud]:
+    with Cloud(seed="seed", now="2026-03-01T12:00:00Z", delivery="driven") as opened:
+        opened.kv_server()
+        opened.queue()
+        yield opened
+
+
+def error_of(path: str, text: str = "", *of: Any, base: type = Exception, **held: Any) -> Any:
+    """An error of a library's: its class by module and name, with what it holds."""
+    module, _, name = path.rpartition(".")
+    error = type(name, (base,), {"__module__": module})(text, *of)
+    vars(error).update(held)
+    return error
+
+
+def asked(url: str) -> Any:
+    return SimpleNamespace(url=url)
+
+
+# -- a library that refused ------------------------------------------------------------------------
+
+RESPONSES = "requests.exceptions.ConnectionError"
+NO_RESPONSE = "Connection refused by Responses - the call doesn't match: GET {}"
+RESPX = "respx.models.AllMockedAssertionError"
+POOK = "pook.exceptions.PookNoMatches"
+VCR = "vcr.errors.CannotOverwriteExistingCassetteException"
+BLOCKED = "pytest_socket.SocketBlockedError"
+NO_CONNECT = "pytest_socket.SocketConnectBlockedError"
+ALLOW = "allow loopback with --allow-hosts=127.0.0.1, or @pytest.mark.allow_hosts(['127.0.0.1'])"
+TO_RESPX = (
+    'respx kept a request from kv_server: let it through with respx.route(host="127.0.0.1")'
+    ".pass_through()"
+)
+TO_POOK = (
+    "pook kept a request from kv_server: let it through with pook.use(network=True), or "
+    "pook.enable_network()"
+)
+CONNECT = "A test tried to use socket.socket.connect() with host {}"
+REFUSALS: dict[str, tuple[Callable[[str], BaseException], list[str]]] = {
+    "by its text": (
+        lambda url: error_of(RESPONSES, NO_RESPONSE.format(f"{url}/get/k")),
+        ["responses kept a request from kv_server: let it through with "
+         "responses.add_passthru(kv_server.url)"],
+    ),
+    "of its class, with another text": (lambda url: error_of(RESPONSES, f"no way to {url}"), []),
+    "with its text, of another class": (
+        lambda url: error_of("shop.ConnectionError", NO_RESPONSE.format(url)), []
+    ),
+    "of a request elsewhere": (
+        lambda url: error_of(RESPONSES, NO_RESPONSE.format("https://a.example.com/")), []
+    ),
+    "by the request it holds": (lambda url: error_of(RESPX, request=asked(url)), [TO_RESPX]),
+    "by the request that failed": (
+        lambda url: error_of(VCR, failed_request=SimpleNamespace(uri=f"{url}/get/k")),
+        ["VCR.py kept a request from kv_server: let it through with vcr.VCR(ignore_localhost=True)"],
+    ),
+    "without a request": (lambda url: error_of(RESPX), []),
+    "a class below it": (
+        lambda url: error_of("shop.Mine", url, base=type(error_of(POOK))), [TO_POOK]
+    ),
+    "sockets": (
+        lambda url: error_of(BLOCKED, "A test tried to use socket.socket."),
+        ["pytest-socket kept the test from its fakes: allow loopback with "
+         "@pytest.mark.enable_socket, or --allow-hosts=127.0.0.1 in place of --disable-socket"],
+    ),
+    "sockets to this machine": (
+        lambda url: error_of(NO_CONNECT, CONNECT.format('"127.0.0.1" (allowed: "10.0.0.1").')),
+        [f"pytest-socket kept the test from its fakes: {ALLOW}"],
+    ),
+    "sockets to this machine, none allowed": (
+        lambda url: error_of(NO_CONNECT, CONNECT.format('"127.0.0.1"')),
+        [f"pytest-socket kept the test from its fakes: {ALLOW}"],
+    ),
+    "sockets to another": (
+        lambda url: error_of(NO_CONNECT, CONNECT.format('"10.0.0.1" (allowed: "127.0.0.1").')), []
+    ),
+    "sockets to a fake": (
+        lambda url: error_of(NO_CONNECT, request=asked(url)),
+        [f"pytest-socket kept a request from kv_server: {ALLOW}"],
+    ),
+    "the cause": (lambda url: linked(cause=error_of(RESPX, url)), [TO_RESPX]),
+    "the context": (lambda url: linked(context=error_of(RESPX, url)), [TO_RESPX]),
+    "an argument": (lambda url: KeyError("k", error_of(RESPX, url)), [TO_RESPX]),
+    "of a group": (lambda url: ExceptionGroup("g", [KeyError(), error_of(RESPX, url)]), [TO_RESPX]),
+    "of a group and its cause": (
+        lambda url: linked(ExceptionGroup("g", [error_of(RESPX, url)]), cause=error_of(POOK, url)),
+        [TO_POOK, TO_RESPX],
+    ),
+    "each of two": (
+        lambda url: linked(cause=error_of(POOK, url),
+                           context=linked(context=error_of(RESPX, url))),
+        [TO_POOK, TO_RESPX],
+    ),
+    "twice the same": (
+        lambda url: linked(error_of(RESPX, url), cause=error_of(RESPX, url)), [TO_RESPX]
+    ),
+    "in a circle": (lambda url: circle(error_of(RESPX, url)), [TO_RESPX]),
+}  # fmt: skip
+
+
+def linked(
+    error: BaseException | None = None,
+    *,
+    cause: BaseException | None = None,
+    context: BaseException | None = None,
+) -> BaseException:
+    error = AssertionError() if error is None else error
+    error.__cause__, error.__context__ = cause, context
+    return error
+
+
+def circle(cause: BaseException) -> BaseException:
+    """An error whose context came of itself, with a cause besides."""
+    error, context = AssertionError(), KeyError()
+    linked(error, cause=cause, context=linked(context, context=error))
+    return error
+
+
+@pytest.mark.parametrize(("refusal", "expected"), REFUSALS.values(), ids=REFUSALS)
+def test_a_refusal_is_told(
+    cloud: Cloud, refusal: Callable[[str], BaseException], expected: list[str]
+) -> None:
+    assert sorted(hints(cloud, refusal(cloud.handles[0].url))) == expected
+
+
+def test_an_error_that_has_no_request_to_give_says_nothing(cloud: Cloud) -> None:
+    assert hints(cloud, httpx.ConnectError("no")) == []
+    assert hints(cloud, linked(context=httpx.ReadTimeout("no"))) == []
+
+
+# -- a fake that is closed -------------------------------------------------------------------------
+
+
+@pytest.fixture
+def closed() -> str:
+    """The port of a fake that is no more."""
+    with Cloud() as earlier:
+        return earlier.kv_server().url.rpartition(":")[2]
+
+
+ADDRESSED: dict[str, tuple[Callable[[str], BaseException], bool]] = {
+    "an address": (lambda port: OSError(f"no way to http://127.0.0.1:{port}/get/k"), True),
+    "a host and a port": (
+        lambda port: ConnectionError(f"HTTPConnectionPool(host='127.0.0.1', port={port})"),
+        True,
+    ),
+    "a request": (
+        lambda port: httpx.ConnectError(
+            "no", request=httpx.Request("GET", f"http://127.0.0.1:{port}")
+        ),
+        True,
+    ),
+    "no error of a network": (lambda port: KeyError(f"http://127.0.0.1:{port}"), False),
+    "no address": (lambda port: OSError("no"), False),
+    "elsewhere": (lambda port: OSError(f"http://10.0.0.1:{port}"), False),
+    "no fake's": (lambda port: OSError("http://127.0.0.1:1080"), False),
+}
+
+
+@pytest.mark.parametrize(("error", "expected"), ADDRESSED.values(), ids=ADDRESSED)
+def test_a_client_of_a_fake_that_is_closed_is_told_how_fakes_stay(
+    cloud: Cloud, closed: str, error: Callable[[str], BaseException], expected: bool
+) -> None:
+    head = f"a client went to 127.0.0.1:{closed}, where a fake stood that is closed{AFTER}"
+    assert hints(cloud, error(closed)) == ([head, *STAY] if expected else [])
+
+
+def test_a_client_of_an_open_fake_is_not(cloud: Cloud) -> None:
+    for handle in cloud.handles:
+        assert hints(cloud, OSError(handle.url)) == []
+
+
+def test_without_httpx_errors_of_the_system_count(
+    cloud: Cloud, closed: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delitem(sys.modules, "httpx")
+    assert len(hints(cloud, OSError(f"http://127.0.0.1:{closed}"))) == 4
+    assert hints(cloud, KeyError()) == []
+
+
+def came(cloud: Cloud, headers: Any) -> None:
+    httpx.get(f"{cloud.handles[0].url}/get/k", headers=headers)
+
+
+def test_the_token_of_a_fake_that_is_closed_is_known(cloud: Cloud) -> None:
+    with Cloud() as earlier:
+        old = dict(earlier.kv_server().headers)
+    came(cloud, cloud.handles[0].headers)
+    came(cloud, {"Authorization": "Bearer nobodys"})
+    came(cloud, None)
+    assert strangers(cloud) == []
+    came(cloud, old)
+    head = f"a client came to kv_server with the token of a fake that is closed{AFTER}"
+    assert strangers(cloud) == [head, *STAY]
+
+
+def test_an_answer_made_on_purpose_tells_of_no_closed_fake(cloud: Cloud) -> None:
+    cloud.handles[0].faults.answer(401, times=1)  # type: ignore[attr-defined]
+    came(cloud, cloud.handles[0].headers)
+    assert [call.status for call in cloud.journal.calls()] == [401]
+    assert strangers(cloud) == []
+
+
+def test_an_old_token_that_was_no_hindrance_is_not_told(cloud: Cloud) -> None:
+    with Cloud() as earlier:
+        old = dict(earlier.kv_server().headers)
+    httpx.post(cloud.callback_capture().callback_url, headers=old)
+    assert [call.status for call in cloud.journal.calls()] == [200]
+    assert strangers(cloud) == []
+
+
+# -- clients of other addresses --------------------------------------------------------------------
+
+FIXTURE = (
+    ", which is not one of its fakes: the fixture fakecloud_env (or fakecloud_env = true in "
+    "pytest.ini) sets the variables such a client reads, before the application makes it"
+)
+PROD = "https://prod.example.com"
+
+
+def made(path: str, **held: Any) -> Any:
+    """A client by the module and name of its class."""
+    module, _, name = path.rpartition(".")
+    one = type(name, (), {"__module__": module})()
+    vars(one).update(held)
+    return one
+
+
+def redis_at(url: str) -> Any:
+    return made("upstash_redis.client.Redis", url=url)
+
+
+class Odd:
+    __dict__ = "odd"  # type: ignore[assignment]
+
+
+class Bare:
+    __slots__ = ()
+
+
+def module_with(**names: Any) -> ModuleType:
+    module = ModuleType("shop")
+    vars(module).update(names)
+    return module
+
+
+REDIS = f"the test has Redis of upstash_redis for {PROD}{FIXTURE}"
+KNOWN: dict[str, tuple[list[Any], list[str]]] = {
+    "a client": ([redis_at(PROD)], [REDIS]),
+    "a client without TLS": (
+        [redis_at("http://redis.example.com")],
+        [REDIS.replace(PROD, "http://redis.example.com")],
+    ),
+    "a client in parts": (
+        [made("upstash_redis.asyncio.client.Redis", http=SimpleNamespace(base=PROD, n=1))], [REDIS]
+    ),
+    "a client in an object": ([SimpleNamespace(redis=redis_at(PROD), n=1)], [REDIS]),
+    "two addresses": (
+        [redis_at(PROD), redis_at("https://b.example.com")],
+        [REDIS, REDIS.replace(PROD, "https://b.example.com")],
+    ),
+    "two clients of one address": (
+        [redis_at(PROD), made("qstash.client.QStash", url=PROD), redis_at(PROD)],
+        [REDIS, f"the test has QStash of qstash for {PROD}{FIXTURE}"],
+    ),
+    "one whose fake is not there before one whose is": (
+        [made("upstash_vector.client.Index", url=PROD), redis_at(PROD)], [REDIS]
+    ),
+    "no address": ([made("upstash_redis.client.Redis", url="", n=1)], []),
+    "another library's": ([made("redis.client.Redis", url=PROD)], []),
+    "a class": ([type(redis_at(PROD))], []),
+    "in a module": ([module_with(redis=redis_at(PROD))], []),
+    "odd objects": ([Odd(), Bare(), None, redis_at(PROD)], [REDIS]),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("names", "expected"), KNOWN.values(), ids=KNOWN)
+def test_a_client_of_another_address_is_told(
+    cloud: Cloud, names: list[Any], expected: list[str]
+) -> None:
+    assert suspicions(cloud, names) == expected
+
+
+def test_a_client_of_a_fake_ends_the_suspicion(cloud: Cloud) -> None:
+    own = redis_at(cloud.handles[0].url)
+    assert suspicions(cloud, [redis_at(PROD), own]) == []
+
+
+def test_a_client_of_a_fake_that_is_closed_is_not_told_about_the_environment(
+    cloud: Cloud, closed: str
+) -> None:
+    head = f"a client went to 127.0.0.1:{closed}, where a fake stood that is closed{AFTER}"
+    found = suspicions(cloud, [redis_at(PROD), redis_at(f"http://127.0.0.1:{closed}")])
+    assert found == [REDIS, head, *STAY]
+
+
+def test_a_client_that_the_failing_function_knew_counts(cloud: Cloud) -> None:
+    def fails() -> None:
+        client = redis_at(PROD)
+        raise AssertionError(client)
+
+    with pytest.raises(AssertionError) as info:
+        fails()
+    assert suspicions(cloud, [], info.value) == [REDIS]
+
+
+def test_where_a_fake_was_called_no_client_is_suspected(cloud: Cloud) -> None:
+    came(cloud, cloud.handles[0].headers)
+    assert suspicions(cloud, [redis_at(PROD), made("qstash.client.QStash", url=PROD)]) == []
+
+
+# -- libraries that were active --------------------------------------------------------------------
+
+
+def kept_away(*names: str) -> list[str]:
+    return [
+        f"no request came to {name}; responses was active in this test and may have kept it away: "
+        f"let it through with responses.add_passthru({name}.url)"
+        for name in names
+    ]
+
+
+def function_of(module: str) -> Any:
+    def send() -> None: ...
+
+    send.__module__ = module
+    return send
+
+
+@pytest.mark.parametrize(
+    ("value", "expected"),
+    [
+        (function_of("responses"), True),
+        (function_of("responses.registries"), True),
+        (made("responses.Mock"), True),
+        (type(made("responses.Mock")), True),
+        (ModuleType("responses"), True),
+        (function_of("responses_of_ours"), False),
+        (function_of("requests.adapters"), False),
+        (ModuleType("shop"), False),
+        (None, False),
+    ],
+    ids=[
+        "function",
+        "function of a part",
+        "object",
+        "class",
+        "module",
+        "another's like it",
+        "its own",
+        "another's module",
+        "nothing",
+    ],
+)
+def test_a_library_in_anothers_place_is_suspected(
+    cloud: Cloud, monkeypatch: pytest.MonkeyPatch, value: Any, expected: bool
+) -> None:
+    monkeypatch.setattr(requests.adapters.HTTPAdapter, "send", value)
+    assert suspicions(cloud, []) == (kept_away("kv_server", "queue") if expected else [])
+    came(cloud, cloud.handles[0].headers)
+    assert suspicions(cloud, []) == (kept_away("queue") if expected else [])
+
+
+def test_a_method_of_the_librarys_counts(cloud: Cloud, monkeypatch: pytest.MonkeyPatch) -> None:
+    class Mock:
+        __module__ = "responses"
+
+        def send(self) -> None: ...
+
+    monkeypatch.setattr(requests.adapters.HTTPAdapter, "send", Mock().send)
+    assert suspicions(cloud, []) == kept_away("kv_server", "queue")
+
+
+def test_libraries_that_nobody_imported_are_not_looked_for(
+    cloud: Cloud, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("httpcore", "requests.adapters", "urllib3.connectionpool"):
+        monkeypatch.delitem(sys.modules, name, raising=False)
+    assert suspicions(cloud, []) == []
+
+
+def raised(source: str, **known: Any) -> BaseException:
+    """What a function of that source raises at its end, its module knowing some names."""
+    lines = "\n".join(f"    {line}" for line in [*source.splitlines(), "assert False"])
+    space: dict[str, Any] = {"__name__": "test_shop", **known}
+    exec(f"def fails():\n{lines}\n", space)
+    with pytest.raises(AssertionError) as info:
+        space["fails"]()
+    return info.value
+
+
+MOCKS = ModuleType("responses")
+vars(MOCKS).update(start=lambda: None, calls=())
+OTHER = ModuleType("mocks")
+vars(OTHER).update(start=lambda: None)
+NAMELESS = ModuleType("nameless")
+vars(NAMELESS).update(start=lambda: None)
+del NAMELESS.__name__
+BEGUN: dict[str, tuple[Callable[[], BaseException], bool]] = {
+    "its decorator": (lambda: raised("pass", __name__="responses"), True),
+    "a module of its": (lambda: raised("pass", __name__="responses.registries"), True),
+    "a module that has no name": (lambda: raised("pass", __name__=None), False),
+    "begun": (lambda: raised("mocks.start()", mocks=MOCKS), True),
+    "begun by a name of the function's own": (
+        lambda: raised("inner = make()\ninner.start()", make=lambda: MOCKS), True
+    ),
+    "begun by its function": (
+        lambda: raised("activate()", activate=function_of("responses")), True
+    ),
+    "only named": (lambda: raised("mocks.calls", mocks=MOCKS), False),
+    "another's": (lambda: raised("mocks.start()", mocks=OTHER), False),
+    "a nameless one": (lambda: raised("mocks.start()", mocks=NAMELESS), False),
+    "another's, with it beside": (lambda: raised("other.start()", mocks=MOCKS, other=OTHER), False),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("error", "expected"), BEGUN.values(), ids=BEGUN)
+def test_a_library_that_the_failing_function_began_is_suspected(
+    cloud: Cloud, error: Callable[[], BaseException], expected: bool
+) -> None:
+    assert suspicions(cloud, [], error()) == (kept_away("kv_server", "queue") if expected else [])
