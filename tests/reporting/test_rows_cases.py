@@ -355,6 +355,7 @@ def test_what_follows_a_call_of_a_delivery_stands_two_deep(cloud: Cloud) -> None
     ("fault", "below", "expected"),
     [
         ("call x before", True, "call x before it; carried out after the rows below"),
+        ("delay 1 s, call x before", True, "delay 1 s, call x before"),
         ("call x before", False, "call x before"),
         ("call x", True, "call x"),
         ("delay before", False, "delay before"),
@@ -390,11 +391,23 @@ def test_a_request_served_is_a_row_of_its_own(cloud: Cloud) -> None:
     )  # fmt: skip
 
 
+def held(number: int, until: int) -> Call:
+    """A call during which a fault ran something of the test's."""
+    found = call(number, target="/hook", fault="call x")
+    end_faults(found, until)
+    return found
+
+
 SERVED: dict[str, tuple[list[Any], list[Served], list[str]]] = {
     "what a queue delivered has its row": (
         [call(3), attempt(5, began=1, alone=True, status=500)],
         [served(2, 4, status=500), served(6, 7, status=500, target="GET /b")],
         ["0 attempt 1", "1 POST /a", "0 GET /b"],
+    ),
+    "what a fault did has a row of its own": (
+        [held(1, 5)],
+        [served(2, 4, status=500)],
+        ["0 POST /hook", "1 POST /hook"],
     ),
     "another path": (
         [call(3), attempt(5, began=1, alone=True)],

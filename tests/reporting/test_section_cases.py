@@ -223,7 +223,7 @@ def test_a_script_is_shown_once_and_up_to_twenty_lines(told: Told) -> None:
             row(1, "EVAL a", script=("a", script(20))),
             row(2, "EVAL a", answer="2", script=("a", script(20))),
             row(3, "EVAL b", script=("b", script(21))),
-            row(4, "EVAL c", script=("c", f"return {'x' * 100}")),
+            row(4, "EVAL c", script=("c", f"return\t{'x' * 100}")),
         ]
     )
     text = [f"{BELOW}    first", f"{BELOW}  second", *(f"{BELOW}  line {n}" for n in range(3, 21))]
@@ -238,7 +238,7 @@ def test_a_script_is_shown_once_and_up_to_twenty_lines(told: Told) -> None:
         f"{BELOW}  ... 1 more line",
         line("EVAL c"),
         f"{BELOW}script c:",
-        f"{BELOW}  return {'x' * 56}",
+        f"{BELOW}  return  {'x' * 55}",
     ]
 
 
@@ -316,6 +316,7 @@ def test_a_part_that_cannot_be_told_leaves_the_others_theirs(
     text = section(cloud, width=140)
     lines = text.splitlines()
     (place,) = [n for n, one in enumerate(lines) if one.startswith(f"{said}: KeyError: 'it broke'")]
+    assert text.count("cannot be told") == 1
     assert (place > lines.index("")) is is_below
     assert ("GET k" in text) is (name not in ("rows", "_timeline"))
     assert ("lock:a was taken" in text) is (name not in ("facts", "_with_mark"))
@@ -331,6 +332,28 @@ def test_what_a_test_waited_for_and_failed_with_is_told(cloud: Cloud) -> None:
     text = " ".join(section(cloud, idle_s=0.5).split())
     assert "passed idle" not in text
     assert "reached the test" not in text
+
+
+def test_facts_are_found_in_all_that_is_known(
+    cloud: Cloud, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    queue = cloud.queue()
+    queue.publish("https://app.example.com/hook", delay="1h")
+    known: list[Any] = []
+
+    def find(*given: object) -> list[Fact]:
+        known.extend(given)
+        return []
+
+    monkeypatch.setattr(module, "facts", find)
+    error, request = KeyError(), Served(1, START, "GET /a", "Flask", None, 0)
+    text = section(cloud, idle_s=1.5, raised=error, served=[request])
+    (id,) = known[1].ids
+    assert known[0] is cloud
+    assert known[2:] == [1.5, error, [request]]
+    assert known[1].short(id) in text
+    assert id not in text
+    assert text == text.strip()
 
 
 def test_requests_to_the_application_are_told(cloud: Cloud) -> None:
