@@ -7,6 +7,7 @@ import copy
 import json
 import re
 from collections.abc import Iterator
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 from ..core.calls import ITEMS_OF_CUT
@@ -53,15 +54,7 @@ class Mask:
 
     def __init__(self, cloud: Fakes) -> None:
         secrets = gone_of(cloud).secrets.union(*map(secrets_of, cloud.handles))
-        spellings = {
-            spelling
-            for secret in secrets
-            if len(secret) >= _SHORTEST
-            for spelling in _spellings(secret)
-        }
-        self._secrets = re.compile(
-            "|".join(map(_in_any_url, sorted(spellings, key=len, reverse=True))) or r"(?!)"
-        )
+        self._secrets = _pattern(frozenset(secrets))
 
     def text(self, text: str) -> str:
         """The text with every known credential replaced."""
@@ -111,6 +104,21 @@ class Mask:
     def body(self, call: Call) -> bytes | str:
         """A call's request body: as it is unless its words are to be hidden."""
         return HIDDEN if call.body and hides_words(call) else call.body
+
+
+# A console asks for thousands of rows one by one, and the pattern costs a millisecond to write.
+@lru_cache(maxsize=4)
+def _pattern(secrets: frozenset[str]) -> re.Pattern[str]:
+    """What finds any of these credentials, in every spelling."""
+    spellings = {
+        spelling
+        for secret in secrets
+        if len(secret) >= _SHORTEST
+        for spelling in _spellings(secret)
+    }
+    return re.compile(
+        "|".join(map(_in_any_url, sorted(spellings, key=len, reverse=True))) or r"(?!)"
+    )
 
 
 def _in_any_url(spelling: str) -> str:
