@@ -31,7 +31,7 @@ def main() -> int:
     parser.add_argument(
         "--quick",
         action="store_true",
-        help="see that everything runs, in half a minute: small sizes side by side, and no limits",
+        help="see that everything runs, in under a minute: small sizes side by side, and no limits",
     )
     parser.add_argument("--json", type=Path, metavar="FILE", help="write all figures there")
     parser.add_argument("--plots", type=Path, metavar="DIR", help="draw tables and curves there")

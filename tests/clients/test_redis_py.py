@@ -144,7 +144,8 @@ def run(name: str, flavour: str, used: Used, **options: Any) -> None:
         loop = asyncio.new_event_loop()
         stack.callback(loop.close)
         context = Context.alone(now=NOW)
-        server = stack.enter_context(KVServer(context, dialect=dialect))
+        version = "7.2" if dialect == "redis" else None  # redis-py has words that 7.0 has not
+        server = stack.enter_context(KVServer(context, dialect=dialect, version=version))
         world = World(server, flavour, used, loop, stack)
         function(world, world.client(**options))
         assert context.problems == []
@@ -722,7 +723,7 @@ def the_server(w: World, r: Any) -> None:
     assert r.bgrewriteaof()
     assert r.role()[0] == "master"
     assert r.lolwut(5)
-    assert r.module_list() == []
+    assert "ReJSON" in str(r.module_list())
     for name, arguments in (
         ("module_load", {"path": "x"}), ("module_unload", {"name": "x"}),
         ("module_loadex", {"path": "x", "options": ["a", "b"], "args": ["c"]}),

@@ -67,6 +67,19 @@ KNOWN: tuple[Known, ...] = (
         and _error_with(b"invalid expire time", theirs["valkey"]),
     ),
     Known(
+        "SCAN and its like as in Redis 7.0: Valkey refuses a cursor below zero and a type it has not",
+        lambda line, ours, theirs: set(theirs) == {"valkey"} and line[0].upper().endswith(b"SCAN")
+        and (
+            _error_with(b"invalid cursor", theirs["valkey"])
+            or _error_with(b"unknown type name", theirs["valkey"])
+        ),
+    ),
+    Known(
+        "LSET at the least integer as in Redis 7.0: Valkey takes it for an element that is there",
+        lambda line, ours, theirs: set(theirs) == {"valkey"} and line[0].upper() == b"LSET"
+        and line[2] == b"-9223372036854775808",
+    ),
+    Known(
         "the words of Redis 7.0, which differ in Valkey",
         lambda line, ours, theirs: set(theirs) == {"valkey"}
         and (
