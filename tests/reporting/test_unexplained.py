@@ -171,20 +171,6 @@ RAISING = {
     def test_it(kv_server):
         raise Wordless()
     """,
-    "getattr of an error": """
-    import requests
-
-    class Dynamic(requests.exceptions.ConnectionError):
-        def __getattr__(self, name):
-            if name == "failed_request":  # pytest itself asks for others
-                raise RuntimeError(f"no {name}")
-            raise AttributeError(name)
-
-    def test_it(kv_server):
-        error = Dynamic("Connection refused by Responses")
-        del error.request
-        raise error
-    """,
     "predicate of allow": """
     import requests
 
@@ -199,6 +185,28 @@ RAISING = {
         assert False
     """,
 }
+
+
+UNREADABLE = """
+    import requests
+
+    class Dynamic(requests.exceptions.ConnectionError):
+        def __getattr__(self, name):
+            if name == "failed_request":  # pytest itself asks for others
+                raise RuntimeError(f"no {name}")
+            raise AttributeError(name)
+
+    def test_it(kv_server):
+        error = Dynamic("Connection refused by Responses")
+        del error.request
+        raise error
+    """
+
+
+def test_an_error_whose_request_cannot_be_read_is_one_without(run: Run) -> None:
+    text = went_on(run(UNREADABLE + "\n    def test_after():\n        pass\n"))
+    assert "cannot be told" not in text
+    assert "no client has called" in text
 
 
 @pytest.mark.parametrize("kind", RAISING)
