@@ -88,7 +88,9 @@ def main() -> int:
     given = parser.parse_args()
     with tempfile.TemporaryDirectory() as scratch:
         out = Path(scratch) / "coverage.json"
-        subprocess.run([sys.executable, "-m", "coverage", "json", "-q", "-o", str(out)], check=True)
+        subprocess.run(
+            [sys.executable, "-m", "coverage", "json", "-i", "-q", "-o", str(out)], check=True
+        )
         files = json.loads(out.read_text("utf-8"))["files"]
     folders = by_folder(files)
     if given.missing:

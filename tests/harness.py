@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import gc
 import importlib
+import os
 import pkgutil
 import sys
 from collections.abc import Callable, Iterable, Iterator
@@ -177,3 +178,7 @@ def one_tls_context() -> Iterator[None]:
     shared.refresh()
     yield
     shared.close()
+
+
+UNMEASURED = {name: value for name, value in os.environ.items() if not name.startswith("COVERAGE_")}
+"""The environment of a process whose own imports count: coverage.py would bring its along."""

@@ -7,6 +7,8 @@ import sys
 
 import pytest
 
+from .harness import UNMEASURED
+
 ASK = """
 import sys
 from pytest_fakecloud import Cloud
@@ -47,13 +49,15 @@ MOST = {"kv": 102, "queue": 106, "vector": 68, "broker": 72}
 @pytest.mark.parametrize("service", FIRSTS)
 def test_the_first_answer_imports_what_it_needs(service: str) -> None:
     code = f"{ASK}{CLIENT}{FIRSTS[service]}\nprint(*sys.modules)"
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True, env=UNMEASURED
+    )
     loaded = set(done.stdout.split())
     # numpy is the vector index's own, and imports some of these.
     assert ("numpy" in loaded) == (service == "vector")
     base = subprocess.run(
         [sys.executable, "-c", "import sys, numpy\nprint(*sys.modules)"],
-        capture_output=True, text=True, check=True,
+        capture_output=True, text=True, check=True, env=UNMEASURED,
     )  # fmt: skip
     allowed = set(base.stdout.split()) if service == "vector" else set()
     assert loaded & NOBODYS - allowed == set()
@@ -84,7 +88,9 @@ def test_the_first_fake_of_a_run_imports_what_it_needs(pytester: pytest.Pytester
 
 def test_a_command_imports_its_own_group() -> None:
     code = f"{ASK}{CLIENT}{FIRSTS['kv']}\nprint(*sys.modules)"
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True, env=UNMEASURED
+    )
     start = "pytest_fakecloud.kv.commands."
     groups = {
         name.removeprefix(start).split(".")[0] for name in done.stdout.split() if start in name
@@ -99,5 +105,7 @@ def test_every_command_finds_its_function_whichever_is_asked_first() -> None:
         "print(*(n for n, s in reversed(COMMANDS.items()) if not (s.function or s.subcommands)))\n"
         "print(COMMANDS['COMMAND'].function is not None, COMMANDS['XGROUP'].function)"
     )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True, env=UNMEASURED
+    )
     assert done.stdout == "\nTrue None\n"
