@@ -10,10 +10,10 @@ import os
 import signal
 import subprocess
 import sys
-import threading
 import tomllib
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
+from queue import Empty, SimpleQueue
 from typing import TYPE_CHECKING, Any, cast
 
 from .core.calls import KEEP_BYTES
@@ -44,6 +44,8 @@ ELSEWHERE = (
     "the TOML file (control_port = 8000, and a table [kv] with port, token and settings; the file "
     "itself may be PYTEST_FAKECLOUD_CONFIG)."
 )
+NAP_SECONDS = 0.5
+"""How long a server sleeps at a time: on Windows a signal is only seen between two waits."""
 TELL_SECONDS = 1.0
 """How often a load that takes longer says how far it is."""
 YES, NO = ("1", "true", "yes", "on"), ("", "0", "false", "no", "off")
@@ -504,20 +506,23 @@ def _prepare(
 
 def _serve(options: Mapping[str, Any]) -> int:
     log = Log(options["log_format"])
-    stop = threading.Event()
+    # A handler runs in the middle of what this thread does, which may be holding the lock of an
+    # Event; to put into this queue takes none.
+    stop: SimpleQueue[int] = SimpleQueue()
     if options["journal_entries"] is None:
         options = {**options, "journal_entries": JOURNAL_ENTRIES}
     for name in ("SIGINT", "SIGTERM", "SIGBREAK"):
         if hasattr(signal, name):
-            signal.signal(getattr(signal, name), lambda *_: stop.set())
+            signal.signal(getattr(signal, name), lambda number, _: stop.put(number))
     with _cloud(options, log) as (cloud, app, url):
         _warn_of_other_addresses(options, log)
         print(_summary(cloud, app, url, options), flush=True)
         addresses = {handle.name: handle.url for handle in cloud.handles}
         log.say("ready", f"ready at {url}", control=url, fakes=addresses)
-        # In short naps: on Windows a signal is only seen between two waits.
-        while not stop.wait(0.5):
-            pass
+        while True:
+            with contextlib.suppress(Empty):
+                stop.get(timeout=NAP_SECONDS)
+                break
         log.say("stopping", "stopping")
     # With much data the interpreter's last look for garbage alone would take seconds.
     gc.freeze()

@@ -108,6 +108,50 @@ def test_a_signal_stops_it_gracefully_and_soon(serve: Serve, number: signal.Sign
     pool.clear()
 
 
+AT_EVERY_LINE = """
+import contextlib, io, signal, sys
+from pytest_fakecloud import cli
+
+cli.NAP_SECONDS = 0.001
+
+class Out(io.StringIO):
+    def write(self, text):
+        global lines
+        lines = 0
+        return super().write(text)
+
+def traced(frame, event, argument):
+    global lines
+    if event == "line" and lines is not None:
+        lines += 1
+        if lines == at:
+            signal.raise_signal(signal.SIGTERM)
+    return traced
+
+for at in range(1, 41):
+    lines = None
+    with contextlib.redirect_stdout(Out()):
+        sys.settrace(traced)
+        try:
+            code = cli.main(["serve", "kv"])
+        finally:
+            sys.settrace(None)
+    print(at, code, flush=True)
+"""
+
+
+@pytest.mark.skipif(os.name == "nt", reason="Windows has no SIGTERM to catch")
+def test_a_signal_stops_it_whenever_it_comes() -> None:
+    # A handler that takes the lock which the main thread holds at that moment waits for itself.
+    try:
+        done = subprocess.run(
+            [sys.executable, "-c", AT_EVERY_LINE], capture_output=True, text=True, timeout=60
+        )
+    except subprocess.TimeoutExpired as error:
+        pytest.fail(f"it hangs after {error.stdout!r}")
+    assert done.stdout.splitlines() == [f"{at} 0" for at in range(1, 41)], done.stderr
+
+
 @pytest.mark.skipif(os.name == "nt", reason="Windows has no SIGTERM to catch")
 def test_the_end_looks_for_no_garbage_among_the_data() -> None:
     # Under load by all services that look alone took more than two seconds.

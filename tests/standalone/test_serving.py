@@ -130,13 +130,16 @@ def test_logs_are_objects_without_secrets(tmp_path: Path) -> None:
         ],
         stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
     )  # fmt: skip
+    # A server that never gets ready, or never ends, must end the test, not hang it.
     timer = threading.Timer(STARTS_WITHIN, process.kill)
     timer.start()
-    assert process.stdout is not None
-    assert process.stdout.readline() == "pytest-fakecloud is ready\n"
+    with process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == "pytest-fakecloud is ready\n"
+        process.terminate()
+        _, errors = process.communicate()
     timer.cancel()
-    process.terminate()
-    _, errors = process.communicate(timeout=30)
+    assert process.returncode == 0, "it was killed"
     events = [json.loads(line) for line in errors.splitlines()]
     assert [one["event"] for one in events] == ["forward", "loaded", "ready", "stopping"]
     assert all(one["at"] and one["level"] == "info" and one["text"] for one in events)
