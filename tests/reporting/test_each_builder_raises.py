@@ -48,54 +48,68 @@ def builders() -> list[str]:
     return sorted(one for one in found if one.rpartition(":")[2].rpartition(".")[2] not in DELIVERS)
 
 
-# A failing test that has something of everything; each of its runs has another broken builder, whose
-# code is another while the call and the report of the test are made.
-SOURCE = '''
+# A builder that is broken or counted has another code for a while, which finds the rest by its globals.
+BUILDERS = '''
 import importlib
+from contextlib import contextmanager
 from pathlib import Path
+from types import FunctionType
 
+NAMES = Path("builders.txt").read_text().split()
+CALLED = {"test": set(), "report": set()}
+PHASE = ["test"]
+OWN = {}
+BROKEN = []
+
+COUNTS = """
+def other(*given, **named):
+    builders.CALLED[builders.PHASE[-1]].add({0!r})
+    return builders.OWN[{0!r}](*given, **named)
+"""
+BREAKS = """
+def other(*given, **named):
+    builders.BROKEN.append({0!r})
+    raise RuntimeError("it broke")
+"""
+
+
+@contextmanager
+def changed(name, source):
+    module, _, path = name.partition(":")
+    found = importlib.import_module(module)
+    for part in path.split("."):
+        found = getattr(found, part)
+    found = getattr(found, "__wrapped__", found)
+    own = found.__code__
+    if own.co_freevars:  # a closure, whose code can only be another closure's
+        yield
+        return
+    OWN[name] = FunctionType(own, found.__globals__, path, found.__defaults__)
+    OWN[name].__kwdefaults__ = found.__kwdefaults__
+    space = {}
+    exec(compile(source.format(name), "other.py", "exec"), space)
+    found.__globals__["builders"] = importlib.import_module(__name__)
+    found.__code__ = space["other"].__code__
+    BROKEN.clear()
+    try:
+        yield
+    finally:
+        found.__code__ = own
+
+
+def write(name, names):
+    with Path(name).open("a") as file:
+        file.write("".join(f"{one}\\n" for one in names))
+'''
+
+# A test that has something of everything.
+SCENE = """
 import httpx
-import pytest
+import redis
 import requests
 
 
-BROKEN = []
-CODE = compile(
-    "def broke(*given, **named):\\n    heard.append(1)\\n    raise RuntimeError('it broke')",
-    "broke.py",
-    "exec",
-)
-
-
-def code_of(function):
-    """The code of a function that only raises, for one with other globals."""
-    space = {"heard": BROKEN}
-    exec(CODE, space)
-    function.__globals__["heard"] = BROKEN
-    return space["broke"].__code__
-
-
-@pytest.fixture
-def broken(request):
-    module, _, name = request.param.partition(":")
-    found = importlib.import_module(module)
-    for part in name.split("."):
-        found = getattr(found, part)
-    found = getattr(found, "__wrapped__", found)
-    before = found.__code__
-    if before.co_freevars:
-        pytest.skip("a closure")
-    found.__code__ = code_of(found)
-    BROKEN.clear()
-    yield
-    found.__code__ = before
-    with Path("heard.txt").open("a") as file:
-        file.write(f"{request.param} {len(BROKEN)}\\n")
-
-
-@pytest.mark.parametrize("broken", Path("builders.txt").read_text().split(), indirect=True)
-@pytest.mark.fakecloud(now="2026-03-01T12:00:00Z", seed=1)
-def test_it(broken, kv_server, vector_index, broker, queue, fakecloud):
+def play(kv_server, vector_index, broker, queue):
     kv = kv_server.client(rest_retries=0)
     mails = queue.client(retry=False)
     for command in (
@@ -106,7 +120,6 @@ def test_it(broken, kv_server, vector_index, broker, queue, fakecloud):
     httpx.post(kv_server.url + "/pipeline", json=[["SET", "a", "x"], ["INCR", "a"]],
                headers=kv_server.headers)
     httpx.post(kv_server.url + "/nowhere", headers={"Authorization": "Bearer no"})
-    import redis
     with redis.Redis.from_url(kv_server.database_url) as native:
         with native.pipeline() as pipe:
             pipe.set("a", "1").get("a").execute()
@@ -140,12 +153,120 @@ def test_it(broken, kv_server, vector_index, broker, queue, fakecloud):
         kv.get("a")
     except Exception:
         pass
+"""
+
+# What is called in a test and what for its report is told apart. A failed test is reported on again and
+# again, each time with another builder broken.
+REPORTS = """
+from contextlib import ExitStack
+
+import builders
+import pytest
+
+
+@pytest.fixture
+def counted():
+    with ExitStack() as stack:
+        for name in builders.NAMES:
+            stack.enter_context(builders.changed(name, builders.COUNTS))
+        yield
+
+
+@pytest.hookimpl(wrapper=True, tryfirst=True)
+def pytest_runtest_makereport(item, call):
+    builders.PHASE.append("report")
+    report = yield
+    builders.PHASE.pop()
+    return report
+
+
+def pytest_exception_interact(node, call):
+    if node.name != "test_reported":
+        return
+    for name in builders.NAMES:
+        with builders.changed(name, builders.BREAKS):
+            report = node.ihook.pytest_runtest_makereport(item=node, call=call)
+        node.ihook.pytest_runtest_logreport(report=report)
+        builders.write("heard.txt", set(builders.BROKEN))
+
+
+def pytest_sessionfinish():
+    for phase, names in builders.CALLED.items():
+        builders.write(f"called_in_{phase}.txt", names)
+"""
+REPORTED = """
+import pytest
+import scene
+
+pytestmark = pytest.mark.fakecloud(now="2026-03-01T12:00:00Z", seed=1)
+
+
+def test_counted(counted, kv_server, vector_index, broker, queue):
+    scene.play(kv_server, vector_index, broker, queue)
+    assert False, "counted"
+
+
+def test_reported(kv_server, vector_index, broker, queue):
+    scene.play(kv_server, vector_index, broker, queue)
     assert False, "own reason"
 
 
 def test_after():
     pass
-'''
+"""
+
+# What a test calls itself, or what is kept from one report for the next, is broken from its beginning.
+BROKEN = """
+from pathlib import Path
+
+import builders
+import pytest
+import scene
+from pytest_fakecloud.queue import refusals
+
+pytestmark = pytest.mark.fakecloud(now="2026-03-01T12:00:00Z", seed=1)
+
+
+@pytest.fixture
+def broken(request):
+    with builders.changed(request.param, builders.BREAKS):
+        yield
+    builders.write("heard.txt", set(builders.BROKEN))
+    refusals._watching.clear()  # a delivery whose end is broken stays there
+
+
+@pytest.mark.parametrize("broken", Path("early.txt").read_text().split(), indirect=True)
+def test_it(broken, kv_server, vector_index, broker, queue):
+    scene.play(kv_server, vector_index, broker, queue)
+    assert False, "own reason"
+
+
+def test_after():
+    pass
+"""
+
+
+def silent(result: pytest.RunResult, names: list[str], *, unbroken: int) -> set[str]:
+    """Which builders a run broke and its reports say nothing of; ``unbroken`` reports come first."""
+    text = "\n".join([*result.outlines, *result.errlines])
+    assert "INTERNALERROR" not in text
+    counts = result.parseoutcomes()
+    assert (counts["failed"], counts["passed"]) == (len(names) + unbroken, 1), counts
+    assert text.count("own reason") >= len(names)
+    sections = [one.partition("\n____")[0] for one in text.split("- fakecloud -")[1:]]
+    assert len(sections) == len(names) + unbroken
+    assert not any("it broke" in one for one in sections[:unbroken])
+    heard = read("heard.txt")
+    return {
+        name
+        for name, section in zip(names, sections[unbroken:], strict=True)
+        if name in heard and "it broke" not in section
+    }
+
+
+def read(name: str) -> set[str]:
+    """The names in a file that a run inside the test wrote."""
+    return set(Path(name).read_text(encoding="utf-8").split())
 
 
 @pytest.mark.slow
@@ -153,20 +274,18 @@ def test_a_report_is_made_whatever_breaks(
     run: Run, pytester: pytest.Pytester, tmp_path: Path
 ) -> None:
     names = builders()
+    pytester.makepyfile(builders=BUILDERS, scene=SCENE, conftest=REPORTS)
     Path("builders.txt").write_text("\n".join(names), encoding="utf-8")
-    result = run(SOURCE, f"--fakecloud-report={tmp_path}")
-    counts = result.parseoutcomes()
-    text = "\n".join([*result.outlines, *result.errlines])
-    assert "INTERNALERROR" not in text
-    assert (counts["failed"], counts["passed"]) == (len(names), 1), counts
-    heard = dict(line.split() for line in Path("heard.txt").read_text("utf-8").splitlines())
-    sections = text.split("- fakecloud -")[1:]
-    assert len(sections) == len(names)
-    assert text.count("own reason") >= len(names)
-    silent = [
-        name
-        for name, section in zip(names, sections, strict=True)
-        if heard[name] != "0" and "it broke" not in section.partition("\n____")[0]
-    ]
-    assert len([name for name in names if heard[name] != "0"]) > 150
-    assert silent == []
+    report = f"--fakecloud-report={tmp_path}"
+
+    assert silent(run(REPORTED, report), names, unbroken=2) == set()
+
+    called, in_a_test = read("called_in_report.txt"), read("called_in_test.txt")
+    early = sorted(in_a_test | (called - read("heard.txt")))
+    assert early
+    Path("early.txt").write_text("\n".join(early), encoding="utf-8")
+    assert silent(run(BROKEN, report), early, unbroken=0) == set()
+
+    heard = read("heard.txt")
+    assert len(heard) > 150
+    assert heard == called | in_a_test
