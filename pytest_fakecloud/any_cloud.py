@@ -217,7 +217,7 @@ class AnyCloud(ABC):
             raise ContractError(
                 f"{shown(kind)} is not a kind of problem{near}; the kinds are: {', '.join(ALLOWABLE)}"
             )
-        query = Query(where, ALLOWABLE[kind], f"the problem {kind!r}")
+        query = Query(where, ALLOWABLE[kind], f"problem of kind {kind!r}")
         self._allowed.append((kind, query))
 
     def _allows(self, kind: str, facts: Mapping[str, Any]) -> bool:

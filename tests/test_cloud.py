@@ -201,8 +201,8 @@ def test_what_is_allowed_is_asked_as_everywhere(wanted: Any, covers: bool) -> No
     [
         ("unruted", {}, "'unruted' is not a kind of problem, did you mean 'unrouted'"),
         (5, {}, "5 is not a kind of problem; the kinds are: unrouted, "),
-        ("unrouted", {"paht": "/x"}, "the problem 'unrouted' has no field 'paht', did you mean 'p"),
-        ("unmet", {"path": "/x"}, "the problem 'unmet' has no field 'path'; there are: handle"),
+        ("unrouted", {"paht": "/x"}, "^a problem of kind 'unrouted' has no field 'paht', did you"),
+        ("unmet", {"path": "/x"}, "^a problem of kind 'unmet' has no field 'path'; there are: h"),
         ("unrouted", {"method": "get"}, "methods have capital letters"),
         ("unrouted", {"path": 5}, "path=5 can never be"),
     ],
