@@ -20,7 +20,6 @@ from .wire.headers import as_text, header_map
 WORDS = {
     "CREATED": "pending",
     "RETRY": "pending",
-    "ERROR": "pending",
     "ACTIVE": "in_flight",
     "DELIVERED": "delivered",
     "FAILED": "dead_lettered",

@@ -91,6 +91,7 @@ def test_loading_what_has_no_meaning(queue: Queue, data: Any, text: str) -> None
         (lambda queue: queue.schedule(5, "* * * * *"), "destination=5 is not text"),
         (lambda queue: queue.schedule(DEST, "* * * * *", id=5), "id=5 is not text"),
         (lambda queue: queue.messages(state=5), "state=5 can never be: give one of pending"),
+        (lambda queue: queue.messages("ERROR"), "state='ERROR' is not a state; there are: pending"),
         (lambda queue: queue.assert_published(times=-1), "times=-1 is not a count"),
         (lambda queue: queue.assert_delivered(times="1"), "times='1' is not a count"),
         (lambda queue: queue.assert_dead_lettered(times=True), "times=True is not a count"),

@@ -31,7 +31,7 @@ from .payloads import (
 
 __all__ = ["WorkflowHistoryRoutes"]
 
-_ON_ITS_WAY = ("CREATED", "ACTIVE", "RETRY", "ERROR")
+_ON_ITS_WAY = ("CREATED", "ACTIVE", "RETRY")
 
 
 class WorkflowHistoryRoutes:

@@ -21,7 +21,6 @@ Record = dict[str, Any]
 _NEXT_STATES = {
     "CREATED": "STEP_PROGRESS",
     "ACTIVE": "STEP_PROGRESS",
-    "ERROR": "STEP_RETRY",
     "RETRY": "STEP_RETRY",
     "FAILED": "STEP_FAILED",
     "CANCEL_REQUESTED": "STEP_CANCELED",
@@ -89,7 +88,7 @@ def _groups(engine: Engine, run: WorkflowRun) -> list[Record]:
 def _unfinished(message: Message, run: WorkflowRun, shown: set[str]) -> bool:
     if message.id in shown:
         # Its own step is recorded; what it is about to bring is not.
-        return message.state in ("ACTIVE", "ERROR", "RETRY", "FAILED") and run.steps != []
+        return message.state in ("ACTIVE", "RETRY", "FAILED") and run.steps != []
     return not message.finished and message.id != run.failure_message_id
 
 
