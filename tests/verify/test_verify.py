@@ -13,9 +13,10 @@ import requests
 
 from pytest_fakecloud import Cloud
 from pytest_fakecloud.cli import main
-from pytest_fakecloud.verify import command
+from pytest_fakecloud.verify import command, run
 from pytest_fakecloud.verify.report import as_html, as_json, as_text
-from pytest_fakecloud.verify.run import NOT_OFFERED, Result, verify
+from pytest_fakecloud.verify.run import FOLLOWS, NOT_OFFERED, Result, verify
+from pytest_fakecloud.verify.scenario import read_lines
 from pytest_fakecloud.verify.sides import Target, Unreachable
 from tests.kv.comparison.servers import RealServer, available
 
@@ -124,6 +125,26 @@ def test_a_planted_difference_is_found(
     assert words in text
 
 
+def test_what_follows_from_a_step_left_undone_is_no_difference_of_its_own(
+    cloud: Cloud, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Only behind such a step, in its own scenario, is a difference put down to it."""
+    stories = list(read_lines("## one\nECHO x\nSET @a 1\nGET @a\nECHO x\n## other\nECHO x"))
+    monkeypatch.setattr(run, "plan", lambda target, dimension=2: stories)
+    kv, target = kv_of(cloud)
+    kv.faults.answer(200, {"result": "planted"}, command="ECHO")
+    kv.faults.answer(400, {"error": "ERR unknown command"}, command="SET")
+    told = [(one.step.subject, one.differs, one.reason) for one in verify(target).compared]
+    echo = "result: 'planted', the fake 'x'"
+    assert told == [
+        ("ECHO", echo, None),
+        ("SET", "status 400, the fake 200", NOT_OFFERED),
+        ("GET", "result: None, the fake '1'", FOLLOWS),
+        ("ECHO", echo, FOLLOWS),
+        ("ECHO", echo, None),
+    ]
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize(("name", "binary"), SERVERS)
 def test_real_servers(name: str, binary: str) -> None:
@@ -165,8 +186,6 @@ class TestCommand:
     @pytest.fixture(autouse=True)
     def few(self, monkeypatch: pytest.MonkeyPatch) -> None:
         """Compare a little: what is compared is not what these tests are about."""
-        from pytest_fakecloud.verify import run
-
         whole = run.plan
         monkeypatch.setattr(run, "plan", lambda target, dimension=2: whole(target, dimension)[:2])
 
