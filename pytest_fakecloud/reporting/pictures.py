@@ -96,8 +96,13 @@ def _group(name: str, rebalances: Sequence[Event]) -> str:
             f'<text class="when" x="{label + step * column:.1f}" y="{bottom + 12}">{when}'
             f"<title>{html.escape(event.text)}</title></text>"
         )
-    title = f"group {html.escape(name)}: {len(rebalances)} generations, {len(members)} members"
+    counted = f"{_count(rebalances, 'generation')}, {_count(members, 'member')}"
+    title = f"group {html.escape(name)}: {counted}"
     return _picture(title, bottom + 20, parts)
+
+
+def _count(items: Sequence[object], word: str) -> str:
+    return f"{len(items)} {word}{'s' * (len(items) != 1)}"
 
 
 def _owners(assignment: Any) -> Iterator[tuple[tuple[str, int], str]]:

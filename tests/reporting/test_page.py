@@ -226,7 +226,7 @@ def test_retries_and_groups_are_drawn(cloud: Cloud) -> None:
     at = [float(x) for x in re.findall(r'<circle class="\w+" cx="([\d.]+)"', ladder)]
     assert at == [16, 396]
     assert "2: 200 after 1 m" in ladder
-    assert "group shop: 1 generations, 1 members" in group
+    assert "group shop: 1 generation, 1 member" in group
     assert group.count("<rect") == 2
 
 
