@@ -28,6 +28,8 @@ __all__ = ["Listener", "Served"]
 
 _MOST = 1000
 """How many requests are remembered, the newest."""
+_NEAR = 20
+"""How many frames above a signal's receiver its sender is looked for."""
 _Receiver = Callable[..., None]
 
 
@@ -199,10 +201,11 @@ def _environ_of(request: Any) -> object:
 def _closing_response() -> object:
     """The response whose ``close()`` has just sent Django's signal.
 
-    The signal itself has none; the frame that sends it belongs to the response.
+    The signal itself has none; the frame that sends it belongs to the response. What else listens to
+    an application (a tracer, say) may call through functions of its own in between.
     """
-    frame: FrameType | None = sys._getframe(3)
-    for _ in range(4):
+    frame: FrameType | None = sys._getframe(1)
+    for _ in range(_NEAR):
         if frame is None:
             break
         found: object = frame.f_locals.get("self")

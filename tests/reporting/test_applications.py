@@ -253,9 +253,21 @@ def __getattr__(name: str) -> Any:
     raise AttributeError(name)
 
 
-def test_djangos_client(cloud: Cloud, django_urls: None, listener: Listener) -> None:
+@pytest.mark.parametrize("between", [0, 6])
+def test_djangos_client(
+    cloud: Cloud,
+    django_urls: None,
+    listener: Listener,
+    between: int,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Also where something else listens in, which calls each receiver through functions of its own."""
+    from django.dispatch import Signal
     from django.test import Client
 
+    for _ in range(between):
+        send = Signal.send
+        monkeypatch.setattr(Signal, "send", lambda *args, _send=send, **named: _send(*args, **named))
     Client().post("/checkout?from=cart")
     with pytest.raises(KeyError):
         Client().get("/broken")
