@@ -87,7 +87,7 @@ class Listener:
         signals = [getattr(module, name) for name in names]
         for signal, receiver in zip(signals, receivers, strict=True):
             heard = _harmless(receiver)
-            signal.connect(heard, weak=False)
+            signal.connect(heard)
             self._connected.append((signal, heard))
 
     def close(self) -> None:
@@ -99,28 +99,28 @@ class Listener:
 
     # -- Flask -----------------------------------------------------------------------------------
 
-    def _flask_began(self, sender: object, **_: object) -> None:
+    def _flask_began(self, **_: object) -> None:
         request = sys.modules["flask"].request
         self._begin("Flask", request.environ)
 
-    def _flask_raised(self, sender: object, exception: BaseException, **_: object) -> None:
+    def _flask_raised(self, exception: BaseException, **_: object) -> None:
         # Where the application is to propagate exceptions, nothing ends the request.
         self._end(sys.modules["flask"].request.environ, exception=exception)
 
-    def _flask_ended(self, sender: object, response: Any, **_: object) -> None:
+    def _flask_ended(self, response: Any, **_: object) -> None:
         self._end(sys.modules["flask"].request.environ, status=response.status_code)
 
     # -- Django ----------------------------------------------------------------------------------
 
-    def _django_began(self, sender: object, **given: Any) -> None:
-        self._begin("Django", given.get("environ") or given.get("scope") or {})
+    def _django_began(self, **given: Any) -> None:
+        self._begin("Django", given.get("environ") or given["scope"])
 
-    def _django_raised(self, sender: object, request: Any = None, **_: object) -> None:
+    def _django_raised(self, request: Any, **_: object) -> None:
         one, error = self._of(_environ_of(request)), sys.exc_info()[1]
         if one is not None and error is not None:
             one.raised = _in_words(error)
 
-    def _django_ended(self, sender: object, **_: object) -> None:
+    def _django_ended(self, **_: object) -> None:
         response = _closing_response()
         request = getattr(response, "wsgi_request", getattr(response, "asgi_request", None))
         self._end(_environ_of(request), status=getattr(response, "status_code", None))
@@ -169,7 +169,7 @@ def _harmless(receiver: _Receiver) -> _Receiver:
 
     def heard(sender: object, **given: Any) -> None:
         with suppress(Exception):
-            receiver(sender, **given)
+            receiver(**given)
 
     return heard
 
@@ -184,12 +184,13 @@ def _in_words(error: BaseException) -> str:
 def _target(environ: Any) -> str:
     """Method, path and query out of a WSGI environment or an ASGI scope."""
     if "REQUEST_METHOD" in environ:
-        method = environ["REQUEST_METHOD"]
-        path, query = environ.get("PATH_INFO", ""), environ.get("QUERY_STRING", "")
+        # The standard lets a server leave out what is empty.
+        method, path = environ["REQUEST_METHOD"], environ.get("PATH_INFO") or "/"
+        query = environ.get("QUERY_STRING", "")
     else:
-        method, path = environ.get("method", ""), environ.get("path", "")
-        query = environ.get("query_string", b"")
-        query = query.decode("latin-1") if isinstance(query, bytes) else query
+        method, path, query = environ["method"], environ["path"], environ["query_string"]
+        if isinstance(query, bytes):  # Django's own client has a text here
+            query = query.decode("latin-1")
     return f"{method} {path}{query and f'?{query}'}"
 
 

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import io
 import sys
 import threading
 from collections.abc import Iterator
+from types import SimpleNamespace
 from typing import Any
 
 import flask
@@ -13,6 +15,7 @@ import flask.signals
 import pytest
 
 from pytest_fakecloud import Cloud
+from pytest_fakecloud.reporting import applications
 from pytest_fakecloud.reporting.applications import Listener
 from pytest_fakecloud.reporting.rows import rows
 
@@ -154,6 +157,34 @@ def test_requests_of_several_threads_claim_nothing(cloud: Cloud, listener: Liste
     assert sorted(found) == ["GET /a (Flask) 200", "GET /b (Flask) 200", "GET a null", "GET b null"]
 
 
+def test_requests_of_several_threads_one_after_the_other(cloud: Cloud, listener: Listener) -> None:
+    client = shop(cloud.kv_server().client()).test_client()
+    for _ in range(2):
+        thread = threading.Thread(target=client.post, args=["/checkout"])
+        thread.start()
+        thread.join(10)
+    row = "POST /checkout (Flask) 201"
+    assert told(cloud, listener) == [row, "  INCR orders 1", row, "  INCR orders 2"]
+
+
+def test_what_a_server_leaves_out_is_told_as_the_standard_has_it(listener: Listener) -> None:
+    more = {"wsgi.url_scheme": "http", "wsgi.input": io.BytesIO(), "wsgi.errors": io.StringIO()}
+    given = {"REQUEST_METHOD": "GET", "SERVER_NAME": "a", "SERVER_PORT": "80", **more}
+    list(flask.Flask("shop")(given, lambda *_: None))
+    assert [one.target for one in listener.served] == ["GET /"]
+
+
+def test_the_newest_requests_are_remembered(cloud: Cloud, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(applications, "_MOST", 2)
+    listener = Listener()
+    listener.listen(cloud)
+    client = flask.Flask("shop").test_client()
+    for number in range(3):
+        client.get(f"/{number}")
+    assert [one.target for one in listener.served] == ["GET /1", "GET /2"]
+    listener.close()
+
+
 def test_nothing_of_ours_is_raised_into_the_application(cloud: Cloud, listener: Listener) -> None:
     class Unspeakable(Exception):
         def __str__(self) -> str:
@@ -165,10 +196,12 @@ def test_nothing_of_ours_is_raised_into_the_application(cloud: Cloud, listener: 
     def view() -> str:
         raise Unspeakable
 
+    app.add_url_rule("/fine", view_func=lambda: "fine")
     assert app.test_client().get("/").status_code == 500
     assert listener.served[0].raised == "the handler raised Unspeakable"
     listener.cloud = object()  # type: ignore[assignment]
     assert app.test_client().get("/").status_code == 500
+    assert app.test_client().get("/fine").status_code == 200
 
 
 def test_a_closed_listener_hears_nothing(cloud: Cloud) -> None:
@@ -195,10 +228,18 @@ def test_between_two_clouds_nothing_is_remembered(cloud: Cloud, listener: Listen
         assert len(listener.served) == 1
 
 
+SIGNALS = ("request_started", "got_request_exception", "request_finished")
+
+
+@pytest.mark.parametrize(
+    "module",
+    [object(), SimpleNamespace(**{name: SimpleNamespace(connect=list) for name in SIGNALS})],
+    ids=["no signals", "signals of another kind"],
+)
 def test_another_module_of_that_name_is_no_reason_to_fail(
-    cloud: Cloud, monkeypatch: pytest.MonkeyPatch
+    cloud: Cloud, monkeypatch: pytest.MonkeyPatch, module: Any
 ) -> None:
-    monkeypatch.setitem(sys.modules, "flask", object())  # type: ignore[arg-type]
+    monkeypatch.setitem(sys.modules, "flask", module)
     listener = Listener()
     listener.listen(cloud)
     listener.close()
@@ -267,7 +308,9 @@ def test_djangos_client(
 
     for _ in range(between):
         send = Signal.send
-        monkeypatch.setattr(Signal, "send", lambda *args, _send=send, **named: _send(*args, **named))
+        monkeypatch.setattr(
+            Signal, "send", lambda *args, _send=send, **named: _send(*args, **named)
+        )
     Client().post("/checkout?from=cart")
     with pytest.raises(KeyError):
         Client().get("/broken")
@@ -286,16 +329,34 @@ def test_djangos_asynchronous_client(cloud: Cloud, django_urls: None, listener: 
     from django.test import AsyncClient
 
     async def ask() -> None:
-        await AsyncClient().get("/slow")
+        await AsyncClient().get("/slow", QUERY_STRING=b"bytes")
         await asyncio.gather(AsyncClient().get("/slow?1"), AsyncClient().get("/slow?2"))
 
     asyncio.run(ask())
     found = told(cloud, listener)
-    assert found[:2] == ["GET /slow (Django) 202", "  GET slow null"]
+    # A server has bytes there, the client itself a text.
+    assert found[:2] == ["GET /slow?bytes (Django) 202", "  GET slow null"]
     # Of two at once nobody knows which of them called.
     assert sorted(found[2:]) == [
         "GET /slow?1 (Django) 202", "GET /slow?2 (Django) 202", "GET slow null", "GET slow null",
     ]  # fmt: skip
+
+
+def test_djangos_signals_of_somebody_else(
+    cloud: Cloud, django_urls: None, listener: Listener
+) -> None:
+    """A signal that tells of no request, or of one that nobody began, adds nothing and ends nothing."""
+    from django.core import signals
+
+    signals.request_started.send(sender=object)
+    signals.request_started.send(sender=object, environ={"REQUEST_METHOD": "GET"})
+    try:
+        raise KeyError("theirs")
+    except KeyError:
+        signals.got_request_exception.send(sender=None)
+        signals.got_request_exception.send(sender=None, request=SimpleNamespace(environ={}))
+    signals.request_finished.send(sender=object)
+    assert [(one.target, one.ended, one.raised) for one in listener.served] == [("GET /", 0, "")]
 
 
 # -- in a run --------------------------------------------------------------------------------------
