@@ -197,6 +197,8 @@ class Timekeeper:
         self._sequence = 0
         self._frozen_us: int | None
         self._held_us: int | None = None
+        self._offset_us: int
+        self._live_us: int | None
         self._driver: int | None = None
         self._dispatching = False
         self._wanted = 0
@@ -208,7 +210,7 @@ class Timekeeper:
         self._listeners: tuple[Callable[[], None], ...] = ()
         self._ties: tuple[str, ...] = ()
         self._start_us, self._starts_frozen = _start(now, mode)
-        self._frozen_us, self._offset_us = _begun(self._start_us, self._starts_frozen)
+        self._begin_at(self._start_us, self._starts_frozen)
 
     # -- reading ---------------------------------------------------------------------------------
 
@@ -243,14 +245,21 @@ class Timekeeper:
 
     def now_us(self) -> int:
         """The present instant in microseconds since the Unix epoch."""
+        # Without the lock, for everybody asks. What was read of a running clock counts only if that
+        # still ran afterwards: it would be ahead of where the clock was made to stand meanwhile.
+        offset = self._live_us
+        if offset is not None:
+            running = int(time.time() * 1_000_000) + offset
+            if self._live_us is offset:
+                return running if running < LAST_US else LAST_US
         held = self._held_us
         if held is not None:
             return held
         frozen = self._frozen_us
         if frozen is not None:
             return frozen
-        running = int(time.time() * 1_000_000) + self._offset_us
-        return running if running < LAST_US else LAST_US
+        with self._lock:
+            return self._there_us()
 
     def now_ms(self) -> int:
         """The present instant in milliseconds since the Unix epoch."""
@@ -275,6 +284,31 @@ class Timekeeper:
 
         return untie
 
+    def _there_us(self) -> int:
+        """The present instant, for whoever has the lock."""
+        if self._held_us is not None:
+            return self._held_us
+        if self._frozen_us is not None:
+            return self._frozen_us
+        return min(_process_us() + self._offset_us, LAST_US)
+
+    def _stand_us(self) -> int:
+        """The instant at which a clock is about to stand: nobody reads a later one before it does."""
+        self._live_us = None
+        return self._there_us()
+
+    def _begin_at(self, start_us: int | None, frozen: bool) -> None:
+        """Begin at an instant (None: at the process's time), running or frozen."""
+        self._live_us = None
+        process_us = _process_us()
+        first_us = process_us if start_us is None else start_us
+        self._offset_us = 0 if frozen else first_us - process_us
+        self._frozen_us = first_us if frozen else None
+        self._go_live()
+
+    def _go_live(self) -> None:
+        self._live_us = self._offset_us if self._frozen_us is None else None
+
     def check_real_time(self) -> None:
         """Raise ``ContractError`` unless this clock runs and shows the process's own time."""
         frozen = self._frozen_us is not None
@@ -298,7 +332,7 @@ class Timekeeper:
         self._check_free()
         with self._lock:
             if self._frozen_us is None:
-                self._frozen_us = self.now_us()
+                self._frozen_us = self._stand_us()
         self._moved()
 
     def anchor(self) -> Callable[[], None]:
@@ -311,7 +345,7 @@ class Timekeeper:
         before = self.mode, self._anchored, self._start_us, self._starts_frozen
         self.freeze()
         with self._lock:
-            self._start_us, self._starts_frozen = self.now_us(), True
+            self._start_us, self._starts_frozen = self._there_us(), True
             self._anchored = True
 
         def weigh() -> None:
@@ -332,6 +366,8 @@ class Timekeeper:
             if self._frozen_us is not None:
                 self._offset_us = self._frozen_us - _process_us()
                 self._frozen_us = None
+                if self._held_us is None:
+                    self._go_live()
         self._moved()
 
     def advance(self, duration: Duration) -> list[Fired]:
@@ -397,7 +433,7 @@ class Timekeeper:
             if not frozen:
                 self._check_can_run()
         with self._drive(), self._lock:
-            self._frozen_us, self._offset_us = _begun(start_us, frozen)
+            self._begin_at(start_us, frozen)
         self._moved()
 
     def next_due(self, lanes: tuple[Lane, ...] = LANES) -> datetime | None:
@@ -591,14 +627,13 @@ class Timekeeper:
         instant yet to come where time cannot be moved.
         """
         with self._drive(yielding):
-            with self._lock:
-                now = self.now_us()
-            target_us = self._within_reach(target())
-            if target_us > self.now_us():
-                self._check_free()
-            self._held_us = now
-            moved = target_us > now
             try:
+                with self._lock:
+                    self._held_us = now = self._stand_us()
+                target_us = self._within_reach(target())
+                moved = target_us > now
+                if moved:
+                    self._check_free()
                 while (timer := self._pop(lanes, target_us)) is not None:
                     if timer.due_us > self._held_us:
                         self._hold(timer.due_us)
@@ -708,6 +743,7 @@ class Timekeeper:
                     self._frozen_us = max(held, self._frozen_us)
                 else:
                     self._offset_us += max(0, held - (_process_us() + self._offset_us))
+            self._go_live()
             # Last, because `now` is read without the lock and must not go back for a moment.
             self._held_us = None
         self._moved()
@@ -753,13 +789,6 @@ def _start(now: Instant | None, mode: Mode | None) -> tuple[int | None, bool]:
         raise ContractError(f"clock={shown(mode)} is not a mode: give 'running' or 'frozen'")
     frozen = mode == "frozen" or (mode is None and now is not None)
     return (None if now is None else instant_us(now)), frozen
-
-
-def _begun(start_us: int | None, frozen: bool) -> tuple[int | None, int]:
-    """The instant at which a clock stands, or None; and its offset to the process's time."""
-    process_us = _process_us()
-    first_us = process_us if start_us is None else start_us
-    return (first_us, 0) if frozen else (None, first_us - process_us)
 
 
 def _process_us() -> int:

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import gc
+import itertools
 import threading
 import time
 from collections.abc import Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor, wait
 from datetime import UTC, datetime, timedelta
+from types import SimpleNamespace
 from typing import Any
 
 import freezegun
@@ -345,6 +347,114 @@ def test_time_never_goes_back_for_any_thread(mode: Any, background: ThreadPoolEx
         clock.advance("1ms")
     stop.set()
     assert [watcher.result(10) for watcher in watchers] == [0, 0]
+
+
+class Watch:
+    """A process clock that moves on a second each time it is read, and runs something at a reading."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self._seconds = itertools.count(1_000)
+        self._before: list[Callable[[], object]] = []
+        self._after: list[Callable[[], object]] = []
+        works = SimpleNamespace(time=self.read)
+        monkeypatch.setattr("pytest_fakecloud.core.timekeeper.time", works)
+
+    def read(self) -> float:
+        if self._before:
+            self._before.pop()()
+        now = float(next(self._seconds))
+        if self._after:
+            self._after.pop()()
+        return now
+
+    def before_next(self, do: Callable[[], object]) -> None:
+        self._before.append(do)
+
+    def after_next(self, do: Callable[[], object]) -> None:
+        self._after.append(do)
+
+
+@pytest.fixture
+def watch(monkeypatch: pytest.MonkeyPatch) -> Watch:
+    return Watch(monkeypatch)
+
+
+def test_time_that_is_frozen_while_it_is_read_does_not_go_back(
+    watch: Watch, background: ThreadPoolExecutor
+) -> None:
+    clock = Timekeeper(mode="running")
+    seen = [clock.now_us()]
+    watch.before_next(lambda: background.submit(clock.freeze).result(10))
+    seen += [clock.now_us(), clock.now_us()]
+    assert clock.mode == "frozen"
+    assert seen == sorted(seen)
+
+
+def test_time_that_stood_for_a_while_as_it_was_read_does_not_go_back(
+    watch: Watch, background: ThreadPoolExecutor
+) -> None:
+    clock = Timekeeper(mode="running")
+
+    def stand_for_a_while() -> None:
+        clock.freeze()
+        for _ in range(10):
+            watch.read()
+        clock.resume()
+
+    seen = [clock.now_us()]
+    watch.after_next(lambda: background.submit(stand_for_a_while).result(10))
+    seen += [clock.now_us(), clock.now_us()]
+    assert clock.mode == "running"
+    assert seen == sorted(seen)
+
+
+def test_time_that_is_held_while_it_is_read_does_not_go_back(
+    watch: Watch, background: ThreadPoolExecutor
+) -> None:
+    clock = Timekeeper(mode="running")
+    inside, go_on = threading.Event(), threading.Event()
+
+    def fire(at_us: int) -> None:
+        inside.set()
+        assert go_on.wait(10)
+
+    clock.call_at(0, fire)
+    advances: list[Future[Any]] = []
+
+    def begin() -> None:
+        advances.append(background.submit(clock.advance, "1s"))
+        assert inside.wait(10)
+
+    seen = [clock.now_us()]
+    watch.before_next(begin)
+    seen += [clock.now_us(), clock.now_us()]
+    go_on.set()
+    (advance,) = advances
+    advance.result(10)
+    seen.append(clock.now_us())
+    assert seen == sorted(seen)
+
+
+@pytest.mark.parametrize("stand", [Timekeeper.freeze, Timekeeper.run_due])
+def test_time_that_is_read_just_before_it_stands_does_not_go_back(
+    stand: Callable[[Timekeeper], object], watch: Watch, background: ThreadPoolExecutor
+) -> None:
+    clock = Timekeeper(mode="running")
+    reads: list[Future[int]] = []
+    seen: list[int] = []
+
+    def read_elsewhere() -> None:
+        reads.append(background.submit(clock.now_us))
+        wait(reads, 0.05)  # it may have to wait until the clock stands
+
+    def look() -> None:
+        seen.extend((reads[0].result(10), clock.now_us()))
+
+    clock.call_at(0, lambda at: look())
+    watch.after_next(read_elsewhere)
+    stand(clock)
+    look()
+    assert seen == sorted(seen)
 
 
 def test_an_advance_inside_a_handler_is_an_error_in_both(clock: Timekeeper) -> None:
