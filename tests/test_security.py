@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import hmac
 import json
+import os
 import re
 import socket
 import sys
@@ -21,7 +22,7 @@ from pytest_fakecloud.handle import Handle
 from pytest_fakecloud.http.messages import Answer, Request
 from pytest_fakecloud.standalone.api import PREFIX, WITHOUT_TOKEN, ControlApp
 
-from .harness import PACKAGE, apart, syntax
+from .harness import PACKAGE, UNMEASURED, apart, syntax
 
 ROOT = Path(__file__).resolve().parents[1]
 SERVICES = ("kv_server", "vector_index", "broker", "queue")
@@ -326,6 +327,9 @@ def test_no_file_is_written_without_being_asked_for(
     pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("PYTHONDONTWRITEBYTECODE", "1")
+    # What coverage.py measures of a process it writes into a file.
+    for name in os.environ.keys() - UNMEASURED.keys():
+        monkeypatch.delenv(name)
     pytester.makeconftest(WATCH)
     pytester.makepyfile(USE)
     result = apart(pytester, "-s")

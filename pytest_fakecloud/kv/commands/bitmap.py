@@ -303,7 +303,10 @@ def _fit(number: int, operation: _Operation) -> int | None:
     if operation.overflow == b"FAIL":
         return None
     if operation.overflow == b"SAT":
-        return high if number > high else low
+        # The 64 bits of a server cannot hold how far the least numbers are from the highest one, which
+        # it looks at where one is set: it takes them for numbers above.
+        beyond = operation.word == b"SET" and high - number >= 1 << 63
+        return high if number > high or beyond else low
     number &= (1 << width) - 1
     return number - (1 << width) if operation.signed and number > high else number
 

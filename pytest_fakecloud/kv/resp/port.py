@@ -585,7 +585,7 @@ def _outbox_limits(text: str) -> tuple[int, int, int]:
     """Hard limit, soft limit and its seconds for listeners, as the parameter has them."""
     words = text.lower().split()
     at = words.index("pubsub") + 1 if "pubsub" in words else len(words)
-    most, soft, seconds = (memory_bytes(word) for word in (*words[at : at + 3], "", "", "")[:3])
+    most, soft, seconds = (memory_bytes(word) for word in (*words[at : at + 3], *"---")[:3])
     return OUTBOX_LIMIT if most is None else most, soft or 0, seconds or 0
 
 

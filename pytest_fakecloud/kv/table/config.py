@@ -148,19 +148,25 @@ def _read(name: str, kind: str, text: str) -> str:
         number = try_int(text.encode("utf-8", "surrogateescape"))
         if number is None:
             raise CommandError(config_failed(name, CONFIG_NOT_INTEGER))
-        if not int(bounds[0]) <= number <= int(bounds[1]):
-            raise CommandError(
-                config_failed(
-                    name, f"argument must be between {bounds[0]} and {bounds[1]} inclusive"
-                )
-            )
+        _check_bounds(name, number, bounds)
+        if name == "hz":
+            return str(min(max(number, 1), 500))
     if word == "events":
         return _events(name, text)
     if word == "memory":
-        return str(_memory(name, text))
+        number = _memory(name, text)
+        _check_bounds(name, number, bounds)
+        return str(number)
     if word == "share":
         return _share(name, text)
     return text.lower() if word in ("bool", "enum") else text
+
+
+def _check_bounds(name: str, number: int, bounds: list[str]) -> None:
+    if not int(bounds[0]) <= number <= int(bounds[1]):
+        raise CommandError(
+            config_failed(name, f"argument must be between {bounds[0]} and {bounds[1]} inclusive")
+        )
 
 
 _ALL_EVENTS = "g$lshzxetd"
@@ -178,10 +184,15 @@ def _events(name: str, text: str) -> str:
 _UNITS = {"": 1, "b": 1, "k": 1000, "kb": 1024, "m": 10**6, "mb": 2**20, "g": 10**9, "gb": 2**30}
 
 
+_HIGHEST = 2**64 - 1
+
+
 def memory_bytes(text: str) -> int | None:
-    """The bytes that ``64mb`` and the like stand for, or None."""
-    found = re.fullmatch(r"(\d{1,18})([a-z]*)", text.lower())
-    return None if found is None or found[2] not in _UNITS else int(found[1]) * _UNITS[found[2]]
+    """The bytes that ``64mb`` and the like stand for, or None; as servers count, with 64 bits."""
+    found = re.fullmatch(r"(\d{0,127})([a-z]*)", text.lower(), re.ASCII)
+    if found is None or found[2] not in _UNITS:
+        return None
+    return min(int(found[1] or "0"), _HIGHEST) * _UNITS[found[2]] & _HIGHEST
 
 
 def _memory(name: str, text: str) -> int:
@@ -198,7 +209,7 @@ def _share(name: str, text: str) -> str:
         if percent is not None and percent > 100:
             raise CommandError(config_failed(name, CONFIG_PERCENT))
         if percent is not None and percent >= 0:
-            return f"{percent}%"
+            return f"{percent}%" if percent else "0"
     found = memory_bytes(text)
     if found is None:
         raise CommandError(config_failed(name, CONFIG_NOT_SHARE))
@@ -212,7 +223,7 @@ _PARAMETERS = (
     ("acllog-max-len", "128", "int 0 9223372036854775807"),
     ("active-defrag-cycle-max", "25", "int 1 99"),
     ("active-defrag-cycle-min", "1", "int 1 99"),
-    ("active-defrag-ignore-bytes", "104857600", "memory"),
+    ("active-defrag-ignore-bytes", "104857600", "memory 1 9223372036854775807"),
     ("active-defrag-max-scan-fields", "1000", "int 1 9223372036854775807"),
     ("active-defrag-threshold-lower", "10", "int 0 1000"),
     ("active-defrag-threshold-upper", "100", "int 0 1000"),
@@ -230,7 +241,7 @@ _PARAMETERS = (
     ("appendfilename", "appendonly.aof", "fixed"),
     ("appendfsync", "everysec", "enum everysec always no"),
     ("appendonly", "no", "bool"),
-    ("auto-aof-rewrite-min-size", "67108864", "memory"),
+    ("auto-aof-rewrite-min-size", "67108864", "memory 0 9223372036854775807"),
     ("auto-aof-rewrite-percentage", "100", "int 0 2147483647"),
     ("bgsave_cpulist", "", "fixed"),
     ("bind", "* -::*", "text"),
@@ -240,7 +251,7 @@ _PARAMETERS = (
     ("client-output-buffer-limit",
      "normal 0 0 0 slave 268435456 67108864 60 pubsub 33554432 8388608 60",
      "text"),
-    ("client-query-buffer-limit", "1073741824", "memory"),
+    ("client-query-buffer-limit", "1073741824", "memory 1048576 9223372036854775807"),
     ("cluster-allow-pubsubshard-when-down", "yes", "bool"),
     ("cluster-allow-reads-when-down", "no", "bool"),
     ("cluster-allow-replica-migration", "yes", "bool"),
@@ -251,7 +262,7 @@ _PARAMETERS = (
     ("cluster-announce-tls-port", "0", "int 0 65535"),
     ("cluster-config-file", "nodes.conf", "fixed"),
     ("cluster-enabled", "no", "fixed"),
-    ("cluster-link-sendbuf-limit", "0", "memory"),
+    ("cluster-link-sendbuf-limit", "0", "memory 0 18446744073709551615"),
     ("cluster-migration-barrier", "1", "int 0 2147483647"),
     ("cluster-node-timeout", "15000", "int 0 9223372036854775807"),
     ("cluster-port", "0", "fixed"),
@@ -273,10 +284,10 @@ _PARAMETERS = (
     ("enable-module-command", "no", "fixed"),
     ("enable-protected-configs", "no", "fixed"),
     ("hash-max-listpack-entries", "512", "int 0 9223372036854775807"),
-    ("hash-max-listpack-value", "64", "memory"),
+    ("hash-max-listpack-value", "64", "memory 0 9223372036854775807"),
     ("hash-max-ziplist-entries", "512", "int 0 9223372036854775807"),
-    ("hash-max-ziplist-value", "64", "memory"),
-    ("hll-sparse-max-bytes", "3000", "memory"),
+    ("hash-max-ziplist-value", "64", "memory 0 9223372036854775807"),
+    ("hll-sparse-max-bytes", "3000", "memory 0 9223372036854775807"),
     ("hz", "10", "int 0 2147483647"),
     ("ignore-warnings", "", "text"),
     ("io-threads", "1", "fixed"),
@@ -303,7 +314,7 @@ _PARAMETERS = (
     ("masteruser", "", "text"),
     ("loading-process-events-interval-bytes", "2097152", "int 1024 2147483647"),
     ("maxclients", "10000", "int 1 4294967295"),
-    ("maxmemory", "0", "memory"),
+    ("maxmemory", "0", "memory 0 18446744073709551615"),
     ("maxmemory-clients", "0", "share"),
     ("maxmemory-eviction-tenacity", "10", "int 0 100"),
     ("maxmemory-policy",
@@ -320,17 +331,17 @@ _PARAMETERS = (
     ("oom-score-adj", "no", "enum no yes relative absolute"),
     ("oom-score-adj-values", "0 200 800", "text"),
     ("pidfile", "", "fixed"),
-    ("port", "6379", "text"),
+    ("port", "6379", "int 0 65535"),
     ("proc-title-template", "{title} {listen-addr} {server-mode}", "text"),
     ("propagation-error-behavior", "ignore", "enum ignore panic panic-on-replicas"),
     ("protected-mode", "yes", "bool"),
-    ("proto-max-bulk-len", "536870912", "memory"),
+    ("proto-max-bulk-len", "536870912", "memory 1048576 9223372036854775807"),
     ("rdb-del-sync-files", "no", "bool"),
     ("rdb-key-save-delay", "0", "int -2147483648 2147483647"),
     ("rdb-save-incremental-fsync", "yes", "bool"),
     ("rdbchecksum", "yes", "fixed"),
     ("rdbcompression", "yes", "bool"),
-    ("repl-backlog-size", "1048576", "memory"),
+    ("repl-backlog-size", "1048576", "memory 1 9223372036854775807"),
     ("repl-backlog-ttl", "3600", "int 0 9223372036854775807"),
     ("repl-disable-tcp-nodelay", "no", "bool"),
     ("repl-diskless-load", "disabled", "enum disabled on-empty-db swapdb"),
@@ -373,7 +384,7 @@ _PARAMETERS = (
     ("slowlog-max-len", "128", "int 0 9223372036854775807"),
     ("socket-mark-id", "0", "fixed"),
     ("stop-writes-on-bgsave-error", "yes", "bool"),
-    ("stream-node-max-bytes", "4096", "memory"),
+    ("stream-node-max-bytes", "4096", "memory 0 9223372036854775807"),
     ("stream-node-max-entries", "100", "int 0 9223372036854775807"),
     ("supervised", "no", "fixed"),
     ("syslog-enabled", "no", "fixed"),
@@ -408,9 +419,9 @@ _PARAMETERS = (
     ("use-exit-on-panic", "no", "bool"),
     ("watchdog-period", "0", "int 0 2147483647"),
     ("zset-max-listpack-entries", "128", "int 0 9223372036854775807"),
-    ("zset-max-listpack-value", "64", "memory"),
+    ("zset-max-listpack-value", "64", "memory 0 9223372036854775807"),
     ("zset-max-ziplist-entries", "128", "int 0 9223372036854775807"),
-    ("zset-max-ziplist-value", "64", "memory"),
+    ("zset-max-ziplist-value", "64", "memory 0 9223372036854775807"),
 )
 # fmt: on
 _HIDDEN = {

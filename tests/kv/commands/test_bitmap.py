@@ -142,6 +142,14 @@ class TestBitfield:
         assert run("BITFIELD k OVERFLOW SAT INCRBY u8 0 -1 INCRBY i8 8 -200") == [0, -128]
         assert run("BITFIELD j INCRBY u8 0 -1 SET u8 8 -1 GET u8 8") == [255, 0, 255]
 
+    @pytest.mark.parametrize(
+        ("given", "kept"), [(-(2**63) + 127, 127), (-(2**63) + 128, -128), (2**63 - 1, 127)]
+    )
+    def test_what_saturates_is_compared_with_64_bits(self, run: Run, given: int, kept: int) -> None:
+        # The distance of the first to the highest value is more than a server can count.
+        assert run(f"BITFIELD k OVERFLOW SAT SET i8 0 {given} GET i8 0") == [0, kept]
+        assert run(f"BITFIELD j OVERFLOW SAT INCRBY i8 0 {given}") == [127 if given > 0 else -128]
+
     @pytest.mark.parametrize("kind", ["u64", "i65", "u0", "x8", "8", "i", "i01"])
     def test_types_have_bounds(self, run: Run, kind: str) -> None:
         assert run.error(f"BITFIELD k GET {kind} 0") == (

@@ -38,6 +38,7 @@ class Range:
 
 def _read_bound(text: bytes) -> float:
     """A score as ``strtod`` reads it: unlike a score to be stored it may overflow or be empty."""
+    text = text.partition(b"\0")[0]
     if not text:
         return 0.0
     text = text.lstrip(b" \t\n\v\f\r")

@@ -33,6 +33,26 @@ class TestSet:
         assert run("CONFIG GET maxmemory") == [b"maxmemory", b"104857600"]
         assert run("CONFIG GET appendonly") == [b"appendonly", b"yes"]
 
+    @pytest.mark.parametrize(
+        ("given", "kept"),
+        [
+            ("1MB", b"1048576"),
+            ("9223372036854775807b", b"9223372036854775807"),
+            # A server counts with 64 bits.
+            ("18446744073709551616", b"18446744073709551615"),
+            ("99999999999gb", b"15140462030378500096"),
+            ("", b"0"),
+        ],
+    )
+    def test_amounts_of_memory(self, run: Run, given: str, kept: bytes) -> None:
+        assert run("CONFIG", "SET", "maxmemory", given) == OK
+        assert run("CONFIG GET maxmemory") == [b"maxmemory", kept]
+
+    def test_the_rhythm_of_a_server_has_bounds(self, run: Run) -> None:
+        for given, kept in (("0", b"1"), ("500", b"500"), ("501", b"500")):
+            assert run("CONFIG", "SET", "hz", given) == OK
+            assert run("CONFIG GET hz") == [b"hz", kept]
+
     def test_old_names_are_the_same_parameter(self, run: Run) -> None:
         run("CONFIG SET hash-max-ziplist-entries 7")
         assert run("CONFIG GET hash-max-listpack-entries")[1] == b"7"
@@ -42,7 +62,7 @@ class TestSet:
         assert run("CONFIG GET min-replicas-max-lag")[1] == b"3"
 
     def test_a_share_of_memory(self, run: Run) -> None:
-        for given, kept in (("20%", b"20%"), ("20mb", b"20971520"), ("0", b"0")):
+        for given, kept in (("20%", b"20%"), ("20mb", b"20971520"), ("0", b"0"), ("0%", b"0")):
             assert run("CONFIG", "SET", "maxmemory-clients", given) == OK
             assert run("CONFIG GET maxmemory-clients") == [b"maxmemory-clients", kept]
 
@@ -70,6 +90,34 @@ class TestSet:
             ("appendonly", "maybe", "argument must be 'yes' or 'no'"),
             ("maxmemory", "lots", "argument must be a memory value"),
             ("maxmemory", "10%", "argument must be a memory value"),
+            ("maxmemory", "9" * 128, "argument must be a memory value"),
+            (
+                "proto-max-bulk-len",
+                "1048575",
+                "argument must be between 1048576 and 9223372036854775807 inclusive",
+            ),
+            ("client-query-buffer-limit", "1mb1", "argument must be a memory value"),
+            (
+                "client-query-buffer-limit",
+                "1m",
+                "argument must be between 1048576 and 9223372036854775807 inclusive",
+            ),
+            (
+                "repl-backlog-size",
+                "0",
+                "argument must be between 1 and 9223372036854775807 inclusive",
+            ),
+            (
+                "hll-sparse-max-bytes",
+                "9223372036854775808",
+                "argument must be between 0 and 9223372036854775807 inclusive",
+            ),
+            (
+                "active-defrag-ignore-bytes",
+                "99999999999gb",
+                "argument must be between 1 and 9223372036854775807 inclusive",
+            ),
+            ("port", "65536", "argument must be between 0 and 65535 inclusive"),
             ("maxmemory-clients", "x%", "argument must be a memory or percent value"),
             ("maxmemory-clients", "101%", "percentage argument must be less or equal to 100"),
             (

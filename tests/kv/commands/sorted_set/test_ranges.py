@@ -35,6 +35,8 @@ def test_bounds_are_read_as_strtod_reads_them(run: Run) -> None:
     assert run("ZRANGEBYSCORE", "z", " 1", "inf") == [b"a"]
     assert run("ZRANGEBYSCORE z -1e400 1e400") == [b"a"]
     assert run("ZRANGEBYSCORE z 1e400 inf") == []
+    assert run("ZRANGEBYSCORE", "z", "1\x002", "(1\x00") == []
+    assert run("ZRANGEBYSCORE", "z", "\x002", "1\x000") == [b"a"]
     for bound in ("1 ", "1_0", "x", "nan", "1e"):
         assert run.error("ZRANGEBYSCORE", "z", bound, "inf") == "ERR min or max is not a float"
 
