@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 import ast
+import functools
 import gc
 import importlib
+import inspect
 import os
 import pkgutil
 import sys
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
+from itertools import product
 from pathlib import Path
 from typing import Any
 
 import pytest
+from _pytest.mark import ParameterSet
 
 from pytest_fakecloud.core.timekeeper import Timekeeper
 from pytest_fakecloud.transport.patches import changes
@@ -104,6 +108,32 @@ def check_each(check: Callable[..., None], rows: Iterable[tuple[Any, ...]]) -> N
             told.append(f"{row!r}: {type(error).__name__}: {error}")
     assert seen, "there is no row to check"
     assert not told, f"{len(told)} of {seen} rows do not hold:\n" + "\n".join(told)
+
+
+def together(test: Callable[..., None]) -> Callable[..., None]:
+    """The same test with all of its parameters in one, where its fixtures cost more than they do."""
+    marks: list[pytest.Mark] = list(getattr(test, "pytestmark", []))
+    tables = []
+    for mark in marks:
+        if mark.name == "parametrize":
+            names, rows = mark.args
+            names = names.split(",") if isinstance(names, str) else names
+            names = [name.strip() for name in names]
+            rows = [row if len(names) > 1 else (row,) for row in rows]
+            assert not any(isinstance(one, ParameterSet) for row in rows for one in (row, *row))
+            tables.append([dict(zip(names, row, strict=True)) for row in rows])
+    assert tables, f"{test.__qualname__} has no parameters"
+    rows = [{name: row[name] for row in one for name in row} for one in product(*tables)]
+
+    @functools.wraps(test)
+    def every(*arguments: Any, **fixtures: Any) -> None:
+        check_each(lambda row: test(*arguments, **fixtures, **row), [(row,) for row in rows])
+
+    shown = inspect.signature(test)
+    kept = [one for name, one in shown.parameters.items() if name not in rows[0]]
+    every.__signature__ = shown.replace(parameters=kept)  # type: ignore[attr-defined]
+    every.pytestmark = [mark for mark in marks if mark.name != "parametrize"]  # type: ignore[attr-defined]
+    return every
 
 
 QUIET = tuple(

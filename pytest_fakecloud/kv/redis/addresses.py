@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from inspect import signature
 from urllib.parse import parse_qsl, urlencode, urlsplit
 
 from redis.backoff import NoBackoff
-from redis.connection import ConnectionPool, parse_url
+from redis.connection import AbstractConnection, ConnectionPool, parse_url
 from redis.retry import Retry
 
 from ...core.errors import ContractError
@@ -15,6 +16,12 @@ from .connection import CONNECT_TIMEOUT, REPLY_TIMEOUT, Link, Place, RawParser, 
 __all__ = ["SCHEMES", "open_link"]
 
 SCHEMES = ("redis", "rediss", "unix", "redis+cluster", "redis+sentinel", "valkey", "valkeys")
+_NAMELESS = (
+    {"driver_info": None}
+    if "driver_info" in signature(AbstractConnection).parameters
+    else {"lib_name": None, "lib_version": None}
+)
+"""Has a connection not tell which library it is: two calls and a look-up of its version each."""
 
 
 def open_link(url: str) -> Link:
@@ -46,6 +53,7 @@ def open_link(url: str) -> Link:
         options = {
             "socket_connect_timeout": CONNECT_TIMEOUT,
             "socket_timeout": REPLY_TIMEOUT,
+            **({} if "lib_name" in query else _NAMELESS),
             **parse_url(first),
             "parser_class": RawParser,
             "protocol": 2,

@@ -5,7 +5,6 @@ Redis and Valkey are started here, on private sockets; a test is skipped where n
 
 from __future__ import annotations
 
-import functools
 import hashlib
 import json
 import os
@@ -13,6 +12,8 @@ import re
 import subprocess
 import threading
 from collections.abc import Callable, Iterator
+from functools import partial
+from inspect import signature
 from typing import Any, ClassVar
 
 import httpx
@@ -37,6 +38,7 @@ from pytest_fakecloud.kv.table.registry import specs
 from pytest_fakecloud.transport import client_cost
 
 from ...clients.surface import Used
+from ...harness import check_each, together
 from ..backing import (
     BINARIES,
     CLUSTER,
@@ -107,7 +109,7 @@ def isolation(share: tuple[str, str]) -> str:
 @pytest.fixture
 def make(real: Server, isolation: str, monkeypatch: pytest.MonkeyPatch) -> Callable[..., KVServer]:
     """Makes servers; the inherited tests get theirs from it too."""
-    made = functools.partial(KVServer, engine=real.url, isolation=isolation)
+    made = partial(KVServer, engine=real.url, isolation=isolation)
     if isolation == "none":
         # What a test leaves behind stays: that is what this isolation means.
         emptied(real)
@@ -144,6 +146,18 @@ def http(server: KVServer) -> Iterator[httpx.Client]:
         yield client
 
 
+def at_once(cls: type) -> type:
+    """Have the inherited tests of one server take all of their parameters on it, one by one."""
+    for name, test in vars(cls.__mro__[1]).items():
+        if name.startswith("test_") and name not in vars(cls):
+            wanted = signature(test).parameters
+            marks = getattr(test, "pytestmark", [])
+            if "context" not in wanted and any(mark.name == "parametrize" for mark in marks):
+                setattr(cls, name, together(test))
+    return cls
+
+
+@at_once
 class TestMethods(test_routes.TestMethods):
     pass
 
@@ -155,10 +169,12 @@ class TestPathCommands(test_routes.TestPathCommands):
         assert server.value("k") == body
 
 
+@at_once
 class TestBodyCommands(test_routes.TestBodyCommands):
     pass
 
 
+@at_once
 class TestAnswers(test_routes.TestAnswers):
     pass
 
@@ -168,18 +184,22 @@ class TestDialectOfErrors(test_routes.TestDialectOfErrors):
     pass
 
 
+@at_once
 class TestEncoding(test_routes.TestEncoding):
     pass
 
 
+@at_once
 class TestPipeline(test_routes.TestPipeline):
     pass
 
 
+@at_once
 class TestTransactions(test_routes.TestTransactions):
     pass
 
 
+@at_once
 class TestTokens(test_routes.TestTokens):
     pass
 
@@ -192,6 +212,12 @@ def at_the_start_of_a_second(server: KVServer) -> int:
 
 @pytest.mark.usefixtures("make")
 class TestLimits(test_routes.TestLimits):
+    @pytest.fixture
+    def once(self, share: tuple[str, str]) -> None:
+        if share != SHARES[0]:
+            pytest.skip("real time is waited for once: what counts stands in front of each server")
+
+    @pytest.mark.usefixtures("once")
     def test_daily_limit_until_midnight(  # type: ignore[override]
         self, make: Callable[..., KVServer], context: Context, monkeypatch: pytest.MonkeyPatch
     ) -> None:
@@ -210,6 +236,7 @@ class TestLimits(test_routes.TestLimits):
             assert (ask().status_code, ask().json()) == (400, text)
             eventually(lambda: ask().json() == {"result": 4})
 
+    @pytest.mark.usefixtures("once")
     def test_commands_per_second(  # type: ignore[override]
         self, make: Callable[..., KVServer], context: Context
     ) -> None:
@@ -225,6 +252,7 @@ class TestLimits(test_routes.TestLimits):
             assert server.value("n") == "3"
 
 
+@at_once
 class TestStreams(test_routes.TestStreams):
     def test_monitor(self, http: httpx.Client) -> None:
         with http.stream("GET", "/monitor", headers=EVENTS) as response:
@@ -276,6 +304,7 @@ class TestStreams(test_routes.TestStreams):
             assert server.execute("PUBSUB", "NUMPAT") == 1
 
 
+@at_once
 @pytest.mark.usefixtures("make")
 class TestAvailability(test_routes.TestAvailability):
     pass
@@ -313,11 +342,16 @@ class TestAnyInput:
 
 
 class TestOfficialClient:
-    """The scenarios of the official Python client, sync and async."""
+    """The scenarios of the official Python client, sync in front of one server, async of the next.
 
-    @pytest.mark.parametrize("flavour", test_upstash_redis.FLAVOURS, ids=["sync", "async"])
+    What a server gets is the same of both: `tests/clients/test_upstash_redis.py` compares them.
+    """
+
     @pytest.mark.parametrize("name", SCENARIOS)
-    def test_scenario(self, make: Callable[..., KVServer], name: str, flavour: type) -> None:
+    def test_scenario(
+        self, make: Callable[..., KVServer], share: tuple[str, str], name: str
+    ) -> None:
+        flavour = test_upstash_redis.FLAVOURS[SHARES.index(share) % 2]
         test_upstash_redis.run(name, flavour, Used(), lambda: make(Context.alone()))
 
 
@@ -458,11 +492,13 @@ class TestScripts:
         "return {KEYS[1], ARGV[1]}",
     ]
 
-    @pytest.mark.parametrize("code", CODES)
-    def test_a_digest_is_that_of_the_clients_text(self, server: KVServer, code: str) -> None:
+    def test_a_digest_is_that_of_the_clients_text(self, server: KVServer) -> None:
+        check_each(partial(self.has_its_digest, server), [(code,) for code in self.CODES])
+
+    def has_its_digest(self, server: KVServer, code: str) -> None:
         run = server.execute
         # The server keeps scripts for everybody, and may have this one.
-        code = f"{code} -- {server.token}"
+        code = f"{code} -- {server.token} {self.CODES.index(code)}"
         sha = hashlib.sha1(code.encode()).hexdigest()
         with pytest.raises(CommandError, match="NOSCRIPT"):
             run("EVALSHA", sha, 1, "k", "x")
@@ -554,6 +590,14 @@ class TestUsers:
         assert "~a:* %R~b:*" in found
         assert server.execute("ACL", "DRYRUN", "ann", "SET", "k", "v") != "OK"
         assert server.execute("ACL", "WHOAMI") == "default"
+
+
+def test_a_connection_tells_of_no_library(real: Server, make: Callable[..., KVServer]) -> None:
+    with make(Context.alone()) as server:
+        server.execute("SET", "k", "v")
+        known = str(real.call([b"CLIENT", b"LIST"]))
+        assert " cmd=" in known
+        assert "redis-py" not in known
 
 
 class TestSharing:
@@ -699,17 +743,21 @@ class TestSharing:
         answer = httpx.get(f"{server.url}/get/k?_token={token}")
         assert answer.json() == {"result": "v"}
 
-    @pytest.mark.parametrize(
-        "line",
-        ["CONFIG SET maxmemory 1", "SCRIPT FLUSH", "FUNCTION FLUSH", "FUNCTION LIST", "SAVE",
+    BEYOND = (
+        "CONFIG SET maxmemory 1", "SCRIPT FLUSH", "FUNCTION FLUSH", "FUNCTION LIST", "SAVE",
          "ACL LOAD", "ACL LOG", "SLOWLOG GET", "LATENCY RESET", "MODULE LOAD x", "BGSAVE",
          "CONFIG RESETSTAT", "MEMORY PURGE", "SHUTDOWN", "DEBUG SLEEP 1", "SWAPDB 0 1", "SYNC",
-         "MIGRATE h 1 k 0 1", "REPLICAOF h 1", "FAILOVER"],
+         "MIGRATE h 1 k 0 1", "REPLICAOF h 1", "FAILOVER",
     )  # fmt: skip
-    def test_what_reaches_beyond_is_refused(self, server: KVServer, line: str) -> None:
-        with pytest.raises(CommandError, match="is not available with this engine") as caught:
-            server.execute(*line.split())
-        assert "in-memory engine" in str(caught.value) or "client's business" in str(caught.value)
+
+    def test_what_reaches_beyond_is_refused(self, server: KVServer) -> None:
+        def is_refused(line: str) -> None:
+            with pytest.raises(CommandError, match="is not available with this engine") as caught:
+                server.execute(*line.split())
+            text = str(caught.value)
+            assert "in-memory engine" in text or "client's business" in text
+
+        check_each(is_refused, [(line,) for line in self.BEYOND])
 
 
 class TestWholeServer:
@@ -770,34 +818,6 @@ class TestSettings:
             server.close()
             cloud.clock.advance(1)
 
-    @pytest.mark.parametrize(
-        ("settings", "text"),
-        [
-            ({"engine": "mysql://x"}, "the schemes are redis"),
-            ({"engine": "redis://"}, "the schemes are redis"),
-            ({"engine": "redis://127.0.0.1:x/0"}, "is not an address"),
-            ({"engine": "redis://u:secret@127.0.0.1:1"}, "is not reachable"),
-            ({"engine": "redis://127.0.0.1:1?colour=red"}, "unexpected keyword argument 'colour'"),
-            ({"engine": "redis+sentinel://127.0.0.1:1"}, "names the primary"),
-            ({"engine": "redis+sentinel://127.0.0.1:1/x"}, "is not reachable"),
-            ({"engine": "redis+cluster://127.0.0.1:1"}, "is not reachable"),
-            ({"engine": "redis+cluster://127.0.0.1:1", "isolation": "none"}, "one database"),
-            ({"engine": "redis://127.0.0.1:1", "isolation": "all"}, "isolation='all' is unknown"),
-        ],
-    )
-    def test_mistakes_are_named(self, settings: dict[str, str], text: str) -> None:
-        with Cloud() as cloud, pytest.raises(ContractError) as caught:
-            cloud.kv_server(**settings)
-        assert text in str(caught.value)
-        assert "secret" not in str(caught.value)
-
-    def test_without_the_library(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        import sys
-
-        monkeypatch.setitem(sys.modules, "pytest_fakecloud.kv.redis.engine", None)
-        with Cloud() as cloud, pytest.raises(ContractError, match=r"pytest-fakecloud\[redis\]"):
-            cloud.kv_server(engine="redis://127.0.0.1:1")
-
     def test_a_prefix_that_processes_share(self, real: Server) -> None:
         url = f"{real.url}?prefix=team:"
         with Cloud() as cloud:
@@ -846,14 +866,48 @@ class TestSettings:
             )
 
 
+class TestAddresses:
+    @pytest.mark.parametrize(
+        ("settings", "text"),
+        [
+            ({"engine": "mysql://x"}, "the schemes are redis"),
+            ({"engine": "redis://"}, "the schemes are redis"),
+            ({"engine": "redis://127.0.0.1:x/0"}, "is not an address"),
+            ({"engine": "redis://u:secret@127.0.0.1:1"}, "is not reachable"),
+            ({"engine": "redis://127.0.0.1:1?colour=red"}, "unexpected keyword argument 'colour'"),
+            ({"engine": "redis+sentinel://127.0.0.1:1"}, "names the primary"),
+            ({"engine": "redis+sentinel://127.0.0.1:1/x"}, "is not reachable"),
+            ({"engine": "redis+cluster://127.0.0.1:1"}, "is not reachable"),
+            ({"engine": "redis+cluster://127.0.0.1:1", "isolation": "none"}, "one database"),
+            ({"engine": "redis://127.0.0.1:1", "isolation": "all"}, "isolation='all' is unknown"),
+        ],
+    )
+    def test_mistakes_are_named(self, settings: dict[str, str], text: str) -> None:
+        with Cloud() as cloud, pytest.raises(ContractError) as caught:
+            cloud.kv_server(**settings)
+        assert text in str(caught.value)
+        assert "secret" not in str(caught.value)
+
+    def test_without_the_library(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        import sys
+
+        monkeypatch.setitem(sys.modules, "pytest_fakecloud.kv.redis.engine", None)
+        with Cloud() as cloud, pytest.raises(ContractError, match=r"pytest-fakecloud\[redis\]"):
+            cloud.kv_server(engine="redis://127.0.0.1:1")
+
+
 class TestNames:
     """Every command of the table keeps its keys inside."""
 
     def names(self) -> Names:
         return Names(b"P:", b"C:", b"U-", shared=True, fraction=lambda: 0.5, patterns=lambda: 0)
 
-    @pytest.mark.parametrize("spec", [s for s in specs() if s.keys], ids=lambda s: s.name)
-    def test_no_key_goes_out_bare(self, spec: Any) -> None:
+    def test_no_key_goes_out_bare(self) -> None:
+        keyed = [spec for spec in specs() if spec.keys]
+        assert len(keyed) > 200
+        check_each(self.keeps_its_keys_inside, [(spec,) for spec in keyed])
+
+    def keeps_its_keys_inside(self, spec: Any) -> None:
         names = self.names()
         for count in range(spec.least, spec.least + 6):
             for filler in (b"1", b"2", b"STORE", b"STREAMS", b"k"):
