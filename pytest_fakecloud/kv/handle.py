@@ -541,7 +541,10 @@ def _announced(version: str, dialect: Dialect, engine: str | None) -> str:
             f"version={version!r} is what a stock server in memory announces: give dialect='redis' and "
             "no engine="
         )
-    if not isinstance(version, str) or not re.fullmatch(r"[0-9]{1,3}(\.[0-9]{1,3}){0,2}", version):
+    # Scripts are told it as a number with a byte for each part.
+    form = r"[0-9]{1,3}(\.[0-9]{1,3}){0,2}"
+    readable = isinstance(version, str) and re.fullmatch(form, version)
+    if not readable or max(as_numbers(version)) > 255:
         raise ContractError(f"version={version!r} is no version: give one such as '7.2'")
     own = VERSION["redis"]
     if f"{own}.".startswith(f"{version}."):
