@@ -64,19 +64,23 @@ class Recipe:
         own = {name.removesuffix(".py") for name in self.files}
         return sorted(set().union(*(missing_modules(text, own) for text in texts)))
 
-    def run(self, pytester: pytest.Pytester) -> None:
-        """Run the tests, which pass, and once more with each bug, which they find."""
-        result = self._run(pytester, "sound", self.files)
-        assert set(result.parseoutcomes()) == {"passed"}, f"{self} does not pass"
+    def run(self, pytester: pytest.Pytester, *more: str) -> pytest.RunResult:
+        """Run the tests, which pass, and once more with each bug, which they find.
+
+        ``more`` are options of the run that passes, whose result is given back.
+        """
+        sound = self._run(pytester, "sound", self.files, *more)
+        assert set(sound.parseoutcomes()) == {"passed"}, f"{self} does not pass"
         for number, bug in enumerate(self.bugs):
             result = self._run(pytester, f"bug{number}", {**self.files, bug.name: bug.text})
             outcomes = result.parseoutcomes()
             assert outcomes.get("failed"), f"{self}: no test finds the bug of {bug.name}"
             assert not outcomes.keys() & {"errors", "error"}
             _assert_says(result.outlines, bug.says)
+        return sound
 
     def _run(
-        self, pytester: pytest.Pytester, folder: str, files: dict[str, str]
+        self, pytester: pytest.Pytester, folder: str, files: dict[str, str], *more: str
     ) -> pytest.RunResult:
         """Run in a folder of its own: a file that changes within a second may look unchanged."""
         place = pytester.mkdir(folder)
@@ -87,7 +91,8 @@ class Recipe:
             (place / name).write_text(text, encoding="utf-8")
         wanted = {option for option in self.options if not option.startswith("-")}
         quiet = [option for option in QUIET if option.removeprefix("-pno:") not in wanted]
-        arguments = [*quiet, "--strict-markers", *without_names(self.options), f"--rootdir={place}"]
+        options = [*without_names(self.options), *more]
+        arguments = [*quiet, "--strict-markers", *options, f"--rootdir={place}"]
         configures = any("settings.configure(" in text for text in (*files.values(), *self.tests))
         if self.page == "libraries" or configures:
             # What they keep in their modules does not live with a process that forgets modules, and

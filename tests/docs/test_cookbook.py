@@ -1,9 +1,12 @@
-"""Every recipe of the cookbook passes, and finds the bugs it shows."""
+"""Every recipe of the cookbook passes, finds the bugs it shows, and has no false fact in its report."""
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
+from ..reporting.judged import ALWAYS, COLUMNS, judge, read
 from .blocks import DOCS
 from .recipes import Recipe, recipes
 
@@ -11,6 +14,7 @@ pytestmark = pytest.mark.slow
 
 PAGES = sorted((DOCS / "cookbook").glob("*.md"))
 RECIPES = [recipe for page in PAGES if page.stem != "tools" for recipe in recipes(page)]
+JUDGED = Path(__file__).parent / "judged_facts.txt"
 
 
 @pytest.fixture(scope="module")
@@ -30,12 +34,17 @@ def what_recipes_need() -> None:
     ],
 )
 @pytest.mark.usefixtures("what_recipes_need")
-def test_recipe(recipe: Recipe, pytester: pytest.Pytester) -> None:
+def test_recipe(recipe: Recipe, pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> None:
     missing = recipe.missing()
     assert not missing or recipe.page == "libraries"
     if missing:
         pytest.skip(f"not installed: {', '.join(missing)}")
-    recipe.run(pytester)
+    monkeypatch.setenv("COLUMNS", COLUMNS)
+    judge(JUDGED, str(recipe), "\n".join(recipe.run(pytester, *ALWAYS).outlines))
+
+
+def test_every_judged_fact_is_of_a_recipe() -> None:
+    assert read(JUDGED).keys() <= {str(recipe) for recipe in RECIPES}
 
 
 def test_every_page_is_in_the_table_of_contents() -> None:
