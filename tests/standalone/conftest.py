@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import subprocess
 import sys
 import threading
@@ -15,7 +16,12 @@ from typing import Any
 import pytest
 import urllib3
 
+from pytest_fakecloud import cli
+
+from .nursery import AVAILABLE, Born, Nursery
+
 STARTS_WITHIN = 30.0
+KILL = getattr(signal, "SIGKILL", signal.SIGTERM)
 
 
 def fetch(method: str, url: str, **options: Any) -> urllib3.BaseHTTPResponse:
@@ -28,7 +34,7 @@ def fetch(method: str, url: str, **options: Any) -> urllib3.BaseHTTPResponse:
 class Server:
     """A running ``pytest-fakecloud serve --json``."""
 
-    process: subprocess.Popen[str]
+    process: subprocess.Popen[str] | Born
     summary: dict[str, Any]
 
     @property
@@ -53,23 +59,76 @@ class Server:
 Serve = Callable[..., Server]
 
 
+@dataclass
+class Done:
+    """What a command came to."""
+
+    returncode: int
+    stdout: str
+    stderr: str
+
+
+Command = Callable[..., Done]
+
+
+@pytest.fixture
+def command(monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> Command:
+    """Run ``pytest-fakecloud`` in this process, to its end; keywords are variables."""
+
+    def run(*arguments: str, **environment: str) -> Done:
+        numbers = [signal.SIGINT, signal.SIGTERM]
+        kept = [signal.getsignal(number) for number in numbers]
+        # A server that starts after all must fail the test, not hang it: SIGTERM ends it.
+        timer = threading.Timer(STARTS_WITHIN, os.kill, (os.getpid(), signal.SIGTERM))
+        capfd.readouterr()
+        timer.start()
+        with monkeypatch.context() as patch:
+            for name, value in environment.items():
+                patch.setenv(name, value)
+            try:
+                code: Any = cli.main(arguments)
+            except SystemExit as error:
+                code = error.code
+            finally:
+                timer.cancel()
+                for number, handler in zip(numbers, kept, strict=True):
+                    signal.signal(number, handler)
+        return Done(code, *capfd.readouterr())
+
+    return run
+
+
+@pytest.fixture(scope="session")
+def nursery() -> Iterator[Nursery | None]:
+    """What servers are forked from, where that can be."""
+    nursery = Nursery() if AVAILABLE else None
+    yield nursery
+    if nursery is not None:
+        nursery.close()
+
+
 @pytest.fixture(scope="module")
-def serve() -> Iterator[Serve]:
+def serve(nursery: Nursery | None) -> Iterator[Serve]:
     """Start servers with any options; all are stopped at the end of the module."""
     servers: list[Server] = []
 
     def start(*options: str, **environment: str) -> Server:
-        process = subprocess.Popen(
-            [sys.executable, "-m", "pytest_fakecloud", "serve", "--json", *options],
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.DEVNULL,
-            text=True,
-            env={**os.environ, **environment},
-        )
+        arguments = ["serve", "--json", *options]
+        whole = {**os.environ, **environment}
+        if nursery is not None:
+            process: subprocess.Popen[str] | Born = nursery.begin(arguments, whole)
+        else:
+            process = subprocess.Popen(
+                [sys.executable, "-m", "pytest_fakecloud", *arguments],
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.DEVNULL,
+                text=True,
+                env=whole,
+            )
         assert process.stdout is not None
         # A server that never gets ready must end the test, not hang it.
-        timer = threading.Timer(STARTS_WITHIN, process.kill)
+        timer = threading.Timer(STARTS_WITHIN, os.kill, (process.pid, KILL))
         timer.start()
         try:
             line = process.stdout.readline()

@@ -7,6 +7,7 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 import time
 from pathlib import Path
 from urllib.parse import parse_qs, urlsplit
@@ -16,38 +17,11 @@ import urllib3
 
 from pytest_fakecloud import Cloud, ContractError
 
-from .conftest import Serve, fetch
+from .conftest import STARTS_WITHIN, Command, Serve, fetch
 
 pytestmark = pytest.mark.slow
 
 COMMAND = [sys.executable, "-m", "pytest_fakecloud"]
-
-
-def command(*arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [*COMMAND, *arguments],
-        capture_output=True,
-        text=True,
-        timeout=60,
-        stdin=subprocess.DEVNULL,
-        env={**os.environ, **environment},
-        check=False,
-    )
-
-
-def test_pytest_is_not_imported() -> None:
-    code = (
-        "import sys, threading\n"
-        "from pytest_fakecloud import cli\n"
-        "sys.argv = ['x']\n"
-        "code = cli.main(['run', '--', sys.executable, '-c', ''])\n"
-        "assert code == 0, code\n"
-        "print('pytest' in sys.modules)\n"
-    )
-    done = subprocess.run(
-        [sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=False
-    )
-    assert done.stdout.strip() == "False", done.stderr
 
 
 def test_services_ports_and_tokens_are_chosen(serve: Serve) -> None:
@@ -108,16 +82,23 @@ def test_a_signal_stops_it_gracefully_and_soon(serve: Serve, number: signal.Sign
     pool.clear()
 
 
-AT_EVERY_LINE = """
-import contextlib, io, signal, sys
+STOPPED = """
+import contextlib, gc, io, signal, sys, threading
 from pytest_fakecloud import cli
 
+assert cli.main(["run", "--", sys.executable, "-Sc", ""]) == 0
+print("pytest" in sys.modules)
+assert gc.get_freeze_count() == 0
 cli.NAP_SECONDS = 0.001
 
 class Out(io.StringIO):
     def write(self, text):
         global lines
         lines = 0
+        sys.settrace(traced)
+        frame = sys._getframe()
+        while frame := frame.f_back:
+            frame.f_trace = traced
         return super().write(text)
 
 def traced(frame, event, argument):
@@ -131,68 +112,94 @@ def traced(frame, event, argument):
 for at in range(1, 41):
     lines = None
     with contextlib.redirect_stdout(Out()):
-        sys.settrace(traced)
         try:
             code = cli.main(["serve", "kv"])
         finally:
             sys.settrace(None)
     print(at, code, flush=True)
+print(gc.get_freeze_count() > 10_000)
 """
 
 
-@pytest.mark.skipif(os.name == "nt", reason="Windows has no SIGTERM to catch")
-def test_a_signal_stops_it_whenever_it_comes() -> None:
-    # A handler that takes the lock which the main thread holds at that moment waits for itself.
+@pytest.fixture(scope="module")
+def stopped() -> list[str]:
+    """What a process prints that runs the command over and over."""
     try:
         done = subprocess.run(
-            [sys.executable, "-c", AT_EVERY_LINE], capture_output=True, text=True, timeout=60
+            [sys.executable, "-c", STOPPED], capture_output=True, text=True, timeout=60, check=False
         )
     except subprocess.TimeoutExpired as error:
         pytest.fail(f"it hangs after {error.stdout!r}")
-    assert done.stdout.splitlines() == [f"{at} 0" for at in range(1, 41)], done.stderr
+    assert done.returncode == 0, done.stderr
+    return done.stdout.splitlines()
+
+
+def test_pytest_is_not_imported(stopped: list[str]) -> None:
+    assert stopped[0] == "False"
 
 
 @pytest.mark.skipif(os.name == "nt", reason="Windows has no SIGTERM to catch")
-def test_the_end_looks_for_no_garbage_among_the_data() -> None:
+def test_a_signal_stops_it_whenever_it_comes(stopped: list[str]) -> None:
+    # A handler that takes the lock which the main thread holds at that moment waits for itself.
+    assert stopped[1:-1] == [f"{at} 0" for at in range(1, 41)]
+
+
+@pytest.mark.skipif(os.name == "nt", reason="Windows has no SIGTERM to catch")
+def test_the_end_looks_for_no_garbage_among_the_data(stopped: list[str]) -> None:
     # Under load by all services that look alone took more than two seconds.
-    code = (
-        "import gc, os, signal, threading\n"
-        "from pytest_fakecloud import cli\n"
-        "threading.Timer(1, os.kill, (os.getpid(), signal.SIGTERM)).start()\n"
-        "assert cli.main(['serve', 'kv', '--json']) == 0\n"
-        "print(gc.get_freeze_count() > 10_000)\n"
-    )
-    done = subprocess.run(
-        [sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=False
-    )
-    assert done.stdout.splitlines()[-1] == "True", done.stderr
+    assert stopped[-1] == "True"
 
 
-def test_the_summary_can_be_pasted() -> None:
+TOKEN = "$(echo owned)'\""
+
+
+@pytest.fixture(scope="module")
+def shown() -> str:
+    """What a server prints for whoever started it."""
     process = subprocess.Popen(
-        [*COMMAND, "serve", "kv"], stdout=subprocess.PIPE, text=True, stdin=subprocess.DEVNULL
-    )
-    assert process.stdout is not None
-    try:
-        lines = [process.stdout.readline() for _ in range(7)]
-    finally:
+        [*COMMAND, "serve", "kv", "--control-token", TOKEN],
+        stdout=subprocess.PIPE, text=True, stdin=subprocess.DEVNULL,
+    )  # fmt: skip
+    # A server that never gets ready must end the test, not hang it.
+    timer = threading.Timer(STARTS_WITHIN, process.kill)
+    timer.start()
+    lines = []
+    with process:
+        assert process.stdout is not None
+        while not lines or "stop with" not in lines[-1]:
+            lines.append(process.stdout.readline())
+            assert lines[-1], lines
         process.kill()
-        process.wait(10)
-        process.stdout.close()
-    text = "".join(lines)
-    assert "pytest-fakecloud is ready" in text
+    timer.cancel()
+    return "".join(lines)
+
+
+def test_the_summary_can_be_pasted(shown: str) -> None:
+    lines = shown.splitlines()
+    assert lines[0] == "pytest-fakecloud is ready"
+    text = "\n".join(lines[:7])
     assert "console" in text
     assert "redis://default:" in text
     assert "Paste into the shell" in text
 
 
-def test_run_gives_a_command_the_fakes_and_its_exit_code(tmp_path: Path) -> None:
+@pytest.mark.skipif(os.name == "nt", reason="wants a POSIX shell")
+def test_what_is_pasted_is_taken_as_it_is(shown: str) -> None:
+    exports = [line for line in shown.splitlines() if line.lstrip().startswith("export")]
+    script = "\n".join([*exports, 'printf %s "$PYTEST_FAKECLOUD_TOKEN"'])
+    pasted = subprocess.run(["sh", "-c", script], capture_output=True, text=True, check=True)
+    assert pasted.stdout == TOKEN
+
+
+def test_run_gives_a_command_the_fakes_and_its_exit_code(tmp_path: Path, command: Command) -> None:
     program = tmp_path / "program.py"
     program.write_text(
-        "import os, sys, urllib.request\n"
-        "request = urllib.request.Request(os.environ['UPSTASH_REDIS_REST_URL'] + '/set/a/1',\n"
+        "import http.client, os, sys\n"
+        "place = os.environ['UPSTASH_REDIS_REST_URL'].partition('//')[2]\n"
+        "connection = http.client.HTTPConnection(place, timeout=10)\n"
+        "connection.request('GET', '/set/a/1',\n"
         "    headers={'Authorization': 'Bearer ' + os.environ['UPSTASH_REDIS_REST_TOKEN']})\n"
-        "print(urllib.request.urlopen(request, timeout=10).read().decode())\n"
+        "print(connection.getresponse().read().decode())\n"
         "sys.exit(int(sys.argv[1]))\n",
         encoding="utf-8",
     )
@@ -202,7 +209,10 @@ def test_run_gives_a_command_the_fakes_and_its_exit_code(tmp_path: Path) -> None
     assert (done.returncode, done.stdout.strip()) == (0, '{"result":"OK"}')
     entries = json.loads(journal.read_text(encoding="utf-8"))["log"]["entries"]
     assert entries[0]["request"]["url"].endswith("/set/a/1")
-    failed = command(*arguments, sys.executable, str(program), "7")
+    failed = subprocess.run(
+        [*COMMAND, *arguments, sys.executable, str(program), "7"],
+        capture_output=True, text=True, timeout=60, stdin=subprocess.DEVNULL, check=False,
+    )  # fmt: skip
     assert failed.returncode == 7
     assert "--> kv_server" in failed.stderr
 
@@ -252,14 +262,16 @@ def test_run_gives_a_command_the_fakes_and_its_exit_code(tmp_path: Path) -> None
         (["run", "--journal", ".", "--", "no-such-command"], 2, "cannot write the journal to ."),
     ],
 )
-def test_misuse_has_its_exit_code_and_a_reason(arguments: list[str], code: int, text: str) -> None:
+def test_misuse_has_its_exit_code_and_a_reason(
+    command: Command, arguments: list[str], code: int, text: str
+) -> None:
     done = command(*arguments)
     assert done.returncode == code
     assert text in done.stderr
     assert "Traceback" not in done.stderr
 
 
-def test_a_port_that_is_taken_is_said() -> None:
+def test_a_port_that_is_taken_is_said(command: Command) -> None:
     import socket
 
     with socket.socket() as taken:
@@ -284,7 +296,7 @@ def test_a_port_that_is_taken_is_said() -> None:
         ("JSON", "maybe", "is neither yes nor no"),
     ],
 )
-def test_a_wrong_variable_is_said(variable: str, value: str, text: str) -> None:
+def test_a_wrong_variable_is_said(command: Command, variable: str, value: str, text: str) -> None:
     done = command("serve", **{f"PYTEST_FAKECLOUD_{variable}": value})
     assert done.returncode == 2
     assert f"PYTEST_FAKECLOUD_{variable}=" in done.stderr
@@ -292,7 +304,7 @@ def test_a_wrong_variable_is_said(variable: str, value: str, text: str) -> None:
     assert "Traceback" not in done.stderr
 
 
-def test_a_value_with_spaces_in_a_variable_is_said() -> None:
+def test_a_value_with_spaces_in_a_variable_is_said(command: Command) -> None:
     done = command("serve", "broker", PYTEST_FAKECLOUD_BROKER='topics={"a": 1}')
     assert done.returncode == 2
     assert (
@@ -317,39 +329,16 @@ def test_a_token_of_any_signs_gets_in(serve: Serve) -> None:
     assert server.ask("GET", "/state")[0] == 200
 
 
-@pytest.mark.skipif(os.name == "nt", reason="wants a POSIX shell")
-def test_what_is_pasted_is_taken_as_it_is() -> None:
-    token = "$(echo owned)'\""
-    process = subprocess.Popen(
-        [*COMMAND, "serve", "kv", "--control-token", token],
-        stdout=subprocess.PIPE, text=True, stdin=subprocess.DEVNULL,
-    )  # fmt: skip
-    assert process.stdout is not None
-    lines = []
-    try:
-        while not lines or "stop with" not in lines[-1]:
-            lines.append(process.stdout.readline())
-            assert lines[-1], lines
-    finally:
-        process.kill()
-        process.wait(10)
-        process.stdout.close()
-    exports = "".join(line for line in lines if line.lstrip().startswith("export"))
-    script = f'{exports}\nprintf %s "$PYTEST_FAKECLOUD_TOKEN"'
-    pasted = subprocess.run(["sh", "-c", script], capture_output=True, text=True, check=True)
-    assert pasted.stdout == token
-
-
 @pytest.mark.skipif(os.name == "nt", reason="Windows keeps open files from being replaced")
 @pytest.mark.parametrize(("code", "expected"), [("0", 3), ("5", 5)])
 def test_a_journal_that_cannot_be_written_in_the_end_is_said(
-    tmp_path: Path, code: str, expected: int
+    tmp_path: Path, command: Command, code: str, expected: int
 ) -> None:
     journal = tmp_path / "journal.har"
     program = f"import os, sys; os.remove({str(journal)!r}); os.mkdir({str(journal)!r})"
     done = command(
         "run", "--services", "kv", "--journal", str(journal), "--",
-        sys.executable, "-c", f"{program}; sys.exit({code})",
+        sys.executable, "-Sc", f"{program}; sys.exit({code})",
     )  # fmt: skip
     assert done.returncode == expected
     assert f"cannot write the journal to {journal}" in done.stderr
@@ -372,7 +361,7 @@ def test_a_journal_that_cannot_be_written_in_the_end_is_said(
         ("colour =", "cannot read"),
     ],
 )
-def test_a_wrong_file_is_said(tmp_path: Path, content: str, text: str) -> None:
+def test_a_wrong_file_is_said(tmp_path: Path, command: Command, content: str, text: str) -> None:
     file = tmp_path / "fakes.toml"
     file.write_text(content, encoding="utf-8")
     done = command("serve", "--config", str(file))
@@ -393,9 +382,9 @@ def test_a_wrong_file_is_said(tmp_path: Path, content: str, text: str) -> None:
 )
 @pytest.mark.skipif(sys.platform != "linux", reason="only Linux has all of 127.0.0.0/8")
 def test_every_address_others_can_reach_is_warned_of(
-    arguments: list[str], warned: list[str]
+    command: Command, arguments: list[str], warned: list[str]
 ) -> None:
-    done = command("run", "--services", "kv", *arguments, "--", sys.executable, "-c", "")
+    done = command("run", "--services", "kv", *arguments, "--", sys.executable, "-Sc", "")
     assert done.returncode == 0
     found = [line.split()[2] for line in done.stderr.splitlines() if "warning" in line]
     assert found == warned
@@ -408,7 +397,7 @@ signal.signal(signal.SIGINT, lambda *_: seen.append(1))
 print("ready", flush=True)
 while not seen:
     time.sleep(0.01)
-time.sleep(0.5)
+time.sleep(0.3)
 print("interrupted", len(seen), flush=True)
 sys.exit(4)
 """
@@ -456,7 +445,7 @@ def test_a_signal_to_run_alone_reaches_the_command() -> None:
     assert process.wait(20) == 4
 
 
-def test_the_version_is_said() -> None:
+def test_the_version_is_said(command: Command) -> None:
     done = command("--version")
     assert done.returncode == 0
     assert done.stdout.startswith("pytest-fakecloud ")

@@ -33,7 +33,7 @@ from pytest_fakecloud.standalone.codec import (
     encode_error,
 )
 
-from ..harness import apart
+from ..harness import Run, apart
 from .conftest import Serve, Server
 
 pytestmark = pytest.mark.slow
@@ -192,8 +192,10 @@ def test_no_server_is_said() -> None:
         Cloud.connect("http://127.0.0.1:9", "x")
 
 
-def test_settings_of_one_test_reach_the_server(server: Server, pytester: pytest.Pytester) -> None:
-    pytester.makepyfile(
+def test_settings_of_one_test_reach_the_server(server: Server, run: Run) -> None:
+    result = suite(
+        run,
+        server,
         """
         import datetime
         import os
@@ -237,10 +239,8 @@ def test_settings_of_one_test_reach_the_server(server: Server, pytester: pytest.
         @pytest.mark.fakecloud(vector_index={"embedding": len})
         def test_what_cannot_cross(vector_index):
             pass
-        """
+        """,
     )
-    result = apart(pytester, f"--fakecloud-url={server.summary['console']}",
-    )  # fmt: skip
     result.assert_outcomes(passed=4, errors=2)
     result.stdout.fnmatch_lines(
         [
@@ -250,10 +250,10 @@ def test_settings_of_one_test_reach_the_server(server: Server, pytester: pytest.
     )
 
 
-def test_a_suite_runs_against_the_server(
-    server: Server, pytester: pytest.Pytester, serve: Serve
-) -> None:
-    pytester.makepyfile(
+def test_a_suite_runs_against_the_server(server: Server, run: Run) -> None:
+    result = suite(
+        run,
+        server,
         """
         import pytest
 
@@ -266,11 +266,7 @@ def test_a_suite_runs_against_the_server(
             broker.produce("orders", "x")
             assert broker.records("orders").only().value == "x"
             kv_server.execute("SET", "left", "behind")
-        """
-    )
-    result = apart(
-        pytester,
-        f"--fakecloud-url={server.summary['console']}",
+        """,
     )
     result.assert_outcomes(passed=2)
 
@@ -536,18 +532,14 @@ def test_a_certificate_that_is_not_trusted_is_said(
         assert cloud.fixture_handle("kv_server").execute("PING") == "PONG"
 
 
-def suite(pytester: pytest.Pytester, server: Server, text: str) -> pytest.RunResult:
+def suite(run: Run, server: Server, text: str) -> pytest.RunResult:
     """Run the tests of a text against the server."""
-    pytester.makepyfile(text)
-    return apart(pytester, f"--fakecloud-url={server.summary['console']}",
-    )  # fmt: skip
+    return run(text, f"--fakecloud-url={server.summary['console']}")
 
 
-def test_variables_are_set_for_fakes_that_the_test_starts(
-    serve: Serve, pytester: pytest.Pytester
-) -> None:
+def test_variables_are_set_for_fakes_that_the_test_starts(serve: Serve, run: Run) -> None:
     result = suite(
-        pytester,
+        run,
         serve("queue"),
         """
         import os
@@ -570,9 +562,9 @@ def test_variables_are_set_for_fakes_that_the_test_starts(
     result.assert_outcomes(passed=3)
 
 
-def test_a_fake_that_is_gone_is_started_again(serve: Serve, pytester: pytest.Pytester) -> None:
+def test_a_fake_that_is_gone_is_started_again(serve: Serve, run: Run) -> None:
     result = suite(
-        pytester,
+        run,
         serve("kv"),
         """
         def test_closed_here(kv_server):
@@ -591,10 +583,10 @@ def test_a_fake_that_is_gone_is_started_again(serve: Serve, pytester: pytest.Pyt
     result.assert_outcomes(passed=4)
 
 
-def test_a_server_that_dies_does_not_end_the_run(serve: Serve, pytester: pytest.Pytester) -> None:
+def test_a_server_that_dies_does_not_end_the_run(serve: Serve, run: Run) -> None:
     server = serve("kv")
     result = suite(
-        pytester,
+        run,
         server,
         f"""
         import os, signal, time
@@ -620,10 +612,10 @@ def test_a_server_that_dies_does_not_end_the_run(serve: Serve, pytester: pytest.
     )
 
 
-def test_workers_cannot_share_a_server(server: Server, pytester: pytest.Pytester) -> None:
+def test_workers_cannot_share_a_server(server: Server, pytester: pytest.Pytester, run: Run) -> None:
     # What xdist tells a worker; the variables of its process reach runs inside of tests too.
     pytester.makeconftest("def pytest_configure(config): config.workerinput = {'workercount': 2}")
-    result = suite(pytester, server, "def test_it(kv_server): pass")
+    result = suite(run, server, "def test_it(kv_server): pass")
     result.assert_outcomes(errors=1)
     result.stdout.fnmatch_lines(["*tests of several workers (pytest -n) cannot share one *"])
 
@@ -653,9 +645,9 @@ def test_workers_may_have_a_server_each(serve: Serve, pytester: pytest.Pytester)
     result.assert_outcomes(passed=8)
 
 
-def test_variables_of_a_session_end_with_the_test(pytester: pytest.Pytester) -> None:
+def test_variables_of_a_session_end_with_the_test(pytester: pytest.Pytester, run: Run) -> None:
     pytester.makeini("[pytest]\nfakecloud_scope = session\n")
-    pytester.makepyfile(
+    result = run(
         """
         import os
         import pytest
@@ -676,7 +668,6 @@ def test_variables_of_a_session_end_with_the_test(pytester: pytest.Pytester) -> 
             assert not [name for name in os.environ if name.startswith("UPSTASH_")]
         """
     )
-    result = apart(pytester)
     result.assert_outcomes(passed=4)
 
 

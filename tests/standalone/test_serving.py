@@ -19,7 +19,7 @@ from pytest_fakecloud import Cloud
 from pytest_fakecloud.standalone.api import ControlApp
 from pytest_fakecloud.standalone.log import Log
 
-from .conftest import STARTS_WITHIN, Serve, fetch
+from .conftest import STARTS_WITHIN, Command, Serve, fetch
 
 pytestmark = pytest.mark.slow
 
@@ -38,7 +38,7 @@ def receiver() -> Iterator[tuple[str, list[Request], threading.Event]]:
         return Response("taken", 201)
 
     server = make_server("127.0.0.1", 0, app, threaded=True)
-    thread = threading.Thread(target=server.serve_forever)
+    thread = threading.Thread(target=server.serve_forever, args=(0.01,))
     thread.start()
     try:
         yield f"http://127.0.0.1:{server.server_port}", came, done
@@ -74,13 +74,6 @@ def test_deliveries_are_forwarded_where_that_was_named(serve: Serve) -> None:
         assert len(came) == 2
 
 
-def run(*words: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [sys.executable, "-m", "pytest_fakecloud", *words],
-        capture_output=True, text=True, timeout=60, stdin=subprocess.DEVNULL, check=False,
-    )  # fmt: skip
-
-
 @pytest.mark.parametrize(
     ("words", "text"),
     [
@@ -92,17 +85,19 @@ def run(*words: str) -> subprocess.CompletedProcess[str]:
         (("--log-format", "xml"), "invalid choice"),
     ],
 )
-def test_what_has_no_meaning_ends_the_start(words: tuple[str, ...], text: str) -> None:
-    done = run("serve", *words)
+def test_what_has_no_meaning_ends_the_start(
+    command: Command, words: tuple[str, ...], text: str
+) -> None:
+    done = command("serve", *words)
     assert done.returncode in (2, 3)
     assert text in done.stderr
     assert "Traceback" not in done.stderr
 
 
-def test_a_state_file_that_a_fake_refuses_ends_the_start(tmp_path: Path) -> None:
+def test_a_state_file_that_a_fake_refuses_ends_the_start(tmp_path: Path, command: Command) -> None:
     file = tmp_path / "state.json"
     file.write_text('{"kv": {"commands": [["SET", "k"]]}}', encoding="utf-8")
-    done = run("serve", "kv", "--load", str(file))
+    done = command("serve", "kv", "--load", str(file))
     assert done.returncode == 2
     assert f"{file}: kv.commands: ERR wrong number of arguments" in done.stderr
 

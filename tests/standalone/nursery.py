@@ -1,0 +1,148 @@
+"""Where stand-alone servers are born: a process that has imported all they need, and forks.
+
+``python -m tests.standalone.nursery SOCKET`` answers a line of JSON each on that socket: a server to
+begin, with its standard output to write to, or one to ask for its exit code. A server that forks
+begins in a tenth of the time; what only a new process shows is in ``test_cli``.
+"""
+
+from __future__ import annotations
+
+import gc
+import importlib
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+from pytest_fakecloud.core.timeparse import monotonic
+
+__all__ = ["AVAILABLE", "Born", "Nursery"]
+
+AVAILABLE = sys.platform == "linux"
+"""Whether forking is safe and cheap here."""
+NEEDED = (
+    "numpy",
+    "pytest_fakecloud.broker.handle",
+    "pytest_fakecloud.cloud",
+    "pytest_fakecloud.http.parsing",
+    "pytest_fakecloud.http.server",
+    "pytest_fakecloud.kv.handle",
+    "pytest_fakecloud.queue.handle",
+    "pytest_fakecloud.standalone.api",
+    "pytest_fakecloud.standalone.console",
+    "pytest_fakecloud.standalone.state_file",
+    "pytest_fakecloud.standalone.views",
+    "pytest_fakecloud.transport.client_cost",
+    "pytest_fakecloud.vector.handle",
+)
+
+
+class Nursery:
+    """The process, from the side of the tests."""
+
+    def __init__(self) -> None:
+        self._socket, theirs = socket.socketpair()
+        with theirs:
+            self._process = subprocess.Popen(
+                [sys.executable, "-m", __name__, str(theirs.fileno())],
+                cwd=Path(__file__).parents[2],
+                stdin=subprocess.DEVNULL,
+                pass_fds=[theirs.fileno()],
+            )
+        self._answers = self._socket.makefile("r")
+
+    def begin(self, arguments: list[str], environment: dict[str, str]) -> Born:
+        """Start ``pytest-fakecloud`` with these arguments; standard error goes nowhere."""
+        read, write = os.pipe()
+        order = {"arguments": arguments, "environment": environment, "folder": os.getcwd()}
+        number = self.ask(order, write)
+        os.close(write)
+        return Born(self, number, read)
+
+    def ask(self, order: Any, *files: int) -> Any:
+        """What it answers to one line."""
+        socket.send_fds(self._socket, [json.dumps(order).encode() + b"\n"], files)
+        return json.loads(self._answers.readline())
+
+    def close(self) -> None:
+        """End it; its servers have ended before."""
+        self._answers.close()
+        self._socket.close()
+        self._process.wait(10)
+
+
+class Born:
+    """A server that was forked, with what tests use of ``subprocess.Popen``."""
+
+    def __init__(self, nursery: Nursery, number: int, read: int) -> None:
+        self._nursery = nursery
+        self.pid = number
+        self.stdout = open(read, encoding="utf-8")  # noqa: SIM115
+        self.returncode: int | None = None
+
+    def poll(self) -> int | None:
+        """The exit code, None while it runs."""
+        if self.returncode is None:
+            self.returncode = self._nursery.ask({"ended": self.pid})
+        return self.returncode
+
+    def wait(self, timeout: float) -> int:
+        """The exit code, as soon as there is one; raises ``subprocess.TimeoutExpired``."""
+        until = monotonic() + timeout
+        while (code := self.poll()) is None:
+            if monotonic() > until:
+                raise subprocess.TimeoutExpired("pytest-fakecloud", timeout)
+            signal.sigtimedwait([], 0.005)
+        return code
+
+    def send_signal(self, number: int) -> None:
+        """Send it a signal, unless it has ended."""
+        if self.poll() is None:
+            os.kill(self.pid, number)
+
+    def terminate(self) -> None:
+        """Ask it to end."""
+        self.send_signal(signal.SIGTERM)
+
+    def kill(self) -> None:
+        """End it."""
+        self.send_signal(signal.SIGKILL)
+
+
+def tend(orders: socket.socket) -> None:
+    """Do what each line says, until there is nobody to say any more; returns in forks as well."""
+    from pytest_fakecloud import cli
+
+    for name in NEEDED:
+        importlib.import_module(name)
+    gc.collect()
+    gc.freeze()
+    while True:
+        text, files, *_ = socket.recv_fds(orders, 1 << 20, 1)
+        if not text:
+            return
+        order = json.loads(text)
+        if "ended" in order:
+            number, status = os.waitpid(order["ended"], os.WNOHANG)
+            answer = os.waitstatus_to_exitcode(status) if number else None
+        elif (answer := os.fork()) == 0:
+            orders.close()
+            os.dup2(files[0], 1)
+            os.dup2(os.open(os.devnull, os.O_WRONLY), 2)
+            os.close(files[0])
+            os.environ.clear()
+            os.environ.update(order["environment"])
+            os.chdir(order["folder"])
+            gc.unfreeze()
+            sys.exit(cli.main(order["arguments"]))
+        else:
+            os.close(files[0])
+        orders.sendall(json.dumps(answer).encode() + b"\n")
+
+
+if __name__ == "__main__":
+    tend(socket.socket(fileno=int(sys.argv[1])))
