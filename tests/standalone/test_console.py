@@ -9,7 +9,7 @@ import subprocess
 import threading
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 from urllib.parse import quote, urlsplit
 
 import pytest
@@ -38,23 +38,51 @@ def browser() -> Iterator[Any]:
         launched.close()
 
 
-@pytest.fixture
-def page(browser: Any, server: Server) -> Iterator[Any]:
-    # What a test evaluates here is not the page's own, and its policy would forbid it.
-    opened = browser.new_page(bypass_csp=True)
-    problems: list[str] = []
-    opened.on("pageerror", lambda error: problems.append(str(error)))
-    opened.on(
-        "response",
-        lambda answer: (
-            problems.append(f"{answer.status} {answer.url}") if answer.status >= 400 else None
-        ),
-    )
+class Window:
+    """A page that all tests of a module use, one after the other, and what went wrong in it."""
+
+    SIZE: ClassVar[Any] = {"width": 1280, "height": 720}
+
+    def __init__(self, browser: Any) -> None:
+        # What a test evaluates here is not the page's own, and its policy would forbid it.
+        self.page = browser.new_page(bypass_csp=True, viewport=self.SIZE)
+        self.problems: list[str] = []
+        self.page.on("pageerror", lambda error: self.problems.append(str(error)))
+        self.page.on("response", self._came)
+
+    def _came(self, answer: Any) -> None:
+        if answer.status >= 400:
+            self.problems.append(f"{answer.status} {urlsplit(answer.url).path}")
+
+    def leave(self) -> None:
+        """Leave the console: what a test did to the page goes with it."""
+        self.page.goto("about:blank")
+        if self.page.viewport_size != self.SIZE:
+            self.page.set_viewport_size(self.SIZE)
+        self.page.emulate_media(color_scheme="light")
+
+
+def go(opened: Any, server: Server) -> Any:
+    """Load the console, and wait until it has drawn all that it draws by itself."""
     opened.goto(server.summary["console"])
-    opened.wait_for_selector("#tabs [role=tab]")
-    yield opened
-    opened.close()
-    assert problems == []
+    # Set by what it does last; a tab that is chosen before is drawn twice, with its forms.
+    opened.wait_for_function("counted !== null")
+    return opened
+
+
+@pytest.fixture(scope="module")
+def window(browser: Any) -> Iterator[Window]:
+    window = Window(browser)
+    yield window
+    window.page.close()
+
+
+@pytest.fixture
+def page(window: Window, server: Server) -> Iterator[Any]:
+    window.problems.clear()
+    yield go(window.page, server)
+    window.leave()
+    assert window.problems == []
 
 
 def handle(server: Server, name: str) -> dict[str, Any]:
@@ -98,7 +126,7 @@ def test_the_page_works_under_its_policy(browser: Any, server: Server) -> None:
     said: list[str] = []
     opened.on("console", lambda message: said.append(message.text))
     opened.on("pageerror", lambda error: said.append(str(error)))
-    opened.goto(server.summary["console"])
+    go(opened, server)
     for name in ("timeline", "overview", "kv_server", "vector_index", "queue", "broker"):
         opened.click(f"#tab-{name}")
         opened.wait_for_selector(f"#tab-{name}[aria-selected=true]")
@@ -190,7 +218,10 @@ def test_nothing_of_the_fakes_becomes_markup(page: Any, server: Server) -> None:
     for tab in page.query_selector_all("#tabs [role=tab]"):
         name = tab.inner_text()
         page.evaluate("(name) => select(name)", name)
-        page.wait_for_timeout(200)
+        always = {"timeline": "#rows tr", "overview": "#environment > *"}
+        page.wait_for_selector(always.get(name, "#data > *"), state="attached")
+        if name in ("timeline", "kv_server", "vector_index"):
+            assert "<img src=x" in page.inner_text("#view")
         assert page.query_selector("img") is None
     assert page.title() != "owned"
     server.ask("DELETE", f"/handles/{quote(evil, safe='')}")
@@ -220,16 +251,14 @@ def test_the_clock_moves_by_its_buttons(page: Any, server: Server) -> None:
     page.wait_for_function("document.getElementById('freeze').textContent === 'Freeze'")
 
 
-def test_a_wrong_duration_is_said(browser: Any, server: Server) -> None:
-    opened = browser.new_page(bypass_csp=True)
-    opened.goto(server.summary["console"])
-    opened.wait_for_selector("#tabs [role=tab]")
-    opened.fill("#by", "soon")
-    opened.click("#advance")
-    opened.wait_for_function(
+def test_a_wrong_duration_is_said(page: Any, window: Window) -> None:
+    page.fill("#by", "soon")
+    page.click("#advance")
+    page.wait_for_function(
         "document.getElementById('notice').textContent.includes('is not a duration')"
     )
-    opened.close()
+    assert window.problems == ["400 /__control__/clock"]
+    window.problems.clear()
 
 
 def publish_to_nobody(server: Server) -> None:
@@ -280,11 +309,9 @@ def test_tabs_work_from_the_keyboard(page: Any, server: Server) -> None:
     assert page.evaluate("document.activeElement.id") == "tab-timeline"
 
 
-def test_a_fake_may_be_named_as_a_view_is(browser: Any, serve: Serve) -> None:
-    server = serve("kv", "--kv", "name=timeline")
-    opened = browser.new_page(bypass_csp=True)
-    opened.goto(server.summary["console"])
-    opened.wait_for_selector("#tabs [role=tab]")
+def test_a_fake_may_be_named_as_a_view_is(window: Window, serve: Serve) -> None:
+    window.problems.clear()
+    opened = go(window.page, serve("kv", "--kv", "name=timeline"))
     assert opened.locator("#tabs [role=tab]").all_inner_texts() == [
         "timeline",
         "overview",
@@ -295,7 +322,8 @@ def test_a_fake_may_be_named_as_a_view_is(browser: Any, serve: Serve) -> None:
     assert opened.locator("#tabs [aria-selected=true]").count() == 1
     opened.click("#tabs [role=tab] >> nth=0")
     opened.wait_for_selector("table#timeline")
-    opened.close()
+    window.leave()
+    assert window.problems == []
 
 
 def test_what_has_the_focus_keeps_it_while_the_page_keeps_up(page: Any, server: Server) -> None:
@@ -318,15 +346,13 @@ def test_what_has_the_focus_keeps_it_while_the_page_keeps_up(page: Any, server: 
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
-def test_text_is_readable_in_light_and_dark(browser: Any, server: Server, scheme: str) -> None:
-    opened = browser.new_page(color_scheme=scheme)
-    opened.goto(server.summary["console"])
-    opened.wait_for_selector("#tabs [role=tab]")
-    ink, paper = opened.evaluate(
+def test_text_is_readable_in_light_and_dark(page: Any, scheme: str) -> None:
+    page.emulate_media(color_scheme=scheme)
+    ink, paper = page.evaluate(
         "[getComputedStyle(document.body).color, getComputedStyle(document.body).backgroundColor]"
     )
     assert _contrast(ink, paper) > 7
-    opened.close()
+    assert (_luminance(paper) < _luminance(ink)) == (scheme == "dark")
 
 
 def _contrast(first: str, second: str) -> float:
