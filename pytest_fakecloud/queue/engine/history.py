@@ -22,33 +22,35 @@ _COMPACT = 256
 
 
 class History:
-    """Forgets for an engine, the setting ``history_us`` after an end (None: never), its lock held."""
+    """Forgets for an engine, the setting ``history_us`` after an end (None: never), its lock held.
+
+    ``ends`` tells whether anything is ever forgotten; nothing need be told where nothing is.
+    """
 
     def __init__(self, state: State, dead_letters: DeadLetters) -> None:
         self._state = state
         self._dead_letters = dead_letters
-        self._span_us = state.settings.history_us
-        self.ends = self._span_us is not None
-        """Whether anything is ever forgotten; nothing need be told where nothing is."""
+        self.ends = state.settings.history_us is not None
+        self._span_us = state.settings.history_us or 0
         self._due: list[tuple[int, str]] = []
         self._rows = 0
         self._users: Counter[str] = Counter()
 
     def began(self, message: Message) -> None:
         """Hear of a new message."""
-        if self._span_us is not None and message.settings.flow is not None:
+        if message.settings.flow is not None:
             self._users[message.settings.flow.key] += 1
 
     def ended(self, message: Message) -> None:
         """Hear that nothing more happens to a message."""
-        if self._span_us is not None and message.finished_us is not None:
+        if message.finished_us is not None:
             heapq.heappush(self._due, (message.finished_us + self._span_us, message.id))
 
     def restored(self) -> None:
         """Hear that the engine has other messages now."""
         self._due, self._rows = [], 0
         self._users.clear()
-        if self._span_us is not None:
+        if self.ends:
             for message in self._state.messages.values():
                 self.began(message)
                 self.ended(message)
@@ -59,9 +61,7 @@ class History:
             return
         now = self._state.clock.now_us()
         while self._due and self._due[0][0] <= now:
-            message = self._state.messages.get(heapq.heappop(self._due)[1])
-            if message is None:
-                continue
+            message = self._state.messages[heapq.heappop(self._due)[1]]
             again = self._needed_until(message, now)
             if again is None:
                 self._forget(message)
@@ -76,13 +76,13 @@ class History:
         return min(latest, self._later_us()) if latest > now else None
 
     def _later_us(self) -> int:
-        return self._state.clock.now_us() + max(self._span_us or 0, SECOND)
+        return self._state.clock.now_us() + max(self._span_us, SECOND)
 
     def _expires_us(self, message: Message) -> int:
         state = self._state
         if message.finished_us is None or message.open_children:
             return self._later_us()
-        expires = message.finished_us + (self._span_us or 0)
+        expires = message.finished_us + self._span_us
         letter = self._dead_letters.rows.get(message.dlq_id or "")
         if letter is None:
             return expires

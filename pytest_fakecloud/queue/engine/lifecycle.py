@@ -78,9 +78,8 @@ class Lifecycle:
         message = causing.get()
         if message is not None and self.under_way.get(message.id) is message:
             return message, True
-        if len(self.under_way) > 1:
-            return min(self.under_way.values(), key=lambda one: (one.chain, one.depth)), False
-        return next(iter(self.under_way.values()), None), False
+        found = self.under_way.values()
+        return min(found, key=lambda one: (one.chain, one.depth), default=None), False
 
     # -- ends ------------------------------------------------------------------------------------
     def cancel_all(self, messages: list[Message]) -> int:
@@ -140,7 +139,7 @@ class Lifecycle:
                     if one in state.pending and state.messages[one].state != "ACTIVE"
                 ]
             )
-            state.queues.by_name.pop(name, None)
+            del state.queues.by_name[name]
 
     def finish(
         self,

@@ -126,14 +126,14 @@ class Publisher:
                 self._draft(target, settings, body, now, retries, caller_ip=caller_ip, api=api)
                 for target in targets
             ]
-            return self._store(drafts, group is not None, api, now)
+            return self._store(drafts, now, group=group is not None)
 
     def _schedule(
         self, destination: str, settings: PublishSettings, body: bytes, caller_ip: str, api: Api
     ) -> Published:
         now = self._state.clock.now_us()
         self._forget_seen(now)
-        mark = self._mark(None, destination, settings, body, False)
+        mark = self._mark(None, destination, settings, body)
         mark = None if mark is None else f"schedule:{mark}"
         repeated = self._repeated(mark, now)
         if repeated in self._schedules.by_id:
@@ -153,7 +153,6 @@ class Publisher:
             settings = as_scheduled(PublishSettings(**given))
             settings = replace(settings, queue_name=schedule.settings.queue_name)
             self._quota.check(settings, schedule.body, self._state.clock.now_us())
-        api = schedule.api
         retries = self._quota.retries(settings)
         drafts = [
             self._draft(
@@ -163,13 +162,13 @@ class Publisher:
                 at_us,
                 retries,
                 caller_ip=schedule.caller_ip,
-                api=api,
+                api=schedule.api,
             )
             for target in self._targets(schedule.destination, settings, group)
         ]
         for draft in drafts:
             draft.schedule_id = schedule.id
-        stored = self._store(drafts, False, api, self._state.clock.now_us())
+        stored = self._store(drafts, self._state.clock.now_us())
         return [one.message_id for one in stored.accepted]
 
     def publish_callback(
@@ -183,7 +182,7 @@ class Publisher:
     ) -> None:
         """Publish a callback about a message, with the settings nested in its headers."""
         state = self._state
-        settings = read_settings(nested) if nested else PublishSettings()
+        settings = read_settings(nested)
         retries = self._quota.callback_retries(settings, source.max_retries)
         own: dict[str, Any] = {"content_type": "application/json", "retries": retries}
         if not state.settings.delayed_callbacks:
@@ -218,7 +217,7 @@ class Publisher:
         with self._state.lock:
             now = self._state.clock.now_us()
             drafts = [self._retry(message, given, now) for message in messages]
-            return self._store(drafts, False, "v2", now).accepted
+            return self._store(drafts, now).accepted
 
     def _retry(self, message: Message, given: dict[str, Any], now: int) -> Message:
         plain = replace(
@@ -303,7 +302,7 @@ class Publisher:
             api=api,
         )
 
-    def _store(self, drafts: list[Message], group: bool, api: Api, now: int) -> Published:
+    def _store(self, drafts: list[Message], now: int, *, group: bool = False) -> Published:
         state = self._state
         self._forget_seen(now)
         marks = [
@@ -335,7 +334,7 @@ class Publisher:
                 fresh[mark] = draft.id
         for mark, message_id in fresh.items():
             self._remember(mark, message_id, now)
-        if api == "v1" and group and stored:
+        if group and stored and stored[0].api == "v1":
             self._join(stored)
         for draft in stored:
             self._queue(draft, now)
@@ -373,7 +372,7 @@ class Publisher:
         url: str,
         settings: PublishSettings,
         body: bytes,
-        group: bool,
+        group: bool = False,
     ) -> str | None:
         if settings.deduplication_id is not None:
             return f"id:{settings.deduplication_id}" + (f":{url}" if group else "")

@@ -162,7 +162,7 @@ class UrlGroups:
 
     def remove(self, group: UrlGroup) -> None:
         """Forget a group with its endpoints."""
-        self.by_name.pop(group.name, None)
+        del self.by_name[group.name]
 
     def add(
         self, group: UrlGroup, url: str, name: str | None, now_us: int, *, by_id: bool = False

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 import zoneinfo
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -92,6 +93,18 @@ def test_next_runs(text: str, expected: list[str]) -> None:
 def test_a_run_exactly_now_is_the_next_one_later() -> None:
     assert runs("0 0 1 1 *", JANUARY, 1) == ["2027-01-01 00:00"]
     assert runs("0 0 1 1 *", JANUARY - 1, 1) == ["2026-01-01 00:00"]
+
+
+@pytest.mark.skipif(not hasattr(time, "tzset"), reason="the zone of a process is fixed here")
+def test_the_zone_of_the_machine_has_no_say(monkeypatch: pytest.MonkeyPatch) -> None:
+    text = "CRON_TZ=America/New_York 30 1 * * *"
+    expected = runs(text, us(2026, 10, 30, 12), 4)
+    with monkeypatch.context() as changed:
+        changed.setenv("TZ", "<-04>4")  # New York's before the clocks go back, and for ever
+        time.tzset()
+        found = runs(text, us(2026, 10, 30, 12), 4)
+    time.tzset()
+    assert found == expected
 
 
 def test_a_time_that_the_clocks_skip_is_not_run() -> None:

@@ -236,6 +236,7 @@ def test_dates_of_retry_after(value: str, seconds: int | None) -> None:
         ("1 +", "it ends too early"),
         (".", "unexpected '.'"),
         ("retries", "unexpected 'retries'"),
+        ("X", "unexpected 'X'"),
         ("pow(1)", "pow takes 2 argument(s), got 1"),
         ("sqrt(1, 2)", "sqrt takes 1 argument(s), got 2"),
     ],
@@ -251,6 +252,8 @@ def test_brackets_side_by_side_are_not_nested() -> None:
     assert RetryDelay("+".join(["(1)"] * 100)).milliseconds(0) == 100
     with pytest.raises(QueueError, match="nested deeper"):
         RetryDelay("(1)+(1)+" + "(" * 50 + "1" + ")" * 50)
+    with pytest.raises(QueueError, match="nested deeper"):
+        RetryDelay("(" * 30 + "(1)+" + "(" * 25 + "1" + ")" * 55)
 
 
 @pytest.mark.parametrize(

@@ -243,7 +243,9 @@ def test_the_triggers_settings_hold_for_every_step(wire: Wire) -> None:
     assert failure.header("X-Fail") == "1"
     letter = wire.queue.dead_letters().only()
     assert wire.ask("GET", f"/v2/dlq/{letter.id}")["labels"] == ["lab"]
-    assert wire.runs()[0]["workflowState"] == "RUN_FAILED"
+    (run,) = wire.runs()
+    ended = 1000 * int(attempts[1].at.timestamp())
+    assert (run["workflowState"], run["workflowRunCompletedAt"]) == ("RUN_FAILED", ended)
 
 
 def test_a_steps_own_settings_win(wire: Wire) -> None:
@@ -827,8 +829,11 @@ def test_retrying_the_dead_letter_itself_reopens_the_run(wire: Wire) -> None:
     wire.queue.run_until_idle()
     assert len(bodies(wire.delivered[-1])) == 2
     assert wire.runs()[0]["workflowState"] == "RUN_STARTED"
+    assert "workflowRunCompletedAt" not in wire.runs()[0]
     wire.ask("DELETE", "/v2/workflows/runs/r?cancel=false")
-    assert wire.runs()[0]["workflowState"] == "RUN_SUCCESS"
+    (run,) = wire.runs()
+    ended = 1000 * int(wire.queue.clock.now().timestamp())
+    assert (run["workflowState"], run["workflowRunCompletedAt"]) == ("RUN_SUCCESS", ended)
 
 
 # -- state -----------------------------------------------------------------------------------------
