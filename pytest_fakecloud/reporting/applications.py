@@ -208,7 +208,7 @@ def _closing_response() -> object:
     frame: FrameType | None = sys._getframe(1)
     for _ in range(_NEAR):
         if frame is None:
-            break
+            return None
         found: object = frame.f_locals.get("self")
         if hasattr(found, "status_code"):
             return found

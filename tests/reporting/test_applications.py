@@ -349,7 +349,10 @@ def test_djangos_signals_of_somebody_else(
     from django.core import signals
 
     signals.request_started.send(sender=object)
-    signals.request_started.send(sender=object, environ={"REQUEST_METHOD": "GET"})
+    environ = {"REQUEST_METHOD": "GET"}
+    signals.request_started.send(sender=object, environ=environ)
+    # Nothing was raised, as far as Python knows.
+    signals.got_request_exception.send(sender=None, request=SimpleNamespace(environ=environ))
     try:
         raise KeyError("theirs")
     except KeyError:
