@@ -22,7 +22,7 @@ def hide_ours(item: Any, call: Any) -> None:
     Only of a failed assertion and of a misuse, where the tester's line says all there is: a fake that
     breaks shows where. ``--full-trace`` shows everything. ``item`` and ``call`` are pytest's.
     """
-    if item.config.getoption("fulltrace", False):
+    if item.config.getoption("fulltrace"):
         return
     if call.excinfo is not None:
         call.excinfo = _hidden(call.excinfo)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import sysconfig
 from collections.abc import Callable
-from types import SimpleNamespace
+from types import SimpleNamespace, TracebackType
 from typing import Any
 
 import pytest
@@ -207,78 +207,133 @@ def test_a_failure_without_us_is_told_as_ever(run: Run) -> None:
 # -- whose frames stay -----------------------------------------------------------------------------
 
 
-def function_of(module: str, path: str) -> Callable[..., Any]:
-    """A function of a module in that file, which calls what it is given."""
+def function_of(module: object, path: str) -> Callable[..., Any]:
+    """A function of a module in that file, which calls what it is given.
+
+    It raises an exception; of two the second, in whose place the first is raised.
+    """
+    code = """
+def call(inner, *rest):
+    if isinstance(inner, (type, BaseException)):
+        raise inner
+    if not isinstance(inner, tuple):
+        return inner(*rest)
+    try:
+        return inner[0](*inner[1:])
+    except BaseException:
+        raise rest[0]
+"""
     names: dict[str, Any] = {"__name__": module}
-    exec(compile("def call(inner, *rest): return inner(*rest)", path, "exec"), names)
+    exec(compile(code, path, "exec"), names)
     made: Callable[..., Any] = names["call"]
     return made
 
 
 FAKES = function_of("pytest_fakecloud.queue.handle", "/ours.py")
 THEIRS = function_of("test_shop", "/theirs.py")
+NAMELESS = function_of(None, "/nameless.py")
 LIBRARY = function_of("json.decoder", f"{sysconfig.get_paths()['stdlib']}/json/decoder.py")
+IMPORTING = function_of("importlib._bootstrap", "<frozen importlib._bootstrap>")
+RUNNER = function_of("_pytest.runner", "/site/_pytest/runner.py")
+HOOKS = function_of("pluggy._callers", "/site/pluggy/_callers.py")
 
 
-def fail(error: BaseException, cause: BaseException | None = None, *path: Any) -> None:
-    if cause is None:
-        raise error
-    try:
-        path[0](*path[1:], fail, cause)
-    except BaseException:
-        raise error  # noqa: B904 (the cause is told as what it happened in)
-
-
-def left(error: BaseException | None) -> list[str]:
-    """The files of an error's frames, without this one."""
+def files_of(trace: TracebackType | None) -> list[str]:
+    """The files of the frames of a traceback, without this one."""
     files = []
-    trace = error.__traceback__ if error is not None else None
     while trace is not None:
         files.append(trace.tb_frame.f_code.co_filename.rpartition("/")[2])
         trace = trace.tb_next
     return [one for one in files if one != "test_tracebacks.py"]
 
 
-def hidden(error: BaseException, path: tuple[Any, ...], *more: Any, full: bool = False) -> Any:
-    """The exception as a report has it after this failed on that path."""
-    with pytest.raises(type(error)) as info:
-        path[0](*path[1:], fail, error, *more)
+def hidden(
+    path: tuple[Any, ...], *, full: bool = False, alone: bool = False, kept: bool = False
+) -> Any:
+    """The exception as a report has it after this failed.
+
+    ``alone`` without a frame of this file, ``kept`` by a test case of unittest until the report.
+    """
+    try:
+        path[0](*path[1:])
+    except Exception as error:
+        if alone:
+            error.__traceback__ = error.__traceback__ and error.__traceback__.tb_next
+        info = pytest.ExceptionInfo.from_exception(error)
     options = {"fulltrace": full}
-    item = SimpleNamespace(config=SimpleNamespace(getoption=options.get), _excinfo=[info])
-    call = SimpleNamespace(excinfo=info)
+    item = SimpleNamespace(config=SimpleNamespace(getoption=options.__getitem__))
+    item._excinfo = [info] if kept else None
+    call = SimpleNamespace(excinfo=None if kept else info)
     hide_ours(item, call)
-    assert left(item._excinfo[0].value) == left(call.excinfo.value)
-    return call.excinfo.value
+    return item._excinfo[0] if kept else call.excinfo
 
 
+@pytest.mark.parametrize("kept", [False, True])
 @pytest.mark.parametrize(
-    ("error", "path", "files"),
+    ("path", "files"),
     [
-        (AssertionError(), (THEIRS, FAKES), ["theirs.py"]),
-        (ContractError("no"), (THEIRS, FAKES), ["theirs.py"]),
-        (AssertionError(), (THEIRS, FAKES, THEIRS), ["theirs.py", "theirs.py"]),
-        (AssertionError(), (LIBRARY, FAKES), ["decoder.py"]),
-        (KeyError(), (THEIRS, FAKES), ["theirs.py", "ours.py"]),
-        (AssertionError(), (THEIRS, LIBRARY), ["theirs.py", "decoder.py"]),
+        ((THEIRS, FAKES, AssertionError), ["theirs.py"]),
+        ((THEIRS, FAKES, ContractError), ["theirs.py"]),
+        ((THEIRS, FAKES, THEIRS, AssertionError), ["theirs.py", "theirs.py"]),
+        ((LIBRARY, FAKES, AssertionError), ["decoder.py"]),
+        ((NAMELESS, FAKES, AssertionError), ["nameless.py"]),
+        ((THEIRS, FAKES, KeyError), ["theirs.py", "ours.py"]),
+        ((THEIRS, LIBRARY, AssertionError), ["theirs.py", "decoder.py"]),
     ],
-    ids=["assertion", "misuse", "between", "below this test", "other error", "none of ours"],
+    ids=["assertion", "misuse", "between", "below this test", "no name", "other", "none of ours"],
 )
 def test_ours_are_left_out_of_assertions_and_misuse(
-    error: BaseException, path: tuple[Any, ...], files: list[str]
+    path: tuple[Any, ...], files: list[str], kept: bool
 ) -> None:
-    assert left(hidden(error, path)) == files
+    assert files_of(hidden(path, kept=kept).tb) == files
 
 
 def test_all_stay_where_all_are_asked_for() -> None:
-    assert left(hidden(AssertionError(), (THEIRS, FAKES), full=True)) == ["theirs.py", "ours.py"]
+    found = hidden((THEIRS, FAKES, AssertionError), full=True)
+    assert files_of(found.tb) == ["theirs.py", "ours.py"]
 
 
-def test_a_cause_shows_its_testers_frames_as_well() -> None:
-    error = hidden(AssertionError(), (THEIRS, FAKES), KeyError(), THEIRS, FAKES)
-    assert left(error) == ["theirs.py"]
-    assert left(error.__context__) == ["theirs.py"]
+@pytest.mark.parametrize("above", [RUNNER, HOOKS, LIBRARY, IMPORTING])
+def test_ours_stay_where_nothing_of_a_tester_would(above: Any) -> None:
+    found = hidden((above, FAKES, AssertionError), alone=True)
+    assert files_of(found.tb)[1:] == ["ours.py"]
+
+
+@pytest.mark.parametrize(
+    ("path", "files"),
+    [
+        # What ours called, and caught, says nothing to a tester.
+        ((THEIRS, FAKES, (LIBRARY, KeyError), AssertionError), [["theirs.py"], []]),
+        (
+            (THEIRS, FAKES, (THEIRS, FAKES, KeyError), AssertionError),
+            [["theirs.py"], ["theirs.py"]],
+        ),
+        (
+            (THEIRS, (THEIRS, (FAKES, KeyError), ValueError), AssertionError),
+            [["theirs.py"], ["theirs.py", "theirs.py"], ["theirs.py"]],
+        ),
+        ((THEIRS, LIBRARY, (LIBRARY, KeyError), AssertionError), None),
+    ],
+    ids=["of ours", "of a callback", "of a cause", "none of ours"],
+)
+def test_causes_show_their_testers_frames(
+    path: tuple[Any, ...], files: list[list[str]] | None
+) -> None:
+    left, error = [], hidden(path).value
+    while error is not None:
+        left.append(files_of(error.__traceback__))
+        error = error.__context__
+    assert left == (files or [["theirs.py", "decoder.py"], ["decoder.py", "decoder.py"]])
+
+
+def test_causes_that_go_round_in_a_circle() -> None:
+    cause, error = KeyError(), AssertionError()
+    cause.__context__ = ValueError()
+    cause.__context__.__cause__ = cause
+    error.__cause__ = cause
+    assert files_of(hidden((THEIRS, FAKES, error)).tb) == ["theirs.py"]
 
 
 def test_a_failure_without_a_report_is_left_alone() -> None:
-    item = SimpleNamespace(config=SimpleNamespace(getoption={}.get))
+    item = SimpleNamespace(config=SimpleNamespace(getoption={"fulltrace": False}.__getitem__))
     hide_ours(item, SimpleNamespace(excinfo=None))
