@@ -113,21 +113,18 @@ class Admission:
                 message.wait_reason = f"global parallelism {state.limits.parallelism}"
                 state.crowd.append(message.id)
             return room
-        granted = message.id in key.active
-        if room and (granted or (not key.waiting and key.open(now))):
-            if not granted:
-                key.start(message.id)
+        if message.id in key.active:
+            # Let through before, and counted in global parallelism since then.
+            return True
+        if room and not key.waiting and key.open(now):
+            key.start(message.id)
             return True
         message.due_us = None
         if key.open(now) and not room:
             message.wait_reason = f"global parallelism {state.limits.parallelism}"
         else:
             message.wait_reason = f"flow control {key.key}"
-        if granted:
-            key.give_back(message.id)
-            key.waiting.appendleft(message.id)
-        else:
-            key.waiting.append(message.id)
+        key.waiting.append(message.id)
         self.leave_crowd(message)
         self.pump_flow(key)
         return False

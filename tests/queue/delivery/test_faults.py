@@ -89,16 +89,23 @@ def test_reordering(scene: Scene) -> None:
 def test_reordering_in_an_ordered_queue(scene: Scene) -> None:
     scene.queue.faults.reorder(times=1)
     ids = [scene.publish(way="/v2/enqueue/orders/") for _ in range(3)]
+    saved: list[Any] = []
+    scene.answer = lambda request: saved.append(scene.queue.snapshot()) or 200
     scene.queue.deliver_due()
     assert [one.message_id for one in scene.came] == [ids[1], ids[0], ids[2]]
+    # What was overtaken waits in a copy as well.
+    scene.queue.restore(saved[0])
+    scene.queue.deliver_due()
+    assert [one.message_id for one in scene.came[3:]] == [ids[1], ids[0], ids[2]]
 
 
 def test_one_that_nothing_overtakes_goes_a_second_later(scene: Scene) -> None:
     scene.queue.faults.reorder()
-    scene.publish()
+    message = scene.publish()
     assert scene.queue.deliver_due() == []
     scene.queue.run_until_idle()
     assert scene.times == [1]
+    assert "attempt 1 after 1 s (at once)" in scene.queue.message(message).timeline
 
 
 def test_tampering(scene: Scene) -> None:

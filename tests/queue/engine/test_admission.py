@@ -12,6 +12,7 @@ from pytest_fakecloud import Cloud
 
 HOOK = "https://app.test/hook"
 SLOW = "https://slow.test/hook"
+BROKEN = "https://broken.test/hook"
 
 
 class Bench:
@@ -81,6 +82,26 @@ def test_a_cancelled_message_gives_up_its_slot_of_the_queue(make: Callable[..., 
     assert bench.delivered() == ["second"]
 
 
+def test_a_cancelled_message_gives_up_its_slot_whatever_is_told_about_it(
+    make: Callable[..., Bench],
+) -> None:
+    bench = make()
+    bench.queue.destinations.answers(BROKEN, 500)
+    path = f"/v2/enqueue/line/{BROKEN}"
+    first = bench.ask("POST", path, "first", Callback=BROKEN, Callback_Retry_Delay="60000")
+    bench.enqueue("second")
+    assert bench.delivered() == []
+    bench.cancel(first["messageId"])
+    assert bench.delivered() == ["second"]
+
+
+def test_a_plan_has_so_many_queues(make: Callable[..., Bench]) -> None:
+    bench = make(limits={"queues": 1})
+    bench.ask("POST", "/v2/queues/", {"queueName": "line"})
+    with pytest.raises(AssertionError, match="quota maxQueues exceeded, current limit: 1"):
+        bench.ask("POST", "/v2/queues/", {"queueName": "other"})
+
+
 def test_a_cancelled_message_that_waits_takes_nobodys_slot(make: Callable[..., Bench]) -> None:
     bench = make()
     bench.enqueue("first", Delay="1h")
@@ -97,16 +118,20 @@ def test_a_paused_queue_keeps_its_order_and_forgets_the_cancelled(
 ) -> None:
     bench = make()
     bench.ask("POST", "/v2/queues/", {"queueName": "line", "parallelism": 2})
+    first = bench.enqueue("first")
     bench.ask("POST", "/v2/queues/line/pause")
-    bench.enqueue("first")
     second = bench.enqueue("second")
     bench.enqueue("third")
-    bench.enqueue("fourth")
+    last = bench.enqueue("fourth")
     assert bench.delivered() == []
     bench.cancel(second)
     assert bench.delivered() == []
+    assert bench.ask("GET", "/v2/queues/line")["paused"] is True
     bench.ask("POST", "/v2/queues/line/resume")
+    assert bench.ask("GET", "/v2/queues/line")["paused"] is False
     assert bench.delivered() == ["first", "third", "fourth"]
+    resumed = "(queue line resumed)"
+    assert [resumed in bench.queue.message(one).timeline for one in (first, last)] == [True, False]
 
 
 def test_a_queue_that_is_not_paused_any_more_by_its_settings_goes_on(
@@ -197,8 +222,35 @@ def test_who_was_let_through_is_called_back_to_its_old_place(let_through: Bench)
     assert let_through.ask("GET", "/v2/flowControl/tenant")["waitListSize"] == 3
     let_through.queue.advance("1h")
     assert let_through.came == []
+    assert let_through.ask("GET", "/v2/flowControl/tenant")["waitListSize"] == 3
+    let_through.queue.restore(let_through.queue.snapshot())
     let_through.ask("POST", "/v2/flowControl/tenant/resume")
     assert let_through.delivered() == ["first", "second", "third"]
+
+
+def test_who_is_called_back_makes_room_for_others(make: Callable[..., Bench]) -> None:
+    bench = make(limits={"parallelism": 1})
+    bench.ask("POST", "/v2/flowControl/tenant/pause")
+    bench.publish("keyed", "parallelism=1")
+    assert bench.delivered() == []
+    bench.ask("POST", "/v2/flowControl/tenant/resume")
+    bench.ask("POST", "/v2/flowControl/tenant/pause")
+    bench.publish("plain")
+    assert bench.delivered() == ["plain"]
+
+
+def test_who_comes_when_a_period_begins_waits_behind_those_that_wait(
+    make: Callable[..., Bench],
+) -> None:
+    bench = make()
+    bench.publish("third", "rate=1,period=1h", Delay="1h")
+    bench.publish("first", "rate=1,period=1h")
+    bench.publish("second", "rate=1,period=1h")
+    assert bench.delivered() == ["first"]
+    bench.queue.advance("1h")
+    assert bench.came == ["first", "second"]
+    bench.queue.advance("1h")
+    assert bench.came == ["first", "second", "third"]
 
 
 def test_who_was_let_through_and_is_cancelled_gives_its_place_to_the_next(

@@ -75,6 +75,12 @@ def test_what_goes_out_and_what_happens_inside_have_their_lanes(
         ("cancel", own),
         ("schedule s", own),
     ]
+    for number in range(3):
+        message_id = bench.publish(Flow_Control_Key="k", Flow_Control_Value="rate=1,period=2h")
+        begun = bench.engine.runner.begin(message_id)
+        assert (begun is None) == (number > 0)
+    flow = [one.lane for one in bench.clock.planned(9)[1] if one.label == "flow control k"]
+    assert flow == [own]
 
 
 def test_an_attempt_on_the_clock_can_be_begun_here_and_made_elsewhere(bench: Bench) -> None:
