@@ -38,6 +38,7 @@ if TYPE_CHECKING:
 __all__ = ["Cloud", "CloudSnapshot", "Transport"]
 
 Transport = Literal["socket", "inprocess"]
+_making_dispatchers = threading.Lock()
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,6 +102,7 @@ class Cloud(AnyCloud):
             self._clock, Ids(self._seed), self._journal, self._recorded, delivery
         )
         self._starting = threading.RLock()
+        self._time.on_background = self._deliver
         self._dispatcher: Dispatcher | None = None
         self._exits: list[Callable[[], None]] = []
         self._in_process = transport == "inprocess"
@@ -142,6 +144,13 @@ class Cloud(AnyCloud):
     def _give_back(self) -> None:
         exits, self._exits = self._exits, []
         _call_all(reversed(exits))
+
+    def _deliver(self) -> None:
+        """Have somebody see to the timers in the background: most clouds have none."""
+        if self._dispatcher is None:
+            with _making_dispatchers:
+                if self._dispatcher is None and not self.closed:
+                    self._dispatcher = Dispatcher(self._time, self._delivery_failed)
 
     def _delivery_failed(self, error: BaseException) -> None:
         self._recorded.report(
@@ -228,22 +237,27 @@ class Cloud(AnyCloud):
             )
         if settings:
             check_settings(fixture, made_by, settings)
-        own = {key: value for key, value in settings.items() if key not in PLACE_SETTINGS}
         with self._starting:
-            if self._dispatcher is None and service.delivers:
-                self._dispatcher = Dispatcher(self._time, self._delivery_failed)
-            self._context.place = {
-                key: settings[key] for key in ("host", "port") if settings.get(key) is not None
-            }
-            self._context.wanted_token = settings.get("token")
-            try:
-                handle = made_by(self._context, **own)
-            finally:
-                self._context.place, self._context.wanted_token = {}, None
+            if settings:
+                handle = self._start_there(made_by, settings)
+            else:
+                handle = made_by(self._context, **settings)
         self._open_transport(handle)
         for listener in tuple(self._listeners):
             listener(handle)
         return handle
+
+    def _start_there(self, made_by: Callable[..., Handle], settings: Mapping[str, Any]) -> Handle:
+        own = {key: value for key, value in settings.items() if key not in PLACE_SETTINGS}
+        context = self._context
+        context.place = {
+            key: settings[key] for key in ("host", "port") if settings.get(key) is not None
+        }
+        context.wanted_token = settings.get("token")
+        try:
+            return made_by(context, **own)
+        finally:
+            context.place, context.wanted_token = {}, None
 
     def fixture_handle(self, fixture: str) -> Any:
         """Return the one handle of a fixture in this cloud, started with the fixture's settings.
@@ -387,15 +401,18 @@ class Cloud(AnyCloud):
         if self.closed:
             return
         self.closed = True
-        self._gone.last = list(self._context.handles)
-        closes = [handle.close for handle in reversed(self._gone.last)]
-        _call_all([self._stop_delivering, *closes, self._give_back])
+        # A new list each time a handle comes or goes: this one stays as it is.
+        self._gone.last = handles = self._context.handles
+        ends: list[Callable[[], object]] = [handle.close for handle in reversed(handles)]
+        _call_all([self._stop_delivering, *ends, *reversed(self._exits)])
 
     def _stop_delivering(self) -> None:
-        if self._dispatcher is not None and not self._dispatcher.stop():
+        with _making_dispatchers:
+            dispatcher = self._dispatcher
+        if dispatcher is not None and not dispatcher.stop():
             warnings.warn(
                 "a delivery in the background has not ended and is left alone; its handler is at\n"
-                + self._dispatcher.place,
+                + dispatcher.place,
                 RuntimeWarning,
                 stacklevel=4,
             )

@@ -8,8 +8,8 @@ import threading
 from collections import deque
 from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager, ExitStack
-from dataclasses import field
 from functools import partial
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, Protocol, Self
 
 from .core.auth import new_token
@@ -120,31 +120,40 @@ def secrets_of(handle: Handle) -> set[str]:
     return {value for name in SECRETS if isinstance(value := getattr(handle, name, None), str)}
 
 
-@dataclass
 class Context:
     """What the handles of one cloud share.
 
-    ``clock``, ``ids`` and ``journal`` are the cloud's; ``problems`` collects what a strict test fails
-    for; ``delivery`` says who delivers the queue's messages; ``interceptor`` answers requests to a
-    hard-coded origin; ``handles`` are the open handles made in this context, ``gone`` tells of the
-    others.
+    ``clock``, ``ids`` and ``journal`` are the cloud's, ``time`` is what the clock shows and moves;
+    ``problems`` collects what a strict test fails for; ``delivery`` says who delivers the queue's
+    messages; ``interceptor`` answers requests to a hard-coded origin; ``handles`` are the open handles
+    made in this context, ``gone`` tells of the others.
     """
 
-    clock: Clock
-    ids: Ids
-    journal: Journal
-    problems: Problems = field(default_factory=Problems)
-    delivery: Delivery = "driven"
     hub: Hub | None = None
     tls: Any = None
-    handles: list[Handle] = field(default_factory=list)
-    gone: Gone = field(default_factory=Gone)
     interceptor: Callable[[Handle, str], AbstractContextManager[object]] | None = None
-    place: dict[str, Any] = field(default_factory=dict)
+    place: Mapping[str, Any] = MappingProxyType({})
     """Host and port of the next handle, where they are wanted and not just any."""
     wanted_token: str | None = None
     """The token of the next handle, where it is wanted and not a random one."""
-    _numbers: dict[str, itertools.count[int]] = field(default_factory=dict)
+
+    def __init__(
+        self,
+        clock: Clock,
+        ids: Ids,
+        journal: Journal,
+        problems: Problems | None = None,
+        delivery: Delivery = "driven",
+    ) -> None:
+        self.clock = clock
+        self.time = timekeeper_of(clock)
+        self.ids = ids
+        self.journal = journal
+        self.problems = Problems() if problems is None else problems
+        self.delivery = delivery
+        self.handles: list[Handle] = []
+        self.gone = Gone()
+        self._numbers: dict[str, itertools.count[int]] = {}
 
     @classmethod
     def alone(
@@ -158,11 +167,6 @@ class Context:
         """A context without a cloud, for a handle on its own."""
         time = Timekeeper(now, clock)
         return cls(Clock(time), Ids(seed), Journal(Recorder(time.now_us)), delivery=delivery)
-
-    @property
-    def time(self) -> Timekeeper:
-        """What the clock shows and moves."""
-        return timekeeper_of(self.clock)
 
     def enter(self, handle: Handle) -> None:
         """Count a handle among the open ones."""
@@ -200,8 +204,10 @@ class Context:
         if self.tls is not None:
             options.setdefault("tls", self.tls)
         # Only the handle itself stands at the wanted place; what else it mounts goes anywhere.
-        place, self.place = self.place, {}
-        return self.hub.mount(app, **{**place, **options})
+        if place := self.place:
+            self.place = {}
+            options = {**place, **options}
+        return self.hub.mount(app, **options)
 
 
 class Handle:
@@ -429,16 +435,13 @@ class Handle:
         if self.closed:
             return
         self.closed = True
+        # Whatever a tester's on_close raises, nobody may find the fake still there.
         try:
-            if self._exits is not None:
-                self._exits.close()
-        finally:
-            # Whatever a tester's on_close raises, nobody may find the fake still there.
-            self._end()
-
-    def _end(self) -> None:
-        try:
-            self._mount.close()
+            try:
+                if self._exits is not None:
+                    self._exits.close()
+            finally:
+                self._mount.close()
         finally:
             self._forget()
 

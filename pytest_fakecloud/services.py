@@ -24,14 +24,13 @@ class Service(NamedTuple):
     file, None where nobody starts one there. ``handle`` and ``view`` are import paths
     (``"package.module:name"``): the class of its handle, and the function that tells what a handle
     holds as plain JSON for the console. ``in_process`` says that clients of this process may reach
-    it without a socket, ``delivers`` that it has work for the thread in the background.
+    it without a socket.
     """
 
     fixture: str
     handle: str
     word: str | None = None
     in_process: bool = False
-    delivers: bool = False
     view: str | None = None
 
     @property
@@ -51,7 +50,6 @@ SERVICES = _list(
         word="kv",
         in_process=True,
         view="pytest_fakecloud.standalone.views:kv_view",
-        delivers=True,
     ),
     Service(
         "vector_index",
@@ -72,7 +70,6 @@ SERVICES = _list(
         "pytest_fakecloud.queue.handle:Queue",
         word="queue",
         in_process=True,
-        delivers=True,
         view="pytest_fakecloud.standalone.views:queue_view",
     ),
     Service("callback_capture", "pytest_fakecloud.queue.capture.handle:CallbackCapture"),

@@ -65,7 +65,6 @@ class Recorder:
     """How many entries are kept at least; older ones are forgotten. None: all of them."""
     keep_bytes = KEEP_BYTES
     """How many bytes of calls beyond 4 KiB the whole cloud keeps; the oldest are cut first."""
-    _heavy_bytes = 0
     _watchers: tuple[Callable[[Entry], None], ...] = ()
 
     def __init__(
@@ -81,20 +80,22 @@ class Recorder:
         self._handle = handle
         self._parent = parent
         self.entries: list[Entry] = []
-        self._heavy: OrderedDict[Call, int] = OrderedDict()
-        """The calls beyond 4 KiB, oldest first, and about how many bytes each of them holds."""
         self._teachers: dict[str, tuple[Mapping[str, Field], weakref.ref[Teacher]]] = {}
-        self._children: set[weakref.ref[Recorder]] = set()
-        self._root: Recorder
-        self._numbers: Iterator[int]
-        self._lock: threading.Lock
         if parent is None:
-            self._root, self._numbers, self._lock = self, itertools.count(1), threading.Lock()
+            self._root = self
+            self._numbers: Iterator[int] = itertools.count(1)
+            self._lock = threading.Lock()
+            # Only a cloud's has these.
+            self._children: set[weakref.ref[Recorder]] = set()
+            self._heavy: OrderedDict[Call, int] = OrderedDict()
+            """The calls beyond 4 KiB, oldest first, and about how many bytes each of them holds."""
+            self._heavy_bytes = 0
         else:
-            self._root, self._numbers, self._lock = parent._root, parent._numbers, parent._lock
+            self._root = parent._root
+            self._numbers = parent._numbers
+            self._lock = parent._lock
             self.keep = parent.keep
-            with self._lock:
-                parent._children.add(weakref.ref(self, parent._children.discard))
+            parent._children.add(weakref.ref(self, parent._children.discard))
 
     def learn(self, service: str, teacher: Teacher) -> None:
         """Take in what may be asked about a service's calls: its facts, its routes and commands."""
@@ -248,6 +249,8 @@ class Recorder:
             return ()
         dropped = self.entries[: len(self.entries) - keep]
         self.entries = self.entries[-keep:] if keep else []
+        if self._parent is not None:
+            return ()
         last = dropped[-1].number
         gone = [call for call in self._heavy if call.number <= last and call.outcome != "open"]
         self._take_off(gone)

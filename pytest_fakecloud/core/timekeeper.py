@@ -10,11 +10,12 @@ import sys
 import threading
 import time
 import weakref
-from collections.abc import Awaitable, Callable, Generator, Iterator
+from collections.abc import Awaitable, Callable, Generator, Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
 from datetime import datetime
 from functools import partial
+from types import MappingProxyType
 from typing import Any, Literal, TypeVar
 
 from .errors import ContractError, shown
@@ -187,13 +188,16 @@ class Timekeeper:
     beyond is refused, and what would fall due later never does.
     """
 
+    on_background: Callable[[], object] | None = None
+    """Called when a timer of lane ``"background"`` is planned, before those who listen to moves."""
     _wait_cap = 1.0
+    _compact_at: Mapping[Lane, int] = MappingProxyType(dict.fromkeys(LANES, _COMPACT))
+    _carrying: frozenset[object] = frozenset()
 
     def __init__(self, now: Instant | None = None, mode: Mode | None = None) -> None:
         self._lock = threading.Lock()
         self._settling = threading.RLock()
-        self._timers: dict[Lane, list[_Planned]] = {lane: [] for lane in LANES}
-        self._compact_at: dict[Lane, int] = dict.fromkeys(LANES, _COMPACT)
+        self._timers: dict[Lane, list[_Planned]] = {"state": [], "driven": [], "background": []}
         self._sequence = 0
         self._frozen_us: int | None
         self._held_us: int | None = None
@@ -202,7 +206,6 @@ class Timekeeper:
         self._driver: int | None = None
         self._dispatching = False
         self._wanted = 0
-        self._carrying: set[object] = set()
         self._idle: threading.Condition | None = None
         self._anchored = False
         self._breach: ContractError | None = None
@@ -497,7 +500,7 @@ class Timekeeper:
                 with self._lock:
                     if rest is not None:
                         # From here on, so that no advance slips in before it is taken up.
-                        self._carrying.add(rest)
+                        self._carrying |= {rest}
                     self._dispatching = False
                     self._go_idle()
             if rest is not None and hand_over is not None:
@@ -511,7 +514,7 @@ class Timekeeper:
         finally:
             _delivering.reset(token)
             with self._lock:
-                self._carrying.discard(rest)
+                self._carrying -= {rest}
                 self._wake_idle()
 
     def settle(self) -> int:
@@ -567,8 +570,11 @@ class Timekeeper:
                 # Whoever puts a deadline off again and again leaves cancelled timers behind.
                 timers[:] = [each for each in timers if not each[2].cancelled]
                 heapq.heapify(timers)
-                self._compact_at[lane] = max(_COMPACT, 2 * len(timers))
+                at = max(_COMPACT, 2 * len(timers))
+                self._compact_at = {**self._compact_at, lane: at}
         if lane == "background":
+            if self.on_background is not None:
+                self.on_background()
             for listener in self._listeners:
                 listener()
         return timer

@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Any, Protocol
 from ..core.clock import timekeeper_of
 from ..core.errors import ContractError, ServiceError
 from ..core.journal import recorder_of
-from ..core.matching import Field
 from ..core.timeparse import to_datetime
 from ..http.messages import Answer, Request, Response, Serve
 from ..process_time import ProcessTime
@@ -24,6 +23,7 @@ if TYPE_CHECKING:
     from ..core.timekeeper import Timer
     from ..fakes import Fakes
     from ..handle import Handle
+    from ..http.app import App
     from ..queue.handle import Queue
     from ..queue.model import Delivery, Kind, Message
 
@@ -329,15 +329,8 @@ class _Watched:
         stage = self._world.stage
         return serve() if stage is None else stage.at_call(self._handle, request, serve)
 
-    def attach(
-        self,
-        *,
-        fact_fields: Mapping[str, Field],
-        words: Callable[[], Iterable[str]],
-        render: Callable[[ServiceError], Answer],
-        dump: Callable[[object], bytes],
-    ) -> None:
-        self._plan.attach(fact_fields=fact_fields, words=words, render=render, dump=dump)
+    def attach(self, app: App) -> None:
+        self._plan.attach(app)
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._plan, name)

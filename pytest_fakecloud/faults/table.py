@@ -26,6 +26,7 @@ from .kinds import DownRule, lost, truncated
 if TYPE_CHECKING:
     from ..core.ids import RandomStream
     from ..core.timekeeper import Timekeeper
+    from ..http.app import App
 
 __all__ = ["FaultTable", "Step"]
 
@@ -41,26 +42,21 @@ class FaultTable:
     """
 
     fact_fields: Mapping[str, Field] = MappingProxyType({})
-    call_words: Callable[[], Iterable[str]] = tuple
-    """The names of routes and commands there are; none, where nobody knows."""
+    gate: Callable[[bool], None] | None = None
+    """Stops (True) and starts (False) listening, where the handle has a server of its own."""
+    shut = False
+    """Whether ``down()`` keeps everybody out at present."""
+    _app: App | None = None
+    _closed = False
+    _closing: threading.Event | None = None
 
     def __init__(self, stream: Callable[[], RandomStream], clock: Timekeeper) -> None:
         self.clock = clock
-        self.gate: Callable[[bool], None] | None = None
-        """Stops (True) and starts (False) listening, where the handle has a server of its own."""
-        self.render: Callable[[ServiceError], Answer] = _plain_error
-        """The service's error envelope, for faults that give a status without a body."""
-        self.dump: Callable[[object], bytes] | None = None
-        """The service's JSON, for bodies given as objects."""
         self._new_stream = stream
         self._lock = threading.Lock()
         self.active: tuple[Rule, ...] = ()
         """The rules that can still fire, from the outside in."""
         self._all: list[Rule] = []
-        self.shut = False
-        """Whether ``down()`` keeps everybody out at present."""
-        self._closed = False
-        self._closing: threading.Event | None = None
 
     @cached_property
     def stream(self) -> RandomStream:
@@ -69,20 +65,30 @@ class FaultTable:
         made: RandomStream = vars(self).setdefault("stream", self._new_stream())
         return made
 
-    def attach(
-        self,
-        *,
-        fact_fields: Mapping[str, Field],
-        words: Callable[[], Iterable[str]],
-        render: Callable[[ServiceError], Answer],
-        dump: Callable[[object], bytes],
-    ) -> None:
-        """Take in what faults need of their app; a service's own ``fact_fields`` stay."""
+    def attach(self, app: App) -> None:
+        """Ask that app for what faults need: its facts, its names, its dialect.
+
+        Where a service has ``fact_fields`` of its own for faults, they stay.
+        """
         if not self.fact_fields:
-            self.fact_fields = fact_fields
-        self.call_words = words
-        self.render = render
-        self.dump = dump
+            self.fact_fields = app.fact_fields
+        self._app = app
+
+    @property
+    def call_words(self) -> Callable[[], Iterable[str]]:
+        """The names of routes and commands there are; none, where nobody knows."""
+        return tuple if self._app is None else self._app.words
+
+    @property
+    def dump(self) -> Callable[[object], bytes] | None:
+        """The service's JSON, for bodies given as objects."""
+        return None if self._app is None else self._app.dump
+
+    def render(self, error: ServiceError) -> Answer:
+        """The service's error envelope, for faults that give a status without a body."""
+        if self._app is None:
+            return Answer(f"{error.message}\n".encode(), error.status, error.headers, "text/plain")
+        return self._app.render_error(error)
 
     def add(self, rule: Rule) -> None:
         """Put a rule into the table."""
@@ -246,7 +252,3 @@ def _phrase(status: int) -> str:
         return HTTPStatus(status).phrase
     except ValueError:
         return f"status {status}"
-
-
-def _plain_error(error: ServiceError) -> Answer:
-    return Answer(f"{error.message}\n".encode(), error.status, error.headers, "text/plain")

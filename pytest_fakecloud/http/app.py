@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 
@@ -42,19 +42,8 @@ class Interference(Protocol):
     def run(self, request: Request, serve: Serve) -> Response:
         """Return what becomes of ``serve()`` for this request."""
 
-    def attach(
-        self,
-        *,
-        fact_fields: Mapping[str, Field],
-        words: Callable[[], Iterable[str]],
-        render: Callable[[ServiceError], Answer],
-        dump: Callable[[object], bytes],
-    ) -> None:
-        """Take in what faults need of their app: what may be asked about requests, and its dialect.
-
-        ``fact_fields`` are the facts of its requests, ``words`` gives the names of its routes and
-        commands, ``render`` its error envelope, ``dump`` its JSON.
-        """
+    def attach(self, app: App) -> None:
+        """Ask that app for what faults need: its facts, its names, its dialect."""
 
 
 class App:
@@ -92,12 +81,7 @@ class App:
         self.problems = problems
         self.name = name
         recorder.learn(self.service, self)
-        faults.attach(
-            fact_fields=self.fact_fields,
-            words=self.words,
-            render=self.render_error,
-            dump=self.dump,
-        )
+        faults.attach(self)
 
     @cached_property
     def table(self) -> RouteTable:

@@ -114,21 +114,24 @@ class KVServer(Handle):
         if max_key_size == "dialect":
             max_key_size = MAX_KEY_SIZE[dialect]
         limits = _limits(
-            max_request_size=max_request_size,
-            daily_limit=daily_limit,
-            max_pipeline_length=max_pipeline_length,
-            max_requests_per_second=max_requests_per_second,
-            max_key_size=max_key_size,
-            max_record_size=max_record_size,
-            max_data_size=max_data_size,
-            max_connections=max_connections,
-            max_pending_entries=max_pending_entries,
-            max_search_indexes=max_search_indexes,
+            max_request_size,
+            daily_limit,
+            max_pipeline_length,
+            max_requests_per_second,
+            max_key_size,
+            max_record_size,
+            max_data_size,
+            max_connections,
+            max_pending_entries,
+            max_search_indexes,
         )
         reads = search_ready_after_reads
         if reads is not None and (type(reads) is not int or reads < 0):
             raise ContractError(f"search_ready_after_reads={reads!r}: give a whole number, or None")
-        _check_database_port(database_port, database_password, engine)
+        if (database_port, database_password) != (None, None):
+            _check_database_port(database_port, database_password, engine)
+            if database_password is not None:
+                self._password = database_password
         delay = None if search_ready_after is None else duration_us(search_ready_after) // 1000
         self._search_delay = delay, reads
         self._making = threading.Lock()
@@ -165,11 +168,7 @@ class KVServer(Handle):
                 context, engine, isolation, dialect, max_key_size, documented_only
             )
         self.dialect = dialect
-        self._credentials = Credentials()
-        self._password, self._credentials.read_only = (
-            database_password or new_token(32),
-            new_token(),
-        )
+        self._credentials = Credentials("", new_token())
         self._port: DatabasePort | None = None
         app = KVApp(self._find_engine, context.time, self._credentials, limits, int_text)
         super().__init__(context, app, name=name)
@@ -182,6 +181,11 @@ class KVServer(Handle):
             except BaseException:
                 self.close()
                 raise
+
+    @cached_property
+    def _password(self) -> str:
+        """What lets in at the database port; the engine is made with it."""
+        return new_token(32)
 
     def _find_engine(self) -> AnyEngine:
         with self._making:
@@ -562,18 +566,19 @@ def _check_database_port(port: object, password: object, engine: str | None) -> 
         raise ContractError(f"database_port={port!r} must be 0 (any free) to {MOST_PORT}")
     if password is not None and (not isinstance(password, str) or not password):
         raise ContractError(f"database_password={password!r} must be a text that is not empty")
-    if engine is not None and (port, password) != (None, None):
+    if engine is not None:
         raise ContractError(
             "database_port and database_password are settings of the in-memory engine; a real server "
             "has a port of its own: leave out engine="
         )
 
 
-def _limits(**given: int | None) -> Limits:
-    for name, value in given.items():
+def _limits(*given: int | None) -> Limits:
+    """The limits, in the order of their fields; raises ``ContractError``."""
+    for name, value in zip(Limits.__match_args__, given, strict=True):
         if value is not None and (type(value) is not int or value < 0):
             raise ContractError(f"{name}={value!r}: give a whole number, or None for no limit")
-    return _known_limits(**given)
+    return _known_limits(*given)
 
 
 # Nearly every server has the same.

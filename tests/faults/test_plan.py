@@ -795,6 +795,5 @@ def test_a_plan_without_a_server_answers_plainly() -> None:
 
 def test_json_of_faults_is_the_services(demo: Demo, client: httpx.Client) -> None:
     demo.app.dump = lambda value: b"own:" + json.dumps(value).encode()  # type: ignore[method-assign]
-    demo._fault_table.dump = demo.app.dump
     demo.faults.answer(503, {"a": 1})
     assert client.get("/echo/x").content == b'own:{"a": 1}'

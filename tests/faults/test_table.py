@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from functools import partial
-from typing import Any
+from typing import Any, ClassVar
 
 import pytest
 
+from pytest_fakecloud.core.errors import ServiceError
 from pytest_fakecloud.core.ids import Ids
+from pytest_fakecloud.core.matching import TEXT, Field
 from pytest_fakecloud.core.timekeeper import Timekeeper
 from pytest_fakecloud.faults.fault import Fault
 from pytest_fakecloud.faults.plan import FaultPlan, fault_words
 from pytest_fakecloud.faults.table import FaultTable
+from pytest_fakecloud.http.app import App
 from pytest_fakecloud.http.messages import Answer, Effect, Request
 
 from .passing import sent
@@ -190,13 +194,17 @@ def test_all_that_is_random_in_a_plan_comes_of_one_source() -> None:
 
 
 def test_the_facts_of_a_services_own_table_stay_when_it_meets_its_app(table: FaultTable) -> None:
+    class Own(App):
+        fact_fields: ClassVar[Mapping[str, Field]] = {"command": Field(TEXT)}
+
+        def render_error(self, error: ServiceError) -> Answer:
+            return Answer(b"own")
+
+        def dump(self, value: object) -> bytes:
+            return b"json"
+
     def attach(table: FaultTable) -> set[str]:
-        table.attach(
-            fact_fields={"command": table.fact_fields.get("url")},  # type: ignore[dict-item]
-            words=lambda: ["GET"],
-            render=lambda error: Answer(b"own"),
-            dump=lambda value: b"json",
-        )
+        table.attach(Own())
         return set(table.fact_fields)
 
     assert attach(table) == {"url", "label"}

@@ -96,7 +96,7 @@ class KVApp(App):
         self.credentials = credentials
         self.limits = limits
         self._counts = limits.bounds_requests
-        self.quota = Quota(limits, clock.now_us) if limits.bounds_requests else NO_QUOTA
+        self.quota = Quota(limits, clock.now_us) if self._counts else NO_QUOTA
         self.betweens = Betweens()
         self.connections: set[object] = set()
         """What is open for long: connections of the database port, event streams."""
