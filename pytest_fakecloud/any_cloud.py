@@ -5,6 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import AbstractContextManager
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Self, Unpack, cast
 
 from .core.errors import ContractError, check_function, shown
@@ -84,10 +85,11 @@ class AnyCloud(ABC):
     A with-block; leaving it closes what was started through it.
     """
 
+    _fixture_settings: Mapping[str, Any] = MappingProxyType({})
+    """Settings of the fixtures' handles, by fixture name."""
+
     def __init__(self) -> None:
         self.closed = False
-        self._fixture_settings: Mapping[str, Any] = {}
-        """Settings of the fixtures' handles, by fixture name."""
         self._fixture_handles: dict[str, Handle] = {}
         self._listeners: list[Callable[[Handle], None]] = []
         self._allowed: list[tuple[str, Query]] = []

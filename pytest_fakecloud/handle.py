@@ -6,7 +6,7 @@ import itertools
 import re
 import threading
 from collections import deque
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack
 from functools import partial
 from types import MappingProxyType
@@ -44,6 +44,8 @@ __all__ = [
 ]
 
 Delivery = Literal["driven", "background"]
+Interceptor = Callable[["Handle", str], AbstractContextManager[object]]
+_ANYWHERE: Mapping[str, Any] = MappingProxyType({})
 _GIVEN: deque[str] = deque(maxlen=1000)
 """The tokens of the last handles of this process, by which a report knows a client of another test."""
 SECRETS = (
@@ -80,7 +82,7 @@ class Gone:
     """
 
     def __init__(self) -> None:
-        self.last: list[Handle] = []
+        self.last: Sequence[Handle] = ()
         self._homes: dict[str, tuple[str, str]] = {}
         self._secrets: set[str] = set()
 
@@ -105,7 +107,7 @@ class Gone:
 
     def clear(self) -> None:
         """Forget them, with the journal they are in."""
-        self.last = []
+        self.last = ()
         self._homes.clear()
         self._secrets.clear()
 
@@ -129,14 +131,6 @@ class Context:
     made in this context, ``gone`` tells of the others.
     """
 
-    hub: Hub | None = None
-    tls: Any = None
-    interceptor: Callable[[Handle, str], AbstractContextManager[object]] | None = None
-    place: Mapping[str, Any] = MappingProxyType({})
-    """Host and port of the next handle, where they are wanted and not just any."""
-    wanted_token: str | None = None
-    """The token of the next handle, where it is wanted and not a random one."""
-
     def __init__(
         self,
         clock: Clock,
@@ -151,6 +145,13 @@ class Context:
         self.journal = journal
         self.problems = Problems() if problems is None else problems
         self.delivery = delivery
+        self.hub: Hub | None = None
+        self.tls: Any = None
+        self.interceptor: Interceptor | None = None
+        self.place: Mapping[str, Any] = _ANYWHERE
+        """Host and port of the next handle, where they are wanted and not just any."""
+        self.wanted_token: str | None = None
+        """The token of the next handle, where it is wanted and not a random one."""
         self.handles: list[Handle] = []
         self.gone = Gone()
         self._numbers: dict[str, itertools.count[int]] = {}
@@ -205,7 +206,7 @@ class Context:
             options.setdefault("tls", self.tls)
         # Only the handle itself stands at the wanted place; what else it mounts goes anywhere.
         if place := self.place:
-            self.place = {}
+            self.place = _ANYWHERE
             options = {**place, **options}
         return self.hub.mount(app, **options)
 

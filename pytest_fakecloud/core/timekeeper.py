@@ -188,8 +188,6 @@ class Timekeeper:
     beyond is refused, and what would fall due later never does.
     """
 
-    on_background: Callable[[], object] | None = None
-    """Called when a timer of lane ``"background"`` is planned, before those who listen to moves."""
     _wait_cap = 1.0
     _compact_at: Mapping[Lane, int] = MappingProxyType(dict.fromkeys(LANES, _COMPACT))
     _carrying: frozenset[object] = frozenset()
@@ -212,6 +210,8 @@ class Timekeeper:
         self._signals: weakref.WeakSet[Signal] | None = None
         self._listeners: tuple[Callable[[], None], ...] = ()
         self._ties: tuple[str, ...] = ()
+        self.on_background: Callable[[], object] | None = None
+        """Called when a timer of lane ``"background"`` is planned, before those who listen to moves."""
         self._start_us, self._starts_frozen = _start(now, mode)
         self._begin_at(self._start_us, self._starts_frozen)
 

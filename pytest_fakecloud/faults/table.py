@@ -42,21 +42,21 @@ class FaultTable:
     """
 
     fact_fields: Mapping[str, Field] = MappingProxyType({})
-    gate: Callable[[bool], None] | None = None
-    """Stops (True) and starts (False) listening, where the handle has a server of its own."""
     shut = False
     """Whether ``down()`` keeps everybody out at present."""
-    _app: App | None = None
-    _closed = False
     _closing: threading.Event | None = None
 
     def __init__(self, stream: Callable[[], RandomStream], clock: Timekeeper) -> None:
         self.clock = clock
+        self.gate: Callable[[bool], None] | None = None
+        """Stops (True) and starts (False) listening, where the handle has a server of its own."""
+        self._app: App | None = None
         self._new_stream = stream
         self._lock = threading.Lock()
         self.active: tuple[Rule, ...] = ()
         """The rules that can still fire, from the outside in."""
         self._all: list[Rule] = []
+        self._closed = False
 
     @cached_property
     def stream(self) -> RandomStream:

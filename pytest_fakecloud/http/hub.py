@@ -35,6 +35,7 @@ __all__ = ["Hub", "default_hub"]
 
 _NO_SOCKET = {errno.EBADF, errno.EINVAL, errno.ENOTSOCK}
 _SCARCE = {errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM}
+_gone_already = contextlib.suppress(KeyError, ValueError, OSError)
 SCARCE_SECONDS = 0.05
 """How long the thread waits before it tries to accept again what the system has no room for."""
 
@@ -169,7 +170,7 @@ class Hub:
         selector = self._selector
         if selector is None:
             return
-        with contextlib.suppress(KeyError, ValueError, OSError):
+        with _gone_already:
             selector.unregister(sock)
         if self._wakes:
             self._nudge()
@@ -290,7 +291,7 @@ def _drained(inner: socket.socket) -> bool:
 
 
 def _drop(selector: selectors.BaseSelector, key: selectors.SelectorKey) -> None:
-    with contextlib.suppress(KeyError, ValueError, OSError):
+    with _gone_already:
         selector.unregister(key.fileobj)
 
 

@@ -210,8 +210,10 @@ class Mount:
                 connection.sock.close()
 
     def _shut_down(self) -> list[Connection]:
+        if not self._live:
+            return []
         live = list(self._live)
-        if live and self.left is None:
+        if self.left is None:
             # Before any is ended: whoever leaves from then on looks for it.
             self.left = threading.Event()
         for connection in live:

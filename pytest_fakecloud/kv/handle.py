@@ -168,7 +168,7 @@ class KVServer(Handle):
                 context, engine, isolation, dialect, max_key_size, documented_only
             )
         self.dialect = dialect
-        self._credentials = Credentials("", new_token())
+        self._credentials = Credentials()
         self._port: DatabasePort | None = None
         app = KVApp(self._find_engine, context.time, self._credentials, limits, int_text)
         super().__init__(context, app, name=name)
@@ -184,8 +184,9 @@ class KVServer(Handle):
 
     @cached_property
     def _password(self) -> str:
-        """What lets in at the database port; the engine is made with it."""
-        return new_token(32)
+        """What lets in at the database port; made with the engine, unless it was given."""
+        made: str = vars(self).setdefault("_password", new_token(32))
+        return made
 
     def _find_engine(self) -> AnyEngine:
         with self._making:
