@@ -11,6 +11,7 @@ import pytest
 import pytest_fakecloud
 from pytest_fakecloud import Cloud, FaultPlan
 from pytest_fakecloud.faults.plan import fault_words
+from tests.harness import check_each
 
 IDENTITY = "url token headers env name clock journal faults"
 COMMON = (
@@ -117,19 +118,21 @@ def test_all_is_what_can_be_imported() -> None:
         _ = pytest_fakecloud.Nope  # type: ignore[attr-defined]
 
 
-@pytest.mark.parametrize("name", pytest_fakecloud.__all__)
-def test_everything_public_is_documented(name: str) -> None:
-    owner = getattr(pytest_fakecloud, name)
-    undocumented = [
-        member
-        for member, value in inspect.getmembers(owner)
-        if not member.startswith("_")
-        and (inspect.isfunction(value) or isinstance(value, property))
-        and getattr(value, "__module__", "pytest_fakecloud").startswith("pytest_fakecloud")
-        and not inspect.getdoc(value)
-    ]
-    assert inspect.getdoc(owner)
-    assert undocumented == []
+def test_everything_public_is_documented() -> None:
+    def check(name: str) -> None:
+        owner = getattr(pytest_fakecloud, name)
+        undocumented = [
+            member
+            for member, value in inspect.getmembers(owner)
+            if not member.startswith("_")
+            and (inspect.isfunction(value) or isinstance(value, property))
+            and getattr(value, "__module__", "pytest_fakecloud").startswith("pytest_fakecloud")
+            and not inspect.getdoc(value)
+        ]
+        assert inspect.getdoc(owner)
+        assert undocumented == []
+
+    check_each(check, zip(pytest_fakecloud.__all__))
 
 
 def test_every_module_says_what_it_is() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from functools import cache
 
 import pytest
 
@@ -37,29 +38,36 @@ FIRSTS = {
 NOBODYS = {
     "asyncio", "calendar", "concurrent", "confluent_kafka", "cronsim", "cryptography", "decimal",
     "difflib", "email", "fractions", "http.client", "http.server", "httpx", "jsonpath", "jwt", "locale",
-    "logging", "lupa", "multiprocessing", "pydantic", "pytest", "redis", "requests", "responses",
-    "snowballstemmer", "ssl", "subprocess", "sysconfig", "tempfile", "textwrap", "traceback", "trustme",
-    "unittest", "urllib.request", "urllib3", "werkzeug", "xml", "zoneinfo",
+    "logging", "lupa", "multiprocessing", "pydantic", "pytest", "pytest_httpserver", "qstash", "redis",
+    "requests", "responses", "snowballstemmer", "ssl", "subprocess", "sysconfig", "tempfile", "textwrap",
+    "traceback", "trustme", "unittest", "urllib.request", "urllib3", "werkzeug", "xml", "zoneinfo",
 }  # fmt: skip
 """What no first answer needs: libraries for what came later, and costly parts of the standard one."""
 MOST = {"kv": 102, "queue": 106, "vector": 68, "broker": 72}
 """Modules of the package that a first answer may import: each takes 0.1 ms and more."""
 
 
-@pytest.mark.parametrize("service", FIRSTS)
-def test_the_first_answer_imports_what_it_needs(service: str) -> None:
-    code = f"{ASK}{CLIENT}{FIRSTS[service]}\nprint(*sys.modules)"
+def told(code: str) -> str:
+    """What a program prints in a process of its own."""
     done = subprocess.run(
         [sys.executable, "-c", code], capture_output=True, text=True, check=True, env=UNMEASURED
     )
-    loaded = set(done.stdout.split())
+    return done.stdout
+
+
+@cache
+def loaded_by(service: str) -> frozenset[str]:
+    """The modules that a process has after the first answer of a fake of that service."""
+    return frozenset(told(f"{ASK}{CLIENT}{FIRSTS[service]}\nprint(*sys.modules)").split())
+
+
+@pytest.mark.parametrize("service", FIRSTS)
+def test_the_first_answer_imports_what_it_needs(service: str) -> None:
+    loaded = loaded_by(service)
     # numpy is the vector index's own, and imports some of these.
     assert ("numpy" in loaded) == (service == "vector")
-    base = subprocess.run(
-        [sys.executable, "-c", "import sys, numpy\nprint(*sys.modules)"],
-        capture_output=True, text=True, check=True, env=UNMEASURED,
-    )  # fmt: skip
-    allowed = set(base.stdout.split()) if service == "vector" else set()
+    base = "import sys, numpy\nprint(*sys.modules)"
+    allowed = set(told(base).split()) if service == "vector" else set()
     assert loaded & NOBODYS - allowed == set()
     assert "pytest_fakecloud.vector.filter" not in loaded
     assert len([name for name in loaded if name.startswith("pytest_fakecloud.")]) <= MOST[service]
@@ -87,14 +95,8 @@ def test_the_first_fake_of_a_run_imports_what_it_needs(pytester: pytest.Pytester
 
 
 def test_a_command_imports_its_own_group() -> None:
-    code = f"{ASK}{CLIENT}{FIRSTS['kv']}\nprint(*sys.modules)"
-    done = subprocess.run(
-        [sys.executable, "-c", code], capture_output=True, text=True, check=True, env=UNMEASURED
-    )
     start = "pytest_fakecloud.kv.commands."
-    groups = {
-        name.removeprefix(start).split(".")[0] for name in done.stdout.split() if start in name
-    }
+    groups = {name.removeprefix(start).split(".")[0] for name in loaded_by("kv") if start in name}
     assert groups == {"string"}
 
 
@@ -105,7 +107,4 @@ def test_every_command_finds_its_function_whichever_is_asked_first() -> None:
         "print(*(n for n, s in reversed(COMMANDS.items()) if not (s.function or s.subcommands)))\n"
         "print(COMMANDS['COMMAND'].function is not None, COMMANDS['XGROUP'].function)"
     )
-    done = subprocess.run(
-        [sys.executable, "-c", code], capture_output=True, text=True, check=True, env=UNMEASURED
-    )
-    assert done.stdout == "\nTrue None\n"
+    assert told(code) == "\nTrue None\n"

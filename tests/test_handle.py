@@ -9,6 +9,7 @@ from collections.abc import Iterator
 import httpx
 import pytest
 
+from .budget import cases
 from .demo import Demo
 
 
@@ -62,7 +63,7 @@ def leave(demo: Demo, ended: list[int], together: threading.Barrier) -> None:
 
 @pytest.mark.usefixtures("switching")
 def test_closing_ends_what_each_of_many_threads_left_to_it() -> None:
-    for _ in range(300):
+    for _ in range(cases(60)):
         ended: list[int] = []
         together = threading.Barrier(4)
         with Demo() as demo:

@@ -6,6 +6,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.harness import check_each
+
 from .licences import Licence, closure, main, terms_of, wrong_with
 
 
@@ -31,29 +33,31 @@ def test_the_pins_are_the_distributions_of_the_report(
     assert f"pytest=={pytest.__version__}" in pins
 
 
-@pytest.mark.parametrize(
-    ("says", "good"),
-    [
-        ("MIT", True),
-        ("0BSD", True),
-        ("PSF-2.0", True),
-        ("ISC", True),
-        ("MPL-2.0 AND (Apache-2.0 OR MIT)", True),
-        ("GPL-3.0-only OR MIT", True),
-        ("GPL-3.0-only AND MIT", False),
-        ("MIT AND (Apache-2.0 OR LGPL-3.0-only) AND GPL-2.0-only", False),
-        ("BSD-3-Clause AND Zlib", False),
-        ("GPL-3.0-or-later", False),
-        ("GNU General Public License (GPL)", False),
-        ("MITx", False),
-        ("Proprietary", False),
-        ("", False),
-    ],
-)
-def test_which_expressions_are_on_the_list(says: str, good: bool) -> None:
-    why = wrong_with(Licence("some", "1.0", says))
-    assert (why is None) is good
-    assert good or "some 1.0" in str(why)
+def test_which_expressions_are_on_the_list() -> None:
+    def check(says: str, good: bool) -> None:
+        why = wrong_with(Licence("some", "1.0", says))
+        assert (why is None) is good
+        assert good or "some 1.0" in str(why)
+
+    check_each(
+        check,
+        [
+            ("MIT", True),
+            ("0BSD", True),
+            ("PSF-2.0", True),
+            ("ISC", True),
+            ("MPL-2.0 AND (Apache-2.0 OR MIT)", True),
+            ("GPL-3.0-only OR MIT", True),
+            ("GPL-3.0-only AND MIT", False),
+            ("MIT AND (Apache-2.0 OR LGPL-3.0-only) AND GPL-2.0-only", False),
+            ("BSD-3-Clause AND Zlib", False),
+            ("GPL-3.0-or-later", False),
+            ("GNU General Public License (GPL)", False),
+            ("MITx", False),
+            ("Proprietary", False),
+            ("", False),
+        ],
+    )
 
 
 def test_what_is_allowed_besides_is_allowed_to_one_distribution() -> None:

@@ -6,7 +6,7 @@ import re
 import tomllib
 from pathlib import Path
 
-import pytest
+from tests.harness import check_each
 
 ROOT = Path(__file__).parent.parent
 README = (ROOT / "README.md").read_text(encoding="utf-8")
@@ -27,10 +27,12 @@ def test_links_work_wherever_the_readme_is_shown() -> None:
     assert [link for link in LINKS if not link.startswith("https://")] == []
 
 
-@pytest.mark.parametrize("link", [link for link in LINKS if link.startswith(SITE)])
-def test_links_to_the_documentation_lead_somewhere(link: str) -> None:
-    page = link.removeprefix(SITE)
-    assert (ROOT / "docs" / page).with_suffix(".md").exists()
+def test_links_to_the_documentation_lead_somewhere() -> None:
+    def check(link: str) -> None:
+        page = link.removeprefix(SITE)
+        assert (ROOT / "docs" / page).with_suffix(".md").exists()
+
+    check_each(check, zip([link for link in LINKS if link.startswith(SITE)]))
 
 
 def test_the_documentation_is_where_the_package_says() -> None:

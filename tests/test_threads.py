@@ -25,7 +25,7 @@ from pytest_fakecloud.reporting.rows import rows
 
 from .budget import cases
 
-SECONDS = cases(30) / 100
+SECONDS = cases(12) / 100
 """How long threads try to meet each other badly."""
 
 

@@ -228,15 +228,13 @@ class _OneOf(Sort):
     def check(self, name: str, wanted: Any) -> None:
         super().check(name, wanted)
         if isinstance(wanted, str):
-            known, near = (
-                any(self.equals(one, wanted) for one in self.words),
-                nearest(wanted, self.words),
-            )
+            known = any(self.equals(one, wanted) for one in self.words)
         elif _is_pattern(wanted):
-            known, near = any(self.searched(one, wanted) for one in self.words), ""
+            known = any(self.searched(one, wanted) for one in self.words)
         else:
             return
         if not known:
+            near = nearest(wanted, self.words) if isinstance(wanted, str) else ""
             article = "an" if self.what[0] in "aeiou" else "a"
             raise ContractError(
                 f"{name}={brief(wanted)} is not {article} {self.what}{near}; "

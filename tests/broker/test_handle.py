@@ -16,6 +16,7 @@ from pytest_fakecloud.broker.model import ProducerRecord
 from pytest_fakecloud.broker.settings import BrokerLimits
 from pytest_fakecloud.core.errors import ContractError
 from pytest_fakecloud.handle import Context
+from tests.harness import check_each
 
 from .conftest import (
     START,
@@ -786,40 +787,51 @@ def test_what_a_tester_gives_in_a_wrong_type_is_named(
     assert "z" not in broker._engine.topics()
 
 
-@pytest.mark.parametrize(
-    ("settings", "reason"),
-    [
-        ({"topics": ["a"]}, r"topics=\['a'\] is not understood: give a mapping"),
-        ({"topics": "a"}, "topics='a' is not understood"),
-        ({"topics": {"a": {"partitions": "x"}}}, "partitions of topic 'a' must be a whole number"),
-        ({"limits": {"max_partitions": 3}}, "limits=.* is not understood: give the name of a plan"),
-        ({"max_poll_records": "9"}, "max_poll_records must be a whole number of at least 1"),
-        ({"max_partition_bytes": 0}, "max_partition_bytes must be .* at least 1, got 0"),
-        ({"session_timeout": 0}, "session_timeout_ms must be .* at least 1, got 0"),
-        ({"idle_close": 0}, "idle_close_ms must be .* at least 1, or None, got 0"),
-        ({"never_committed": "none"}, "never_committed must be a whole number, got 'none'"),
-        ({"no_such_time": None}, "no_such_time must be a whole number, got None"),
-        ({"errors": {"unknown_topic": "x"}}, r"errors\['unknown_topic'\]='x' is not understood"),
-        ({"errors": {"unknown_topic": 200}}, "give a status from 400 to 599"),
-        ({"errors": ["unknown_topic"]}, r"errors=\['unknown_topic'\] is not understood"),
-        ({"name": ["a"]}, r"name must be text, or None, got \['a'\]"),
-        ({"username": 5}, "username must be text, got 5"),
-        ({"username": "a:b"}, "username='a:b': HTTP Basic allows no colon in it"),
-        ({"password": b"x"}, "password must be text, or None, got b'x'"),
-        ({"engine": 5}, "engine must be text, or None, got 5"),
-        ({"isolation": "all"}, "isolation='all' is unknown"),
-        ({"header_prefixes": 5}, "header_prefixes must be a list of texts, got 5"),
-        ({"header_prefixes": "Kafka-"}, "header_prefixes='Kafka-' is one text: give a list"),
-        ({"webhook_drop": [5]}, r"webhook_drop must be a list of texts, got \[5\]"),
-        ({"webhook_keep": {"a": 1}}, "webhook_keep must be a list of texts"),
-        ({"coerce_scalars": "no"}, "coerce_scalars='no' is unknown: give one of True, False"),
-        ({"delete_leaves": None}, "delete_leaves=None is unknown"),
-        ({"fetch_single_topic": "x"}, "fetch_single_topic='x' is unknown"),
-    ],
-)
-def test_settings_of_a_wrong_type_are_named(settings: dict[str, Any], reason: str) -> None:
-    with pytest.raises(ContractError, match=reason):
-        Broker(Context.alone(), **settings)
+def test_settings_of_a_wrong_type_are_named() -> None:
+    def check(settings: dict[str, Any], reason: str) -> None:
+        with pytest.raises(ContractError, match=reason):
+            Broker(Context.alone(), **settings)
+
+    check_each(
+        check,
+        [
+            ({"topics": ["a"]}, r"topics=\['a'\] is not understood: give a mapping"),
+            ({"topics": "a"}, "topics='a' is not understood"),
+            (
+                {"topics": {"a": {"partitions": "x"}}},
+                "partitions of topic 'a' must be a whole number",
+            ),
+            (
+                {"limits": {"max_partitions": 3}},
+                "limits=.* is not understood: give the name of a plan",
+            ),
+            ({"max_poll_records": "9"}, "max_poll_records must be a whole number of at least 1"),
+            ({"max_partition_bytes": 0}, "max_partition_bytes must be .* at least 1, got 0"),
+            ({"session_timeout": 0}, "session_timeout_ms must be .* at least 1, got 0"),
+            ({"idle_close": 0}, "idle_close_ms must be .* at least 1, or None, got 0"),
+            ({"never_committed": "none"}, "never_committed must be a whole number, got 'none'"),
+            ({"no_such_time": None}, "no_such_time must be a whole number, got None"),
+            (
+                {"errors": {"unknown_topic": "x"}},
+                r"errors\['unknown_topic'\]='x' is not understood",
+            ),
+            ({"errors": {"unknown_topic": 200}}, "give a status from 400 to 599"),
+            ({"errors": ["unknown_topic"]}, r"errors=\['unknown_topic'\] is not understood"),
+            ({"name": ["a"]}, r"name must be text, or None, got \['a'\]"),
+            ({"username": 5}, "username must be text, got 5"),
+            ({"username": "a:b"}, "username='a:b': HTTP Basic allows no colon in it"),
+            ({"password": b"x"}, "password must be text, or None, got b'x'"),
+            ({"engine": 5}, "engine must be text, or None, got 5"),
+            ({"isolation": "all"}, "isolation='all' is unknown"),
+            ({"header_prefixes": 5}, "header_prefixes must be a list of texts, got 5"),
+            ({"header_prefixes": "Kafka-"}, "header_prefixes='Kafka-' is one text: give a list"),
+            ({"webhook_drop": [5]}, r"webhook_drop must be a list of texts, got \[5\]"),
+            ({"webhook_keep": {"a": 1}}, "webhook_keep must be a list of texts"),
+            ({"coerce_scalars": "no"}, "coerce_scalars='no' is unknown: give one of True, False"),
+            ({"delete_leaves": None}, "delete_leaves=None is unknown"),
+            ({"fetch_single_topic": "x"}, "fetch_single_topic='x' is unknown"),
+        ],
+    )
 
 
 @pytest.mark.parametrize("limits", [{"max_message_bytes": 0}, {"messages_per_day": "9"}])

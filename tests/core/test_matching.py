@@ -45,7 +45,7 @@ from pytest_fakecloud.core.matching import (
     nearest,
     one_of,
 )
-from tests.ids import steady
+from tests.harness import check_each
 
 AT = datetime(2026, 1, 1, tzinfo=UTC)
 STATE = one_of("state", ("ACTIVE", "DONE"))
@@ -228,11 +228,13 @@ AGREE: list[tuple[Sort, Any, Any]] = [
 ]
 
 
-@pytest.mark.parametrize(("sort", "found", "wanted"), AGREE, ids=steady)
-def test_what_agrees(sort: Sort, found: Any, wanted: Any) -> None:
-    question = Question("x", wanted, sort)
-    assert question.why_not(found) is None
-    assert question.agrees(found)
+def test_what_agrees() -> None:
+    def check(sort: Sort, found: Any, wanted: Any) -> None:
+        question = Question("x", wanted, sort)
+        assert question.why_not(found) is None
+        assert question.agrees(found)
+
+    check_each(check, AGREE)
 
 
 DIFFER: list[tuple[Sort, Any, Any, str]] = [
@@ -284,11 +286,13 @@ DIFFER: list[tuple[Sort, Any, Any, str]] = [
 ]
 
 
-@pytest.mark.parametrize(("sort", "found", "wanted", "text"), DIFFER, ids=steady)
-def test_what_differs_says_how(sort: Sort, found: Any, wanted: Any, text: str) -> None:
-    question = Question("x", wanted, sort)
-    assert text in (question.why_not(found) or "it agrees")
-    assert not question.agrees(found)
+def test_what_differs_says_how() -> None:
+    def check(sort: Sort, found: Any, wanted: Any, text: str) -> None:
+        question = Question("x", wanted, sort)
+        assert text in (question.why_not(found) or "it agrees")
+        assert not question.agrees(found)
+
+    check_each(check, DIFFER)
 
 
 NEVER: list[tuple[Sort, Any, str]] = [
@@ -333,12 +337,14 @@ NEVER: list[tuple[Sort, Any, str]] = [
 ]
 
 
-@pytest.mark.parametrize(("sort", "wanted", "text"), NEVER, ids=steady)
-def test_what_could_never_agree_is_refused_at_once(sort: Sort, wanted: Any, text: str) -> None:
-    with pytest.raises(ContractError, match=f"(?s){text}"):
-        Question("x", wanted, sort)
-    with pytest.raises(ContractError, match=f"(?s){text}"):
-        Query({"x": wanted}, {"x": Field(sort)})
+def test_what_could_never_agree_is_refused_at_once() -> None:
+    def check(sort: Sort, wanted: Any, text: str) -> None:
+        with pytest.raises(ContractError, match=f"(?s){text}"):
+            Question("x", wanted, sort)
+        with pytest.raises(ContractError, match=f"(?s){text}"):
+            Query({"x": wanted}, {"x": Field(sort)})
+
+    check_each(check, NEVER)
 
 
 def raises(error: BaseException) -> Callable[[object], bool]:

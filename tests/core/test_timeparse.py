@@ -22,31 +22,34 @@ from pytest_fakecloud.core.timeparse import (
     instant_us,
     to_datetime,
 )
+from tests.harness import check_each
 
 
-@pytest.mark.parametrize(
-    ("value", "microseconds"),
-    [
-        (timedelta(hours=24), 86_400_000_000),
-        (timedelta(microseconds=1), 1),
-        (0, 0),
-        (90, 90_000_000),
-        (0.5, 500_000),
-        (1e-7, 0),
-        ("24h", 86_400_000_000),
-        ("1d2h", 93_600_000_000),
-        ("1d 2h", 93_600_000_000),
-        ("200ms", 200_000),
-        ("1.5s", 1_500_000),
-        ("2w", 1_209_600_000_000),
-        ("1m30s", 90_000_000),
-        ("7us", 7),
-        ("0s", 0),
-    ],
-)
-def test_durations(value: Any, microseconds: int) -> None:
-    found = duration_us(value)
-    assert (found, type(found)) == (microseconds, int)
+def test_durations() -> None:
+    def check(value: Any, microseconds: int) -> None:
+        found = duration_us(value)
+        assert (found, type(found)) == (microseconds, int)
+
+    check_each(
+        check,
+        [
+            (timedelta(hours=24), 86_400_000_000),
+            (timedelta(microseconds=1), 1),
+            (0, 0),
+            (90, 90_000_000),
+            (0.5, 500_000),
+            (1e-7, 0),
+            ("24h", 86_400_000_000),
+            ("1d2h", 93_600_000_000),
+            ("1d 2h", 93_600_000_000),
+            ("200ms", 200_000),
+            ("1.5s", 1_500_000),
+            ("2w", 1_209_600_000_000),
+            ("1m30s", 90_000_000),
+            ("7us", 7),
+            ("0s", 0),
+        ],
+    )
 
 
 @pytest.mark.parametrize(
@@ -56,30 +59,34 @@ def test_a_hundred_years_are_the_longest_duration(value: Any) -> None:
     assert duration_us(value) == 36_525 * 86_400_000_000
 
 
-@pytest.mark.parametrize(
-    "value",
-    [
-        "",
-        "24",
-        "h",
-        "1x",
-        "1h2",
-        "1 hour",
-        None,
-        True,
-        [],
-        b"1h",
-        float("nan"),
-        float("inf"),
-        "1e3s",
-    ],
-)
-def test_what_is_no_duration(value: Any) -> None:
-    with pytest.raises(ContractError) as caught:
-        duration_us(value)
-    assert str(caught.value) == (
-        f"{value!r} is not a duration: give a timedelta, a number of seconds, "
-        "or text such as '24h', '1d2h' or '200ms'"
+def test_what_is_no_duration() -> None:
+    def check(value: Any) -> None:
+        with pytest.raises(ContractError) as caught:
+            duration_us(value)
+        assert str(caught.value) == (
+            f"{value!r} is not a duration: give a timedelta, a number of seconds, "
+            "or text such as '24h', '1d2h' or '200ms'"
+        )
+
+    check_each(
+        check,
+        zip(
+            [
+                "",
+                "24",
+                "h",
+                "1x",
+                "1h2",
+                "1 hour",
+                None,
+                True,
+                [],
+                b"1h",
+                float("nan"),
+                float("inf"),
+                "1e3s",
+            ]
+        ),
     )
 
 

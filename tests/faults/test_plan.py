@@ -27,6 +27,7 @@ from pytest_fakecloud.faults.plan import FaultPlan
 from pytest_fakecloud.faults.table import FaultTable
 from pytest_fakecloud.handle import Context
 from pytest_fakecloud.http.messages import Answer, Request
+from tests.harness import check_each
 
 from ..demo import Demo, Raw
 
@@ -691,12 +692,14 @@ def test_what_a_call_returns_and_nobody_can_send_is_the_tests_own_problem(
     assert "bug of pytest-fakecloud" not in problem.text
 
 
-@pytest.mark.parametrize("name", MISUSE)
-def test_misuse_says_what_to_give(demo: Demo, name: str) -> None:
-    prepare, text = MISUSE[name]
-    with pytest.raises(ContractError, match=text):
-        prepare(demo.faults)
-    assert not demo.faults
+def test_misuse_says_what_to_give(demo: Demo) -> None:
+    def check(name: str) -> None:
+        prepare, text = MISUSE[name]
+        with pytest.raises(ContractError, match=text):
+            prepare(demo.faults)
+        assert not demo.faults
+
+    check_each(check, zip(MISUSE))
 
 
 AWAITED = "has to be awaited or iterated, and a fault does neither: give call() a plain function"

@@ -21,6 +21,7 @@ from pytest_fakecloud.kv.reply import (
     to_json,
     to_resp,
 )
+from tests.harness import check_each
 
 CASES: list[tuple[Any, Any, bytes, bytes]] = [
     (1, 1, b":1\r\n", b":1\r\n"),
@@ -44,11 +45,13 @@ CASES: list[tuple[Any, Any, bytes, bytes]] = [
 ]
 
 
-@pytest.mark.parametrize(("reply", "json", "resp2", "resp3"), CASES)
-def test_every_kind(reply: Any, json: Any, resp2: bytes, resp3: bytes) -> None:
-    assert to_json(reply) == json
-    assert to_resp(reply, 2) == resp2
-    assert to_resp(reply, 3) == resp3
+def test_every_kind() -> None:
+    def check(reply: Any, json: Any, resp2: bytes, resp3: bytes) -> None:
+        assert to_json(reply) == json
+        assert to_resp(reply, 2) == resp2
+        assert to_resp(reply, 3) == resp3
+
+    check_each(check, CASES)
 
 
 def test_base64_spares_only_the_literal_ok() -> None:

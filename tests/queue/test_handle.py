@@ -17,6 +17,7 @@ from pytest_fakecloud.queue.delivery.destinations import DeliveredRequest, Reply
 from pytest_fakecloud.queue.delivery.drivers import NotIdle
 from pytest_fakecloud.queue.errors import QueueError
 from pytest_fakecloud.queue.handle import DEV_KEYS, DEV_TOKEN, Queue
+from tests.harness import check_each
 
 from .scene import (
     CALLBACK,
@@ -74,34 +75,39 @@ def test_the_environment_of_the_clients(queue: Queue) -> None:
         assert "QSTASH_DEV" not in development.env
 
 
-@pytest.mark.parametrize(
-    ("settings", "text"),
-    [
-        ({"delivery": "soon"}, "delivery='soon' is unknown: give one of 'driven', 'background'"),
-        ({"profile": "gold"}, "unknown profile 'gold', expected one of free, payg"),
-        ({"limits": {"speed": 1}}, "unknown limit speed"),
-        ({"header_prefix": "X"}, "header_prefix='X'"),
-        ({"source_id": "x"}, "source_id='x'"),
-        ({"leak_check": "x"}, "leak_check='x'"),
-        ({"unstubbed": "x"}, "unstubbed='x'"),
-        ({"signature_clock": "x"}, "signature_clock='x'"),
-        ({"dedup_window": "soon"}, "'soon' is not a duration"),
-        ({"retries": "3"}, "retries='3': give a whole number of at least 0"),
-        ({"callback_retries": True}, "callback_retries=True: give a whole number"),
-        ({"no_answer_status": None}, "no_answer_status=None: give a whole number"),
-        ({"loop_limit": 0}, "loop_limit=0: give a whole number of at least 1"),
-        ({"attempt_cap": "5s"}, "attempt_cap='5s': give a number of at least 0"),
-        ({"limits": {"burst": "x"}}, "burst='x': give a whole number"),
-        ({"limits": {1: 2}}, "unknown limit 1, expected one of batch_size,"),
-        ({"limits": {1: 2, "x": 3}}, "unknown limit 1, x, expected one of"),
-        ({"limits": 5}, "limits=5: give a dict of limits"),
-        ({"profile": []}, "unknown profile [], expected one of free, payg"),
-        ({"limits": {"message_size": None}}, "message_size=None: give a whole number"),
-    ],
-)
-def test_settings_without_meaning(settings: Any, text: str) -> None:
-    with pytest.raises(ContractError, match=re.escape(text)):
-        Queue(Context.alone(), **settings)
+def test_settings_without_meaning() -> None:
+    def check(settings: Any, text: str) -> None:
+        with pytest.raises(ContractError, match=re.escape(text)):
+            Queue(Context.alone(), **settings)
+
+    check_each(
+        check,
+        [
+            (
+                {"delivery": "soon"},
+                "delivery='soon' is unknown: give one of 'driven', 'background'",
+            ),
+            ({"profile": "gold"}, "unknown profile 'gold', expected one of free, payg"),
+            ({"limits": {"speed": 1}}, "unknown limit speed"),
+            ({"header_prefix": "X"}, "header_prefix='X'"),
+            ({"source_id": "x"}, "source_id='x'"),
+            ({"leak_check": "x"}, "leak_check='x'"),
+            ({"unstubbed": "x"}, "unstubbed='x'"),
+            ({"signature_clock": "x"}, "signature_clock='x'"),
+            ({"dedup_window": "soon"}, "'soon' is not a duration"),
+            ({"retries": "3"}, "retries='3': give a whole number of at least 0"),
+            ({"callback_retries": True}, "callback_retries=True: give a whole number"),
+            ({"no_answer_status": None}, "no_answer_status=None: give a whole number"),
+            ({"loop_limit": 0}, "loop_limit=0: give a whole number of at least 1"),
+            ({"attempt_cap": "5s"}, "attempt_cap='5s': give a number of at least 0"),
+            ({"limits": {"burst": "x"}}, "burst='x': give a whole number"),
+            ({"limits": {1: 2}}, "unknown limit 1, expected one of batch_size,"),
+            ({"limits": {1: 2, "x": 3}}, "unknown limit 1, x, expected one of"),
+            ({"limits": 5}, "limits=5: give a dict of limits"),
+            ({"profile": []}, "unknown profile [], expected one of free, payg"),
+            ({"limits": {"message_size": None}}, "message_size=None: give a whole number"),
+        ],
+    )
 
 
 def test_windows_and_retentions_can_be_set() -> None:

@@ -39,7 +39,9 @@ class _Command(Sort):
 
     def check(self, name: str, wanted: Any) -> None:
         super().check(name, wanted)
-        if isinstance(wanted, str) and not any(self.equals(known, wanted) for known in COMMANDS):
+        if not isinstance(wanted, str) or wanted.upper() in COMMANDS:
+            return
+        if not any(self.equals(known, wanted) for known in COMMANDS):
             raise ContractError(
                 f"{name}={wanted!r} is not a command{nearest(wanted, COMMANDS)}: give {self.expected}. "
                 "To find what clients sent that is not one, ask with a pattern"

@@ -23,6 +23,7 @@ from pytest_fakecloud.kv.engine.engine import Engine
 from pytest_fakecloud.kv.errors import CommandError
 from pytest_fakecloud.kv.handle import KVServer
 from pytest_fakecloud.kv.table.registry import COMMANDS
+from tests.budget import cases
 from tests.kv.comparison import wire
 from tests.kv.comparison.servers import RealServer, available
 
@@ -271,7 +272,7 @@ def test_rules_against_a_real_server() -> None:
 
     differences = []
     try:
-        for _ in range(150):
+        for _ in range(cases(50)):
             rules = choose.choices(RULES, k=choose.randint(1, 7))
             for call in (ours, theirs):
                 call("ACL", "SETUSER", "u", "reset")

@@ -273,11 +273,11 @@ class TestProtocol:
         assert client("GET none") is None
 
     def test_a_pipeline_is_answered_in_order(self, client: Client) -> None:
-        lines = [[b"SET", b"k%d" % n, b"x" * n] for n in range(2000)]
+        lines = [[b"SET", b"k%d" % n, b"x" * n] for n in range(0, 2000, 4)]
         client.raw(b"".join(map(wire.pack, lines)))
         assert {client.read() for _ in lines} == {OK}
         client.raw(b"".join(wire.pack([b"STRLEN", line[1]]) for line in lines))
-        assert [client.read() for _ in lines] == list(range(2000))
+        assert [client.read() for _ in lines] == list(range(0, 2000, 4))
 
     def test_large_words(self, client: Client) -> None:
         value = bytes(range(256)) * 20_000
@@ -598,10 +598,10 @@ class TestListening:
             put.append(connection._outbox_bytes)
 
         monkeypatch.setattr(PortConnection, "_put", _put)
-        client.raw(b"GET k\r\n" * 1000)
-        for _ in range(1000):
+        client.raw(b"GET k\r\n" * 300)
+        for _ in range(300):
             assert len(client.read()) == 100_000
-        assert len(put) == 1000
+        assert len(put) == 300
         assert max(put) < 500_000
 
     def test_counts_of_waiting_bytes_end_at_nothing(self, server: KVServer, client: Client) -> None:

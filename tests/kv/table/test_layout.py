@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import pytest
-
 from pytest_fakecloud.kv import commands
 from pytest_fakecloud.kv.table.registry import specs
+from tests.harness import check_each
 
 HERE = Path(__file__).parents[1] / "commands"
 MODULES = sorted(
@@ -15,13 +14,17 @@ MODULES = sorted(
 )
 
 
-@pytest.mark.parametrize("module", MODULES)
-def test_a_module_of_commands_has_its_module_of_cases(module: str) -> None:
-    *folders, name = module.split(".")
-    assert HERE.joinpath(*folders, f"test_{name}.py").is_file()
+def test_a_module_of_commands_has_its_module_of_cases() -> None:
+    def check(module: str) -> None:
+        *folders, name = module.split(".")
+        assert HERE.joinpath(*folders, f"test_{name}.py").is_file()
+
+    check_each(check, zip(MODULES))
 
 
-@pytest.mark.parametrize("path", sorted(HERE.rglob("test_*.py")), ids=lambda path: path.stem)
-def test_cases_are_about_a_module_of_commands(path: Path) -> None:
-    *folders, name = path.relative_to(HERE).parts
-    assert Path(commands.__path__[0], *folders, name.removeprefix("test_")).is_file()
+def test_cases_are_about_a_module_of_commands() -> None:
+    def check(path: Path) -> None:
+        *folders, name = path.relative_to(HERE).parts
+        assert Path(commands.__path__[0], *folders, name.removeprefix("test_")).is_file()
+
+    check_each(check, zip(sorted(HERE.rglob("test_*.py"))))

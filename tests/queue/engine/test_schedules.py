@@ -142,10 +142,10 @@ def test_beyond_the_days_messages_a_run_leaves_its_reason() -> None:
 def test_what_was_missed_before_a_restore_is_not_caught_up(scene: Scene) -> None:
     create(scene)
     saved = scene.queue.snapshot()
-    scene.queue.advance("1d")
+    scene.queue.advance("1h")
     scene.queue.restore(saved)
     shown = scene.get("/v2/schedules/s")
-    assert shown["nextScheduleTime"] == NOW_MS + 86_400_000 + 60_000
+    assert shown["nextScheduleTime"] == NOW_MS + 3_600_000 + 60_000
     assert scene.queue.messages() == []
     assert len(scene.queue.advance("2m")) == 2
 
