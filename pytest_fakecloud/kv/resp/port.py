@@ -39,7 +39,6 @@ from ..reply import (
     to_resp,
 )
 from ..rest.requests import facts_of
-from ..table.config import memory_bytes
 from ..table.registry import CommandSpec
 from .answers import Raw, as_resp, written
 from .parser import CommandReader, ProtocolFault, way_in
@@ -56,12 +55,6 @@ __all__ = ["DatabasePort", "PortConnection"]
 READ_BYTES = 64 * 1024
 SEND_BYTES = 256 * 1024
 """Bytes of replies that are put together at most, before they are sent."""
-OUTBOX_LIMIT = 32 * 1024 * 1024
-"""Bytes pushed to a client that does not read, beyond which its connection is closed.
-
-What ``client-output-buffer-limit`` says of ``pubsub`` goes first. Who watches by MONITOR is bounded
-alike (decided here: the real server lets that grow).
-"""
 _PER_MESSAGE = 64
 LARGE = 1024 * 1024
 """Bytes of a command or reply above which the journal keeps the beginning only."""
@@ -480,7 +473,10 @@ class PortConnection:
             self._hand_over()
 
     def _reads_too_slowly(self) -> bool:
-        """Whether more waits for the client than ``client-output-buffer-limit`` lets wait."""
+        """Whether more waits for the client than ``client-output-buffer-limit`` lets wait.
+
+        Who watches by MONITOR is bounded as listeners are (decided here: a real server lets it grow).
+        """
         waiting, engine = self._outbox_bytes, self.engine
         most, soft, seconds = _outbox_limits(engine.config.text("client-output-buffer-limit"))
         if most and waiting > most:
@@ -583,10 +579,9 @@ _MESSAGES = frozenset({b"message", b"pmessage", b"smessage", b"invalidate"})
 @functools.lru_cache(maxsize=16)
 def _outbox_limits(text: str) -> tuple[int, int, int]:
     """Hard limit, soft limit and its seconds for listeners, as the parameter has them."""
-    words = text.lower().split()
-    at = words.index("pubsub") + 1 if "pubsub" in words else len(words)
-    most, soft, seconds = (memory_bytes(word) for word in (*words[at : at + 3], *"---")[:3])
-    return OUTBOX_LIMIT if most is None else most, soft or 0, seconds or 0
+    words = text.split()
+    most, soft, seconds = map(int, words[words.index("pubsub") + 1 :][:3])
+    return most, soft, seconds
 
 
 def _facts(call: Call) -> dict[str, Any]:

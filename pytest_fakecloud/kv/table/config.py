@@ -5,7 +5,6 @@ As Redis 7.0 reports them of itself; paths and ports are those of a fresh contai
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 from functools import cache
 from types import MappingProxyType
@@ -24,10 +23,11 @@ from ..errors import (
     config_failed,
     unknown_config,
 )
+from .config_words import SEVERAL_WORDS, memory_bytes
 from .registry import EVERYTHING, Table
 from .syntax import try_int
 
-__all__ = ["Config", "memory_bytes"]
+__all__ = ["Config"]
 
 _ALIASES = {
     "hash-max-ziplist-entries": "hash-max-listpack-entries",
@@ -87,7 +87,8 @@ class Config:
                 raise CommandError(unknown_config(raw_name))
             if name in changes:
                 raise CommandError(config_failed(name, CONFIG_DUPLICATE))
-            changes[name] = _read(name, kind, raw_value.decode("utf-8", "surrogateescape"))
+            value = raw_value.decode("utf-8", "surrogateescape")
+            changes[name] = _read(name, kind, value, self._texts[name])
         texts = dict(self._texts)
         for name, text in changes.items():
             for spelling in _spellings(name):
@@ -133,8 +134,13 @@ def _main_name(name: str) -> str:
     return _ALIASES.get(name, renamed if renamed in _KINDS else name)
 
 
-def _read(name: str, kind: str, text: str) -> str:
+def _read(name: str, kind: str, text: str, before: str) -> str:
     word, *bounds = kind.split()
+    if word in SEVERAL_WORDS:
+        try:
+            return SEVERAL_WORDS[word](text.split(" ") if text else [], before)
+        except ValueError as error:
+            raise CommandError(config_failed(name, str(error))) from None
     if word == "fixed":
         raise CommandError(config_failed(name, CONFIG_FIXED))
     if word == "bool" and text.lower() not in ("yes", "no"):
@@ -179,20 +185,6 @@ def _events(name: str, text: str) -> str:
     chosen = set(text.replace("A", _ALL_EVENTS))
     first = "A" if chosen >= set(_ALL_EVENTS) else _ALL_EVENTS
     return "".join(letter for letter in first + "nKEm" if letter == "A" or letter in chosen)
-
-
-_UNITS = {"": 1, "b": 1, "k": 1000, "kb": 1024, "m": 10**6, "mb": 2**20, "g": 10**9, "gb": 2**30}
-
-
-_HIGHEST = 2**64 - 1
-
-
-def memory_bytes(text: str) -> int | None:
-    """The bytes that ``64mb`` and the like stand for, or None; as servers count, with 64 bits."""
-    found = re.fullmatch(r"(\d{0,127})([a-z]*)", text.lower(), re.ASCII)
-    if found is None or found[2] not in _UNITS:
-        return None
-    return min(int(found[1] or "0"), _HIGHEST) * _UNITS[found[2]] & _HIGHEST
 
 
 def _memory(name: str, text: str) -> int:
@@ -250,7 +242,7 @@ _PARAMETERS = (
     ("busy-reply-threshold", "5000", "int 0 9223372036854775807"),
     ("client-output-buffer-limit",
      "normal 0 0 0 slave 268435456 67108864 60 pubsub 33554432 8388608 60",
-     "text"),
+     "limits"),
     ("client-query-buffer-limit", "1073741824", "memory 1048576 9223372036854775807"),
     ("cluster-allow-pubsubshard-when-down", "yes", "bool"),
     ("cluster-allow-reads-when-down", "no", "bool"),
@@ -296,7 +288,7 @@ _PARAMETERS = (
     ("key-load-delay", "0", "int -2147483648 2147483647"),
     ("latency-monitor-threshold", "0", "int 0 9223372036854775807"),
     ("latency-tracking", "yes", "bool"),
-    ("latency-tracking-info-percentiles", "50 99 99.9", "text"),
+    ("latency-tracking-info-percentiles", "50 99 99.9", "percentiles"),
     ("lazyfree-lazy-eviction", "no", "bool"),
     ("lazyfree-lazy-expire", "no", "bool"),
     ("lazyfree-lazy-server-del", "no", "bool"),
@@ -329,7 +321,7 @@ _PARAMETERS = (
     ("no-appendfsync-on-rewrite", "no", "bool"),
     ("notify-keyspace-events", "", "events"),
     ("oom-score-adj", "no", "enum no yes relative absolute"),
-    ("oom-score-adj-values", "0 200 800", "text"),
+    ("oom-score-adj-values", "0 200 800", "scores"),
     ("pidfile", "", "fixed"),
     ("port", "6379", "int 0 65535"),
     ("proc-title-template", "{title} {listen-addr} {server-mode}", "text"),
@@ -363,7 +355,7 @@ _PARAMETERS = (
     ("replicaof", "", "fixed"),
     ("requirepass", "", "text"),
     ("sanitize-dump-payload", "no", "enum no yes clients"),
-    ("save", "3600 1 300 100 60 10000", "text"),
+    ("save", "3600 1 300 100 60 10000", "save"),
     ("server_cpulist", "", "fixed"),
     ("set-max-intset-entries", "512", "int 0 9223372036854775807"),
     ("set-max-listpack-entries", "128", "int 0 9223372036854775807"),

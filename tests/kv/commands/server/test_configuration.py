@@ -130,6 +130,87 @@ class TestSet:
     def test_wrong_values(self, run: Run, name: str, value: str, reason: str) -> None:
         assert run.error(f"CONFIG SET {name} {value}") == FAILED.format(name, reason)
 
+    @pytest.mark.parametrize(
+        ("name", "given", "kept"),
+        [
+            ("save", "", ""),
+            ("save", "060 1 900 0", "60 1 900 0"),
+            ("save", "99999999999999999999 1", "9223372036854775807 1"),
+            (
+                "client-output-buffer-limit",
+                "",
+                "normal 0 0 0 slave 268435456 67108864 60 pubsub 33554432 8388608 60",
+            ),
+            (
+                "client-output-buffer-limit",
+                "PUBSUB 1mb 2k +3",
+                "normal 0 0 0 slave 268435456 67108864 60 pubsub 1048576 2000 3",
+            ),
+            (
+                "client-output-buffer-limit",
+                "replica 1 2 3 normal 4 5 6",
+                "normal 4 5 6 slave 1 2 3 pubsub 33554432 8388608 60",
+            ),
+            ("latency-tracking-info-percentiles", "", ""),
+            (
+                "latency-tracking-info-percentiles",
+                "50.000 1e1 33.3333333333 100",
+                "50 10 33.333333 100",
+            ),
+            ("oom-score-adj-values", "+1 02 -3", "1 2 -3"),
+        ],
+    )
+    def test_several_words(self, run: Run, name: str, given: str, kept: str) -> None:
+        assert run("CONFIG", "SET", name, given) == OK
+        assert run("CONFIG", "GET", name) == [name.encode(), kept.encode()]
+
+    @pytest.mark.parametrize(
+        ("name", "values", "reason"),
+        [
+            (
+                "save",
+                ("x", "1", "60  1", "60 1 5", "0 1", "60 -1", "60 1.5"),
+                "Invalid save parameters",
+            ),
+            (
+                "client-output-buffer-limit",
+                ("normal", "normal 1  2 3", " normal 1 2 3"),
+                "Wrong number of arguments in buffer limit configuration.",
+            ),
+            (
+                "client-output-buffer-limit",
+                ("foo 0 0 0", "master 0 0 0", "normal 1 2 3 foo 1 2 3"),
+                "Invalid client class specified in buffer limit configuration.",
+            ),
+            (
+                "client-output-buffer-limit",
+                ("normal 0 0 -1", "normal x 0 0", "normal 1 2 9223372036854775808"),
+                "Error in hard, soft or soft_seconds setting in buffer limit configuration.",
+            ),
+            (
+                "latency-tracking-info-percentiles",
+                ("x", "50  60", "nan", " 5"),
+                "Invalid latency-tracking-info-percentiles parameters",
+            ),
+            (
+                "latency-tracking-info-percentiles",
+                ("101", "-1", "inf"),
+                "latency-tracking-info-percentiles parameters should sit between [0.0,100.0]",
+            ),
+            ("oom-score-adj-values", ("", "1", "1 2 3 4"), "wrong number of arguments"),
+            (
+                "oom-score-adj-values",
+                ("x y z", "-2001 0 0", "0 0 2001"),
+                "Invalid oom-score-adj-values, elements must be between -2000 and 2000.",
+            ),
+        ],
+    )
+    def test_wrong_words(self, run: Run, name: str, values: tuple[str, ...], reason: str) -> None:
+        before = run("CONFIG", "GET", name)
+        for value in values:
+            assert run.error("CONFIG", "SET", name, value) == FAILED.format(name, reason), value
+        assert run("CONFIG", "GET", name) == before
+
     def test_all_or_nothing(self, run: Run) -> None:
         text = "ERR Unknown option or number of arguments for CONFIG SET - 'nope'"
         assert run.error("CONFIG SET hz 50 nope 1") == text
