@@ -120,7 +120,9 @@ class Address:
         base: dict[str, Any] = {
             "bootstrap.servers": hosts,
             "log_level": 0,
-            # By default a cluster that comes back may be noticed after ten seconds only.
+            # By default a cluster that comes back may be noticed after ten seconds only, and the
+            # first connection to a broker that has told its address is begun a tenth of one later.
+            "reconnect.backoff.ms": 10,
             "reconnect.backoff.max.ms": 1000,
         }
         if user:

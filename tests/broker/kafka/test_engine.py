@@ -38,6 +38,7 @@ from pytest_fakecloud.core.timeparse import monotonic
 from pytest_fakecloud.handle import Context
 from pytest_fakecloud.transport import client_cost
 
+from ...harness import check_each, together
 from .. import test_routes
 from ..conftest import (
     Parked,
@@ -127,9 +128,12 @@ def again(function: types.FunctionType) -> types.FunctionType:
     return copy
 
 
+AT_ONCE = {"test_refusals_say_why_and_change_nothing", "test_everything_wants_credentials"}
+"""Tests whose parameters all leave the broker as it was, so that one is enough for them."""
+
 for _name, _test in vars(test_routes).items():
     if _name.startswith("test_"):
-        globals()[_name] = again(_test)
+        globals()[_name] = together(again(_test)) if _name in AT_ONCE else again(_test)
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -172,8 +176,8 @@ def rest(broker: Broker) -> Rest:
     return PatientRest(broker)
 
 
-def test_what_is_skipped_exists() -> None:
-    assert set(SKIPPED) <= set(vars(test_routes))
+def test_what_is_skipped_or_taken_together_exists() -> None:
+    assert set(SKIPPED) | AT_ONCE <= set(vars(test_routes))
 
 
 # -- the tests of the routes that move time, in real time ------------------------------------------
@@ -353,9 +357,12 @@ class TestHandle:
         assert broker.records("orders") == []
         assert broker.groups() == []
 
-    @pytest.mark.parametrize(
-        "act",
-        [
+    def test_what_only_the_in_memory_engine_can_do(self, broker: Broker) -> None:
+        def is_refused(act: Callable[[Broker], object]) -> None:
+            with pytest.raises(ContractError, match="in-memory engine"):
+                act(broker)
+
+        acts: list[Callable[[Broker], object]] = [
             lambda b: b.crash("g", "i"),
             lambda b: b.expire("g", "i"),
             lambda b: b.rebalance("g"),
@@ -371,17 +378,16 @@ class TestHandle:
             lambda b: asyncio.run(b.clock.aio.advance("1s")),
             lambda b: asyncio.run(b.clock.aio.move_to("2100-01-01T00:00:00Z")),
             lambda b: asyncio.run(b.clock.aio.advance_to_next()),
-        ],
-    )
-    def test_what_only_the_in_memory_engine_can_do(
-        self, broker: Broker, act: Callable[[Broker], object]
-    ) -> None:
-        with pytest.raises(ContractError, match="in-memory engine"):
-            act(broker)
+        ]
+        check_each(is_refused, [(act,) for act in acts])
 
-    @pytest.mark.parametrize(
-        ("misuse", "reason"),
-        [
+    def test_what_a_tester_gives_in_a_wrong_type_is_named(self, broker: Broker) -> None:
+        def is_named(misuse: Callable[[Broker], object], reason: str) -> None:
+            with pytest.raises(ContractError, match=reason):
+                misuse(broker)
+            assert broker.groups() == []
+
+        rows: list[tuple[Callable[[Broker], object], str]] = [
             (lambda b: b.join(5, "i", ["orders"]), "group must be text, got 5"),
             (lambda b: b.join("g", ["i"], ["orders"]), "instance must be text"),
             (lambda b: b.join("g", "i", "orders"), "topics='orders' is one text"),
@@ -391,14 +397,8 @@ class TestHandle:
             (lambda b: b.group(["g"]), "group must be text"),
             (lambda b: b.wait_for_record("orders", "x"), "'x' is not a function: give a predicate"),
             (lambda b: b.assert_produced("orders", headers=5), "headers=5 can never be"),
-        ],
-    )
-    def test_what_a_tester_gives_in_a_wrong_type_is_named(
-        self, broker: Broker, misuse: Callable[[Broker], object], reason: str
-    ) -> None:
-        with pytest.raises(ContractError, match=reason):
-            misuse(broker)
-        assert broker.groups() == []
+        ]
+        check_each(is_named, rows)
 
     def test_other_fakes_of_the_cloud_cannot_move_time_either(self, engine: str) -> None:
         with Cloud(delivery="driven") as cloud:
@@ -561,6 +561,7 @@ class TestAClusterThatGoesAway:
         until_parked(broker, 2)
         mock.down()
         calls |= {name: Parked(lambda name=name: ask(name)) for name in OPERATIONS}  # type: ignore[misc]
+        looks = Parked(lambda: broker.topic("orders"))
         for name, call in calls.items():
             answer = call.result()
             assert answer.status_code == 503, (name, answer.text)
@@ -568,7 +569,7 @@ class TestAClusterThatGoesAway:
             assert "not available" in answer.json()["error"]
             assert broker._engine.prefix not in answer.text  # type: ignore[attr-defined]
         with pytest.raises(ContractError, match="not available"):
-            broker.topic("orders")
+            looks.result()
         with pytest.raises(ContractError, match="not available"):
             broker.reset()
         mock.up()
@@ -704,6 +705,7 @@ class TestSettings:
             "bootstrap.servers": "a:1,b:2", "log_level": 0, "sasl.mechanism": "PLAIN",
             "sasl.username": "u@x", "sasl.password": "p/w", "security.protocol": "SASL_SSL",
             "group.id": "g", "client.id": "me", "reconnect.backoff.max.ms": 1000,
+            "reconnect.backoff.ms": 10,
         }  # fmt: skip
         assert (address.prefix, address.static, address.where) == ("t.", False, "a:1,b:2")
 
