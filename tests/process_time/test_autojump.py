@@ -39,8 +39,8 @@ NAMES = ("sleep", "monotonic", "monotonic_ns", "perf_counter", "perf_counter_ns"
 
 
 @contextmanager
-def in_no_time(most: float = 5.0) -> Iterator[None]:
-    """Fail what takes more real seconds than that; what is slept in it would take far more."""
+def in_no_time(most: float = 20.0) -> Iterator[None]:
+    """Fail what takes more real seconds than that; what is slept in it would take half a minute."""
     began = monotonic()
     yield
     assert monotonic() - began < most
@@ -500,7 +500,7 @@ def test_client_side_retries_of_async_clients_take_no_time() -> None:
 
 
 def test_every_failure_of_many_calls_takes_no_time() -> None:
-    with in_no_time(10), Cloud(seed=1, now=NOON, process_time="autojump") as cloud:
+    with in_no_time(), Cloud(seed=1, now=NOON, process_time="autojump") as cloud:
         kv = cloud.kv_server()
         client = kv.client()
 

@@ -141,26 +141,26 @@ def test_without_trustme_it_says_what_to_install(monkeypatch: pytest.MonkeyPatch
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="there is no fork here")
-@pytest.mark.parametrize("end", ["exit", "close", "forget"])
 @pytest.mark.slow
-def test_a_forked_child_leaves_its_parents_authority_alone(end: str) -> None:
+def test_a_forked_child_leaves_its_parents_authority_alone() -> None:
     """In a process of its own, since a fork of this one would take its threads' locks along."""
-    source = f"""
+    source = """
 import gc, os, sys
 from pytest_fakecloud import Cloud
 
 cloud = Cloud(tls=True)
 kv = cloud.kv_server()
-child = os.fork()
-if not child:
-    if {end!r} == "close":
-        cloud.close()
-    if {end!r} == "forget":
-        del cloud, kv
-        gc.collect()
-    sys.exit(0)
-assert os.waitpid(child, 0)[1] == 0
-assert os.path.exists(cloud.authority.ca_file), "the child took it along"
+for end in ("exit", "close", "forget"):
+    child = os.fork()
+    if not child:
+        if end == "close":
+            cloud.close()
+        if end == "forget":
+            del cloud, kv
+            gc.collect()
+        sys.exit(0)
+    assert os.waitpid(child, 0)[1] == 0, end
+    assert os.path.exists(cloud.authority.ca_file), f"the child took it along by {end}"
 import httpx
 assert httpx.get(kv.url, verify=cloud.authority.client_context()).status_code == 401
 cloud.close()

@@ -29,7 +29,7 @@ from pytest_fakecloud import Cloud
 from pytest_fakecloud.core.errors import ContractError
 from pytest_fakecloud.queue.handle import Queue
 
-WATCHDOG = 5.0
+WATCHDOG = 25.0
 PAST = "2001-02-03T04:05:06Z"
 FOLLOW_UP = "https://follow-up.example.com/"
 
@@ -43,7 +43,7 @@ APP = textwrap.dedent(
         if told.get("do") is None:
             return 200
         host, port = told["host"].split(":")
-        connection = http.client.HTTPConnection(host, int(port), timeout=4)
+        connection = http.client.HTTPConnection(host, int(port), timeout=20)
         connection.request(
             told["method"], told["path"], told.get("body"), {"Authorization": told["auth"]}
         )
@@ -209,7 +209,7 @@ def test_driving(clock: Any, place: str, condition: str, thread: str, other_proc
     def work() -> None:
         now = "2026-01-01T00:00:00Z"
         with tools(condition), Cloud(now=now, clock=clock, delivery="driven") as cloud:
-            queue = cloud.queue()
+            queue = cloud.queue(attempt_cap=20)
             queue.destinations.wsgi(IN_PROCESS, wsgi_app)
             queue.destinations.asgi(IN_LOOP, asgi_app)
             queue.destinations.accept(FOLLOW_UP)
@@ -246,7 +246,7 @@ def test_driving_in_the_background(clock: Any, place: str, thread: str, other_pr
 
     def work() -> None:
         with Cloud(now="2026-01-01T00:00:00Z", clock=clock) as cloud:
-            queue = cloud.queue()
+            queue = cloud.queue(attempt_cap=20)
             queue.destinations.wsgi(IN_PROCESS, wsgi_app)
             queue.destinations.asgi(IN_LOOP, asgi_app)
             queue.destinations.accept(FOLLOW_UP)
@@ -254,7 +254,7 @@ def test_driving_in_the_background(clock: Any, place: str, thread: str, other_pr
             at_once = queue.publish(url, json=told)
             later = queue.publish(url, json={}, delay="1h")
             settled = threading.Event()
-            for _ in range(400):
+            for _ in range(2000):
                 if at_once.state == "delivered" and queue.messages(
                     url=FOLLOW_UP, state="delivered"
                 ):
@@ -325,7 +325,7 @@ def test_a_client_of_the_fake_is_served_while_time_is_moved() -> None:
                 done = threading.Event()
 
                 def elsewhere() -> None:
-                    connection = http.client.HTTPConnection(host, int(port), timeout=4)
+                    connection = http.client.HTTPConnection(host, int(port), timeout=20)
                     headers = {"Authorization": f"Bearer {queue.token}"}
                     connection.request("GET", "/v2/events", headers=headers)
                     answered.append(connection.getresponse().status)
@@ -354,7 +354,7 @@ def test_many_clients_while_deliveries_go_on_in_the_background() -> None:
             path = f"/v2/enqueue/orders/{IN_PROCESS}/hook"
 
             def client(name: str) -> None:
-                connection = http.client.HTTPConnection(host, int(port), timeout=4)
+                connection = http.client.HTTPConnection(host, int(port), timeout=20)
                 for number in range(25):
                     connection.request("POST", path, f"{name}{number}", headers)
                     answer = connection.getresponse()
@@ -368,7 +368,7 @@ def test_many_clients_while_deliveries_go_on_in_the_background() -> None:
             for one in clients:
                 one.join()
             patience = threading.Event()
-            for _ in range(400):
+            for _ in range(2000):
                 if len(came) == 100:
                     break
                 patience.wait(0.01)
@@ -394,7 +394,7 @@ def test_a_reset_while_deliveries_go_on_in_the_background() -> None:
             assert queue.messages() == []
             last = queue.publish(IN_PROCESS + "/")
             patience = threading.Event()
-            for _ in range(400):
+            for _ in range(2000):
                 if last.state == "delivered":
                     break
                 patience.wait(0.01)

@@ -211,11 +211,11 @@ def test_a_delivery_does_not_wait_for_destinations_that_are_slow(
     hung = serve(silent).url
     with Cloud() as cloud:
         queue = cloud.queue(attempt_cap=20)
-        busy, go_on = threading.Barrier(11, timeout=10), threading.Event()
+        busy, go_on = threading.Barrier(11, timeout=60), threading.Event()
 
         def slow(request: object) -> None:
             busy.wait()
-            go_on.wait(10)
+            go_on.wait(60)
 
         queue.destinations.call(APP, slow)
         came = threading.Event()
@@ -225,7 +225,7 @@ def test_a_delivery_does_not_wait_for_destinations_that_are_slow(
             queue.publish(APP)
         busy.wait()
         queue.publish("https://other.example.com")
-        assert came.wait(10)
+        assert came.wait(60)
         assert not go_on.is_set()
         go_on.set()
         # A connection that hangs is cut with the queue, and nobody waits for its cap.
@@ -344,7 +344,7 @@ def test_what_is_still_under_way_at_the_end_is_told(monkeypatch: pytest.MonkeyPa
 
     def handler(request: object) -> None:
         begun.set()
-        go_on.wait(10)
+        go_on.wait(60)
 
     queue.destinations.call(APP, handler)
     queue.publish(APP)
