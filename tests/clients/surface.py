@@ -6,9 +6,31 @@ import asyncio
 import inspect
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Generic, TypeVar
 
-__all__ = ["Api", "Used", "surface"]
+__all__ = ["Api", "Kept", "Used", "surface"]
+
+Found = TypeVar("Found")
+
+
+class Kept(Generic[Found]):
+    """What the runs of scenarios found, so that none runs twice to be counted.
+
+    A worker of its own may count them, or nobody may have asked for a scenario: those run then.
+    """
+
+    def __init__(self, run: Callable[..., Found]) -> None:
+        self._run = run
+        self._found: dict[tuple[Any, ...], Found] = {}
+
+    def run(self, *which: Any) -> Found:
+        """Run a scenario, and keep what it found where it does not fail."""
+        found = self._found[which] = self._run(*which)
+        return found
+
+    def found(self, *which: Any) -> Found:
+        """What the scenario found in a run before this, or in one that it makes."""
+        return self._found[which] if which in self._found else self.run(*which)
 
 
 @dataclass

@@ -19,7 +19,7 @@ import pytest
 
 from pytest_fakecloud.cloud import Cloud
 from pytest_fakecloud.kv.handle import KVServer
-from tests.clients.surface import Used
+from tests.clients.surface import Kept, Used
 from tests.kv.backing import (
     BINARIES,
     MISSING,
@@ -217,32 +217,49 @@ def units(w: World) -> None:
         assert limit.limit("ann").allowed is False
 
 
+def calls_of(function: Scenario, flavour: str) -> set[str]:
+    used = Used()
+    run(function, flavour, used)
+    return used.calls
+
+
+CALLS = Kept(calls_of)
+
+
 @pytest.mark.parametrize("flavour", FLAVOURS)
 @pytest.mark.parametrize("function", SCENARIOS, ids=lambda function: function.__name__)
 def test_scenario(function: Scenario, flavour: str) -> None:
-    run(function, flavour, Used())
+    CALLS.run(function, flavour)
 
 
-@pytest.fixture(scope="module", params=[OWN, *(BINARIES or [pytest.param("none", marks=MISSING)])])
-def real(request: pytest.FixtureRequest) -> Iterator[Server]:
+SERVERS = [OWN, *BINARIES]
+FRONTS = [(name, [*FLAVOURS][at % 2]) for at, name in enumerate(SERVERS)]
+"""Servers, each with the flavour of the limiter in front of it: what comes to it is the same."""
+
+
+@pytest.fixture(
+    scope="module",
+    params=FRONTS if BINARIES else [*FRONTS, pytest.param(("none", "sync"), marks=MISSING)],
+    ids="-".join,
+)
+def front(request: pytest.FixtureRequest) -> Iterator[tuple[Server, str]]:
     pytest.importorskip("redis")
-    real = started(request.param)
-    yield real
+    name, flavour = request.param
+    real = started(name)
+    yield real, flavour
     real.close()
 
 
-@pytest.mark.parametrize("flavour", FLAVOURS)
 @pytest.mark.parametrize("function", SCENARIOS, ids=lambda function: function.__name__)
 @pytest.mark.slow
-def test_scenario_in_front_of_a_server(function: Scenario, flavour: str, real: Server) -> None:
+def test_scenario_in_front_of_a_server(function: Scenario, front: tuple[Server, str]) -> None:
+    real, flavour = front
     run(function, flavour, Used(), real.url)
 
 
 @pytest.mark.parametrize("flavour", FLAVOURS)
 def test_nothing_of_the_surface_is_left_out(flavour: str) -> None:
-    used = Used()
-    for function in SCENARIOS:
-        run(function, flavour, used)
+    used = set[str]().union(*(CALLS.found(function, flavour) for function in SCENARIOS))
     cls = FLAVOURS[flavour]
     wanted = set()
     for name, member in inspect.getmembers(cls, inspect.isfunction):
@@ -250,7 +267,7 @@ def test_nothing_of_the_surface_is_left_out(flavour: str) -> None:
             wanted.add(f"Ratelimit.{name}")
             parameters = list(inspect.signature(member).parameters)[1:]
             wanted |= {f"Ratelimit.{name}({parameter})" for parameter in parameters}
-    assert sorted(wanted - used.calls) == []
+    assert sorted(wanted - used) == []
     # The limiters' own methods are what Ratelimit calls; their parameters are given above.
     for algorithm, given in (
         (FixedWindow, {"max_requests", "window", "unit"}),
