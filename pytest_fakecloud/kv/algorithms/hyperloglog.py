@@ -457,14 +457,17 @@ def self_test(seed: bytes, elements: int = 1024) -> str | None:
     """
     sparse, dense = empty(), to_dense(empty())
     plain = bytearray(REGISTERS)
+    new: list[bytes] = []
     for number in range(1, elements + 1):
         element = seed + number.to_bytes(8, "little")
         index, count_of_zeros = register_of(element)
         plain[index] = max(plain[index], count_of_zeros)
-        sparse, _ = add(sparse, (element,), DENSE_SIZE)
-        dense, _ = add(dense, (element,), DENSE_SIZE)
+        new.append(element)
         if number & (number - 1):
             continue
+        sparse, _ = add(sparse, new, DENSE_SIZE)
+        dense, _ = add(dense, new, DENSE_SIZE)
+        new.clear()
         if registers(sparse) != plain or registers(dense) != plain:
             return f"registers differ after {number} elements"
         if abs(estimate(plain) - number) > max(2.0, number * 4 * 0.0081):
