@@ -85,7 +85,8 @@ class Cloud(AnyCloud):
             raise ContractError(
                 f"delivery={shown(delivery)} is unknown: give 'background' or 'driven'"
             )
-        _check_switches(tls=tls, share_tls_context=share_tls_context)
+        if type(tls) is not bool or type(share_tls_context) is not bool:
+            raise _not_a_switch(tls=tls, share_tls_context=share_tls_context)
         if process_time is not False:
             from .process_time import check_process_time
 
@@ -402,7 +403,7 @@ class Cloud(AnyCloud):
             return
         self.closed = True
         # A new list each time a handle comes or goes: this one stays as it is.
-        self._gone.last = handles = self._context.handles
+        self._context.gone.last = handles = self._context.handles
         ends: list[Callable[[], object]] = [handle.close for handle in reversed(handles)]
         _call_all([self._stop_delivering, *ends, *reversed(self._exits)])
 
@@ -435,7 +436,6 @@ def _call_all(ends: Iterable[Callable[[], object]]) -> None:
         raise first
 
 
-def _check_switches(**switches: object) -> None:
-    for name, value in switches.items():
-        if not isinstance(value, bool):
-            raise ContractError(f"{name}={shown(value)} is not a switch: give True or False")
+def _not_a_switch(**switches: object) -> ContractError:
+    name, value = next(each for each in switches.items() if type(each[1]) is not bool)
+    return ContractError(f"{name}={shown(value)} is not a switch: give True or False")

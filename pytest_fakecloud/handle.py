@@ -185,7 +185,7 @@ class Context:
 
         Raises ``ContractError`` when an open handle has the given one.
         """
-        taken = [handle.name for handle in self.handles]
+        taken = [handle.name for handle in self.handles] if self.handles else ()
         if given is not None:
             if given in taken:
                 raise ContractError(
@@ -251,21 +251,23 @@ class Handle:
         self.journal = Journal(self._recorder)
         # An empty plan is false, and still the one the service asks.
         if faults is None:
-            stream = partial(context.ids.stream, self.name, "faults")
-            faults = FaultPlan(FaultTable(stream, self._time))
+            table = FaultTable(partial(context.ids.stream, self.name, "faults"), self._time)
+            faults = FaultPlan(table)
+        else:
+            table = table_of(faults)
         self.faults = faults
-        self._fault_table = table_of(faults)
+        self._fault_table = table
         app.attach(
             clock=self._time,
             recorder=self._recorder,
-            faults=self._fault_table,
+            faults=table,
             problems=context.problems,
             name=self.name,
         )
-        self._mount = context.mount(app)
-        self._mount.on_close.append(self._fault_table.close)
-        self._mount.on_error.append(self._server_failed)
-        self._fault_table.gate = self._mount.gate
+        self._mount = mount = context.mount(app)
+        mount.on_close.append(table.close)
+        mount.on_error.append(self._server_failed)
+        table.gate = mount.gate
         self._baseline = self._first_baseline()
         self.closed = False
         context.enter(self)

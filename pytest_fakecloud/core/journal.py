@@ -29,6 +29,9 @@ from .matching import ABSENT, TEXT, Field, Query
 
 __all__ = ["Journal", "Recorder", "recorder_of"]
 
+_NOTHING_HEAVY: OrderedDict[Call, int] = OrderedDict()
+"""Of every journal that had no call beyond 4 KiB yet; stays empty."""
+
 
 class Teacher(Protocol):
     """Who knows what may be asked about the calls of a service."""
@@ -87,7 +90,7 @@ class Recorder:
             self._lock = threading.Lock()
             # Only a cloud's has these.
             self._children: set[weakref.ref[Recorder]] = set()
-            self._heavy: OrderedDict[Call, int] = OrderedDict()
+            self._heavy = _NOTHING_HEAVY
             """The calls beyond 4 KiB, oldest first, and about how many bytes each of them holds."""
             self._heavy_bytes = 0
         else:
@@ -158,6 +161,8 @@ class Recorder:
     def _weigh(self, call: Call) -> None:
         weight = weight_of(call)
         with self._lock:
+            if self._heavy is _NOTHING_HEAVY:
+                self._heavy = OrderedDict()
             self._heavy_bytes += weight - self._heavy.get(call, 0)
             self._heavy[call] = weight
             too_many = self._too_many() if self._heavy_bytes > self.keep_bytes else ()

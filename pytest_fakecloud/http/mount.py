@@ -119,7 +119,7 @@ class Mount:
             if self._listening:
                 self.hub.unregister(self.listener)
             self.listener.close()
-            live = self._shut_down()
+            live = self._shut_down() if self._live else []
         self.hub.forget(self)
         self._let_go(live, self.on_close)
 
@@ -210,10 +210,8 @@ class Mount:
                 connection.sock.close()
 
     def _shut_down(self) -> list[Connection]:
-        if not self._live:
-            return []
         live = list(self._live)
-        if self.left is None:
+        if live and self.left is None:
             # Before any is ended: whoever leaves from then on looks for it.
             self.left = threading.Event()
         for connection in live:

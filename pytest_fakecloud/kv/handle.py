@@ -576,11 +576,18 @@ def _check_database_port(port: object, password: object, engine: str | None) -> 
 
 def _limits(*given: int | None) -> Limits:
     """The limits, in the order of their fields; raises ``ContractError``."""
+    try:
+        return _known_limits(*given)
+    except TypeError:  # one that has no hash, and so is not a number
+        return _checked_limits(*given)
+
+
+def _checked_limits(*given: int | None) -> Limits:
     for name, value in zip(Limits.__match_args__, given, strict=True):
         if value is not None and (type(value) is not int or value < 0):
             raise ContractError(f"{name}={value!r}: give a whole number, or None for no limit")
-    return _known_limits(*given)
+    return Limits(*given)
 
 
-# Nearly every server has the same.
-_known_limits = lru_cache(maxsize=16)(Limits)
+# Nearly every server has the same. By type as well, because True is 1 to a cache.
+_known_limits = lru_cache(maxsize=16, typed=True)(_checked_limits)
