@@ -14,6 +14,7 @@ from xml.etree import ElementTree
 import pytest
 
 from benchmarks import commits, plots, report, site
+from benchmarks.__main__ import main
 from benchmarks.part import QUICK, TOOLS, known
 from benchmarks.timing import (
     Curve,
@@ -44,6 +45,17 @@ def benchmarks(*words: str, **more: Any) -> subprocess.CompletedProcess[str]:
         [sys.executable, "-m", "benchmarks", *words],
         cwd=ROOT, capture_output=True, text=True, timeout=300, check=False, **more,
     )  # fmt: skip
+
+
+def refusal(
+    words: list[str], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> str:
+    """What the command says to words that it does not take."""
+    monkeypatch.setattr(sys, "argv", ["benchmarks", *words])
+    with pytest.raises(SystemExit) as end:
+        main()
+    assert end.value.code == 2
+    return capsys.readouterr().err
 
 
 # -- figures ---------------------------------------------------------------------------------------
@@ -195,11 +207,12 @@ def test_every_module_is_a_part_or_a_tool() -> None:
     assert set(QUICK) <= set(known())
 
 
-def test_the_site_shows_a_full_run() -> None:
+def test_the_site_shows_a_full_run(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     for words in (["--site", "--quick"], ["--site", "kv"]):
-        done = benchmarks(*words)
-        assert done.returncode == 2
-        assert "--site shows all parts, and measured in full" in done.stderr
+        told = refusal(words, monkeypatch, capsys)
+        assert "--site shows all parts, and measured in full" in told
     whole = json.loads(site.FIGURES.read_text("utf-8"))
     assert not whole["quick"]
     assert {part["part"] for part in whole["parts"]} <= set(known())
@@ -210,11 +223,12 @@ def test_the_site_shows_a_full_run() -> None:
         assert (site.FIGURES.parent / place).exists()
 
 
-def test_an_unknown_part_is_named() -> None:
+def test_an_unknown_part_is_named(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     for words in (["nothing"], ["compare", "HEAD", "HEAD", "nothing"]):
-        done = benchmarks(*words)
-        assert done.returncode == 2
-        assert "nothing is unknown; known are: kernel, start" in done.stderr
+        told = refusal(words, monkeypatch, capsys)
+        assert "nothing is unknown; known are: kernel, start" in told
 
 
 @pytest.mark.long

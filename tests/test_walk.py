@@ -7,12 +7,15 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 ROOT = Path(__file__).resolve().parents[1]
 CONTRIBUTING = ROOT / "CONTRIBUTING.md"
 MOST_STEPS_BACK = {"ZADD over REST": 17, "A publish until its callback is delivered": 190}
 """Some above what they are, since threads may come in another order. Raise none without a reason."""
 
 
+@pytest.mark.slow
 def test_a_request_goes_the_way_that_is_told_and_back_no_more_often() -> None:
     # In a process of its own: threads that run already cannot be watched.
     done = subprocess.run(

@@ -293,10 +293,10 @@ def _dense(value: Any) -> Floats:
 
 def _numbers(values: Iterable[Any], most: int) -> list[Any]:
     """Python's numbers for whatever numbers there are; what is none stays, to be refused."""
-    numbers = [_number(value) for value in itertools.islice(values, most + 1)]
-    if len(numbers) > most:
+    taken = list(itertools.islice(values, most + 1))
+    if len(taken) > most:
         raise unprocessable(f"it has more than {most} numbers")
-    return numbers
+    return [_number(value) for value in taken]
 
 
 def _number(value: Any) -> Any:

@@ -62,15 +62,15 @@ def chain(language: str | None) -> Any:
 class TestAnalysis:
     def test_every_character_of_the_first_plane(self) -> None:
         theirs, ours = chain(None), Analyzer(None)
-        different = []
-        for code in [*range(0x20, 0xD800), *range(0xE000, 0x10000)]:
-            text = f"x{chr(code)}y"
-            # Characters that this Python does not know yet are no letters to it.
-            if unicodedata.category(chr(code)) == "Cn":
-                continue
-            if theirs.analyze(text) != list(ours.tokens(text)):
-                different.append(f"{code:x}")
-        assert different == []
+        # Characters that this Python does not know yet are no letters to it.
+        known = [
+            chr(code)
+            for code in [*range(0x20, 0xD800), *range(0xE000, 0x10000)]
+            if unicodedata.category(chr(code)) != "Cn"
+        ]
+        for start in range(0, len(known), 200):
+            text = " ".join(f"x{one}y" for one in known[start : start + 200])
+            assert theirs.analyze(text) == list(ours.tokens(text)), hex(ord(known[start]))
 
     @pytest.mark.parametrize("language", LANGUAGES)
     def test_every_language(self, language: str) -> None:
