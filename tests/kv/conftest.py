@@ -89,10 +89,19 @@ EXERCISED_FILE = "PYTEST_FAKECLOUD_KV_EXERCISED"
 """Names the file into which a run writes what it exercised."""
 
 
+_QUOTES = frozenset("\"'\\")
+
+
+def _split(line: str) -> tuple[str, ...]:
+    """The words of a line as a shell reads it; most have nothing that a shell would read otherwise."""
+    is_plain = line.isascii() and line.isprintable() and _QUOTES.isdisjoint(line)
+    return tuple(line.split() if is_plain else shlex.split(line))
+
+
 def argv(words: tuple[Any, ...]) -> list[bytes]:
     """A command line as the engine takes it."""
     if len(words) == 1 and isinstance(words[0], str):
-        words = tuple(shlex.split(words[0]))
+        words = _split(words[0])
     return [
         word if isinstance(word, bytes) else str(word).encode("utf-8", "surrogateescape")
         for word in words
