@@ -134,13 +134,12 @@ class WorkflowHistoryRoutes:
         return {"workflowRuns": [_created(run) for run in runs]} | cursor_field(cursor)
 
     def _resumed(self, message: Message, headers: Headers) -> WorkflowRun:
-        old = self._run_of(message)
-        new, body = self.runs.resume(message, self.engine.new_id("wfr_"), old.settings)
+        new = self.runs.resume(message, self.engine.new_id("wfr_"))
         if not new.steps:
             del self.runs.runs[new.id]
             return self._restarted(message, headers)
         try:
-            self._republish(message, new.id, headers, body, init=False)
+            self._republish(message, new.id, headers, message.body, init=False)
         except QueueError:
             del self.runs.runs[new.id]
             raise

@@ -232,8 +232,9 @@ class WorkflowRuns:
         return run
 
     def run_of(self, message: Message) -> WorkflowRun:
-        """Return the run a message belongs to; 404 when it belongs to none that is known."""
-        return self.get("None" if message.workflow is None else message.workflow.run_id)
+        """Return the run of a message that belongs to one; 404 when it is not known."""
+        assert message.workflow is not None
+        return self.get(message.workflow.run_id)
 
     def _run_of(self, message: Message) -> WorkflowRun | None:
         return None if message.workflow is None else self.runs.get(message.workflow.run_id)
@@ -263,13 +264,8 @@ class WorkflowRuns:
         )
         self._end(run, "RUN_CANCELED", now, b"")
 
-    def resume(
-        self, message: Message, run_id: str, settings: PublishSettings
-    ) -> tuple[WorkflowRun, bytes]:
-        """Make a new run that has the steps before a failed one; returns it with that one's body.
-
-        404 when the message belongs to no run that is known.
-        """
+    def resume(self, message: Message, run_id: str) -> WorkflowRun:
+        """Make a new run that has the steps before a failed one; 404 when its run is not known."""
         old = self.run_of(message)
         position = _position(old, message.id)
         now = self.engine.clock.now_us()
@@ -279,14 +275,14 @@ class WorkflowRuns:
             old.url,
             now,
             old.first_message_id,
-            replace(settings, workflow=old.settings.workflow),
+            old.settings,
             old.caller_ip,
             steps=list(kept),
             invoker=old.invoker,
             number=self.engine.next_sequence(),
         )
         self.runs[run_id] = new
-        return new, message.body if kept else self.first_body(old)
+        return new
 
     def first_body(self, run: WorkflowRun) -> bytes:
         """Return the body a run was started with."""
@@ -453,9 +449,7 @@ class WorkflowRuns:
         timeout_us = _timeout_us(request.get("timeout"))
         given = request.get("timeoutHeaders")
         pairs = flattened(given) if isinstance(given, dict) else []
-        pairs = [
-            pair for pair in pairs if pair[0].lower() not in ("upstash-delay", "authorization")
-        ]
+        pairs = [pair for pair in pairs if pair[0].lower() != "upstash-delay"]
         timed_out = {**step, "waitEventId": event_id, "waitTimeout": True}
         now = self.engine.clock.now_us()
         pairs = _of_run(pairs, run_id)

@@ -54,8 +54,8 @@ class Wire:
         data = body if isinstance(body, bytes) else json.dumps(body).encode()
         return self.ask("POST", f"/v2/publish/{url}", status, content=data, headers=sent)
 
-    def start(self, run: str = "r", body: object = b"first", **headers: str) -> Any:
-        return self.publish(run, body, 201, APP, **{"Upstash_Workflow_Init": "true", **headers})
+    def start(self, run: str = "r", body: object = b"first", url: str = APP, **headers: str) -> Any:
+        return self.publish(run, body, 201, url, **{"Upstash_Workflow_Init": "true", **headers})
 
     def runs(self, query: str = "") -> list[dict[str, Any]]:
         found: list[dict[str, Any]] = self.ask("GET", f"/v2/workflows/events?{query}")["runs"]
@@ -124,10 +124,14 @@ def test_a_step_joins_when_it_is_delivered_and_once(wire: Wire) -> None:
 
 @pytest.mark.parametrize("call_type", ["toCallback", "fromCallback", "failureCall"])
 def test_other_call_types_are_delivered_as_they_are(wire: Wire, call_type: str) -> None:
-    wire.start()
+    version = "Upstash-Workflow-Sdk-Version"
+    wire.start(Upstash_Forward_Upstash_Workflow_Sdk_Version="1", Upstash_Forward_X_A="b")
     wire.publish("r", b"raw", Upstash_Workflow_CallType=call_type)
     wire.queue.run_until_idle()
     assert wire.delivered[1].body == b"raw"
+    # With the version of the client it would be taken for a step.
+    assert [one.header(version) for one in wire.delivered] == ["1", None]
+    assert [one.header("X-A") for one in wire.delivered] == ["b", "b"]
     assert len(wire.ask("GET", "/v2/workflows/runs/r")) == 1
 
 
@@ -138,9 +142,10 @@ def test_steps_can_be_fetched_until_the_run_is_over(wire: Wire) -> None:
     assert base64.b64decode(only["body"]) == b"first"
     wire.ask("DELETE", "/v2/workflows/runs/r?cancel=false", content=b'"result"')
     assert wire.runs()[0]["workflowRunResponse"] == '"result"'
-    for path in ("/v2/workflows/runs/r", "/v2/workflows/runs/unknown"):
-        wire.ask("GET", path, 404)
-        wire.ask("DELETE", path, 404)
+    for run in ("r", "unknown"):
+        for method in ("GET", "DELETE"):
+            refused = wire.ask(method, f"/v2/workflows/runs/{run}", 404)
+            assert refused["error"] == f"workflow run {run} not found"
 
 
 @pytest.mark.parametrize(("features", "empty"), [(FEATURES, True), ("InitialBody", False)])
@@ -153,6 +158,74 @@ def test_a_long_list_is_left_out_when_the_client_can_fetch_it(features: str, emp
         assert len(wire.ask("GET", "/v2/workflows/runs/r")) == 1
     finally:
         wire.close()
+
+
+def test_a_list_that_just_fits_is_sent(wire: Wire) -> None:
+    wire.start(body=b"x" * 900)
+    wire.queue.run_until_idle()
+    whole = len(wire.delivered[0].body)
+    for size, sent in ((whole, whole), (whole - 1, 0)):
+        tight = Wire(limits={"message_size": size})
+        tight.start(body=b"x" * 900)
+        tight.queue.run_until_idle()
+        assert len(tight.delivered[0].body) == sent
+        tight.close()
+
+
+def test_a_step_that_is_delivered_again_has_the_list_up_to_itself(wire: Wire) -> None:
+    wire.start()
+    wire.queue.run_until_idle()
+    route = wire.queue.destinations.answers(APP, 500, 200, 200)
+    wire.publish("r", b"slow", Upstash_Retry_Delay="60000")
+    wire.publish("r", b"quick")
+    wire.queue.run_until_idle()
+    assert [bodies(request) for request in route.deliveries] == [
+        [b"first", b"slow"], [b"first", b"slow", b"quick"], [b"first", b"slow"],
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("call_type", "state", "told"),
+    [
+        ("step", "RUN_FAILED", 1),
+        ("toCallback", "RUN_STARTED", 1),
+        # The end of the road: nobody is called about it.
+        ("failureCall", "RUN_STARTED", 0),
+    ],
+)
+def test_a_call_that_failed_fails_no_run(wire: Wire, call_type: str, state: str, told: int) -> None:
+    wire.queue.destinations.answers("https://third.example.com", 500)
+    sent = {"Upstash_Workflow_CallType": call_type, "Upstash_Retries": "0"}
+    for run, delay in (("over", "1m"), ("r", "0s")):
+        wire.start(run, Upstash_Failure_Callback=f"{APP}/failed")
+        wire.publish(run, url="https://third.example.com", **sent, Upstash_Delay=delay)
+    wire.queue.deliver_due()
+    assert [one.url for one in wire.delivered].count(f"{APP}/failed") == told
+    wire.ask("DELETE", "/v2/workflows/runs/over?cancel=false")
+    wire.queue.run_until_idle()
+    runs = {run["workflowRunId"]: run for run in wire.runs()}
+    states = {name: run["workflowState"] for name, run in runs.items()}
+    assert states == {"r": state, "over": "RUN_SUCCESS"}
+    assert ("failureFunction" in runs["r"]) is (call_type == "step")
+
+
+def test_a_callback_is_tried_as_often_as_the_run_says(wire: Wire) -> None:
+    named = {"Upstash_Callback_Workflow_RunId": "r", "Upstash_Callback_Feature_Set": FEATURES}
+    wire.start(Upstash_Retries="5")
+    for own in ({}, {"Upstash_Callback_Retries": "2"}):
+        more = {"Upstash_Retries": "1", "Upstash_Callback": APP, **named, **own}
+        wire.publish("r", b"call", Upstash_Workflow_CallType="toCallback", **more)
+    wire.queue.run_until_idle()
+    assert [one.max_retries for one in wire.queue.messages(kind="callback")] == [5, 2]
+
+
+def test_the_url_of_a_run_is_what_its_client_says(wire: Wire) -> None:
+    wire.publish("r", url=f"{APP}/first", Upstash_Workflow_Init="true")
+    plain = {"Upstash-Workflow-RunId": "plain", "Upstash-Workflow-Init": "true"}
+    wire.ask("POST", f"/v2/publish/{APP}/only", 201, headers=plain)
+    urls = {run["workflowRunId"]: run["workflowUrl"] for run in wire.runs()}
+    assert urls == {"r": APP, "plain": f"{APP}/only"}
+    assert [run["workflowRunId"] for run in wire.runs("callerIp=127.0.0.1")] == ["plain", "r"]
 
 
 def test_a_run_id_is_taken_while_the_run_lives(wire: Wire) -> None:
@@ -173,6 +246,9 @@ def test_steps_for_runs_that_do_not_live_are_refused(wire: Wire) -> None:
     assert "run nobody not found" in wire.publish("nobody", status=400)["error"]
     wire.start()
     wire.ask("DELETE", "/v2/workflows/runs/r")
+    (run,) = wire.runs()
+    ended = 1000 * int(wire.queue.clock.now().timestamp())
+    assert (run["workflowRunCompletedAt"], run.get("workflowRunResponse")) == (ended, None)
     assert "already finished: RUN_CANCELED" in wire.publish("r", status=400)["error"]
     (item,) = wire.ask(
         "POST",
@@ -237,6 +313,8 @@ def test_the_triggers_settings_hold_for_every_step(wire: Wire) -> None:
     tries = wire.queue.destinations.routes[0].deliveries
     assert [request.header("X-User") for request in tries] == ["me", "me"]
     assert [request.header("X-Own") for request in tries] == ["step", "step"]
+    own = [value for name, value in tries[0].headers if name.lower() == "x-own"]
+    assert own == ["step"]
     assert attempts[1].waited.total_seconds() == 5
     failure = wire.delivered[-1]
     assert failure.url == "https://app.example.com/failed"
@@ -286,6 +364,7 @@ def test_without_the_feature_a_step_stands_for_itself(wire: Wire) -> None:
 
 def test_the_failure_callback_carries_the_first_body_and_the_run(wire: Wire) -> None:
     capture = "https://app.example.com/failed"
+    wire.start("other", Upstash_Feature_Set="LazyFetch")
     wire.start(body=b"first body", Upstash_Failure_Callback=capture)
     wire.queue.run_until_idle()
     wire.queue.destinations.answers(APP, (500, "broken"))
@@ -293,9 +372,16 @@ def test_the_failure_callback_carries_the_first_body_and_the_run(wire: Wire) -> 
     wire.queue.run_until_idle()
     body = wire.delivered[-1].json()
     assert body["workflowRunId"] == "r"
-    assert body["workflowCreatedAt"] == wire.runs()[0]["workflowRunCreatedAt"]
+    (run, _) = wire.runs()
+    assert body["workflowCreatedAt"] == run["workflowRunCreatedAt"]
     assert base64.b64decode(body["sourceBody"]) == b"first body"
     assert base64.b64decode(body["body"]) == b"broken"
+    assert run["workflowRunResponse"] == "broken"
+    # Whose client does not ask for the first body gets that of the step.
+    asked = {"Upstash_Retries": "0", "Upstash_Failure_Callback": capture}
+    wire.publish("other", b"step", Upstash_Feature_Set="LazyFetch", **asked)
+    wire.queue.run_until_idle()
+    assert base64.b64decode(wire.delivered[-1].json()["sourceBody"]) == b"step"
 
 
 def test_callbacks_about_a_cancelled_run_are_dropped(wire: Wire) -> None:
@@ -419,15 +505,18 @@ def test_a_wait_times_out(wire: Wire, timeout: object, seconds: int) -> None:
     wire.start()
     wire.queue.run_until_idle()
     start = wire.queue.clock.now_us()
-    message = wait(wire, "e", timeout=timeout)["messageId"]
+    late = f"{APP}/late"
+    message = wait(wire, "e", timeout=timeout, timeoutUrl=late)["messageId"]
     (waiter,) = wire.ask("GET", "/v2/waiters/e")
+    assert (waiter["url"], waiter["timeoutUrl"]) == (APP, late)
+    assert waiter["headers"]["Upstash-Workflow-Runid"] == ["r"]
     assert waiter["deadline"] == start // 1_000_000 + seconds
     wire.queue.run_until_idle()
     assert wire.queue.clock.now_us() - start == seconds * 1_000_000
     timed_out = json.loads(bodies(wire.delivered[-1])[-1])
     assert timed_out["waitTimeout"] is True
     assert "out" not in timed_out
-    assert wire.delivered[-1].message_id == message
+    assert (wire.delivered[-1].message_id, wire.delivered[-1].url) == (message, late)
     assert wire.ask("GET", "/v2/waiters/e") == []
 
 
@@ -445,7 +534,17 @@ def test_a_notification_wakes_those_who_wait(wire: Wire) -> None:
     woken = [json.loads(bodies(request)[-1]) for request in wire.delivered[-2:]]
     assert [base64.b64decode(one["out"]) for one in woken] == [b"data", b"data"]
     assert [one["waitEventId"] for one in woken] == ["e", "e"]
+    assert "(notified of e)" in wire.queue.message(told[0]["messageId"]).timeline
     assert len(wire.ask("GET", "/v2/waiters/other")) == 1
+
+
+def test_what_the_queue_publishes_by_itself_is_no_request() -> None:
+    wire = Wire(limits={"burst": 1})
+    wire.start()
+    wait(wire, "e")
+    wire.queue.run_until_idle()
+    assert len(wire.delivered) == 2
+    wire.close()
 
 
 def test_a_notification_comes_too_late_for_a_timeout_on_its_way(wire: Wire) -> None:
@@ -485,6 +584,11 @@ def test_a_notification_for_one_run_may_come_first(wire: Wire) -> None:
     assert base64.b64decode(out) == b"early"
     assert len(wire.ask("GET", "/v2/waiters/e")) == 1
     wire.ask("POST", "/v2/notify/nobody/e", 404)
+    # It is heard once, whether it came first or later.
+    for _ in range(2):
+        wait(wire, "e", run="r")
+        assert len(wire.ask("GET", "/v2/waiters/e")) == 2
+        assert len(wire.ask("POST", "/v2/notify/r/e", 201, content=b"late")) == 1
 
 
 def test_nothing_waits_for_a_run_that_is_over(wire: Wire) -> None:
@@ -496,7 +600,12 @@ def test_nothing_waits_for_a_run_that_is_over(wire: Wire) -> None:
     wait(wire, "one", run="r")
     wire.ask("POST", "/v2/notify/r/early", 201, content=b"kept for it")
     wire.ask("DELETE", "/v2/workflows/runs/r")
-    assert [one["url"] for one in wire.ask("GET", "/v2/waiters/both")] == [APP]
+    (left,) = wire.ask("GET", "/v2/waiters/both")
+    assert left["url"] == APP
+    (message,) = wire.queue.messages(state="pending")
+    wire.ask("DELETE", f"/v2/messages/{message.id}")
+    wire.queue.advance("1h")
+    assert wire.ask("GET", "/v2/waiters/both") == []
     assert wire.ask("GET", "/v2/waiters/one") == []
     assert wire.ask("POST", "/v2/notify/one", 201, content=b"late") == []
     # Another run of that name finds nothing of the first.
@@ -632,9 +741,9 @@ def test_bulk_cancelling(wire: Wire) -> None:
     wire.ask("DELETE", target, 400, content=b"{")
 
 
-def failed_run(wire: Wire, run: str = "r") -> str:
+def failed_run(wire: Wire, run: str = "r", body: object = b"first", **headers: str) -> str:
     route = wire.queue.destinations.answers(APP, 200, 500)
-    wire.start(run)
+    wire.start(run, body, **headers)
     wire.queue.run_until_idle()
     wire.publish(run, step(1), Upstash_Retries="0")
     wire.queue.run_until_idle()
@@ -647,6 +756,9 @@ def test_dead_letters_of_runs(wire: Wire) -> None:
     dlq_id = failed_run(wire)
     letter = wire.ask("GET", f"/v2/workflows/dlq/{dlq_id}")
     assert (letter["workflowRunId"], letter["workflowUrl"]) == ("r", APP)
+    created = wire.runs()[0]["workflowRunCreatedAt"]
+    shown = [wire.ask("GET", f"/v2/messages/{one.id}") for one in wire.queue.messages()]
+    assert [one["workflowCreatedAt"] for one in [letter, *shown]] == [created] * 3
     assert wire.ask("GET", "/v2/workflows/dlq?workflowRunId=r")["messages"] == [letter]
     assert wire.ask("GET", "/v2/workflows/dlq?workflowRunId=other")["messages"] == []
     wire.queue.destinations.answers("https://plain.example.com", 500)
@@ -789,6 +901,55 @@ def test_resume_goes_on_where_the_run_failed(wire: Wire) -> None:
     assert request.header("Upstash-Workflow-RunId") == resumed["workflowRunId"] != "r"
     assert wire.ask("GET", f"/v2/messages/{request.message_id}")["maxRetries"] == 7
     assert wire.queue.dead_letters() == []
+    # The newest first; what began it is known as of the old one.
+    runs = wire.runs("callerIp=127.0.0.1")
+    assert [run["workflowRunId"] for run in runs] == [resumed["workflowRunId"], "r"]
+    assert runs[0]["workflowUrl"] == APP
+    wire.queue.destinations.answers(APP, 500, 200)
+    wire.publish(resumed["workflowRunId"], step(2), Upstash_Retries="0")
+    wire.queue.run_until_idle()
+    wire.ask("POST", "/v2/workflows/dlq/restart")
+    wire.queue.run_until_idle()
+    assert bodies(wire.queue.destinations.routes[0].deliveries[-1]) == [b"first"]
+
+
+def test_a_resumed_run_is_still_of_the_one_that_invoked_it(wire: Wire) -> None:
+    asked = {"workflowRunId": "parent", "workflowUrl": APP, "step": step(1)}
+    dlq_id = failed_run(wire, "child", asked, Upstash_Workflow_Invoke="true")
+    resumed = wire.ask("POST", f"/v2/workflows/dlq/resume/{dlq_id}")["workflowRunId"]
+    new, old = wire.runs()
+    assert (new["workflowRunId"], new["invoker"]) == (resumed, old["invoker"])
+    assert new["invoker"]["workflowRunId"] == "parent"
+
+
+def test_a_run_that_is_forgotten_takes_what_was_kept_for_it_along() -> None:
+    wire = Wire(history="1h")
+    wire.start()
+    wire.queue.run_until_idle()
+    wire.ask("POST", "/v2/notify/r/early", 201, content=b"for the first")
+    wire.queue.advance("1h")
+    assert wire.runs() == []
+    wire.start()
+    wait(wire, "early")
+    assert len(wire.ask("GET", "/v2/waiters/early")) == 1
+    wire.close()
+
+
+def test_what_is_left_of_a_run_whose_messages_are_forgotten() -> None:
+    wire = Wire(history="1h")
+    resumed = wire.ask("POST", f"/v2/workflows/dlq/resume/{failed_run(wire)}")["workflowRunId"]
+    wire.ask("POST", f"/v2/notify/{resumed}/never", 201, content=b"x")
+    (began,) = {run["steps"][0]["steps"][0]["createdAt"] for run in wire.runs()}
+    wire.publish(resumed, step(2), Upstash_Delay="2h", Upstash_Retries="0")
+    wire.queue.advance("1h")
+    (run,) = wire.runs()
+    assert [one["createdAt"] for group in run["steps"][:1] for one in group["steps"]] == [began]
+    wire.queue.destinations.answers(APP, 500)
+    wire.queue.advance("1h")
+    (row,) = wire.ask("GET", "/v2/workflows/dlq")["messages"]
+    refused = wire.ask("POST", f"/v2/workflows/dlq/restart/{row['dlqId']}", 404)
+    assert refused["error"] == f"first message of workflow run {resumed} not found"
+    wire.close()
 
 
 def test_resuming_a_run_that_failed_at_once_starts_it_again(wire: Wire) -> None:
@@ -843,6 +1004,7 @@ def test_snapshot_and_restore(wire: Wire) -> None:
     wire.start()
     wire.queue.run_until_idle()
     wait(wire, "e")
+    wire.ask("POST", "/v2/notify/r/early", 201, content=b"kept")
     saved = wire.queue.snapshot()
     wire.ask("POST", "/v2/notify/e", 201, content=b"x")
     wire.queue.run_until_idle()
@@ -850,6 +1012,8 @@ def test_snapshot_and_restore(wire: Wire) -> None:
     wire.queue.restore(saved)
     assert len(wire.ask("GET", "/v2/workflows/runs/r")) == 1
     assert len(wire.ask("GET", "/v2/waiters/e")) == 1
+    wait(wire, "early")
+    assert wire.ask("GET", "/v2/waiters/early") == []
     wire.ask("POST", "/v2/notify/e", 201, content=b"y")
     wire.queue.run_until_idle()
     out = json.loads(bodies(wire.delivered[-1])[-1])["out"]
@@ -863,7 +1027,7 @@ def test_an_invocation_that_is_none(wire: Wire) -> None:
         answer = wire.publish(
             "r", body, 400, Upstash_Workflow_Init="true", Upstash_Workflow_Invoke="true"
         )
-        assert "expected the invocation of a workflow" in answer["error"]
+        assert answer["error"] == "invalid body: expected the invocation of a workflow"
     for name, value in (
         ("workflowRunCreatedAt", "1e999"),
         ("workflowUrl", '"nowhere"'),
@@ -903,11 +1067,27 @@ def test_a_run_that_is_over_is_told_of_no_run_it_invoked(wire: Wire) -> None:
         body = json.dumps({**invocation, "headers": headers}).encode()
         wire.start(child, body, Upstash_Workflow_Invoke="true")
     wire.queue.run_until_idle()
-    wire.ask("DELETE", "/v2/workflows/runs/first?cancel=false")
+    assert [bodies(request) for request in wire.delivered[1:]] == [[b""], [b""]]
+    invoker = {"workflowRunId": "parent", "workflowUrl": APP, "workflowRunCreatedAt": 0}
+    assert wire.runs("workflowRunId=first")[0]["invoker"] == invoker
+    wire.ask("DELETE", "/v2/workflows/runs/first?cancel=false", content=b"\xff")
     wire.queue.run_until_idle()
     told = wire.delivered[-1]
     assert told.header("Upstash-Workflow-RunId") == "parent"
-    assert json.loads(json.loads(bodies(told)[-1])["out"])["isFailed"] is False
+    result = json.loads(bodies(told)[-1])
+    out = {"body": "\ufffd", "isFailed": False, "isCanceled": False}
+    assert (result["stepName"], json.loads(result["out"])) == ("s1", out)
+    body = json.dumps({**invocation, "headers": headers}).encode()
+    wire.start("cancelled", body, Upstash_Workflow_Invoke="true")
+    wire.ask("DELETE", "/v2/workflows/runs/cancelled")
+    wire.start("failed", body, url=f"{APP}/no", Upstash_Workflow_Invoke="true", Upstash_Retries="0")
+    wire.queue.destinations.answers(f"{APP}/no", (500, "broken"))
+    wire.queue.run_until_idle()
+    told = wire.delivered[-1]
+    assert [json.loads(json.loads(one)["out"]) for one in bodies(told)[-2:]] == [
+        {"body": "", "isFailed": False, "isCanceled": True},
+        {"body": "broken", "isFailed": True, "isCanceled": False},
+    ]
     wire.ask("DELETE", "/v2/workflows/runs/parent?cancel=false")
     wire.ask("DELETE", "/v2/workflows/runs/second?cancel=false")
     count = len(wire.delivered)
