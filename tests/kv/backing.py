@@ -68,12 +68,14 @@ class Installed(RealServer):
         self.url = f"unix://{self._folder.name}/s"
 
 
-def eventually(condition: Callable[[], object], timeout: float = 10) -> None:
-    """Wait until the condition holds."""
+def eventually(
+    condition: Callable[[], object], timeout: float = 30, *, every: float = 0.01
+) -> None:
+    """Wait until the condition holds, looking every so many seconds."""
     until = monotonic() + timeout
     while not condition():
         assert monotonic() < until, "the condition never held"
-        threading.Event().wait(0.01)
+        threading.Event().wait(every)
 
 
 def free_port() -> int:
