@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Literal
 
+from ...core.lazy import regex
 from ..algorithms.quoting import split_words
 
 __all__ = ["CommandReader", "ProtocolFault", "way_in"]
@@ -21,6 +22,10 @@ WORD_BYTES = 64
 UNKNOWN_COUNT_LIMIT = 10
 UNKNOWN_LENGTH_LIMIT = 16384
 """What those who have not said who they are may announce."""
+
+# What anybody may announce, whatever the limits are, in the form in which clients do.
+_FEW = regex(rb"\*([1-9]|10)\r?\n")
+_SHORT = regex(rb"\$(0|[1-9][0-9]{0,2})\r?\n")
 
 
 class ProtocolFault(Exception):
@@ -50,7 +55,8 @@ class CommandReader:
     """Takes in bytes, gives out whole command lines, in time proportional to their size.
 
     ``known`` says whether the client has said who it is: others may announce ten words of 16 KiB at
-    most. ``longest`` is the most bytes of a word at present (``proto-max-bulk-len``).
+    most. ``longest`` is the most bytes of a word at present (``proto-max-bulk-len``), ``most`` those
+    of a command (``client-query-buffer-limit``); neither is ever less than ten words of 999 bytes take.
     """
 
     def __init__(
@@ -90,6 +96,9 @@ class CommandReader:
             if not self._missing:
                 if self._at >= len(self._buffer):
                     return None
+                short = self._read_short()
+                if short is not None:
+                    return short
                 if self._buffer[self._at] != ord("*"):
                     line = self._line("too big inline request")
                     if line is None:
@@ -108,6 +117,27 @@ class CommandReader:
             words, self._words = self._words, []
             self._held = 0
             return words
+
+    def _read_short(self) -> list[bytes] | None:
+        """A whole command of few short words, as most are; None for one that takes a closer look."""
+        buffer = self._buffer
+        announced = _FEW.match(buffer, self._at)
+        if announced is None:
+            return None
+        at = announced.end()
+        words = []
+        for _ in range(int(announced[1])):
+            announced = _SHORT.match(buffer, at)
+            if announced is None:
+                return None
+            start = announced.end()
+            at = start + int(announced[1])
+            words.append(bytes(buffer[start:at]))
+            at += 2
+        if at > len(buffer):
+            return None
+        self._at = at
+        return words
 
     def _line(self, too_big: str) -> bytes | None:
         end = self._buffer.find(b"\n", self._at, self._at + LINE_LIMIT + 1)

@@ -64,6 +64,25 @@ class TestCommands:
         assert found == lines
         assert not source.pending
 
+    @pytest.mark.parametrize("count", [9, 10, 11])
+    @pytest.mark.parametrize("size", [0, 9, 10, 999, 1000])
+    def test_short_and_long_commands_side_by_side(self, count: int, size: int) -> None:
+        lines = [[b"GET", b"k"], [b"x" * size] * count, [b"y" * size, b""], [b"PING"]]
+        source = reader()
+        source.feed(b"".join(map(packed, lines)))
+        assert all_of(source) == lines
+        assert not source.pending
+
+    @pytest.mark.parametrize("end", range(1, 27))
+    def test_the_end_of_a_short_command_may_come_later(self, end: int) -> None:
+        line = packed([b"SET", b"key", b"v"])
+        source = reader()
+        source.feed(packed([b"PING"]) + line[:-end])
+        assert all_of(source) == [[b"PING"]]
+        assert source.pending == (end < len(line))
+        source.feed(line[-end:] + packed([b"PING"]))
+        assert all_of(source) == [[b"SET", b"key", b"v"], [b"PING"]]
+
     def test_both_forms_in_one_connection(self) -> None:
         source = reader()
         source.feed(b"PING\r\n*1\r\n$4\r\nPING\r\n\r\n*0\r\n*-1\r\nECHO 'a b'\n")
