@@ -283,7 +283,8 @@ def compile_path(text: bytes, *, outer_first: bool = False) -> Path:
 
 
 def _reason(error: BaseException) -> str:
-    if isinstance(error, RecursionError):
+    # In older versions of the library its own is none of Python's.
+    if isinstance(error, RecursionError | JSONPathRecursionError):
         return "it is nested too deeply"
     return str(error).split("\n")[0]
 

@@ -62,8 +62,11 @@ class MockCluster:
             ("rd_kafka_mock_push_request_errors_array", None,
              [pointer, ctypes.c_int16, ctypes.c_size_t, ctypes.POINTER(number)]),
         ]:  # fmt: skip
-            function: Any = getattr(so, name)
-            function.restype, function.argtypes = result, arguments
+            if hasattr(so, name):
+                function: Any = getattr(so, name)
+                function.restype, function.argtypes = result, arguments
+        self.deletes = hasattr(so, "rd_kafka_mock_topic_delete")
+        """Whether it deletes topics and records: that of an older version leaves them where they are."""
         reason = ctypes.create_string_buffer(256)
         conf = so.rd_kafka_conf_new()
         so.rd_kafka_conf_set(conf, b"log_level", b"0", reason, 256)
@@ -78,7 +81,8 @@ class MockCluster:
         assert code == 0, f"the mock cluster answers {code}"
 
     def delete_topic(self, name: str) -> None:
-        self._so.rd_kafka_mock_topic_delete(self._cluster, name.encode())
+        if self.deletes:
+            self._so.rd_kafka_mock_topic_delete(self._cluster, name.encode())
 
     def delete_records(self, name: str, partition: int, before: int) -> None:
         code = self._so.rd_kafka_mock_partition_delete_records(

@@ -69,6 +69,8 @@ SKIPPED = {
     "test_offsets_at_a_time": NO_TIMES,
     "test_a_timestamp_in_seconds_is_never_scaled": NO_TIMES,
 }
+DELETING = {"test_offsets_of_the_ends"}
+"""Tests that need a cluster which deletes."""
 SESSION = {"session_timeout": "1300ms"}
 
 
@@ -124,6 +126,8 @@ def again(function: types.FunctionType) -> types.FunctionType:
     reason = SKIPPED.get(function.__name__)
     if reason is not None:
         marks.append(pytest.mark.skip(reason=reason).mark)
+    if function.__name__ in DELETING:
+        marks.append(pytest.mark.usefixtures("deleting").mark)
     copy.pytestmark = marks  # type: ignore[attr-defined]
     return copy
 
@@ -153,6 +157,12 @@ def mock() -> Iterator[MockCluster]:
 
 
 @pytest.fixture
+def deleting(mock: MockCluster) -> None:
+    if not mock.deletes:
+        pytest.skip("the mock cluster of this librdkafka deletes neither topics nor records")
+
+
+@pytest.fixture
 def engine(mock: MockCluster, monkeypatch: pytest.MonkeyPatch) -> str:
     """The address of the mock cluster."""
     monkeypatch.setattr(kafka_engine, "Cluster", mock.administered())
@@ -177,7 +187,7 @@ def rest(broker: Broker) -> Rest:
 
 
 def test_what_is_skipped_or_taken_together_exists() -> None:
-    assert set(SKIPPED) | AT_ONCE <= set(vars(test_routes))
+    assert set(SKIPPED) | AT_ONCE | DELETING <= set(vars(test_routes))
 
 
 # -- the tests of the routes that move time, in real time ------------------------------------------
@@ -335,6 +345,7 @@ class TestHandle:
         assert broker.topics() == {"orders": 3, "new": 2}
         assert broker.records("new", partition=1).last.timestamp == 5
 
+    @pytest.mark.usefixtures("deleting")
     def test_what_cannot_be_loaded_leaves_no_topics(self, broker: Broker) -> None:
         with pytest.raises(ContractError, match="Invalid partition 9"):
             broker.load({"new": ["a"], "orders": [{"value": "b", "partition": 9}]})
@@ -434,6 +445,7 @@ class TestTopics:
             broker.create_topic(name, partitions=1)
         assert broker.topics() == {"orders": 3}
 
+    @pytest.mark.usefixtures("deleting")
     def test_records_of_one_partition_or_of_all_are_forgotten(self, broker: Broker) -> None:
         values = [{"value": str(n), "partition": n % 2} for n in range(6)]
         broker.load({"orders": values})
