@@ -569,7 +569,7 @@ def channels(w: World, r: Any) -> None:
     w.stack.callback(lambda: w.wait(pubsub.aclose() if w.flavour == "async" else pubsub.close()))
 
     def message() -> Any:
-        return w.wait(pubsub.get_message(timeout=5))
+        return w.wait(pubsub.get_message(timeout=20))
 
     w.wait(pubsub.subscribe("c"))
     assert message()["type"] == "subscribe"

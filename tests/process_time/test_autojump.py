@@ -67,9 +67,9 @@ def test_a_sleep_moves_all_time_there_is() -> None:
         assert since_noon(cloud) == 60
         assert time.time() - wall == 60
         assert datetime.now(UTC) == cloud.clock.now()
-        assert 60 <= time.monotonic() - mono < 65
-        assert 60 <= took_monotonic() - mono < 65
-        assert 60e9 <= time.perf_counter_ns() - counter < 65e9
+        assert 60 <= time.monotonic() - mono < 80
+        assert 60 <= took_monotonic() - mono < 80
+        assert 60e9 <= time.perf_counter_ns() - counter < 80e9
 
 
 def test_expiries_and_deliveries_happen_while_the_application_sleeps() -> None:

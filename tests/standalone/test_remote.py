@@ -682,7 +682,7 @@ def test_a_receiver_is_written_and_read_from_afar(cloud: Cloud) -> None:
     assert len(capture.callbacks) == 1
     assert capture.callbacks.only().source_message_id == callback.source_message_id
     assert [one.status for one in capture.callbacks] == [200]
-    assert capture.callbacks.wait_for(1, timeout=1)[0].status == 200
+    assert capture.callbacks.wait_for(1, timeout=20)[0].status == 200
     assert capture.callbacks.where(status=404) == []
     capture.callbacks.assert_received(times=1)
     with capture.callbacks.faults.answer(503) as fault:
@@ -701,7 +701,7 @@ def test_blocks_of_the_handles_work_from_afar(cloud: Cloud) -> None:
         index.client().upsert([("a", [1.0, 2.0])])
         assert [item["id"] for item in index.pending()] == ["a"]
     assert list(pending) == pending
-    assert asyncio.run(broker.aio.wait_for_record("orders", timeout=1)).value == "x"
+    assert asyncio.run(broker.aio.wait_for_record("orders", timeout=20)).value == "x"
     message = cloud.fixture_handle("queue").publish("http://127.0.0.1:9/x", retries=0)
     assert cloud.fixture_handle("queue").message(message.id).id == message.id
     attempts = asyncio.run(cloud.fixture_handle("queue").aio.run_until_idle())

@@ -28,7 +28,7 @@ def test_a_proxy_is_passed_by(monkeypatch: pytest.MonkeyPatch, late: bool) -> No
     with Cloud() as cloud:
         kv = cloud.kv_server()
         monkeypatch.setenv("http_proxy", "http://127.0.0.1:9")
-        assert requests.get(f"{kv.url}/get/k", headers=kv.headers, timeout=5).ok
+        assert requests.get(f"{kv.url}/get/k", headers=kv.headers, timeout=20).ok
         assert httpx.get(f"{kv.url}/get/k", headers=kv.headers).is_success
         assert kv.client().get("k") is None
     assert not any(name in os.environ for name in NAMES)

@@ -25,13 +25,13 @@ Send = Callable[..., Answered]
 
 
 def by_requests(method: str, url: str, headers: dict[str, str], body: bytes | None) -> Answered:
-    answer = requests.request(method, url, headers=headers, data=body, timeout=5)
+    answer = requests.request(method, url, headers=headers, data=body, timeout=20)
     return answer.status_code, dict(answer.headers), answer.content
 
 
 def by_session(method: str, url: str, headers: dict[str, str], body: bytes | None) -> Answered:
     with requests.Session() as session:
-        answer = session.request(method, url, headers=headers, data=body, timeout=5)
+        answer = session.request(method, url, headers=headers, data=body, timeout=20)
         return answer.status_code, dict(answer.headers), answer.content
 
 
@@ -186,7 +186,7 @@ def test_bodies_that_are_not_plain_bytes_arrive(kv: KVServer) -> None:
         yield b'["SET",'
         yield b'"k","v"]'
 
-    assert requests.post(kv.url, data=pieces(), headers=kv.headers, timeout=5).ok
+    assert requests.post(kv.url, data=pieces(), headers=kv.headers, timeout=20).ok
     assert httpx.post(kv.url, content=pieces(), headers=kv.headers).is_success
     with urllib3.PoolManager() as pool:
         assert pool.request("POST", kv.url, body=pieces(), headers=kv.headers).status == 200

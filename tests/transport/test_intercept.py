@@ -21,7 +21,7 @@ Get = Callable[..., "tuple[int, bytes]"]
 
 
 def by_requests(url: str, headers: dict[str, str]) -> tuple[int, bytes]:
-    answer = requests.get(url, headers=headers, timeout=5)
+    answer = requests.get(url, headers=headers, timeout=20)
     assert answer.url == answer.request.url == url
     return answer.status_code, answer.content
 
@@ -29,7 +29,7 @@ def by_requests(url: str, headers: dict[str, str]) -> tuple[int, bytes]:
 def by_session(url: str, headers: dict[str, str]) -> tuple[int, bytes]:
     with (
         requests.Session() as session,
-        session.get(url, headers=headers, timeout=5, stream=True) as answer,
+        session.get(url, headers=headers, timeout=20, stream=True) as answer,
     ):
         return answer.status_code, b"".join(answer.iter_content(3))
 
@@ -124,7 +124,7 @@ def test_active_responses_are_no_obstacle(get: Get, kv: KVServer, first: str) ->
         if first == "intercept":
             mock.start()
         assert get(f"{ORIGIN}/get/k", kv.headers) == (200, b'{"result":"v"}')
-        assert requests.get("https://elsewhere.test/", timeout=5).text == "mocked"
+        assert requests.get("https://elsewhere.test/", timeout=20).text == "mocked"
         if first == "intercept":
             mock.stop()
     if first == "responses":
@@ -136,9 +136,9 @@ def test_the_decorator_of_responses_is_no_obstacle(kv: KVServer) -> None:
     responses.get("https://elsewhere.test/", body="mocked")
     with kv.intercept(ORIGIN):
         assert by_requests(f"{ORIGIN}/get/k", kv.headers)[0] == 200
-        assert requests.get("https://elsewhere.test/", timeout=5).text == "mocked"
+        assert requests.get("https://elsewhere.test/", timeout=20).text == "mocked"
     with pytest.raises(requests.ConnectionError, match="Connection refused by Responses"):
-        requests.get(f"{ORIGIN}/get/k", timeout=5)
+        requests.get(f"{ORIGIN}/get/k", timeout=20)
 
 
 def test_an_official_client_with_a_hard_coded_address(kv: KVServer) -> None:

@@ -50,9 +50,9 @@ def test_every_fake_speaks_https(cloud: Cloud) -> None:
 def test_clients_trust_it_through_their_variables(kv: KVServer) -> None:
     url = f"{kv.url}/get/k"
     assert httpx.get(url, headers=kv.headers).json() == {"result": "v"}
-    assert requests.get(url, headers=kv.headers, timeout=5).json() == {"result": "v"}
+    assert requests.get(url, headers=kv.headers, timeout=20).json() == {"result": "v"}
     request = urllib.request.Request(url, headers=kv.headers)
-    with urllib.request.urlopen(request, timeout=5) as answer:
+    with urllib.request.urlopen(request, timeout=20) as answer:
         assert answer.read() == b'{"result":"v"}'
 
 
@@ -64,7 +64,7 @@ def test_clients_trust_it_through_a_context(cloud: Cloud, kv: KVServer) -> None:
     with urllib3.PoolManager(ssl_context=context) as pool:
         assert pool.request("GET", url, headers=kv.headers).json() == {"result": "v"}
     ca_file = cloud.authority.ca_file
-    assert requests.get(url, headers=kv.headers, verify=ca_file, timeout=5).ok
+    assert requests.get(url, headers=kv.headers, verify=ca_file, timeout=20).ok
 
 
 @pytest.mark.usefixtures("trusted")
@@ -84,7 +84,7 @@ def test_strangers_do_not_trust_it(kv: KVServer, monkeypatch: pytest.MonkeyPatch
     with pytest.raises(httpx.ConnectError, match="CERTIFICATE_VERIFY_FAILED"):
         httpx.get(kv.url)
     with pytest.raises(requests.exceptions.SSLError):
-        requests.get(kv.url, timeout=5)
+        requests.get(kv.url, timeout=20)
     with pytest.raises(httpx.TransportError):
         httpx.get(kv.url.replace("https", "http"))
     assert kv.journal.calls() == []

@@ -320,7 +320,7 @@ class TestGroups:
         broker.close()
         with contextlib.suppress(Exception):
             parked.result()
-        assert monotonic() - started < 5
+        assert monotonic() - started < 20
 
 
 class TestHandle:
@@ -630,7 +630,7 @@ class TestAClusterThatGoesAway:
         assert all(call.waiting for call in (waits, *asks))
         started = monotonic()
         broker.close()
-        assert monotonic() - started < 5
+        assert monotonic() - started < 20
         for call in (waits, *asks):
             with contextlib.suppress(Exception):
                 call.result()
