@@ -26,6 +26,7 @@ from pytest_fakecloud.transport.patches import changes
 # A run in this process forgets the modules it imported, so all it may import is imported here: once
 # and not for every run, and numpy cannot be imported twice.
 _KEPT = (
+    "anyio._backends._asyncio",  # anyio finds its loops once
     "httpcore",  # httpx finds its exceptions once
     "httpx",
     "hypothesis",

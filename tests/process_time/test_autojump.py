@@ -328,6 +328,14 @@ def test_anyio_follows(backend: str) -> None:
         anyio.run(main, cloud, backend=backend)
 
 
+def test_anyio_follows_after_a_run_in_this_process(run: Run) -> None:
+    # What a run imports is forgotten with it, and anyio keeps the module of its loop for good.
+    run("import anyio\ndef test(): anyio.run(anyio.sleep, 0)").assert_outcomes(passed=1)
+    with jumping() as cloud:
+        anyio.run(anyio.sleep, 0.25)
+        assert since_noon(cloud) == pytest.approx(0.25, abs=0.1)
+
+
 @pytest.mark.parametrize("backend", ["asyncio", "trio"])
 def test_an_answer_under_way_is_not_overtaken(backend: str) -> None:
     async def main(cloud: Cloud) -> None:
