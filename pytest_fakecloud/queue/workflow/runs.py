@@ -269,7 +269,6 @@ class WorkflowRuns:
         old = self.run_of(message)
         position = _position(old, message.id)
         now = self.engine.clock.now_us()
-        kept = old.steps if position is None else old.steps[:position]
         new = WorkflowRun(
             run_id,
             old.url,
@@ -277,7 +276,7 @@ class WorkflowRuns:
             old.first_message_id,
             old.settings,
             old.caller_ip,
-            steps=list(kept),
+            steps=old.steps[:position],
             invoker=old.invoker,
             number=self.engine.next_sequence(),
         )

@@ -133,6 +133,9 @@ def test_other_call_types_are_delivered_as_they_are(wire: Wire, call_type: str) 
     assert [one.header(version) for one in wire.delivered] == ["1", None]
     assert [one.header("X-A") for one in wire.delivered] == ["b", "b"]
     assert len(wire.ask("GET", "/v2/workflows/runs/r")) == 1
+    wire.publish("r", b"step")
+    wire.queue.run_until_idle()
+    assert wire.delivered[2].header(version) == "1"
 
 
 def test_steps_can_be_fetched_until_the_run_is_over(wire: Wire) -> None:
@@ -805,14 +808,15 @@ def infos(wire: Wire, *listings: str) -> list[Any]:
 def test_a_failure_callback_that_fails_shows_in_the_dead_letter_of_the_run(
     wire: Wire, headers: dict[str, str]
 ) -> None:
-    failing = wire.queue.destinations.answers("https://app.example.com", (500, "broken"))
+    answer = (500, b"broken\xff", {"Content-Type": "text/plain"})
+    failing = wire.queue.destinations.answers("https://app.example.com", answer)
     wire.start(Upstash_Retries="0", Upstash_Failure_Callback=FAILURE, **headers)
     wire.queue.advance("3s")
     expected = {
         "state": "CALLBACK_FAIL",
         "responseStatus": 500,
-        "responseBody": "broken",
-        "responseHeaders": {"Content-Type": ["text/plain; charset=utf-8"]},
+        "responseBody": "broken\ufffd",
+        "responseHeaders": {"Content-Type": ["text/plain"]},
     }
     assert infos(wire) == [expected, expected]
     (row,) = wire.ask("GET", "/v2/workflows/dlq?failureFunctionState=CALLBACK_FAIL")["messages"]
@@ -969,6 +973,16 @@ def test_restart_begins_with_the_first_body(wire: Wire) -> None:
     wire.queue.run_until_idle()
     assert bodies(wire.delivered[-1]) == [b"first"]
     assert wire.delivered[-1].header("Upstash-Workflow-RunId") == made["workflowRunId"]
+
+
+def test_restart_of_a_run_whose_beginning_was_no_step(wire: Wire) -> None:
+    route = wire.queue.destinations.answers(APP, 500)
+    wire.start(Upstash_Retries="0", Upstash_Workflow_CallType="fromCallback")
+    wire.queue.run_until_idle()
+    route.remove()
+    wire.ask("POST", "/v2/workflows/dlq/restart")
+    wire.queue.run_until_idle()
+    assert wire.delivered[-1].body == b"first"
 
 
 def test_restart_keeps_labels_and_the_wait_between_tries(wire: Wire) -> None:
