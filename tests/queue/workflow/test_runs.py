@@ -220,6 +220,13 @@ def test_a_callback_is_tried_as_often_as_the_run_says(wire: Wire) -> None:
         wire.publish("r", b"call", Upstash_Workflow_CallType="toCallback", **more)
     wire.queue.run_until_idle()
     assert [one.max_retries for one in wire.queue.messages(kind="callback")] == [5, 2]
+    wire.queue.destinations.answers(APP, 500, 500, 200)
+    for mark in ({}, {"Upstash_Failure_Callback_Retries": "2"}):
+        about = {name.replace("Callback", "Failure_Callback", 1): it for name, it in named.items()}
+        more = {"Upstash_Retries": "0", "Upstash_Failure_Callback": f"{APP}/no", **about, **mark}
+        wire.publish("r", b"call", Upstash_Workflow_CallType="toCallback", **more)
+    wire.queue.run_until_idle()
+    assert [one.max_retries for one in wire.queue.messages(kind="failure_callback")] == [5, 2]
 
 
 def test_the_url_of_a_run_is_what_its_client_says(wire: Wire) -> None:
@@ -502,14 +509,16 @@ def wait(wire: Wire, event: str, status: int = 200, run: str = "r", **more: Any)
 
 @pytest.mark.parametrize(
     ("timeout", "seconds"),
-    [("2h", 7200), (90, 90), ("90", 90), (None, 7 * 86_400), ("1d1s", 86_401)],
+    [("2h", 7200), (90, 90), ("90", 90), (None, 7 * 86_400), ("", 7 * 86_400), ("1d1s", 86_401)],
 )
 def test_a_wait_times_out(wire: Wire, timeout: object, seconds: int) -> None:
     wire.start()
     wire.queue.run_until_idle()
     start = wire.queue.clock.now_us()
     late = f"{APP}/late"
-    message = wait(wire, "e", timeout=timeout, timeoutUrl=late)["messageId"]
+    given = {"Upstash-Delay": ["5s"], "Upstash-Label": ["l"]}
+    message = wait(wire, "e", timeout=timeout, timeoutUrl=late, timeoutHeaders=given)["messageId"]
+    assert wire.queue.message(message).labels == ("l",)
     (waiter,) = wire.ask("GET", "/v2/waiters/e")
     assert (waiter["url"], waiter["timeoutUrl"]) == (APP, late)
     assert waiter["headers"]["Upstash-Workflow-Runid"] == ["r"]
@@ -517,7 +526,7 @@ def test_a_wait_times_out(wire: Wire, timeout: object, seconds: int) -> None:
     wire.queue.run_until_idle()
     assert wire.queue.clock.now_us() - start == seconds * 1_000_000
     timed_out = json.loads(bodies(wire.delivered[-1])[-1])
-    assert timed_out["waitTimeout"] is True
+    assert (timed_out["waitTimeout"], timed_out["waitEventId"]) == (True, "e")
     assert "out" not in timed_out
     assert (wire.delivered[-1].message_id, wire.delivered[-1].url) == (message, late)
     assert wire.ask("GET", "/v2/waiters/e") == []
@@ -531,7 +540,7 @@ def test_a_notification_wakes_those_who_wait(wire: Wire) -> None:
     wait(wire, "e", run="s")
     wait(wire, "other", run="s")
     told = wire.ask("POST", "/v2/notify/e", 201, content=b"data")
-    assert [one["waiter"]["url"] for one in told] == [APP, APP]
+    assert [(one["waiter"]["url"], one["error"]) for one in told] == [(APP, "")] * 2
     assert wire.ask("POST", "/v2/notify/e", 201, content=b"again") == []
     wire.queue.deliver_due()
     woken = [json.loads(bodies(request)[-1]) for request in wire.delivered[-2:]]
@@ -547,6 +556,12 @@ def test_what_the_queue_publishes_by_itself_is_no_request() -> None:
     wait(wire, "e")
     wire.queue.run_until_idle()
     assert len(wire.delivered) == 2
+    invocation = {"workflowRunId": "r", "workflowUrl": APP, "step": step(1)}
+    wire.start("child", invocation, Upstash_Workflow_Invoke="true")
+    wire.ask("DELETE", "/v2/workflows/runs/child?cancel=false")
+    wire.queue.run_until_idle()
+    assert len(wire.delivered) == 4
+    assert wire.delivered[-1].header("Upstash-Workflow-RunId") == "r"
     wire.close()
 
 
@@ -621,17 +636,25 @@ def test_nothing_waits_for_a_run_that_is_over(wire: Wire) -> None:
     ("more", "status", "text"),
     [
         ({"run": "nobody"}, 404, "workflow run nobody not found"),
-        ({"step": "x"}, 400, "a wait needs a url and a step"),
-        ({"url": None}, 400, "a wait needs a url and a step"),
-        ({"timeout": "soon"}, 400, "is not a duration"),
-        ({"timeout": "²"}, 400, "is not a duration"),
-        ({"timeout": "9" * 5000}, 400, "is not an integer"),
-        ({"timeout": -1}, 400, "is not an integer"),
-        ({"timeout": [1]}, 400, "expected seconds or a duration"),
-        ({"timeout": True}, 400, "expected seconds or a duration"),
-        ({"url": "empty"}, 400, "endpoint has invalid scheme"),
-        ({"timeoutHeaders": {"Upstash-Cron": ["* * * * *"]}}, 400, "cannot be scheduled"),
-        ({"timeoutHeaders": {"Upstash-Forward-X": [None]}}, 400, "expected text"),
+        ({"step": "x"}, 400, "invalid body: a wait needs a url and a step"),
+        ({"url": None}, 400, "invalid body: a wait needs a url and a step"),
+        ({"timeout": "soon"}, 400, "invalid timeout: 'soon' is not a duration"),
+        ({"timeout": "²"}, 400, "invalid timeout: '²' is not a duration"),
+        ({"timeout": "9" * 5000}, 400, "invalid timeout: '9999"),
+        ({"timeout": -1}, 400, "invalid timeout: '-1' is not an integer"),
+        ({"timeout": [1]}, 400, "invalid timeout: [1], expected seconds or a duration"),
+        ({"timeout": True}, 400, "invalid timeout: True, expected seconds or a dur"),
+        ({"url": "empty"}, 400, "invalid workflow url: endpoint has invalid scheme"),
+        (
+            {"timeoutHeaders": {"Upstash-Cron": ["* * * * *"]}},
+            400,
+            "invalid headers: a step of a workflow run cannot be scheduled",
+        ),
+        (
+            {"timeoutHeaders": {"Upstash-Forward-X": [None]}},
+            400,
+            "invalid header Upstash-Forward-X: expected text",
+        ),
     ],
 )
 def test_a_wait_that_makes_no_sense(
@@ -639,7 +662,7 @@ def test_a_wait_that_makes_no_sense(
 ) -> None:
     wire.start()
     wire.ask("POST", "/v1/topics", json={"name": "empty"})
-    assert text in wait(wire, "e", status, **more)["error"]
+    assert wait(wire, "e", status, **more)["error"].startswith(text)
     assert wire.ask("GET", "/v2/waiters/e") == []
     assert len(wire.queue.messages()) == 1
 
