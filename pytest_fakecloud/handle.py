@@ -243,10 +243,7 @@ class Handle:
         _GIVEN.append(self.token)
         context.wanted_token = None
         self._recorder = Recorder(
-            self._time.now_us,
-            service=self.service,
-            handle=self.name,
-            parent=recorder_of(context.journal),
+            self._time.now_us, self.service, self.name, recorder_of(context.journal)
         )
         self.journal = Journal(self._recorder)
         # An empty plan is false, and still the one the service asks.

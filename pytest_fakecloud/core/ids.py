@@ -18,6 +18,7 @@ T = TypeVar("T")
 
 BASE58 = "123456789ABCDEFGHJKLMNPQRSTUVWXYZabcdefghijkmnopqrstuvwxyz"
 BASE62 = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
+_changing_streams = threading.Lock()
 _MOST_BITS = 4096  # of a seed: what nobody can print is no help in repeating a test
 
 
@@ -99,12 +100,11 @@ class Ids:
         self.seed = seed
         self._streams: list[weakref.ref[RandomStream]] = []
         self._enough = 64
-        self._lock = threading.Lock()
 
     def stream(self, *purpose: str) -> RandomStream:
         """A fresh stream for the purpose; the same words give the same values again."""
         stream = RandomStream(partial(self._digest, purpose))
-        with self._lock:
+        with _changing_streams:
             self._streams.append(weakref.ref(stream))
             if len(self._streams) > self._enough:
                 self._forget_lost()
@@ -122,7 +122,7 @@ class Ids:
         """
         check_seed(seed)
         self.seed = seed
-        with self._lock:
+        with _changing_streams:
             self._forget_lost()
             streams = self._streams[:]
         for reference in streams:

@@ -73,7 +73,6 @@ class Recorder:
     def __init__(
         self,
         now_us: Callable[[], int],
-        *,
         service: str = "",
         handle: str = "",
         parent: Recorder | None = None,
