@@ -27,6 +27,7 @@ from pytest_fakecloud.transport.patches import changes
 # and not for every run, and numpy cannot be imported twice.
 _KEPT = (
     "anyio._backends._asyncio",  # anyio finds its loops once
+    "anyio._backends._trio",
     "httpcore",  # httpx finds its exceptions once
     "httpx",
     "hypothesis",
