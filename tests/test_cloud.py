@@ -103,6 +103,25 @@ def test_a_delivery_that_does_not_end_is_named_and_left_alone(
         cloud.close()
 
 
+def test_who_delivers_comes_with_the_first_that_is_to_be_delivered() -> None:
+    came = threading.Event()
+    with Cloud(seed=1) as cloud:
+        cloud.kv_server(), cloud.queue()
+        assert cloud._dispatcher is None
+        cloud._time.call_at(cloud._time.now_us(), lambda at_us: came.set(), lane="background")
+        assert came.wait(10)
+        first = cloud._dispatcher
+        cloud._time.call_at(2**52, lambda at_us: None, lane="background")
+        assert cloud._dispatcher is first
+
+
+def test_nobody_delivers_for_a_closed_cloud() -> None:
+    with Cloud(seed=1) as cloud:
+        cloud.queue()
+    cloud._time.call_at(cloud._time.now_us(), lambda at_us: None, lane="background")
+    assert cloud._dispatcher is None
+
+
 @pytest.mark.skipif(sys.platform == "win32", reason="Windows has no such limit")
 def test_out_of_files_is_told_as_such_and_passes() -> None:
     source = """

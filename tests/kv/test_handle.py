@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import socket
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 from unittest.mock import ANY
 from urllib.parse import urlsplit
@@ -175,6 +176,21 @@ class TestSettings:
     def test_unknown_ones_are_refused(self, settings: dict[str, Any]) -> None:
         with pytest.raises((ContractError, TypeError)):
             KVServer(Context.alone(), **settings)
+
+    @pytest.mark.parametrize("value", [True, 1.0, -1, "1", [1]])
+    @pytest.mark.parametrize("name", ["max_request_size", "max_key_size", "max_search_indexes"])
+    def test_a_limit_is_a_whole_number(self, name: str, value: object) -> None:
+        with KVServer(Context.alone(), **{name: 1}):  # type: ignore[arg-type]
+            pass
+        with pytest.raises(ContractError, match=rf"{name}={re.escape(repr(value))}: give a whole"):
+            KVServer(Context.alone(), **{name: value})  # type: ignore[arg-type]
+
+    def test_tokens_and_password_are_made_once_for_all_who_ask(self) -> None:
+        with KVServer(Context.alone()) as server, ThreadPoolExecutor(8) as pool:
+            asked = [pool.submit(lambda: server.read_only_token) for _ in range(8)]
+            assert {each.result() for each in asked} == {server.read_only_token}
+            asked = [pool.submit(lambda: server._password) for _ in range(8)]
+            assert {each.result() for each in asked} == {urlsplit(server.database_url).password}
 
     def test_a_share_is_one_of_a_real_server(self) -> None:
         with pytest.raises(ContractError, match="isolation='database' is a share of a real server"):
