@@ -323,14 +323,15 @@ class Stream:
             return True
         return not (self.length and self.max_deleted_id and after <= self.max_deleted_id)
 
-    def entries_up_to(self, entry_id: int) -> int:
+    def entries_up_to(self, entry_id: int, *, anew: bool = True) -> int:
         """How many entries were ever added up to this id, where that can be told.
 
-        UNKNOWN_ENTRIES_READ for an id in a part of the stream that deletions have fragmented.
+        UNKNOWN_ENTRIES_READ for an id in a part of the stream that deletions have fragmented; with
+        ``anew`` also for one before all of it.
         """
         if not self.length and entry_id <= self.last_id:
             return self.entries_added
-        if entry_id and entry_id < self.max_deleted_id:
+        if anew and entry_id and entry_id < self.max_deleted_id:
             return UNKNOWN_ENTRIES_READ
         if entry_id == self.last_id:
             return self.entries_added
@@ -352,7 +353,7 @@ class Stream:
             return 0
         if self._countable(group, group.last_id, anew):
             return self.entries_added - group.entries_read
-        read = self.entries_up_to(group.last_id)
+        read = self.entries_up_to(group.last_id, anew=anew)
         return None if read == UNKNOWN_ENTRIES_READ else self.entries_added - read
 
     def advance(self, group: Group, entry_id: int, *, anew: bool = True) -> None:
@@ -367,7 +368,7 @@ class Stream:
         if self._countable(group, after, anew) and (not anew or after >= self.first_id):
             group.entries_read += 1
         else:
-            group.entries_read = self.entries_up_to(entry_id)
+            group.entries_read = self.entries_up_to(entry_id, anew=anew)
         group.last_id = entry_id
 
     # -- what XINFO shows of the server's storage --------------------------------------------------

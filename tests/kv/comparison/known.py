@@ -70,11 +70,13 @@ KNOWN: tuple[Known, ...] = (
         and ours is None and isinstance(theirs["valkey"], Error),
     ),
     Known(
-        "SCAN and its like as in Redis 7.0: Valkey refuses a cursor below zero and a type it has not",
+        "SCAN and its like as in Redis 7.0: Valkey refuses a cursor below zero and a type it has not, "
+        "and takes a cursor with white space before it",
         lambda line, ours, theirs: set(theirs) == {"valkey"} and line[0].upper().endswith(b"SCAN")
         and (
             _error_with(b"invalid cursor", theirs["valkey"])
             or _error_with(b"unknown type name", theirs["valkey"])
+            or (_error_with(b"invalid cursor", ours) and any(word[:1].isspace() for word in line[1:3]))
         ),
     ),
     Known(
@@ -82,6 +84,17 @@ KNOWN: tuple[Known, ...] = (
         "element there",
         lambda line, ours, theirs: set(theirs) == {"valkey"} and line[0].upper() == b"LSET"
         and _error_with(b"index out of range", ours) and not -(2**31) <= int(line[2]) < 2**31,
+    ),
+    Known(
+        "LREM at the least integer as in Redis 7.0: Valkey refuses it",
+        lambda line, ours, theirs: set(theirs) == {"valkey"} and line[0].upper() == b"LREM"
+        and line[2] == b"-9223372036854775808",
+    ),
+    Known(
+        "SORT takes an empty text for 0 as in Redis 7.0: for Valkey it is no number",
+        lambda line, ours, theirs: set(theirs) == {"valkey"}
+        and line[0].upper() in (b"SORT", b"SORT_RO") and isinstance(ours, list) and b"" in ours
+        and _error_with(b"can't be converted into double", theirs["valkey"]),
     ),
     Known(
         "LIMIT with an offset below zero as in Redis 7.0, which finds nothing: of large sorted sets, "
