@@ -79,27 +79,42 @@ class Module:
 def module(name: str) -> Module:
     """What a module says."""
     package = ["pytest_fakecloud", *modules()[name].relative_to(PACKAGE).parts[:-1]]
-    tree = syntax(modules()[name])
-    nodes = list(ast.walk(tree))
-    return Module(
-        frozenset(_walk(tree, package, False)),
-        frozenset(_walk(tree, package, True)),
-        tuple(node for node in nodes if isinstance(node, ast.ImportFrom)),
-        any(isinstance(node, ast.Global) for node in nodes),
-    )
+    imports: set[str] = set()
+    at_import: set[str] = set()
+    froms: list[ast.ImportFrom] = []
+    has_globals = False
+    for node, is_later in _statements(syntax(modules()[name]), False):
+        found = list(_imported(node, package))
+        imports.update(found)
+        if not is_later:
+            at_import.update(found)
+        if isinstance(node, ast.ImportFrom):
+            froms.append(node)
+        has_globals = has_globals or isinstance(node, ast.Global)
+    return Module(frozenset(imports), frozenset(at_import), tuple(froms), has_globals)
 
 
-def _walk(node: ast.AST, package: list[str], at_import: bool) -> Iterator[str]:
-    for child in ast.iter_child_nodes(node):
-        if isinstance(child, ast.Import):
-            yield from (alias.name for alias in child.names)
-        elif isinstance(child, ast.ImportFrom):
-            base = package[: len(package) - child.level + 1] if child.level else []
-            origin = ".".join([*base, *([child.module] if child.module else [])])
-            yield origin
-            yield from (f"{origin}.{alias.name}" for alias in child.names)
-        elif not (at_import and _is_later(child)):
-            yield from _walk(child, package, at_import)
+_BLOCKS = ("body", "orelse", "finalbody", "handlers", "cases")
+"""Where statements stand below others. No expression holds any, and most of a tree is expressions."""
+
+
+def _statements(node: ast.AST, is_later: bool) -> Iterator[tuple[ast.AST, bool]]:
+    """Each statement below a node, and whether it is carried out later than the module's import."""
+    for block in _BLOCKS:
+        for child in getattr(node, block, ()):
+            later = is_later or _is_later(child)
+            yield child, later
+            yield from _statements(child, later)
+
+
+def _imported(node: ast.AST, package: list[str]) -> Iterator[str]:
+    if isinstance(node, ast.Import):
+        yield from (alias.name for alias in node.names)
+    elif isinstance(node, ast.ImportFrom):
+        base = package[: len(package) - node.level + 1] if node.level else []
+        origin = ".".join([*base, *([node.module] if node.module else [])])
+        yield origin
+        yield from (f"{origin}.{alias.name}" for alias in node.names)
 
 
 def _is_later(node: ast.AST) -> bool:
