@@ -8,6 +8,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
+from .normalise import normalise
 from .wire import Error, Typed
 
 
@@ -48,7 +49,8 @@ def _as_numbers(reply: Any) -> Any:
 
 
 def _same_numbers(line: list[bytes], ours: Any, theirs: dict[str, Any]) -> bool:
-    return any(_as_numbers(reply) == _as_numbers(ours) for reply in theirs.values())
+    ours = normalise(line, _as_numbers(ours))
+    return any(normalise(line, _as_numbers(reply)) == ours for reply in theirs.values())
 
 
 def _only_valkey(*commands: bytes) -> Callable[[list[bytes], Any, dict[str, Any]], bool]:
