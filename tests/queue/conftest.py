@@ -34,7 +34,7 @@ def sender() -> Iterator[Sender]:
 
 @pytest.fixture
 def deadlines() -> Iterator[Deadlines]:
-    deadlines = Deadlines(0.3)
+    deadlines = Deadlines(30.0)
     yield deadlines
     deadlines.close()
 
