@@ -94,6 +94,24 @@ def test_clients_that_come_and_go_while_info_is_asked(cloud: Cloud) -> None:
     assert engine.connected.keys() >= {session.id for session in staying}
 
 
+def test_a_database_port_that_many_ask_for_is_opened_once(cloud: Cloud) -> None:
+    for _ in range(cases(5)):
+        server, told = cloud.kv_server(), set[str]()
+        ready = threading.Barrier(4)
+
+        def ask(server: Any = server, told: set[str] = told, ready: Any = ready) -> None:
+            ready.wait(30)
+            told.add(server.database_url)
+
+        threads = [threading.Thread(target=ask) for _ in range(4)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join(30)
+        assert len(told) == 1
+        server.close()
+
+
 def test_keys_users_and_listeners(cloud: Cloud) -> None:
     server = cloud.kv_server()
     numbers = itertools.count()

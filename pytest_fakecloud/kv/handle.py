@@ -250,10 +250,13 @@ class KVServer(Handle):
             raise ContractError(
                 "a handle in front of a real server has no database port: connect to the server"
             )
-        if self._port is None:
-            if self.closed:
-                raise ContractError(f"{self.name} is closed: its database port was never opened")
-            self._port = self._open_port(engine)
+        with self._making:
+            if self._port is None:
+                if self.closed:
+                    raise ContractError(
+                        f"{self.name} is closed: its database port was never opened"
+                    )
+                self._port = self._open_port(engine)
         mount = self._port.mount
         scheme = "redis" if mount.tls is None else "rediss"
         return (
