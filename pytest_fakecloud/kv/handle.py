@@ -250,18 +250,25 @@ class KVServer(Handle):
             raise ContractError(
                 "a handle in front of a real server has no database port: connect to the server"
             )
+        port = self._opened(engine)
+        if port is None:
+            raise ContractError(f"{self.name} is closed: its database port was never opened")
+        return self._address_of(port)
+
+    def _opened(self, engine: Engine) -> DatabasePort | None:
+        """The database port, opened when it is first asked for; None where the handle closed before."""
         with self._making:
-            if self._port is None:
-                if self.closed:
-                    raise ContractError(
-                        f"{self.name} is closed: its database port was never opened"
-                    )
+            if self._port is None and not self.closed:
                 self._port = self._open_port(engine)
-        mount = self._port.mount
-        scheme = "redis" if mount.tls is None else "rediss"
-        return (
-            f"{scheme}://default:{quote(self._password, safe='')}@{mount.url.partition('://')[2]}"
-        )
+                if self.closed:
+                    # By another thread meanwhile, which may not have seen what it has to end.
+                    self._port.mount.close()
+            return self._port
+
+    def _address_of(self, port: DatabasePort) -> str:
+        scheme = "redis" if port.mount.tls is None else "rediss"
+        place = port.mount.url.partition("://")[2]
+        return f"{scheme}://default:{quote(self._password, safe='')}@{place}"
 
     def _open_port(self, engine: AnyEngine, port: int = 0) -> DatabasePort:
         from .resp.port import DatabasePort
@@ -316,8 +323,10 @@ class KVServer(Handle):
         These two are ``database_url``, whose port opens now; a real server has neither.
         """
         variables = self._env_variables()
-        if isinstance(self._engine, Engine) and not (self.closed and self._port is None):
-            variables["KV_URL"] = variables["REDIS_URL"] = self.database_url
+        engine = self._engine
+        port = self._opened(engine) if isinstance(engine, Engine) else None
+        if port is not None:
+            variables["KV_URL"] = variables["REDIS_URL"] = self._address_of(port)
         return variables
 
     def _env_variables(self) -> dict[str, str]:
