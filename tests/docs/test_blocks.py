@@ -9,18 +9,17 @@ import warnings
 from collections.abc import Iterator
 from itertools import groupby
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from ..harness import QUIET, without_the_examples
 from .blocks import Block, Page, is_of_recipes, pages
 
+pytestmark = pytest.mark.slow
+
 PAGES = [page for page in pages() if not is_of_recipes(page)]
 APART = {"xdist", "socket", "timeout", "django"}
 """Plugins for which the process is the point."""
-DEAR = {"docs/guides/explore.md"}
-"""Pages whose tests run for a second."""
 WARNINGS = (
     "-Werror",
     "-Wignore::ResourceWarning",  # clients that an application leaves open
@@ -29,16 +28,9 @@ WARNINGS = (
 )
 
 
-def _parameters() -> Iterator[Any]:
-    for page in PAGES:
-        apart = APART & {block.plugin for block in page.blocks}
-        is_dear = apart or page.name in DEAR
-        yield pytest.param(page, id=page.name, marks=[pytest.mark.slow] if is_dear else [])
-
-
 @pytest.mark.usefixtures("impatient")
 @pytest.mark.filterwarnings("ignore::ResourceWarning")  # clients that an application leaves open
-@pytest.mark.parametrize("page", list(_parameters()))
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
 def test_page(page: Page, pytester: pytest.Pytester) -> None:
     left_out = [block for block in page.blocks if block.missing]
     blocks = [block for block in page.blocks if not block.missing]

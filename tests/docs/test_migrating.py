@@ -7,6 +7,8 @@ import pytest
 from .blocks import DOCS
 from .recipes import Recipe, recipes
 
+pytestmark = pytest.mark.slow
+
 PAGES = sorted((DOCS / "migrating").glob("*.md"))
 RECIPES = [recipe for page in PAGES for recipe in recipes(page)]
 MAY_BE_MISSING = {"boto3", "fakeredis", "moto"}

@@ -15,6 +15,8 @@ from pytest_fakecloud import BrokenSchedule, Cloud, Exploration
 from ..budget import cases
 from .bugs import NAMES, Scenario
 
+pytestmark = pytest.mark.slow
+
 SECONDS = 10
 PAGE = Path(__file__).parents[2] / "docs" / "guides" / "explore.md"
 
@@ -66,7 +68,6 @@ def test_the_page_shows_the_code(name: str) -> None:
     assert any("_corrected(" in function for function in functions)
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("name", NAMES)
 def test_the_correction_holds_for_the_whole_budget(name: str, cloud: Cloud) -> None:
     budget = cases(150)

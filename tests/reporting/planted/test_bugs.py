@@ -16,6 +16,8 @@ import pytest
 
 from ...harness import Run
 
+pytestmark = pytest.mark.slow
+
 BUGS = Path(__file__).parent / "bugs"
 NAMES = sorted(path.stem for path in BUGS.glob("*.py"))
 HEAD = "--- fakecloud ---"
@@ -39,7 +41,7 @@ def report(output: list[str]) -> str:
 
 @pytest.mark.parametrize(
     "name",
-    [pytest.param(name, marks=[pytest.mark.slow] * (name == "slept")) for name in NAMES],
+    NAMES,
 )
 @pytest.mark.usefixtures("impatient")
 @pytest.mark.filterwarnings("ignore::ResourceWarning")
