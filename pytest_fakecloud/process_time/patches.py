@@ -91,13 +91,16 @@ class Patches:
 
     def _everywhere(self) -> None:
         """Replace what modules have taken by ``from … import``."""
-        for module_name, module in list(sys.modules.items()):
-            if not isinstance(module, ModuleType) or is_infrastructure_module(module_name):
-                continue
-            for name, value in list(vars(module).items()):
+        taken = [
+            vars(module)
+            for module_name, module in list(sys.modules.items())
+            if isinstance(module, ModuleType) and not is_infrastructure_module(module_name)
+        ]
+        for names in (*taken, *_names_of_loops()):
+            for name, value in list(names.items()):
                 found = self._ours.get(id(value))
                 if found is not None:
-                    self._put(vars(module), name, *found)
+                    self._put(names, name, *found)
 
     def stop(self) -> None:
         """Put back what was there, wherever ours still is."""
@@ -198,6 +201,17 @@ def _is_plain(sleepers: Sleepers, seconds: object) -> bool:
         or not 0 < seconds < math.inf
         or sleepers.clock.now_us() + seconds * 1e6 >= LAST_US
     )
+
+
+def _names_of_loops() -> list[dict[str, Any]]:
+    """The names of the modules that anyio has its loops from.
+
+    It keeps them for good, also after a run of pytest inside a test, which forgets all modules that
+    were imported meanwhile.
+    """
+    anyio = sys.modules.get("anyio._core._eventloop")
+    loops: dict[str, Any] = getattr(anyio, "loaded_backends", {})
+    return [getattr(loop.sleep, "__globals__", {}) for loop in list(loops.values())]
 
 
 def _marked(function: Any) -> Any:

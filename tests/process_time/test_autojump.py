@@ -337,6 +337,18 @@ def test_anyio_follows_after_a_run_in_this_process(run: Run) -> None:
 
 
 @pytest.mark.parametrize("backend", ["asyncio", "trio"])
+def test_anyio_follows_by_a_loop_that_the_process_has_forgotten(
+    backend: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # As a tester's own run of pytest inside a test leaves it.
+    anyio.run(anyio.sleep, 0, backend=backend)
+    monkeypatch.delitem(sys.modules, f"anyio._backends._{backend}")
+    with jumping() as cloud:
+        anyio.run(anyio.sleep, 25, backend=backend)
+        assert since_noon(cloud) == pytest.approx(25, abs=0.5)
+
+
+@pytest.mark.parametrize("backend", ["asyncio", "trio"])
 def test_an_answer_under_way_is_not_overtaken(backend: str) -> None:
     async def main(cloud: Cloud) -> None:
         kv = cloud.kv_server()
