@@ -7,7 +7,7 @@ import contextlib
 import selectors
 import sys
 import time
-from collections.abc import Callable, Coroutine, Iterator
+from collections.abc import Callable, Coroutine, Iterable, Iterator
 from typing import Any, Protocol, TypeVar
 
 __all__ = ["Sleeper", "await_in_own_loop", "sleeps_follow"]
@@ -34,7 +34,8 @@ class Sleeper(Protocol):
 def sleeps_follow(sleeper: Sleeper) -> Iterator[None]:
     """Let ``time.sleep`` and ``asyncio.sleep`` follow the sleeper within the block.
 
-    Modules that have imported the functions by name get the others' too, and give them back.
+    Modules that have imported the functions by name get the others' too. All give them back, those
+    that were imported within the block as well.
     """
     real, real_async = time.sleep, asyncio.sleep
 
@@ -48,20 +49,23 @@ def sleeps_follow(sleeper: Sleeper) -> Iterator[None]:
             return await real_async(delay, result)
         return await real_async(0, result)
 
-    changed: list[tuple[dict[str, Any], object, object]] = []
-    pairs: tuple[tuple[object, object], ...] = ((real, sleep), (real_async, sleep_async))
-    for module in list(sys.modules.values()):
+    modules = list(sys.modules.values())
+    _exchange(modules, (real, sleep), (real_async, sleep_async))
+    try:
+        yield
+    finally:
+        # Of the modules from before, one or another may be forgotten by now.
+        _exchange([*modules, *sys.modules.values()], (sleep, real), (sleep_async, real_async))
+
+
+def _exchange(modules: Iterable[object], *pairs: tuple[object, object]) -> None:
+    """Put the second of each pair where modules have the first as their ``sleep``."""
+    for module in modules:
         names = getattr(module, "__dict__", {})
         for before, after in pairs:
             if names.get("sleep") is before:
                 names["sleep"] = after
-                changed.append((names, before, after))
-    try:
-        yield
-    finally:
-        for names, before, after in changed:
-            if names.get("sleep") is after:
-                names["sleep"] = before
+                break
 
 
 class _Selector(selectors.DefaultSelector):

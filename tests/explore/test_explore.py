@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import builtins
+import importlib
 import sys
 import threading
 import time
@@ -305,6 +306,23 @@ def all_added(kv: KVServer) -> Callable[[History], Any]:
             assert kv.value("total") == "3", f"{kv.value('total')} in all"
 
     return check
+
+
+@pytest.mark.parametrize("home", ["time", "asyncio"])
+def test_what_is_imported_meanwhile_sleeps_as_ever_afterwards(
+    cloud: Cloud, redis: Redis, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, home: str
+) -> None:
+    # Of anyio's loop, which is imported when it first runs, that is how everything by it sleeps.
+    (tmp_path / "imported_late.py").write_text(f"from {home} import sleep", encoding="utf-8")
+    monkeypatch.syspath_prepend(tmp_path)
+
+    def client() -> None:
+        importlib.import_module("imported_late")
+        redis.incr("n")
+
+    cloud.explore(client, budget=3)
+    late = sys.modules.pop("imported_late")
+    assert late.sleep is sys.modules[home].sleep  # type: ignore[attr-defined]
 
 
 def test_asynchronous_clients_in_a_plain_test(cloud: Cloud, kv: KVServer) -> None:
