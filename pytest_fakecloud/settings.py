@@ -18,21 +18,9 @@ class PlaceSettings(TypedDict, total=False):
 
     host: str | None
     """The address to listen on; loopback unless given."""
-    """The address to listen on; loopback unless given."""
-    """The address to listen on; loopback unless given."""
-    """The address to listen on; loopback unless given."""
-    """The address to listen on; loopback unless given."""
     port: int | None
     """The port to listen on; any free one unless given."""
-    """The port to listen on; any free one unless given."""
-    """The port to listen on; any free one unless given."""
-    """The port to listen on; any free one unless given."""
-    """The port to listen on; any free one unless given."""
     token: str | None
-    """The credential clients show; a random one unless given."""
-    """The credential clients show; a random one unless given."""
-    """The credential clients show; a random one unless given."""
-    """The credential clients show; a random one unless given."""
     """The credential clients show; a random one unless given."""
 
 

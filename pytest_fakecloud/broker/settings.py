@@ -77,45 +77,17 @@ class BrokerSettings(TypedDict, total=False):
 
     name: str | None
     """What reports and the control API call it; the fixture's name unless given."""
-    """What reports and the control API call it; the fixture's name unless given."""
-    """What reports and the control API call it; the fixture's name unless given."""
-    """What reports and the control API call it; the fixture's name unless given."""
-    """What reports and the control API call it; the fixture's name unless given."""
     topics: Mapping[str, int | Mapping[str, Any]] | None
-    """Topics there are from the start: partitions by name, or what ``create_topic`` takes."""
-    """Topics there are from the start: partitions by name, or what ``create_topic`` takes."""
-    """Topics there are from the start: partitions by name, or what ``create_topic`` takes."""
-    """Topics there are from the start: partitions by name, or what ``create_topic`` takes."""
     """Topics there are from the start: partitions by name, or what ``create_topic`` takes."""
     retention: Duration | None
     """How long records are kept where a topic does not say; None: for ever."""
-    """How long records are kept where a topic does not say; None: for ever."""
-    """How long records are kept where a topic does not say; None: for ever."""
-    """How long records are kept where a topic does not say; None: for ever."""
-    """How long records are kept where a topic does not say; None: for ever."""
     retention_bytes: int | None
-    """Bytes kept of each partition where a topic does not say; None: all."""
-    """Bytes kept of each partition where a topic does not say; None: all."""
-    """Bytes kept of each partition where a topic does not say; None: all."""
-    """Bytes kept of each partition where a topic does not say; None: all."""
     """Bytes kept of each partition where a topic does not say; None: all."""
     username: str
     """Of HTTP Basic."""
-    """Of HTTP Basic."""
-    """Of HTTP Basic."""
-    """Of HTTP Basic."""
-    """Of HTTP Basic."""
     password: str | None
     """Of HTTP Basic; a random one unless given."""
-    """Of HTTP Basic; a random one unless given."""
-    """Of HTTP Basic; a random one unless given."""
-    """Of HTTP Basic; a random one unless given."""
-    """Of HTTP Basic; a random one unless given."""
     limits: str | BrokerLimits | None
-    """A plan (``"free"``, ``"payg"``, ``"pro"``, ``"pro-5k"``) or a ``BrokerLimits``."""
-    """A plan (``"free"``, ``"payg"``, ``"pro"``, ``"pro-5k"``) or a ``BrokerLimits``."""
-    """A plan (``"free"``, ``"payg"``, ``"pro"``, ``"pro-5k"``) or a ``BrokerLimits``."""
-    """A plan (``"free"``, ``"payg"``, ``"pro"``, ``"pro-5k"``) or a ``BrokerLimits``."""
     """A plan (``"free"``, ``"payg"``, ``"pro"``, ``"pro-5k"``) or a ``BrokerLimits``."""
     header_prefixes: Sequence[str]
     idle_close: Duration | None
@@ -147,15 +119,7 @@ class BrokerSettings(TypedDict, total=False):
     errors: Mapping[str, int | tuple[int, str]] | None
     engine: str | None
     """The address of a real cluster (``"kafka://host:port,…"``); None: in memory."""
-    """The address of a real cluster (``"kafka://host:port,…"``); None: in memory."""
-    """The address of a real cluster (``"kafka://host:port,…"``); None: in memory."""
-    """The address of a real cluster (``"kafka://host:port,…"``); None: in memory."""
-    """The address of a real cluster (``"kafka://host:port,…"``); None: in memory."""
     isolation: Literal["prefix", "none"]
-    """This handle's share of a real cluster: names with a prefix, or all there is."""
-    """This handle's share of a real cluster: names with a prefix, or all there is."""
-    """This handle's share of a real cluster: names with a prefix, or all there is."""
-    """This handle's share of a real cluster: names with a prefix, or all there is."""
     """This handle's share of a real cluster: names with a prefix, or all there is."""
 
 

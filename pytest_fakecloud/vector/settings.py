@@ -23,87 +23,31 @@ class VectorSettings(TypedDict, total=False):
 
     name: str | None
     """What reports and the control API call it; the fixture's name unless given."""
-    """What reports and the control API call it; the fixture's name unless given."""
-    """What reports and the control API call it; the fixture's name unless given."""
-    """What reports and the control API call it; the fixture's name unless given."""
-    """What reports and the control API call it; the fixture's name unless given."""
     dimension: int | None
-    """Numbers of a dense vector; None: as many as the first upsert has."""
-    """Numbers of a dense vector; None: as many as the first upsert has."""
-    """Numbers of a dense vector; None: as many as the first upsert has."""
-    """Numbers of a dense vector; None: as many as the first upsert has."""
     """Numbers of a dense vector; None: as many as the first upsert has."""
     similarity: str
     """``"COSINE"``, ``"EUCLIDEAN"`` or ``"DOT_PRODUCT"``."""
-    """``"COSINE"``, ``"EUCLIDEAN"`` or ``"DOT_PRODUCT"``."""
-    """``"COSINE"``, ``"EUCLIDEAN"`` or ``"DOT_PRODUCT"``."""
-    """``"COSINE"``, ``"EUCLIDEAN"`` or ``"DOT_PRODUCT"``."""
-    """``"COSINE"``, ``"EUCLIDEAN"`` or ``"DOT_PRODUCT"``."""
     kind: Literal["dense", "sparse", "hybrid"]
-    """Which vectors a record has; a hybrid one has both."""
-    """Which vectors a record has; a hybrid one has both."""
-    """Which vectors a record has; a hybrid one has both."""
-    """Which vectors a record has; a hybrid one has both."""
     """Which vectors a record has; a hybrid one has both."""
     embedding: bool | str | Callable[[str], object] | Mapping[str, object]
     """True: hashes of words. Or a model's name, a function, a mapping from text to vector."""
-    """True: hashes of words. Or a model's name, a function, a mapping from text to vector."""
-    """True: hashes of words. Or a model's name, a function, a mapping from text to vector."""
-    """True: hashes of words. Or a model's name, a function, a mapping from text to vector."""
-    """True: hashes of words. Or a model's name, a function, a mapping from text to vector."""
     namespaces: Iterable[str] | Mapping[str, Loadable]
-    """Names to create, or a mapping from name to what ``load()`` takes."""
-    """Names to create, or a mapping from name to what ``load()`` takes."""
-    """Names to create, or a mapping from name to what ``load()`` takes."""
-    """Names to create, or a mapping from name to what ``load()`` takes."""
     """Names to create, or a mapping from name to what ``load()`` takes."""
     limits: Mapping[str, int | None] | VectorLimits | None
     """Single limits, by the names below."""
-    """Single limits, by the names below."""
-    """Single limits, by the names below."""
-    """Single limits, by the names below."""
-    """Single limits, by the names below."""
     range_limit: int
-    """Page size of a range that names none."""
-    """Page size of a range that names none."""
-    """Page size of a range that names none."""
-    """Page size of a range that names none."""
     """Page size of a range that names none."""
     ready_after: Duration | None
     """How long a change takes on the clock until queries and counts see it."""
-    """How long a change takes on the clock until queries and counts see it."""
-    """How long a change takes on the clock until queries and counts see it."""
-    """How long a change takes on the clock until queries and counts see it."""
-    """How long a change takes on the clock until queries and counts see it."""
     ready_after_reads: int | None
-    """How many queries and infos do not see a change yet."""
-    """How many queries and infos do not see a change yet."""
-    """How many queries and infos do not see a change yet."""
-    """How many queries and infos do not see a change yet."""
     """How many queries and infos do not see a change yet."""
     recall: float
     """Probability that a true neighbour is found; one that is lost leaves its place to the next."""
-    """Probability that a true neighbour is found; one that is lost leaves its place to the next."""
-    """Probability that a true neighbour is found; one that is lost leaves its place to the next."""
-    """Probability that a true neighbour is found; one that is lost leaves its place to the next."""
-    """Probability that a true neighbour is found; one that is lost leaves its place to the next."""
     lose_first: bool
-    """Whether the best hit can be lost too."""
-    """Whether the best hit can be lost too."""
-    """Whether the best hit can be lost too."""
-    """Whether the best hit can be lost too."""
     """Whether the best hit can be lost too."""
     filter_budget: int | None
     """How many of the best candidates a filtered query looks at; None: all."""
-    """How many of the best candidates a filtered query looks at; None: all."""
-    """How many of the best candidates a filtered query looks at; None: all."""
-    """How many of the best candidates a filtered query looks at; None: all."""
-    """How many of the best candidates a filtered query looks at; None: all."""
     shuffle_ties: bool
-    """Whether equal scores come in any order."""
-    """Whether equal scores come in any order."""
-    """Whether equal scores come in any order."""
-    """Whether equal scores come in any order."""
     """Whether equal scores come in any order."""
 
 

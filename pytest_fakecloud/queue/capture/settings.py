@@ -13,18 +13,10 @@ class DestinationSettings(TypedDict, total=False):
 
     name: str | None
     """What reports and the control API call it; the fixture's name unless given."""
-    """What reports and the control API call it; the fixture's name unless given."""
-    """What reports and the control API call it; the fixture's name unless given."""
-    """What reports and the control API call it; the fixture's name unless given."""
-    """What reports and the control API call it; the fixture's name unless given."""
 
 
 class CallbackCaptureSettings(DestinationSettings, total=False):
     """What ``Cloud.callback_capture()`` takes; ``CallbackCapture`` says what each means."""
 
     keys: Mapping[str, str] | None
-    """Signing keys, by name, of a queue outside of this cloud; None: those of its own queues."""
-    """Signing keys, by name, of a queue outside of this cloud; None: those of its own queues."""
-    """Signing keys, by name, of a queue outside of this cloud; None: those of its own queues."""
-    """Signing keys, by name, of a queue outside of this cloud; None: those of its own queues."""
     """Signing keys, by name, of a queue outside of this cloud; None: those of its own queues."""
