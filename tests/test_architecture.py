@@ -7,6 +7,7 @@ for type checkers and imports inside functions count like all others.
 from __future__ import annotations
 
 import ast
+import re
 import subprocess
 import sys
 from collections.abc import Iterator, Mapping
@@ -282,3 +283,13 @@ def takes_our_dataclass(name: str) -> None:
         if node.module == "dataclasses" and any(alias.name == "dataclass" for alias in node.names)
     ]
     assert not wrong or name == "core.lazy", "take `dataclass` from core.lazy"
+
+
+def test_nothing_is_described_twice() -> None:
+    check_each(is_described_once, EACH)
+
+
+def is_described_once(name: str) -> None:
+    # Strings that stand alone are seen by no linter, whatever is written again below a field.
+    again = re.search(r'^( *""".*""")\n\1$', modules()[name].read_text(encoding="utf-8"), re.M)
+    assert again is None, f"{name} says twice in a row: {again and again[1].strip()}"
