@@ -31,7 +31,7 @@ The map of the package, for who changes it::
     kv  vector  broker  queue        the services: handle, settings, model, errors, engine in each
     faults  http  core               misbehaviour; server and pipeline; clock, journal, ids, errors
 
-The names listed in ``__all__`` are public; all else may change.
+Only the names imported below are public; everything else may change.
 
 PYTEST_DONT_REWRITE: there are no tests in here whose asserts pytest should rewrite.
 """
@@ -43,155 +43,93 @@ import sys
 from importlib.machinery import ModuleSpec, PathFinder
 from typing import TYPE_CHECKING, Any
 
+# The list of public names: `python -m tests.surface` derives everything else from it. The aliases
+# re-export the names to type checkers; isort would put each on a line of its own.
+# isort: off
 if TYPE_CHECKING:
-    from .any_cloud import AnyCloud
-    from .broker.errors import BrokerError
-    from .broker.handle import Broker
+    from .any_cloud import AnyCloud as AnyCloud
+    from .broker.errors import BrokerError as BrokerError
+    from .broker.handle import Broker as Broker
     from .broker.model import (
-        ConsumerConfig,
-        GroupView,
-        MemberView,
-        Metadata,
-        ProducerRecord,
-        Record,
-        TopicPartition,
-        TopicPartitionOffset,
-        TopicView,
+        ConsumerConfig as ConsumerConfig,
+        GroupView as GroupView,
+        MemberView as MemberView,
+        Metadata as Metadata,
+        ProducerRecord as ProducerRecord,
+        Record as Record,
+        TopicPartition as TopicPartition,
+        TopicPartitionOffset as TopicPartitionOffset,
+        TopicView as TopicView,
     )
-    from .broker.settings import BrokerLimits, BrokerSettings
-    from .cloud import Cloud, CloudSnapshot
-    from .core.calls import Call, Event
-    from .core.clock import Clock
-    from .core.errors import ContractError, ServiceError
-    from .core.found import Found
-    from .core.journal import Journal
-    from .core.problems import Problem
-    from .core.timekeeper import Fired
-    from .core.timeparse import Duration, Instant
-    from .explore.checks import linearizable, monotonic_reads, nothing_lost, observed, once
-    from .explore.explore import BrokenSchedule, Exploration, replay_schedule
-    from .explore.history import History, Operation
-    from .failures import Failure, Failures
-    from .faults.fault import Fault
-    from .faults.plan import FaultPlan
-    from .handle import Handle, Snapshot
-    from .http.messages import Answer
-    from .kv.errors import CommandError, RestError
-    from .kv.handle import KVServer
-    from .kv.python_values import KVReply, KVValue
-    from .kv.races import Between
-    from .kv.search.indexes import Search
-    from .kv.search.views import SearchIndexView
-    from .kv.settings import KVSettings
-    from .outcomes import FakecloudWarning
-    from .queue.capture.callbacks import Callback, Captured
-    from .queue.capture.handle import CallbackCapture
-    from .queue.capture.settings import CallbackCaptureSettings, DestinationSettings
-    from .queue.delivery.destination_server import Destination
-    from .queue.delivery.destinations import DestinationRoute, Destinations
-    from .queue.delivery.drivers import Attempts, NotIdle
-    from .queue.delivery.faults import QueueFaults
-    from .queue.delivery.replies import DeliveredRequest, DestinationTimeout, Reply
-    from .queue.delivery.sender import UnstubbedDestination
-    from .queue.errors import Loop, QueueError
-    from .queue.handle import Queue
-    from .queue.model import Attempt
-    from .queue.settings import QueueSettings
-    from .queue.views import DeadLetterView, PublishedMessage, ScheduleView
-    from .recordings import Difference, Differences
-    from .standalone.remote import RemoteCloud
-    from .vector.errors import VectorError
-    from .vector.handle import PendingChanges, VectorIndex
-    from .vector.settings import VectorLimits, VectorSettings
-
-
-__all__ = [
-    "Answer",
-    "AnyCloud",
-    "Attempt",
-    "Attempts",
-    "Between",
-    "BrokenSchedule",
-    "Broker",
-    "BrokerError",
-    "BrokerLimits",
-    "BrokerSettings",
-    "Call",
-    "Callback",
-    "CallbackCapture",
-    "CallbackCaptureSettings",
-    "Captured",
-    "Clock",
-    "Cloud",
-    "CloudSnapshot",
-    "CommandError",
-    "ConsumerConfig",
-    "ContractError",
-    "DeadLetterView",
-    "DeliveredRequest",
-    "Destination",
-    "DestinationRoute",
-    "DestinationSettings",
-    "DestinationTimeout",
-    "Destinations",
-    "Difference",
-    "Differences",
-    "Duration",
-    "Event",
-    "Exploration",
-    "Failure",
-    "Failures",
-    "FakecloudWarning",
-    "Fault",
-    "FaultPlan",
-    "Fired",
-    "Found",
-    "GroupView",
-    "Handle",
-    "History",
-    "Instant",
-    "Journal",
-    "KVReply",
-    "KVServer",
-    "KVSettings",
-    "KVValue",
-    "Loop",
-    "MemberView",
-    "Metadata",
-    "NotIdle",
-    "Operation",
-    "PendingChanges",
-    "Problem",
-    "ProducerRecord",
-    "PublishedMessage",
-    "Queue",
-    "QueueError",
-    "QueueFaults",
-    "QueueSettings",
-    "Record",
-    "RemoteCloud",
-    "Reply",
-    "RestError",
-    "ScheduleView",
-    "Search",
-    "SearchIndexView",
-    "ServiceError",
-    "Snapshot",
-    "TopicPartition",
-    "TopicPartitionOffset",
-    "TopicView",
-    "UnstubbedDestination",
-    "VectorError",
-    "VectorIndex",
-    "VectorLimits",
-    "VectorSettings",
-    "linearizable",
-    "monotonic_reads",
-    "nothing_lost",
-    "observed",
-    "once",
-    "replay_schedule",
-]
+    from .broker.settings import BrokerLimits as BrokerLimits, BrokerSettings as BrokerSettings
+    from .cloud import Cloud as Cloud, CloudSnapshot as CloudSnapshot
+    from .core.calls import Call as Call, Event as Event
+    from .core.clock import Clock as Clock
+    from .core.errors import ContractError as ContractError, ServiceError as ServiceError
+    from .core.found import Found as Found
+    from .core.journal import Journal as Journal
+    from .core.problems import Problem as Problem
+    from .core.timekeeper import Fired as Fired
+    from .core.timeparse import Duration as Duration, Instant as Instant
+    from .explore.checks import (
+        linearizable as linearizable,
+        monotonic_reads as monotonic_reads,
+        nothing_lost as nothing_lost,
+        observed as observed,
+        once as once,
+    )
+    from .explore.explore import (
+        BrokenSchedule as BrokenSchedule,
+        Exploration as Exploration,
+        replay_schedule as replay_schedule,
+    )
+    from .explore.history import History as History, Operation as Operation
+    from .failures import Failure as Failure, Failures as Failures
+    from .faults.fault import Fault as Fault
+    from .faults.plan import FaultPlan as FaultPlan
+    from .handle import Handle as Handle, Snapshot as Snapshot
+    from .http.messages import Answer as Answer
+    from .kv.errors import CommandError as CommandError, RestError as RestError
+    from .kv.handle import KVServer as KVServer
+    from .kv.python_values import KVReply as KVReply, KVValue as KVValue
+    from .kv.races import Between as Between
+    from .kv.search.indexes import Search as Search
+    from .kv.search.views import SearchIndexView as SearchIndexView
+    from .kv.settings import KVSettings as KVSettings
+    from .outcomes import FakecloudWarning as FakecloudWarning
+    from .queue.capture.callbacks import Callback as Callback, Captured as Captured
+    from .queue.capture.handle import CallbackCapture as CallbackCapture
+    from .queue.capture.settings import (
+        CallbackCaptureSettings as CallbackCaptureSettings,
+        DestinationSettings as DestinationSettings,
+    )
+    from .queue.delivery.destination_server import Destination as Destination
+    from .queue.delivery.destinations import (
+        DestinationRoute as DestinationRoute,
+        Destinations as Destinations,
+    )
+    from .queue.delivery.drivers import Attempts as Attempts, NotIdle as NotIdle
+    from .queue.delivery.faults import QueueFaults as QueueFaults
+    from .queue.delivery.replies import (
+        DeliveredRequest as DeliveredRequest,
+        DestinationTimeout as DestinationTimeout,
+        Reply as Reply,
+    )
+    from .queue.delivery.sender import UnstubbedDestination as UnstubbedDestination
+    from .queue.errors import Loop as Loop, QueueError as QueueError
+    from .queue.handle import Queue as Queue
+    from .queue.model import Attempt as Attempt
+    from .queue.settings import QueueSettings as QueueSettings
+    from .queue.views import (
+        DeadLetterView as DeadLetterView,
+        PublishedMessage as PublishedMessage,
+        ScheduleView as ScheduleView,
+    )
+    from .recordings import Difference as Difference, Differences as Differences
+    from .standalone.remote import RemoteCloud as RemoteCloud
+    from .vector.errors import VectorError as VectorError
+    from .vector.handle import PendingChanges as PendingChanges, VectorIndex as VectorIndex
+    from .vector.settings import VectorLimits as VectorLimits, VectorSettings as VectorSettings
 
 
 class _AsCompiled:
@@ -213,13 +151,16 @@ if __spec__ is not None and type(__spec__.loader).__name__ == "AssertionRewritin
 
 
 def __getattr__(name: str) -> Any:
-    # Lazy, because every pytest run of an environment imports this package for its plugin.
-    if name not in __all__:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    from .homes import HOMES
+    # Every pytest run of an environment imports this package for its plugin, so a name is imported
+    # when it is first used.
+    from .public_names import PUBLIC_NAMES
 
-    return getattr(importlib.import_module(f"{__name__}.{HOMES[name]}"), name)
+    if name == "__all__":
+        return list(PUBLIC_NAMES)
+    if name not in PUBLIC_NAMES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(importlib.import_module(f"{__name__}.{PUBLIC_NAMES[name]}"), name)
 
 
 def __dir__() -> list[str]:
-    return sorted({*globals(), *__all__})
+    return sorted({*globals(), *__getattr__("__all__")})

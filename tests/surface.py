@@ -1,6 +1,7 @@
-"""The public surface as text: every name of the package, with what a tester may use of it.
+"""The public surface, generated from the imports in ``pytest_fakecloud/__init__.py``.
 
-``python -m tests.surface`` writes ``tests/public_surface.txt`` anew; the commit shows what changed.
+``python -m tests.surface`` writes two files: ``pytest_fakecloud/public_names.py``, which the package
+reads when a name is used, and ``tests/public_surface.txt``, whose diff shows what a commit changes.
 """
 
 from __future__ import annotations
@@ -17,6 +18,15 @@ from typing import Any
 import pytest_fakecloud
 
 FILE = Path(__file__).parent / "public_surface.txt"
+PACKAGE = Path(pytest_fakecloud.__file__)
+NAMES_FILE = PACKAGE.with_name("public_names.py")
+_HEAD = '''"""The module of each public name. Written by ``python -m tests.surface``."""
+
+from __future__ import annotations
+
+__all__ = ["PUBLIC_NAMES"]
+
+'''
 _PROTOCOLS = (
     "__enter__",
     "__exit__",
@@ -26,6 +36,20 @@ _PROTOCOLS = (
     "__contains__",
     "__eq__",
 )
+
+
+def public_names() -> str:
+    """Return the source of ``public_names.py``: the imports that type checkers see, as a dictionary."""
+    modules = {
+        alias.name: str(node.module)
+        for block in ast.walk(ast.parse(PACKAGE.read_text(encoding="utf-8")))
+        if isinstance(block, ast.If)
+        for node in block.body
+        if isinstance(node, ast.ImportFrom) and node.level
+        for alias in node.names
+    }
+    lines = "".join(f'    "{name}": "{modules[name]}",\n' for name in sorted(modules))
+    return f"{_HEAD}PUBLIC_NAMES: dict[str, str] = {{\n{lines}}}\n"
 
 
 def surface() -> str:
@@ -129,4 +153,5 @@ def _assigned(kind: type) -> set[str]:
 
 
 if __name__ == "__main__":
+    NAMES_FILE.write_text(public_names(), encoding="utf-8")
     FILE.write_text(surface() + "\n", encoding="utf-8")

@@ -24,7 +24,7 @@ from .harness import PACKAGE, check_each, syntax
 NAMES = sorted({service.handle.split(".")[1] for service in SERVICES.values()})
 
 FLOORS = (
-    ("core", "homes"),
+    ("core", "public_names"),
     ("http",),
     ("faults",),
     ("transport",),

@@ -7,7 +7,7 @@ from functools import partial
 from types import FunctionType
 
 import pytest_fakecloud
-from pytest_fakecloud.homes import HOMES
+from pytest_fakecloud.public_names import PUBLIC_NAMES
 
 from .markdown import HEAD, alias_docs, first_sentence, inline, table
 
@@ -62,7 +62,7 @@ def _page(title: str) -> str:
 
 def _groups() -> dict[str, list[str]]:
     """The names below each heading."""
-    left = dict(HOMES)
+    left = dict(PUBLIC_NAMES)
     found = {}
     for title, places in _GROUPS.items():
         found[title] = [name for name, home in left.items() if home.startswith(places)]
@@ -88,7 +88,7 @@ def _about(name: str) -> str:
     value = getattr(pytest_fakecloud, name)
     if isinstance(value, type | FunctionType):
         return first_sentence(value.__doc__)
-    return inline(alias_docs(HOMES[name])[name])
+    return inline(alias_docs(PUBLIC_NAMES[name])[name])
 
 
 def _told(name: str) -> str:

@@ -1,10 +1,10 @@
-"""Where each public name of the package is at home; imported when the first of them is asked for."""
+"""The module of each public name. Written by ``python -m tests.surface``."""
 
 from __future__ import annotations
 
-__all__ = ["HOMES"]
+__all__ = ["PUBLIC_NAMES"]
 
-HOMES: dict[str, str] = {
+PUBLIC_NAMES: dict[str, str] = {
     "Answer": "http.messages",
     "AnyCloud": "any_cloud",
     "Attempt": "queue.model",
