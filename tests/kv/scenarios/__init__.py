@@ -26,6 +26,13 @@ def status(text: str) -> Status:
     return Status(text.encode())
 
 
+def fields(**values: Any) -> list[Any]:
+    """A reply that alternates names and values, as those of XINFO do."""
+    return [
+        item for name, value in values.items() for item in (name.replace("_", "-").encode(), value)
+    ]
+
+
 def shown(reply: Any) -> Any:
     """The reply as RESP2 shows it: doubles as the texts they are printed as."""
     if isinstance(reply, float):

@@ -167,7 +167,7 @@ SCENARIOS: dict[str, Scenario] = {
                     b"90.9778",
                     3479099956230698,
                     [b"13.36138933897018433", b"38.11555639549629859"],
-                ],
+                ]
             ],
         ),
         ("GEORADIUSBYMEMBER g Agrigento 100 mi COUNT 1 ANY ASC", [b"Agrigento"]),
@@ -191,7 +191,7 @@ SCENARIOS: dict[str, Scenario] = {
                     b"90.9778",
                     3479099956230698,
                     [b"13.36138933897018433", b"38.11555639549629859"],
-                ],
+                ]
             ],
         ),
         ("GEORADIUSBYMEMBER_RO g Agrigento 100 mi COUNT 1 ANY ASC", [b"Agrigento"]),
