@@ -12,20 +12,17 @@ import struct
 import sys
 import threading
 from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING, Any, Protocol
-
-from ..core.workers import WorkerPool
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     import ssl
+
+    from .mount import Mount
 
 __all__ = [
     "RESET_ON_CLOSE",
     "Connection",
     "ConnectionHandler",
-    "Home",
-    "Readable",
-    "Sockets",
     "Watch",
     "tls_error",
 ]
@@ -42,60 +39,8 @@ def tls_error() -> type[OSError]:
     return ssl.SSLError
 
 
-class Readable(Protocol):
-    """What is told when something comes to its socket."""
-
-    def ready(self) -> None:
-        """See to what came, in the hub's thread and without waiting."""
-
-
-class Sockets(Protocol):
-    """The hub as connections see it: the sockets it waits on, and the threads it has."""
-
-    workers: WorkerPool
-
-    def register(self, sock: socket.socket, data: Readable) -> bool:
-        """Have ``data.ready()`` called in the hub's thread whenever the socket is readable."""
-
-    def unregister(self, sock: socket.socket) -> None:
-        """Take a socket off again."""
-
-
-class Home(Protocol):
-    """The mount as its connections see it."""
-
-    app: Any
-    body_limit: int | None
-    host: str
-    port: int
-    left: threading.Event | None
-    lock: threading.Lock
-    protocol: ConnectionHandler
-    tls: ssl.SSLContext | None
-
-    @property
-    def address(self) -> tuple[str, int]:
-        """Host and port."""
-
-    @property
-    def hub(self) -> Sockets:
-        """Where its connections are waited on."""
-
-    @property
-    def url(self) -> str:
-        """The origin as text."""
-
-    def report(self, error: BaseException) -> None:
-        """Hand on what escaped a handler."""
-
-    def forget(self, connection: Connection) -> None:
-        """Close a connection whose serving has ended."""
-
-
-class ConnectionHandler(Protocol):
-    """What a mount does with a connection: serve it until it ends, in a worker's thread."""
-
-    def __call__(self, connection: Connection, /) -> None: ...
+ConnectionHandler = Callable[["Connection"], None]
+"""Serves a connection until it ends, in a worker's thread."""
 
 
 class Connection:
@@ -118,7 +63,7 @@ class Connection:
         "worker",
     )
 
-    def __init__(self, sock: socket.socket, address: Any, mount: Home) -> None:
+    def __init__(self, sock: socket.socket, address: Any, mount: Mount) -> None:
         self.sock = sock
         self.address = address
         self.mount = mount

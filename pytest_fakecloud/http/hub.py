@@ -29,7 +29,7 @@ from .ports import PortAllocator
 if TYPE_CHECKING:
     import ssl
 
-    from .connection import ConnectionHandler, Readable
+    from .connection import ConnectionHandler, Watch
 
 __all__ = ["Hub", "default_hub"]
 
@@ -150,7 +150,7 @@ class Hub:
                         raise
         raise OSError(errno.EADDRINUSE, "every port of the range is taken")
 
-    def register(self, sock: socket.socket, data: Readable) -> bool:
+    def register(self, sock: socket.socket, data: Mount | Watch) -> bool:
         """Have ``data.ready()`` called in the hub's thread whenever the socket is readable."""
         selector = self._selector
         if selector is None:

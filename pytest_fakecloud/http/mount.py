@@ -8,33 +8,25 @@ import sys
 import threading
 import warnings
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 from ..core.errors import ContractError
 from ..core.lazy import traceback
 from ..core.timeparse import monotonic
-from .connection import Connection, ConnectionHandler, Sockets
+from .connection import Connection, ConnectionHandler
 
 if TYPE_CHECKING:
     import ssl
 
-__all__ = ["BACKLOG", "Listeners", "Mount"]
+    from .hub import Hub
+
+__all__ = ["BACKLOG", "Mount"]
 
 BACKLOG = 1024
 # Where a clean way to refuse connections while keeping the port exists.
 CAN_STOP_LISTENING = sys.platform.startswith("linux")
 LEAVE_SECONDS = 1.0
 _ACCEPTS = 64  # of one listener, before the others have their turn
-
-
-class Listeners(Sockets, Protocol):
-    """The hub as mounts see it."""
-
-    def bind(self, host: str, port: int) -> tuple[socket.socket, int]:
-        """A listening socket on the port, or on the next free one when it is 0; and which it is."""
-
-    def forget(self, mount: Any) -> None:
-        """Drop a closed mount."""
 
 
 class Mount:
@@ -52,7 +44,7 @@ class Mount:
 
     def __init__(
         self,
-        hub: Listeners,
+        hub: Hub,
         app: Any,
         host: str,
         port: int,
