@@ -16,7 +16,7 @@ from .core.wording import never_awaited
 from .faults.fault import rule_of
 
 if TYPE_CHECKING:
-    from .fakes import Fakes
+    from .any_cloud import AnyCloud
     from .handle import Handle
 
 __all__ = [
@@ -93,7 +93,7 @@ class Failures(Found[Failure]):
 
 
 def every_failure(
-    cloud: Fakes,
+    cloud: AnyCloud,
     run: Callable[[], object],
     *,
     services: str | Iterable[str] | None = None,
@@ -118,7 +118,7 @@ def every_failure(
 
 
 async def every_failure_async(
-    cloud: Fakes,
+    cloud: AnyCloud,
     run: Callable[[], object],
     *,
     services: str | Iterable[str] | None = None,
@@ -175,7 +175,7 @@ def _driven(plan: _Plan) -> Failures:
 
 
 def _plan(
-    cloud: Fakes,
+    cloud: AnyCloud,
     run: Callable[[], object],
     services: str | Iterable[str] | None,
     faults: FailureName | Sequence[FailureName],
@@ -321,7 +321,7 @@ def names_of(what: str, given: str | Iterable[str]) -> list[str]:
     return names
 
 
-def chosen_handles(cloud: Fakes, services: str | Iterable[str] | None) -> list[Handle]:
+def chosen_handles(cloud: AnyCloud, services: str | Iterable[str] | None) -> list[Handle]:
     """The handles whose calls can fail: all, or those of one or more fixtures or handles by name."""
     handles = [handle for handle in cloud.handles if hasattr(handle, "faults")]
     if services is None:

@@ -29,6 +29,7 @@ from .http.app import App
 from .http.hub import default_hub
 
 if TYPE_CHECKING:
+    from .any_cloud import AnyCloud
     from .http.hub import Hub
     from .http.mount import Mount
 
@@ -39,6 +40,7 @@ __all__ = [
     "Gone",
     "Handle",
     "Snapshot",
+    "gone_of",
     "secrets_of",
     "was_given",
 ]
@@ -110,6 +112,11 @@ class Gone:
         self.last = ()
         self._homes.clear()
         self._secrets.clear()
+
+
+def gone_of(cloud: AnyCloud) -> Gone:
+    """Return what is kept of the closed handles of a cloud: for reports, not for tests."""
+    return cloud._gone
 
 
 def was_given(token: str) -> bool:

@@ -15,14 +15,13 @@ from .core.errors import ContractError, shown
 from .core.found import Found
 from .core.lazy import dataclass
 from .core.timeparse import instant_us, to_datetime
-from .fakes import gone_of
-from .handle import Handle
+from .handle import Handle, gone_of
 from .http.readers import query_items
 from .reporting.masking import HIDDEN, Mask
 from .reporting.private_files import write_private
 
 if TYPE_CHECKING:
-    from .fakes import Fakes
+    from .any_cloud import AnyCloud
 
 __all__ = ["Difference", "Differences", "ReplayOptions", "archive", "replay", "write"]
 
@@ -38,7 +37,7 @@ _NOT_SENT_AGAIN = frozenset(
 )
 
 
-def archive(cloud: Fakes) -> dict[str, Any]:
+def archive(cloud: AnyCloud) -> dict[str, Any]:
     """The cloud's journal as a HAR object; credentials masked, instants of the cloud's clock."""
     mask = Mask(cloud)
     homes = dict(gone_of(cloud).homes)
@@ -55,7 +54,7 @@ def archive(cloud: Fakes) -> dict[str, Any]:
     }
 
 
-def write(cloud: Fakes, path: Path) -> Path:
+def write(cloud: AnyCloud, path: Path) -> Path:
     """Write the archive to a file that only its owner can read, folders included; return its path."""
     return write_private(path, json.dumps(archive(cloud), indent=1, ensure_ascii=False))
 
@@ -159,7 +158,7 @@ class ReplayOptions(TypedDict, total=False):
 
 
 def replay(
-    cloud: Fakes,
+    cloud: AnyCloud,
     file: str | Path,
     *,
     into: Mapping[str, Handle] | Handle | None = None,
@@ -344,7 +343,7 @@ _SHAPE: tuple[tuple[str, type, bool], ...] = (
 
 
 def _taker(
-    cloud: Fakes, entry: Mapping[str, Any], into: Mapping[str, Handle] | Handle | None
+    cloud: AnyCloud, entry: Mapping[str, Any], into: Mapping[str, Handle] | Handle | None
 ) -> Handle:
     if isinstance(into, Mapping):
         url = entry["request"]["url"]
@@ -368,7 +367,7 @@ def _taker(
 
 
 def _send(
-    cloud: Fakes,
+    cloud: AnyCloud,
     handle: Handle,
     request: Mapping[str, Any],
     translation: Mapping[str, str],

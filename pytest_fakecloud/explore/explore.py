@@ -21,7 +21,7 @@ from .story import story
 from .world import World
 
 if TYPE_CHECKING:
-    from ..fakes import Fakes
+    from ..any_cloud import AnyCloud
 
 __all__ = [
     "BrokenSchedule",
@@ -104,7 +104,7 @@ class BrokenSchedule(AssertionError):
 
 
 def explore(
-    cloud: Fakes,
+    cloud: AnyCloud,
     run: Runs,
     check: Callable[..., object] | None = None,
     *,
@@ -182,7 +182,7 @@ def explore(
 
 
 async def explore_async(
-    cloud: Fakes, run: Runs, check: Callable[..., object] | None = None, **options: Any
+    cloud: AnyCloud, run: Runs, check: Callable[..., object] | None = None, **options: Any
 ) -> Exploration:
     """``explore`` where a loop is running: in a thread, each asynchronous client in its own loop."""
     __tracebackhide__ = True

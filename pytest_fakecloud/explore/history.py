@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from ..core.lazy import dataclass
 
 if TYPE_CHECKING:
-    from ..fakes import Fakes
+    from ..any_cloud import AnyCloud
 
 __all__ = ["History", "Operation", "begin", "begin_client", "end"]
 
@@ -49,7 +49,7 @@ class History:
     those that a crash ended.
     """
 
-    cloud: Fakes
+    cloud: AnyCloud
     schedule: str
     operations: list[Operation] = field(default_factory=list)
     clients: list[Operation] = field(default_factory=list)

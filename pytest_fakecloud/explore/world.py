@@ -20,8 +20,8 @@ from ..transport.inprocess import origins
 from .sleeping import sleeps_follow
 
 if TYPE_CHECKING:
+    from ..any_cloud import AnyCloud
     from ..core.timekeeper import Timer
-    from ..fakes import Fakes
     from ..handle import Handle
     from ..http.app import App
     from ..queue.handle import Queue
@@ -83,7 +83,7 @@ class World:
     background.
     """
 
-    def __init__(self, cloud: Fakes, *, process_time: bool | None = None) -> None:
+    def __init__(self, cloud: AnyCloud, *, process_time: bool | None = None) -> None:
         self.cloud = cloud
         self.clock = timekeeper_of(cloud.clock)
         self.stage: Stage | None = None

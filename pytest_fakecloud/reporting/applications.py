@@ -22,7 +22,7 @@ from ..core.lazy import dataclass
 from ..queue.timeline import raised_text
 
 if TYPE_CHECKING:
-    from ..fakes import Fakes
+    from ..any_cloud import AnyCloud
 
 __all__ = ["Listener", "Served"]
 
@@ -59,14 +59,14 @@ class Listener:
     """Hears of requests for one cloud at a time, until it is closed."""
 
     def __init__(self) -> None:
-        self.cloud: Fakes | None = None
+        self.cloud: AnyCloud | None = None
         self.served: deque[Served] = deque(maxlen=_MOST)
         self._under_way: list[Served] = []
         self._lock = threading.Lock()
         self._heard: set[str] = set()
         self._connected: list[tuple[Any, _Receiver]] = []
 
-    def listen(self, cloud: Fakes | None) -> None:
+    def listen(self, cloud: AnyCloud | None) -> None:
         """Remember the requests that come from now on, for this cloud; for none, remember nothing."""
         if cloud is not self.cloud:
             self.cloud = cloud

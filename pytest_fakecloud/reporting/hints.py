@@ -12,12 +12,11 @@ from typing import TYPE_CHECKING, Any
 
 from ..core.auth import bearer_token
 from ..core.lazy import dataclass
-from ..fakes import gone_of
-from ..handle import secrets_of, was_given
+from ..handle import gone_of, secrets_of, was_given
 from ..http.hub import default_hub
 
 if TYPE_CHECKING:
-    from ..fakes import Fakes
+    from ..any_cloud import AnyCloud
 
 __all__ = ["hints", "strangers", "suspicions"]
 
@@ -128,7 +127,7 @@ _CAUSE, _CONTEXT, _ARGS = (
 _EXCEPTIONS = vars(BaseExceptionGroup)["exceptions"].__get__
 
 
-def hints(cloud: Fakes, error: BaseException) -> list[str]:
+def hints(cloud: AnyCloud, error: BaseException) -> list[str]:
     """What stood between the test and its fakes, and how to let requests through."""
     found = []
     for one in _chain(error):
@@ -152,7 +151,7 @@ def _errors(module: str, name: str) -> type[BaseException]:
     return getattr(sys.modules.get(module), name, OSError)
 
 
-def _of_earlier(cloud: Fakes, address: str) -> list[str]:
+def _of_earlier(cloud: AnyCloud, address: str) -> list[str]:
     """What to do about a client that went where a fake of an earlier test had stood."""
     found = _PLACE.search(address)
     port = int(found[1] or found[2]) if found else 0
@@ -165,7 +164,7 @@ def _of_earlier(cloud: Fakes, address: str) -> list[str]:
     )
 
 
-def _fakes_that_stay(cloud: Fakes, what: str) -> list[str]:
+def _fakes_that_stay(cloud: AnyCloud, what: str) -> list[str]:
     names = " ".join(dict.fromkeys(handle.fixture for handle in cloud.handles))
     return [
         f"{what}, such as an earlier test's. An application that makes its client once needs fakes "
@@ -176,7 +175,7 @@ def _fakes_that_stay(cloud: Fakes, what: str) -> list[str]:
     ]
 
 
-def strangers(cloud: Fakes) -> list[str]:
+def strangers(cloud: AnyCloud) -> list[str]:
     """What to do about a client that came with the token of a fake of an earlier test."""
     own = gone_of(cloud).secrets.union(*(secrets_of(handle) for handle in cloud.handles))
     for call in cloud.journal.calls():
@@ -188,7 +187,9 @@ def strangers(cloud: Fakes) -> list[str]:
     return []
 
 
-def _unconnected(cloud: Fakes, names: Iterable[object], error: BaseException | None) -> list[str]:
+def _unconnected(
+    cloud: AnyCloud, names: Iterable[object], error: BaseException | None
+) -> list[str]:
     """What the official clients were made for, where none of them is at a fake."""
     urls = [handle.url for handle in cloud.handles]
     found = []
@@ -256,7 +257,7 @@ def _frames(error: BaseException | None) -> Iterator[FrameType]:
 
 
 def suspicions(
-    cloud: Fakes, names: Iterable[object], error: BaseException | None = None
+    cloud: AnyCloud, names: Iterable[object], error: BaseException | None = None
 ) -> list[str]:
     """What may have stood between a test and those of its fakes that nobody called.
 

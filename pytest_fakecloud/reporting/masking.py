@@ -11,12 +11,11 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 from ..core.calls import ITEMS_OF_CUT
-from ..fakes import gone_of
-from ..handle import secrets_of
+from ..handle import gone_of, secrets_of
 
 if TYPE_CHECKING:
+    from ..any_cloud import AnyCloud
     from ..core.calls import Call
-    from ..fakes import Fakes
 
 __all__ = ["HIDDEN", "Mask", "hides_words"]
 
@@ -52,7 +51,7 @@ def _may_have_lost_a_secret(call: Call) -> bool:
 class Mask:
     """Takes the credentials of a cloud's fakes out of texts, in every spelling they travel in."""
 
-    def __init__(self, cloud: Fakes) -> None:
+    def __init__(self, cloud: AnyCloud) -> None:
         secrets = gone_of(cloud).secrets.union(*map(secrets_of, cloud.handles))
         self._secrets = _pattern(frozenset(secrets))
 

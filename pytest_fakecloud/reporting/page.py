@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 from urllib.parse import quote
 
 from ..core.timeparse import to_datetime
-from ..fakes import gone_of
+from ..handle import gone_of
 from .facts import facts as find_facts
 from .masking import Mask
 from .pictures import groups, ladders
@@ -25,7 +25,7 @@ from .section import findings
 from .waiting import waiting
 
 if TYPE_CHECKING:
-    from ..fakes import Fakes
+    from ..any_cloud import AnyCloud
     from .applications import Served
 
 __all__ = ["file_name", "page", "write", "write_index"]
@@ -136,7 +136,7 @@ pre { margin: 0; padding: 8px; background: var(--paper); border: 1px solid var(-
 """
 
 
-def page(cloud: Fakes, title: str, failure: str = "", served: Sequence[Served] = ()) -> str:
+def page(cloud: AnyCloud, title: str, failure: str = "", served: Sequence[Served] = ()) -> str:
     """The whole page of one test; ``failure`` is the text of its error, ``served`` as for rows."""
     mask = Mask(cloud)
     every = _from_their_callers(rows(cloud, served=served))
@@ -233,7 +233,7 @@ def _folded(summary: str, rest: str, *, is_open: bool = False) -> str:
 
 
 def write(
-    cloud: Fakes, folder: Path, name: str, failure: str = "", served: Sequence[Served] = ()
+    cloud: AnyCloud, folder: Path, name: str, failure: str = "", served: Sequence[Served] = ()
 ) -> Path:
     """Write the page of a test into a folder, for its owner alone; the path of the file."""
     return write_private(folder / f"{file_name(name)}.html", page(cloud, name, failure, served))

@@ -13,7 +13,7 @@ from urllib.parse import SplitResult, urlsplit
 from ..core.calls import Call, Entry, Event, faults_ended
 from ..core.errors import shown, telling
 from ..core.lazy import dataclass
-from ..fakes import gone_of
+from ..handle import gone_of
 from .bodies import compact, decoded, parsed, printable, readable, shortened
 from .connections import gathered
 from .masking import Mask, hides_words
@@ -21,7 +21,7 @@ from .summaries import Scene, Summary, summarise
 from .summaries.summary import error_of, taken
 
 if TYPE_CHECKING:
-    from ..fakes import Fakes
+    from ..any_cloud import AnyCloud
     from .applications import Served
 
 __all__ = ["CLIENT", "Row", "parts_of", "rows", "scene_of"]
@@ -74,7 +74,7 @@ class Row:
 
 
 def rows(
-    cloud: Fakes, entries: Iterable[Entry] | None = None, served: Iterable[Served] = ()
+    cloud: AnyCloud, entries: Iterable[Entry] | None = None, served: Iterable[Served] = ()
 ) -> list[Row]:
     """The journal of a cloud as rows, secrets masked.
 
@@ -122,7 +122,7 @@ def parts_of(url: str) -> SplitResult:
         return SplitResult("", "", url, "", "")
 
 
-def scene_of(cloud: Fakes | None, entries: Sequence[Entry]) -> Scene:
+def scene_of(cloud: AnyCloud | None, entries: Sequence[Entry]) -> Scene:
     """What the summaries may look up in a cloud, if any.
 
     A handle that cannot be asked has nothing to tell.
@@ -152,7 +152,7 @@ def scene_of(cloud: Fakes | None, entries: Sequence[Entry]) -> Scene:
     return scene
 
 
-def _made(cloud: Fakes | None, entries: Sequence[Entry]) -> dict[int, str]:
+def _made(cloud: AnyCloud | None, entries: Sequence[Entry]) -> dict[int, str]:
     """The message of each publish request whose answer was lost, by the request's number.
 
     It is the one message of that URL and instant that no answer names; of several none is told.

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from ..core.calls import Call
 from ..core.errors import telling
 from ..core.timeparse import to_datetime
-from ..fakes import gone_of
+from ..handle import gone_of
 from .bodies import printable
 from .facts import Fact, facts
 from .masking import Mask
@@ -22,7 +22,7 @@ from .thinning import folded, kept, merged, without_held_runs
 from .waiting import waiting
 
 if TYPE_CHECKING:
-    from ..fakes import Fakes
+    from ..any_cloud import AnyCloud
     from ..handle import Handle
     from .applications import Served
 
@@ -45,7 +45,7 @@ _STAMP = len("12:00:00.000 ")
 
 
 def refused(
-    cloud: Fakes, *, every_call: bool = False, meant: Callable[[Call], bool] = lambda call: False
+    cloud: AnyCloud, *, every_call: bool = False, meant: Callable[[Call], bool] = lambda call: False
 ) -> Iterator[tuple[Handle, str]]:
     """The handles that answered 401, each with a sentence on why.
 
@@ -67,7 +67,7 @@ def refused(
         )
 
 
-def _credentials(call: Call, cloud: Fakes, refusing: Handle) -> str:
+def _credentials(call: Call, cloud: AnyCloud, refusing: Handle) -> str:
     given = call.header("Authorization")
     if given is None:
         return "no credentials came with it" if "_token=" not in call.target else "a wrong _token"
@@ -83,7 +83,7 @@ def _credentials(call: Call, cloud: Fakes, refusing: Handle) -> str:
 
 
 def section(
-    cloud: Fakes,
+    cloud: AnyCloud,
     *,
     link: str = "",
     width: int = WIDTH,
@@ -135,7 +135,7 @@ def section(
     return printable("\n".join([*lines, *([""] if ends else []), *ends]))
 
 
-def _left(cloud: Fakes, scene: Scene, worth: Sequence[Fact]) -> Iterator[str]:
+def _left(cloud: AnyCloud, scene: Scene, worth: Sequence[Fact]) -> Iterator[str]:
     """What waits, without groups that are behind: that comes of the facts about their broker."""
     behind = tuple(f"{fact.text.partition(':')[0]}: group" for fact in worth)
     for one in waiting(cloud, scene):
@@ -143,7 +143,7 @@ def _left(cloud: Fakes, scene: Scene, worth: Sequence[Fact]) -> Iterator[str]:
             yield one
 
 
-def _homes(cloud: Fakes) -> Iterator[str]:
+def _homes(cloud: AnyCloud) -> Iterator[str]:
     """Where each fake is; of those that follow on the same host, the port."""
     host = ""
     for handle in cloud.handles:
@@ -154,7 +154,7 @@ def _homes(cloud: Fakes) -> Iterator[str]:
         yield f"{name} {url}, closed"
 
 
-def findings(cloud: Fakes) -> list[tuple[str, str]]:
+def findings(cloud: AnyCloud) -> list[tuple[str, str]]:
     """What a strict test would fail for, and who was refused: a line each, and what follows it."""
     mask = Mask(cloud)
     found: list[tuple[str, str]] = []

@@ -13,7 +13,7 @@ from .summaries import Scene
 from .summaries.summary import listed
 
 if TYPE_CHECKING:
-    from ..fakes import Fakes
+    from ..any_cloud import AnyCloud
 
 __all__ = ["MOST", "waiting"]
 
@@ -21,7 +21,7 @@ MOST = 8
 """The most lines; the rest is counted."""
 
 
-def waiting(cloud: Fakes, scene: Scene) -> list[str]:
+def waiting(cloud: AnyCloud, scene: Scene) -> list[str]:
     """A line for each thing that has not come to an end; empty when nothing waits."""
     lines: list[str] = []
     looks = {"queue": _messages, "vector": _vectors, "broker": _consumers}

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import partial
 from operator import attrgetter
 from time import sleep
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 from ..core.auth import bearer_token, new_token, same
 from ..core.calls import Call, Entry
@@ -22,13 +22,12 @@ from ..core.errors import ContractError, ServiceError
 from ..core.journal import Recorder, recorder_of
 from ..core.matching import nearest
 from ..core.problems import Problem, Problems
-from ..core.timekeeper import Mode, Signal
-from ..core.timeparse import Instant, monotonic
-from ..fakes import Fakes
+from ..core.timekeeper import Signal
+from ..core.timeparse import monotonic
 from ..faults.fault import setting_over
 from ..faults.plan import FaultPlan, fault_words
 from ..faults.table import FaultTable
-from ..handle import Context, Handle
+from ..handle import Handle
 from ..http.app import App
 from ..http.messages import Answer, Effect, Request, Response, Stream
 from ..http.readers import decode_segment, json_value
@@ -53,6 +52,9 @@ from .views import (
 )
 from .wire import surface_of
 
+if TYPE_CHECKING:
+    from ..cloud import Cloud
+
 __all__ = ["PREFIX", "ControlApp"]
 
 PREFIX = "/__control__"
@@ -75,25 +77,6 @@ _GUARDS = (
 _PAGE_POLICY = f"{_POLICY}; script-src 'self'; style-src 'self'; connect-src 'self'; img-src 'self'"
 
 
-class Hosted(Fakes, Protocol):
-    """What the control API needs of the cloud it controls, which is one of this process."""
-
-    _context: Context
-    closed: bool
-
-    def reseed(self, seed: int | str) -> None:
-        """Start all randomness over from another seed."""
-
-    def reset(self) -> None:
-        """Return every handle to its baseline."""
-
-    def begin(self, now: Instant | None = None, clock: Mode | None = None) -> None:
-        """Start over for another test."""
-
-    def start(self, fixture: str, settings: Mapping[str, Any]) -> Handle:
-        """Start a handle by the name of its fixture."""
-
-
 class Refused(ServiceError):
     """A request the control API cannot perform."""
 
@@ -104,7 +87,7 @@ class _Bugs(Problems):
     Nothing else is: a request it has no route for is no mistake of the application under test.
     """
 
-    def __init__(self, cloud: Hosted, tell: Callable[[str], object]) -> None:
+    def __init__(self, cloud: Cloud, tell: Callable[[str], object]) -> None:
         super().__init__()
         self._cloud = cloud
         self._tell = tell
@@ -133,7 +116,7 @@ class ControlApp(App):
 
     def __init__(
         self,
-        cloud: Hosted,
+        cloud: Cloud,
         token: str | None = None,
         *,
         hosts: Hosts | None = None,
@@ -778,7 +761,7 @@ def _is_done(entry: Entry) -> bool:
     return not isinstance(entry, Call) or entry.outcome != "open"
 
 
-def _row_of(cloud: Fakes, entry: Entry) -> dict[str, Any]:
+def _row_of(cloud: Cloud, entry: Entry) -> dict[str, Any]:
     row = rows(cloud, [entry])[0]
     return {
         "number": row.number,

@@ -14,7 +14,7 @@ from . import broker, common, kv, kv_series, queue, vector
 from .look import Fact, Look
 
 if TYPE_CHECKING:
-    from ...fakes import Fakes
+    from ...any_cloud import AnyCloud
     from ..applications import Served
     from ..summaries import Scene
 
@@ -33,7 +33,7 @@ _FACTS: tuple[Callable[[Look], Iterator[Fact]], ...] = (
 
 
 def facts(
-    cloud: Fakes,
+    cloud: AnyCloud,
     scene: Scene,
     idle_s: float | None = None,
     raised: BaseException | None = None,

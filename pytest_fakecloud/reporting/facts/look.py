@@ -13,7 +13,7 @@ from ..summaries import Scene
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from ...fakes import Fakes
+    from ...any_cloud import AnyCloud
     from ..applications import Served
 
 __all__ = ["NONE", "Fact", "Look"]
@@ -35,7 +35,7 @@ class Look:
 
     def __init__(
         self,
-        cloud: Fakes,
+        cloud: AnyCloud,
         scene: Scene,
         idle_s: float | None = None,
         raised: BaseException | None = None,
