@@ -66,6 +66,7 @@ PROBLEM_KINDS: Mapping[str, Mapping[str, Field]] = {
     "bug": {"path": Field(TEXT), "handle": Field(TEXT)},
     "unused_fault": {"handle": Field(TEXT)},
     "unmet": {"handle": Field(TEXT)},
+    "rejected_step": {"run_id": Field(TEXT), "url": Field(TEXT), "handle": Field(TEXT)},
 }
 """What a strict test fails for, each with the facts that ``allow()`` may ask about."""
 ALLOWABLE: Mapping[str, Mapping[str, Field]] = {
@@ -206,8 +207,9 @@ class AnyCloud(ABC):
     def allow(self, kind: str, **where: object) -> None:
         """Do not count a kind of problem, or only those whose facts agree with what is given.
 
-        ``kind`` is ``unrouted``, ``unstubbed``, ``bug``, ``unused_fault`` or ``unmet``, or ``refused``
-        for calls that are meant to be answered 401, of which there is else a warning; ``where`` names
+        ``kind`` is ``unrouted``, ``unstubbed``, ``bug``, ``unused_fault``, ``unmet`` or
+        ``rejected_step``, or ``refused`` for calls that are meant to be answered 401, of which there
+        is else a warning; ``where`` names
         facts such as ``path=`` or ``url=``: a value, a text with ``*``, a compiled pattern or a
         function (see ``core.matching``). Raises ``ContractError`` for a kind or a fact there is
         none of, naming the nearest.

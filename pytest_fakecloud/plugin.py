@@ -64,7 +64,7 @@ class Default(str):
 SETTINGS: dict[str, tuple[str, Any, Any]] = {
     "fakecloud_strict": (
         "what fails a passing test: true, false, or names out of "
-        "'unrouted unstubbed bug unused_fault unmet'",
+        "'unrouted unstubbed bug unused_fault unmet rejected_step'",
         None,
         "true",
     ),

@@ -14,8 +14,9 @@ __all__ = ["Problem", "Problems", "shortened"]
 class Problem:
     """Something a strict test fails for.
 
-    ``kind`` is ``unrouted``, ``unstubbed``, ``bug``, ``unused_fault`` or ``unmet``; ``text`` says what
-    came, what was nearest and how to allow it; ``facts`` are what ``allow`` matches on.
+    ``kind`` is ``unrouted``, ``unstubbed``, ``bug``, ``unused_fault``, ``unmet`` or ``rejected_step``;
+    ``text`` says what came, what was nearest and how to allow it; ``facts`` are what ``allow``
+    matches on.
     """
 
     kind: str

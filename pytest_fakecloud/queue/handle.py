@@ -40,6 +40,7 @@ from .model import (
     Delivery,
     Message,
     Outcome,
+    RejectedStep,
     SigningKeys,
 )
 from .rest.routes import QueueApp
@@ -221,6 +222,7 @@ class Queue(QueueAssertions, QueueActions, Handle):
         )
         self._engine.on_attempt = self._attempted
         self._engine.on_loop = self._looped
+        self._engine.on_rejected_step = self._step_rejected
         self._driver = Driver(self._engine, self._check_open, self._sender.release)
         table = DeliveryFaults(partial(context.ids.stream, name, "faults"), context.time)
         self._engine.mishaps = table
@@ -446,6 +448,20 @@ class Queue(QueueAssertions, QueueActions, Handle):
 
     def _looped(self, text: str) -> None:
         self._context.problems.report("unmet", f"{self.name}: {text}", handle=self.name)
+
+    def _step_rejected(self, step: RejectedStep) -> None:
+        what = "the result of a run that it invoked"
+        if step.item is not None:
+            what = f"item {step.item} of a batch"
+        self._context.problems.report(
+            "rejected_step",
+            f"{self.name}: rejected {what}, a step of workflow run {step.run_id} at {step.url}:"
+            f" {step.status} {step.error}. Workflow clients ignore this error, so the run never"
+            f' goes on. To allow it: fakecloud.allow("rejected_step", run_id="{step.run_id}")',
+            run_id=step.run_id,
+            url=step.url,
+            handle=self.name,
+        )
 
 
 def _leaves(error: BaseException | None, *, driving: bool) -> bool:

@@ -238,6 +238,21 @@ class WorkflowPart:
     created_ms: int | None = None
 
 
+@dataclass(frozen=True, slots=True)
+class RejectedStep:
+    """A step of a workflow run that was rejected where its sender ignores the error.
+
+    ``item`` is its position in the batch, counted from 1, None for the result of an invoked run,
+    which the queue itself publishes. ``status`` and ``error`` are those of the rejection.
+    """
+
+    run_id: str
+    url: str
+    status: int
+    error: str
+    item: int | None = None
+
+
 @dataclass(slots=True, eq=False)
 class Message:
     """A message and where it stands.

@@ -203,6 +203,23 @@ def test_a_step_that_fails_is_retried_and_the_run_goes_on(world: World) -> None:
     assert world.events == ["try", "try", "try", "done"]
 
 
+def test_a_rejected_step_leaves_a_problem(world: World) -> None:
+    def flow(context: Any) -> Any:
+        yield "sleep", "nap", "soon", {}
+
+    world.serve(flow)
+    world.start({})
+    world.queue.run_until_idle()
+    (run,) = world.runs()
+    assert run["workflowState"] == "RUN_STARTED"
+    problem = world.cloud.problems.only()
+    assert problem.kind == "rejected_step"
+    assert "item 1 of a batch" in problem.text
+    assert "invalid delay: 'soon' is not a duration" in problem.text
+    world.cloud.allow("rejected_step", run_id=run["workflowRunId"])
+    assert world.cloud.problems == []
+
+
 def test_a_call_that_fails_is_retried_and_its_status_is_the_result(world: World) -> None:
     calls = world.queue.destinations.answers(THIRD, (503, "no"), (500, "still no"), (404, "gone"))
 

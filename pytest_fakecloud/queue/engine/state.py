@@ -19,6 +19,7 @@ from ..model import (
     Mishaps,
     NoWorkflow,
     Outcome,
+    RejectedStep,
     WorkflowHooks,
 )
 from ..settings import EngineSettings, PlanLimits
@@ -81,6 +82,7 @@ class State:
         self.changed = clock.signal()
         self.on_attempt: Callable[[Message, Attempt, Delivery, Outcome], None] | None = None
         self.on_loop: Callable[[str], None] | None = None
+        self.on_rejected_step: Callable[[RejectedStep], None] | None = None
         self._message_ids = ids.stream(name, "message ids")
         self._other_ids = ids.stream(name, "other ids")
         self.messages: dict[str, Message] = {}

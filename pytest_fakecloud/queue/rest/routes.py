@@ -26,6 +26,7 @@ from ..model import (
     Headers,
     Message,
     Outcome,
+    RejectedStep,
     first,
 )
 from ..wire import filters, records
@@ -33,6 +34,7 @@ from ..wire.callback import failure_text
 from ..wire.headers import (
     HOP_BY_HOP,
     as_text,
+    as_wire,
     check_name,
     first_setting,
 )
@@ -200,10 +202,12 @@ class QueueApp(App):
         with self.engine.lock:
             self.engine.quota.count_request(self.engine.clock.now_us())
             self.engine.workflow.refuse(map(_headers_of, items))
-            answers = [self._batch_item(item, request) for item in items]
+            answers = [
+                self._batch_item(item, number, request) for number, item in enumerate(items, 1)
+            ]
         return Answer(answers, 200, self.engine.quota.daily_headers())
 
-    def _batch_item(self, item: Any, request: Request) -> object:
+    def _batch_item(self, item: Any, number: int, request: Request) -> object:
         try:
             destination, headers, body, queue = read_batch_item(item)
             result = self.engine.publisher.publish(
@@ -215,6 +219,12 @@ class QueueApp(App):
                 counted=False,
             )
         except QueueError as error:
+            run_id = _run_id_of(item)
+            if run_id is not None and self.engine.on_rejected_step is not None:
+                url = _shown(item.get("destination"))
+                self.engine.on_rejected_step(
+                    RejectedStep(run_id, url, error.status, error.message, number)
+                )
             return error_item(error)
         return self.answer_published(result).body
 
@@ -296,6 +306,22 @@ class QueueApp(App):
     def rotate_keys(self, request: Request) -> object:
         self.engine.rotate_keys()
         return self.get_keys(request)
+
+
+def _run_id_of(item: Any) -> str | None:
+    # The item was rejected, perhaps for what it is, so nothing of it has a type to rely on.
+    headers = item.get("headers") if isinstance(item, dict) else None
+    if not isinstance(headers, dict):
+        return None
+    found = first_setting(headers.items(), "workflow-runid")
+    if isinstance(found, list):
+        found = found[0] if found else None
+    return None if found is None else _shown(found)
+
+
+def _shown(value: object) -> str:
+    # A string of JSON may hold half a character, which no report could be written with.
+    return as_text(as_wire(str(value)))
 
 
 def _headers_of(item: Any) -> Headers:

@@ -27,6 +27,7 @@ from ..model import (
     Headers,
     Message,
     PublishSettings,
+    RejectedStep,
     WorkflowPart,
     first,
 )
@@ -418,6 +419,12 @@ class WorkflowRuns:
             started = self.engine.messages.get(run.first_message_id)
             if started is not None:
                 started.lost_callbacks += (error.message,)
+            if self.engine.on_rejected_step is not None:
+                self.engine.on_rejected_step(
+                    RejectedStep(
+                        as_text(invoker.run_id), as_text(invoker.url), error.status, error.message
+                    )
+                )
 
     def _release(self, run: WorkflowRun) -> None:
         """Let nothing wait for a run any more, nor a notification wait for it."""

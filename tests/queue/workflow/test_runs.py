@@ -268,6 +268,70 @@ def test_steps_for_runs_that_do_not_live_are_refused(wire: Wire) -> None:
     assert item["status"] == 400
 
 
+def rejected(wire: Wire) -> list[dict[str, Any]]:
+    problems = wire.queue._context.problems
+    return [one.facts for one in problems if one.kind == "rejected_step"]
+
+
+def test_a_rejected_step_in_a_batch_is_a_problem(wire: Wire) -> None:
+    wire.start()
+    of_run = {"Upstash-Workflow-RunId": "r", "Upstash-Workflow-Init": "false"}
+    answers = wire.ask(
+        "POST",
+        "/v2/batch",
+        json=[
+            {"destination": APP, "headers": of_run},
+            {"destination": APP, "headers": {**of_run, "Upstash-Delay": "soon"}},
+            {"destination": "nowhere"},
+        ],
+    )
+    assert ["error" in one for one in answers] == [False, True, True]
+    (problem,) = wire.queue._context.problems
+    assert (problem.kind, problem.facts) == (
+        "rejected_step",
+        {"run_id": "r", "url": APP, "handle": "queue"},
+    )
+    assert problem.text.startswith(
+        f"queue: rejected item 2 of a batch, a step of workflow run r at {APP}:"
+        f" 400 {answers[1]['error']}"
+    )
+
+
+@pytest.mark.parametrize(
+    ("item", "run_id", "url"),
+    [
+        ({"destination": "x", "headers": {"Service-Workflow-RunId": "r"}}, "r", "x"),
+        ({"destination": 5, "headers": {"upstash-workflow-runid": ["r", "s"]}}, "r", "5"),
+        ({"headers": {"Upstash-Workflow-RunId": 7}}, "7", "None"),
+        (
+            {"destination": APP, "headers": {"Upstash-Workflow-RunId": "new"}, "body": 5},
+            "new",
+            APP,
+        ),
+    ],
+)
+def test_a_malformed_step_is_a_problem_too(wire: Wire, item: Any, run_id: str, url: str) -> None:
+    (answer,) = wire.ask("POST", "/v2/batch", json=[item])
+    assert answer["status"] == 400
+    assert rejected(wire) == [{"run_id": run_id, "url": url, "handle": "queue"}]
+
+
+@pytest.mark.parametrize(
+    "item",
+    [7, None, {}, {"headers": []}, {"headers": {"Upstash-Workflow-RunId": []}}, {"headers": None}],
+)
+def test_a_rejected_item_of_no_run_is_no_problem(wire: Wire, item: Any) -> None:
+    wire.ask("POST", "/v2/batch", json=[item])
+    assert rejected(wire) == []
+
+
+def test_a_rejected_step_with_half_a_character_can_be_reported(wire: Wire) -> None:
+    body = b'[{"destination": "\\ud800", "headers": {"Upstash-Workflow-RunId": "\\ud800"}}]'
+    wire.ask("POST", "/v2/batch", content=body)
+    (problem,) = wire.queue._context.problems
+    assert problem.text.encode()
+
+
 @pytest.mark.parametrize("end", ["cancel=true", "cancel=false"])
 def test_a_step_of_an_ended_run_refuses_its_whole_batch(wire: Wire, end: str) -> None:
     wire.start()
@@ -1093,6 +1157,12 @@ def test_a_run_ends_even_where_its_invoker_cannot_be_told() -> None:
     wire.ask("DELETE", "/v2/workflows/runs/child?cancel=false")
     assert [run["workflowState"] for run in wire.runs()] == ["RUN_SUCCESS", "RUN_STARTED"]
     assert "daily rate limit" in wire.queue.messages()[1].timeline
+    (problem,) = wire.queue._context.problems
+    assert problem.facts == {"run_id": "parent", "url": APP, "handle": "queue"}
+    assert problem.text.startswith(
+        "queue: rejected the result of a run that it invoked, a step of workflow run parent at"
+        f" {APP}: 429 Exceeded daily rate limit."
+    )
     wire.close()
 
 
