@@ -246,7 +246,7 @@ class Handle:
         self.clock = context.clock
         self._time = context.time
         self._app = app
-        self.token = context.wanted_token or new_token()
+        self.token = context.wanted_token or self._new_token()
         _GIVEN.append(self.token)
         context.wanted_token = None
         self._recorder = Recorder(
@@ -300,8 +300,12 @@ class Handle:
     def rotate_token(self) -> str:
         """Replace the credentials; the old ones are refused from now on."""
         self._context.gone.add_secrets(self)
-        self.token = new_token()
+        self.token = self._new_token()
         return self.token
+
+    def _new_token(self) -> str:
+        """Return a new random token, in the form of the service's own tokens."""
+        return new_token()
 
     def __repr__(self) -> str:
         state = " closed" if self.closed else ""

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import base64
+import json
 import secrets
 from collections.abc import Mapping
 from dataclasses import replace
@@ -228,7 +230,7 @@ class Queue(QueueAssertions, QueueActions, Handle):
         self._engine.mishaps = table
         runs = WorkflowRoutes(self._engine, workflow)
         letters = WorkflowHistoryRoutes(self._engine, workflow)
-        self.read_only_token = new_token()
+        self.read_only_token = self._new_token()
         app = QueueApp(self._engine, lambda: (self.token, self.read_only_token), [runs, letters])
         super().__init__(context, app, name=name, faults=QueueFaults(table))
         self._evidence.recorder = self._recorder
@@ -254,8 +256,13 @@ class Queue(QueueAssertions, QueueActions, Handle):
     def rotate_token(self) -> str:
         """Replace both tokens; the old ones are refused from now on."""
         token = super().rotate_token()
-        self.read_only_token = new_token()
+        self.read_only_token = self._new_token()
         return token
+
+    def _new_token(self) -> str:
+        # Clients read the user's id from the token. 24 and 48 digits need no padding.
+        content = {"UserID": new_token(24), "Password": new_token()}
+        return base64.b64encode(json.dumps(content, separators=(",", ":")).encode()).decode()
 
     def rotate_keys(self) -> tuple[str, str]:
         """Make the next signing key the current one; returns (current, next)."""

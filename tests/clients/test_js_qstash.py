@@ -51,10 +51,9 @@ class Control:
 
 
 @pytest.fixture
-def environment() -> Iterator[dict[str, str]]:
+def environment(name: str) -> Iterator[dict[str, str]]:
     with Cloud(clock="frozen", seed=1, delivery="driven") as cloud:
-        # The workflow client reads a user's id out of the token, as the development one has it.
-        queue: Any = cloud.queue(dev_credentials=True)
+        queue: Any = cloud.queue(dev_credentials=name == "qstash-dev")
         chat = {"choices": [{"message": {"role": "assistant", "content": "hello"}}]}
         event = (
             "data: " + json.dumps({"choices": [{"delta": {"content": "hel"}}]}) + "\n\n"

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import base64
+import json
 import re
 from collections.abc import Callable, Iterator
 from datetime import timedelta
@@ -47,6 +49,15 @@ def test_credentials_are_random_unless_asked_for() -> None:
         assert dev.token == DEV_TOKEN
         assert (dev.current_signing_key, dev.next_signing_key) == DEV_KEYS
         assert dev.env["QSTASH_TOKEN"] == DEV_TOKEN
+
+
+def test_tokens_name_a_user_as_the_services_own_do(queue: Queue) -> None:
+    tokens = [queue.token, queue.read_only_token, queue.rotate_token(), queue.read_only_token]
+    contents = [json.loads(base64.b64decode(one, validate=True)) for one in tokens]
+    assert all(list(one) == ["UserID", "Password"] for one in contents)
+    assert len({one["UserID"] for one in contents} | {one["Password"] for one in contents}) == 8
+    # A token stands in a query as it is.
+    assert all(one.isalnum() for one in tokens)
 
 
 def test_ids_come_from_the_seed() -> None:
