@@ -93,10 +93,14 @@ class Cron:
         except (CronSimError, ValueError) as error:
             raise self._bad(str(error)) from None
 
-    def next_us(self, after_us: int) -> int | None:
-        """Return the first instant after this one at which it fires; None when it never does."""
+    def next_us(self, after_us: int, *, since_us: int | None = None) -> int | None:
+        """Return the first time after this one at which it fires; None when it never does.
+
+        ``@every`` counts from ``since_us``, a run at or before ``after_us``, or from ``after_us``.
+        """
         if self.every_us is not None:
-            due = after_us // SECOND * SECOND + self.every_us
+            since = (after_us if since_us is None else since_us) // SECOND * SECOND
+            due = since + ((after_us - since) // self.every_us + 1) * self.every_us
             return due if due <= LATEST_US else None
         repeated: int | None = None
         try:

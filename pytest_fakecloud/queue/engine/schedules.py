@@ -70,16 +70,20 @@ class Schedule:
         return replace(self, last_ids=list(self.last_ids))
 
     def next_runs(self, count: int, after_us: int) -> list[datetime]:
-        """Return the next instants at which it fires, paused or not."""
+        """Return the next times at which it fires, paused or not."""
         cron = _cron(self.cron)
         runs: list[datetime] = []
-        at: int | None = after_us
-        if self.next_us is not None and self.next_us > after_us:
-            # What comes every so often goes on from its next run, not from now.
-            runs, at = [to_datetime(self.next_us)][:count], self.next_us
-        while len(runs) < count and (at := cron.next_us(at)) is not None:  # type: ignore[arg-type]
+        at = self.upcoming_us(after_us)
+        while len(runs) < count and at is not None:
             runs.append(to_datetime(at))
+            at = cron.next_us(at)
         return runs
+
+    def upcoming_us(self, after_us: int) -> int | None:
+        """Return the first time after this one at which it fires, paused or not."""
+        if self.next_us is not None and self.next_us > after_us:
+            return self.next_us
+        return _cron(self.cron).next_us(after_us, since_us=self.next_us)
 
 
 def _cron(text: str) -> Cron:
@@ -145,10 +149,10 @@ class Schedules:
         return schedule
 
     def plan(self, schedule: Schedule, due_us: int | None) -> None:
-        """Set the instant of the next run."""
+        """Set the time of the next run; a paused schedule is not put on the clock."""
         schedule.next_us = due_us
         self.unplan(schedule)
-        if due_us is not None and not self._state.closed:
+        if due_us is not None and not schedule.paused and not self._state.closed:
             self._timers[schedule.id] = self._state.clock.call_at(
                 due_us,
                 partial(self._fire, schedule.id),
@@ -160,7 +164,7 @@ class Schedules:
         """Set the next run of a schedule that was away; runs it missed are not caught up."""
         due, now = schedule.next_us, self._state.clock.now_us()
         if due is not None and due < now:
-            due = _cron(schedule.cron).next_us(now)
+            due = schedule.upcoming_us(now)
         self.plan(schedule, due)
 
     def unplan(self, schedule: Schedule) -> None:
@@ -179,7 +183,18 @@ class Schedules:
     def pause(self, schedule_id: str, paused: bool) -> None:
         """Stop a schedule from creating messages, or let it; 404 when there is none."""
         with self._state.lock:
-            self.get(schedule_id).paused = paused
+            schedule = self.get(schedule_id)
+            if schedule.paused == paused:
+                return
+            due = self.due_us(schedule)
+            schedule.paused = paused
+            self.plan(schedule, due)
+
+    def due_us(self, schedule: Schedule) -> int | None:
+        """Return the time of the next run, for a paused schedule as if it were resumed now."""
+        if schedule.next_us is None or not schedule.paused:
+            return schedule.next_us
+        return schedule.upcoming_us(self._state.clock.now_us())
 
     def fire(self, schedule_id: str) -> list[str]:
         """Create the messages of a run at once, apart from its plan; returns their ids."""
@@ -205,8 +220,7 @@ class Schedules:
             if schedule is None:
                 return
             self.plan(schedule, _cron(schedule.cron).next_us(at_us))
-            if not schedule.paused:
-                self._create(schedule, at_us)
+            self._create(schedule, at_us)
 
     def _create(self, schedule: Schedule, at_us: int) -> None:
         schedule.last_us = at_us

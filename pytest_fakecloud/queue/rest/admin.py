@@ -73,9 +73,12 @@ class AdministrationRoutes:
         engine = self.engine
         with engine.lock:
             schedule = engine.schedules.get(schedule_id)
-            retries = min(engine.settings.default_retries, engine.limits.retries)
             return records.schedule_record(
-                schedule, engine.schedules.states(schedule), retries, engine.limits.timeout_us
+                schedule,
+                engine.schedules.due_us(schedule),
+                engine.schedules.states(schedule),
+                min(engine.settings.default_retries, engine.limits.retries),
+                engine.limits.timeout_us,
             )
 
     def list_schedules(self, request: Request) -> object:

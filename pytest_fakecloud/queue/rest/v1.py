@@ -219,6 +219,7 @@ class FirstEra:
             schedule = engine.schedules.get(schedule_id)
             return records.schedule_record(
                 schedule,
+                engine.schedules.due_us(schedule),
                 engine.schedules.states(schedule),
                 engine.settings.default_retries,
                 engine.limits.timeout_us,

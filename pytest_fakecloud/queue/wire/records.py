@@ -199,7 +199,11 @@ def log_record(entry: LogEntry, message: Message, no_answer_status: int) -> Reco
 
 
 def schedule_record(
-    schedule: Schedule, states: dict[str, str], default_retries: int, default_timeout: int
+    schedule: Schedule,
+    due_us: int | None,
+    states: dict[str, str],
+    default_retries: int,
+    default_timeout: int,
 ) -> Record:
     """Return a schedule; ``states`` are those of the messages of its last run."""
     settings = schedule.settings
@@ -229,8 +233,8 @@ def schedule_record(
     if schedule.last_us is not None:
         record["lastScheduleTime"] = ms(schedule.last_us)
         record["lastScheduleStates"] = states
-    if schedule.next_us is not None:
-        record["nextScheduleTime"] = ms(schedule.next_us)
+    if due_us is not None:
+        record["nextScheduleTime"] = ms(due_us)
     if schedule.error is not None:
         record["error"] = schedule.error
     return record

@@ -86,6 +86,52 @@ def test_overwriting_a_paused_one_starts_it(scene: Scene) -> None:
     assert scene.get("/v2/schedules/s")["isPaused"] is False
 
 
+def test_a_paused_one_leaves_the_clock_alone(scene: Scene) -> None:
+    clock = scene.queue.clock
+    create(scene, Cron="@every 7m")
+    scene.ok("PATCH", "/v2/schedules/s/pause")
+    assert clock.next_due() is None
+    scene.queue.advance("16m")
+    assert scene.get("/v2/schedules/s")["nextScheduleTime"] == NOW_MS + 21 * 60_000
+    assert clock.next_due() is None
+    scene.ok("PATCH", "/v2/schedules/s/resume")
+    assert clock.next_due() == after(21 * 60)
+    scene.queue.advance("14m")
+    assert scene.times == [21 * 60, 28 * 60]
+
+
+def test_a_paused_one_stays_off_the_clock_when_a_copy_is_restored(scene: Scene) -> None:
+    create(scene)
+    scene.ok("PATCH", "/v2/schedules/s/pause")
+    saved = scene.queue.snapshot()
+    scene.ok("PATCH", "/v2/schedules/s/resume")
+    scene.queue.advance("1m")
+    scene.queue.restore(saved)
+    assert scene.queue.clock.next_due() is None
+
+
+@pytest.mark.parametrize("verb", ["pause", "resume"])
+def test_pausing_or_resuming_twice_changes_nothing(scene: Scene, verb: str) -> None:
+    create(scene)
+    scene.ok("PATCH", f"/v2/schedules/s/{verb}")
+    due = scene.queue.clock.next_due()
+    shown = scene.get("/v2/schedules/s")
+    scene.ok("PATCH", f"/v2/schedules/s/{verb}")
+    assert scene.queue.clock.next_due() == due
+    assert scene.get("/v2/schedules/s") == shown
+
+
+def test_a_run_that_fell_due_in_a_pause_is_not_made_up_for(scene: Scene) -> None:
+    create(scene)
+    scene.ok("PATCH", "/v2/schedules/s/pause")
+    scene.queue.clock.advance("1m")
+    scene.ok("PATCH", "/v2/schedules/s/resume")
+    scene.queue.advance("59s")
+    assert scene.came == []
+    scene.queue.advance("1s")
+    assert scene.times == [120]
+
+
 def test_what_it_created_outlives_it(scene: Scene) -> None:
     scene.fail()
     create(scene, Retries="1")
@@ -179,9 +225,9 @@ def test_every_so_often_counts_from_the_creation(scene: Scene) -> None:
     expected = [after(5_410), after(10_810), after(16_210)]
     scene.queue.advance("1h")
     assert created.next_runs(3) == expected
-    created._record.paused = True
+    scene.ok("PATCH", "/v2/schedules/often/pause")
     scene.queue.advance("1h")
-    created._record.paused = False
+    scene.ok("PATCH", "/v2/schedules/often/resume")
     scene.queue.advance("3h")
     assert scene.at(DEST) == [10_810, 16_210]
     saved = scene.queue.snapshot()
