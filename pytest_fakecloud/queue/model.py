@@ -371,7 +371,7 @@ class WorkflowHooks(Protocol):
         """Return what is added to the callback bodies about this message (``workflowRunId`` ...)."""
 
     def dead_letter_fields(self, message: Message) -> dict[str, object]:
-        """Return what is added to the record of a dead letter (``failureCallbackInfo``)."""
+        """Return what is added to the record of a dead letter (``failureCallbackInfo`` ...)."""
 
     def companions(self, message: Message) -> Iterable[Message]:
         """Return the messages that may only be forgotten together with this one."""

@@ -9,7 +9,7 @@ from ..engine.flow import FlowKey
 from ..errors import bad_request
 from ..model import SECOND, Headers
 from ..wire import records
-from ..wire.headers import as_wire, read_given, read_integer
+from ..wire.headers import as_wire, check_name, read_given, read_integer
 from .payloads import (
     empty,
     endpoints_of,
@@ -128,18 +128,18 @@ class AdministrationRoutes:
         return empty()
 
     def get_queue(self, request: Request) -> object:
-        return self._queue(segment(request, "name"))
+        return self._queue(_queue_name(request))
 
     def delete_queue(self, request: Request) -> Answer:
         self.engine.lifecycle.delete_queue(segment(request, "name"))
         return empty()
 
     def pause_queue(self, request: Request) -> Answer:
-        self.engine.admission.pause_queue(segment(request, "name"))
+        self.engine.admission.pause_queue(_queue_name(request))
         return empty()
 
     def resume_queue(self, request: Request) -> Answer:
-        self.engine.admission.resume_queue(segment(request, "name"))
+        self.engine.admission.resume_queue(_queue_name(request))
         return empty()
 
     # -- URL groups ------------------------------------------------------------------------------
@@ -282,3 +282,7 @@ class AdministrationRoutes:
             "parallelismMax": self.engine.limits.parallelism or 0,
             "parallelismCount": len(self.engine.active),
         }
+
+
+def _queue_name(request: Request) -> str:
+    return check_name(segment(request, "name"), "queue name")

@@ -8,6 +8,7 @@ from ..engine.dead_letters import DeadLetter
 from ..engine.engine import Engine
 from ..engine.logs import MOST
 from ..engine.publishing import Accepted
+from ..errors import not_found
 from ..wire import filters, records
 from .payloads import (
     accepted_record,
@@ -79,16 +80,26 @@ class HistoryRoutes:
 
     def retry_dead_letters(self, request: Request) -> Answer:
         with self.engine.lock:
-            rows, cursor = self._chosen_letters(request)
+            rows, cursor = self._chosen_letters(request, known=True)
             responses = [accepted_record(one) for one in self._retry(rows, request)]
         return Answer({"cursor": cursor or "", "responses": responses}, 201)
 
-    def _chosen_letters(self, request: Request) -> tuple[list[DeadLetter], str | None]:
+    def _chosen_letters(
+        self, request: Request, *, known: bool = False
+    ) -> tuple[list[DeadLetter], str | None]:
+        """Return the page of rows that a bulk operation is for, and the cursor to the next.
+
+        With ``known``, raise 404 if ids are given and no row has one of them.
+        """
         refuse_empty_id(request, "dlq message")
         chosen = filters.read_filters(pairs(request, "dlqIds"), filters.FOR_DEAD_LETTERS)
         if chosen.empty and names_nothing(request, "dlqIds", "dlqId"):
             return [], None
-        return self.engine.dead_letters.select(chosen)
+        rows, cursor = self.engine.dead_letters.select(chosen)
+        ids = chosen.fields.get("dlqIds") or chosen.fields.get("dlqId")
+        if known and ids and not rows:
+            raise not_found("dlq message", ", ".join(ids))
+        return rows, cursor
 
     def _retry(self, rows: list[DeadLetter], request: Request) -> list[Accepted]:
         letters = self.engine.dead_letters

@@ -2,7 +2,8 @@
 
 Source: the official clients' code and the vendor's documentation. Decided here: a listing of runs
 begins with the newest; a run that is over has no steps to fetch (404, which clients take for its
-end); ``workflowRuns`` of a listing are ids of runs, or ``true`` for whatever there is.
+end); ``workflowRuns`` of a listing are ids of runs, alone or as ``<id>@<created, Unix ms>``, or
+``true`` for all runs.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ from __future__ import annotations
 import base64
 import json
 from collections.abc import Callable
-from typing import Any
+from typing import Any, get_args
 from urllib.parse import urlsplit
 
 from ...http.messages import Answer, Request
@@ -33,7 +34,7 @@ from ..wire.headers import (
     unprefixed,
 )
 from ..workflow.log import run_record
-from ..workflow.model import SDK_VERSION, WorkflowRun, flattened
+from ..workflow.model import SDK_VERSION, RunState, WorkflowRun, flattened
 from ..workflow.runs import WorkflowRuns
 from .payloads import (
     bulk_pairs,
@@ -51,10 +52,12 @@ __all__ = ["WorkflowRoutes"]
 
 _METHODS = "GET POST PUT PATCH DELETE HEAD OPTIONS"
 _MOST = 100
+_STATES = get_args(RunState)
+_ALL_RUNS = ("workflowRuns", "true")
 _RUN_FIELDS: dict[str, Callable[[WorkflowRun], tuple[str, ...]]] = {
     "workflowRunId": lambda run: (run.id,),
     "workflowRunIds": lambda run: (run.id,),
-    "workflowRuns": lambda run: (run.id,),
+    "workflowRuns": lambda run: (run.id, f"{run.id}@{run.created_ms}"),
     "workflowUrl": lambda run: (as_text(run.url),),
     "state": lambda run: (run.state,),
     "label": lambda run: run.settings.labels,
@@ -62,6 +65,7 @@ _RUN_FIELDS: dict[str, Callable[[WorkflowRun], tuple[str, ...]]] = {
     "workflowCreatedAt": lambda run: (str(run.created_ms),),
     "messageId": lambda run: tuple(run.message_ids),
     "callerIp": lambda run: (run.caller_ip,),
+    "callerIP": lambda run: (run.caller_ip,),
     "host": lambda run: (urlsplit(run.url).netloc,),
     "path": lambda run: (urlsplit(run.url).path,),
     "flowControlKey": lambda run: (run.settings.flow.key,) if run.settings.flow else (),
@@ -126,13 +130,12 @@ class WorkflowRoutes:
         return {"cancelled": len(found)} | cursor_field(cursor)
 
     def list_runs(self, request: Request) -> object:
-        pairs = [
-            pair
-            for pair in query_of(request)
-            if pair[1]
-            and pair[0] not in ("groupBy", "trimBody")
-            and pair != ("workflowRuns", "true")
-        ]
+        pairs = []
+        for name, value in query_of(request):
+            if name == "groupBy" and value not in ("", "workflowRunId"):
+                raise bad_request(f"invalid groupBy: {value!r}, expected workflowRunId")
+            if value and name not in ("groupBy", "trimBody") and (name, value) != _ALL_RUNS:
+                pairs.append((name, value))
         with self.engine.lock:
             found, cursor = self._select(pairs, latest_first=True, default=10)
             return {"runs": [run_record(self.engine, run) for run in found]} | cursor_field(cursor)
@@ -152,11 +155,17 @@ class WorkflowRoutes:
             if name in ("cursor", "count", "fromDate", "toDate"):
                 _read_paging(paging, name, value)
             elif name in _RUN_FIELDS:
-                whole = name in ("workflowUrl",)
-                wanted.setdefault(name, []).extend([value] if whole else value.split(","))
+                values = [value] if name == "workflowUrl" else value.split(",")
+                if name == "state":
+                    values = [_read_state(one) for one in values]
+                wanted.setdefault(name, []).extend(values)
             else:
                 known = ", ".join(sorted([*_RUN_FIELDS, "count", "cursor", "fromDate", "toDate"]))
                 raise bad_request(f"unknown filter {name!r}, expected one of {known}")
+
+        if ids := wanted.get("workflowRunIds"):
+            wanted = {"workflowRunIds": ids}
+            paging.from_us = paging.to_us = None
 
         def matches(run: WorkflowRun) -> bool:
             if only_live and not run.live:
@@ -285,6 +294,13 @@ class WorkflowRoutes:
             run_id = segment(request, "run")
             self.runs.notify(segment(request, "event"), json.dumps(event).encode(), run_id)
         return {}
+
+
+def _read_state(value: str) -> str:
+    state = "RUN_CANCELED" if value == "RUN_CANCELLED" else value
+    if state not in _STATES:
+        raise bad_request(f"invalid state: {value!r}, expected one of {', '.join(_STATES)}")
+    return state
 
 
 def _read_paging(paging: filters.Filters, name: str, value: str) -> None:

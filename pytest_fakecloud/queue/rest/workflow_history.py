@@ -14,10 +14,10 @@ from ...http.messages import Request
 from ...http.routing import Route
 from ..engine.dead_letters import DeadLetter
 from ..engine.engine import Engine
-from ..errors import QueueError, not_found
+from ..errors import QueueError, bad_request, not_found
 from ..model import Headers, Message
 from ..wire import filters, records
-from ..wire.headers import as_wire, read_settings, unprefixed
+from ..wire.headers import as_text, as_wire, read_settings, unprefixed
 from ..workflow.model import WorkflowRun
 from ..workflow.runs import WorkflowRuns
 from .payloads import (
@@ -90,7 +90,7 @@ class WorkflowHistoryRoutes:
             run = self._run_of(engine.dead_letters.message(row))
             failure = self.runs.failure_callback(run)
             if failure is None or failure.state != "FAILED":
-                raise not_found("failed failure callback of workflow run", run.id)
+                raise bad_request(f"workflow run {as_text(run.id)} has no failed failure callback")
             engine.publisher.retry_dead_letters([failure])
             if failure.dlq_id is not None:
                 engine.dead_letters.rows.pop(failure.dlq_id, None)
@@ -102,7 +102,9 @@ class WorkflowHistoryRoutes:
             run = self._run_of(engine.dead_letters.message(self._row(segment(request, "id"))))
             failure = self.runs.failure_callback(run)
             if failure is None or failure.state not in ("FAILED", *_ON_ITS_WAY):
-                raise not_found("unfinished failure callback of workflow run", run.id)
+                raise bad_request(
+                    f"workflow run {as_text(run.id)} has no failure callback to cancel"
+                )
             if failure.state == "FAILED":
                 engine.dead_letters.rows.pop(failure.dlq_id or "", None)
                 run.failure_message_id = None

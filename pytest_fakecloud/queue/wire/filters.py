@@ -1,7 +1,8 @@
 """Filters and cursors of the listings and of the bulk operations.
 
 Within one field any value counts (repeated, or separated by commas, except in ``url``), across
-fields all must. ``fromDate`` and ``toDate`` are Unix milliseconds, both inclusive. ``host`` and
+fields all must; but with ids given (``messageIds``, ``dlqIds``) all other filters are read and
+ignored. ``fromDate`` and ``toDate`` are Unix milliseconds, both inclusive. ``host`` and
 ``path`` of the destination work for messages and logs and are refused for dead letters. Unknown
 names are 400.
 
@@ -50,6 +51,8 @@ _MESSAGE_FIELDS: dict[str, Callable[[Message], Sequence[str]]] = {
 """Filter name -> the values of a message it is compared with."""
 _DESTINATION = frozenset({"host", "path"})
 _PAGING = frozenset({"cursor", "count", "order"})
+_IDS = ("messageIds", "dlqIds")
+"""Lists of ids: with one of them given, all other filters are ignored."""
 COMMON = frozenset(_MESSAGE_FIELDS) - _DESTINATION - {"messageIds"} | {"fromDate", "toDate"}
 FOR_MESSAGES = COMMON | _DESTINATION | {"messageIds", "count"}
 FOR_LOGS = COMMON | _DESTINATION | _PAGING | {"messageIds", "state", "responseStatus"}
@@ -157,6 +160,10 @@ def read_filters(pairs: Pairs, known: frozenset[str], most: int = 100) -> Filter
             elif name == "responseStatus":
                 values = [str(read_integer(one, "responseStatus")) for one in values]
             filters.fields.setdefault(name, []).extend(one for one in values if one)
+    for name in _IDS:
+        if ids := filters.fields.get(name):
+            filters.fields = {name: ids}
+            filters.from_us = filters.to_us = None
     return filters
 
 

@@ -76,6 +76,10 @@ def nested_headers(headers: Headers) -> dict[str, list[str]]:
     return shown
 
 
+def _caller(ip: str) -> Record:
+    return {"callerIP": ip, "callerIp": ip}
+
+
 def _settings_record(settings: PublishSettings, retry_delay: str | None) -> Record:
     record: Record = {}
     for name, value in (
@@ -117,7 +121,7 @@ def message_record(message: Message) -> Record:
         "maxRetries": message.max_retries,
         "notBefore": ms(message.not_before_us),
         "createdAt": ms(message.created_us),
-        "callerIP": message.caller_ip,
+        **_caller(message.caller_ip),
         **_settings_record(settings, message.retry_delay),
     }
     if settings.timeout_us is not None:
@@ -220,7 +224,7 @@ def schedule_record(
         "header": shown_headers(headers, redaction),
         **_body("body", schedule.body, redaction is not None and redaction.body),
         "retries": default_retries if settings.retries is None else settings.retries,
-        "callerIP": schedule.caller_ip,
+        **_caller(schedule.caller_ip),
         "isPaused": schedule.paused,
         **_settings_record(settings, settings.retry_delay),
     }

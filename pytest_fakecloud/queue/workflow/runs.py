@@ -172,7 +172,7 @@ class WorkflowRuns:
             info["responseStatus"] = failure.last_outcome.status
             info["responseBody"] = failure.last_outcome.body.decode("utf-8", "replace")
             info["responseHeaders"] = header_map(failure.last_outcome.headers)
-        return {"failureCallbackInfo": info}
+        return {"failureCallbackInfo": info, "failureFunctionState": info["state"]}
 
     def failure_callback(self, run: WorkflowRun | None) -> Message | None:
         """Return the message that calls the failure URL of a run, or None."""

@@ -704,6 +704,7 @@ def get_message_endpoint(scene: Scene) -> None:
         "notBefore": NOW_MS,
         "createdAt": NOW_MS,
         "callerIP": "127.0.0.1",
+        "callerIp": "127.0.0.1",
     }
     binary = record(scene, scene.publish({}, b"\xff\x00"))
     assert decoded(binary["bodyBase64"]) == b"\xff\x00"
@@ -769,6 +770,7 @@ def create_schedule_endpoint(scene: Scene) -> None:
         "timeout": 9,
         "callback": CALLBACK,
         "callerIP": "127.0.0.1",
+        "callerIp": "127.0.0.1",
         "isPaused": False,
         "nextScheduleTime": NOW_MS + 12 * 3_600_000,
     }
@@ -881,6 +883,12 @@ def delete_queue_endpoint(scene: Scene) -> None:
     assert {one.state for one in scene.queue.messages()} == {"cancelled"}
     assert len(ids) == 2
     scene.ok("DELETE", "/v2/queues/orders")
+
+
+@pytest.mark.parametrize(("method", "verb"), [("GET", ""), ("POST", "/pause"), ("POST", "/resume")])
+def test_a_queue_with_a_name_that_is_none(scene: Scene, method: str, verb: str) -> None:
+    refused = scene.request(method, f"/v2/queues/a%20b{verb}")
+    assert (refused.status, "invalid queue name: 'a b'" in refused.error) == (400, True)
 
 
 def pause_queue_endpoint(scene: Scene) -> None:
@@ -1113,6 +1121,13 @@ def retry_dead_letters_endpoint(scene: Scene) -> None:
     assert len(rest["responses"]) == 1
     assert rest["cursor"] == ""
     assert len(scene.queue.run_until_idle()) == 3
+    for name in ("dlqIds", "dlqId"):
+        unknown = scene.request("POST", f"/v2/dlq/retry?{name}=unknown,{ids[0]}")
+        assert (unknown.status, unknown.error) == (404, f"dlq message unknown, {ids[0]} not found")
+    known = dead_letter(scene)
+    some = scene.ok("POST", f"/v2/dlq/retry?dlqIds=unknown&dlqIds={known}").json()
+    assert len(some["responses"]) == 1
+    assert scene.ok("POST", "/v2/dlq/retry?label=none").json()["responses"] == []
 
 
 def list_events_endpoint(scene: Scene) -> None:
@@ -1871,6 +1886,37 @@ def test_filters_combine(scene: Scene) -> None:
     comma = scene.publish({"Upstash-Retries": "0"}, url=DEST + "?a,b")
     scene.queue.deliver_due()
     assert found("url=" + quote(DEST + "?a,b", safe="")) == [comma]
+
+
+#: Filters that match neither of the two messages of ``fill()``.
+OTHERS = "label=none&fromDate=1&toDate=2&responseStatus=418&url=https%3A%2F%2Fnone.example.com"
+
+
+def test_ids_of_dead_letters_are_chosen_whatever_else_is_asked_for(scene: Scene) -> None:
+    ids = fill(scene)
+    first, second = (one.id for one in scene.queue.dead_letters())
+    asked = f"/v2/dlq?dlqIds={second}&{OTHERS}"
+    assert [one["messageId"] for one in scene.get(asked)["messages"]] == [ids["b"]]
+    assert scene.ok("DELETE", asked).json() == {"deleted": 1}
+    body = {"dlqIds": [first], "label": "none"}
+    (retried,) = scene.ok("POST", "/v2/dlq/retry", json=body).json()["responses"]
+    assert scene.queue.pending().only().id == retried["messageId"]
+    # What is ignored is still read.
+    assert scene.request("DELETE", f"/v2/dlq?dlqIds={first}&nonsense=1").status == 400
+
+
+def test_ids_of_messages_are_chosen_whatever_else_is_asked_for(scene: Scene) -> None:
+    kept, first, second = (scene.publish({"Upstash-Delay": "1h"}) for _ in range(3))
+    others = "label=none&fromDate=1&toDate=2"
+    rows = scene.get(f"/v2/events?messageIds={first}&state=FAILED&{others}")["events"]
+    assert [(row["messageId"], row["state"]) for row in rows] == [(first, "CREATED")]
+    answer = scene.ok("DELETE", f"/v2/messages?messageIds={first},{second}&count=1&{others}")
+    assert answer.json() == {"cancelled": 1}
+    body = {"messageIds": [first, second], "label": "none"}
+    assert scene.ok("DELETE", "/v2/messages", json=body).json() == {"cancelled": 1}
+    # One id is a filter like the others.
+    body = {"messageId": kept, "label": "none"}
+    assert scene.ok("DELETE", "/v2/messages", json=body).json() == {"cancelled": 0}
 
 
 @pytest.mark.parametrize("template", ["%s", '"%s"', '["%s"]', ' "%s" \n', "%s\n"])

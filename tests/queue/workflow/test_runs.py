@@ -789,6 +789,8 @@ def test_runs_in_pages_and_by_filter(wire: Wire) -> None:
     created = wire.runs("workflowRunId=r2")[0]["workflowRunCreatedAt"]
     for query, found in (
         ("state=RUN_CANCELED", ["r0"]),
+        ("state=RUN_CANCELLED", ["r0"]),
+        ("callerIP=127.0.0.1&state=RUN_FAILED,RUN_CANCELED", ["r0"]),
         ("label=l1", ["r3", "r1"]),
         (f"workflowUrl={APP}&label=l0", ["r4", "r2", "r0"]),
         ("workflowUrl=https://app.example.com", []),
@@ -803,12 +805,25 @@ def test_runs_in_pages_and_by_filter(wire: Wire) -> None:
     assert wire.ask("GET", "/v2/workflows/logs?workflowRunId=r1")["runs"] == wire.runs(
         "workflowRunId=r1"
     )
-    for wanted, found in (("r1,r3", ["r3", "r1"]), ("r1&workflowRuns=r0", ["r1", "r0"])):
+    for wanted, found in (
+        ("r1,r3", ["r3", "r1"]),
+        ("r1&workflowRuns=r0", ["r1", "r0"]),
+        (f"r2@{created},r1@{created},r3", ["r3", "r2"]),
+        (f"r2%40{created}", ["r2"]),
+    ):
         listed = wire.ask("GET", f"/v2/workflows/logs?workflowRuns={wanted}")["runs"]
         assert [run["workflowRunId"] for run in listed] == found
     for wanted in ("", "true"):
         assert len(wire.ask("GET", f"/v2/workflows/logs?workflowRuns={wanted}")["runs"]) == 5
-    for query in ("nonsense=1", "cursor=x", "count=0", "fromDate=x"):
+    for query in (
+        "nonsense=1",
+        "cursor=x",
+        "count=0",
+        "fromDate=x",
+        "state=HAPPY",
+        "state=RUN_STARTED,",
+        "groupBy=workflowUrl",
+    ):
         wire.ask("GET", f"/v2/workflows/events?{query}", 400)
 
 
@@ -823,7 +838,10 @@ def test_bulk_cancelling(wire: Wire) -> None:
     one = wire.ask("DELETE", prefix)
     assert one["cancelled"] == 1
     assert "cursor" in one
-    body = wire.ask("DELETE", target, json={"workflowRunIds": ["d"]})
+    wire.ask("DELETE", f"{target}?state=HAPPY", 400)
+    # With ids, all other filters are ignored.
+    others = {"label": "none", "toDate": 1, "workflowUrl": "https://none.example.com"}
+    body = wire.ask("DELETE", target, json={"workflowRunIds": ["d"], **others})
     assert body == {"cancelled": 1}
     assert wire.ask("DELETE", target) == {"cancelled": 0}
     wire.queue.run_until_idle()
@@ -861,10 +879,14 @@ def test_dead_letters_of_runs(wire: Wire) -> None:
         ("GET", f"/v2/workflows/dlq/{plain}"),
         ("DELETE", f"/v2/workflows/dlq/{plain}"),
         ("POST", f"/v2/workflows/dlq/resume/{plain}"),
-        ("POST", f"/v2/workflows/dlq/callback/{dlq_id}"),
         ("GET", "/v2/workflows/dlq/none"),
+        ("POST", "/v2/workflows/dlq/callback/none"),
+        ("DELETE", "/v2/workflows/dlq/callback/none"),
     ):
         wire.ask(method, path, 404)
+    for method, text in (("POST", "no failed failure callback"), ("DELETE", "no failure callback")):
+        answer = wire.ask(method, f"/v2/workflows/dlq/callback/{dlq_id}", 400)
+        assert text in answer["error"]
     assert wire.ask("DELETE", f"/v2/workflows/dlq/{dlq_id}") == {"deleted": 1}
     assert wire.ask("DELETE", "/v2/workflows/dlq") == {"deleted": 0}
     assert wire.ask("POST", "/v2/workflows/dlq/resume?dlqIds=") == {"workflowRuns": []}
@@ -887,7 +909,9 @@ def infos(wire: Wire, *listings: str) -> list[Any]:
         (row,) = wire.ask("GET", path)["messages"]
         own = wire.ask("GET", f"/v2/workflows/dlq/{row['dlqId']}")
         assert own == wire.ask("GET", f"/v2/dlq/{row['dlqId']}") == row
-        found.append(row.get("failureCallbackInfo"))
+        info = row.get("failureCallbackInfo")
+        assert row.get("failureFunctionState") == (info and info["state"])
+        found.append(info)
     return found
 
 
@@ -915,7 +939,7 @@ def test_a_failure_callback_that_fails_shows_in_the_dead_letter_of_the_run(
     assert [one["state"] for one in infos(wire)] == ["CALLBACK_SUCCESS"] * 2
     done = wire.ask("GET", "/v2/workflows/dlq?failureFunctionState=CALLBACK_SUCCESS")["messages"]
     assert [one["dlqId"] for one in done] == [row["dlqId"]]
-    wire.ask("DELETE", f"/v2/workflows/dlq/callback/{row['dlqId']}", 404)
+    wire.ask("DELETE", f"/v2/workflows/dlq/callback/{row['dlqId']}", 400)
 
 
 @pytest.mark.parametrize("headers", [{}, NAMED])
@@ -932,7 +956,7 @@ def test_a_failure_callback_is_given_up(wire: Wire, headers: dict[str, str]) -> 
     path = f"/v2/workflows/dlq/callback/{row['dlqId']}"
     assert wire.ask("DELETE", path) == {"deleted": 1}
     assert infos(wire)[0]["state"] == "CALLBACK_CANCELED"
-    wire.ask("DELETE", path, 404)
+    wire.ask("DELETE", path, 400)
     wire.queue.run_until_idle()
     assert len(failing.deliveries) == 2
 
@@ -948,7 +972,7 @@ def test_a_failed_failure_callback_is_forgotten_and_its_run_is_not(wire: Wire) -
     assert len(wire.ask("GET", "/v2/dlq")["messages"]) == 1
     assert infos(wire) == [None, None]
     for verb in ("POST", "DELETE"):
-        wire.ask(verb, path, 404)
+        wire.ask(verb, path, 400)
 
 
 @pytest.mark.parametrize("verb", ["resume", "restart"])
