@@ -219,32 +219,30 @@ class Publisher:
             drafts = [self._retry(message, given, now) for message in messages]
             return self._store(drafts, now).accepted
 
+    def publish_again(self, message: Message, settings: PublishSettings, body: bytes) -> None:
+        """Publish a message to where another one went; raises ``QueueError`` as ``publish``."""
+        with self._state.lock:
+            now = self._state.clock.now_us()
+            self._store([self._again(message, settings, body, now)], now)
+
     def _retry(self, message: Message, given: dict[str, Any], now: int) -> Message:
-        plain = replace(
-            message.settings,
-            delay_us=0,
-            not_before_us=None,
-            deduplication_id=None,
-            content_based_deduplication=False,
-        )
-        kept = {one.name: getattr(plain, one.name) for one in fields(plain)}
-        settings = PublishSettings(**merge_given(kept, given))
-        if settings.retries is None:
-            settings = replace(settings, retries=message.max_retries)
-        retries = self._quota.check(settings, message.body, now)
-        draft = self._draft(
-            Target(message.url, message.topic_name, message.endpoint_name, message.endpoint_id),
-            settings,
-            message.body,
-            now,
-            retries,
-            caller_ip=message.caller_ip,
-            api=message.api,
-        )
+        settings = repeated(message.settings, given, message.max_retries)
+        draft = self._again(message, settings, message.body, now)
         draft.kind = message.kind
         draft.schedule_id = message.schedule_id
         draft.retry_of = message.id
         return draft
+
+    def _again(self, message: Message, settings: PublishSettings, body: bytes, now: int) -> Message:
+        return self._draft(
+            Target(message.url, message.topic_name, message.endpoint_name, message.endpoint_id),
+            settings,
+            body,
+            now,
+            self._quota.check(settings, body, now),
+            caller_ip=message.caller_ip,
+            api=message.api,
+        )
 
     # -- destinations ----------------------------------------------------------------------------
 
@@ -409,6 +407,26 @@ class Publisher:
 
 
 _SWEEP = 64
+
+
+def repeated(
+    settings: PublishSettings, given: dict[str, Any], max_retries: int | None = None
+) -> PublishSettings:
+    """Return the settings for publishing a message again, with those given now on top.
+
+    It is neither delayed nor deduplicated unless that is given. ``max_retries`` counts where
+    neither says how often to retry.
+    """
+    plain = replace(
+        settings,
+        delay_us=0,
+        not_before_us=None,
+        deduplication_id=None,
+        content_based_deduplication=False,
+        retries=max_retries if settings.retries is None else settings.retries,
+    )
+    kept = {one.name: getattr(plain, one.name) for one in fields(plain)}
+    return PublishSettings(**merge_given(kept, given))
 
 
 def merge_given(base: dict[str, Any], given: dict[str, Any]) -> dict[str, Any]:

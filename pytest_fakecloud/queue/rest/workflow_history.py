@@ -9,15 +9,18 @@ goes.
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
 
 from ...http.messages import Request
 from ...http.routing import Route
 from ..engine.dead_letters import DeadLetter
 from ..engine.engine import Engine
+from ..engine.publishing import repeated
 from ..errors import QueueError, bad_request, not_found
-from ..model import Headers, Message
+from ..model import Headers, Message, PublishSettings
 from ..wire import filters, records
-from ..wire.headers import as_text, as_wire, read_settings, unprefixed
+from ..wire.headers import as_text, read_given, unprefixed
 from ..workflow.model import WorkflowRun
 from ..workflow.runs import WorkflowRuns
 from .payloads import (
@@ -31,6 +34,8 @@ from .payloads import (
 
 __all__ = ["WorkflowHistoryRoutes"]
 
+_OVERRIDES = ("retr", "flow-control-", "label", "delay", "failure-callback")
+"""Beginnings of the settings of a run that may be given when it is resumed or restarted."""
 _ON_ITS_WAY = ("CREATED", "ACTIVE", "RETRY")
 
 
@@ -112,12 +117,12 @@ class WorkflowHistoryRoutes:
                 engine.lifecycle.cancel_all([failure])
             return {"deleted": 1}
 
-    def _again(self, request: Request, make: Callable[[Message, Headers], WorkflowRun]) -> object:
-        plain = [
-            pair
-            for pair in request.headers
-            if (unprefixed(pair[0]) or "").startswith(("retr", "flow-control-"))
-        ]
+    def _again(
+        self, request: Request, make: Callable[[Message, dict[str, Any]], WorkflowRun]
+    ) -> object:
+        given = read_given(
+            pair for pair in request.headers if (unprefixed(pair[0]) or "").startswith(_OVERRIDES)
+        )
         with self.engine.lock:
             single = "id" in request.params
             if single:
@@ -129,70 +134,52 @@ class WorkflowHistoryRoutes:
             self.engine.quota.check_room(len(rows))
             runs = []
             for row in rows:
-                runs.append(make(self.engine.dead_letters.message(row), plain))
+                runs.append(make(self.engine.dead_letters.message(row), given))
                 self.engine.dead_letters.delete([row])
         if single:
             return _created(runs[0])
         return {"workflowRuns": [_created(run) for run in runs]} | cursor_field(cursor)
 
-    def _resumed(self, message: Message, headers: Headers) -> WorkflowRun:
+    def _resumed(self, message: Message, given: dict[str, Any]) -> WorkflowRun:
         new = self.runs.resume(message, self.engine.new_id("wfr_"))
         if not new.steps:
             del self.runs.runs[new.id]
-            return self._restarted(message, headers)
+            return self._restarted(message, given)
+        new.settings = repeated(new.settings, given)
+        settings = repeated(message.settings, given, message.max_retries)
         try:
-            self._republish(message, new.id, headers, message.body, init=False)
+            self._republish(message, new.id, settings, message.body, init=False)
         except QueueError:
             del self.runs.runs[new.id]
             raise
         return new
 
-    def _restarted(self, message: Message, headers: Headers) -> WorkflowRun:
+    def _restarted(self, message: Message, given: dict[str, Any]) -> WorkflowRun:
         old = self._run_of(message)
         started = self.runs.first_message(old)
         new_id = self.engine.new_id("wfr_")
-        self._republish(started, new_id, headers, self.runs.first_body(old), init=True)
+        settings = repeated(old.settings, given, started.max_retries)
+        self._republish(started, new_id, settings, self.runs.first_body(old), init=True)
         new = self.runs.get(new_id)
         new.invoker = old.invoker
         return new
 
     def _republish(
-        self, message: Message, run_id: str, headers: Headers, body: bytes, *, init: bool
+        self, message: Message, run_id: str, settings: PublishSettings, body: bytes, *, init: bool
     ) -> None:
-        settings = message.settings
-        sent: Headers = [
-            pair
-            for pair in settings.workflow
-            if pair[0].lower()
-            not in ("upstash-workflow-runid", "upstash-workflow-init", "upstash-workflow-invoke")
-        ]
-        sent += [
+        own = {"workflow-runid", "workflow-init", "workflow-invoke"}
+        workflow = [pair for pair in settings.workflow if unprefixed(pair[0]) not in own]
+        workflow += [
             ("Upstash-Workflow-RunId", run_id),
             ("Upstash-Workflow-Init", "true" if init else "false"),
-            ("Upstash-Method", settings.method),
         ]
-        sent += [(f"Upstash-Forward-{name}", value) for name, value in settings.forward]
-        if settings.content_type:
-            sent.append(("Content-Type", settings.content_type))
-        if settings.labels:
-            sent.append(("Upstash-Label", as_wire(",".join(settings.labels))))
-        for mark, url, nested in (
-            ("Callback", settings.callback, settings.callback_headers),
-            ("Failure-Callback", settings.failure_callback, settings.failure_callback_headers),
-        ):
-            if url is not None:
-                sent.append((f"Upstash-{mark}", url))
-                sent += [
-                    (f"Upstash-{mark}-{name[8:]}", run_id if _is_run_id(name) else value)
-                    for name, value in nested
-                ]
-        given = read_settings(headers)
-        if given.retries is None:
-            sent.append(("Upstash-Retries", str(message.max_retries)))
-        if given.retry_delay is None and message.retry_delay is not None:
-            sent.append(("Upstash-Retry-Delay", message.retry_delay))
-        sent += headers
-        self.engine.publisher.publish(message.url, sent, body, counted=False)
+        settings = replace(
+            settings,
+            workflow=workflow,
+            callback_headers=_of_run(settings.callback_headers, run_id),
+            failure_callback_headers=_of_run(settings.failure_callback_headers, run_id),
+        )
+        self.engine.publisher.publish_again(message, settings, body)
 
     def _run_of(self, message: Message) -> WorkflowRun:
         return self.runs.run_of(message)
@@ -224,5 +211,8 @@ def _created(run: WorkflowRun) -> dict[str, object]:
     return {"workflowRunId": run.id, "workflowCreatedAt": str(run.created_ms)}
 
 
-def _is_run_id(name: str) -> bool:
-    return name.lower().endswith("workflow-runid")
+def _of_run(nested: Headers, run_id: str) -> Headers:
+    return [
+        (name, run_id if name.lower().endswith("workflow-runid") else value)
+        for name, value in nested
+    ]

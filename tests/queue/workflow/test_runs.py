@@ -1109,6 +1109,81 @@ def test_restart_keeps_labels_and_the_wait_between_tries(wire: Wire) -> None:
     assert (letter["labels"], letter["retryDelayExpression"]) == (["a", "b"], "5000")
 
 
+@pytest.mark.parametrize("single", [True, False])
+@pytest.mark.parametrize("verb", ["resume", "restart"])
+def test_settings_given_with_a_resume_or_restart_are_those_of_the_new_run(
+    wire: Wire, verb: str, single: bool
+) -> None:
+    dlq_id = failed_run(wire, Upstash_Label="old", Upstash_Failure_Callback=FAILURE)
+    wire.queue.run_until_idle()
+    before = len(wire.delivered)
+    given = {
+        "upstash-label": "new,second",
+        "Service-Delay": "5m",
+        "Upstash-Failure-Callback": f"{FAILURE}/new",
+        "Upstash-Failure-Callback-Method": "PUT",
+        "Upstash-Flow-Control-Key": "slow",
+        "Upstash-Flow-Control-Value": "parallelism=1",
+        "Upstash-Retries": "1",
+        "Upstash-Retry-Delay": "2000",
+    }
+    path = f"/v2/workflows/dlq/{verb}" + (f"/{dlq_id}" if single else f"?dlqIds={dlq_id}")
+    made = wire.ask("POST", path, headers=given)
+    run_id = (made if single else made["workflowRuns"][0])["workflowRunId"]
+    waiting = wire.queue.pending().only()
+    assert waiting.labels == ("new", "second")
+    wire.queue.advance("299s")
+    assert len(wire.delivered) == before
+    wire.queue.advance("1s")
+    assert len(wire.delivered) == before + 1
+    assert wire.runs(f"workflowRunId={run_id}")[0]["labels"] == ["new", "second"]
+    # A later step of the new run has them as well, but for the delay.
+    wire.queue.destinations.answers(APP, 500)
+    later = wire.publish(run_id, step(5))["messageId"]
+    shown = wire.ask("GET", f"/v2/messages/{later}")
+    assert (shown["labels"], shown["flowControlKey"]) == (["new", "second"], "slow")
+    assert (shown["maxRetries"], shown["retryDelayExpression"]) == (1, "2000")
+    assert shown["notBefore"] == shown["createdAt"]
+    wire.queue.run_until_idle()
+    assert (wire.delivered[-1].url, wire.delivered[-1].method) == (f"{FAILURE}/new", "PUT")
+
+
+@pytest.mark.parametrize("verb", ["resume", "restart"])
+def test_a_resumed_or_restarted_run_keeps_its_settings(wire: Wire, verb: str) -> None:
+    kept = {
+        "Upstash_Label": "old",
+        "Upstash_Flow_Control_Key": "slow",
+        "Upstash_Flow_Control_Value": "parallelism=1",
+        "Upstash_Timeout": "7s",
+        "Upstash_Failure_Callback": FAILURE,
+        "Upstash_Method": "PUT",
+        "Upstash_Redact_Fields": "header[X-A]",
+        "Upstash_Forward_X_A": "secret",
+    }
+    dlq_id = failed_run(wire, **kept)
+    wire.queue.run_until_idle()
+    wire.ask("POST", f"/v2/workflows/dlq/{verb}/{dlq_id}")
+    again = wire.queue.pending().only()
+    shown = wire.ask("GET", f"/v2/messages/{again.id}")
+    assert (shown["label"], shown["flowControlKey"]) == ("old", "slow")
+    assert shown["failureCallback"] == FAILURE
+    if verb == "restart":
+        assert (shown["timeout"], shown["method"]) == (7_000, "PUT")
+        assert shown["header"]["X-A"][0].startswith("REDACTED:")
+    wire.queue.run_until_idle()
+    assert wire.delivered[-1].header("X-A") == "secret"
+
+
+def test_a_restart_of_a_resumed_run_keeps_what_the_resume_changed(wire: Wire) -> None:
+    dlq_id = failed_run(wire, Upstash_Label="old")
+    wire.queue.destinations.answers(APP, 500)
+    changed = {"Upstash-Label": "new", "Upstash-Retries": "0"}
+    wire.ask("POST", f"/v2/workflows/dlq/resume/{dlq_id}", headers=changed)
+    wire.queue.run_until_idle()
+    (restarted,) = wire.ask("POST", "/v2/workflows/dlq/restart")["workflowRuns"]
+    assert wire.runs(f"workflowRunId={restarted['workflowRunId']}")[0]["labels"] == ["new"]
+
+
 def test_retrying_the_dead_letter_itself_reopens_the_run(wire: Wire) -> None:
     dlq_id = failed_run(wire)
     wire.queue.retry_dead_letter(dlq_id)
