@@ -39,6 +39,7 @@ NOT_ASKED = {
 }
 MOST_REQUESTS = {"kv": 1000, "vector": 250, "queue": 150, "broker": 50}
 """Free plans: 10,000 commands or queries a day, 1,000 messages, 10,000 records."""
+PUBLISHES = ("/v2/publish/", "/v2/enqueue/", "/v2/trigger/")
 ENDPOINTS_NOT_ASKED = {
     "kv": {"subscribe": "a stream", "psubscribe": "a stream", "monitor": "shows others' commands"},
     "vector": {
@@ -48,6 +49,12 @@ ENDPOINTS_NOT_ASKED = {
         "list-namespaces": "names what others made",
         "rename-namespace": "of the fake and newer services only",
         "random": "chance decides",
+    },
+    "queue": {
+        "chat": "a language model answers, for money",
+        "rotate_keys": "changes what every user of the service has",
+        "list_schedules": "names what others made",
+        "list_groups": "names what others made",
     },
     "broker": {
         "consumers": "names what others made",
@@ -67,15 +74,16 @@ def test_every_data_command_is_asked() -> None:
     assert offered - asked == set(NOT_ASKED)
 
 
-@pytest.mark.parametrize("service", ["kv", "vector", "broker"])
+@pytest.mark.parametrize("service", TARGETS)
 def test_every_endpoint_is_asked(service: str) -> None:
     table, found = _table(service), set()
     for step in steps(service):
         path = step.path.partition("?")[0].replace("{", "").replace("}", "")
         match = table.find(step.method, path)
-        if match is not None:
+        if isinstance(match, tuple):
             found.add(match[0].name)
-    names = {route.name for route in table.routes}
+    # The service has removed the first era of the queue's endpoints.
+    names = {route.name for route in table.routes if not route.pattern.startswith("/v1/")}
     assert names - found == set(ENDPOINTS_NOT_ASKED[service])
 
 
@@ -100,7 +108,7 @@ def test_everything_has_the_prefix_of_the_run(service: str) -> None:
     for scenario in plan(TARGETS[service]):
         for step in scenario.steps:
             assert step.compare in COMPARISONS
-            if service == "queue" and step.path.startswith("/v2/publish/"):
+            if service == "queue" and step.path.startswith(PUBLISHES):
                 # "soon" is one that is refused: nothing is published without a delay.
                 assert step.headers["Upstash-Delay"] in ("1h", "soon"), step
         _check_names(service, scenario)

@@ -16,6 +16,7 @@ _WAIT = {"Upstash-Delay": "1h"}
 _TIMES = frozenset(
     {"createdAt", "updatedAt", "notBefore", "nextScheduleTime", "lastScheduleTime", "callerIP"}
     | {"callerIp", "creator", "time", "nextDeliveryTime", "callerRegion", "region"}
+    | {"ratePeriodStart", "workflowCreatedAt", "workflowRunCreatedAt"}
 )
 
 
@@ -30,6 +31,7 @@ def _refused(name: str, value: str) -> Step:
 
 _CANCEL = Step("DELETE", "/v2/messages/{id}")
 _KEPT = {"id": "messageId"}
+_RUN = {"id": "messageId", "run": "workflowRunId"}
 
 SCENARIOS = (
     Scenario(
@@ -41,6 +43,17 @@ SCENARIOS = (
             _CANCEL,
             _CANCEL,
             Step("GET", "/v2/messages/msg_none"),
+        ),
+    ),
+    Scenario(
+        "queue",
+        "cancelling several",
+        (
+            _publish(headers={"Upstash-Label": "{p}bulk"}, keep=_KEPT),
+            _publish(headers={"Upstash-Label": "{p}bulk"}, keep={"other": "messageId"}),
+            Step("DELETE", "/v2/messages", json={"messageIds": ["{id}", "msg_none"]}),
+            Step("DELETE", "/v2/messages?label={p}bulk"),
+            Step("DELETE", "/v2/messages?label={p}bulk"),
         ),
     ),
     Scenario(
@@ -113,6 +126,9 @@ SCENARIOS = (
             Step("POST", "/v2/queues/{p}q/pause"),
             Step("GET", "/v2/queues/{p}q", loose=_TIMES),
             Step("POST", "/v2/queues/{p}q/resume"),
+            Step("POST", f"/v2/enqueue/{{p}}q/{_URL}", body="x", headers=_WAIT, keep=_KEPT),
+            Step("GET", "/v2/messages/{id}", loose=_TIMES),
+            _CANCEL,
             Step("POST", "/v2/queues", json={"queueName": "{p}q", "parallelism": 0}),
             Step("POST", "/v2/queues", json={"queueName": "bad name!"}),
             Step("POST", "/v2/queues", json={}),
@@ -132,6 +148,9 @@ SCENARIOS = (
                 json={"endpoints": [{"name": "one", "url": "https://example.com/1"}]},
             ),
             Step("GET", "/v2/topics/{p}g", loose=_TIMES),
+            Step("PATCH", "/v2/topics/{p}g", json={"headers": {"Upstash-Retries": "1"}}),
+            Step("GET", "/v2/topics/{p}g", loose=_TIMES),
+            Step("PATCH", "/v2/topics/{p}g", json={"headers": "none"}),
             Step("POST", "/v2/topics/{p}g/endpoints", json={"endpoints": [{"url": "bad"}]}),
             Step("POST", "/v2/topics/{p}g/endpoints", json={}),
             Step("DELETE", "/v2/topics/{p}g/endpoints", json={"endpoints": [{"name": "none"}]}),
@@ -165,17 +184,91 @@ SCENARIOS = (
     ),
     Scenario(
         "queue",
-        "dead letters, logs, flow control",
+        "flow control",
+        (
+            Step("GET", "/v2/flowControl/{p}none"),
+            _publish(
+                headers={
+                    "Upstash-Flow-Control-Key": "{p}f",
+                    "Upstash-Flow-Control-Value": "parallelism=2, rate=5, period=1m",
+                },
+                keep=_KEPT,
+            ),
+            Step("GET", "/v2/flowControl/{p}f", loose=_TIMES),
+            Step("GET", "/v2/flowControl?search={p}f", loose=_TIMES),
+            Step("POST", "/v2/flowControl/{p}f/pause"),
+            Step("GET", "/v2/flowControl/{p}f", loose=_TIMES),
+            Step("POST", "/v2/flowControl/{p}f/resume"),
+            Step("POST", "/v2/flowControl/{p}f/pin?parallelism=3&rate=4&period=60"),
+            Step("GET", "/v2/flowControl/{p}f", loose=_TIMES),
+            Step("POST", "/v2/flowControl/{p}f/pin?parallelism=0"),
+            Step("POST", "/v2/flowControl/{p}f/unpin?parallelism=true&rate=true"),
+            Step("POST", "/v2/flowControl/{p}f/resetRate"),
+            Step("GET", "/v2/flowControl/{p}f", loose=_TIMES),
+            Step("GET", "/v2/globalParallelism", compare="shape"),
+        ),
+        cleanup=(
+            Step("POST", "/v2/flowControl/{p}f/resume"),
+            Step("POST", "/v2/flowControl/{p}f/unpin?parallelism=true&rate=true"),
+        ),
+    ),
+    Scenario(
+        "queue",
+        "workflow runs",
+        (
+            Step("POST", f"/v2/trigger/{_URL}", body="x", headers=_WAIT, loose=_TIMES, keep=_RUN),
+            Step("GET", "/v2/workflows/logs?workflowRunId={run}", loose=_TIMES),
+            Step("GET", "/v2/workflows/runs/{run}"),
+            Step("DELETE", "/v2/workflows/runs/{run}"),
+            Step("DELETE", "/v2/workflows/runs", json={"workflowRunIds": ["{run}"]}),
+            Step("GET", "/v2/workflows/runs/wfr_none"),
+            Step("DELETE", "/v2/workflows/runs/wfr_none"),
+            Step("GET", "/v2/workflows/logs?workflowRunId=wfr_none"),
+            Step("GET", "/v2/workflows/logs?state=HAPPY"),
+            Step("POST", "/v2/trigger/ftp://example.com", headers=_WAIT),
+            Step("POST", "/v2/batch/trigger", json={}),
+            Step("POST", "/v2/batch/trigger", json=[]),
+        ),
+        cleanup=(Step("DELETE", "/v2/workflows/runs/{run}"),),
+    ),
+    Scenario(
+        "queue",
+        "workflow events",
+        (
+            Step("GET", "/v2/waiters/{p}event"),
+            Step("POST", "/v2/notify/{p}event", body="x"),
+            Step("POST", "/v2/notify/wfr_none/{p}event", body="x"),
+            Step("POST", "/v2/wait/{p}event", json={}),
+            Step("POST", "/v2/workflows/hooks/none/wfr_none/{p}event", body="x", token=None),
+        ),
+    ),
+    Scenario(
+        "queue",
+        "dead letters of workflow runs",
+        (
+            Step("GET", "/v2/workflows/dlq?workflowRunId=wfr_none"),
+            Step("GET", "/v2/workflows/dlq/none"),
+            Step("DELETE", "/v2/workflows/dlq/none"),
+            Step("DELETE", "/v2/workflows/dlq?dlqIds=none"),
+            Step("POST", "/v2/workflows/dlq/resume/none"),
+            Step("POST", "/v2/workflows/dlq/restart/none"),
+            Step("POST", "/v2/workflows/dlq/callback/none"),
+            Step("DELETE", "/v2/workflows/dlq/callback/none"),
+        ),
+    ),
+    Scenario(
+        "queue",
+        "dead letters and logs",
         (
             Step("GET", "/v2/dlq?messageId=msg_none"),
             Step("GET", "/v2/dlq/none"),
             Step("DELETE", "/v2/dlq/none"),
             Step("POST", "/v2/dlq/retry/none"),
+            Step("POST", "/v2/dlq/retry?dlqIds=none"),
+            Step("DELETE", "/v2/dlq?dlqIds=none"),
             Step("GET", "/v2/logs?messageId=msg_none"),
             Step("GET", "/v2/events?messageId=msg_none"),
             Step("GET", "/v2/logs?count=many"),
-            Step("GET", "/v2/flowControl/{p}none"),
-            Step("GET", "/v2/workflows/logs?workflowRunId=wfr_none"),
             Step("GET", "/v2/keys", compare="shape"),
         ),
     ),
