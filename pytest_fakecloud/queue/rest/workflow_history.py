@@ -1,9 +1,9 @@
 """The dead letters of workflow runs: ``/v2/workflows/dlq``.
 
 Source: the official clients' code and the vendor's documentation. Decided here: ``resume`` and
-``restart`` make a new run and take the row out of the dead letters; ``DELETE .../callback/<id>``
-gives a failure callback up: one on its way is cancelled, of one that failed its own dead letter
-goes.
+``restart`` make a new run and take the row out of the dead letters; what the request sets replaces
+the old run's settings, for later steps too. ``DELETE .../callback/<id>`` gives a failure callback
+up: one on its way is cancelled, of one that failed its own dead letter goes.
 """
 
 from __future__ import annotations
