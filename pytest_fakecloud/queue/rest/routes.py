@@ -316,7 +316,7 @@ def _run_id_of(item: Any) -> str | None:
     found = first_setting(headers.items(), "workflow-runid")
     if isinstance(found, list):
         found = found[0] if found else None
-    return None if found is None else _shown(found)
+    return _shown(found) if found else None
 
 
 def _shown(value: object) -> str:

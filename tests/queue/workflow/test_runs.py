@@ -318,7 +318,15 @@ def test_a_malformed_step_is_a_problem_too(wire: Wire, item: Any, run_id: str, u
 
 @pytest.mark.parametrize(
     "item",
-    [7, None, {}, {"headers": []}, {"headers": {"Upstash-Workflow-RunId": []}}, {"headers": None}],
+    [
+        7,
+        None,
+        {},
+        {"headers": []},
+        {"headers": None},
+        {"headers": {"Upstash-Workflow-RunId": []}},
+        {"headers": {"Upstash-Workflow-RunId": ""}},
+    ],
 )
 def test_a_rejected_item_of_no_run_is_no_problem(wire: Wire, item: Any) -> None:
     wire.ask("POST", "/v2/batch", json=[item])
