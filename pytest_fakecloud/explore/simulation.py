@@ -389,7 +389,9 @@ class Simulation:
             choices += [("rebalance", ""), ("redeliver", "")]
         if handle.fixture == "vector_index" and request.route.startswith(("upsert", "update")):
             choices.append(("hold_pending", ""))
-        choices += [(kind, "") for kind in _AT_CALLS]
+        # Over the Redis protocol, nothing but the client itself can send a command again.
+        once = request.method == "RESP"
+        choices += [(kind, "") for kind in _AT_CALLS if not (once and kind == "duplicate")]
         choices += [("delay", str(DELAY)), ("rotate_token", "")]
         self._note(process.name, number, choices)
 

@@ -280,6 +280,13 @@ def test_handles_over_a_socket_take_part(cloud: Cloud, kv: KVServer) -> None:
     assert found.value.schedule.endswith("lose_answer")
 
 
+def test_nothing_arrives_twice_over_the_redis_protocol(cloud: Cloud, kv: KVServer) -> None:
+    import redis as redis_py
+
+    with redis_py.Redis.from_url(kv.database_url, retry=None) as client:
+        cloud.explore(lambda: client.incr("n"), at_most(kv, "n"), kinds=("duplicate",))
+
+
 def at_most(kv: KVServer, key: str) -> Callable[[], None]:
     def check() -> None:
         assert int(kv.value(key) or 0) <= 1, "2 of one"

@@ -57,11 +57,12 @@ from .tracking import Tracking
 if TYPE_CHECKING:
     from ..search.indexes import Search
 
-__all__ = ["Engine", "EngineCopy", "Session"]
+__all__ = ["AT_ONCE", "Engine", "EngineCopy", "Session"]
 
 _FRAME = frozenset({"MULTI", "EXEC"})
 """What the transaction endpoint is made of, which needs no permission beyond its commands'."""
-_AT_ONCE = frozenset({"EXEC", "DISCARD", "MULTI", "WATCH", "QUIT", "RESET"})
+AT_ONCE = frozenset({"EXEC", "DISCARD", "MULTI", "WATCH", "QUIT", "RESET"})
+"""Commands that run inside an open transaction instead of being queued."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -305,7 +306,7 @@ class Engine:
                 self._refuse_memory(session, spec)
             if self.wants_replicas and not beside and self._would_write(session, spec, argv):
                 raise CommandError(NOT_ENOUGH_REPLICAS)
-            if session.queue is not None and spec.name not in _AT_ONCE:
+            if session.queue is not None and spec.name not in AT_ONCE:
                 if spec.no_multi:
                     raise CommandError(NOT_IN_TRANSACTION)
                 session.queue.append((spec, argv))
@@ -348,7 +349,7 @@ class Engine:
             takes = any("denyoom" in each.flags for each, _ in queued)
         elif session.queue is not None:
             # A transaction that is put together takes memory whatever its commands do.
-            takes = spec.name not in _AT_ONCE
+            takes = spec.name not in AT_ONCE
         if takes:
             raise CommandError(OOM)
 

@@ -4,9 +4,11 @@ A connection's first bytes decide what it is (specification). One that speaks co
 of its own, a thread that reads and runs them in order, and an outbox that also takes what others
 push to it. Every command is a call in the journal and passes through the faults, like a request:
 
-- ``answer(status, body)`` sends an error (a body ``{"result": …}`` sends that as a reply),
+- ``answer(status, body)`` sends an error (a body ``{"result": …}`` sends that as a reply). In a
+  transaction it acts as an error of the server: EXEC answers EXECABORT.
 - ``drop``, ``lose_answer``, ``truncate``, ``hang`` and ``down`` do to the connection what they do
   to an HTTP one, ``delay`` and ``call`` are the same (decided here).
+- Nothing makes a command arrive twice: a client sends it again over a new connection, if at all.
 """
 
 from __future__ import annotations
@@ -24,13 +26,16 @@ from typing import TYPE_CHECKING, Any
 import orjson
 
 from ...core.calls import Call, CutBytes, begin_cut, end_faults
+from ...core.errors import ContractError
 from ...core.timeparse import monotonic
 from ...http.messages import OUTCOME_OF_EFFECT, Answer, Effect, Request, Response, Stream
 from ...http.server import serve_http
 from .. import errors
+from ..engine.engine import AT_ONCE
 from ..engine.monitor import without_secrets
 from ..errors import CommandError
 from ..reply import (
+    NIL_ARRAY,
     NO_REPLY,
     Blocked,
     Push,
@@ -243,19 +248,60 @@ class PortConnection:
                 call.outcome = "answered"
                 return True
             request.principal = self.session.user
+            mode = self.session.reply_mode
             response = app.faults.run(request, partial(self._served, argv, call))
             end_faults(call, app.recorder.reserve())
+            if isinstance(response, Answer) and response.content_type != RESP_TYPE:
+                response = self._injected(argv, response, mode)
         except Exception as error:
             app.failed(request, error)
             call.status, call.outcome = 500, "answered"
+            self.session.aborted = True
             self._put(to_resp(CommandError(f"ERR internal error: {error!r}".encode())))
             return True
         return self._answer(request, response)
 
     def _served(self, argv: list[bytes], call: Call) -> Response:
+        if call.reached:
+            raise ContractError(
+                "a command cannot arrive twice over one connection of the Redis protocol: use "
+                "lose_answer, after which a client sends it again over a new connection"
+            )
         status, data = self._perform(argv, put=False)
         call.reached = True
         return Answer(data, status, (), RESP_TYPE)
+
+    def _injected(self, argv: list[bytes], answer: Answer, mode: str) -> Answer:
+        """Return a fault's answer as a reply, and change the connection's state as a server would.
+
+        An error at queueing time makes EXEC fail, and EXEC always ends the transaction. Raises
+        ``ContractError`` for a reply other than an error to a command that a server would queue.
+        """
+        session = self.session
+        data = _as_resp(answer, session.resp)
+        if session.queue is not None:
+            name, is_error = argv[0].upper().decode("utf-8", "replace"), data.startswith(b"-")
+            if name == "EXEC":
+                session.discard_transaction()
+                if data == to_resp(None):
+                    data = to_resp(NIL_ARRAY)
+                elif is_error and not data.startswith(b"-EXECABORT"):
+                    reason = data[1:-2].removeprefix(b"ERR ")
+                    data = to_resp(CommandError(errors.exec_aborted_by(reason)))
+            elif is_error:
+                session.aborted = True
+            elif name not in AT_ONCE:
+                raise ContractError(
+                    f"a fault answers {data!r:.80} to {name:.80} inside MULTI, where a server answers "
+                    "QUEUED or an error: inject an error, or an answer to EXEC"
+                )
+            elif name in ("DISCARD", "RESET"):
+                session.discard_transaction()
+        if mode != "on":
+            data = b""
+            if session.reply_mode == "skip":
+                session.reply_mode = "on"
+        return Answer(data, answer.status, (), RESP_TYPE)
 
     def _answer(self, request: Request, response: Response) -> bool:
         """Send what the faults made of an answer; False when the connection is to end."""

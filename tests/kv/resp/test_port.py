@@ -18,7 +18,9 @@ import pytest
 
 from pytest_fakecloud.core.errors import ContractError
 from pytest_fakecloud.core.timeparse import monotonic
+from pytest_fakecloud.faults.table import FaultTable
 from pytest_fakecloud.handle import Context
+from pytest_fakecloud.http.messages import Answer, Request, Response, Serve
 from pytest_fakecloud.kv.handle import KVServer
 from pytest_fakecloud.kv.resp.port import PortConnection
 from tests.kv.comparison import wire
@@ -763,6 +765,103 @@ class TestJournalAndFaults:
         assert client("SET k 1") == OK
         assert client("GET k") == reply
         assert client("GET k") == b"1"
+
+    def test_an_error_at_queueing_time_discards_the_transaction(
+        self, server: KVServer, client: Client
+    ) -> None:
+        server.faults.answer(503, command="INCR", times=1)
+        assert client("MULTI") == OK
+        assert client("SET k 1") == Status(b"QUEUED")
+        assert client("INCR n") == Error(b"ERR Service Unavailable")
+        assert client("EXEC") == Error(
+            b"EXECABORT Transaction discarded because of previous errors."
+        )
+        assert server.keys() == []
+        assert client("INCR n") == 1
+
+    def test_so_does_one_that_takes_the_place_of_its_answer(
+        self, server: KVServer, client: Client
+    ) -> None:
+        busy = Answer({"error": "BUSY wait"}, 503)
+        server.faults.call(lambda: busy, "after", command="INCR", times=1)
+        client("MULTI")
+        assert client("INCR n") == Error(b"BUSY wait")
+        assert client("EXEC").text.startswith(b"EXECABORT")
+        assert server.keys() == []
+
+    def test_an_error_for_exec_ends_the_transaction(self, server: KVServer, client: Client) -> None:
+        server.faults.answer(503, {"error": "LOADING wait"}, command="EXEC", times=1)
+        client("WATCH w")
+        client("MULTI")
+        client("INCR n")
+        assert client("EXEC") == Error(b"EXECABORT Transaction discarded because of: LOADING wait")
+        assert client("EXEC") == Error(b"ERR EXEC without MULTI")
+        assert server.keys() == []
+
+    def test_a_watched_key_that_seems_changed(self, server: KVServer, client: Client) -> None:
+        server.faults.answer(200, {"result": None}, command="EXEC", times=1)
+        assert [client(line) for line in ("MULTI", "INCR n", "EXEC", "GET n")] == [
+            OK, Status(b"QUEUED"), NilArray(), None,
+        ]  # fmt: skip
+
+    def test_without_its_multi_a_transaction_is_plain_commands(
+        self, server: KVServer, client: Client
+    ) -> None:
+        server.faults.answer(503, command="MULTI", times=1)
+        assert [client(line) for line in ("MULTI", "INCR n", "EXEC")] == [
+            Error(b"ERR Service Unavailable"), 1, Error(b"ERR EXEC without MULTI"),
+        ]  # fmt: skip
+
+    def test_a_refused_discard_leaves_it_open(self, server: KVServer, client: Client) -> None:
+        server.faults.answer(503, command="DISCARD", times=1)
+        for line in ("MULTI", "INCR n", "DISCARD"):
+            client(line)
+        assert client("INCR n") == Status(b"QUEUED")
+        assert client("EXEC").text.startswith(b"EXECABORT")
+
+    def test_a_transaction_is_cut_off_as_a_whole(
+        self, server: KVServer, connect: Callable[..., Client]
+    ) -> None:
+        for name, done in (("drop", None), ("lose_answer", "1")):
+            for command in ("INCR", "EXEC"):
+                getattr(server.faults, name)(command=command, times=1)
+                client = connect()
+                client.raw(b"MULTI\r\nINCR n\r\nINCR m\r\nEXEC\r\nINCR after\r\n")
+                client.stream.read()
+                expected = done if command == "EXEC" else None
+                assert [server.value(key) for key in ("n", "m", "after")] == [expected] * 2 + [None]
+
+    def test_what_a_queued_command_cannot_be_answered(
+        self, context: Context, server: KVServer, client: Client
+    ) -> None:
+        server.faults.answer(200, {"result": "stale"}, command="GET")
+        client("MULTI")
+        assert b"QUEUED" in client("GET k").text
+        assert client("EXEC").text.startswith(b"EXECABORT")
+        (problem,) = context.problems
+        assert "inject an error" in problem.text
+        context.problems.clear()
+
+    def test_replies_that_are_switched_off_stay_off(self, server: KVServer, client: Client) -> None:
+        server.faults.answer(503, command="INCR")
+        client.raw(b"CLIENT REPLY SKIP\r\nINCR n\r\nPING 1\r\n")
+        assert client.read() == b"1"
+        client.raw(b"CLIENT REPLY OFF\r\nINCR n\r\nCLIENT REPLY ON\r\n")
+        assert client.read() == OK
+
+    def test_a_command_arrives_once(
+        self, context: Context, server: KVServer, client: Client, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        def twice(table: FaultTable, request: Request, serve: Serve) -> Response:
+            serve()
+            return serve()
+
+        server.faults.delay(0, command="INCR")
+        monkeypatch.setattr(FaultTable, "run", twice)
+        assert b"cannot arrive twice" in client("INCR n").text
+        monkeypatch.undo()
+        assert server.value("n") == "1"
+        assert "use lose_answer" in context.problems.pop().text
 
     def test_drop_and_lose(self, server: KVServer, connect: Callable[..., Client]) -> None:
         server.faults.drop(command="INCR", times=1)
