@@ -7,6 +7,7 @@ descriptor can change its owner under a thread's feet.
 from __future__ import annotations
 
 import contextlib
+import select
 import socket
 import struct
 import sys
@@ -108,6 +109,25 @@ class Connection:
                 watch.stop()
         else:
             yield
+
+    def has_hung_up(self) -> bool:
+        """Whether the client has closed its side; looks without waiting and without reading.
+
+        Where the system has no POLLRDHUP (macOS, Windows), data that was not read hides the end.
+        """
+        try:
+            if hung_up := getattr(select, "POLLRDHUP", 0):
+                poll = select.poll()
+                poll.register(self.sock, hung_up)
+                return bool(poll.poll(0))
+            at_once = getattr(socket, "MSG_DONTWAIT", 0)
+            if not at_once and not select.select([self.sock], [], [], 0)[0]:
+                return False
+            return not socket.socket.recv(self.sock, 1, socket.MSG_PEEK | at_once)
+        except BlockingIOError:
+            return False
+        except OSError:
+            return True
 
     def __repr__(self) -> str:
         return f"<Connection from {self.address} to {self.mount.address}>"

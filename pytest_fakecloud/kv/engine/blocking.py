@@ -62,6 +62,11 @@ class Waiter:
         """Whether trying the command again ended the wait."""
         self.reply: Reply = blocked.on_timeout
 
+    @property
+    def has_left(self) -> bool:
+        """Whether the client is gone, although its own thread may not have noticed yet."""
+        return self.signal.closed or (self.session.has_left is not None and self.session.has_left())
+
     def finish(self, reply: Reply) -> None:
         """End the wait with a reply."""
         self.done = True
@@ -112,6 +117,14 @@ class Waiters:
                     self._try(waiter, now_ms)
 
     def _try(self, waiter: Waiter, now_ms: int) -> None:
+        # A real server's event loop sees a closed connection and a timeout before the command that
+        # comes after them, so neither client takes anything.
+        if waiter.has_left:
+            self.remove(waiter)
+            waiter.signal.close()
+            return
+        if waiter.deadline_us <= now_ms * 1000:
+            return
         waiter.db.now_ms = now_ms
         try:
             reply = waiter.blocked.attempt()

@@ -56,6 +56,7 @@ class Client:
         "created_us",
         "db",
         "deliver",
+        "has_left",
         "id",
         "in_exec",
         "in_script",
@@ -114,6 +115,8 @@ class Client:
         """What CLIENT REPLY chose for a port: "on", "off", or "skip" for the next reply only."""
         self.wake: Callable[[], None] | None = None
         """What the transport wants called when the session is to be closed from elsewhere."""
+        self.has_left: Callable[[], bool] | None = None
+        """What tells whether the transport's client has closed its side; None where it cannot."""
         self.closing = False
         """Whether the transport is to end the connection after the present reply."""
         self.tracking: TrackingOptions | None = None

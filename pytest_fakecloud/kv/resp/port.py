@@ -138,6 +138,7 @@ class PortConnection:
         self.session.local_address = f"{mount.host}:{mount.port}"
         self.session.deliver = self._push
         self.session.wake = self._cut
+        self.session.has_left = connection.has_hung_up
         self.reader = CommandReader(
             lambda: self.session.user.known,
             lambda: engine.config.number("proto-max-bulk-len"),
@@ -608,6 +609,7 @@ class PortConnection:
         """Forget the session; the connection has ended."""
         self.session.deliver = None
         self.session.wake = None
+        self.session.has_left = None
         self._signal.close()
         self.engine.abandon(self.session)
 

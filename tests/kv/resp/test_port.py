@@ -458,6 +458,61 @@ class TestWaiting:
         server.execute("RPUSH", "k", "v")
         assert server.value("k") == ["v"]
 
+    @pytest.mark.parametrize(
+        ("line", "fill"),
+        [
+            ("BLPOP k 0", "RPUSH k v"),
+            ("BRPOP k 0", "RPUSH k v"),
+            ("BLMOVE k other LEFT LEFT 0", "RPUSH k v"),
+            ("BRPOPLPUSH k other 0", "RPUSH k v"),
+            ("BLMPOP 0 1 k LEFT", "RPUSH k v"),
+            ("BZPOPMIN k 0", "ZADD k 1 m"),
+            ("BZPOPMAX k 0", "ZADD k 1 m"),
+            ("BZMPOP 0 1 k MIN", "ZADD k 1 m"),
+            ("XREADGROUP GROUP g c BLOCK 0 STREAMS s >", "XADD s 1-1 f v"),
+            ("BLPOP k 0\r\nPING", "RPUSH k v"),
+        ],
+    )
+    def test_who_closed_before_the_push_takes_nothing(
+        self, server: KVServer, connect: Callable[..., Client], line: str, fill: str
+    ) -> None:
+        server.execute("XGROUP", "CREATE", "s", "g", "$", "MKSTREAM")
+        going, staying = connect(), connect()
+        for count, client in enumerate((going, staying), 1):
+            client.raw(line.encode() + b"\r\n")
+            blocked(server, count)
+        # With the lock, no other thread can remove the one that has gone.
+        with server._engine.lock:
+            going.close()
+            server.execute(*fill.split())
+        assert staying.read()
+        blocked(server, 0)
+
+    def test_who_was_killed_before_the_push_takes_nothing(
+        self, server: KVServer, client: Client
+    ) -> None:
+        client.send("BLPOP k 0")
+        blocked(server)
+        with server._engine.lock:
+            server.execute("CLIENT", "KILL", "TYPE", "normal")
+            server.execute("RPUSH", "k", "v")
+        assert server.value("k") == ["v"]
+        assert client.ended()
+
+    def test_whose_time_ran_out_before_the_push_takes_nothing(self) -> None:
+        context = Context.alone(now=NOW)
+        context.clock.wait_cap = 60.0
+        with KVServer(context) as server:
+            client = Client(server)
+            client.send("BLPOP k 30")
+            blocked(server)
+            with server._engine.lock:
+                context.clock.advance(30)
+                server.execute("RPUSH", "k", "v")
+            assert client.read() == NilArray()
+            assert server.value("k") == ["v"]
+            client.close()
+
     def test_closing_wakes_everybody(self) -> None:
         with KVServer(Context.alone()) as server:
             client = Client(server)
