@@ -213,7 +213,9 @@ def _set_command(user: AclUser, selector: Selector, name: bytes, allowed: bool) 
 def _commands(selector: Selector) -> str:
     """The commands of a selector as rules: categories where they fit best, then single commands.
 
-    Equivalent to the rules that were given, not necessarily the same.
+    Equivalent to the rules that were given, not necessarily the same. As in Redis 7.0, commands that
+    a category has covered count against each category that would cover them again. That server
+    orders single commands by a hash that changes at each start; here they are in the table's order.
     """
     everything = list(selector.table.specs())
     additive = not selector.future
@@ -221,16 +223,16 @@ def _commands(selector: Selector) -> str:
     target = {spec for spec in everything if (spec in selector.commands) == additive}
     rules = ["-@all" if additive else "+@all"]
     made: set[CommandSpec] = set()
-    left, wrong = set(target), {spec for spec in everything if spec not in target}
+    left = set(target)
     categories = {
         name: set(selector.table.members_of(f"@{name}"))
         for name in (*CATEGORIES, *MODULE_CATEGORIES)
     }
     while categories:
         fits = {
-            name: (len(members & wrong), -len(members & left))
+            name: (len(members - left), -len(members & left))
             for name, members in categories.items()
-            if len(members & left) > len(members & wrong)
+            if len(members & left) > len(members - left)
         }
         if not fits:
             break
@@ -239,7 +241,6 @@ def _commands(selector: Selector) -> str:
         rules.append(f"{sign}@{best}")
         made |= members
         left -= members
-        wrong -= members
     rules += _single(everything, target, made, sign, inverse)
     for spec in everything:
         rules += [

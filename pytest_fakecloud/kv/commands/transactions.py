@@ -51,7 +51,7 @@ def exec_(session: Session, args: Args) -> Reply:
         raise CommandError(errors.EXECABORT)
     if broken:
         return NIL_ARRAY
-    session.in_exec = True
+    session.in_exec = len(queue)
     replies: list[Reply] = []
     try:
         for spec, argv in queue:
@@ -62,7 +62,7 @@ def exec_(session: Session, args: Args) -> Reply:
             except CommandError as error:
                 replies.append(error)
     finally:
-        session.in_exec = False
+        session.in_exec = 0
         if session.tracking is not None:
             session.tracking.caching = None
     if session.engine.asleep_ms:

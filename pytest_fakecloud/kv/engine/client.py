@@ -103,7 +103,8 @@ class Client:
         self.aborted = False
         self.watched: list[tuple[Keyspace, bytes, bool]] = []
         self.watch_broken = False
-        self.in_exec = False
+        self.in_exec = 0
+        """The number of commands of the transaction that EXEC runs; 0 outside of one."""
         self.in_script = False
         self.subscriptions: dict[str, dict[bytes, None]] = {
             "channel": {},
@@ -185,7 +186,7 @@ class Client:
             "sub": len(subscriptions["channel"]),
             "psub": len(subscriptions["pattern"]),
             "ssub": len(subscriptions["shard"]),
-            "multi": -1 if self.queue is None else len(self.queue),
+            "multi": self.in_exec or (-1 if self.queue is None else len(self.queue)),
             **_BUFFERS,
             "qbuf": _line_size(running),
             "events": "r",
@@ -206,7 +207,7 @@ class Client:
         found = {
             "O": self.monitor is not None,
             "P": any(self.subscriptions.values()),
-            "x": self.queue is not None,
+            "x": self.queue is not None or bool(self.in_exec),
             "b": waits,
             "t": tracking is not None,
             "R": tracking is not None and tracking.broken,

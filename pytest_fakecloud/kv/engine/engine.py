@@ -287,11 +287,13 @@ class Engine:
         """The command to run; None when the line was queued in an open transaction."""
         spec: CommandSpec | None = None
         try:
+            session.last_command = ""
             spec = self._lookup.get(argv[0])
             if spec is None or spec.subcommands is not None:
                 if spec is not None and session.transport == "rest":
                     check_family_over_rest(spec)
                 spec = self.resolve(argv)
+            session.last_command = spec.full_name
             if session.transport == "rest" and (spec.may_wait or not spec.over_rest):
                 check_over_rest(spec, argv)
             if self.offered is not None and not self.offers(session, spec):
@@ -665,7 +667,8 @@ class Engine:
         """Run a command of a connection, which is listed, may track keys or leave no traces."""
         assert spec.function is not None
         session.last_us = start_us
-        session.last_command = spec.full_name
+        if not session.in_exec:
+            session.last_command = spec.full_name
         if session.tracking is not None:
             if session.in_exec or session.in_script:
                 self._tell_tracking(session, within=True)

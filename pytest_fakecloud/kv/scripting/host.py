@@ -107,6 +107,7 @@ class LuaHost:
             % limits.seconds,
             b"version": version.encode(),
             b"version_number": int.from_bytes(as_numbers(version)),
+            b"has_os": knows["`os.clock` in scripts"],
             b"has_server": knows["the API of scripts as `server`"],
             b"flags": dict.fromkeys((*_FLAGS, *flags), True),
         }

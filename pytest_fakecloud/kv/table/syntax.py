@@ -78,7 +78,12 @@ def parse_database(text: bytes) -> int:
 
 
 def parse_unsigned(text: bytes, error: bytes) -> int:
-    """An unsigned 64-bit number as ``strtoul`` reads it, negative ones from the end: a cursor."""
+    """Read a cursor as ``strtoul`` does: an unsigned 64-bit number, negative ones from the end.
+
+    An empty string is 0.
+    """
+    if not text:
+        return 0
     found = re.fullmatch(rb"([+-]?)0*(\d{1,20})", text)
     if found is None or int(found[2]) >= 2**64:
         raise CommandError(error)

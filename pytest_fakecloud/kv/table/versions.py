@@ -54,6 +54,7 @@ LATER: dict[str, str] = {
     "doubles of as few digits as it takes": "7.2.0",
     "LPOS refuses the least rank": "7.2.0",
     "the API of scripts as `server`": "7.2.5",
+    "`os.clock` in scripts": "7.2.0",
     "timeouts that overflow are out of range": "7.2.0",
     "XSETID looks at what was deleted": "7.2.0",
 }

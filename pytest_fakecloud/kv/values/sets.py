@@ -118,8 +118,11 @@ class SetValue:
         """At least ``count`` members from ``cursor`` on and the next cursor (0 at the end).
 
         The cursor is the number of places still to visit, from the end of the array downwards;
-        0 begins. Members added meanwhile may be missed, members that stay are not.
+        0 begins. Members added meanwhile may be missed, members that stay are not. A cursor beyond
+        any that a scan of this set returned, such as a negative one, ends the scan.
         """
+        if cursor > self._peak:
+            return 0, []
         top = min(cursor, len(self._members)) if cursor else len(self._members)
         bottom = max(0, top - count)
         return bottom, self._members[bottom:top]

@@ -85,10 +85,12 @@ class TestNothingOfTheSystem:
         assert ABSENT in lua.error(f"return {name}")
         assert lua(f"return rawget(_G, '{name}')") is None
 
+    @pytest.mark.dialect("redis", version="7.2.0")
     @pytest.mark.parametrize("name", ["execute", "getenv", "exit", "remove", "rename", "tmpname"])
     def test_of_os_there_is_only_a_clock(self, lua: Lua, name: str) -> None:
         assert lua(f"return tostring(os.{name})") == "nil"
 
+    @pytest.mark.dialect("redis", version="7.2.0")
     def test_the_clock_is_the_engines(self, run: Run, lua: Lua, engine: Engine) -> None:
         assert lua("return os.clock()") == 0
         engine.clock.advance(90)

@@ -54,7 +54,7 @@ class TestIntegers:
         ("text", "value"),
         [
             ("0", 0), ("+5", 5), ("0" * 30 + "7", 7), ("18446744073709551615", 2**64 - 1),
-            ("-1", 2**64 - 1), ("-18446744073709551615", 1),
+            ("-1", 2**64 - 1), ("-18446744073709551615", 1), ("", 0),
         ],
     )  # fmt: skip
     def test_cursors_are_read_as_strtoul_does(self, text: str, value: int) -> None:
@@ -62,7 +62,7 @@ class TestIntegers:
 
     @pytest.mark.parametrize(
         "text",
-        ["", "-", "+", "x", "5 ", " 5", "1e3", "18446744073709551616", "-18446744073709551616",
+        ["-", "+", "x", "5 ", " 5", "1e3", "18446744073709551616", "-18446744073709551616",
          "9" * 5000, "+-5", "0x5"],
     )  # fmt: skip
     def test_what_is_no_cursor(self, text: str) -> None:

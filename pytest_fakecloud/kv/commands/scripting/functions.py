@@ -11,6 +11,7 @@ from ...reply import (
     Map,
     Reply,
     SetReply,
+    Status,
 )
 from ...scripting import errors
 from ...table.registry import Args, command
@@ -102,7 +103,7 @@ def _shown(library: Library, with_code: bool) -> Map:
         Map(
             [
                 b"name", function.name, b"description", function.description,
-                b"flags", SetReply(function.flags),
+                b"flags", SetReply(map(Status, function.flags)),
             ]
         )
         for function in library.functions.values()

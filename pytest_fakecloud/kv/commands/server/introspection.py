@@ -224,11 +224,12 @@ def _keys(session: Session, args: Args) -> list[tuple[bytes, KeySpec]]:
         raise CommandError(errors.NO_KEY_ARGUMENTS)
     if not spec.least <= len(args) <= spec.most:
         raise CommandError(errors.GETKEYS_ARITY)
-    if any(key.numkeys and key.positions(args) is None for key in spec.keys):
-        raise CommandError(errors.GETKEYS_ARGUMENTS)
     found = [(args[at], key) for at, key in spec.key_positions(args)]
     if spec.name in ("SORT", "MIGRATE"):
         found += [pair for pair in _special_keys(spec, args) if pair not in found]
+    uncounted = any(key.numkeys and not key.positions(args) for key in spec.keys)
+    if (uncounted or not found) and "no_mandatory_keys" not in spec.flags:
+        raise CommandError(errors.GETKEYS_ARGUMENTS)
     return found
 
 

@@ -5,7 +5,7 @@ local host, patterns = ...
 local error, getmetatable, next, pairs, pcall, rawget, rawset, select, setmetatable, tonumber, type,
   unpack = error, getmetatable, next, pairs, pcall, rawget, rawset, select, setmetatable, tonumber,
   type, unpack
-local floor, find, gsub = math.floor, string.find, string.gsub
+local floor, find, match = math.floor, string.find, string.match
 local check_int, check_integer, check_string, check_table, argument_error, type_error =
   host.check_int, host.check_integer, host.check_string, host.check_table, host.argument_error,
   host.type_error
@@ -221,11 +221,6 @@ local function dumped(...)
   return host.dump(body)
 end
 
-local function first_result(ok, text)
-  if ok then return text end
-  error(gsub(text, " to '%?' ", " to 'format' ", 1), 3)
-end
-
 -- Quoting looks at every byte; all else is copied.
 local function formatted(...)
   local template = ...
@@ -235,7 +230,11 @@ local function formatted(...)
       if type(value) == "string" then charge_bytes(#value * 4) end
     end
   end
-  return first_result(pcall(raw_format, ...))
+  local ok, text = pcall(raw_format, ...)
+  if ok then return text end
+  local number, message = match(text, "^bad argument #(%d+) to '%?' %((.*)%)$")
+  if number then argument_error(0, tonumber(number), message) end
+  error(text, 2)
 end
 
 -- Calls ------------------------------------------------------------------------------------------
@@ -389,11 +388,13 @@ libraries.coroutine = protect({
   running = coroutine.running, status = coroutine.status, yield = coroutine.yield,
 })
 
-local clock = host.py.clock
-libraries.os = protect({ clock = function()
-  local seconds = clock()
-  return seconds
-end })
+if host.limits.has_os then
+  local clock = host.py.clock
+  libraries.os = protect({ clock = function()
+    local seconds = clock()
+    return seconds
+  end })
+end
 
 local BASE = "assert error gcinfo ipairs rawequal select tonumber tostring type"
 

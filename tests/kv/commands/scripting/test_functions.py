@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from pytest_fakecloud.kv.engine.engine import Engine
-from pytest_fakecloud.kv.reply import OK
+from pytest_fakecloud.kv.reply import OK, Status
 from pytest_fakecloud.kv.scripting.limits import ScriptLimits
 from tests.kv.conftest import Run
 
@@ -246,7 +246,7 @@ class TestList:
         loaded("FUNCTION", "LOAD", library("other"))
         functions = [
             [b"name", b"set", b"description", None, b"flags", []],
-            [b"name", b"get", b"description", b"reads", b"flags", [b"no-writes"]],
+            [b"name", b"get", b"description", b"reads", b"flags", [Status(b"no-writes")]],
             [b"name", b"count", b"description", None, b"flags", []],
         ]
         other: list[Any] = [[b"name", b"other_f", b"description", None, b"flags", []]]

@@ -1,0 +1,197 @@
+"""The stock dialect beside the server it announces, line by line, in RESP2 and RESP3."""
+
+from __future__ import annotations
+
+import random
+import shlex
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from pytest_fakecloud import Cloud
+from pytest_fakecloud.kv.acl.rules import CATEGORIES
+from pytest_fakecloud.kv.settings import VERSION
+from tests.budget import cases
+
+from .faces import Face, InProcess, Port
+from .servers import RealServer, available
+from .wire import Typed
+
+GETKEYS = """\
+EVAL a b c
+EVAL a 2 c
+EVAL a -1 c
+EVAL a 0 c
+EVAL a 1 c
+EVALSHA a b c
+EVAL_RO a b c
+FCALL a b c
+FCALL a -1 c
+ZUNION b c
+ZUNION 0 c
+ZUNION 5 c
+ZUNIONSTORE a 0 c
+ZUNIONSTORE a b c
+LMPOP b c LEFT
+SINTERCARD 0 a
+SET a"""
+STORIES: dict[str, str] = {
+    "scripts have no `os`": """\
+EVAL "return type(os)" 0
+EVAL "return os.clock()" 0""",
+    "the argument that format() complains of": """\
+EVAL "return ('%d'):format('x')" 0
+EVAL "return string.format('%d', 'x')" 0
+EVAL "return ('%s'):format()" 0
+EVAL "return ('%5s|%c'):format('x', 'y')" 0
+EVAL "return ('%y'):format(1)" 0
+EVAL "local s = '%d' return s.format(s, {})" 0
+EVAL "return string.format()" 0""",
+    "keys of command lines": "\n".join(f"COMMAND GETKEYS {line}" for line in GETKEYS.splitlines()),
+    "flags of functions": """\
+FUNCTION LOAD "#!lua name=lib\\nredis.register_function{function_name='f',\\
+ callback=function() return 1 end, flags={'no-writes'}}"
+FUNCTION LIST
+FUNCTION LIST WITHCODE
+FUNCTION FLUSH""",
+}
+"""Lines to send; ``\\`` at the end of a line joins it to the next."""
+
+
+def words(line: str) -> list[bytes]:
+    return [word.encode().decode("unicode_escape").encode() for word in shlex.split(line)]
+
+
+@pytest.fixture(scope="module")
+def server() -> Iterator[RealServer]:
+    binary = dict(available()).get("redis")
+    if binary is None:
+        pytest.skip("no redis-server to compare with")
+    running = RealServer("redis", binary)
+    try:
+        if running.version != VERSION["redis"]:
+            pytest.skip(f"the dialect announces {VERSION['redis']}, this is {running.version}")
+        yield running
+    finally:
+        running.close()
+
+
+@pytest.fixture(params=[2, 3], ids=["resp2", "resp3"])
+def both(request: pytest.FixtureRequest, server: RealServer) -> Iterator[tuple[Face, RealServer]]:
+    server.call([b"RESET"])
+    server.speak(request.param)
+    with Cloud() as cloud:
+        face = Port(cloud.kv_server(dialect="redis").database_url, request.param)
+        for each in (face, server):
+            for line in ("FLUSHALL", "SADD s a b c", "HSET h a 1", "ZADD z 1 a"):
+                each.call(words(line))
+        yield face, server
+        face.close()
+
+
+@pytest.mark.parametrize("story", STORIES)
+def test_a_line_gets_the_same_reply(both: tuple[Face, RealServer], story: str) -> None:
+    ours, real = both
+    for line in STORIES[story].replace("\\\n", "").splitlines():
+        assert ours.call(words(line)) == real.call(words(line)), line
+
+
+CURSORS = """\
+SCAN -1
+SCAN -5
+SCAN ''
+SCAN +
+SCAN ' 1'
+SCAN 18446744073709551615
+SCAN 18446744073709551616
+SSCAN s ''
+SSCAN s -1
+HSCAN h -1
+ZSCAN z -1"""
+
+
+@pytest.mark.parametrize("line", CURSORS.splitlines())
+def test_a_cursor_leads_to_the_same_cursor(both: tuple[Face, RealServer], line: str) -> None:
+    """What is on such a page depends on the hashes of a server, which change at each start."""
+    replies = [each.call(words(line)) for each in both]
+    ours, real = (reply[0] if isinstance(reply, list) else reply for reply in replies)
+    assert ours == real
+
+
+def test_a_negative_cursor_ends_a_scan_of_a_set(both: tuple[Face, RealServer]) -> None:
+    ours, real = both
+    for each in both:
+        each.call([b"SADD", b"many", *(b"m%d" % n for n in range(500))])
+    for reply in (ours.call(words("SSCAN many -1")), real.call(words("SSCAN many -1"))):
+        assert len(reply[1]) < 20
+
+
+USER = "ACL SETUSER u reset on >p ~a* &x +@all -get -config|set -acl"
+DENIED = """\
+MULTI
+GET a
+SET b 1
+PUBLISH y 1
+CONFIG SET a b
+ACL LIST
+EXEC
+MULTI
+EVAL "return redis.call('get', 'a')" 0
+EVAL "return redis.call('set', 'b', 'a')" 0
+EXEC
+EVAL "return redis.call('get', 'a')" 0
+AUTH u wrong
+ACL LIST
+CONFIG SET a b
+SUBSCRIBE y"""
+
+
+def test_the_log_of_refusals_tells_the_same(server: RealServer) -> None:
+    def logged(client: Any, admin: Any) -> list[Any]:
+        for line in (USER, "ACL LOG RESET"):
+            admin.call(words(line))
+        for line in ("AUTH u p", *DENIED.splitlines()):
+            client.call(words(line))
+        admin.call(words("ACL SETUSER u +get"))
+        for line in ("MULTI", "GET a", "SET a 1"):
+            client.call(words(line))
+        admin.call(words("ACL SETUSER u -get resetkeys"))
+        client.call([b"EXEC"])
+        entries = admin.call([b"ACL", b"LOG"])
+        admin.call([b"ACL", b"DELUSER", b"u"])
+        return [_entry(dict(zip(each[::2], each[1::2], strict=True))) for each in entries]
+
+    with Cloud() as cloud:
+        url = cloud.kv_server(dialect="redis").database_url
+        assert logged(Port(url), Port(url)) == logged(server.again(), server.again())
+
+
+def _entry(entry: dict[bytes, Any]) -> list[Any]:
+    pairs = [field.split(b"=") for field in entry[b"client-info"].split()]
+    client = {name: value for name, value in pairs if name in (b"cmd", b"multi", b"flags", b"user")}
+    # Over a socket of the file system, as the real server is asked, flags have a U.
+    client[b"flags"] = client[b"flags"].replace(b"U", b"").replace(b"N", b"")
+    keys = (b"count", b"reason", b"context", b"object", b"username")
+    return [*(entry[key] for key in keys), client]
+
+
+def test_the_rules_of_a_user_are_written_the_same_way(server: RealServer) -> None:
+    """Categories in the same order; the server orders single commands by hashes of its own."""
+    ours = InProcess(version=server.version)
+    chance = random.Random(20261121)
+    names = sorted(name.decode() for name in server.call([b"COMMAND", b"LIST"]))
+    for _ in range(cases(3)):
+        rules = [
+            chance.choice("+-")
+            + chance.choice(["@all", "@" + chance.choice(CATEGORIES), chance.choice(names)])
+            for _ in range(chance.randint(1, 6))
+        ]
+        found = []
+        for each in (ours, server):
+            each.call(words(" ".join(["ACL SETUSER u reset", *rules])))
+            reply = each.call([b"ACL", b"GETUSER", b"u"])
+            flat = reply.value if isinstance(reply, Typed) else reply
+            text = flat[flat.index(b"commands") + 1].split()
+            found.append(([w for w in text if b"@" in w], sorted(w for w in text if b"@" not in w)))
+        assert found[0] == found[1], rules
