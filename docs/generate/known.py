@@ -8,7 +8,7 @@ from textwrap import fill
 from pytest_fakecloud.kv.settings import VERSION
 from pytest_fakecloud.kv.table.documented import DOCUMENTED
 from pytest_fakecloud.kv.table.registry import COMMANDS
-from pytest_fakecloud.kv.table.versions import ALWAYS, LATER, OWN, VALKEYS, VENDOR, is_later
+from pytest_fakecloud.kv.table.versions import LATER, MODULES, OWN, VALKEYS, VENDOR, is_later
 from tests.kv.comparison.known import KNOWN
 from tests.kv.comparison.normalise import RULES
 
@@ -46,7 +46,9 @@ def _versions() -> Iterator[str]:
     } | {
         spec.name: spec.since
         for spec in COMMANDS.values()
-        if spec.group != ALWAYS and not spec.name.startswith(OWN) and spec.name not in VALKEYS
+        if spec.group not in MODULES.values()
+        and not spec.name.startswith(OWN)
+        and spec.name not in VALKEYS
     }
     later = {word: since for word, since in words.items() if is_later(since, announced)}
     documented = sorted(word for word in later if word.split()[0] in DOCUMENTED)
@@ -56,8 +58,10 @@ def _versions() -> Iterator[str]:
         f'The stock dialect (`kv_server(dialect="redis")`) announces {VERSION["redis"]} in `INFO`, '
         "`HELLO`, `LOLWUT` and to scripts, and answers as that version does: what came later is an "
         "unknown command, an unknown sub-command or a syntax error; arities, flags, `HELP` and "
-        "parameters are that version's, and doubles are printed with 17 digits. Besides, it has one "
-        "module, whose commands are `JSON.*`, and names it in `MODULE LIST`, `INFO` and `HELLO`.",
+        "parameters are that version's, and doubles are printed with 17 digits.",
+        "`JSON.*` are the commands of a module there. The stock dialect has them only with "
+        '`modules=["ReJSON"]`, and then names the module in `MODULE LIST`, `INFO` and `HELLO`. The '
+        "vendor's dialect always has them.",
         '`version="7.2"` has it announce another one and know what came up to it. Only Redis 7.0.15 '
         "and Valkey 9.1 were there to be compared with: of versions between them, what is known is "
         "which words they have.",

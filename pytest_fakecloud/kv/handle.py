@@ -36,7 +36,7 @@ from .races import Between, Place
 from .reply import Blocked
 from .rest.routes import Credentials, KVApp
 from .settings import DIALECTS, MAX_KEY_SIZE, VERSION, Dialect, IntText, Isolation, Limits
-from .table.versions import as_numbers
+from .table.versions import MODULES, as_numbers
 
 if TYPE_CHECKING:
     from upstash_redis import Redis
@@ -56,7 +56,8 @@ class KVServer(Handle):
     """A fake key-value server behind its REST interface.
 
     ``dialect`` is ``"vendor"`` (the REST service) or ``"redis"`` (stock, for comparisons), which
-    announces ``version`` (7.0.15 unless given) and knows what came up to it.
+    announces ``version`` (7.0.15 unless given) and knows what came up to it. ``modules`` are those
+    that the stock server has loaded: none unless given, or ``["ReJSON"]``, which has ``JSON.*``.
     ``max_request_size`` is in bytes per command, ``daily_limit`` in commands per UTC day on the
     clock, ``max_pipeline_length`` in commands per request; these and the other limits of the
     vendor's plans are told in ``Limits``, and None means no limit. ``max_key_size`` is the dialect's
@@ -85,6 +86,7 @@ class KVServer(Handle):
         name: str | None = None,
         dialect: Dialect = "vendor",
         version: str | None = None,
+        modules: Sequence[str] = (),
         max_request_size: int | None = 10_000_000,
         daily_limit: int | None = None,
         max_pipeline_length: int | None = None,
@@ -109,6 +111,7 @@ class KVServer(Handle):
             raise ContractError(f"dialect={dialect!r} is unknown: give 'vendor' or 'redis'")
         if version is not None:
             version = _announced(version, dialect, engine)
+        loaded = _loaded(modules, dialect, engine)
         if int_text not in ("integer", "int"):
             raise ContractError(f"int_text={int_text!r} is unknown: give 'integer' or 'int'")
         if max_key_size == "dialect":
@@ -152,6 +155,7 @@ class KVServer(Handle):
                 documented_only=documented_only,
                 debug_command=debug_command,
                 version=version,
+                modules=loaded,
             )
         else:
             if debug_command:
@@ -572,6 +576,25 @@ def _announced(version: str, dialect: Dialect, engine: str | None) -> str:
             f"version={version!r} is older than all that is known: give '7.0' or later"
         )
     return whole
+
+
+def _loaded(modules: Sequence[str], dialect: Dialect, engine: str | None) -> tuple[str, ...]:
+    """Return the modules that a stock server is to have, in the order of ``MODULES``."""
+    if isinstance(modules, str) or not isinstance(modules, Iterable):
+        raise ContractError(f"modules={modules!r} is not a list: give one such as ['ReJSON']")
+    names = list(modules)
+    if names and (dialect != "redis" or engine is not None):
+        raise ContractError(
+            f"modules={modules!r} are those of a stock server in memory: give dialect='redis' and no "
+            "engine= (the vendor's dialect always has JSON)"
+        )
+    for name in names:
+        if not isinstance(name, str) or name not in MODULES:
+            known = ", ".join(map(repr, MODULES))
+            raise ContractError(
+                f"modules={modules!r}: {name!r} is unknown; the modules are {known}"
+            )
+    return tuple(name for name in MODULES if name in names)
 
 
 def _check_database_port(port: object, password: object, engine: str | None) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Literal, TypedDict
 
 from ..core.lazy import dataclass
@@ -75,6 +76,8 @@ class KVSettings(TypedDict, total=False):
     """``"vendor"``, the REST service, or ``"redis"``, a stock server to compare with."""
     version: str | None
     """What the stock server announces (``"7.2"``); it knows what came up to it. 7.0.15 unless given."""
+    modules: Sequence[str]
+    """Modules that the stock server has loaded: ``["ReJSON"]`` for ``JSON.*``; none unless given."""
     max_request_size: int | None
     """Most bytes of one command; each command of a pipeline counts by itself."""
     daily_limit: int | None

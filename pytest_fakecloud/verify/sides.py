@@ -223,7 +223,9 @@ def fake_of(target: Target, facts: Mapping[str, Any]) -> Iterator[tuple[Target, 
             if target.is_redis:
                 face = cloud.kv_server(name="real", dialect="redis", engine=target.url)
                 real = Target("kv", face.url, face.token)
-                fake = cloud.kv_server(dialect="redis", version=_version_of(face))
+                fake = cloud.kv_server(
+                    dialect="redis", version=_version_of(face), modules=_modules_of(face)
+                )
             else:
                 real, fake = target, cloud.kv_server()
             yield real, Target("kv", fake.url, fake.token)
@@ -248,6 +250,11 @@ def _version_of(server: KVServer) -> str:
     told = found.get("valkey_version") or found["redis_version"]
     version = ".".join(re.findall(r"[0-9]+", told)[:3])
     return VERSION["redis"] if is_later(VERSION["redis"], version) else version
+
+
+def _modules_of(server: KVServer) -> list[str]:
+    """Return the modules that a real server has and a fake can have."""
+    return ["ReJSON"] if server.execute("COMMAND", "INFO", "JSON.SET") != [None] else []
 
 
 def facts_of(side: Side) -> Mapping[str, Any]:

@@ -145,7 +145,9 @@ def run(name: str, flavour: str, used: Used, **options: Any) -> None:
         stack.callback(loop.close)
         context = Context.alone(now=NOW)
         version = "7.2" if dialect == "redis" else None  # redis-py has words that 7.0 has not
-        server = stack.enter_context(KVServer(context, dialect=dialect, version=version))
+        modules = ["ReJSON"] if dialect == "redis" else []
+        settings: Any = {"dialect": dialect, "version": version, "modules": modules}
+        server = stack.enter_context(KVServer(context, **settings))
         world = World(server, flavour, used, loop, stack)
         function(world, world.client(**options))
         assert context.problems == []

@@ -149,14 +149,23 @@ def dialect(request: pytest.FixtureRequest) -> str:
 
 @pytest.fixture
 def version(request: pytest.FixtureRequest) -> str | None:
-    """What the engine announces: ``@pytest.mark.dialect("redis", version=LATEST)`` changes it."""
+    """What the engine announces: ``@pytest.mark.dialect("redis", version="7.2.0")`` changes it."""
     marker = request.node.get_closest_marker("dialect")
     return marker.kwargs.get("version") if marker else None
 
 
 @pytest.fixture
-def engine(clock: Timekeeper, dialect: Any, version: str | None) -> Engine:
-    return Engine(clock, Ids(7), dialect, version=version)
+def modules(request: pytest.FixtureRequest) -> tuple[str, ...]:
+    """What it has loaded: ``@pytest.mark.dialect("redis", modules=("ReJSON",))`` changes it."""
+    marker = request.node.get_closest_marker("dialect")
+    return marker.kwargs.get("modules", ()) if marker else ()
+
+
+@pytest.fixture
+def engine(
+    clock: Timekeeper, dialect: Any, version: str | None, modules: tuple[str, ...]
+) -> Engine:
+    return Engine(clock, Ids(7), dialect, version=version, modules=modules)
 
 
 @pytest.fixture
@@ -253,4 +262,4 @@ def pytest_sessionfinish(session: pytest.Session) -> None:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    config.addinivalue_line("markers", "dialect(name, version): the engine fixture's")
+    config.addinivalue_line("markers", "dialect(name, version, modules): the engine fixture's")

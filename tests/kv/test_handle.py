@@ -228,6 +228,21 @@ class TestSettings:
         with pytest.raises(ContractError, match="version="):
             KVServer(Context.alone(), dialect="redis", version=version)
 
+    @pytest.mark.parametrize(
+        ("settings", "problem"),
+        [
+            ({"modules": "ReJSON"}, "'ReJSON' is not a list"),
+            ({"modules": 1}, "1 is not a list"),
+            ({"modules": ["search"]}, "'search' is unknown; the modules are 'ReJSON'"),
+            ({"modules": [[]]}, r"\[\] is unknown"),
+            ({"modules": ["ReJSON"], "dialect": "vendor"}, "the vendor's dialect always has JSON"),
+            ({"modules": ["ReJSON"], "engine": "redis://127.0.0.1:1"}, "no engine="),
+        ],
+    )
+    def test_modules_there_cannot_be(self, settings: Any, problem: str) -> None:
+        with pytest.raises(ContractError, match=problem):
+            KVServer(Context.alone(), **{"dialect": "redis", **settings})
+
     def test_the_vendor_announces_its_own(self) -> None:
         with pytest.raises(ContractError, match="give dialect='redis'"):
             KVServer(Context.alone(), version="7.2")

@@ -9,7 +9,7 @@ import pytest
 from pytest_fakecloud.kv.reply import OK, Status
 from tests.kv.conftest import Run
 
-pytestmark = pytest.mark.dialect("redis")
+pytestmark = pytest.mark.dialect("redis", modules=("ReJSON",))
 DOC = {
     "a": ["foo"],
     "nested1": {"a": ["hello", None, "world"]},

@@ -8,7 +8,7 @@ from ...core.lazy import regex
 from .. import errors
 from ..errors import CommandError
 from ..reply import Map, SetReply
-from ..table.registry import CommandSpec
+from ..table.registry import CommandSpec, Table
 from .users import (
     AclUser,
     KeyPattern,
@@ -16,7 +16,7 @@ from .users import (
     password_hash,
 )
 
-__all__ = ["CATEGORIES", "apply_rules", "describe_user", "user_details"]
+__all__ = ["CATEGORIES", "apply_rules", "categories_of", "describe_user", "user_details"]
 
 _CATEGORY_WORDS = (
     "keyspace read write set sortedset list hash string bitmap hyperloglog geo stream pubsub admin "
@@ -24,9 +24,15 @@ _CATEGORY_WORDS = (
 )
 CATEGORIES = tuple(_CATEGORY_WORDS.split())
 """Every category without its sign, in the order ACL CAT gives them."""
-MODULE_CATEGORIES = ("json", "search")
-"""Those of commands that only the vendor's dialect has."""
+_MORE_CATEGORIES = ("json", "search")
+"""Those of commands that a plain stock server has not."""
 _HASH = regex(rb"[0-9a-f]{64}")
+
+
+def categories_of(table: Table) -> tuple[str, ...]:
+    """Return the categories of a server's commands without their sign, in the order of ACL CAT."""
+    more = (name for name in _MORE_CATEGORIES if table.members_of(f"@{name}"))
+    return (*CATEGORIES, *more)
 
 
 class _Invalid(Exception):
@@ -139,7 +145,7 @@ def _apply_to_selector(user: AclUser, selector: Selector, rule: bytes) -> None:
         _add_channel(selector, rule[1:])
     elif rule[:2] in (b"+@", b"-@"):
         category = rule[2:].decode("utf-8", "replace").lower()
-        if category not in (*CATEGORIES, *MODULE_CATEGORIES):
+        if category not in categories_of(user.table):
             raise _Invalid(errors.ACL_UNKNOWN_COMMAND)
         selector.set_category(f"@{category}", sign == b"+")
     elif sign in (b"+", b"-"):
@@ -225,8 +231,7 @@ def _commands(selector: Selector) -> str:
     made: set[CommandSpec] = set()
     left = set(target)
     categories = {
-        name: set(selector.table.members_of(f"@{name}"))
-        for name in (*CATEGORIES, *MODULE_CATEGORIES)
+        name: set(selector.table.members_of(f"@{name}")) for name in categories_of(selector.table)
     }
     while categories:
         fits = {

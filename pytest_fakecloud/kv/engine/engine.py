@@ -103,8 +103,8 @@ class Engine:
     (stock behaviour, sixteen databases); ``limits`` bound its data, for all but the tester;
     ``documented_only`` refuses everybody but the tester what the vendor documents no such command
     for; ``debug_command`` allows DEBUG; ``version`` is what it announces, the dialect's own unless
-    given; ``started_us`` is the instant since which it runs, by its own account. All state is behind
-    one re-entrant ``lock``.
+    given; ``modules`` are those a stock server has loaded (``versions.MODULES``); ``started_us`` is
+    the instant since which it runs, by its own account. All state is behind one re-entrant ``lock``.
     """
 
     def __init__(
@@ -118,12 +118,15 @@ class Engine:
         documented_only: bool = False,
         debug_command: bool = False,
         version: str | None = None,
+        modules: tuple[str, ...] = (),
     ) -> None:
         self.clock = clock
         self.ids = ids
         self.dialect = dialect
         self.version = version or VERSION[dialect]
-        self.table = table_of(dialect, self.version)
+        self.modules = modules
+        """The modules that a stock server has loaded; the vendor's has none to name."""
+        self.table = table_of(dialect, self.version, modules)
         """The commands there are, and what came later than the version that is announced."""
         self._lookup = self.table.lookup
         short = self.table.knows["doubles of as few digits as it takes"]

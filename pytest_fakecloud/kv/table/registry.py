@@ -12,7 +12,7 @@ from functools import cache
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from .rows import NOT_OVER_REST, ROWS, Row
-from .versions import ALWAYS, ARITIES, LATER, OWN, is_later
+from .versions import ARITIES, LATER, MODULES, OWN, is_later
 
 if TYPE_CHECKING:
     from ..reply import Reply
@@ -293,6 +293,8 @@ def bind_with(binder: Callable[[CommandSpec], None]) -> None:
 class Table:
     """What servers know that announce the same version: without one, all there is.
 
+    ``modules`` are those of ``versions.MODULES`` that a server of a version has loaded.
+
     ``commands`` has every command and sub-command by its upper-case name (``"XGROUP CREATE"``),
     ``lookup`` the top-level ones by their name in upper and in lower case; others need ``.upper()``
     first. ``knows`` says of each entry of ``versions.LATER`` whether it is there.
@@ -300,14 +302,14 @@ class Table:
 
     __slots__ = ("_members", "commands", "knows", "lookup")
 
-    def __init__(self, version: str | None = None) -> None:
+    def __init__(self, version: str | None = None, modules: tuple[str, ...] = ()) -> None:
         self.knows = {
             word: version is None or not is_later(since, version) for word, since in LATER.items()
         }
         self._members: dict[str, frozenset[CommandSpec]] = {}
         self.commands: dict[str, CommandSpec] = {}
         self.lookup: dict[bytes, CommandSpec] = {}
-        rows = ROWS if version is None else self._rows_of(version)
+        rows = ROWS if version is None else self._rows_of(version, modules)
         for row in rows:
             spec: CommandSpec = _Unbound(*row)
             self.commands[row[0]] = spec
@@ -325,9 +327,13 @@ class Table:
                     container.categories -= {"@" + own}
                 container.subcommands[child.encode()] = spec
 
-    def _rows_of(self, version: str) -> Iterator[Row]:
+    def _rows_of(self, version: str, modules: tuple[str, ...]) -> Iterator[Row]:
+        loaded = {MODULES[module] for module in modules}
         for name, arity, group, since, flags, keys, options in ROWS:
-            if name.startswith(OWN) or (group != ALWAYS and is_later(since, version)):
+            if group in MODULES.values():
+                if group not in loaded:
+                    continue
+            elif name.startswith(OWN) or is_later(since, version):
                 continue
             words = options.split()
             known = [word for word in words if self.knows.get(f"{name} {word}", True)]
@@ -362,9 +368,12 @@ specs = EVERYTHING.specs
 
 
 @cache
-def table_of(dialect: str, version: str) -> Table:
-    """What a server knows that announces a version; the vendor's knows more than it announces."""
-    return EVERYTHING if dialect == "vendor" else Table(version)
+def table_of(dialect: str, version: str, modules: tuple[str, ...] = ()) -> Table:
+    """Return what a server knows that announces a version and has loaded modules.
+
+    The vendor's knows more than it announces.
+    """
+    return EVERYTHING if dialect == "vendor" else Table(version, modules)
 
 
 def command(*names: str) -> Callable[[F], F]:

@@ -7,7 +7,7 @@ all. Versions are those of Redis; what only Valkey has counts Valkey's, which go
 
 from __future__ import annotations
 
-__all__ = ["ALWAYS", "ARITIES", "LATER", "OWN", "VALKEYS", "VENDOR", "as_numbers", "is_later"]
+__all__ = ["ARITIES", "LATER", "MODULES", "OWN", "VALKEYS", "VENDOR", "as_numbers", "is_later"]
 
 VENDOR = "vendor"
 """Instead of a version: what no stock server has."""
@@ -63,8 +63,8 @@ LATER: dict[str, str] = {
 ARITIES: dict[str, int] = {"ZRANK": 3, "ZREVRANK": 3}
 """The arities commands had as long as they had none of their later words."""
 
-ALWAYS = "json"
-"""The group that any server knows, as a module: its version says nothing."""
+MODULES: dict[str, str] = {"ReJSON": "json"}
+"""The groups that a stock server has by loading a module, whatever its version, by module name."""
 
 
 def as_numbers(version: str) -> tuple[int, ...]:

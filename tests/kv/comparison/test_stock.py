@@ -37,6 +37,24 @@ LMPOP b c LEFT
 SINTERCARD 0 a
 SET a"""
 STORIES: dict[str, str] = {
+    "JSON is a module, which a plain server has not": """\
+COMMAND INFO json.set
+COMMAND COUNT
+COMMAND DOCS json.set
+COMMAND LIST FILTERBY PATTERN json*
+COMMAND LIST FILTERBY MODULE ReJSON
+COMMAND LIST FILTERBY ACLCAT json
+COMMAND GETKEYS JSON.SET a $ 1
+MODULE LIST
+ACL CAT json
+ACL CAT
+ACL SETUSER u +json.set
+ACL SETUSER u +@json
+ACL DRYRUN default JSON.SET a $ 1
+JSON.SET a $ 1
+json.get a
+EVAL "return redis.call('json.set', 'a', '$', '1')" 0
+INFO modules""",
     "scripts have no `os`": """\
 EVAL "return type(os)" 0
 EVAL "return os.clock()" 0""",

@@ -15,6 +15,7 @@ def main() -> None:
     with Cloud() as cloud:
         handle = cloud.kv_server(
             dialect="redis",
+            modules=["ReJSON"],
             debug_command=True,
             max_request_size=None,
             max_key_size=None,

@@ -7,9 +7,8 @@ import secrets
 from ....core.auth import new_token
 from ... import errors
 from ...acl.rules import (
-    CATEGORIES,
-    MODULE_CATEGORIES,
     apply_rules,
+    categories_of,
     describe_user,
     user_details,
 )
@@ -192,7 +191,7 @@ def acl_resttoken(session: Session, args: Args) -> Reply:
 @command("ACL CAT")
 def acl_cat(session: Session, args: Args) -> Reply:
     """The categories of commands, or the commands of one."""
-    known = CATEGORIES if session.engine.dialect == "redis" else (*CATEGORIES, *MODULE_CATEGORIES)
+    known = categories_of(session.engine.table)
     if not args:
         return [category.encode() for category in known]
     if len(args) > 1:

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from ...engine.eviction import used_memory
-from .process import JSON_MODULE, JSON_VERSION
+from .process import MODULE_VERSIONS
 
 if TYPE_CHECKING:
     from ...engine.engine import Engine, Session
@@ -238,9 +238,9 @@ def _cpu(engine: Engine) -> Iterator[str]:
 
 
 def _modules(engine: Engine) -> Iterator[str]:
-    if engine.dialect == "redis":
-        name = JSON_MODULE.decode()
-        yield f"module:name={name},ver={JSON_VERSION},api=1,filters=0,usedby=[],using=[],options=[]"
+    for name in engine.modules:
+        version = MODULE_VERSIONS[name]
+        yield f"module:name={name},ver={version},api=1,filters=0,usedby=[],using=[],options=[]"
 
 
 def _commandstats(engine: Engine) -> Iterator[str]:

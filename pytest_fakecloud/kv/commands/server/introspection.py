@@ -26,9 +26,8 @@ from ...table.tips import (
     NOTES,
     TIPS,
 )
-from ...table.versions import ALWAYS
+from ...table.versions import MODULES
 from .help import help_reply, summary
-from .process import JSON_MODULE
 
 __all__: list[str] = []
 
@@ -206,8 +205,9 @@ def command_list(session: Session, args: Args) -> Reply:
             matches = matcher(value, nocase=True)
             found = [spec for spec in found if matches(spec.full_name.encode())]
         elif kind == b"MODULE":
-            of_module = session.engine.dialect == "redis" and value == JSON_MODULE
-            found = [spec for spec in found if of_module and spec.group == ALWAYS]
+            module = value.decode("utf-8", "replace")
+            group = MODULES[module] if module in session.engine.modules else None
+            found = [spec for spec in found if spec.group == group]
         else:
             raise CommandError(errors.SYNTAX)
     return [spec.full_name.encode() for spec in found]

@@ -1,6 +1,6 @@
 """Commands that act on the server's process: each answers a real server's refusal and does nothing.
 
-A fake has no process, no replicas, no files and no modules, and opens no connection.
+A fake has no process, no replicas, no files, and opens no connection.
 """
 
 from __future__ import annotations
@@ -19,12 +19,10 @@ from ...table.registry import COMMANDS, Args, command
 from ...table.syntax import parse_int
 from .help import help_reply
 
-__all__ = ["JSON_MODULE", "JSON_VERSION", "REASONS", "loaded_modules"]
+__all__ = ["MODULE_VERSIONS", "REASONS", "loaded_modules"]
 
-JSON_MODULE = b"ReJSON"
-"""What a stock server has its commands of JSON from, by the name that module has."""
-JSON_VERSION = 20000
-"""The first version of that module which reads the paths of today."""
+MODULE_VERSIONS = {"ReJSON": 20000}
+"""The versions that modules report. ReJSON's is the first one that reads the paths of today."""
 
 _OF_CLUSTER = [name for name in COMMANDS if name.startswith("CLUSTER ")]
 REASONS = {
@@ -162,15 +160,16 @@ def migrate(session: Session, args: Args) -> Reply:
 
 @command("MODULE LIST")
 def module_list(session: Session, args: Args) -> Reply:
-    """The modules: on a stock server the one its commands of JSON are of."""
+    """The modules that the server has loaded."""
     return loaded_modules(session)
 
 
 def loaded_modules(session: Session) -> list[Reply]:
-    """What MODULE LIST and HELLO tell of modules."""
-    if session.engine.dialect == "vendor":
-        return []
-    return [Map([b"name", JSON_MODULE, b"ver", JSON_VERSION, b"path", b"", b"args", []])]
+    """Return the modules as MODULE LIST and HELLO describe them."""
+    return [
+        Map([b"name", name.encode(), b"ver", MODULE_VERSIONS[name], b"path", b"", b"args", []])
+        for name in session.engine.modules
+    ]
 
 
 @command("MODULE LOAD", "MODULE LOADEX", "MODULE UNLOAD")
