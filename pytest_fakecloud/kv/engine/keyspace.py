@@ -211,7 +211,8 @@ class Keyspace:
     def string(self, key: bytes) -> String | None:
         """The string, or None; raises WRONGTYPE for another type."""
         value = self.lookup(key)
-        if value is None or type(value) is bytes or type(value) is bytearray:
+        # The first two are nearly all there are, and cost less to ask for.
+        if value is None or type(value) is bytes or isinstance(value, bytes | bytearray):
             return value
         raise CommandError(WRONGTYPE)
 
@@ -479,4 +480,4 @@ class Keyspace:
 
 
 def _copy(value: Any) -> Any:
-    return value if type(value) is bytes else value.copy()
+    return value if isinstance(value, bytes) else value.copy()

@@ -6,6 +6,7 @@ from typing import Any
 
 from ..table.syntax import try_int
 from .packing import Writer
+from .strings import UnpackedInteger
 
 __all__ = ["ENTRY", "usage"]
 
@@ -38,8 +39,8 @@ def usage(key: bytes, value: Any) -> int:
     """Bytes for the key, its entry and its value (collections: header plus each element)."""
     total = ENTRY + _text(len(key))
     if isinstance(value, bytes | bytearray):
-        number = try_int(bytes(value)) if len(value) <= 20 else None
-        if number is not None:
+        packed = len(value) <= 20 and not isinstance(value, UnpackedInteger)
+        if packed and try_int(bytes(value)) is not None:
             return total + _OBJECT
         if len(value) <= 44:
             return total + _allocated(_OBJECT + 3 + len(value) + 1)

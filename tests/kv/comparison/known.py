@@ -130,12 +130,6 @@ KNOWN: tuple[Known, ...] = (
         and (_encoding(line) or line[:2] == [b"OBJECT", b"REFCOUNT"]),
     ),
     Known(
-        "INCRBYFLOAT leaves a whole number as text until it is set again; the engine keeps no "
-        "mark of that and calls it an integer",
-        lambda line, ours, theirs: _encoding(line) and ours == b"int"
-        and all(reply in (b"embstr", b"raw") for reply in theirs.values()),
-    ),
-    Known(
         "a shrunken list stays a quicklist while its elements lie in two of the server's nodes, "
         "which the engine does not model",
         lambda line, ours, theirs: _encoding(line) and ours == b"listpack"

@@ -67,6 +67,42 @@ EVAL "return ('%y'):format(1)" 0
 EVAL "local s = '%d' return s.format(s, {})" 0
 EVAL "return string.format()" 0""",
     "keys of command lines": "\n".join(f"COMMAND GETKEYS {line}" for line in GETKEYS.splitlines()),
+    "a whole number that INCRBYFLOAT left": """\
+INCRBYFLOAT a 3
+OBJECT ENCODING a
+OBJECT REFCOUNT a
+MEMORY USAGE a
+GET a
+MGET a
+STRLEN a
+GETRANGE a 0 -1
+COPY a b
+OBJECT ENCODING b
+RENAME b c
+OBJECT ENCODING c
+GETEX c EX 100
+GETSET c 5
+OBJECT ENCODING c
+INCR a
+OBJECT ENCODING a
+INCRBYFLOAT a 2
+SWAPDB 0 1
+SWAPDB 1 0
+OBJECT ENCODING a
+SETBIT a 1 1
+OBJECT ENCODING a
+INCRBYFLOAT d 0.5
+OBJECT ENCODING d
+INCRBYFLOAT d 0.5
+GETDEL d
+EVAL "redis.call('incrbyfloat', 'e', 2) return redis.call('get', 'e')" 0
+MULTI
+GET e
+OBJECT ENCODING e
+EXEC
+SORT e
+APPEND e 1
+OBJECT ENCODING e""",
     "flags of functions": """\
 FUNCTION LOAD "#!lua name=lib\\nredis.register_function{function_name='f',\\
  callback=function() return 1 end, flags={'no-writes'}}"

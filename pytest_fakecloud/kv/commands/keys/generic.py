@@ -20,6 +20,7 @@ from ...table.syntax import (
 )
 from ...values.dumping import dump, load
 from ...values.packing import verify
+from ...values.strings import UnpackedInteger
 from ..arguments import DEFAULT_PAGE
 from ..server.help import help_reply
 
@@ -192,7 +193,7 @@ def copy(session: Session, args: Args) -> Reply:
         if not replace:
             return 0
         target.delete(args[1], "")
-    duplicate = value if type(value) is bytes else value.copy()
+    duplicate = value if isinstance(value, bytes) else value.copy()
     target.put_back(args[1], duplicate, session.db.expiry(args[0]), "copy_to")
     return 1
 
@@ -271,7 +272,7 @@ def encoding(session: Session, value: Any) -> str:
     if isinstance(value, bytearray):
         return "raw"
     if isinstance(value, bytes):
-        if try_int(value) is not None:
+        if not isinstance(value, UnpackedInteger) and try_int(value) is not None:
             return "int"
         return "embstr" if len(value) <= _EMBEDDED else "raw"
     return str(value.encoding(session.engine.config))
@@ -290,7 +291,7 @@ def object_refcount(session: Session, args: Args) -> Reply:
     value = session.db.peek(args[0])
     if value is None:
         return None
-    if isinstance(value, bytes):
+    if type(value) is bytes:
         number = try_int(value)
         if number is not None and 0 <= number < 10000:
             return 2**31 - 1

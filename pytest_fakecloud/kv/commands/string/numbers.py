@@ -18,6 +18,7 @@ from ...table.syntax import (
     parse_long_double,
     try_int,
 )
+from ...values.strings import UnpackedInteger
 
 __all__: list[str] = []
 
@@ -74,5 +75,6 @@ def incrbyfloat(session: Session, args: Args) -> Reply:
     if isinstance(total, float) and not math.isfinite(total):
         raise CommandError(errors.NAN_OR_INFINITY)
     text = format_long_double(total)
-    session.db.set(args[0], text, keep_ttl=True)
+    is_integer = try_int(text) is not None
+    session.db.set(args[0], UnpackedInteger(text) if is_integer else text, keep_ttl=True)
     return text
