@@ -262,6 +262,24 @@ def to_resp(reply: Reply, version: int = 2) -> bytes:
 
 
 def _write(put: Callable[[bytes], None], reply: Reply, resp3: bool) -> None:
+    if not isinstance(reply, list):
+        _write_one(put, reply, resp3)
+        return
+    # Without recursion: a script's reply may be nested deeper than Python calls may.
+    _write_header(put, reply, resp3)
+    open_lists = [iter(reply)]
+    while open_lists:
+        for item in open_lists[-1]:
+            if isinstance(item, list):
+                _write_header(put, item, resp3)
+                open_lists.append(iter(item))
+                break
+            _write_one(put, item, resp3)
+        else:
+            open_lists.pop()
+
+
+def _write_one(put: Callable[[bytes], None], reply: Reply, resp3: bool) -> None:
     if isinstance(reply, bytes | bytearray):
         if resp3 and isinstance(reply, Attributed):
             put(b"|%d\r\n" % (len(reply.attribute) // 2))
@@ -272,8 +290,6 @@ def _write(put: Callable[[bytes], None], reply: Reply, resp3: bool) -> None:
         put(b":%d\r\n" % reply)
     elif reply is None:
         put(b"_\r\n" if resp3 else b"$-1\r\n")
-    elif isinstance(reply, list):
-        _write_array(put, reply, resp3)
     elif isinstance(reply, Status):
         put(b"+%b\r\n" % reply.text)
     elif isinstance(reply, CommandError):
@@ -302,7 +318,7 @@ def _write(put: Callable[[bytes], None], reply: Reply, resp3: bool) -> None:
         raise TypeError(f"{reply!r} is not a reply")
 
 
-def _write_array(put: Callable[[bytes], None], items: list[Any], resp3: bool) -> None:
+def _write_header(put: Callable[[bytes], None], items: list[Any], resp3: bool) -> None:
     count = len(items)
     if resp3 and isinstance(items, Map):
         put(b"%%%d\r\n" % (count // 2))
@@ -312,5 +328,3 @@ def _write_array(put: Callable[[bytes], None], items: list[Any], resp3: bool) ->
         put(b">%d\r\n" % count)
     else:
         put(b"*%d\r\n" % count)
-    for item in items:
-        _write(put, item, resp3)

@@ -378,8 +378,14 @@ class KVApp(App):
         if self.int_text == "int":
             if isinstance(reply, CommandError) and reply.text == errors.NOT_INTEGER:
                 return CommandError(errors.NOT_INTEGER_VENDOR)
-            if isinstance(reply, list):
-                reply[:] = map(self.worded, reply)
+            lists = [reply] if isinstance(reply, list) else []
+            while lists:
+                items = lists.pop()
+                for at, item in enumerate(items):
+                    if isinstance(item, list):
+                        lists.append(item)
+                    else:
+                        items[at] = self.worded(item)
         return reply
 
     def text_of(self, error: CommandError) -> str:

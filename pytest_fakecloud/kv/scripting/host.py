@@ -20,7 +20,7 @@ from ..table.registry import EVERYTHING
 from ..table.versions import as_numbers
 from .callbacks import Boxed, callbacks
 from .errors import HostLost, ScriptFailure
-from .limits import ScriptLimits
+from .limits import LEVELS, ScriptLimits
 from .replies import BUG, FAILED, Converter, lua_size, words_size
 
 __all__ = ["LuaHost"]
@@ -56,6 +56,8 @@ class LuaHost:
         self._call = call
         self._may_call = may_call
         self._resp = 2
+        self.levels = LEVELS
+        """How deep the next reply may be nested."""
         self._bug: BaseException | None = None
         self._runtime = lupa.LuaRuntime(
             encoding=None,
@@ -92,6 +94,7 @@ class LuaHost:
             b"may_call_widely": self._widely(self._permission),
             b"setresp": self._set_resp,
             b"clock": clock,
+            b"levels": lambda: self.levels,
             b"look": look,
         }
         limits = self.limits
@@ -282,8 +285,13 @@ def _unbox(reply: Any, double: Callable[[float], float]) -> Any:
     """The reply with doubles as floats: a bare float would have become a Lua number."""
     if reply.__class__ is Boxed:
         return double(reply.value)
-    if isinstance(reply, list):
-        for index, item in enumerate(reply):
-            if item.__class__ is Boxed or isinstance(item, list):
-                reply[index] = _unbox(item, double)
+    # Without recursion: a reply may be nested deeper than Python calls may.
+    lists = [reply] if isinstance(reply, list) else []
+    while lists:
+        items = lists.pop()
+        for index, item in enumerate(items):
+            if item.__class__ is Boxed:
+                items[index] = double(item.value)
+            elif isinstance(item, list):
+                lists.append(item)
     return reply

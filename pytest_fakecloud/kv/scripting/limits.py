@@ -4,7 +4,15 @@ from __future__ import annotations
 
 from ...core.lazy import dataclass
 
-__all__ = ["ScriptLimits"]
+__all__ = ["LEVELS", "PORT_LEVELS", "ScriptLimits"]
+
+LEVELS = 100
+"""How deep a script's reply may be nested where it becomes JSON or a Python value (decided here)."""
+PORT_LEVELS = 7995
+"""The same over the Redis protocol, as measured on 7.0.15.
+
+It counts slots of Lua's stack: an array takes one, a map or a set three, the key of a map four.
+"""
 
 
 @dataclass(frozen=True)

@@ -26,7 +26,7 @@ from ..table.availability import asks_to_wait
 from ..values.packing import FOOTER, Reader, Writer, sealed, verify
 from . import errors
 from .errors import HostLost, ScriptFailure
-from .limits import ScriptLimits
+from .limits import LEVELS, PORT_LEVELS, ScriptLimits
 from .shebang import KEY_LOCKING, library_name, script_shebang
 
 if TYPE_CHECKING:
@@ -442,6 +442,7 @@ class Scripting:
         session = run.session
         before = (session.db, session.resp, session.in_script)
         session.in_script = True
+        self.host.levels = PORT_LEVELS if session.transport == "port" else LEVELS
         self._run = run
         try:
             reply: Reply = action()

@@ -249,3 +249,46 @@ def test_the_rules_of_a_user_are_written_the_same_way(server: RealServer) -> Non
             text = flat[flat.index(b"commands") + 1].split()
             found.append(([w for w in text if b"@" in w], sorted(w for w in text if b"@" not in w)))
         assert found[0] == found[1], rules
+
+
+ARRAYS = "local t = {{}} for i = 1, {} do t = {{t}} end return t"
+NESTED = [
+    *(ARRAYS.format(depth) for depth in (100, 2000, 7994, 7995, 20_000)),
+    "local t = 1 for i = 1, 7995 do t = {t} end return t",
+    *(
+        f"redis.setresp(3) local t = {{}} for i = 1, {depth} do t = {{{kind}}} end return t"
+        for kind, depths in {
+            "map = {a = t}": (500, 2664, 2665),
+            "map = {[t] = 1}": (1998, 2000),
+            "set = {[t] = true}": (2664, 2665),
+        }.items()
+        for depth in depths
+    ),
+    "redis.setresp(3) local t = {} for i = 1, 1000 do t = {map = {a = t}} end "
+    "for i = 1, 4995 do t = {t} end return t",
+    "local t = {} t[1] = t return t",
+]
+
+
+@pytest.mark.parametrize("script", NESTED, ids=range(len(NESTED)))
+def test_a_reply_may_be_nested_as_deep(server: RealServer, script: str) -> None:
+    def written(connection: Any) -> list[bytes]:
+        """The lines of the reply, which is too deep for a reader that recurses."""
+        connection.call([b"HELLO", b"3"])
+        stream = connection.send([b"EVAL", script.encode(), b"0"])
+        lines, items = [], 1
+        while items:
+            line = stream.readline()
+            lines.append(line)
+            items -= 1
+            if line[:1] in b"*~%":
+                items += int(line[1:]) * (2 if line[:1] == b"%" else 1)
+            elif line[:1] == b"$" and int(line[1:]) >= 0:
+                lines.append(stream.read(int(line[1:]) + 2))
+        return lines
+
+    with Cloud() as cloud:
+        ours, real = Port(cloud.kv_server(dialect="redis").database_url), server.again()
+        assert written(ours) == written(real)
+        ours.close()
+        real.close()

@@ -84,6 +84,11 @@ class Connection:
         self._socket.sendall(pack(argv))
         return read(self._stream)
 
+    def send(self, argv: list[bytes]) -> BinaryIO:
+        """Send one command line; its reply is the next that comes out of the stream."""
+        self._socket.sendall(pack(argv))
+        return self._stream
+
     def next(self) -> Any:
         """Read what comes unasked."""
         return read(self._stream)

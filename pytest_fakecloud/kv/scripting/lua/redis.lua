@@ -8,7 +8,7 @@ local py, run, protect, charge = host.py, host.run, host.protect, host.charge
 local hand_over, to_integer = host.hand_over, host.to_integer
 
 local resp = 2 -- the protocol version redis.setresp chose
-local DEEPEST = 100 -- levels of a reply
+local deepest -- slots of Lua's stack that the reply under way may take
 local CHUNK = 1000 -- values handed over in one call
 
 -- Replies ----------------------------------------------------------------------------------------
@@ -24,14 +24,15 @@ local function to_list(items, count)
   return list
 end
 
-local function flatten(content, depth, with_values)
+-- The server keeps so many values on Lua's stack while it converts what a map or a set contains.
+local function flatten(content, used, with_values)
   local items, count = {}, 0
   for key, value in next, content do
     count = count + 1
-    items[count] = to_reply(key, depth)
+    items[count] = to_reply(key, with_values and used + 4 or used + 3)
     if with_values then
       count = count + 1
-      items[count] = to_reply(value, depth)
+      items[count] = to_reply(value, used + 3)
     end
   end
   charge(count * 10)
@@ -41,8 +42,7 @@ end
 -- Whether an error is that of a command, which was counted when it came.
 local function is_counted(failure) return rawget(failure, "ignore_error_stats_update") == true end
 
-local function table_to_reply(value, depth)
-  if depth > DEEPEST then return py.failure("ERR reached lua stack limit") end
+local function table_to_reply(value, used)
   value = host.real[value] or value
   local field = rawget(value, "err")
   if type(field) == "string" then
@@ -57,9 +57,9 @@ local function table_to_reply(value, depth)
   field = rawget(value, "double")
   if type(field) == "number" then return py.double(field) end
   field = rawget(value, "map")
-  if type(field) == "table" then return py.map(flatten(field, depth + 1, true)) end
+  if type(field) == "table" then return py.map(flatten(field, used, true)) end
   field = rawget(value, "set")
-  if type(field) == "table" then return py.set(flatten(field, depth + 1, false)) end
+  if type(field) == "table" then return py.set(flatten(field, used, false)) end
   field = rawget(value, "big_number")
   if type(field) == "string" then
     hand_over(#field)
@@ -78,13 +78,14 @@ local function table_to_reply(value, depth)
     local item = rawget(value, count + 1)
     if item == nil then break end
     count = count + 1
-    items[count] = to_reply(item, depth + 1)
+    items[count] = to_reply(item, used + 1)
   end
   charge(count * 10)
   return to_list(items, count)
 end
 
-function to_reply(value, depth)
+function to_reply(value, used)
+  if used >= deepest then return py.failure("ERR reached lua stack limit") end
   local kind = type(value)
   if kind == "string" then
     hand_over(#value)
@@ -95,7 +96,7 @@ function to_reply(value, depth)
     if resp == 3 then return py.boolean(value) end
     return value and 1 or nil
   end
-  if kind == "table" then return table_to_reply(value, depth) end
+  if kind == "table" then return table_to_reply(value, used) end
   return nil
 end
 
@@ -250,19 +251,24 @@ local function keys_and_arguments(count, ...)
   return keys, arguments
 end
 
+local function reply_of(value)
+  deepest = py.levels()
+  return to_reply(value, 0)
+end
+
 function api.evaluate(script, count, ...)
   eval_globals.KEYS, eval_globals.ARGV = keys_and_arguments(count, ...)
-  return finish(run(function() return to_reply(script(), 1) end))
+  return finish(run(function() return reply_of(script()) end))
 end
 
 -- The same with the keys and arguments as two tables, for more than a call can carry.
 function api.evaluate_tables(script, keys, arguments)
   eval_globals.KEYS, eval_globals.ARGV = keys, arguments
-  return finish(run(function() return to_reply(script(), 1) end))
+  return finish(run(function() return reply_of(script()) end))
 end
 
 function api.call_function(callback, keys, arguments)
-  return finish(run(function() return to_reply(callback(keys, arguments), 1) end))
+  return finish(run(function() return reply_of(callback(keys, arguments)) end))
 end
 
 -- Libraries --------------------------------------------------------------------------------------
