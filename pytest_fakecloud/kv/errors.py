@@ -136,6 +136,8 @@ def exec_aborted_by(reason: bytes) -> bytes:
     return b"EXECABORT Transaction discarded because of: " + reason
 
 
+REPLY_TOO_DEEP = b"ERR reached lua stack limit"
+
 # -- strings and bitmaps -------------------------------------------------------------------------
 
 STRING_TOO_LONG = b"ERR string exceeds maximum allowed size (proto-max-bulk-len)"

@@ -22,13 +22,14 @@ from redis.exceptions import TimeoutError as LateReply
 from redis.retry import Retry
 from redis.sentinel import Sentinel, SentinelConnectionPool
 
-from ..errors import CommandError, RestError
+from ..errors import REPLY_TOO_DEEP, CommandError, RestError
 from ..reply import (
     NIL_ARRAY,
     OK,
     Reply,
     Status,
 )
+from ..scripting.limits import LEVELS
 
 __all__ = ["Link", "Login", "Place", "RawParser", "SentinelLink", "Unreachable"]
 
@@ -57,9 +58,12 @@ class _StatusLine(bytes):
 
 
 class RawParser(_RESP2Parser):
-    """Keeps the text of errors, and the differences the base class drops."""
+    """Keeps the text of errors, and the differences the base class drops.
 
-    def _read_response(self, *args: Any, **options: Any) -> Any:
+    What is nested deeper than ``LEVELS`` becomes the error that the in-memory engine has there.
+    """
+
+    def _read_response(self, *args: Any, levels: int = LEVELS, **options: Any) -> Any:
         buffer: Any = self._buffer
         line = buffer.readline()
         if not line:
@@ -72,7 +76,12 @@ class RawParser(_RESP2Parser):
         if kind == b":":
             return int(rest)
         if kind == b"*":
-            return NIL_ARRAY if rest == b"-1" else [self._read_response() for _ in range(int(rest))]
+            if rest == b"-1":
+                return NIL_ARRAY
+            if levels:
+                return [self._read_response(levels=levels - 1) for _ in range(int(rest))]
+            self._skip(int(rest))
+            kind, rest = b"-", REPLY_TOO_DEEP
         if kind != b"-":
             raise LostConnection(f"the reply is not RESP2: {line[:40]!r}")
         error: Any = self.parse_error(rest.decode("utf-8", "replace"))  # type: ignore[no-untyped-call]
@@ -80,6 +89,20 @@ class RawParser(_RESP2Parser):
         if isinstance(error, LostConnection):
             raise error
         return error
+
+    def _skip(self, count: int) -> None:
+        """Read past so many replies."""
+        buffer: Any = self._buffer
+        while count:
+            line = buffer.readline()
+            if not line:
+                raise LostConnection("the server closed the connection")
+            count -= 1
+            length = int(line[1:]) if line[:1] in b"$*" else 0
+            if line[:1] == b"$" and length >= 0:
+                buffer.read(length)
+            elif length > 0:
+                count += length
 
 
 def reply_of(raw: Any) -> Reply:

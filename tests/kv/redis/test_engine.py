@@ -592,6 +592,17 @@ class TestUsers:
         assert server.execute("ACL", "WHOAMI") == "default"
 
 
+def test_a_deeply_nested_reply_is_cut_off(http: httpx.Client) -> None:
+    script = "local t = {} for i = 1, 3000 do t = {t, 'x', {1}} end return t"
+    reply = http.post("/", json=["EVAL", script, 0]).json()["result"]
+    depth = 0
+    while isinstance(reply, list):
+        assert reply[1:] == ["x", [1]] or depth == 99
+        reply, depth = reply[0], depth + 1
+    assert (depth, reply) == (100, "ERR reached lua stack limit")
+    assert http.post("/", json=["ECHO", "next"]).json() == {"result": "next"}
+
+
 def test_a_connection_tells_of_no_library(real: Server, make: Callable[..., KVServer]) -> None:
     with make(Context.alone()) as server:
         server.execute("SET", "k", "v")
