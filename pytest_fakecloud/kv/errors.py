@@ -401,6 +401,8 @@ def unsupported_option(option: bytes) -> bytes:
 CONFIG_FIXED = "can't set immutable config"
 CONFIG_EVENTS = "Invalid event class character. Use 'Ag$lshzxeKEtmdn'."
 CONFIG_DUPLICATE = "duplicate parameter"
+CANNOT_LISTEN = "Unable to listen on this port. Check server logs."
+NO_TLS = "Unable to update TLS configuration. Check server logs."
 CONFIG_NOT_BOOLEAN = "argument must be 'yes' or 'no'"
 CONFIG_NOT_INTEGER = "argument couldn't be parsed into an integer"
 CONFIG_NOT_MEMORY = "argument must be a memory value"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import threading
 from collections import deque
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
@@ -185,6 +185,8 @@ class Engine:
         self.evicting = False
         """Whether clients are told what was evicted, which they hear before the next reply."""
         self.waiters = Waiters(self._tell_tracking)
+        self.can_listen: Callable[[int], bool] = lambda port: True
+        """What tells whether the database port could listen at another number."""
         self.connected: dict[int, Session] = {}
         """The sessions of the database port, by number."""
         self.tracking = Tracking(self.connected, self.config)

@@ -18,6 +18,7 @@ import functools
 import selectors
 import socket
 import ssl
+import sys
 import threading
 from collections import deque
 from functools import partial
@@ -83,6 +84,7 @@ class DatabasePort:
         self.engine = engine
         self.app = app
         self.mount: Mount
+        engine.can_listen = self._can_listen
         self._open: set[PortConnection] = set()
         self._lock = threading.Lock()
 
@@ -113,6 +115,20 @@ class DatabasePort:
                 self._open.discard(client)
                 self.app.connections.discard(client)
             client.abandon()
+
+    def _can_listen(self, port: int) -> bool:
+        if port == self.mount.port:
+            return True
+        host = self.mount.host
+        with socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET) as found:
+            if sys.platform != "win32":
+                found.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            try:
+                found.bind((host, port))
+                found.listen()
+            except OSError:
+                return False
+        return True
 
     def wake(self) -> None:
         """End every wait: the port closes, or its connections are cut."""

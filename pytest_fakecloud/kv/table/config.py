@@ -5,7 +5,7 @@ As Redis 7.0 reports them of itself; paths and ports are those of a fresh contai
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from functools import cache
 from types import MappingProxyType
 
@@ -77,8 +77,15 @@ class Config:
             if name not in _HIDDEN or name == pattern.decode("latin-1").lower()
         ]
 
-    def change(self, pairs: list[tuple[bytes, bytes]]) -> None:
-        """Change several parameters, all or none; raises ``CommandError``."""
+    def change(
+        self,
+        pairs: list[tuple[bytes, bytes]],
+        check: Callable[[Mapping[str, str]], None] | None = None,
+    ) -> None:
+        """Change several parameters, all or none; raises ``CommandError``.
+
+        ``check`` is called with values that can be read, and may refuse them by the same error.
+        """
         changes: dict[str, str] = {}
         for raw_name, raw_value in pairs:
             name = raw_name.decode("latin-1").lower()
@@ -89,6 +96,8 @@ class Config:
                 raise CommandError(config_failed(name, CONFIG_DUPLICATE))
             value = raw_value.decode("utf-8", "surrogateescape")
             changes[name] = _read(name, kind, value, self._texts[name])
+        if check is not None:
+            check(changes)
         texts = dict(self._texts)
         for name, text in changes.items():
             for spelling in _spellings(name):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 import shlex
+import socket
 from collections.abc import Iterator
 from typing import Any
 
@@ -292,3 +293,25 @@ def test_a_reply_may_be_nested_as_deep(server: RealServer, script: str) -> None:
         assert written(ours) == written(real)
         ours.close()
         real.close()
+
+
+def test_a_port_where_nobody_can_listen_is_refused(both: tuple[Face, RealServer]) -> None:
+    ours, real = both
+    with socket.socket() as taken, socket.socket() as free:
+        for each in (taken, free):
+            each.bind(("127.0.0.1", 0))
+        taken.listen()
+        numbers = [each.getsockname()[1] for each in (taken, free)]
+        free.close()
+        lines = [
+            *(f"CONFIG SET port {number}" for number in (numbers[0], 70_000, "x", -1, "''")),
+            f"CONFIG SET maxmemory 5mb port {numbers[0]}",
+            "CONFIG GET maxmemory",
+            "CONFIG SET tls-port 1",
+            f"CONFIG SET port {numbers[1]}",
+            f"CONFIG SET port {numbers[1]}",
+            "CONFIG GET port",
+            "CONFIG SET port 0",
+        ]
+        for line in lines:
+            assert ours.call(words(line)) == real.call(words(line)), line

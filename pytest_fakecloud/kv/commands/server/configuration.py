@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from functools import partial
+
 from ... import errors
-from ...engine.engine import Session
+from ...engine.engine import Engine, Session
 from ...errors import CommandError, wrong_arity
 from ...reply import OK, Map, Reply
 from ...table.registry import Args, command
@@ -23,18 +26,32 @@ def config_get(session: Session, args: Args) -> Reply:
 
 @command("CONFIG SET")
 def config_set(session: Session, args: Args) -> Reply:
-    """Change parameters, all of them or none."""
+    """Change parameters, all of them or none.
+
+    A port where nobody could listen is refused, as a stock server does; the database port goes on
+    listening where it does (decided here).
+    """
     if len(args) % 2:
         raise CommandError(wrong_arity("config|set"))
     pairs = [(args[at], args[at + 1]) for at in range(0, len(args), 2)]
     engine = session.engine
-    engine.config.change(pairs)
+    engine.config.change(pairs, partial(_check_ports, engine))
     engine.follow_config()
     # The vendor's own user cannot be changed.
     if engine.dialect == "redis" and any(name.lower() == b"requirepass" for name, _ in pairs):
         password = engine.config.text("requirepass").encode("utf-8", "surrogateescape")
         engine.users["default"].set_password(password)
     return OK
+
+
+def _check_ports(engine: Engine, changes: Mapping[str, str]) -> None:
+    if engine.dialect != "redis":
+        return
+    port = changes.get("port", "0")
+    if port not in ("0", engine.config.text("port")) and not engine.can_listen(int(port)):
+        raise CommandError(errors.config_failed("port", errors.CANNOT_LISTEN))
+    if changes.get("tls-port", "0") != "0":
+        raise CommandError(errors.config_failed("tls-port", errors.NO_TLS))
 
 
 @command("CONFIG RESETSTAT")
