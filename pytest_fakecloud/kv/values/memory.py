@@ -6,9 +6,8 @@ from typing import Any
 
 from ..table.syntax import try_int
 from .packing import Writer
-from .strings import UnpackedInteger
 
-__all__ = ["ENTRY", "usage"]
+__all__ = ["ENTRY", "UnpackedInteger", "usage"]
 
 # What the server allocates: a dictionary entry, and an object header around each value.
 ENTRY = 24
@@ -17,6 +16,12 @@ _OBJECT = 16
 _HEADER = 56
 _SKIP_NODE = 40
 _ID = 16
+
+
+class UnpackedInteger(bytes):
+    """The digits of an integer that a server stores as text, as INCRBYFLOAT leaves them."""
+
+    __slots__ = ()
 
 
 def _allocated(size: int) -> int:

@@ -19,8 +19,8 @@ from ...table.syntax import (
     try_int,
 )
 from ...values.dumping import dump, load
+from ...values.memory import UnpackedInteger
 from ...values.packing import verify
-from ...values.strings import UnpackedInteger
 from ..arguments import DEFAULT_PAGE
 from ..server.help import help_reply
 

@@ -18,7 +18,7 @@ from ...table.syntax import (
     parse_long_double,
     try_int,
 )
-from ...values.strings import UnpackedInteger
+from ...values.memory import UnpackedInteger
 
 __all__: list[str] = []
 
