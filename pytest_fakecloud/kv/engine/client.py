@@ -190,7 +190,7 @@ class Client:
             **_BUFFERS,
             "qbuf": _line_size(running),
             "events": "r",
-            "cmd": running or self.last_command or "NULL",
+            "cmd": (not self.in_exec and running) or self.last_command or "NULL",
             "user": self.user.name,
             "redir": -1 if tracking is None else tracking.redirect,
             "resp": self.resp,

@@ -316,7 +316,9 @@ class Engine:
             if session.queue is not None and spec.name not in AT_ONCE:
                 if spec.no_multi:
                     raise CommandError(NOT_IN_TRANSACTION)
-                session.queue.append((spec, argv))
+                # What is already discarded takes no more memory.
+                if not session.aborted and not session.watch_broken:
+                    session.queue.append((spec, argv))
                 return None
         except CommandError as error:
             session.aborted = True
@@ -672,7 +674,7 @@ class Engine:
         """Run a command of a connection, which is listed, may track keys or leave no traces."""
         assert spec.function is not None
         session.last_us = start_us
-        if not session.in_exec:
+        if not session.in_exec and not session.in_script:
             session.last_command = spec.full_name
         if session.tracking is not None:
             if session.in_exec or session.in_script:

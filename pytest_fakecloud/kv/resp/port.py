@@ -377,8 +377,10 @@ class PortConnection:
         engine, session = self.engine, self.session
         try:
             with contextlib.suppress(CommandError):
-                refusal = self._refusal(engine.resolve(argv), argv)
+                spec = engine.resolve(argv)
+                refusal = self._refusal(spec, argv)
                 if refusal is not None:
+                    session.last_command = spec.full_name
                     # What is refused while a transaction is put together discards it (specification).
                     session.aborted = True
                     return refusal

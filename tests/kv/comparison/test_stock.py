@@ -223,12 +223,53 @@ def test_the_log_of_refusals_tells_the_same(server: RealServer) -> None:
 
 
 def _entry(entry: dict[bytes, Any]) -> list[Any]:
-    pairs = [field.split(b"=") for field in entry[b"client-info"].split()]
+    keys = (b"count", b"reason", b"context", b"object", b"username")
+    return [*(entry[key] for key in keys), _client(entry[b"client-info"])]
+
+
+def _client(line: bytes) -> dict[bytes, bytes]:
+    pairs = [field.split(b"=") for field in line.split()]
     client = {name: value for name, value in pairs if name in (b"cmd", b"multi", b"flags", b"user")}
     # Over a socket of the file system, as the real server is asked, flags have a U.
     client[b"flags"] = client[b"flags"].replace(b"U", b"").replace(b"N", b"")
-    keys = (b"count", b"reason", b"context", b"object", b"username")
-    return [*(entry[key] for key in keys), client]
+    return client
+
+
+LISTED = """\
+NOSUCH
+GET
+GET k
+XGROUP FOO
+MULTI
+NOSUCH
+GET k
+EXEC
+EVAL "return redis.call('get', 'k')" 0
+MULTI
+GET k
+CLIENT LIST
+EXEC
+SUBSCRIBE c
+CONFIG GET x"""
+
+
+def test_the_list_of_clients_tells_the_same(server: RealServer) -> None:
+    def listed(client: Any, admin: Any) -> list[Any]:
+        number = client.call([b"CLIENT", b"ID"])
+        found = []
+        for line in LISTED.splitlines():
+            reply = client.call(words(line))
+            if line == "EXEC" and isinstance(reply, list):
+                fields = next(
+                    one for one in reply[1].splitlines() if one.startswith(b"id=%d " % number)
+                )
+                found.append(_client(fields))
+            found.append(_client(admin.call([b"CLIENT", b"LIST", b"ID", b"%d" % number])))
+        return found
+
+    with Cloud() as cloud:
+        url = cloud.kv_server(dialect="redis").database_url
+        assert listed(Port(url), Port(url)) == listed(server.again(), server.again())
 
 
 def test_the_rules_of_a_user_are_written_the_same_way(server: RealServer) -> None:
