@@ -20,6 +20,7 @@ import numpy as np
 
 from ..core.errors import ContractError
 from ..core.lazy import difflib, regex
+from ..core.matching import nearest
 from ..core.wording import never_awaited
 from .errors import VectorError, invalid_dimension, unprocessable
 from .fields import as_floats, as_sparse, from_array
@@ -52,6 +53,8 @@ MODELS: Mapping[str, int] = {
     "bm25": 0,
 }
 """The vendor's models and their dense dimensions; their names may be given as ``embedding``."""
+_PUBLISHER = "baai/"
+_REVISION = regex(r"-v\d+(-\d+)*$")
 SPARSE_MODELS = frozenset(("bge-m3", "bm25"))
 
 STOP_WORDS = frozenset(
@@ -126,6 +129,22 @@ def hash_sparse(text: str, *, query: bool = False) -> SparseVector:
     )
 
 
+def model_of(name: str) -> str:
+    """Return the name in ``MODELS`` of a model in any of the vendor's spellings.
+
+    The documentation writes ``BAAI/bge-small-en-v1.5``, the management API ``BGE_SMALL_EN_V1_5``.
+    Raises ``ContractError`` for an unknown model.
+    """
+    model = name.lower().replace("_", "-").replace(".", "-").removeprefix(_PUBLISHER)
+    model = _REVISION.sub("", model)
+    if model not in MODELS:
+        raise ContractError(
+            f"embedding={name!r} is not a known model{nearest(name, MODELS)}; "
+            f"the models are {', '.join(MODELS)}"
+        )
+    return model
+
+
 class Embedder:
     """Embeds texts for an index, by the built-in hashes, a function or a mapping.
 
@@ -146,15 +165,11 @@ class Embedder:
         self._source: Callable[[str], object] | None = None
         model = "hash"
         if isinstance(setting, str):
-            if setting not in MODELS:
-                raise ContractError(
-                    f"embedding={setting!r} is not a known model; the models are {', '.join(MODELS)}"
-                )
-            if kind is Kind.SPARSE and setting not in SPARSE_MODELS:
+            model = model_of(setting)
+            if kind is Kind.SPARSE and model not in SPARSE_MODELS:
                 raise ContractError(f"embedding={setting!r} makes no sparse vectors")
-            if kind.has_dense and not MODELS[setting]:
+            if kind.has_dense and not MODELS[model]:
                 raise ContractError(f"embedding={setting!r} makes no dense vectors")
-            model = setting
         elif isinstance(setting, Mapping):
             self._source = _lookup(setting)
             model = "mapping"

@@ -117,6 +117,26 @@ def test_short_and_odd_words_are_left_alone() -> None:
     ]  # fmt: skip
 
 
+@pytest.mark.parametrize(
+    ("spelling", "model"),
+    [
+        ("BAAI/bge-m3", "bge-m3"),
+        ("BAAI/bge-small-en-v1.5", "bge-small-en"),
+        ("baai/bge-base-en", "bge-base-en"),
+        ("BGE_LARGE_EN_V1_5", "bge-large-en"),
+        ("BGE_M3", "bge-m3"),
+    ],
+)
+def test_a_model_is_known_in_every_documented_spelling(spelling: str, model: str) -> None:
+    found, known = (Embedder(name, Kind.HYBRID, None) for name in (spelling, model))
+    assert (found.dimension, found.dense_model, found.sparse_model) == (
+        known.dimension,
+        known.dense_model,
+        known.sparse_model,
+    )
+    assert Embedder("BM25", Kind.SPARSE, None).sparse_model == "bm25"
+
+
 def test_a_model_name_sets_the_dimension_and_is_reported() -> None:
     embedder = Embedder("bge-m3", Kind.HYBRID, None)
     assert (embedder.dimension, embedder.dense_model, embedder.sparse_model) == (
