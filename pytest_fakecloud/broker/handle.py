@@ -283,6 +283,17 @@ class Broker(Handle):
         retention_ms = None if retention is None else _ms(retention)
         self._engine.create_topic(topic, partitions, retention_ms=retention_ms, **options)
 
+    def delete_topic(self, topic: str) -> None:
+        """Delete a topic with its records and every group's offsets in it; its readers rebalance.
+
+        Raises ``ContractError`` for an unknown topic.
+        """
+        __tracebackhide__ = True
+        string("topic", topic)
+        self._time.settle()
+        with as_misuse():
+            self._engine.delete_topic(topic)
+
     def add_partitions(self, topic: str, count: int = 1) -> int:
         """Give a topic that many more partitions and return its count. Its groups rebalance."""
         __tracebackhide__ = True
@@ -457,7 +468,9 @@ class Broker(Handle):
     ) -> Found[Record]:
         """Deliver a group's last records again, as if their commits had been lost.
 
-        ``topic`` and ``partition`` narrow what counts. Returns the records that will come again.
+        ``topic`` and ``partition`` narrow what counts. Where no instance owns a partition, its next
+        owner also gets every record that was delivered and never committed. Returns the records
+        that will come again.
         """
         __tracebackhide__ = True
         self._time.settle()

@@ -100,6 +100,10 @@ class BrokerEngine(Protocol):
         """Create a topic."""
         ...
 
+    def delete_topic(self, name: str) -> None:
+        """Delete a topic with all that it holds."""
+        ...
+
     def add_partitions(self, name: str, count: int) -> int:
         """Give a topic that many more partitions and return its partition count."""
         ...

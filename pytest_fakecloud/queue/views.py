@@ -286,6 +286,14 @@ class ScheduleView:
             raise ContractError(f"count={count}: give at most {_MOST_RUNS} runs of a schedule")
         return self._record.next_runs(count, self._engine.clock.now_us())
 
+    def delete(self) -> None:
+        """Delete the schedule: it creates no more messages; those it created stay.
+
+        Raises ``ContractError`` where it is gone already.
+        """
+        __tracebackhide__ = True
+        self._engine.schedules.delete(self.id)
+
     def fire(self) -> Found[PublishedMessage]:
         """Create the messages of a run at once; its plan stays. Returns them."""
         __tracebackhide__ = True

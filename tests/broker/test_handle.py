@@ -147,6 +147,47 @@ def test_add_partitions_delete_records_and_retention(broker: Broker, rest: Rest)
     assert [r.value for r in broker.records("orders")] == ["g", "h"]
 
 
+def test_a_deleted_topic_is_gone_for_clients_groups_and_tests(broker: Broker, rest: Rest) -> None:
+    broker.create_topic("other", partitions=2)
+    rest.produce("orders", "a", partition=0)
+    rest.produce("other", "x", partition=0)
+    for instance in ("i", "crashed"):
+        rest.consume("g", instance, "orders", "other", **MANUAL)
+    rest.consume("g", "i", "orders", "other")
+    rest("POST", "/commit/g/i")
+    broker.crash("g", "crashed")
+    broker.clock.wait_cap = 10
+    poll = Parked(lambda: rest.consume("g", "i", "orders", "other", timeout=60_000))
+    until_parked(broker)
+    broker.delete_topic("orders")
+    assert poll.result() == []
+    assert broker.topics() == {"other": 2}
+    view = broker.group("g")
+    assert {tp.topic for tp in (*view.committed, *view.position, *view.lag)} == {"other"}
+    rest("POST", "/produce/orders", {"value": "b"}, status=404)
+    rest("POST", "/consume/g/i", {"topics": ["orders"]}, status=404)
+    with pytest.raises(ContractError, match="'orders'"):
+        broker.delete_topic("orders")
+
+
+def test_a_topic_that_is_created_again_is_new_and_its_readers_get_it(
+    make_broker: Make, tmp_path: Path
+) -> None:
+    broker = make_broker()
+    rest = Rest(broker)
+    rest.produce("orders", "old", partition=0)
+    assert rest.values("g", "i", "orders", **MANUAL) == ["old"]
+    saved = broker.snapshot()
+    for again in (lambda: broker.create_topic("orders"), lambda: broker.load({"orders": ["n"]})):
+        broker.delete_topic("orders")
+        assert rest.assignments("g") == {"i": {}}
+        again()
+        assert rest.assignments("g") == {"i": {"orders": [0]}}
+    assert rest.values("g", "i", "orders") == ["n"]
+    broker.restore(saved)
+    assert [record.value for record in broker.records("orders")] == ["old"]
+
+
 def test_retention_of_a_topic_applies_to_clients(broker: Broker, rest: Rest) -> None:
     broker.create_topic("short", retention="10s")
     rest.produce("short", "old")
@@ -1080,9 +1121,25 @@ def test_redeliver_reaches_whoever_comes_after_a_crash_though_nothing_was_commit
     rest.produce("orders", "a", "b", partition=0)
     assert rest.values("g", "i", "orders") == ["a", "b"]
     broker.crash("g", "i")
-    assert [record.value for record in broker.redeliver("g")] == ["b"]
+    assert [record.value for record in broker.redeliver("g")] == ["a", "b"]
     broker.expire("g", "i")
-    assert rest.values("g", "j", "orders") == ["b"]
+    assert rest.values("g", "j", "orders") == ["a", "b"]
+
+
+@pytest.mark.parametrize(("committed", "again"), [(0, "abc"), (1, "bc"), (2, "c"), (3, "c")])
+@pytest.mark.parametrize("reset", ["earliest", "latest"])
+def test_redeliver_skips_nothing_that_was_not_committed(
+    broker: Broker, rest: Rest, reset: str, committed: int, again: str
+) -> None:
+    settings = {**MANUAL, "Auto_Offset_Reset": reset}
+    rest.consume("g", "i", "orders", **settings)
+    rest.produce("orders", "a", "b", "c", partition=0)
+    assert rest.values("g", "i", "orders") == ["a", "b", "c"]
+    if committed:
+        rest.commit("g", "i", ("orders", 0, committed))
+    broker.expire("g", "i")
+    assert [record.value for record in broker.redeliver("g")] == list(again)
+    assert rest.values("g", "j", "orders", **settings) == list(again)
 
 
 def test_who_has_yet_to_read_again_is_not_caught_up(broker: Broker, rest: Rest) -> None:

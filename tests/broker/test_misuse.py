@@ -80,6 +80,7 @@ COMMITTED = {
 METHODS: Table = {
     # The one text of the values is the name of a topic that exists.
     "create_topic": ({"topic": "new"}, {"topic": set(), "partitions": NUMBER, **OPTIONS}),
+    "delete_topic": ({"topic": "orders"}, {"topic": TEXT}),
     "add_partitions": ({"topic": "orders"}, {"topic": TEXT, "count": NUMBER}),
     "set_retention": (
         {"topic": "orders"},

@@ -348,6 +348,11 @@ def test_schedules(queue: Queue) -> None:
     queue.deliver_due()
     assert fired.state == "delivered"
     assert queue.advance("8h").only().at == after(8 * 3600)
+    daily.delete()
+    assert queue.schedules() == []
+    assert queue.advance("24h") == []
+    with pytest.raises(QueueError, match="not found"):
+        daily.delete()
 
 
 def test_a_run_that_fails_leaves_its_reason_and_goes_on(queue: Queue) -> None:

@@ -124,13 +124,14 @@ class MemoryEngine:
             max_message_bytes=max_message_bytes,
             first_offset=first_offset,
         )
-        with self.locked():
+        with self.locked() as now:
             if name in self._topics:
                 raise ContractError(
                     f"topic {name!r} exists already; add_partitions() makes it larger"
                 )
             self._check_partition_limit(partitions)
             self._topics[name] = topic
+            self.groups.created(name, now)
 
     def _new_topic(
         self,
@@ -180,6 +181,19 @@ class MemoryEngine:
                 for name in made:
                     del self._topics[name]
                 raise
+            for name in made:
+                self.groups.created(name, now_us)
+
+    def delete_topic(self, name: str) -> None:
+        """Delete a topic with its records and every group's offsets in it; its readers rebalance.
+
+        Raises ``BrokerError`` for an unknown topic.
+        """
+        with self.locked() as now:
+            topic = self.table.topic(name, now)
+            self.table.woken.update(*(log.watchers for log in topic.logs))
+            del self._topics[name]
+            self.groups.deleted(name, now)
 
     def add_partitions(self, name: str, count: int) -> int:
         """Give a topic that many more partitions and return its partition count.

@@ -36,7 +36,12 @@ def group_view(name: str, group: ConsumerGroup | None, topics: Mapping[str, Topi
     read = set(group.committed)
     for member in group.members():
         starts.update(member.starts)
-        read |= {TopicPartition(t, n) for t in member.topics for n in range(len(topics[t].logs))}
+        read |= {
+            TopicPartition(name, number)
+            for name in member.topics
+            if name in topics
+            for number in range(len(topics[name].logs))
+        }
     lag = {}
     for tp in sorted(read):
         log = topics[tp.topic].logs[tp.partition]

@@ -156,6 +156,10 @@ class KafkaEngine:
         """Create a topic; raises ``ContractError`` for a bad name, an existing one, bad counts."""
         self._topics.create(name, partitions, **options)
 
+    def delete_topic(self, name: str) -> None:
+        """Delete a topic with all that it holds."""
+        self._topics.delete(name)
+
     def add_partitions(self, name: str, count: int) -> int:
         """Give a topic that many more partitions and return its count."""
         return self._topics.add_partitions(name, count)

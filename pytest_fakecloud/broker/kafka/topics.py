@@ -167,6 +167,12 @@ class KafkaTopics:
             self._cluster.create_topic(real, partitions, given)
         self._until(lambda: name in self.counts(), f"topic {name!r} did not appear")
 
+    def delete(self, name: str) -> None:
+        """Delete a topic; raises ``BrokerError`` for an unknown one."""
+        self.check(name)
+        self._cluster.delete([self.real(name)], [])
+        self._until(lambda: name not in self.counts(), f"topic {name!r} did not disappear")
+
     def add_partitions(self, name: str, count: int) -> int:
         """Give a topic that many more partitions; its count after."""
         whole("add_partitions' count", count, 1)

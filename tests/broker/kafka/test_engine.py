@@ -458,6 +458,14 @@ class TestTopics:
         with pytest.raises(ContractError, match="'orders', whose first records are gone"):
             broker.snapshot()
 
+    @pytest.mark.usefixtures("deleting")
+    def test_a_topic_is_deleted(self, broker: Broker) -> None:
+        broker.create_topic("other")
+        broker.delete_topic("other")
+        assert broker.topics() == {"orders": 3}
+        with pytest.raises(ContractError, match="'other'"):
+            broker.delete_topic("other")
+
     def test_a_bad_record_leaves_the_topics_that_were_there(self, broker: Broker) -> None:
         with pytest.raises(ContractError, match="Invalid partition 9"):
             broker.load({"orders": [{"value": "b", "partition": 9}]})

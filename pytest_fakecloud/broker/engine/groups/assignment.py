@@ -14,12 +14,15 @@ def range_assignment(
 ) -> dict[str, list[TopicPartition]]:
     """Partitions for each member, from its topics and the topics' partition counts.
 
+    A topic without a count has been deleted, and nobody gets a partition of it.
+
     For each topic the members, sorted by name, get a consecutive range each; the first ones get one
     more where it does not divide. Members are static, so their names are their
     ``group.instance.id``, by which the Java assignor orders. Source: Kafka's range assignor.
     """
     assignment: dict[str, list[TopicPartition]] = {member: [] for member in sorted(subscriptions)}
-    for topic in sorted({topic for topics in subscriptions.values() for topic in topics}):
+    wanted = {topic for topics in subscriptions.values() for topic in topics}
+    for topic in sorted(wanted & partitions.keys()):
         members = [member for member in assignment if topic in subscriptions[member]]
         share, more = divmod(partitions[topic], len(members))
         first = 0

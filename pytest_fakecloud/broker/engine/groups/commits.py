@@ -210,17 +210,23 @@ class Commits:
                 offset = max(first, after - left)
                 left -= after - offset
                 back[tp] = min(offset, back.get(tp, offset))
+        first_delivered: dict[TopicPartition, int] = {}
+        for tp, first, _ in group.deliveries:
+            first_delivered[tp] = min(first, first_delivered.get(tp, first))
         moved = []
         for tp, offset in sorted(back.items()):
+            owner = next((i for i in group.members() if tp in i.positions), None)
+            if owner is None:
+                # The next owner begins at what is committed: all behind that comes again anyway.
+                offset = min(offset, group.committed.get(tp, first_delivered[tp]))
             offset = max(offset, self._table.log(tp).start)
             moved.append(TopicPartitionOffset(*tp, offset))
-            owner = next((i for i in group.members() if tp in i.positions), None)
             if owner is not None:
                 owner.positions[tp] = offset
                 owner.starts[tp] = min(offset, owner.starts.get(tp, offset))
                 owner.delivered.pop(tp, None)
                 self._table.woken.add(owner.signal)
-            # Who comes next begins at what is committed, and without that nobody knows where.
+            # Without a committed offset the next owner begins where its reset policy says.
             committed = group.committed.get(tp)
             if (owner is None) if committed is None else committed > offset:
                 group.committed[tp] = offset

@@ -152,9 +152,22 @@ class Coordinator:
 
     def grew(self, topic: str, now: int) -> None:
         """Let the subscribers of a topic that has more partitions now rebalance."""
+        self._rebalance_readers(topic, f"{topic} has more partitions", now)
+
+    def created(self, topic: str, now: int) -> None:
+        """Let the members that still subscribe to a topic, deleted before, rebalance."""
+        self._rebalance_readers(topic, f"{topic} was created", now)
+
+    def deleted(self, topic: str, now: int) -> None:
+        """Forget a deleted topic's offsets and deliveries; its subscribers rebalance."""
+        for group in self._table.groups.values():
+            group.forget(topic)
+        self._rebalance_readers(topic, f"{topic} was deleted", now)
+
+    def _rebalance_readers(self, topic: str, reason: str, now: int) -> None:
         for group in list(self._table.groups.values()):
             if any(topic in member.topics for member in group.members()):
-                self.rebalance(group, f"{topic} has more partitions", now)
+                self.rebalance(group, reason, now)
 
     def rebalance(self, group: ConsumerGroup, reason: str, now: int) -> None:
         """Take all partitions away and hand them out again, as after any change of membership.
@@ -226,7 +239,8 @@ class Coordinator:
 
     def _release(self, instance: Instance) -> None:
         for tp in instance.assignment:
-            self._table.log(tp).watchers.discard(instance.signal)
+            if tp.topic in self._table.topics:
+                self._table.log(tp).watchers.discard(instance.signal)
         instance.positions.clear()
         instance.starts.clear()
         instance.delivered.clear()

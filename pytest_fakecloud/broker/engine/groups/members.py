@@ -103,6 +103,18 @@ class ConsumerGroup:
             self.instances[name] for name in sorted(self.instances) if self.instances[name].member
         ]
 
+    def forget(self, topic: str) -> None:
+        """Drop every offset in a topic, and its deliveries."""
+        kept = [delivery for delivery in self.deliveries if delivery[0].topic != topic]
+        self.deliveries.clear()
+        self.deliveries.extend(kept)
+        offsets: list[dict[TopicPartition, Any]] = [self.committed]
+        for one in self.instances.values():
+            offsets += [one.positions, one.starts, one.delivered]
+        for known in offsets:
+            for tp in [tp for tp in known if tp.topic == topic]:
+                del known[tp]
+
 
 @dataclass(frozen=True, slots=True)
 class Happening:
