@@ -10,7 +10,19 @@ from typing import TYPE_CHECKING, Any, Self, Unpack, cast
 
 from .core.errors import ContractError, check_function, shown
 from .core.found import Found, found_of
-from .core.matching import FLAG, METHOD, TEXT, Field, Query, nearest
+from .core.matching import (
+    FLAG,
+    MAPPING,
+    MESSAGE_ID,
+    METHOD,
+    PATH,
+    TEXT,
+    URL,
+    Field,
+    Query,
+    nearest,
+    one_of,
+)
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -58,12 +70,12 @@ if TYPE_CHECKING:
         """All that ``destination()`` takes."""
 
 
-__all__ = ["PROBLEM_KINDS", "AioCloud", "AnyCloud", "found_handles"]
+__all__ = ["PROBLEM_KINDS", "AioCloud", "AnyCloud", "found_handles", "found_problems"]
 
 PROBLEM_KINDS: Mapping[str, Mapping[str, Field]] = {
-    "unrouted": {"path": Field(TEXT), "method": Field(METHOD), "handle": Field(TEXT)},
-    "unstubbed": {"url": Field(TEXT), "message_id": Field(TEXT), "handle": Field(TEXT)},
-    "bug": {"path": Field(TEXT), "handle": Field(TEXT)},
+    "unrouted": {"path": Field(PATH), "method": Field(METHOD), "handle": Field(TEXT)},
+    "unstubbed": {"url": Field(URL), "message_id": Field(MESSAGE_ID), "handle": Field(TEXT)},
+    "bug": {"path": Field(PATH), "handle": Field(TEXT)},
     "unused_fault": {"handle": Field(TEXT)},
     "unmet": {"handle": Field(TEXT)},
     "rejected_step": {"run_id": Field(TEXT), "url": Field(TEXT), "handle": Field(TEXT)},
@@ -71,11 +83,18 @@ PROBLEM_KINDS: Mapping[str, Mapping[str, Field]] = {
 """What a strict test fails for, each with the facts that ``allow()`` may ask about."""
 ALLOWABLE: Mapping[str, Mapping[str, Field]] = {
     **PROBLEM_KINDS,
-    "refused": {"path": Field(TEXT), "method": Field(METHOD), "handle": Field(TEXT)},
+    "refused": {"path": Field(PATH), "method": Field(METHOD), "handle": Field(TEXT)},
 }
 """What ``allow()`` takes: the problems, and clients that get nothing but 401, which are warned of."""
+_PROBLEM_FIELDS: Mapping[str, Field] = {
+    "kind": Field(one_of("kind of problem", PROBLEM_KINDS)),
+    "text": Field(TEXT),
+    "facts": Field(MAPPING),
+    "exception": Field(),
+}
 _HANDLE_FIELDS: Mapping[str, Field] = {
-    **dict.fromkeys(("name", "fixture", "service", "url", "token"), Field(TEXT)),
+    **dict.fromkeys(("name", "fixture", "service", "token"), Field(TEXT)),
+    "url": Field(URL),
     "closed": Field(FLAG),
 }
 
@@ -393,6 +412,11 @@ class AioCloud:
         from .core.aio import in_thread
 
         return await in_thread(self._cloud.replay, file, **options)
+
+
+def found_problems(problems: Iterable[Problem]) -> Found[Problem]:
+    """Problems, with the fields that may be asked about them."""
+    return found_of(problems, _PROBLEM_FIELDS, "problem")
 
 
 def found_handles(handles: Iterable[Handle]) -> Found[Handle]:

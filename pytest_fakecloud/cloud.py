@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from functools import partial
 from typing import TYPE_CHECKING, Any, Literal, Unpack
 
-from .any_cloud import AnyCloud, found_handles
+from .any_cloud import AnyCloud, found_handles, found_problems
 from .core.clock import Clock
 from .core.dispatch import Dispatcher
 from .core.errors import ContractError, shown
@@ -305,7 +305,7 @@ class Cloud(AnyCloud):
         found = list(self._recorded)
         for handle in (*self._context.handles, *self._gone.last):
             found += handle._left_behind()
-        return Found(problem for problem in found if not self._covers(problem))
+        return found_problems(problem for problem in found if not self._covers(problem))
 
     def allow(self, kind: str, **where: object) -> None:
         __tracebackhide__ = True

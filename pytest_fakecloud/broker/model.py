@@ -6,17 +6,28 @@ import json
 from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple
 
-from ..core.found import Found
+from ..core.found import Found, found_of
 from ..core.lazy import dataclass
-from ..core.matching import DOCUMENT, PAIRS, TEXT, Field, whole_number
-from .errors import illegal_argument
+from ..core.matching import (
+    DOCUMENT,
+    PAIRS,
+    TEXT,
+    Field,
+    fields_of,
+    one_of,
+    shaped,
+    whole_number,
+)
+from .errors import can_name_a_topic, illegal_argument
 
 __all__ = [
     "AUTO_OFFSET_RESETS",
     "CONSUMER_HEADERS",
     "INT64_MAX",
+    "MEMBER_FIELDS",
     "OFFSET_FIELDS",
     "RECORD_FIELDS",
+    "TOPIC",
     "ConsumerConfig",
     "GroupAssignments",
     "GroupView",
@@ -96,8 +107,9 @@ class TopicPartitionOffset(NamedTuple):
     offset: int
 
 
+TOPIC = shaped("the name of a topic", "orders", never=r"[^A-Za-z0-9._-]", fits=can_name_a_topic)
 RECORD_FIELDS: Mapping[str, Field] = {
-    "topic": Field(TEXT, optional=False),
+    "topic": Field(TOPIC, optional=False),
     "partition": Field(whole_number(0), optional=False),
     "offset": Field(whole_number(0), optional=False),
     "timestamp": Field(whole_number(0), optional=False),
@@ -117,7 +129,7 @@ def record_fields(partitions: int) -> Mapping[str, Field]:
 
 
 OFFSET_FIELDS: Mapping[str, Field] = {
-    "topic": Field(TEXT, optional=False),
+    "topic": Field(TOPIC, optional=False),
     "partition": Field(whole_number(0), optional=False),
     "offset": Field(whole_number(0), optional=False),
 }
@@ -206,6 +218,9 @@ class TopicView:
     end_offsets: list[int]
 
 
+MEMBER_STATES = ("joining", "active", "closed", "crashed", "expired")
+
+
 @dataclass(frozen=True, slots=True)
 class MemberView:
     """A consumer instance.
@@ -222,6 +237,14 @@ class MemberView:
     position: dict[TopicPartition, int | None]
     delivered: dict[TopicPartition, int]
     config: ConsumerConfig
+
+
+MEMBER_FIELDS: Mapping[str, Field] = {
+    **fields_of(MemberView),
+    "state": Field(one_of("state of a member", MEMBER_STATES), optional=False),
+    "topics": Field(TOPIC, several=True),
+}
+"""What may be asked about a member of a group."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -247,6 +270,11 @@ class GroupView:
     def total_lag(self) -> int:
         """The lag of all partitions together."""
         return sum(self.lag.values())
+
+
+def found_members(members: Iterable[MemberView]) -> Found[MemberView]:
+    """Members as a list that can be asked further."""
+    return found_of(members, MEMBER_FIELDS, "member")
 
 
 def distinct(items: Iterable[str]) -> tuple[str, ...]:

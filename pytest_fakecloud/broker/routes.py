@@ -29,6 +29,7 @@ from .fields import (
 )
 from .model import (
     CONSUMER_HEADERS,
+    TOPIC,
     Header,
     Metadata,
     ProducerRecord,
@@ -54,7 +55,7 @@ class BrokerApp(App):
 
     service = "broker"
     fact_fields: ClassVar[Mapping[str, Field]] = {
-        "topic": Field(TEXT, several=True),
+        "topic": Field(TOPIC, several=True),
         "group": Field(TEXT),
         "instance": Field(TEXT),
     }

@@ -21,6 +21,8 @@ from .matching import (
     JSON,
     METHOD,
     NUMBER,
+    PATH,
+    TARGET,
     TEXT,
     Field,
     Sort,
@@ -42,6 +44,7 @@ __all__ = [
     "Event",
     "NamesOf",
     "Outcome",
+    "RouteName",
     "begin_cut",
     "call_of",
     "end_faults",
@@ -404,8 +407,8 @@ CALL_FIELDS: Mapping[str, Field] = {
             "service": TEXT,
             "handle": TEXT,
             "method": METHOD,
-            "target": TEXT,
-            "path": TEXT,
+            "target": TARGET,
+            "path": PATH,
             "headers": HEADERS,
             "body": BYTES,
             "client": ANYTHING,
@@ -444,9 +447,12 @@ class CallNames(Sort):
         if not isinstance(wanted, str):
             return
         method, space, target = wanted.partition(" ")
-        if space and target.startswith(("/", "*", "http")):
+        if space and ("/" in target or target.startswith("*")):
             METHOD.check("method", method)
-        elif "/" not in wanted:
+            TARGET.check("target", target)
+        elif "/" in wanted:
+            TARGET.check(name, wanted)
+        else:
             words = set(self._words())
             # What is spelled as it is known needs no look at some four hundred others.
             known = wanted in words or wanted.upper() in words
@@ -472,6 +478,29 @@ class CallNames(Sort):
         cut = {"target"} if isinstance(wanted, str) and "/" in wanted else _TELL_NAMES
         if not found.call.cut.keys().isdisjoint(cut):
             raise _cannot_tell(f"whether {found.call!r} is {wanted!r}")
+
+
+class RouteName(Sort):
+    """The name of a call's route: one of those the services have, or ``""`` where there was none."""
+
+    expected = "the name of a route (* stands for anything), a pattern"
+    samples: tuple[object, ...] = ("",)
+
+    def __init__(self, words: Callable[[], Iterable[str]]) -> None:
+        self._words = words
+
+    def accepts(self, wanted: Any) -> bool:
+        return TEXT.accepts(wanted)
+
+    def check(self, name: str, wanted: Any) -> None:
+        super().check(name, wanted)
+        if isinstance(wanted, str) and wanted:
+            words = set(self._words())
+            if words and not any(self.equals(word, wanted) for word in words):
+                raise ContractError(
+                    f"{name}={shown(wanted)} is not a route{nearest(wanted, sorted(words))}; "
+                    f"give {self.expected}"
+                )
 
 
 _TELL_NAMES = frozenset({"target", "command", "facts"})

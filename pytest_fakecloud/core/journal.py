@@ -20,12 +20,13 @@ from .calls import (
     Entry,
     Event,
     NamesOf,
+    RouteName,
     part,
     shorten,
     weight_of,
 )
 from .found import Found, check_predicate, expect, found_of
-from .matching import ABSENT, TEXT, Field, Query
+from .matching import ABSENT, TEXT, Field, Query, either
 
 __all__ = ["Journal", "Recorder", "recorder_of"]
 
@@ -115,12 +116,19 @@ class Recorder:
     @property
     def call_fields(self) -> Mapping[str, Field]:
         """What may be asked about calls: their own fields and the facts of their services."""
+        taught: dict[str, list[Field]] = {}
+        for fields, _ in self._teachers.values():
+            for name, known in fields.items():
+                taught.setdefault(name, []).append(known)
         facts = {
-            name: Field(known.sort, known.read or part(name), known.several)
-            for fields, _ in self._teachers.values()
-            for name, known in fields.items()
+            name: Field(
+                either(one.sort for one in known),
+                known[0].read or part(name),
+                any(one.several for one in known),
+            )
+            for name, known in taught.items()
         }
-        return {**facts, **CALL_FIELDS}
+        return {**facts, **CALL_FIELDS, "route": Field(RouteName(self.words), part("route"))}
 
     # -- recording -------------------------------------------------------------------------------
 

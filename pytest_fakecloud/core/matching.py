@@ -14,7 +14,8 @@ a function                  what it returns something true for
 Bytes are asked with texts and text patterns as the UTF-8 text they hold.
 
 What could never agree is a ``ContractError`` that says what can be asked: in an assertion that
-something did not happen it would prove nothing. So is a function that raises, or whose result says
+something did not happen it would prove nothing. That includes a string without the shape of its field,
+such as a URL without a scheme. So is a function that raises, or whose result says
 nothing because it has to be awaited or iterated first. Decided here.
 """
 
@@ -32,6 +33,7 @@ from datetime import UTC, datetime
 from functools import lru_cache, partial
 from math import isfinite
 from typing import Any, TypeAlias, TypeVar
+from urllib.parse import urlsplit
 
 from .errors import CannotTell, ContractError, only_begins
 from .lazy import dataclass, difflib, regex
@@ -49,10 +51,14 @@ __all__ = [
     "ITEM",
     "JSON",
     "MAPPING",
+    "MESSAGE_ID",
     "METHOD",
     "NUMBER",
     "PAIRS",
+    "PATH",
+    "TARGET",
     "TEXT",
+    "URL",
     "Absent",
     "Asked",
     "Field",
@@ -60,9 +66,11 @@ __all__ = [
     "Question",
     "Sort",
     "check_fields",
+    "either",
     "fields_of",
     "nearest",
     "one_of",
+    "shaped",
     "whole_number",
 ]
 
@@ -180,6 +188,7 @@ class Sort:
         return f"{name} is {brief(found)}, not {brief(wanted)}"
 
 
+_TOKEN = regex(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
 _STAR = regex(r"(?<!\\)\*")
 
 
@@ -250,16 +259,102 @@ class _OneOf(Sort):
         return super().equals(found, wanted)
 
 
+class _Shaped(_Text):
+    """A string of a known shape: how it can begin, what it never contains, what the whole must be.
+
+    A string with ``*`` is checked as far as its literal pieces show.
+    """
+
+    def __init__(
+        self,
+        what: str,
+        example: str,
+        *,
+        begins: Iterable[str] = (),
+        never: str | None = None,
+        fits: Callable[[str], bool] | None = None,
+        fold: bool = False,
+    ) -> None:
+        self.what = what
+        self._fold = fold
+        self.expected = f"{what} such as {example!r} (* stands for anything), a pattern"
+        self.begins = tuple(begins)
+        self._never = None if never is None else regex(never)
+        self._fits = fits
+
+    def check(self, name: str, wanted: Any) -> None:
+        super().check(name, wanted)
+        if isinstance(wanted, str) and (why := self._why_never(wanted)) is not None:
+            raise ContractError(
+                f"{name}={brief(wanted)} can never be: {why}. Give {self.expected}, or a function of it"
+            )
+
+    def _why_never(self, wanted: str) -> str | None:
+        pieces = _glob(wanted)
+        first, whole = pieces[0], len(pieces) == 1
+        start = first.lower() if self._fold else first
+        if self.begins and not any(
+            start.startswith(begin) or (not whole and begin.startswith(start))
+            for begin in self.begins
+        ):
+            return f"{self.what} begins with {' or '.join(map(repr, self.begins))}"
+        if self._never is not None:
+            for piece in pieces:
+                if found := self._never.search(piece):
+                    return f"{self.what} does not contain {found[0]!r}"
+        if whole and self._fits is not None and not self._fits(first):
+            return f"it is not {self.what}"
+        return None
+
+
 class _Method(_Text):
     """An HTTP method. Any token may be one, so only the case of the known ones is checked."""
 
     def check(self, name: str, wanted: Any) -> None:
         super().check(name, wanted)
+        if isinstance(wanted, str) and not _TOKEN.fullmatch(wanted):
+            raise ContractError(
+                f"{name}={brief(wanted)} is not an HTTP method: give one such as 'POST', or a pattern"
+            )
         if isinstance(wanted, str) and wanted not in _METHODS and wanted.upper() in _METHODS:
             raise ContractError(
                 f"{name}={wanted!r} is not an HTTP method: methods have capital letters, "
                 f"give {wanted.upper()!r}"
             )
+
+
+class _Either(Sort):
+    """A field that several services have, each with a sort of its own."""
+
+    def __init__(self, sorts: Iterable[Sort]) -> None:
+        self._sorts = tuple(sorts)
+        self.expected = "; or ".join(dict.fromkeys(sort.expected for sort in self._sorts))
+        self.samples = tuple(sample for sort in self._sorts for sample in sort.samples)
+
+    def check(self, name: str, wanted: Any) -> None:
+        errors = [error for sort in self._sorts if (error := _refused(sort, name, wanted))]
+        if len(errors) == len(self._sorts):
+            raise errors[0]
+
+    def accepts(self, wanted: Any) -> bool:
+        return any(sort.accepts(wanted) for sort in self._sorts)
+
+    def searched(self, found: Any, pattern: Any) -> bool:
+        return any(sort.searched(found, pattern) for sort in self._sorts)
+
+    def equals(self, found: Any, wanted: Any) -> bool:
+        return any(
+            sort.equals(found, wanted) if sort.accepts(wanted) else found == wanted
+            for sort in self._sorts
+        )
+
+
+def _refused(sort: Sort, name: str, wanted: Any) -> ContractError | None:
+    try:
+        sort.check(name, wanted)
+    except ContractError as error:
+        return error
+    return None
 
 
 class _Number(Sort):
@@ -425,6 +520,15 @@ class _Pairs(Sort):
 class _Headers(_Pairs):
     fold = True
 
+    def check(self, name: str, wanted: Any) -> None:
+        super().check(name, wanted)
+        for key in wanted if isinstance(wanted, Mapping) else ():
+            if not _TOKEN.fullmatch(key):
+                raise ContractError(
+                    f"{name}: {brief(key)} can never be the name of a header: give one such as "
+                    "'Content-Type', without a colon or spaces"
+                )
+
 
 class _Instant(Sort):
     expected = "an instant (an aware datetime, ISO text with an offset)"
@@ -457,9 +561,63 @@ DOCUMENT, MAPPING, HEADERS, PAIRS, INSTANT = (
 METHOD = _Method()
 
 
+def _is_url(text: str) -> bool:
+    try:
+        parts = urlsplit(text)
+        _ = parts.port
+    except ValueError:
+        return False
+    return bool(parts.hostname)
+
+
+_WEB = ("http://", "https://")
+URL = _Shaped(
+    "an absolute URL",
+    "https://app.example.com/hook",
+    begins=_WEB,
+    never=r"[\x00-\x20\x7f]",
+    fits=_is_url,
+    fold=True,
+)
+TARGET = _Shaped(
+    "a request target", "/v2/messages?cursor=1", begins=("/", *_WEB), never=r"[^\x21-\x7e]"
+)
+PATH = _Shaped(
+    "a path without a query", "/v2/messages", begins=("/", *_WEB), never=r"[^\x21-\x7e]|\?"
+)
+"""As clients send it: what is not ASCII, and spaces, are percent-encoded."""
+MESSAGE_ID = _Shaped(
+    "the id of a message", "msg_5b5eb2f7", begins=("msg_",), never=r"[^0-9A-Za-z_]"
+)
+"""Of a queue; here because the problems of every cloud name messages."""
+
+
 def one_of(what: str, words: Iterable[str], *, fold: bool = False) -> Sort:
     """The sort of a text that is always one of these words, each a ``what``."""
     return _OneOf(what, words, fold=fold)
+
+
+def shaped(
+    what: str,
+    example: str,
+    *,
+    begins: Iterable[str] = (),
+    never: str | None = None,
+    fits: Callable[[str], bool] | None = None,
+) -> Sort:
+    """The sort of a string of a known shape.
+
+    ``what`` names it with its article and ``example`` is a valid one, both for error messages.
+    ``begins`` are the beginnings it can have, ``never`` is a regular expression of what it
+    never contains, ``fits`` tells whether a whole string, without ``*``, is one.
+    """
+    return _Shaped(what, example, begins=begins, never=never, fits=fits)
+
+
+def either(sorts: Iterable[Sort]) -> Sort:
+    """The sort of a field that may be of any of several sorts."""
+    found = tuple(dict.fromkeys(sorts))
+    return found[0] if len(found) == 1 else _Either(found)
 
 
 def whole_number(minimum: int, maximum: int | None = None) -> Sort:

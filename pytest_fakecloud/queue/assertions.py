@@ -7,22 +7,23 @@ from typing import Any, Unpack
 
 from ..core.errors import ContractError, shown
 from ..core.found import Found, expect, found_of
-from ..core.matching import Query
+from ..core.matching import MESSAGE_ID, Query
 from ..core.timekeeper import Timekeeper
 from ..core.wording import check_times
 from .engine.engine import Engine
-from .fields import (
-    ATTEMPTS,
+from .fields import ATTEMPTS, ListedFields, MessageFields
+from .model import MESSAGE, Attempt
+from .unfinished import waiting
+from .views import (
     DEAD_LETTERS,
     MESSAGES,
     SCHEDULES,
-    ListedFields,
-    MessageFields,
+    WORDS,
+    DeadLetterView,
+    PublishedMessage,
+    ScheduleView,
     found_messages,
 )
-from .model import MESSAGE, Attempt
-from .unfinished import waiting
-from .views import WORDS, DeadLetterView, PublishedMessage, ScheduleView
 
 
 class QueueAssertions:
@@ -78,6 +79,7 @@ class QueueAssertions:
         wanted = id.id if isinstance(id, PublishedMessage) else id
         if wanted is not None and not isinstance(wanted, str):
             raise ContractError(f"attempts({shown(wanted)}): give a message or its id, or url=")
+        MESSAGE_ID.check("id", wanted)
         with self._engine.lock:
             self._engine.history.sweep()
             messages = self._engine.messages

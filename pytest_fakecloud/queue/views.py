@@ -3,15 +3,29 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterable, Mapping
 from datetime import datetime
 from typing import Any
 
 from ..core.errors import ContractError
-from ..core.found import Found
+from ..core.found import Found, found_of
+from ..core.matching import (
+    HEADERS,
+    INSTANT,
+    JSON,
+    MESSAGE_ID,
+    METHOD,
+    TEXT,
+    URL,
+    Field,
+    fields_of,
+    one_of,
+)
 from ..core.timeparse import to_datetime
 from .engine.engine import Engine
 from .engine.schedules import Schedule
-from .model import Attempt, Kind, Message
+from .fields import CRON, DESTINATION, DLQ_ID, LABEL, NAME, always, found_attempts, json_of
+from .model import KINDS, Attempt, Kind, Message
 from .settings import number
 from .timeline import timeline
 from .wire.callback import source_headers
@@ -109,7 +123,7 @@ class PublishedMessage:
     @property
     def attempts(self) -> Found[Attempt]:
         """Its attempts, oldest first."""
-        return Found(self._record.attempts)
+        return found_attempts(self._record.attempts)
 
     @property
     def retried(self) -> int:
@@ -172,7 +186,7 @@ class PublishedMessage:
     def callbacks(self) -> Found[PublishedMessage]:
         """The callbacks and failure callbacks about it."""
         own = self._id
-        return Found(
+        return found_messages(
             PublishedMessage(self._engine, one.id)
             for one in list(self._engine.messages.values())
             if one.source_id == own
@@ -297,7 +311,7 @@ class ScheduleView:
     def fire(self) -> Found[PublishedMessage]:
         """Create the messages of a run at once; its plan stays. Returns them."""
         __tracebackhide__ = True
-        return Found(
+        return found_messages(
             PublishedMessage(self._engine, one) for one in self._engine.schedules.fire(self.id)
         )
 
@@ -305,3 +319,42 @@ class ScheduleView:
         if self.id not in self._engine.schedules.by_id:
             return f"<Schedule {self.id}, gone: deleted, or the queue was reset or restored>"
         return f"<Schedule {self.id} {self.cron!r} to {self.destination}>"
+
+
+MESSAGES: Mapping[str, Field] = {
+    **fields_of(PublishedMessage),
+    "id": always(MESSAGE_ID),
+    "url": always(URL),
+    "queue": Field(NAME),
+    "topic": Field(NAME),
+    "dlq_id": Field(DLQ_ID),
+    "method": always(METHOD),
+    "kind": always(one_of("kind", KINDS)),
+    "state": always(one_of("state", STATES)),
+    "service_state": always(one_of("state of the service", WORDS, fold=True)),
+    "label": always(LABEL, read=lambda one: one.labels, several=True),
+    "labels": always(LABEL, several=True),
+    "json": Field(JSON, json_of(PublishedMessage.json, lambda one: one.body)),
+    "headers": always(HEADERS),
+}
+"""What may be asked about a message."""
+DEAD_LETTERS: Mapping[str, Field] = {
+    **fields_of(DeadLetterView),
+    "id": always(DLQ_ID),
+    "url": always(URL),
+    "at": always(INSTANT),
+    "json": Field(JSON, json_of(DeadLetterView.json, lambda one: one.message.body)),
+}
+"""What may be asked about a dead letter."""
+SCHEDULES: Mapping[str, Field] = {
+    **fields_of(ScheduleView),
+    "id": always(TEXT),
+    "cron": always(CRON),
+    "destination": always(DESTINATION),
+}
+"""What may be asked about a schedule."""
+
+
+def found_messages(messages: Iterable[PublishedMessage]) -> Found[PublishedMessage]:
+    """Return messages as a list that can be asked further."""
+    return found_of(messages, MESSAGES, "message")

@@ -13,11 +13,21 @@ from typing import Any, TypedDict
 import numpy as np
 
 from ..core.errors import ContractError
-from ..core.matching import ABSENT, FLAG, MAPPING, TEXT, Asked, Field, Sort, whole_number
+from ..core.matching import (
+    ABSENT,
+    FLAG,
+    MAPPING,
+    TEXT,
+    Asked,
+    Field,
+    Sort,
+    one_of,
+    whole_number,
+)
 from ..core.wording import SHOWN, brief
 from .errors import VectorError
 from .fields import as_floats, from_array
-from .model import Floats
+from .model import Floats, Fusion, QueryMode, Weighting
 
 __all__ = ["QUERY_FIELDS", "RECORD_FIELDS", "UPSERT_FIELDS", "QueryFields", "UpsertFields"]
 
@@ -141,9 +151,9 @@ QUERY_FIELDS: Mapping[str, Field] = {
     "includeVectors": Field(FLAG),
     "includeMetadata": Field(FLAG),
     "includeData": Field(FLAG),
-    "weightingStrategy": Field(TEXT),
-    "fusionAlgorithm": Field(TEXT),
-    "queryMode": Field(TEXT),
+    "weightingStrategy": Field(one_of("weighting strategy", Weighting, fold=True)),
+    "fusionAlgorithm": Field(one_of("fusion algorithm", Fusion, fold=True)),
+    "queryMode": Field(one_of("query mode", QueryMode, fold=True)),
     "maxIdle": Field(whole_number(0)),
 }
 """What may be asked about a query, by the service's names or by those of the assertion."""

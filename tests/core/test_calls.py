@@ -229,7 +229,7 @@ NAMES = CallNames(lambda: ["get", "SET", "XGROUP CREATE", "set"])
 
 @pytest.mark.parametrize(
     "wanted",
-    ["GET /x", "POST *", "GET http://a/b", "/x", "a/b", "get", "GET", "xgroup create", "S*",
+    ["GET /x", "POST *", "GET http://a/b", "/x", "*/b", "get", "GET", "xgroup create", "S*",
      re.compile("nothing like it")],
 )  # fmt: skip
 def test_a_name_that_may_be_one(wanted: Any) -> None:
@@ -239,6 +239,11 @@ def test_a_name_that_may_be_one(wanted: Any) -> None:
 @pytest.mark.parametrize(
     ("name", "wanted", "told"),
     [
+        *(
+            ("what", wanted, f"{named}=.* can never be: a request target begins with '/'")
+            for wanted, named in (("a/b", "what"), ("POST a/b", "target"), ("a/*", "what"))
+        ),
+        ("what", "POST /a b", "target='/a b' can never be: a request target does not contain ' '"),
         (
             "what",
             "sett",

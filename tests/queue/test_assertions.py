@@ -24,10 +24,10 @@ def queue() -> Iterator[Queue]:
 ASKED: list[tuple[dict[str, Any], str]] = [
     (
         {"url": b"https://a/"},
-        "url=b'https://a/' can never be: give a text",
+        "url=b'https://a/' can never be: give an absolute URL",
     ),
-    ({"url": 5}, "url=5 can never be: give a text"),
-    ({"label": [5]}, "label=5 can never be: give a text"),
+    ({"url": 5}, "url=5 can never be: give an absolute URL"),
+    ({"label": [5]}, "label=5 can never be: give a label"),
     ({"headers": "X-A"}, "headers='X-A' can never be: give a dict"),
     ({"headers": [("X-A", "1")]}, "headers=[('X-A', '1')] can never be: give a dict"),
     ({"headers": {5: "1"}}, "headers: 5 is not a name of a header"),
@@ -57,10 +57,10 @@ def test_what_no_message_could_have_proves_nothing(
     ("use", "text"),
     [
         (lambda queue: queue.assert_published(method=5), "method=5 can never be: give a text"),
-        (lambda queue: queue.assert_published(queue=b"q"), "queue=b'q' can never be: give a text"),
-        (lambda queue: queue.messages(url=b"a"), "url=b'a' can never be: give a text"),
-        (lambda queue: queue.messages(label=5), "label=5 can never be: give a text"),
-        (lambda queue: queue.messages(queue=5), "queue=5 can never be: give a text"),
+        (lambda queue: queue.assert_published(queue=b"q"), "queue=b'q' can never be: give a name"),
+        (lambda queue: queue.messages(url=b"a"), "url=b'a' can never be: give an absolute URL"),
+        (lambda queue: queue.messages(label=5), "label=5 can never be: give a label"),
+        (lambda queue: queue.messages(queue=5), "queue=5 can never be: give a name"),
         (lambda queue: queue.messages(kind=5), "kind=5 can never be: give one of message"),
         (
             lambda queue: queue.messages(kind="calback"),
@@ -74,8 +74,8 @@ def test_what_no_message_could_have_proves_nothing(
         (lambda queue: queue.message(None), "message(None): give the id of a message"),
         (lambda queue: queue.attempts(5), "attempts(5): give a message or its id"),
         (lambda queue: queue.attempts([]), "attempts([]): give a message or its id"),
-        (lambda queue: queue.attempts(url=5), "url=5 can never be: give a text"),
-        (lambda queue: queue.dead_letters(url=5), "url=5 can never be: give a text"),
+        (lambda queue: queue.attempts(url=5), "url=5 can never be: give an absolute URL"),
+        (lambda queue: queue.dead_letters(url=5), "url=5 can never be: give an absolute URL"),
     ],
 )
 def test_looking_for_what_cannot_be(queue: Queue, use: Callable[[Queue], Any], text: str) -> None:

@@ -55,9 +55,9 @@ QUERIED = {
     "includeVectors": FREE | {"boolean"},
     "includeMetadata": FREE | {"boolean"},
     "includeData": FREE | {"boolean"},
-    "weightingStrategy": FREE | TEXT,
-    "fusionAlgorithm": FREE | TEXT,
-    "queryMode": FREE | TEXT,
+    "weightingStrategy": FREE,
+    "fusionAlgorithm": FREE,
+    "queryMode": FREE,
     "maxIdle": FREE | WHOLE,
 }
 METHODS: Table = {

@@ -4,8 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from ...core.found import Found, found_of
-from ..model import GroupView, MemberView, TopicPartition, TopicView, record_fields
+from ...core.found import found_of
+from ..model import (
+    GroupView,
+    MemberView,
+    TopicPartition,
+    TopicView,
+    found_members,
+    record_fields,
+)
 from .groups.members import ConsumerGroup, Instance
 from .log import Topic
 
@@ -30,8 +37,8 @@ def topic_view(topic: Topic) -> TopicView:
 def group_view(name: str, group: ConsumerGroup | None, topics: Mapping[str, Topic]) -> GroupView:
     """A group as it is now; one that does not exist is ``Dead`` and has nothing."""
     if group is None:
-        return GroupView(name, "Dead", 0, Found(), {}, {}, {}, {})
-    members = Found(_member_view(group.instances[i]) for i in sorted(group.instances))
+        return GroupView(name, "Dead", 0, found_members(()), {}, {}, {}, {})
+    members = found_members(_member_view(group.instances[i]) for i in sorted(group.instances))
     starts: dict[TopicPartition, int] = {}
     read = set(group.committed)
     for member in group.members():

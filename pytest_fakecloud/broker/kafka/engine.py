@@ -14,7 +14,7 @@ from contextlib import suppress
 from typing import Any, Concatenate, Literal, NoReturn, ParamSpec, TypeVar
 
 from ...core.errors import ContractError
-from ...core.found import Found, found_of
+from ...core.found import found_of
 from ...core.ids import Ids
 from ...core.timekeeper import Signal, Timekeeper
 from ...core.timeparse import monotonic
@@ -31,6 +31,7 @@ from ..model import (
     TopicPartition,
     TopicPartitionOffset,
     TopicView,
+    found_members,
     record_fields,
 )
 from ..settings import Behaviour
@@ -318,7 +319,7 @@ class KafkaEngine:
         members = self._groups.members(name)
         committed = self._groups.all_committed(name)
         lag = self._lag(members, committed)
-        views = Found(self._member(each, members[each]) for each in sorted(members))
+        views = found_members(self._member(each, members[each]) for each in sorted(members))
         state = "Stable" if members else "Empty" if committed else "Dead"
         if any(not view.assignment for view in views):
             state = "PreparingRebalance"

@@ -178,7 +178,7 @@ class KVApp(App):
 
     def words(self) -> Iterable[str]:
         """The routes' names and those of commands and sub-commands."""
-        return (*super().words(), *COMMANDS)
+        return (*super().words(), "database-port", *COMMANDS)
 
     # What a reply is made of is JSON as it stands.
     dump = staticmethod(orjson.dumps)  # type: ignore[assignment]

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from ...core.errors import ContractError
 from ...core.found import Found, expect, found_of
-from ...core.matching import JSON, NUMBER, TEXT, Field, Query, nearest, one_of
+from ...core.matching import JSON, NUMBER, TEXT, Field, Query, Sort, nearest, one_of, shaped
 from .documents import make_document
 from .filters import parse_filter
 from .index import SearchIndex
@@ -153,6 +153,22 @@ def searches_of(made: Iterable[Search]) -> Found[Search]:
     return found_of(list(made), _FIELDS, "search")
 
 
+def _keys_of(reading: Reading, made: Iterable[Search], index: object) -> Sort:
+    """The keys that searches of an index can answer, which begin with one of its prefixes."""
+    with reading() as keyspace:
+        indexes = keyspace.indexes
+        found = None
+        if isinstance(indexes, Indexes) and isinstance(index, str):
+            found = indexes.find(index.encode("utf-8", "surrogateescape"))
+        if found is None:
+            return TEXT
+        begins = found[1].definition.prefixes
+    for search in made:
+        if search.index == index and not all(key.startswith(begins) for key in search.keys):
+            return TEXT  # an index of that name had other prefixes before
+    return shaped(f"a key of {index!r}", f"{begins[0]}1", begins=begins)
+
+
 def expect_search(
     reading: Reading, made: Iterable[Search], times: int | None, asked: Mapping[str, object]
 ) -> Found[Search]:
@@ -176,7 +192,8 @@ def expect_search(
             lines += [f"{key}: {line}" for line in why]
         return "\n".join(lines)
 
-    query = Query(dict(asked), _FIELDS, "search")
+    fields = {**_FIELDS, "keys": Field(_keys_of(reading, made, asked.get("index")), several=True)}
+    query = Query(dict(asked), fields, "search")
     return expect(
         "a search", list(made), query, times=times, show=show, none="no client has searched at all"
     )

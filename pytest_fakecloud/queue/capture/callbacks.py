@@ -13,11 +13,11 @@ from typing import TYPE_CHECKING, Any, NoReturn, Protocol, TypeAlias, TypedDict,
 from ...core.errors import ContractError, shown
 from ...core.found import Found, expect
 from ...core.lazy import dataclass
-from ...core.matching import HEADERS, JSON, MAPPING, Field, Query, fields_of
+from ...core.matching import HEADERS, JSON, MAPPING, MESSAGE_ID, URL, Field, Query, fields_of
 from ...core.timeparse import to_datetime
 from ...core.wording import check_times
 from ..arguments import text
-from ..fields import json_of
+from ..fields import DLQ_ID, json_of
 from ..model import NON_RETRYABLE, first
 from ..views import PublishedMessage
 from .faults import ScopedFaults
@@ -155,6 +155,9 @@ def _decoded(value: object) -> bytes:
 
 FIELDS: Mapping[str, Field] = {
     **fields_of(Callback),
+    "source_message_id": Field(MESSAGE_ID),
+    "dlq_id": Field(DLQ_ID),
+    "url": Field(URL),
     "raw": Field(MAPPING, optional=False),
     "headers": Field(HEADERS, optional=False),
     "json": Field(JSON, json_of(Callback.json, lambda one: one.body)),

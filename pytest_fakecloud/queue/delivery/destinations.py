@@ -21,7 +21,7 @@ from urllib.parse import urlsplit
 
 from ...core.aio import in_thread
 from ...core.errors import ContractError, shown
-from ...core.found import Found
+from ...core.found import Found, found_of
 from ...core.lazy import dataclass
 from ...core.matching import TEXT, Question
 from ...core.timeparse import Duration
@@ -32,6 +32,7 @@ from ..wire.signing import published_text
 from .deadlines import Deadlines
 from .handled import Handled, failed
 from .replies import (
+    DELIVERIES,
     Answer,
     DeliveredRequest,
     DestinationTimeout,
@@ -82,7 +83,7 @@ class DestinationRoute:
     ) -> None:
         self.prefix = prefix
         self.where = where
-        self.deliveries: Found[DeliveredRequest] = Found()
+        self.deliveries: Found[DeliveredRequest] = found_of((), DELIVERIES, "delivery")
         self._table = table
         self._raise_exceptions = raise_exceptions
 

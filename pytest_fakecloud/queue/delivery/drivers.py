@@ -15,6 +15,7 @@ from ...core.timeparse import (
     to_datetime,
 )
 from ..engine.engine import Engine
+from ..fields import ATTEMPTS
 from ..model import Attempt
 from ..timeline import timeline
 from ..unfinished import waiting
@@ -24,6 +25,7 @@ class Attempts(Found[Attempt]):
     """The attempts of a driving call, oldest first; ``waiting`` says what is left, in words."""
 
     waiting: str = "nothing"
+    _fields, _kind = ATTEMPTS, "attempt"
 
 
 class NotIdle(AssertionError):

@@ -16,13 +16,14 @@ from typing import Any, Unpack
 
 from ...core import matching
 from ...core.lazy import dataclass
-from ...core.matching import TEXT, Field, Question
+from ...core.matching import MESSAGE_ID, URL, Field, Question
 from ...faults.fault import Fault, Matchers, Rule
 from ...faults.kinds import AnswerRule
 from ...faults.plan import FaultPlan
 from ...faults.table import FaultTable
 from ...http.messages import Answer, Request
 from ..errors import QueueError, burst_limited, daily_limited
+from ..fields import DESTINATION, LABEL, NAME
 from ..model import (
     KINDS,
     Delivery,
@@ -90,12 +91,12 @@ class DeliverySubject:
 
 
 FACTS: Mapping[str, Field] = {
-    "topic": Field(TEXT),
-    "url": Field(TEXT),
-    "label": Field(TEXT, several=True),
+    "topic": Field(NAME),
+    "url": Field(DESTINATION),
+    "label": Field(LABEL, several=True),
     "kind": Field(matching.one_of("kind", KINDS)),
-    "queue": Field(TEXT),
-    "message_id": Field(TEXT),
+    "queue": Field(NAME),
+    "message_id": Field(MESSAGE_ID),
 }
 """What faults of a queue can match on: of deliveries, and of publish requests what these tell."""
 
@@ -180,6 +181,8 @@ class QueueFaults(FaultPlan):
 
     def _delivery(self, kind: str, matchers: Mapping[str, Any]) -> Fault:
         rule = Rule(self._table, kind, kind, matchers)
+        # Publish requests name groups too; deliveries go to URLs alone.
+        URL.check("url", rule.facts.get("url"))
         if kind == "drop_callback" and isinstance(rule.facts.get("kind"), str):
             # With another one it could never fire.
             Question("kind", rule.facts["kind"], matching.one_of("kind", KINDS[1:]))

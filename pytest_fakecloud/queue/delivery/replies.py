@@ -10,8 +10,10 @@ from urllib.parse import urlsplit
 
 from ...core.errors import ContractError
 from ...core.lazy import dataclass
+from ...core.matching import HEADERS, JSON, MESSAGE_ID, METHOD, URL, Field, fields_of, shaped
 from ...core.timeparse import Duration, duration_us
 from ..arguments import bytes_of, json_bytes
+from ..fields import json_of
 from ..model import (
     Delivery,
     Headers,
@@ -21,6 +23,7 @@ from ..model import (
 from ..wire.signing import published_text
 
 __all__ = [
+    "DELIVERIES",
     "Answer",
     "DeliveredRequest",
     "DestinationTimeout",
@@ -188,6 +191,18 @@ class DeliveredRequest:
         return jsonlib.loads(self.delivery.body)
 
 
+DELIVERIES: Mapping[str, Field] = {
+    **fields_of(DeliveredRequest),
+    "message_id": Field(MESSAGE_ID, optional=False),
+    "method": Field(METHOD, optional=False),
+    "url": Field(URL, optional=False),
+    "path": Field(
+        shaped("a path without a query", "/hook", begins=("/",), never="[ ?#]"), optional=False
+    ),
+    "headers": Field(HEADERS, optional=False),
+    "json": Field(JSON, json_of(DeliveredRequest.json, lambda one: one.body)),
+}
+"""What may be asked about a delivery."""
 Handler: TypeAlias = Callable[[DeliveredRequest], Any]
 
 

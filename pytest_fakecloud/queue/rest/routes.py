@@ -21,6 +21,7 @@ from .. import errors
 from ..engine.engine import Engine
 from ..engine.publishing import Published, error_item
 from ..errors import QueueError, bad_request
+from ..fields import DESTINATION, NAME
 from ..model import (
     Delivery,
     Headers,
@@ -74,12 +75,11 @@ class QueueApp(App):
 
     service = "queue"
     fact_fields: ClassVar[Mapping[str, Field]] = {
-        "url": Field(TEXT),
+        "url": Field(DESTINATION),
+        "destination": Field(DESTINATION),
         "label": Field(TEXT),
-        **{
-            name: Field(TEXT)
-            for name in ("destination", "dlq", "event", "id", "key", "name", "queue", "run")
-        },
+        "queue": Field(NAME),
+        **{name: Field(TEXT) for name in ("dlq", "event", "id", "key", "name", "run")},
     }
 
     def __init__(

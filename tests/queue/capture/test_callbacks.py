@@ -107,9 +107,9 @@ def test_fields_are_asked_for_as_messages_are(queue: Queue, capture: CallbackCap
         ({"is_final": None}, "is_final=None can never be: "),
         (
             {"url": b"https://a/"},
-            "url=b'https://a/' can never be: give a text",
+            "url=b'https://a/' can never be: give an absolute URL",
         ),
-        ({"source_message_id": 5}, "source_message_id=5 can never be: give a text"),
+        ({"source_message_id": 5}, "source_message_id=5 can never be: give the id of a message"),
         ({"body": 5}, "body=5 can never be: give bytes, a text"),
         (
             {"source_body": {"a": 1}},

@@ -272,10 +272,10 @@ async def awaited(request: object) -> bool:
         (
             "reorder",
             {"url": 5},
-            "url=5 can never be: give a text (* stands for anything), a pattern",
+            "url=5 can never be: give an absolute URL",
         ),
-        ("tamper", {"label": [5]}, "label=5 can never be: give a text"),
-        ("drop", {"url": b"https://a/"}, "url=b'https://a/' can never be: give a text"),
+        ("tamper", {"label": [5]}, "label=5 can never be: give a label"),
+        ("drop", {"url": b"https://a/"}, "url=b'https://a/' can never be: give an absolute URL"),
     ],
 )
 def test_faults_that_could_never_fire(scene: Scene, word: str, given: Any, text: str) -> None:

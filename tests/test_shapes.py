@@ -1,0 +1,270 @@
+"""A string that its field can never hold is an error wherever a test may ask for that field."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
+
+import pytest
+
+from pytest_fakecloud import Cloud
+from pytest_fakecloud.any_cloud import ALLOWABLE, found_handles
+from pytest_fakecloud.broker.model import MEMBER_FIELDS, OFFSET_FIELDS, RECORD_FIELDS
+from pytest_fakecloud.core.errors import ContractError
+from pytest_fakecloud.core.journal import recorder_of
+from pytest_fakecloud.core.matching import (
+    MESSAGE_ID,
+    PATH,
+    TARGET,
+    TEXT,
+    URL,
+    Field,
+    Question,
+    Sort,
+)
+from pytest_fakecloud.faults.plan import fault_words, table_of
+from pytest_fakecloud.kv.search.views import searches_of
+from pytest_fakecloud.queue.capture.callbacks import FIELDS as CALLBACKS
+from pytest_fakecloud.queue.delivery.replies import DELIVERIES
+from pytest_fakecloud.queue.fields import ATTEMPTS, CRON, DESTINATION, DLQ_ID, LABEL, NAME
+from pytest_fakecloud.queue.views import DEAD_LETTERS, MESSAGES, SCHEDULES
+from pytest_fakecloud.vector.matching import QUERY_FIELDS, UPSERT_FIELDS
+from tests.harness import check_each
+
+Fields = Mapping[str, Field]
+Ask = Callable[..., object]
+
+FREE = {
+    # Words that the code under test chooses.
+    "data", "encoding", "event", "filter", "group", "id", "index", "instance", "key", "keys", "label",
+    "name", "namespace", "run", "schedule_id", "dlq",
+    # Words that a test chooses, or that the fakes write.
+    "command", "error", "fault", "fixture", "handle", "note", "problem", "query", "service", "text",
+    "timeline", "token", "wait_reason", "where",
+}  # fmt: skip
+"""Fields whose strings have no shape."""
+CANDIDATES = ("a.test/h", "Not a shape, nor a word!", "")
+
+
+@pytest.fixture(scope="module")
+def cloud() -> Iterator[Cloud]:
+    """One of each fake, with something in each list that a test can ask."""
+    with Cloud(seed=1, clock="frozen") as cloud:
+        kv, broker, queue, capture, index = map(
+            cloud.fixture_handle,
+            ("kv_server", "broker", "queue", "callback_capture", "vector_index"),
+        )
+        kv.execute("SEARCH.CREATE", "ix", "PREFIX", 1, "p:", "ON", "JSON", "SCHEMA", "t", "TEXT")
+        broker.create_topic("orders")
+        broker.join("g", "i", ["orders"])
+        queue.destinations.call("https://a.test", lambda request: 500)
+        message = queue.publish("https://a.test/h", retries=0, callback=capture.callback_url)
+        queue.schedule("https://a.test/h", "0 9 * * *")
+        queue.deliver_due()
+        assert (message.state, index.vectors()) == ("dead_lettered", [])
+        yield cloud
+
+
+def tables(cloud: Cloud) -> dict[str, Fields]:
+    kv = cloud.fixture_handle("kv_server")
+    broker: Any = cloud.fixture_handle("broker")
+    return {
+        "calls": recorder_of(cloud.journal).call_fields,
+        "messages": MESSAGES,
+        "dead letters": DEAD_LETTERS,
+        "attempts": ATTEMPTS,
+        "schedules": SCHEDULES,
+        "deliveries": DELIVERIES,
+        "callbacks": CALLBACKS,
+        "records": RECORD_FIELDS,
+        "offsets": OFFSET_FIELDS,
+        "members": MEMBER_FIELDS,
+        "upserts": UPSERT_FIELDS,
+        "queries": QUERY_FIELDS,
+        "searches": fields_of_list(searches_of([])),
+        "handles": fields_of_list(found_handles([])),
+        "problems": fields_of_list(cloud.problems),
+        **{f"allow {kind}": fields for kind, fields in ALLOWABLE.items()},
+        **{
+            f"faults of {each.name}": table_of(each.faults).fact_fields
+            for each in (kv, broker, cloud.fixture_handle("queue"))
+        },
+    }
+
+
+def fields_of_list(found: Any) -> Fields:
+    return found._fields
+
+
+def wrong(sort: Sort) -> str | None:
+    """A string that no value of a sort can be; None where any string can."""
+    for text in CANDIDATES:
+        try:
+            sort.check("x", text)
+        except ContractError:
+            return text
+    return None
+
+
+def test_every_string_field_has_a_shape_or_is_known_to_have_none(cloud: Cloud) -> None:
+    unshaped = {
+        f"{name} of {table}"
+        for table, fields in tables(cloud).items()
+        for name, field in fields.items()
+        if TEXT.samples == field.sort.samples and wrong(field.sort) is None and name not in FREE
+    }
+    assert unshaped == set()
+
+
+def asked(cloud: Cloud) -> dict[str, tuple[Fields, Ask]]:
+    """Each thing that takes questions, with the fields that it takes."""
+    made: Any = {each.name: each for each in cloud.handles}
+    broker, queue, capture = made["broker"], made["queue"], made["callback_capture"]
+    index, kv = made["vector_index"], made["kv_server"]
+    known = tables(cloud)
+    message = queue.messages()[0]
+    no_topic = {name: field for name, field in RECORD_FIELDS.items() if name != "topic"}
+    one_state = {name: field for name, field in MESSAGES.items() if name != "state"}
+    found: dict[str, tuple[Fields, Ask]] = {
+        **{
+            f"queue.{name}": (one_state, getattr(queue, name))
+            for name in dir(queue)
+            if re.fullmatch("assert_(not_)?(published|delivered|dead_lettered)", name)
+        },
+        "queue.messages": (MESSAGES, queue.messages),
+        "queue.messages().where": (MESSAGES, queue.messages().where),
+        "message.callbacks.where": (MESSAGES, message.callbacks.where),
+        "queue.pending().where": (MESSAGES, queue.pending().where),
+        "queue.attempts": (ATTEMPTS, queue.attempts),
+        "message.attempts.where": (ATTEMPTS, message.attempts.where),
+        "queue.deliver_due().where": (ATTEMPTS, queue.deliver_due().where),
+        "queue.dead_letters": (DEAD_LETTERS, queue.dead_letters),
+        "queue.schedules().where": (SCHEDULES, queue.schedules().where),
+        "route.deliveries.where": (DELIVERIES, queue.destinations.routes.only().deliveries.where),
+        **{
+            f"capture.{kind}.{name}": (CALLBACKS, getattr(getattr(capture, kind), name))
+            for kind in ("callbacks", "failures")
+            for name in ("where", "assert_received", "assert_not_received", "wait_for")
+        },
+        "broker.records": (no_topic, lambda **where: broker.records("orders", **where)),
+        "broker.records().where": (RECORD_FIELDS, broker.records("orders").where),
+        "broker.assert_not_produced": (
+            no_topic,
+            lambda **where: broker.assert_not_produced("orders", **where),
+        ),
+        "broker.assert_not_committed": (
+            OFFSET_FIELDS,
+            lambda **where: broker.assert_not_committed("g", **where),
+        ),
+        "broker.group().members.where": (MEMBER_FIELDS, broker.group("g").members.where),
+        "vector_index.assert_not_upserted": (UPSERT_FIELDS, index.assert_not_upserted),
+        "vector_index.assert_not_queried": (QUERY_FIELDS, index.assert_not_queried),
+        "kv_server.assert_not_searched": (known["searches"], kv.assert_not_searched),
+        "cloud.handles.where": (known["handles"], cloud.handles.where),
+        "cloud.problems.where": (known["problems"], cloud.problems.where),
+        "cloud.journal.calls": (known["calls"], cloud.journal.calls),
+        "cloud.journal.calls().where": (known["calls"], cloud.journal.calls().where),
+        "cloud.journal.assert_not_called": (known["calls"], cloud.journal.assert_not_called),
+    }
+    for each in cloud.handles:
+        own = recorder_of(each.journal).call_fields
+        found[f"{each.name}.assert_not_called"] = own, each.assert_not_called
+    for each in (kv, index, broker, queue):
+        facts = table_of(each.faults).fact_fields
+        for word in fault_words(type(each.faults)):
+            method = getattr(each.faults, word)
+            found[f"{each.name}.faults.{word}"] = facts, bound_fault(word, method)
+    for kind, fields in ALLOWABLE.items():
+        found[f"allow {kind}"] = fields, lambda kind=kind, **where: cloud.allow(kind, **where)
+    return found
+
+
+def bound_fault(word: str, method: Ask) -> Ask:
+    first: dict[str, tuple[object, ...]] = {
+        "answer": (503,),
+        "call": (print,),
+        "delay": (0,),
+        "random": (0.5,),
+        "sequence": ([503],),
+    }
+    return lambda **where: method(*first.get(word, ()), **where)
+
+
+def test_a_string_that_can_never_be_is_an_error_wherever_it_is_asked(cloud: Cloud) -> None:
+    questions = [
+        (place, name, text, ask)
+        for place, (fields, ask) in asked(cloud).items()
+        for name, field in fields.items()
+        if (text := wrong(field.sort)) is not None
+    ]
+    assert {name for _, name, *_ in questions} > {
+        "url", "path", "target", "topic", "message_id", "id", "dlq_id", "at", "created", "kind",
+        "state", "queue", "route", "method", "cron", "destination", "source_message_id",
+    }  # fmt: skip
+
+    def is_refused(place: str, name: str, text: str, ask: Ask) -> None:
+        with pytest.raises(ContractError):
+            ask(**{name: text})
+
+    check_each(is_refused, questions)
+
+
+@pytest.mark.parametrize(
+    ("sort", "right", "never"),
+    [
+        (
+            URL,
+            ["https://a.test/h", "HTTP://a.test", "https://a.test:8080/?q=1", "http*", "*/h", "https:*"],
+            ["a.test/h", "a.test/*", "/h", "ftp://a.test/", "https://", "https://a.test/ h", "*a b",
+             "https://a.test:port/"],
+        ),
+        (PATH, ["/h", "*/h", "/a%20b", "/"], ["h", "h/*", "/h?x=1", "/a b", "/é", ""]),
+        (TARGET, ["/h?x=1", "*?x=1"], ["h?x=1", "/h ", ""]),
+        (MESSAGE_ID, ["msg_1a", "m*", "*a"], ["1a", "msg-1", "message_1", "x*"]),
+        (DLQ_ID, ["1767225600000-0", "17*"], ["msg_1", "1767225600000", "dlq*"]),
+        (NAME, ["orders.v1", "or*"], ["or ders", "https://a.test", "a/*", ""]),
+        (DESTINATION, ["https://a.test", "news", "api/llm"], ["a.test/h", "api/llms", ""]),
+        (LABEL, ["a label", "*x"], ["a,b", " a", ""]),
+        (CRON, ["0 9 * * *", "CRON_TZ=Europe/Berlin 0 9 1 1 1", "@daily"], ["daily", "0 9 1 1", ""]),
+    ],
+)  # fmt: skip
+def test_what_a_shape_takes(sort: Sort, right: list[str], never: list[str]) -> None:
+    for text in (*right, re.compile("anything"), str.isupper, None):
+        Question("x", text, sort)
+    for text in never:
+        with pytest.raises(ContractError, match=r"x='.*' can never be: .*such as '"):
+            Question("x", text, sort)
+
+
+def test_the_error_says_what_is_wrong_and_what_to_give(cloud: Cloud) -> None:
+    queue: Any = cloud.fixture_handle("queue")
+    with pytest.raises(ContractError) as told:
+        queue.assert_not_delivered("a.test/h")
+    assert str(told.value) == (
+        "url='a.test/h' can never be: an absolute URL begins with 'http://' or 'https://'. Give an "
+        "absolute URL such as 'https://app.example.com/hook' (* stands for anything), a pattern, or a "
+        "function of it"
+    )
+
+
+def test_a_key_is_asked_for_with_a_prefix_of_its_index(cloud: Cloud) -> None:
+    kv: Any = cloud.fixture_handle("kv_server")
+    kv.assert_not_searched("ix", keys="p:1")
+    kv.assert_not_searched(keys="1")
+    with pytest.raises(
+        ContractError, match="keys='1' can never be: a key of 'ix' begins with 'p:'"
+    ):
+        kv.assert_not_searched("ix", keys="1")
+
+
+def test_a_fact_of_several_services_may_be_what_it_is_in_any(cloud: Cloud) -> None:
+    cloud.journal.assert_not_called(command="SET")
+    cloud.journal.assert_not_called(command="upsert-data")
+
+
+def test_a_delivery_is_never_to_a_group(cloud: Cloud) -> None:
+    queue: Any = cloud.fixture_handle("queue")
+    with pytest.raises(ContractError, match="url='news' can never be: an absolute URL"):
+        queue.faults.duplicate(url="news")
+    queue.faults.drop(url="news").remove()
