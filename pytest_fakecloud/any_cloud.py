@@ -6,7 +6,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import AbstractContextManager
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, Self, Unpack, cast
+from typing import TYPE_CHECKING, Any, Self, TypedDict, Unpack, cast
 
 from .core.errors import ContractError, check_function, shown
 from .core.found import Found, found_of
@@ -70,7 +70,25 @@ if TYPE_CHECKING:
         """All that ``destination()`` takes."""
 
 
-__all__ = ["PROBLEM_KINDS", "AioCloud", "AnyCloud", "found_handles", "found_problems"]
+__all__ = [
+    "PROBLEM_KINDS",
+    "AioCloud",
+    "AnyCloud",
+    "ProblemFields",
+    "found_handles",
+    "found_problems",
+]
+
+
+class ProblemFields(TypedDict, total=False):
+    """The facts of problems that ``allow()`` asks about; which of them one has depends on its kind."""
+
+    handle: object
+    method: object
+    path: object
+    url: object
+    message_id: object
+
 
 PROBLEM_KINDS: Mapping[str, Mapping[str, Field]] = {
     "unrouted": {"path": Field(PATH), "method": Field(METHOD), "handle": Field(TEXT)},
@@ -223,7 +241,7 @@ class AnyCloud(ABC):
         """What a strict test would fail for, so far, less what ``allow`` covers."""
 
     @abstractmethod
-    def allow(self, kind: str, **where: object) -> None:
+    def allow(self, kind: str, **where: Unpack[ProblemFields]) -> None:
         """Do not count a kind of problem, or only those whose facts agree with what is given.
 
         ``kind`` is ``unrouted``, ``unstubbed``, ``bug``, ``unused_fault``, ``unmet`` or

@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from functools import partial
 from typing import TYPE_CHECKING, Any, Literal, Unpack
 
-from .any_cloud import AnyCloud, found_handles, found_problems
+from .any_cloud import AnyCloud, ProblemFields, found_handles, found_problems
 from .core.clock import Clock
 from .core.dispatch import Dispatcher
 from .core.errors import ContractError, shown
@@ -307,7 +307,7 @@ class Cloud(AnyCloud):
             found += handle._left_behind()
         return found_problems(problem for problem in found if not self._covers(problem))
 
-    def allow(self, kind: str, **where: object) -> None:
+    def allow(self, kind: str, **where: Unpack[ProblemFields]) -> None:
         __tracebackhide__ = True
         self._remember_allowed(kind, where)
 

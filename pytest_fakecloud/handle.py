@@ -10,10 +10,10 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack
 from functools import partial
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, ClassVar, Literal, Protocol, Self
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, Protocol, Self, Unpack
 
 from .core.auth import new_token
-from .core.calls import Call
+from .core.calls import Call, CallFields
 from .core.clock import Clock, timekeeper_of
 from .core.errors import ContractError, check_function, shown
 from .core.found import Found
@@ -486,7 +486,7 @@ class Handle:
         what: str | re.Pattern[str] | None = None,
         *,
         times: int | None = None,
-        **where: object,
+        **where: Unpack[CallFields],
     ) -> Found[Call]:
         """Return the clients' calls that match; fail unless one does, or exactly ``times``.
 
@@ -495,7 +495,9 @@ class Handle:
         __tracebackhide__ = True
         return self.journal.assert_called(what, times=times, **where)
 
-    def assert_not_called(self, what: str | re.Pattern[str] | None = None, **where: object) -> None:
+    def assert_not_called(
+        self, what: str | re.Pattern[str] | None = None, **where: Unpack[CallFields]
+    ) -> None:
         """Fail when any client's call matches."""
         __tracebackhide__ = True
         self.journal.assert_not_called(what, **where)

@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+import ast
 import re
 from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
 from typing import Any
 
 import pytest
 
+import pytest_fakecloud
 from pytest_fakecloud import Cloud
-from pytest_fakecloud.any_cloud import ALLOWABLE, found_handles
+from pytest_fakecloud.any_cloud import ALLOWABLE, ProblemFields, found_handles
+from pytest_fakecloud.broker.loading import ListedFields as ListedRecordFields
 from pytest_fakecloud.broker.model import MEMBER_FIELDS, OFFSET_FIELDS, RECORD_FIELDS
+from pytest_fakecloud.core.calls import CallFields, EventFields
 from pytest_fakecloud.core.errors import ContractError
 from pytest_fakecloud.core.journal import recorder_of
 from pytest_fakecloud.core.matching import (
@@ -23,14 +28,31 @@ from pytest_fakecloud.core.matching import (
     Question,
     Sort,
 )
+from pytest_fakecloud.faults.fault import Matchers
 from pytest_fakecloud.faults.plan import fault_words, table_of
-from pytest_fakecloud.kv.search.views import searches_of
+from pytest_fakecloud.kv.search.views import SearchFields, searches_of
 from pytest_fakecloud.queue.capture.callbacks import FIELDS as CALLBACKS
+from pytest_fakecloud.queue.capture.callbacks import CallbackFields
 from pytest_fakecloud.queue.delivery.replies import DELIVERIES
-from pytest_fakecloud.queue.fields import ATTEMPTS, CRON, DESTINATION, DLQ_ID, LABEL, NAME
+from pytest_fakecloud.queue.fields import (
+    ATTEMPTS,
+    CRON,
+    DESTINATION,
+    DLQ_ID,
+    LABEL,
+    NAME,
+    AttemptFields,
+    DeadLetterFields,
+    ListedFields,
+)
 from pytest_fakecloud.queue.views import DEAD_LETTERS, MESSAGES, SCHEDULES
-from pytest_fakecloud.vector.matching import QUERY_FIELDS, UPSERT_FIELDS
-from tests.harness import check_each
+from pytest_fakecloud.vector.matching import (
+    QUERY_FIELDS,
+    UPSERT_FIELDS,
+    QueryFields,
+    UpsertFields,
+)
+from tests.harness import check_each, syntax
 
 Fields = Mapping[str, Field]
 Ask = Callable[..., object]
@@ -67,8 +89,6 @@ def cloud() -> Iterator[Cloud]:
 
 
 def tables(cloud: Cloud) -> dict[str, Fields]:
-    kv = cloud.fixture_handle("kv_server")
-    broker: Any = cloud.fixture_handle("broker")
     return {
         "calls": recorder_of(cloud.journal).call_fields,
         "messages": MESSAGES,
@@ -88,7 +108,7 @@ def tables(cloud: Cloud) -> dict[str, Fields]:
         **{f"allow {kind}": fields for kind, fields in ALLOWABLE.items()},
         **{
             f"faults of {each.name}": table_of(each.faults).fact_fields
-            for each in (kv, broker, cloud.fixture_handle("queue"))
+            for each in map(cloud.fixture_handle, ("kv_server", "broker", "queue"))
         },
     }
 
@@ -105,6 +125,54 @@ def wrong(sort: Sort) -> str | None:
         except ContractError:
             return text
     return None
+
+
+@pytest.mark.parametrize(
+    ("typed", "table", "apart"),
+    [
+        (CallFields, "calls", set()),
+        (
+            ListedFields,
+            "messages",
+            {"state", "labels", "attempts", "callbacks", "source", "timeline", "is_gone"},
+        ),
+        (AttemptFields, "attempts", set()),
+        (DeadLetterFields, "dead letters", {"url"}),
+        (CallbackFields, "callbacks", {"request"}),
+        (SearchFields, "searches", {"index"}),
+        (ListedRecordFields, "records", {"topic"}),
+        (UpsertFields, "upserts", {"id"}),
+        (QueryFields, "queries", {"topK"}),
+    ],
+)
+def test_type_checkers_know_the_fields_that_can_be_asked(
+    cloud: Cloud, typed: Any, table: str, apart: set[str]
+) -> None:
+    assert set(typed.__annotations__) == set(tables(cloud)[table]) - apart
+
+
+def test_type_checkers_know_the_facts_of_problems_and_of_faults(cloud: Cloud) -> None:
+    facts = {name for fields in ALLOWABLE.values() for name in fields}
+    assert set(ProblemFields.__annotations__) == facts
+    known = tables(cloud)
+    matched = {name for each in known if each.startswith("faults") for name in known[each]}
+    # What else a body of a vector index contains, when= finds.
+    expected = {"times", "skip", "route", "when", "namespace", *matched}
+    assert set(Matchers.__annotations__) == expected
+
+
+def test_type_checkers_know_the_data_of_every_event() -> None:
+    told = {
+        keyword.arg
+        for path in sorted(Path(pytest_fakecloud.__file__).parent.rglob("*.py"))
+        for node in ast.walk(syntax(path))
+        if isinstance(node, ast.Call)
+        and isinstance(node.func, ast.Attribute)
+        and node.func.attr in ("add_event", "tell")
+        for keyword in node.keywords
+        if keyword.arg not in (None, "at_us")
+    }
+    assert {"message_id", "group", "held"} <= told <= set(EventFields.__annotations__)
 
 
 def test_every_string_field_has_a_shape_or_is_known_to_have_none(cloud: Cloud) -> None:

@@ -73,6 +73,10 @@ def test_clouds() -> None:
     cloud.destination(keys={})  # wrong
     cloud.callback_capture(key={})  # wrong
     cloud.every_failure(print, stauts=500)  # wrong
+    cloud.allow("unrouted", path="/health", method="GET")
+    far.allow("unrouted", pth="/health")  # wrong
+    cloud.journal.calls(lambda call: call.status == 200, comand="SET")  # wrong
+    cloud.journal.events("attempt", mesage_id="msg_1")  # wrong
     cloud.replay("x.har", into=5)  # wrong
     server: Queue = cloud.kv_server()  # wrong
     Cloud(transport="pigeon")  # wrong
@@ -93,6 +97,9 @@ def test_every_handle(fakecloud: AnyCloud, kv_server: KVServer, destination: Des
     kv_server.restore(saved)
     kv_server.restore("saved")  # wrong
     print(kv_server.engine)  # wrong
+    kv_server.assert_called("/set/*", stauts=200)  # wrong
+    kv_server.assert_not_called(comand="SET")  # wrong
+    kv_server.faults.drop(comand="SET")  # wrong
     fault = assert_type(kv_server.faults.answer(503, times=2, command="SET"), Fault)
     fault.remove()
     kv_server.faults.answer("503")  # wrong
@@ -131,6 +138,8 @@ def test_kv(loaded: KVServer) -> None:
     assert_type(loaded.search_index("products"), SearchIndexView)
     assert_type(loaded.assert_searched("products", times=1), Found[Search])
     loaded.assert_not_searched(5)  # wrong
+    loaded.assert_searched("products", key="p:1")  # wrong
+    loaded.assert_not_searched("products", kyes="p:1")  # wrong
 
 
 def test_vector(vector_index: VectorIndex) -> None:
@@ -181,9 +190,15 @@ def test_queue(queue: Queue, callback_capture: CallbackCapture, destination: Des
     assert_type(queue.assert_delivered(label="x", times=1), Found[PublishedMessage])
     queue.assert_not_delivered(lable="x")  # wrong
     assert_type(queue.dead_letters(), Found[DeadLetterView])
+    assert_type(queue.dead_letters("https://a.test/*", status=500), Found[DeadLetterView])
+    queue.dead_letters(statsu=500)  # wrong
+    queue.attempts(message, statsu=500)  # wrong
+    queue.deliver_due().where(statsu=500)  # wrong
+    queue.messages("pending", lable="x")  # wrong
     assert_type(callback_capture.wait_for_callback(timeout=1), Callback)
     assert_type(callback_capture.callbacks.where(status=200), Found[Callback])
     callback_capture.callbacks.assert_received(stauts=200)  # wrong
+    callback_capture.callbacks.where(stauts=200)  # wrong
     queue.destinations.answers("https://a.example.com/*", 200, after="1s")
     queue.faults.drop_callback(times=1, kind="callback")
     queue.faults.duplicate(lable="x")  # wrong

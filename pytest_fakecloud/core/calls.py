@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import field
 from datetime import datetime
 from types import MappingProxyType
-from typing import Any, Literal, TypeAlias, cast, get_args
+from typing import Any, Literal, TypeAlias, TypedDict, cast, get_args
 
 from .errors import CannotTell, ContractError, shown
 from .lazy import dataclass
@@ -19,11 +19,13 @@ from .matching import (
     HEADERS,
     INSTANT,
     JSON,
+    MESSAGE_ID,
     METHOD,
     NUMBER,
     PATH,
     TARGET,
     TEXT,
+    URL,
     Field,
     Sort,
     nearest,
@@ -35,13 +37,16 @@ __all__ = [
     "CALL_FIELDS",
     "CALL_MAY_HAVE",
     "CALL_NEEDS",
+    "EVENT_SORTS",
     "KEEP_BYTES",
     "LIGHT",
     "Call",
+    "CallFields",
     "CallNames",
     "CutBytes",
     "Entry",
     "Event",
+    "EventFields",
     "NamesOf",
     "Outcome",
     "RouteName",
@@ -212,6 +217,117 @@ class Call:
         answer = self.status if self.status is not None else self.outcome
         fault = f" fault={self.fault}" if self.fault else ""
         return f"<Call {self.number} {self.handle} {self.method} {self.target} -> {answer}{fault}>"
+
+
+class CallFields(TypedDict, total=False):
+    """The fields of a call that assertions and listings ask about.
+
+    The first are the attributes of ``Call``, with ``json`` and ``answer_json`` for the parsed bodies.
+    The others are facts, which only the calls of their service have.
+    """
+
+    number: object
+    at: object
+    at_us: object
+    service: object
+    handle: object
+    method: object
+    target: object
+    path: object
+    headers: object
+    body: object
+    json: object
+    client: object
+    status: object
+    answer_headers: object
+    answer: object
+    answer_json: object
+    route: object
+    fault: object
+    outcome: object
+    reached: object
+    problem: object
+    note: object
+    # Of key-value servers; vector indexes have a command too.
+    command: object
+    words: object
+    index: object
+    encoding: object
+    # Of vector indexes: their namespace and what a body contains besides vectors.
+    namespace: object
+    additionalK: object
+    cursor: object
+    data: object
+    deleteExisting: object
+    filter: object
+    fusionAlgorithm: object
+    id: object
+    ids: object
+    includeData: object
+    includeMetadata: object
+    includeVectors: object
+    limit: object
+    maxIdle: object
+    metadata: object
+    metadataUpdateMode: object
+    newNamespace: object
+    prefix: object
+    queryMode: object
+    topK: object
+    uuid: object
+    weightingStrategy: object
+    # Of brokers.
+    topic: object
+    group: object
+    instance: object
+    # Of queues.
+    url: object
+    label: object
+    destination: object
+    dlq: object
+    event: object
+    key: object
+    name: object
+    queue: object
+    run: object
+
+
+class EventFields(TypedDict, total=False):
+    """The data of events that listings ask about; which of them an event has depends on its kind."""
+
+    # Of a queue's attempts.
+    message_id: object
+    url: object
+    number: object
+    status: object
+    message_kind: object
+    about: object
+    fault: object
+    note: object
+    exception: object
+    traceback: object
+    where: object
+    sent: object
+    sent_type: object
+    sent_headers: object
+    answer: object
+    answer_type: object
+    location: object
+    logged: object
+    signature: object
+    # Of a broker's groups.
+    group: object
+    instance: object
+    topics: object
+    partitions: object
+    generation: object
+    assignment: object
+    offsets: object
+    reason: object
+    # Of runs that are tried out.
+    began: object
+    alone: object
+    held: object
 
 
 # -- for who writes journals, and for who reads them closely ----------------------------------------
@@ -427,6 +543,13 @@ CALL_FIELDS: Mapping[str, Field] = {
     "answer_json": Field(JSON, _json_or_absent(Call.answer_json)),
 }
 """What may be asked about every call, whatever its service; services add facts of their own."""
+EVENT_SORTS: Mapping[str, Sort] = {
+    **dict.fromkeys(EventFields.__annotations__, ANYTHING),
+    "message_id": MESSAGE_ID,
+    "about": MESSAGE_ID,
+    "url": URL,
+}
+"""What may be asked about the data of events."""
 
 
 class CallNames(Sort):

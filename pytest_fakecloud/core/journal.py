@@ -9,16 +9,19 @@ import weakref
 from bisect import bisect_right
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import Any, ClassVar, Protocol
+from typing import Any, ClassVar, Protocol, Unpack
 
 from .calls import (
     CALL_FIELDS,
+    EVENT_SORTS,
     KEEP_BYTES,
     LIGHT,
     Call,
+    CallFields,
     CallNames,
     Entry,
     Event,
+    EventFields,
     NamesOf,
     RouteName,
     part,
@@ -26,7 +29,7 @@ from .calls import (
     weight_of,
 )
 from .found import Found, check_predicate, expect, found_of
-from .matching import ABSENT, TEXT, Field, Query, either
+from .matching import ABSENT, ANYTHING, TEXT, Field, Query, either
 
 __all__ = ["Journal", "Recorder", "recorder_of"]
 
@@ -350,7 +353,7 @@ class Journal:
         return len(self._recorder.entries)
 
     def calls(
-        self, predicate: Callable[[Call], bool] | None = None, /, **where: object
+        self, predicate: Callable[[Call], bool] | None = None, /, **where: Unpack[CallFields]
     ) -> Found[Call]:
         """The clients' calls, filtered by fields of ``Call`` or by its facts (``command="SET"``)."""
         __tracebackhide__ = True
@@ -362,13 +365,14 @@ class Journal:
         )
         return calls.where(predicate, **where) if predicate or where else calls
 
-    def events(self, kind: str | None = None, **where: object) -> Found[Event]:
+    def events(self, kind: str | None = None, **where: Unpack[EventFields]) -> Found[Event]:
         """The events, all or of one kind, filtered by their data."""
         __tracebackhide__ = True
         events = [entry for entry in self._recorder.entries if isinstance(entry, Event)]
-        names = {*where} if not events else {name for event in events for name in event.data}
-        fields = {name: Field(read=_datum(name)) for name in names}
-        asked = {**fields, "kind": Field(TEXT)}
+        # Where there are no events, all that the events of any service have.
+        names = {name for event in events for name in event.data} if events else EVENT_SORTS
+        asked = {name: Field(EVENT_SORTS.get(name, ANYTHING), _datum(name)) for name in names}
+        asked["kind"] = Field(TEXT)
         query = Query({**where} if kind is None else {"kind": kind, **where}, asked, "event")
         return found_of(filter(query, events), asked, "event")
 
@@ -379,7 +383,7 @@ class Journal:
         what: str | re.Pattern[str] | None = None,
         *,
         times: int | None = None,
-        **where: object,
+        **where: Unpack[CallFields],
     ) -> Found[Call]:
         """Return the calls that match; fail unless there is at least one, or exactly ``times``.
 
@@ -388,7 +392,7 @@ class Journal:
         """
         __tracebackhide__ = True
         fields = self._recorder.call_fields
-        given = dict(where)
+        given: dict[str, object] = {**where}
         if what is not None:
             sort = CallNames(self._recorder.words)
             sort.check("what", what)
@@ -402,7 +406,9 @@ class Journal:
             none="no client has called at all",
         )
 
-    def assert_not_called(self, what: str | re.Pattern[str] | None = None, **where: object) -> None:
+    def assert_not_called(
+        self, what: str | re.Pattern[str] | None = None, **where: Unpack[CallFields]
+    ) -> None:
         """Fail when any call matches."""
         __tracebackhide__ = True
         self.assert_called(what, times=0, **where)

@@ -46,15 +46,18 @@ class Matchers(TypedDict, total=False):
     ``times`` is how often it fires at most, ``skip`` how many matching requests pass first,
     ``route`` an endpoint's name, path or ``"POST /path"``, ``when`` a predicate on the ``Request`` (its
     ``call`` has the facts). The others are what the services say a request is about, each its own:
-    ``command`` and ``index``, ``namespace``, ``topic`` with ``group`` and ``instance``, ``url`` with
-    ``label``, ``kind``, ``queue`` and ``message_id``. See ``core.matching`` for what agrees.
+    ``command``, ``words``, ``index`` and ``encoding``, ``namespace``, ``topic`` with ``group`` and
+    ``instance``, ``url`` with ``label``, ``kind``, ``queue`` and ``message_id``. See
+    ``core.matching`` for what agrees.
     """
 
     times: int | None
     skip: int
     route: str | re.Pattern[str] | None
     command: Any
+    words: Any
     index: Any
+    encoding: Any
     namespace: Any
     topic: Any
     group: Any

@@ -7,7 +7,7 @@ import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from functools import cached_property, lru_cache, partial
-from typing import TYPE_CHECKING, Any, ClassVar, Literal, cast
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, Unpack, cast
 from urllib.parse import quote
 
 from ..core.auth import new_token
@@ -47,7 +47,7 @@ if TYPE_CHECKING:
     from .redis.engine import RedisEngine
     from .resp.port import DatabasePort
     from .search.indexes import Search
-    from .search.views import SearchIndexView
+    from .search.views import SearchFields, SearchIndexView
 
 __all__ = ["KVServer"]
 
@@ -476,7 +476,11 @@ class KVServer(Handle):
         return searches_of(self._memory().searches)
 
     def assert_searched(
-        self, index: Asked[str] = None, *, times: int | None = None, **where: object
+        self,
+        index: Asked[str] = None,
+        *,
+        times: int | None = None,
+        **where: Unpack[SearchFields],
     ) -> Found[Search]:
         """The searches that match; fails unless there is at least one, or exactly ``times``.
 
@@ -487,10 +491,11 @@ class KVServer(Handle):
         __tracebackhide__ = True
         from .search.views import expect_search
 
-        given = where if index is None else {"index": index, **where}
+        given: dict[str, object] = {} if index is None else {"index": index}
+        given |= where
         return expect_search(self._reading, self._memory().searches, times, given)
 
-    def assert_not_searched(self, index: Asked[str] = None, **where: object) -> None:
+    def assert_not_searched(self, index: Asked[str] = None, **where: Unpack[SearchFields]) -> None:
         """Fail when any search matches."""
         __tracebackhide__ = True
         self.assert_searched(index, times=0, **where)

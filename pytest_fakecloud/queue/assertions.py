@@ -11,7 +11,7 @@ from ..core.matching import MESSAGE_ID, Query
 from ..core.timekeeper import Timekeeper
 from ..core.wording import check_times
 from .engine.engine import Engine
-from .fields import ATTEMPTS, ListedFields, MessageFields
+from .fields import ATTEMPTS, AttemptFields, DeadLetterFields, ListedFields, MessageFields
 from .model import MESSAGE, Attempt
 from .unfinished import waiting
 from .views import (
@@ -68,7 +68,9 @@ class QueueAssertions:
             raise ContractError(f"this queue has no message {message_id!r}")
         return PublishedMessage(self._engine, own_id)
 
-    def attempts(self, id: str | PublishedMessage | None = None, **where: object) -> Found[Attempt]:
+    def attempts(
+        self, id: str | PublishedMessage | None = None, **where: Unpack[AttemptFields]
+    ) -> Found[Attempt]:
         """Return the attempts, oldest first: all, or those of one message.
 
         ``where`` are the fields of an attempt that must agree, such as ``url`` or ``status``.
@@ -90,7 +92,9 @@ class QueueAssertions:
             ]
         return found_of(filter(asked, found), ATTEMPTS, "attempt")
 
-    def dead_letters(self, url: object = None, **where: object) -> Found[DeadLetterView]:
+    def dead_letters(
+        self, url: object = None, **where: Unpack[DeadLetterFields]
+    ) -> Found[DeadLetterView]:
         """Return the dead letters that have not expired, oldest first.
 
         ``where`` are further fields of a dead letter that must agree, such as ``status``.

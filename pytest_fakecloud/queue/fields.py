@@ -33,6 +33,8 @@ __all__ = [
     "DLQ_ID",
     "LABEL",
     "NAME",
+    "AttemptFields",
+    "DeadLetterFields",
     "ListedFields",
     "MessageFields",
     "always",
@@ -62,12 +64,52 @@ class MessageFields(TypedDict, total=False):
     headers: object
     id: object
     dlq_id: object
+    retried: object
+    max_retries: object
+    created: object
+    due: object
 
 
 class ListedFields(MessageFields, total=False):
     """The fields of a message that ``Queue.messages`` asks about."""
 
     url: object
+
+
+class AttemptFields(TypedDict, total=False):
+    """The fields of an attempt that ``Queue.attempts`` asks about: the attributes of ``Attempt``."""
+
+    message_id: object
+    url: object
+    kind: object
+    number: object
+    sequence: object
+    at: object
+    at_us: object
+    waited: object
+    waited_us: object
+    wait_reason: object
+    state: object
+    status: object
+    headers: object
+    body: object
+    exception: object
+    where: object
+    is_final: object
+    ended_us: object
+    faults: object
+
+
+class DeadLetterFields(TypedDict, total=False):
+    """The fields of a dead letter that ``Queue.dead_letters`` asks about, besides its URL."""
+
+    id: object
+    at: object
+    message: object
+    json: object
+    status: object
+    response_body: object
+    timeline: object
 
 
 def json_of(read: Callable[[Any], Any], body: Callable[[Any], bytes]) -> Callable[[Any], Any]:

@@ -9,7 +9,7 @@ from contextlib import AbstractContextManager, ExitStack, contextmanager, suppre
 from typing import TYPE_CHECKING, Any, ClassVar, Unpack, cast
 from urllib.parse import parse_qs, urlsplit
 
-from ..any_cloud import AnyCloud, found_handles
+from ..any_cloud import AnyCloud, ProblemFields, found_handles
 from ..core.aio import Twin
 from ..core.clock import Clock
 from ..core.errors import ContractError
@@ -465,7 +465,7 @@ class RemoteCloud(AnyCloud):
             self._fixture_handles[fixture] = handle
         return handle
 
-    def allow(self, kind: str, **where: object) -> None:
+    def allow(self, kind: str, **where: Unpack[ProblemFields]) -> None:
         """Do not count a kind of problem."""
         if kind == "refused":
             # It is this process that warns of it.

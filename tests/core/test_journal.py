@@ -139,14 +139,14 @@ def test_calls_and_events_are_in_one_order(now: Any) -> None:
 
 
 def test_events(journal: Both) -> None:
-    first = journal.add_event("attempt", "first", url="a", n=1)
-    second = journal.add_event("attempt", "second", at_us=5, url="b", n=2)
+    first = journal.add_event("attempt", "first", group="a", number=1)
+    second = journal.add_event("attempt", "second", at_us=5, group="b", number=2)
     third = journal.add_event("rebalance", "third")
     assert isinstance(first, Event)
     assert journal.events() == [first, second, third]
     assert journal.events("attempt") == [first, second]
-    assert journal.events("attempt", url="b").only() is second
-    assert journal.events(n=lambda n: n == 1).only() is first
+    assert journal.events("attempt", group="b").only() is second
+    assert journal.events(number=lambda n: n == 1).only() is first
     assert journal.events("nothing") == []
     assert second.at_us == 5
 
@@ -623,12 +623,15 @@ def test_an_assertion_where_nobody_called_says_so(journal: Both) -> None:
 
 
 def test_events_are_asked_for_by_what_they_have(journal: Both) -> None:
-    # Nobody knows what the events would have been.
-    assert journal.events(url="a") == []
-    journal.add_event("attempt", "first", url="a")
+    assert journal.events(url="https://a.test") == []
+    with pytest.raises(ContractError, match=r"^an event has no field 'ulr', did you mean 'url'"):
+        journal.events(ulr="https://a.test")  # type: ignore[call-arg]
+    with pytest.raises(ContractError, match=r"^url='a.test' can never be: an absolute URL begins"):
+        journal.events(url="a.test")
+    journal.add_event("attempt", "first", url="https://a.test")
     journal.add_event("rebalance", "second", group="g")
     assert [event.text for event in journal.events(group="g")] == ["second"]
-    assert [event.text for event in journal.events().where(url="a")] == ["first"]
+    assert [event.text for event in journal.events().where(url="https://a.test")] == ["first"]
     assert [event.text for event in journal.events(url=lambda url: True)] == ["first"]
     for ask in (journal.events, journal.events().where):
         with pytest.raises(

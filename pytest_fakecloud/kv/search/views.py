@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import AbstractContextManager
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypedDict, TypeVar
 
 from ...core.errors import ContractError
 from ...core.found import Found, expect, found_of
@@ -19,11 +19,22 @@ from .schema import KEY_TYPES, SearchError
 if TYPE_CHECKING:
     from ..engine.keyspace import Keyspace
 
-__all__ = ["SearchIndexView", "expect_search", "searches_of"]
+__all__ = ["SearchFields", "SearchIndexView", "expect_search", "searches_of"]
 
 T = TypeVar("T")
 Reading = Callable[[], "AbstractContextManager[Keyspace]"]
 """Gives the keys while nobody else changes them."""
+
+
+class SearchFields(TypedDict, total=False):
+    """The fields of a search that assertions ask about, besides its index."""
+
+    command: object
+    filter: object
+    keys: object
+    total: object
+    pending: object
+
 
 _FIELDS: Mapping[str, Field] = {
     "command": Field(one_of("command", ("query", "count", "aggregate"))),
