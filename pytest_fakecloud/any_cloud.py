@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Container, Iterable, Mapping
 from contextlib import AbstractContextManager
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Self, TypedDict, Unpack, cast
@@ -71,6 +71,7 @@ if TYPE_CHECKING:
 
 
 __all__ = [
+    "NAMED_KINDS",
     "PROBLEM_KINDS",
     "AioCloud",
     "AnyCloud",
@@ -96,16 +97,19 @@ PROBLEM_KINDS: Mapping[str, Mapping[str, Field]] = {
     "bug": {"path": Field(PATH), "handle": Field(TEXT)},
     "unused_fault": {"handle": Field(TEXT)},
     "unmet": {"handle": Field(TEXT)},
-    "rejected_step": {"run_id": Field(TEXT), "url": Field(TEXT), "handle": Field(TEXT)},
+    "rejected_step": {"run_id": Field(TEXT), "url": Field(URL), "handle": Field(TEXT)},
 }
 """What a strict test fails for, each with the facts that ``allow()`` may ask about."""
+NAMED_KINDS: Mapping[str, Mapping[str, Field]] = {"undelivered": {"handle": Field(TEXT)}}
+"""What is warned of, and fails a test whose ``strict=`` names it."""
 ALLOWABLE: Mapping[str, Mapping[str, Field]] = {
     **PROBLEM_KINDS,
+    **NAMED_KINDS,
     "refused": {"path": Field(PATH), "method": Field(METHOD), "handle": Field(TEXT)},
 }
-"""What ``allow()`` takes: the problems, and clients that get nothing but 401, which are warned of."""
+"""What ``allow()`` takes: these, and clients that get nothing but 401, which are warned of."""
 _PROBLEM_FIELDS: Mapping[str, Field] = {
-    "kind": Field(one_of("kind of problem", PROBLEM_KINDS)),
+    "kind": Field(one_of("kind of problem", [*PROBLEM_KINDS, *NAMED_KINDS])),
     "text": Field(TEXT),
     "facts": Field(MAPPING),
     "exception": Field(),
@@ -245,12 +249,20 @@ class AnyCloud(ABC):
         """Do not count a kind of problem, or only those whose facts agree with what is given.
 
         ``kind`` is ``unrouted``, ``unstubbed``, ``bug``, ``unused_fault``, ``unmet`` or
-        ``rejected_step``, or ``refused`` for calls that are meant to be answered 401, of which there
-        is else a warning; ``where`` names
+        ``rejected_step``. Two more are otherwise warned of: ``undelivered`` for messages that are
+        meant to stay undelivered, and ``refused`` for calls that are meant to be answered 401.
+        ``where`` names
         facts such as ``path=`` or ``url=``: a value, a text with ``*``, a compiled pattern or a
         function (see ``core.matching``). Raises ``ContractError`` for a kind or a fact there is
         none of, naming the nearest.
         """
+
+    def _undelivered(self, strict: Container[str]) -> list[str]:
+        """Return, in words, the queues whose messages a test published and never delivered.
+
+        Where ``strict`` names them they become problems instead.
+        """
+        return []
 
     def _remember_allowed(self, kind: str, where: Mapping[str, object]) -> None:
         if not isinstance(kind, str) or kind not in ALLOWABLE:

@@ -6,7 +6,7 @@ import errno
 import secrets
 import threading
 import warnings
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from functools import partial
 from typing import TYPE_CHECKING, Any, Literal, Unpack
@@ -310,6 +310,18 @@ class Cloud(AnyCloud):
     def allow(self, kind: str, **where: Unpack[ProblemFields]) -> None:
         __tracebackhide__ = True
         self._remember_allowed(kind, where)
+
+    def _undelivered(self, strict: Container[str]) -> list[str]:
+        found = []
+        for handle in self._context.handles:
+            text = handle._undelivered()
+            if text is None or self._allows("undelivered", {"handle": handle.name}):
+                continue
+            if "undelivered" in strict:
+                self._recorded.report("undelivered", text, handle=handle.name)
+            else:
+                found.append(text)
+        return found
 
     def _covers(self, problem: Problem) -> bool:
         return self._allows(problem.kind, problem.facts)

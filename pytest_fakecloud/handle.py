@@ -430,6 +430,10 @@ class Handle:
         ]
         return found
 
+    def _undelivered(self) -> str | None:
+        """What was published and never delivered, in words; for the fakes that deliver."""
+        return None
+
     def _unmet(self) -> list[str]:
         """What was expected of the fake and has not come, in words; subclasses say what."""
         return []

@@ -64,7 +64,8 @@ class Default(str):
 SETTINGS: dict[str, tuple[str, Any, Any]] = {
     "fakecloud_strict": (
         "what fails a passing test: true, false, or names out of "
-        "'unrouted unstubbed bug unused_fault unmet rejected_step'",
+        "'unrouted unstubbed bug unused_fault unmet rejected_step undelivered'; "
+        "true is all but undelivered",
         None,
         "true",
     ),

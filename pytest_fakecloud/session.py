@@ -652,16 +652,17 @@ def _kinds_of_text(text: str) -> tuple[str, ...]:
 
 def _kinds(value: object) -> tuple[str, ...]:
     """The kinds of problem that fail a test, out of a bool or names."""
-    from .any_cloud import PROBLEM_KINDS
+    from .any_cloud import NAMED_KINDS, PROBLEM_KINDS
 
     if isinstance(value, bool):
         return tuple(PROBLEM_KINDS) if value else ()
     kinds = tuple(value) if isinstance(value, list | tuple | set | frozenset) else (str(value),)
-    unknown = [kind for kind in kinds if kind not in PROBLEM_KINDS]
+    known = (*PROBLEM_KINDS, *NAMED_KINDS)
+    unknown = [kind for kind in kinds if kind not in known]
     if unknown:
         raise misuse(
             f"strict={value!r}: {', '.join(map(repr, unknown))} is not a kind of problem; "
-            f"give a bool or names out of: {', '.join(PROBLEM_KINDS)}"
+            f"give a bool or names out of: {', '.join(known)}"
         )
     return kinds
 

@@ -72,6 +72,8 @@ class Recorder:
     """How many entries are kept at least; older ones are forgotten. None: all of them."""
     keep_bytes = KEEP_BYTES
     """How many bytes of calls beyond 4 KiB the whole cloud keeps; the oldest are cut first."""
+    was_read = False
+    """Whether a test has looked at the journal, or asserted on it."""
     _watchers: tuple[Callable[[Entry], None], ...] = ()
 
     def __init__(
@@ -203,6 +205,11 @@ class Recorder:
                 return
             self._root._take_off((call,))
         shorten(call, read_facts=False)
+
+    @property
+    def is_known(self) -> bool:
+        """Whether a test has looked at this journal, or at the cloud's."""
+        return self.was_read or self._root.was_read
 
     def add_event(self, kind: str, text: str, *, at_us: int | None = None, **data: object) -> Event:
         """Record something that happened inside the service."""
@@ -347,10 +354,14 @@ class Journal:
     @property
     def entries(self) -> Found[Entry]:
         """Calls and events in the order they came."""
-        return Found(self._recorder.entries)
+        return Found(self._read())
 
     def __len__(self) -> int:
-        return len(self._recorder.entries)
+        return len(self._read())
+
+    def _read(self) -> list[Entry]:
+        self._recorder.was_read = True
+        return self._recorder.entries
 
     def calls(
         self, predicate: Callable[[Call], bool] | None = None, /, **where: Unpack[CallFields]
@@ -359,7 +370,7 @@ class Journal:
         __tracebackhide__ = True
         check_predicate(predicate)
         calls = found_of(
-            (entry for entry in self._recorder.entries if isinstance(entry, Call)),
+            (entry for entry in self._read() if isinstance(entry, Call)),
             self._recorder.call_fields,
             "call",
         )
@@ -368,7 +379,7 @@ class Journal:
     def events(self, kind: str | None = None, **where: Unpack[EventFields]) -> Found[Event]:
         """The events, all or of one kind, filtered by their data."""
         __tracebackhide__ = True
-        events = [entry for entry in self._recorder.entries if isinstance(entry, Event)]
+        events = [entry for entry in self._read() if isinstance(entry, Event)]
         # Where there are no events, all that the events of any service have.
         names = {name for event in events for name in event.data} if events else EVENT_SORTS
         asked = {name: Field(EVENT_SORTS.get(name, ANYTHING), _datum(name)) for name in names}

@@ -189,6 +189,8 @@ class Timekeeper:
     """
 
     _wait_cap = 1.0
+    was_driven = False
+    """Whether anything that is due was ever asked for: by an advance, a move or a delivering call."""
     _compact_at: Mapping[Lane, int] = MappingProxyType(dict.fromkeys(LANES, _COMPACT))
     _carrying: frozenset[object] = frozenset()
 
@@ -633,6 +635,7 @@ class Timekeeper:
         instant yet to come where time cannot be moved.
         """
         with self._drive(yielding):
+            self.was_driven = True
             try:
                 with self._lock:
                     self._held_us = now = self._stand_us()

@@ -32,6 +32,10 @@ class QueueAssertions:
     _engine: Engine
     _time: Timekeeper
 
+    def _look(self) -> None:
+        self._engine.looked_at = True
+        self._time.settle()
+
     # -- looking ---------------------------------------------------------------------------------
 
     def messages(
@@ -45,7 +49,7 @@ class QueueAssertions:
         message could have.
         """
         __tracebackhide__ = True
-        self._time.settle()
+        self._look()
         # The service's own words come in capitals, as the API shows them.
         own = isinstance(state, str) and state.upper() in WORDS
         asked = Query(
@@ -60,6 +64,7 @@ class QueueAssertions:
     def message(self, message_id: str) -> PublishedMessage:
         """Return the message of that id; ``ContractError`` when there is none."""
         __tracebackhide__ = True
+        self._look()
         if not isinstance(message_id, str):
             raise ContractError(f"message({shown(message_id)}): give the id of a message, a text")
         # Of a first-era message to a topic, the delivery to its first endpoint.
@@ -76,7 +81,7 @@ class QueueAssertions:
         ``where`` are the fields of an attempt that must agree, such as ``url`` or ``status``.
         """
         __tracebackhide__ = True
-        self._time.settle()
+        self._look()
         asked = Query(where, ATTEMPTS, "attempt")
         wanted = id.id if isinstance(id, PublishedMessage) else id
         if wanted is not None and not isinstance(wanted, str):
@@ -100,7 +105,7 @@ class QueueAssertions:
         ``where`` are further fields of a dead letter that must agree, such as ``status``.
         """
         __tracebackhide__ = True
-        self._time.settle()
+        self._look()
         asked = Query(_given(where, url=url), DEAD_LETTERS, "dead letter")
         found = (
             DeadLetterView(self._engine, row.id, row.message_id, row.at_us)
@@ -115,7 +120,7 @@ class QueueAssertions:
 
     def pending(self) -> Found[PublishedMessage]:
         """Return the messages that have not come to an end."""
-        self._time.settle()
+        self._look()
         return found_messages(
             PublishedMessage(self._engine, one) for one in list(self._engine.pending)
         )
@@ -194,6 +199,7 @@ class QueueAssertions:
     def assert_idle(self) -> None:
         """Fail when a message has not come to an end."""
         __tracebackhide__ = True
+        self._look()
         if self._engine.pending:
             raise AssertionError(f"the queue is not idle: {waiting(self._engine)}")
 

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal, get_args
 from urllib.parse import urlsplit
 
 from ..core.auth import new_token
+from ..core.calls import Call
 from ..core.errors import ContractError
 from ..core.ids import BASE62
 from ..core.journal import recorder_of
@@ -38,6 +39,7 @@ from .errors import Loop
 from .evidence import Evidence
 from .loading import load
 from .model import (
+    MESSAGE,
     Attempt,
     Delivery,
     Message,
@@ -52,7 +54,6 @@ from .settings import (
     DeliveryMode,
     EngineSettings,
     HeaderPrefix,
-    LeakCheck,
     Profile,
     SignatureClock,
     SourceSpelling,
@@ -62,6 +63,7 @@ from .settings import (
     plan,
 )
 from .timeline import attempt_note, handler_traceback
+from .wire.headers import as_text
 from .wire.signing import Signer, explain
 from .workflow.runs import WorkflowRuns
 
@@ -72,7 +74,9 @@ DEV_TOKEN = "eyJVc2VySUQiOiJkZWZhdWx0VXNlciIsIlBhc3N3b3JkIjoiZGVmYXVsdFBhc3N3b3J
 DEV_KEYS = ("sig_7kYjw48mhY7kAjqNGcy6cr29RJ6r", "sig_5ZB6DVzB1wjE8S6rZ7eenA8Pdnhs")
 """The vendor's public development credentials: its own dev server and clients know them."""
 _DELIVERIES = (None, *get_args(DeliveryMode))
-_LEAKS, _SPELLINGS, _PREFIXES = map(get_args, (LeakCheck, SourceSpelling, HeaderPrefix))
+_SHOWN = 3
+"""How many undelivered messages a warning names."""
+_SPELLINGS, _PREFIXES = map(get_args, (SourceSpelling, HeaderPrefix))
 _LONGEST_CAP = 86_400.0
 """A day: no system waits much longer than some weeks in one go."""
 _SERVED_HISTORY = "7d"
@@ -96,8 +100,7 @@ class Queue(QueueAssertions, QueueActions, Handle):
     ``unstubbed`` is what happens at a destination nobody answers for, ``"refuse"`` or ``"accept"``
     (200); ``raise_exceptions`` lets what leaves a handler leave the driving call too;
     ``attempt_cap`` is the most real seconds of an attempt over a socket or in a loop, a day at
-    most; ``loop_limit`` is how many deliveries may cause each other at one instant; ``leak_check``
-    is ``"off"``, ``"pending"``, ``"dead_letters"`` or ``"all"``, what a test must not leave behind.
+    most; ``loop_limit`` is how many deliveries may cause each other at one instant.
 
     The service: ``profile`` is ``"free"`` or ``"payg"``, ``limits`` replaces single limits (see
     ``limits.Limits``); ``retries`` is the default, ``callback_retries`` ``"inherit"`` or a number
@@ -152,12 +155,10 @@ class Queue(QueueAssertions, QueueActions, Handle):
         production_checks: bool = False,
         loop_limit: int = 1000,
         attempt_cap: float = 5.0,
-        leak_check: LeakCheck = "off",
     ) -> None:
         one_of("delivery", delivery, _DELIVERIES)
         one_of("header_prefix", header_prefix, _PREFIXES)
         one_of("source_id", source_id, _SPELLINGS)
-        one_of("leak_check", leak_check, _LEAKS)
         number("retries", retries)
         if callback_retries != "inherit":
             number("callback_retries", callback_retries)
@@ -176,7 +177,6 @@ class Queue(QueueAssertions, QueueActions, Handle):
             raise_exceptions=raise_exceptions, recorder=recorder_of(context.journal)
         )
         self.signature_clock = signature_clock
-        self.leak_check = leak_check
         self.delivery = delivery or context.delivery
         self._sender = Sender(
             self.destinations,
@@ -393,14 +393,29 @@ class Queue(QueueAssertions, QueueActions, Handle):
 
     # -- what happens inside ---------------------------------------------------------------------
 
-    def _unmet(self) -> list[str]:
-        """Return what the leak check finds left behind, in words."""
-        found: list[str] = []
-        if self.leak_check in ("pending", "all"):
-            found += [f"left undelivered:\n{one.timeline}" for one in self.pending()]
-        if self.leak_check in ("dead_letters", "all"):
-            found += [f"left as a dead letter:\n{one.timeline}" for one in self.dead_letters()]
-        return found
+    def _undelivered(self) -> str | None:
+        """Return what was published, where a test neither delivered nor looked at any of it.
+
+        A test that reads the journal, asks the service about messages or injects a fault into a
+        request looks at what it published.
+        """
+        engine, recorder = self._engine, self._recorder
+        if self.delivery == "background" or self._time.was_driven:
+            return None
+        if engine.looked_at or engine.attempts or recorder.is_known:
+            return None
+        if any(isinstance(one, Call) and _looks(one) for one in recorder.entries):
+            return None
+        left = [one for one in list(engine.pending.values()) if one.kind == MESSAGE]
+        if not left:
+            return None
+        shown = ", ".join(f"{one.settings.method} {as_text(one.url)}" for one in left[:_SHOWN])
+        more = f" and {len(left) - _SHOWN} more" if len(left) > _SHOWN else ""
+        return (
+            f"{self.name}: the test published {len(left)} message(s) and delivered none of them: "
+            f"{shown}{more}. Add {self.name}.run_until_idle(), or fakecloud.allow('undelivered') where "
+            "they are meant to stay undelivered"
+        )
 
     def _attempted(
         self, message: Message, attempt: Attempt, delivery: Delivery, outcome: Outcome
@@ -469,6 +484,10 @@ class Queue(QueueAssertions, QueueActions, Handle):
             url=step.url,
             handle=self.name,
         )
+
+
+def _looks(call: Call) -> bool:
+    return call.method == "GET" or call.fault is not None
 
 
 def _leaves(error: BaseException | None, *, driving: bool) -> bool:

@@ -20,7 +20,6 @@ DeliveryMode = Literal["driven", "background"]
 Unstubbed = Literal["refuse", "accept"]
 SignatureClock = Literal["receiver", "real", "virtual"]
 SourceSpelling = Literal["both", "service", "specification"]
-LeakCheck = Literal["off", "pending", "dead_letters", "all"]
 HeaderPrefix = Literal["Upstash", "Service"]
 Profile = Literal["free", "payg"]
 
@@ -72,8 +71,6 @@ class QueueSettings(TypedDict, total=False):
     """How many deliveries may cause each other at one instant."""
     attempt_cap: float
     """Most real seconds of an attempt over a socket or in a loop; a day at most."""
-    leak_check: LeakCheck
-    """What a test must not leave behind."""
 
 
 def one_of(name: str, value: object, allowed: Sequence[object]) -> None:

@@ -66,6 +66,7 @@ class PublishedMessage:
 
     @property
     def _record(self) -> Message:
+        self._engine.looked_at = True
         found = self._engine.messages.get(self._id)
         if found is None:
             raise ContractError(f"message {self._id} is {_gone(self._engine)}")
@@ -74,6 +75,7 @@ class PublishedMessage:
     @property
     def is_gone(self) -> bool:
         """Whether the queue no longer has it: it was reset or restored, or ``history`` has passed."""
+        self._engine.looked_at = True
         return self._id not in self._engine.messages
 
     @property

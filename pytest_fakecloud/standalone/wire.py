@@ -172,7 +172,7 @@ _HANDLES: Mapping[str, tuple[str, str]] = {
     "callback_capture": (f"{_CAPTURE} callbacks failures", ""),
     "destination": (_CAPTURE, ""),
     "kv_server": (f"{_EVERY_HANDLE} dialect", ""),
-    "queue": (f"{_EVERY_HANDLE} delivery destinations leak_check signature_clock", "check_open"),
+    "queue": (f"{_EVERY_HANDLE} delivery destinations signature_clock", "check_open"),
     "vector_index": (f"{_EVERY_HANDLE} read_only_token", ""),
 }
 """The handles of services: what each offers besides what its class declares, and without what."""

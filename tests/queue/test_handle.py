@@ -1,4 +1,4 @@
-"""The queue as a test holds it: settings, looking, asserting, driving, leaks."""
+"""The queue as a test holds it: settings, looking, asserting, driving."""
 
 from __future__ import annotations
 
@@ -102,7 +102,6 @@ def test_settings_without_meaning() -> None:
             ({"limits": {"speed": 1}}, "unknown limit speed"),
             ({"header_prefix": "X"}, "header_prefix='X'"),
             ({"source_id": "x"}, "source_id='x'"),
-            ({"leak_check": "x"}, "leak_check='x'"),
             ({"unstubbed": "x"}, "unstubbed='x'"),
             ({"signature_clock": "x"}, "signature_clock='x'"),
             ({"dedup_window": "soon"}, "'soon' is not a duration"),
@@ -678,7 +677,7 @@ def test_the_queue_stands_still_without_driving() -> None:
         assert queue.messages(state="pending") == [message]
 
 
-# -- strictness and leaks --------------------------------------------------------------------------
+# -- strictness ------------------------------------------------------------------------------------
 
 
 def test_an_unstubbed_destination_is_a_problem_only_when_attempted(queue: Queue) -> None:
@@ -689,27 +688,6 @@ def test_an_unstubbed_destination_is_a_problem_only_when_attempted(queue: Queue)
     (problem,) = queue._context.problems
     assert problem.kind == "unstubbed"
     assert DEST in problem.text
-
-
-def test_the_leak_check() -> None:
-    for check, wanted in (("off", 0), ("pending", 1), ("dead_letters", 1), ("all", 2)):
-        with Queue(Context.alone(now=NOW), leak_check=check) as queue:
-            queue.destinations.answers(DEST, 500)
-            queue.publish(DEST, retries=0)
-            queue.publish(DEST, delay="1h")
-            queue.deliver_due()
-            assert len(queue._unmet()) == wanted
-
-
-def test_a_leak_fails_a_strict_test() -> None:
-    with Cloud(now=NOW, delivery="driven") as cloud:
-        cloud.queue(leak_check="all").publish(DEST, delay="1h")
-        problem = cloud.problems.only()
-        assert problem.kind == "unmet"
-        assert "left undelivered" in problem.text
-        assert f"POST {DEST}" in problem.text
-        cloud.allow("unmet")
-        assert cloud.problems == []
 
 
 def test_cancelling_by_hand(queue: Queue) -> None:

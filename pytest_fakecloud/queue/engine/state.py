@@ -56,7 +56,8 @@ class State:
     ``pending`` are the messages that have not ended, ``active`` the ids that count towards global
     parallelism, ``crowd`` those that wait for it, ``overtaken`` those that a fault holds back.
     ``in_flight`` maps an id to the instant its answer counts from, and the answer. ``drive`` counts
-    the driving calls. ``runner`` is set by the engine before the first message comes.
+    the driving calls, ``looked_at`` is set once a test looks at messages. ``runner`` is set by the
+    engine before the first message comes.
     """
 
     runner: Runs
@@ -100,6 +101,7 @@ class State:
         self._planned: list[tuple[int, int, str, Timer]] = []
         self._sequence = 0
         self.drive = 0
+        self.looked_at = False
         self.closed = False
 
     @property
