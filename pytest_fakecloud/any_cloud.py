@@ -71,7 +71,9 @@ if TYPE_CHECKING:
 
 
 __all__ = [
+    "HANDLE_FIELDS",
     "NAMED_KINDS",
+    "PROBLEM_FIELDS",
     "PROBLEM_KINDS",
     "AioCloud",
     "AnyCloud",
@@ -108,13 +110,13 @@ ALLOWABLE: Mapping[str, Mapping[str, Field]] = {
     "refused": {"path": Field(PATH), "method": Field(METHOD), "handle": Field(TEXT)},
 }
 """What ``allow()`` takes: these, and clients that get nothing but 401, which are warned of."""
-_PROBLEM_FIELDS: Mapping[str, Field] = {
+PROBLEM_FIELDS: Mapping[str, Field] = {
     "kind": Field(one_of("kind of problem", [*PROBLEM_KINDS, *NAMED_KINDS])),
     "text": Field(TEXT),
     "facts": Field(MAPPING),
     "exception": Field(),
 }
-_HANDLE_FIELDS: Mapping[str, Field] = {
+HANDLE_FIELDS: Mapping[str, Field] = {
     **dict.fromkeys(("name", "fixture", "service", "token"), Field(TEXT)),
     "url": Field(URL),
     "closed": Field(FLAG),
@@ -446,9 +448,9 @@ class AioCloud:
 
 def found_problems(problems: Iterable[Problem]) -> Found[Problem]:
     """Problems, with the fields that may be asked about them."""
-    return found_of(problems, _PROBLEM_FIELDS, "problem")
+    return found_of(problems, PROBLEM_FIELDS, "problem")
 
 
 def found_handles(handles: Iterable[Handle]) -> Found[Handle]:
     """Handles, with the fields that may be asked about them."""
-    return found_of(handles, _HANDLE_FIELDS, "handle")
+    return found_of(handles, HANDLE_FIELDS, "handle")

@@ -25,6 +25,7 @@ from ..core.matching import ABSENT, Field
 from .wire import (
     error_type,
     found_type,
+    item_field,
     name_of,
     surface_of,
     value_type,
@@ -308,7 +309,7 @@ def _field(of: str, name: str) -> Field:
         return CALL_FIELDS.get(name) or Field(read=lambda call: call.facts.get(name, ABSENT))
     if of == "event" and name != "kind":
         return Field(read=lambda event: event.data.get(name, ABSENT))
-    return Field()
+    return item_field(of, name) or Field()
 
 
 def _read_data(value: Mapping[str, Any], refer: Refer) -> Any:

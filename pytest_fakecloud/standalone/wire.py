@@ -15,6 +15,7 @@ from functools import cache
 from typing import Any, NamedTuple
 
 from ..core.calls import CALL_MAY_HAVE, CALL_NEEDS, Call, call_of
+from ..core.matching import Field
 from ..faults.plan import FaultPlan, fault_words
 from ..handle import Handle
 from ..services import SERVICES
@@ -50,7 +51,7 @@ def _listed(**modules: str) -> Mapping[str, tuple[str, str]]:
 
 
 def _class(home: tuple[str, str]) -> Any:
-    """A class of the lists; its module is imported when it is first needed."""
+    """A class of the lists, or a table of fields; its module is imported when it is first needed."""
     return vars(importlib.import_module(home[0]))[home[1]]
 
 
@@ -109,6 +110,31 @@ def _value_type(home: tuple[str, str]) -> ValueType:
     if issubclass(kind, tuple):
         return ValueType(kind, kind._fields)
     return ValueType(kind, tuple(field.name for field in fields(kind)))
+
+
+_ASKED: Mapping[str, tuple[str, str]] = {
+    "attempt": ("queue.fields", "ATTEMPTS"),
+    "callback": ("queue.capture.callbacks", "FIELDS"),
+    "dead letter": ("queue.views", "DEAD_LETTERS"),
+    "delivery": ("queue.delivery.replies", "DELIVERIES"),
+    "failure callback": ("queue.capture.callbacks", "FIELDS"),
+    "handle": ("any_cloud", "HANDLE_FIELDS"),
+    "member": ("broker.model", "MEMBER_FIELDS"),
+    "message": ("queue.views", "MESSAGES"),
+    "problem": ("any_cloud", "PROBLEM_FIELDS"),
+    "schedule": ("queue.views", "SCHEDULES"),
+}
+"""Where the fields of each kind of item are, whose shapes hold on both sides."""
+
+
+def item_field(kind: str, name: str) -> Field | None:
+    """A field of a kind of item, None where its items are asked by their attributes alone."""
+    home = _ASKED.get(kind)
+    if home is None:
+        return None
+    module, table = home
+    fields: Mapping[str, Field] = _class((f"{_PACKAGE}.{module}", table))
+    return fields.get(name)
 
 
 def found_type(name: object) -> Any:

@@ -274,6 +274,19 @@ def test_events_are_asked_for_on_the_other_side() -> None:
         assert again.where(group="other") == []
 
 
+def test_what_is_found_is_asked_in_the_same_shapes_on_the_other_side() -> None:
+    with Cloud(seed=1, delivery="driven") as cloud:
+        queue = cloud.queue()
+        queue.destinations.answers("https://a.test", 500)
+        queue.publish("https://a.test/h", retries=0)
+        for found in (queue.deliver_due(), queue.attempts(), queue.attempts(status=200)):
+            again = crossed(found)
+            assert len(again.where(url="https://a.test/h")) == len(found)
+            for asked in ({"url": "a.test/h"}, {"message_id": "1"}, {"nope": 1}):
+                with pytest.raises(ContractError):
+                    again.where(**asked)
+
+
 def test_patterns_cross_and_those_that_are_none_do_not() -> None:
     pattern = re.compile(r"^/s.t", re.IGNORECASE)
     assert crossed({"path": [pattern]}) == {"path": [pattern]}

@@ -684,6 +684,11 @@ def test_a_receiver_is_written_and_read_from_afar(cloud: Cloud) -> None:
     assert [one.status for one in capture.callbacks] == [200]
     assert capture.callbacks.wait_for(1, timeout=20)[0].status == 200
     assert capture.callbacks.where(status=404) == []
+    assert queue.messages().where(url="https://app.test/*", label="x") == []
+    assert len(queue.messages().where(json=1)) == 0
+    for found in (queue.messages(), queue.dead_letters(), queue.schedules(), cloud.handles):
+        with pytest.raises(ContractError, match=r"url='app.test' can never be|has no field 'url'"):
+            found.where(url="app.test")
     capture.callbacks.assert_received(times=1)
     with capture.callbacks.faults.answer(503) as fault:
         assert fault.kind == "answer"
