@@ -350,7 +350,8 @@ def _query(wanted: Mapping[str, object], fields: Mapping[str, Field], kind: str)
 
 
 def _choice(name: str, value: str, choices: type[Choice]) -> Choice:
-    word = str(value).upper()
+    # The documentation writes "Dot Product" where the API has DOT_PRODUCT.
+    word = str(value).upper().replace(" ", "_").replace("-", "_")
     if word not in choices.__members__:
         known = ", ".join(repr(str(choice)) for choice in choices)
         raise ContractError(f"{name}={value!r} is unknown: give one of {known}")

@@ -440,6 +440,8 @@ def test_words_may_be_in_any_case(context: Context) -> None:
     with VectorIndex(context, kind="HYBRID", similarity="euclidean") as index:  # type: ignore[arg-type]
         info = post(index, "/info", None)
         assert (info["indexType"], info["similarityFunction"]) == ("HYBRID", "EUCLIDEAN")
+    with VectorIndex(context, similarity="Dot Product") as index:
+        assert post(index, "/info", None)["similarityFunction"] == "DOT_PRODUCT"
 
 
 def test_an_embedding_of_ones_own(context: Context) -> None:
