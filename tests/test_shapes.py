@@ -59,7 +59,7 @@ Ask = Callable[..., object]
 
 FREE = {
     # Words that the code under test or a test chooses, and words that the fakes write.
-    "calls": "dlq encoding event fault group handle index instance key label name namespace note "
+    "calls": "dlq encoding event fault group handle index instance key name namespace note "
     "problem run service",
     "messages": "schedule_id timeline",
     "dead letters": "timeline",

@@ -175,14 +175,19 @@ def test_a_listing_is_of_one_instant(scene: Scene, path: str) -> None:
     assert len(listed["messages"] if path == "/v2/dlq" else listed) == 2
 
 
-def test_the_journal_knows_the_label_under_either_prefix(scene: Scene) -> None:
+def test_the_journal_knows_the_labels_under_either_prefix(scene: Scene) -> None:
     for headers, query in (
         ({"Service-Label": "red"}, ""),
         ({}, "?upstash-label=red"),
         ({"upstash-label": "red"}, ""),
     ):
         scene.publish(headers, url=DEST + query)
-        assert scene.queue.journal.calls().last.facts["label"] == "red"
+        assert scene.queue.journal.calls().last.facts["label"] == ["red"]
+    scene.publish({"Upstash-Label": "red, blue"})
+    scene.queue.assert_called("publish", label="blue", times=1)
+    with scene.queue.faults.answer(503, route="publish", label="blue", times=1):
+        answer = scene.request("POST", f"/v2/publish/{DEST}", {"Upstash-Label": "red,blue"})
+    assert answer.status == 503
 
 
 def test_a_callbacks_expression_is_checked_for_the_retries_it_inherits(scene: Scene) -> None:

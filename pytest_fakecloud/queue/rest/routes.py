@@ -21,7 +21,7 @@ from .. import errors
 from ..engine.engine import Engine
 from ..engine.publishing import Published, error_item
 from ..errors import QueueError, bad_request
-from ..fields import DESTINATION, NAME
+from ..fields import DESTINATION, LABEL, NAME
 from ..model import (
     Delivery,
     Headers,
@@ -38,6 +38,7 @@ from ..wire.headers import (
     as_wire,
     check_name,
     first_setting,
+    labels_of,
 )
 from ..wire.named import LLM_URL
 from .admin import SCHEDULES, AdministrationRoutes
@@ -77,7 +78,7 @@ class QueueApp(App):
     fact_fields: ClassVar[Mapping[str, Field]] = {
         "url": Field(DESTINATION),
         "destination": Field(DESTINATION),
-        "label": Field(TEXT),
+        "label": Field(LABEL, several=True),
         "queue": Field(NAME),
         **{name: Field(TEXT) for name in ("dlq", "event", "id", "key", "name", "run")},
     }
@@ -149,7 +150,7 @@ class QueueApp(App):
             destination, settings = destination_of(request)
             facts["url"] = facts["destination"] = as_text(destination)
             label = first_setting([*request.headers, *settings], "label")
-            facts["label"] = None if label is None else as_text(label)
+            facts["label"] = [] if label is None else [*labels_of(label)]
         return facts
 
     def answer_published(self, result: Published, status: int = 201) -> Answer:

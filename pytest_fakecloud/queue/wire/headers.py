@@ -347,7 +347,8 @@ def _not_before(value: str) -> int:
     return instant
 
 
-def _labels(value: str) -> tuple[str, ...]:
+def labels_of(value: str) -> tuple[str, ...]:
+    """Return the labels that a header separates by commas."""
     return tuple(part.strip() for part in as_text(value).split(",") if part.strip())
 
 
@@ -372,7 +373,7 @@ _SETTINGS: Mapping[str, tuple[str, Any]] = {
     "cron": ("cron", lambda text: as_text(text.strip())),
     "schedule-id": ("schedule_id", lambda text: check_name(text.strip(), "schedule id")),
     "queue-name": ("queue_name", lambda text: check_name(text.strip(), "queue name")),
-    "label": ("labels", _labels),
+    "label": ("labels", labels_of),
     "redact-fields": ("redaction", read_redaction),
 }
 
