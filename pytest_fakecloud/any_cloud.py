@@ -91,6 +91,7 @@ class ProblemFields(TypedDict, total=False):
     path: object
     url: object
     message_id: object
+    run_id: object
 
 
 PROBLEM_KINDS: Mapping[str, Mapping[str, Field]] = {

@@ -76,6 +76,7 @@ FREE = {
     "faults of kv_server": "encoding index",
     "faults of broker": "group instance",
     **dict.fromkeys((f"allow {kind}" for kind in ALLOWABLE), "handle"),
+    "allow rejected_step": "handle run_id",
 }
 """Fields whose strings have no shape."""
 CANDIDATES = ("a.test/h", "Not a shape, nor a word!", "")
