@@ -14,6 +14,7 @@ from .core.calls import Call
 from .core.errors import ContractError, shown
 from .core.found import Found
 from .core.lazy import dataclass
+from .core.matching import fits
 from .core.timeparse import instant_us, to_datetime
 from .handle import Handle, gone_of
 from .http.readers import query_items
@@ -451,8 +452,7 @@ def _may_be(recorded: Any, answered: Any) -> bool:
     """Whether an answer fits a recorded text of which parts were hidden."""
     if not isinstance(recorded, str) or HIDDEN not in recorded or not isinstance(answered, str):
         return False
-    pattern = ".*".join(map(re.escape, recorded.split(HIDDEN)))
-    return re.fullmatch(pattern, answered, re.DOTALL) is not None
+    return fits(tuple(recorded.split(HIDDEN)), answered)
 
 
 def _path(url: str) -> str:

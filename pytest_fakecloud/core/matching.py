@@ -68,6 +68,7 @@ __all__ = [
     "check_fields",
     "either",
     "fields_of",
+    "fits",
     "nearest",
     "one_of",
     "shaped",
@@ -171,7 +172,7 @@ class Sort:
     def equals(self, found: Any, wanted: Any) -> bool:
         """Return whether a value is the wanted one."""
         if isinstance(wanted, str) and isinstance(found, str) and "*" in wanted:
-            return found == wanted or _fits(_glob(wanted), found)
+            return found == wanted or fits(_glob(wanted), found)
         return bool(found == wanted)
 
     def equals_by_itself(self, found: Any, wanted: Any) -> bool:
@@ -198,7 +199,8 @@ def _glob(text: str) -> tuple[str, ...]:
     return tuple(piece.replace("\\*", "*") for piece in _STAR.split(text))
 
 
-def _fits(pieces: tuple[str, ...], found: str) -> bool:
+def fits(pieces: tuple[str, ...], found: str) -> bool:
+    """Return whether a string is these pieces with anything between each two."""
     # Not by a regular expression: with several stars that takes for ever on a long text.
     first, *middle = pieces
     if not middle:

@@ -22,6 +22,7 @@ from ..core.calls import CALL_FIELDS, Call, parts_of
 from ..core.errors import ContractError
 from ..core.found import Found
 from ..core.matching import ABSENT, Field
+from .patterns import LinearPattern
 from .wire import (
     error_type,
     found_type,
@@ -162,7 +163,7 @@ def _copy(value: Any) -> Any:
         return {TAG: "datetime", "v": value.isoformat()}
     if isinstance(value, dt.timedelta):
         return {TAG: "timedelta", "v": [value.days, value.seconds, value.microseconds]}
-    if isinstance(value, re.Pattern) and isinstance(value.pattern, str):
+    if isinstance(value, re.Pattern | LinearPattern) and isinstance(value.pattern, str):
         return {TAG: "pattern", "v": [value.pattern, value.flags & _FLAGS]}
     if isinstance(value, Path):
         return {TAG: "path", "v": str(value.absolute())}
@@ -251,11 +252,11 @@ def _read_path(value: Mapping[str, Any], _: Refer) -> Path:
     return Path(text)
 
 
-def _read_pattern(value: Mapping[str, Any], _: Refer) -> re.Pattern[str]:
+def _read_pattern(value: Mapping[str, Any], _: Refer) -> LinearPattern:
     text, flags = _content(value, list)
     if not isinstance(text, str) or type(flags) is not int or flags & ~_FLAGS:
         raise Unreadable(f"{value!r:.200} is not a pattern")
-    return re.compile(text, flags)
+    return LinearPattern(text, flags)
 
 
 def _read_timedelta(value: Mapping[str, Any], _: Refer) -> dt.timedelta:

@@ -44,18 +44,21 @@ class LinearRegex:
     """A compiled expression. Raises ``RegexError`` for one that cannot be read."""
 
     def __init__(self, pattern: str) -> None:
+        self._reset()
         self._pattern = pattern
         self._at = 0
-        self.states = 0
-        """How many places a match may stand at: the steps for each character of a text."""
         self._level = 0
-        self._fold = False
         if pattern.startswith("(?i)"):
             self._fold = True
             self._at = 4
         self._start, self._end = self._alternatives()
         if self._at < len(pattern):
             raise RegexError("has a closing parenthesis too many")
+
+    def _reset(self) -> None:
+        self.states = 0
+        """How many places a match may stand at: the steps for each character of a text."""
+        self._fold = False
 
     def fullmatch(self, text: str) -> bool:
         """Whether the whole text matches."""
@@ -176,6 +179,12 @@ class LinearRegex:
             assert self._at == stop
             return fragment
 
+        start, end = self._times(again, least, most)
+        self._at = after
+        return start, end
+
+    def _times(self, again: Callable[[], Fragment], least: int, most: int | None) -> Fragment:
+        """States for a repetition; ``again`` makes those of what is repeated."""
         start = end = self._state()
         for _ in range(least):
             first, last = again()
@@ -198,7 +207,6 @@ class LinearRegex:
                 end = last
             end.next.append(final)
             end = final
-        self._at = after
         return start, end
 
     def _atom(self) -> Fragment:
@@ -308,10 +316,24 @@ _CONTROLS = {"n": "\n", "t": "\t", "r": "\r", "f": "\f", "v": "\v"}
 
 
 def _holds(assertion: str, text: str, at: int) -> bool:
-    if assertion == "^":
-        return at == 0
-    if assertion == "$":
-        return at == len(text)
-    before = at > 0 and _CLASSES["w"](text[at - 1])
-    after = at < len(text) and _CLASSES["w"](text[at])
-    return (before != after) == (assertion == "b")
+    if assertion[0] in "^$":
+        return _ANCHORS[assertion](text, at)
+    word = _is_ascii_word if assertion.endswith("ASCII") else _CLASSES["w"]
+    before = at > 0 and word(text[at - 1])
+    after = at < len(text) and word(text[at])
+    return (before != after) == (assertion[0] == "b")
+
+
+_ANCHORS: dict[str, Callable[[str, int], bool]] = {
+    "^": lambda text, at: at == 0,
+    "$": lambda text, at: at == len(text),
+    "^ of a line": lambda text, at: at == 0 or text[at - 1] == "\n",
+    "$ of a line": lambda text, at: at == len(text) or text[at] == "\n",
+    "$ before a last line break": lambda text, at: (
+        at == len(text) or (at == len(text) - 1 and text[at] == "\n")
+    ),
+}
+
+
+def _is_ascii_word(character: str) -> bool:
+    return character.isascii() and _CLASSES["w"](character)
