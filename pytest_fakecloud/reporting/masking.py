@@ -24,9 +24,26 @@ _SHORTEST = 8  # characters of a secret below which hiding it would tear ordinar
 _SECRET_HEADER = re.compile(
     r"authorization|cookie|signature|password|secret|api-?key|(?<!sync-)token", re.IGNORECASE
 )
-_SECRET_QUERIES = frozenset({"_token", "qstash_token", "pass", "password", "token"})
-# Signing keys and signatures, also those that a rotation has replaced since.
-_SECRET_SHAPES = re.compile(r"\bsig_\w{16,}|\beyJ[\w-]+\.eyJ[\w-]+\.[\w-]+")
+_SECRET_PARAMETERS = (
+    r"(?:(?:access|api|auth|bearer|csrf|id|private|qstash|refresh|session)?[_-]?token"
+    r"|(?:x[_-])?api[_-]?key|(?:access|private|secret)[_-]?key|awsaccesskeyid|jwt"
+    r"|pass(?:wd|word|phrase)?|pwd|auth(?:orization)?|credentials?|(?:client[_-]?)?secret"
+    r"|sig(?:nature)?|x-(?:amz|goog)-(?:credential|security-token|signature))"
+)
+# Where one pattern for all of these would hide a password that holds "%2F" only up to there, a URL
+# as it is and a URL inside a part of another URL have one each.
+_SECRET_SHAPES = re.compile(
+    # Signing keys and signatures, also those that a rotation has replaced since. Nothing of a word
+    # is looked at twice: a text may be one word of megabytes.
+    r"\bsig_\w{16,}|(?<![\w-])eyJ[\w-]+\.eyJ[\w-]+\.[\w-]+"
+    # A user and a password in front of a host, also where JSON has its slashes escaped.
+    r"""|(?<=://)[^/?#\s"'<>\\]+(?=@)|(?<=:\\/\\/)[^/?#\s"'<>\\]+(?=@)"""
+    r"""|(?i:(?<=%3A%2F%2F)(?:(?!%2F|%3F|%23)[^/?#\s"'<>\\])+(?=%40))"""
+    # A parameter of a query by its name.
+    rf"""|(?i:(?<=[?&;])(?P<name>{_SECRET_PARAMETERS}=)[^&#\s"'<>\\]+)"""
+    rf"""|(?i:(?<=\\u0026)(?P<escaped>{_SECRET_PARAMETERS}=)[^&#\s"'<>\\]+)"""
+    rf"""|(?i:(?<=%3F|%26)(?P<coded>{_SECRET_PARAMETERS}%3D)(?:(?!%26|%23)[^&#\s"'<>\\])+)"""
+)
 _SECRET_COMMANDS = frozenset({"AUTH", "HELLO", "ACL", "CONFIG", "MIGRATE"})
 
 
@@ -56,8 +73,12 @@ class Mask:
         self._secrets = _pattern(frozenset(secrets))
 
     def text(self, text: str) -> str:
-        """The text with every known credential replaced."""
-        return _SECRET_SHAPES.sub(HIDDEN, self._secrets.sub(HIDDEN, text))
+        """Return the text without credentials: those that are known, and what looks like one.
+
+        Those are signing keys, signed tokens, and in URLs the part before ``@`` and the parameters
+        whose names say that they are secret, such as ``access_token``.
+        """
+        return _SECRET_SHAPES.sub(_hidden, self._secrets.sub(HIDDEN, text))
 
     def data(self, body: bytes) -> bytes:
         """Bytes that are no text with every known credential replaced."""
@@ -70,16 +91,10 @@ class Mask:
 
     def target(self, call: Call) -> str:
         """A call's request target without credentials."""
-        path, mark, query = call.target.partition("?")
+        path = call.target.partition("?")[0]
         if hides_words(call) and path.count("/") > 1:
             return f"{path[: path.index('/', 1)]}/{HIDDEN}"
-        parts = [
-            f"{part.partition('=')[0]}={HIDDEN}"
-            if part.partition("=")[0].lower() in _SECRET_QUERIES
-            else part
-            for part in query.split("&")
-        ]
-        return self.text(path + mark + "&".join(parts))
+        return self.text(call.target)
 
     def call(self, call: Call) -> Call:
         """A call like this one without credentials: what is cut out of it later can hold no half."""
@@ -103,6 +118,10 @@ class Mask:
     def body(self, call: Call) -> bytes | str:
         """A call's request body: as it is unless its words are to be hidden."""
         return HIDDEN if call.body and hides_words(call) else call.body
+
+
+def _hidden(found: re.Match[str]) -> str:
+    return next(filter(None, found.groups()), "") + HIDDEN
 
 
 # A console asks for thousands of rows one by one, and the pattern costs a millisecond to write.

@@ -125,6 +125,36 @@ def test_a_token_that_a_long_body_is_cut_in_is_hidden_whole(cloud: Cloud) -> Non
     assert "a-pl" not in text
 
 
+URL = "https://ada:pa%2Fss@app.example/hook?a=1&access_token=tok%26en&b=2"
+SECRETS = ("ada:", "pa%2Fss", "pa%252Fss", "tok%26en", "tok%2526en")
+
+
+def test_no_report_shows_the_credentials_of_a_destination(cloud: Cloud) -> None:
+    queue = cloud.queue()
+    queue.destinations.answers(URL.partition("?")[0], 500)
+    queue.faults.tamper(times=1, url=URL)
+    api, headers = f"{queue.url}/v2", queue.headers
+    options = {**headers, "Upstash-Retries": "1", "Upstash-Callback": URL}
+    for path in (URL, quote(URL, safe="")):
+        httpx.post(f"{api}/publish/{path}", headers=options, content=URL)
+    batch = [{"destination": URL, "headers": {"Upstash-Failure-Callback": URL}}]
+    httpx.post(f"{api}/batch", headers=headers, json=batch).raise_for_status()
+    endpoints = {"endpoints": [{"url": URL}]}
+    httpx.post(f"{api}/topics/all/endpoints", headers=headers, json=endpoints).raise_for_status()
+    httpx.post(f"{api}/publish/all", headers=headers).raise_for_status()
+    httpx.get(f"{api}/topics/all", headers=headers).raise_for_status()
+    queue.run_until_idle()
+    queue.publish("https://refused.example", callback=URL)
+    queue.run_until_idle()
+    queue.publish(URL, delay="1h")
+    shown = section(cloud, width=500), page(cloud, "test"), json.dumps(archive(cloud))
+    for text in shown:
+        assert "app.example/hook" in text
+        assert f"{HIDDEN}@app.example" in text
+        for secret in SECRETS:
+            assert secret not in text, text[max(0, text.index(secret) - 300) :][:400]
+
+
 def mode(path: Path) -> int:
     return stat.S_IMODE(path.stat().st_mode)
 
