@@ -24,6 +24,7 @@ from .services import by_word
 from .settings import MOST_PORT
 from .standalone import commands
 from .standalone.log import FORMATS, Log, LogFormat
+from .standalone.signals import ended_by_signals
 from .verify import command as verify
 
 if TYPE_CHECKING:
@@ -53,6 +54,7 @@ MOST_DIGITS = 19
 EXIT_USAGE = 2
 EXIT_CANNOT_START = 3
 EXIT_NO_COMMAND = 127
+EXIT_INTERRUPTED = 130
 
 
 class Usage(Exception):
@@ -62,16 +64,16 @@ class Usage(Exception):
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command and return its exit code.
 
-    0 after a graceful stop, 2 for wrong options, 3 when a server cannot start; ``run`` gives the
-    command's own exit code, 127 when there is no such command.
+    0 after a stop, 2 for wrong options, 3 when a server cannot start, 130 after Ctrl+C elsewhere;
+    ``run`` gives the command's own exit code, 127 when there is no such command.
     """
     parser = _parser()
     given = parser.parse_args(arguments)
-    if given.command == "verify":
-        return verify.run(given)
-    if given.command in commands.COMMANDS:
-        return commands.run(given)
     try:
+        if given.command == "verify":
+            return verify.run(given)
+        if given.command in commands.COMMANDS:
+            return commands.run(given)
         options = _options(given)
         return _serve(options) if given.command == "serve" else _run(options, given.program)
     except Usage as error:
@@ -80,6 +82,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except (ContractError, OSError) as error:
         print(f"pytest-fakecloud: cannot start: {error}", file=sys.stderr)
         return EXIT_CANNOT_START
+    except KeyboardInterrupt:
+        return EXIT_INTERRUPTED
 
 
 def _version() -> str:
@@ -506,15 +510,10 @@ def _prepare(
 
 def _serve(options: Mapping[str, Any]) -> int:
     log = Log(options["log_format"])
-    # A handler runs in the middle of what this thread does, which may be holding the lock of an
-    # Event; to put into this queue takes none.
     stop: SimpleQueue[int] = SimpleQueue()
     if options["journal_entries"] is None:
         options = {**options, "journal_entries": JOURNAL_ENTRIES}
-    for name in ("SIGINT", "SIGTERM", "SIGBREAK"):
-        if hasattr(signal, name):
-            signal.signal(getattr(signal, name), lambda number, _: stop.put(number))
-    with _cloud(options, log) as (cloud, app, url):
+    with ended_by_signals(stop.put, lambda number: 0), _cloud(options, log) as (cloud, app, url):
         _warn_of_other_addresses(options, log)
         print(_summary(cloud, app, url, options), flush=True)
         addresses = {handle.name: handle.url for handle in cloud.handles}

@@ -6,7 +6,7 @@ import base64
 import copy
 import json
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
@@ -66,11 +66,16 @@ def _may_have_lost_a_secret(call: Call) -> bool:
 
 
 class Mask:
-    """Takes the credentials of a cloud's fakes out of texts, in every spelling they travel in."""
+    """Takes credentials out of texts, in every spelling they travel in.
 
-    def __init__(self, cloud: AnyCloud) -> None:
-        secrets = gone_of(cloud).secrets.union(*map(secrets_of, cloud.handles))
-        self._secrets = _pattern(frozenset(secrets))
+    Those are ``secrets``, and the credentials of a cloud's fakes.
+    """
+
+    def __init__(self, cloud: AnyCloud | None = None, *, secrets: Iterable[str] = ()) -> None:
+        known = frozenset(secrets)
+        if cloud is not None:
+            known |= gone_of(cloud).secrets.union(*map(secrets_of, cloud.handles))
+        self._secrets = _pattern(known)
 
     def text(self, text: str) -> str:
         """Return the text without credentials: those that are known, and what looks like one.
@@ -103,16 +108,17 @@ class Mask:
         told.headers = [(name, self.header(name, value)) for name, value in call.headers]
         told.body = self.data(call.body)
         told.answer = self.data(call.answer)
-        told._facts = self._value(call.facts)
+        told._facts = self.value(call.facts)
         return told
 
-    def _value(self, value: Any) -> Any:
+    def value(self, value: Any) -> Any:
+        """Return a JSON value with every string in it masked."""
         if isinstance(value, str):
             return self.text(value)
         if isinstance(value, list):
-            return [self._value(each) for each in value]
+            return [self.value(each) for each in value]
         if isinstance(value, dict):
-            return {name: self._value(each) for name, each in value.items()}
+            return {self.value(name): self.value(each) for name, each in value.items()}
         return value
 
     def body(self, call: Call) -> bytes | str:

@@ -13,7 +13,7 @@ from ..core.calls import Call
 from ..core.errors import telling
 from ..core.timeparse import to_datetime
 from ..handle import gone_of
-from .bodies import printable
+from .bodies import CONTROLS, printable
 from .facts import Fact, facts
 from .masking import Mask
 from .rows import CLIENT, Row, rows, scene_of
@@ -32,7 +32,6 @@ WIDTH = 80
 WIDEST = 140
 """No line is longer, however wide the terminal: nobody reads such lines."""
 # What a terminal would obey instead of showing it.
-_CONTROLS = {code: f"\\x{code:02x}" for code in (*range(9), *range(11, 32), *range(127, 160))}
 LONG = 60
 """A remark that is longer stands once, and then only as ``as above``."""
 LINES_OF_A_TEXT = 3
@@ -131,7 +130,7 @@ def section(
         ends += _block("unfinished:", _left(cloud, scene, worth), mask, width)
     with telling("[problems] they cannot be told", ends.append):
         for text, _ in findings(cloud):
-            ends += _wrapped(text.translate(_CONTROLS), "    ", width)
+            ends += _wrapped(text.translate(CONTROLS), "    ", width)
     return printable("\n".join([*lines, *([""] if ends else []), *ends]))
 
 
@@ -180,7 +179,7 @@ def counted(texts: Iterable[str]) -> Iterator[str]:
 
 
 def _block(title: str, texts: Iterable[str], mask: Mask, width: int) -> list[str]:
-    told = [mask.text(text).translate(_CONTROLS) for text in texts]
+    told = [mask.text(text).translate(CONTROLS) for text in texts]
     if len(told) == 1:
         return _wrapped(f"{title} {told[0]}", "  ", width)
     lines = [line for text in told for line in _wrapped(f"- {text}", "  ", width)]
@@ -256,10 +255,10 @@ def _lines(
     head = f"{_stamp(row)} {lead}{_ends(row)} {_what(same)}"
     for mark in dict.fromkeys(marks[one.number] for one in same if one.number in marks):
         head += f" [{mark}]"
-    told = _wrapped(head.translate(_CONTROLS), indent, width, LINES_OF_A_TEXT)
+    told = _wrapped(head.translate(CONTROLS), indent, width, LINES_OF_A_TEXT)
     answer = [f"<-- {row.answer}{' (as above)' * is_known}"] if row.answer else []
     for text in [*answer, *([f"fault: {row.fault}"] if row.fault else [])]:
-        text = text.translate(_CONTROLS)
+        text = text.translate(CONTROLS)
         if len(told[-1]) + 1 + len(text) <= width:
             told[-1] += f" {text}"
         else:
@@ -268,10 +267,10 @@ def _lines(
     if not is_known:
         for text in [*row.below, *_packed(row.remarks, width - len(indent))]:
             yield from _wrapped(
-                indent + text.translate(_CONTROLS), indent + "  ", width, LINES_OF_A_TEXT
+                indent + text.translate(CONTROLS), indent + "  ", width, LINES_OF_A_TEXT
             )
         if row.note:
-            text = f"{indent}note: {row.note}".translate(_CONTROLS)
+            text = f"{indent}note: {row.note}".translate(CONTROLS)
             note += _wrapped(text, indent + "  ", width, LINES_OF_A_TEXT)
     if row.script is not None and row.script[0] not in known:
         known.add(row.script[0])
@@ -312,7 +311,7 @@ def _script(sha: str, text: str, indent: str, width: int) -> Iterator[str]:
     whole = textwrap.dedent(text.replace("\t", "  ")).strip("\n").splitlines()
     yield f"{indent}script {sha}:"
     for line in whole[:LINES_OF_A_SCRIPT]:
-        yield f"{indent}  {line.translate(_CONTROLS)}"[:width].rstrip()
+        yield f"{indent}  {line.translate(CONTROLS)}"[:width].rstrip()
     more = len(whole) - LINES_OF_A_SCRIPT
     if more > 0:
         yield f"{indent}  ... {more} more line{'s' * (more > 1)}"

@@ -5,12 +5,16 @@ from __future__ import annotations
 import argparse
 import os
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
+from ..standalone.signals import ended_by_signals
+from .bounds import RUN_SECONDS, Bounds, Interrupted, Unreachable
+
 if TYPE_CHECKING:
+    from ..reporting.masking import Mask
     from .sides import Target
 
 __all__ = ["add_parser", "run"]
@@ -18,6 +22,8 @@ __all__ = ["add_parser", "run"]
 EXIT_DIFFERS = 1
 EXIT_USAGE = 2
 EXIT_UNREACHABLE = 3
+EXIT_SIGNAL = 128
+"""Plus the number of the signal."""
 
 _WORDS = {
     "kv": "sets, reads and deletes keys",
@@ -38,8 +44,9 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
         description="Send the same requests to a real service of yours and to a fake made like it, and "
         "show what differs. Everything has a name with a random prefix and is taken away again.",
         epilog="Exit code: 0 when nothing differs (or all that does is known), 1 when something "
-        "differs, 2 for wrong options, 3 when a service gives no answer. A token may also come from "
-        "the environment: PYTEST_FAKECLOUD_VERIFY_KV_TOKEN and the like.",
+        "differs, 2 for wrong options, 3 when a service gives no usable answer, 130 or 143 when a "
+        "signal ended it. A token may also come from the environment: "
+        "PYTEST_FAKECLOUD_VERIFY_KV_TOKEN and the like.",
     )
     for name, words in _CREDENTIALS.items():
         parser.add_argument(f"--{name}", metavar="URL", help=f"address of a real {name} service")
@@ -56,38 +63,74 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
         "--json", metavar="FILE", help="write everything as JSON ('-': standard output)"
     )
     parser.add_argument("--html", metavar="FILE", help="write everything as a page")
+    parser.add_argument(
+        "--timeout",
+        type=_seconds,
+        default=RUN_SECONDS,
+        metavar="SECONDS",
+        help=f"how long all of it may take (default: {RUN_SECONDS:g})",
+    )
     parser.add_argument("--quiet", action="store_true", help="no progress on standard error")
+
+
+def _seconds(text: str) -> float:
+    seconds = float(text)
+    if not 0 < seconds < float("inf"):
+        raise ValueError
+    return seconds
 
 
 def run(given: argparse.Namespace) -> int:
     """Carry out the command; returns its exit code."""
-    # The other commands of pytest-fakecloud pay nothing for this one.
-    from .report import as_html, as_json, as_text
-    from .run import verify
-    from .sides import Unreachable
+    from ..reporting.private_files import make_private
+    from .sides import mask_of
 
     try:
         targets = list(_targets(given))
+        for where in (given.json, given.html):
+            if where not in (None, "-") and not given.dry_run:
+                make_private(Path(where))
     except ValueError as error:
         return _tell(str(error), EXIT_USAGE)
-    _announce(targets)
+    except OSError as error:
+        return _tell(f"cannot write {error.filename}: {error.strerror}", EXIT_USAGE)
+    mask = mask_of(*targets)
+    _announce(targets, mask)
     if given.dry_run:
         return 0
     if not given.yes and not _agreed():
         return _tell("nothing was sent: say yes, or give --yes", EXIT_USAGE)
-    results = []
+    return _compare(given, targets, mask)
+
+
+def _compare(given: argparse.Namespace, targets: list[Target], mask: Mask) -> int:
+    # The other commands of pytest-fakecloud pay nothing for this one.
+    from ..reporting.bodies import CONTROLS, printable
+    from ..reporting.private_files import write_private
+    from .report import as_html, as_json, as_text
+    from .run import verify
+
+    numbers: list[int] = []
+    bounds = Bounds(given.timeout)
+
+    def stop(number: int) -> None:
+        numbers.append(number)
+        bounds.interrupt()
+
+    tell: Callable[[str], None] = (lambda text: None) if given.quiet else _progress
     try:
-        for target in targets:
-            results.append(verify(target, (lambda text: None) if given.quiet else _progress))
-    except Unreachable as error:
-        return _tell(str(error), EXIT_UNREACHABLE)
+        with ended_by_signals(stop, lambda number: EXIT_SIGNAL + number):
+            results = [verify(target, tell, bounds) for target in targets]
+    except (Interrupted, Unreachable) as error:
+        code = EXIT_SIGNAL + numbers[0] if numbers else EXIT_UNREACHABLE
+        return _tell(printable(mask.text(str(error))).translate(CONTROLS), code)
     if given.json != "-":
-        sys.stdout.write(as_text(results))
+        sys.stdout.write(printable(as_text(results)).translate(CONTROLS))
     for where, made in ((given.json, as_json), (given.html, as_html)):
         if where == "-":
-            sys.stdout.write(made(results) + "\n")
+            sys.stdout.write(printable(made(results)) + "\n")
         elif where:
-            Path(where).write_text(made(results), encoding="utf-8")
+            write_private(Path(where), made(results))
     return EXIT_DIFFERS if any(one.differing for one in results) else 0
 
 
@@ -111,11 +154,13 @@ def _targets(given: argparse.Namespace) -> Iterator[Target]:
 
 
 def _check(target: Target) -> None:
-    scheme = urlsplit(target.url).scheme
+    parts = urlsplit(target.url)
+    scheme, _ = parts.scheme, parts.port  # a port that is none raises ValueError
     known = ("http", "https", *(("redis", "rediss", "unix") if target.service == "kv" else ()))
     if scheme not in known:
         raise ValueError(
-            f"--{target.service} {target.url}: give an address with {', '.join(known)}"
+            f"--{target.service}: {scheme or 'no scheme'} is unknown, give an address with "
+            f"{', '.join(known)}"
         )
     if not target.token and not target.is_redis:
         words = _CREDENTIALS[target.service]
@@ -124,22 +169,26 @@ def _check(target: Target) -> None:
         raise ValueError("--broker needs --broker-topic TOPIC, a topic that may be written to")
 
 
-def _announce(targets: list[Target]) -> None:
+def _announce(targets: list[Target], mask: Mask) -> None:
     from .run import plan
 
     for target in targets:
         scenarios = plan(target)
         count = sum(len(one.steps) + len(one.cleanup) for one in scenarios)
         _progress(
-            f"{target.service} at {target.url}: {len(scenarios)} scenarios, about {count} requests. "
-            f"It {_WORDS[target.service]}. Every name begins with verify_ and ten random digits"
+            f"{target.service} at {mask.text(target.url)}: {len(scenarios)} scenarios, about {count} "
+            f"requests. It {_WORDS[target.service]}. Every name begins with verify_ and ten random "
+            "digits"
         )
 
 
 def _agreed() -> bool:
     if not sys.stdin.isatty():
         return False
-    return input("Go on? [y/N] ").strip().lower() in ("y", "yes")
+    try:
+        return input("Go on? [y/N] ").strip().lower() in ("y", "yes")
+    except EOFError:
+        return False
 
 
 def _progress(text: str) -> None:

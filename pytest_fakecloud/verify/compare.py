@@ -74,12 +74,12 @@ def _first(real: Any, fake: Any, step: Step, at: str) -> str | None:
 
 
 def _are_near_floats(real: Any, fake: Any) -> bool:
-    return (
-        _is_number(real)
-        and _is_number(fake)
-        and float in (type(real), type(fake))
-        and abs(real - fake) <= SCORES
-    )
+    if not (_is_number(real) and _is_number(fake) and float in (type(real), type(fake))):
+        return False
+    try:
+        return bool(abs(real - fake) <= SCORES)
+    except OverflowError:  # an integer that no float can hold
+        return False
 
 
 def _shapes(real: Any, fake: Any, where: str) -> str | None:

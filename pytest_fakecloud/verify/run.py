@@ -8,11 +8,12 @@ from dataclasses import field, replace
 
 from ..core.lazy import dataclass
 from ..kv.table.registry import LOOKUP
+from .bounds import Bounds, Interrupted, Unreachable
 from .catalogue import broker, kv, queue, vector
 from .compare import difference
 from .known import OLDER, reason_for
 from .scenario import Scenario, Step
-from .sides import Reply, Side, Target, facts_of, fake_of
+from .sides import Reply, Side, Target, facts_of, fake_of, mask_of
 
 __all__ = ["Compared", "Result", "plan", "verify"]
 
@@ -75,20 +76,27 @@ def _offered(scenario: Scenario, target: Target) -> Scenario:
     return Scenario("kv", scenario.title, steps, scenario.cleanup)
 
 
-def verify(target: Target, tell: Callable[[str], None] = lambda text: None) -> Result:
+def verify(
+    target: Target, tell: Callable[[str], None] = lambda text: None, bounds: Bounds | None = None
+) -> Result:
     """Run every scenario on a service and on a fake made like it.
 
     All names begin with a random prefix. Each scenario cleans up after itself, even when it is
-    interrupted. ``tell`` gets the title of each scenario as it begins. Raises ``Unreachable`` when a
-    service gives no answer, or is none that the scenarios are made for.
+    interrupted. ``tell`` gets the title of each scenario as it begins; ``bounds`` limits the run and
+    interrupts it. Raises ``Unreachable`` when a service gives no answer, or is none that the
+    scenarios are made for, and ``Interrupted`` when the run was interrupted and left nothing behind.
     """
+    bounds = bounds or Bounds()
     prefix = f"verify_{secrets.token_hex(5)}_"
-    asking = Side(target, prefix)
-    facts = {} if target.is_redis else facts_of(asking)
-    asking.close()
+    asking = Side(target, prefix, bounds)
+    try:
+        facts = {} if target.is_redis else facts_of(asking)
+    finally:
+        asking.close()
     result = Result(target)
     with fake_of(target, facts) as (real_target, fake_target):
-        real, fake = Side(real_target, prefix), Side(fake_target, prefix)
+        mask = mask_of(target, real_target, fake_target)
+        real, fake = (Side(one, prefix, bounds, mask) for one in (real_target, fake_target))
         try:
             for scenario in plan(target, facts.get("dimension", 2)):
                 tell(f"{scenario.service}: {scenario.title}")
@@ -116,15 +124,22 @@ def _story(scenario: Scenario, real: Side, fake: Side) -> Iterable[Compared]:
                 # What one side did and the other did not has left them in different states.
                 one = replace(one, reason=FOLLOWS)
             found.append(one)
-        return found
-    finally:
-        real.clean(scenario)
-        fake.clean(scenario)
+    except BaseException as error:
+        # The run ends, and the fake ends with it.
+        try:
+            real.clean(scenario)
+        except Unreachable as left:
+            if isinstance(error, Unreachable | Interrupted):
+                raise type(error)(f"{error}. {left}") from None
+        raise
+    real.clean(scenario)
+    fake.clean(scenario)
+    return found
 
 
 def _one(scenario: Scenario, step: Step, real: Side, fake: Side) -> Compared:
     theirs, ours = (
-        Reply(reply.status, reply.kind, side.shown(reply.body))
+        Reply(reply.status, side.shown(reply.kind), side.shown(reply.body))
         for side in (real, fake)
         for reply in [side.send(step)]
     )

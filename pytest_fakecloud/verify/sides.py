@@ -9,27 +9,27 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import field
 from typing import Any
-from urllib.parse import quote, urlsplit
+from urllib.parse import quote, unquote, urlsplit
 
 import requests
 
 from ..cloud import Cloud
+from ..core.errors import ContractError, ServiceError
 from ..core.lazy import dataclass
 from ..kv.handle import KVServer
 from ..kv.settings import VERSION
 from ..kv.table.versions import is_later
+from ..reporting.masking import Mask
+from .bounds import SECONDS, Bounds, Unreachable
+from .exchange import Answer, exchange
 from .scenario import Scenario, Step
 
-__all__ = ["Reply", "Side", "Target", "Unreachable", "facts_of", "fake_of"]
+__all__ = ["Reply", "Side", "Target", "facts_of", "fake_of", "mask_of"]
 
-SECONDS = 30.0
-"""How long a request may take, and how long an index may take in what was written."""
+DEEPEST = 100
+"""How deep the values of an answer may be inside each other; a deeper one is compared as text."""
 PAUSE = 0.25
 """Seconds between two looks at what an index has still to take in."""
-
-
-class Unreachable(Exception):
-    """A service that gives no answer, or none to go on with; the text says what to do."""
 
 
 @dataclass(frozen=True)
@@ -47,6 +47,15 @@ class Target:
         """Whether the address is a database port, not REST."""
         return urlsplit(self.url).scheme in ("redis", "rediss", "unix")
 
+    @property
+    def secrets(self) -> set[str]:
+        """The credentials, as they are given and in their parts."""
+        parts = urlsplit(self.url)
+        found = {self.token, self.token.partition(":")[2], unquote(parts.password or "")}
+        if self.service != "broker" and not self.is_redis:
+            found.add(unquote(parts.username or ""))
+        return found - {""}
+
 
 @dataclass(frozen=True)
 class Reply:
@@ -63,13 +72,25 @@ class Reply:
         return f"{self.status} {text}"
 
 
-class Side:
-    """One of the two: sends steps, and keeps what later steps need."""
+def mask_of(*targets: Target) -> Mask:
+    """Return a mask for the credentials of some services."""
+    return Mask(secrets=set().union(*(one.secrets for one in targets)))
 
-    def __init__(self, target: Target, prefix: str) -> None:
+
+class Side:
+    """One of the two: sends steps, and keeps what later steps need.
+
+    ``mask`` hides the credentials of both sides in what is compared and shown.
+    """
+
+    def __init__(
+        self, target: Target, prefix: str, bounds: Bounds | None = None, mask: Mask | None = None
+    ) -> None:
         self.target = target
         self.asked = 0
         self._prefix = prefix
+        self._bounds = bounds or Bounds()
+        self._mask = mask or mask_of(target)
         self._kept: dict[str, str] = {}
         self._made: list[str] = []
         self._http = requests.Session()
@@ -81,7 +102,10 @@ class Side:
         )
 
     def send(self, step: Step) -> Reply:
-        """Send one step and read its reply. Raises ``Unreachable`` when none comes."""
+        """Send one step and read its reply.
+
+        Raises ``Unreachable`` when none comes, ``Interrupted`` when the run has to end.
+        """
         reply = self._exchange(step)
         for name, path in step.keep.items():
             found = _member(reply.body, path)
@@ -98,12 +122,21 @@ class Side:
         self._kept.clear()
 
     def clean(self, scenario: Scenario) -> None:
-        """Take away what a scenario left, and every message and schedule that an answer named."""
-        for path in self._made:
-            self._exchange(Step("DELETE", path))
-        self._made.clear()
-        for step in scenario.cleanup:
-            self._exchange(step)
+        """Take away what a scenario left, and every message and schedule that an answer named.
+
+        Raises ``Unreachable`` where that does not succeed in time.
+        """
+        made, self._made = self._made, []
+        self._bounds.begin_cleaning()
+        try:
+            for step in (*(Step("DELETE", path) for path in made), *scenario.cleanup):
+                self._exchange(step)
+        except Unreachable as error:
+            raise Unreachable(
+                f"Something whose name begins with {self._prefix} may be left there: {error}"
+            ) from None
+        finally:
+            self._bounds.end_cleaning()
 
     def close(self) -> None:
         """Close the connections."""
@@ -121,14 +154,12 @@ class Side:
         url = self.target.url.rstrip("/") + self._filled(step.path)
         self.asked += 1
         try:
-            answer = self._http.request(
-                step.method, url, data=body, headers=headers, timeout=SECONDS, allow_redirects=False
-            )
-        except requests.RequestException as error:
+            answer = exchange(self._http, self._bounds, step.method, url, body, headers)
+        except Unreachable as error:
             raise Unreachable(
                 f"{self.target.service}: no answer from {self.target.url}: {error}"
             ) from None
-        if answer.status_code == 429:
+        if answer.status == 429:
             raise Unreachable(
                 f"{self.target.service}: {self.target.url} answered 429: the plan's rate or quota is"
                 " used up. Nothing more is asked; try again later"
@@ -164,9 +195,10 @@ class Side:
             time.sleep(PAUSE)
 
     def shown(self, value: Any) -> Any:
-        """A value with the prefix and what was kept taken out: as it may be compared and printed."""
+        """Return a value without credentials, the prefix and what was kept: fit to compare and show."""
         texts = {**self._kept, "p": self._prefix}
-        return _replaced(value, {text: f"{{{name}}}" for name, text in texts.items()})
+        hidden = self._mask.value(value)
+        return _replaced(hidden, {text: f"{{{name}}}" for name, text in texts.items()})
 
 
 def _replaced(value: Any, texts: Mapping[str, str]) -> Any:
@@ -191,13 +223,25 @@ def _made(body: Any) -> Iterator[str]:
                     yield f"/v2/{folder}/{quote(one[name], safe='')}"
 
 
-def _reply(answer: requests.Response) -> Reply:
-    kind = answer.headers.get("Content-Type", "").partition(";")[0].strip().lower()
-    text = answer.content.decode("utf-8", "replace")
+def _reply(answer: Answer) -> Reply:
+    text = answer.body.decode("utf-8", "replace")
     try:
-        return Reply(answer.status_code, kind, json.loads(text))
+        value = json.loads(text)
     except (ValueError, RecursionError):
-        return Reply(answer.status_code, kind, text)
+        value = text
+    return Reply(answer.status, answer.kind, text if _is_deep(value) else value)
+
+
+def _is_deep(value: Any) -> bool:
+    level = [value]
+    for _ in range(DEEPEST):
+        level = [
+            below
+            for one in level
+            if isinstance(one, list | dict)
+            for below in (one.values() if isinstance(one, dict) else one)
+        ]
+    return bool(level)
 
 
 def _member(value: Any, path: str) -> Any:
@@ -216,31 +260,38 @@ def fake_of(target: Target, facts: Mapping[str, Any]) -> Iterator[tuple[Target, 
     """Give the real service as REST and a fake made like it, both as targets.
 
     A Redis (``redis://``) is asked through the fake's own REST face with it as the engine. ``facts``
-    are what ``facts_of`` found.
+    are what ``facts_of`` found. Raises ``Unreachable`` for a service that cannot be used, or that
+    describes itself as none that a fake can be made like.
     """
     with Cloud() as cloud:
-        if target.service == "kv":
-            if target.is_redis:
-                face = cloud.kv_server(name="real", dialect="redis", engine=target.url)
-                real = Target("kv", face.url, face.token)
-                fake = cloud.kv_server(
-                    dialect="redis", version=_version_of(face), modules=_modules_of(face)
-                )
-            else:
-                real, fake = target, cloud.kv_server()
-            yield real, Target("kv", fake.url, fake.token)
-        elif target.service == "vector":
-            index = cloud.vector_index(
-                dimension=facts["dimension"], similarity=facts["similarityFunction"]
-            )
-            yield target, Target("vector", index.url, index.token)
-        elif target.service == "queue":
-            queue = cloud.queue(delivery="driven")
-            yield target, Target("queue", queue.url, queue.token)
-        else:
-            broker = cloud.broker(topics=dict(facts))
-            token = f"{broker.username}:{broker.password}"
-            yield target, Target("broker", broker.url, token, target.topic)
+        try:
+            both = _both(cloud, target, facts)
+        except (ContractError, ServiceError, LookupError, TypeError, ValueError) as error:
+            raise Unreachable(f"{target.service}: {target.url} cannot be used: {error}") from None
+        yield both
+
+
+def _both(cloud: Cloud, target: Target, facts: Mapping[str, Any]) -> tuple[Target, Target]:
+    if target.service == "kv":
+        if not target.is_redis:
+            fake = cloud.kv_server()
+            return target, Target("kv", fake.url, fake.token)
+        face = cloud.kv_server(name="real", dialect="redis", engine=target.url)
+        fake = cloud.kv_server(
+            dialect="redis", version=_version_of(face), modules=_modules_of(face)
+        )
+        return Target("kv", face.url, face.token), Target("kv", fake.url, fake.token)
+    if target.service == "vector":
+        index = cloud.vector_index(
+            dimension=facts["dimension"], similarity=facts["similarityFunction"]
+        )
+        return target, Target("vector", index.url, index.token)
+    if target.service == "queue":
+        queue = cloud.queue(delivery="driven")
+        return target, Target("queue", queue.url, queue.token)
+    broker = cloud.broker(topics=dict(facts))
+    token = f"{broker.username}:{broker.password}"
+    return target, Target("broker", broker.url, token, target.topic)
 
 
 def _version_of(server: KVServer) -> str:
@@ -265,6 +316,10 @@ def facts_of(side: Side) -> Mapping[str, Any]:
     target = side.target
     if target.service == "vector":
         found = _member(_told(side, "/info"), "result")
+        if not isinstance(found, dict):
+            raise Unreachable(
+                f"{target.url}/info does not describe an index: is it a vector index?"
+            )
         if found.get("indexType", "DENSE") != "DENSE":
             raise Unreachable(
                 f"{target.url} is an index of {found['indexType']} vectors; scenarios need dense ones"

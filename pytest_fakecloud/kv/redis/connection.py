@@ -8,6 +8,7 @@ redis-py keeps the addresses, TLS, logins and pools; replies are read as the pro
 
 from __future__ import annotations
 
+import re
 import threading
 from collections.abc import Callable
 from inspect import Parameter, signature
@@ -40,6 +41,8 @@ _command_name = signature(ConnectionPool.get_connection).parameters.get("command
 _FOR = ("_",) if _command_name is not None and _command_name.default is Parameter.empty else ()
 """What a pool of redis-py 5.2 wants to be told, and a later one does not."""
 
+LONGEST = 512 << 20
+"""The longest string a server may hold, as ``proto-max-bulk-len`` has it by default."""
 Login = tuple[bytes, bytes]
 """A user's name and password."""
 Place = tuple[str, int]
@@ -70,17 +73,17 @@ class RawParser(_RESP2Parser):
             raise LostConnection("the server closed the connection")
         kind, rest = line[:1], line[1:]
         if kind == b"$":
-            return None if rest == b"-1" else buffer.read(int(rest))
+            return None if rest == b"-1" else buffer.read(_number(rest, LONGEST))
         if kind == b"+":
             return _StatusLine(rest)
         if kind == b":":
-            return int(rest)
+            return _number(rest)
         if kind == b"*":
             if rest == b"-1":
                 return NIL_ARRAY
             if levels:
-                return [self._read_response(levels=levels - 1) for _ in range(int(rest))]
-            self._skip(int(rest))
+                return [self._read_response(levels=levels - 1) for _ in range(_number(rest))]
+            self._skip(_number(rest))
             kind, rest = b"-", REPLY_TOO_DEEP
         if kind != b"-":
             raise LostConnection(f"the reply is not RESP2: {line[:40]!r}")
@@ -98,11 +101,17 @@ class RawParser(_RESP2Parser):
             if not line:
                 raise LostConnection("the server closed the connection")
             count -= 1
-            length = int(line[1:]) if line[:1] in b"$*" else 0
+            length = _number(line[1:]) if line[:1] in b"$*" else 0
             if line[:1] == b"$" and length >= 0:
                 buffer.read(length)
             elif length > 0:
                 count += length
+
+
+def _number(text: bytes, most: int = 2**63 - 1) -> int:
+    if not re.fullmatch(rb"[+-]?\d{1,19}", text) or int(text) > most:
+        raise LostConnection(f"the reply has {text[:40]!r} where a number up to {most} goes")
+    return int(text)
 
 
 def reply_of(raw: Any) -> Reply:

@@ -473,11 +473,6 @@ EVAL "syntax error" 0
 EVAL "return 1" 1
 EVAL_RO "return redis.call('GET', KEYS[1])" 1 @k
 EVAL_RO "return redis.call('SET', KEYS[1], 1)" 1 @k
-EVALSHA e0e1f9fabfc9d4800c877a703b823ac0578ff8db 0
-SCRIPT LOAD "return 1"
-EVALSHA e0e1f9fabfc9d4800c877a703b823ac0578ff8db 0
-EVALSHA_RO e0e1f9fabfc9d4800c877a703b823ac0578ff8db 0
-SCRIPT EXISTS e0e1f9fabfc9d4800c877a703b823ac0578ff8db 0000000000000000000000000000000000000000
 EVALSHA 0000000000000000000000000000000000000000 0
 FCALL none_such_function 0
 FCALL_RO none_such_function 0
@@ -495,6 +490,20 @@ GET
 GET @a @b
 MEMORY USAGE @missing
 """
+
+_NO_SCRIPT = "0" * 40
+_BY_HASH = Scenario(
+    "kv",
+    "scripting: by hash",
+    (
+        # The server keeps the script, and a flush would take those of others: so no two runs load
+        # the same one.
+        Step("POST", "/", json=["SCRIPT", "LOAD", "return '{p}'"], keep={"sha": "result"}),
+        Step("POST", "/", json=["EVALSHA", "{sha}", "0"]),
+        Step("POST", "/", json=["EVALSHA_RO", "{sha}", "0"]),
+        Step("POST", "/", json=["SCRIPT", "EXISTS", "{sha}", _NO_SCRIPT]),
+    ),
+)
 
 _JSON = {"Content-Type": "application/json"}
 
@@ -556,4 +565,4 @@ _HTTP = (
     ),
 )
 
-SCENARIOS = (*read_lines(_COMMANDS), *_HTTP)
+SCENARIOS = (*read_lines(_COMMANDS), _BY_HASH, *_HTTP)

@@ -1,0 +1,67 @@
+"""Signals that end a command: after the first it ends in time, whatever it does; the second ends it."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import threading
+from collections.abc import Callable, Iterator
+from queue import Empty, SimpleQueue
+
+__all__ = ["STOP_SECONDS", "ended_by_signals"]
+
+STOP_SECONDS = 1.5
+"""How long a command may take to end once a signal asks for it."""
+_SIGNALS = ("SIGINT", "SIGTERM", "SIGBREAK")
+
+
+@contextlib.contextmanager
+def ended_by_signals(
+    take: Callable[[int], object], exit_code: Callable[[int], int]
+) -> Iterator[None]:
+    """Hand the first signal to ``take``, and end the process if the block does not end in time.
+
+    ``take`` runs inside a signal handler, so it may interrupt this thread while that holds a lock.
+    ``exit_code`` gives the exit code of a process that has to be ended. A second signal ends the
+    process by the signal's default action, which needs no Python code to run.
+    """
+    # A signal handler can interrupt this thread while it holds a lock; put() is reentrant.
+    came: SimpleQueue[int | None] = SimpleQueue()
+
+    def first(number: int, frame: object) -> None:
+        for each in before:
+            signal.signal(each, signal.SIG_DFL)
+        came.put(number)
+        take(number)
+
+    def watch() -> None:
+        number = came.get()
+        if number is None:
+            return
+        with contextlib.suppress(Empty):
+            came.get(timeout=STOP_SECONDS)
+            return
+        # The thread that would print or clean up may hold any lock of sys.stderr.
+        name = signal.Signals(number).name
+        text = f"pytest-fakecloud: still busy {STOP_SECONDS:g} s after {name}: ended without it\n"
+        with contextlib.suppress(OSError):
+            os.write(2, text.encode())
+        os._exit(exit_code(number))
+
+    threading.Thread(target=watch, name="fakecloud end", daemon=True).start()
+    before = {
+        number: signal.getsignal(number)
+        for number in (getattr(signal, name, None) for name in _SIGNALS)
+        if number is not None
+    }
+    for number in before:
+        signal.signal(number, first)
+    try:
+        yield
+    finally:
+        came.put(None)
+        for number, handler in before.items():
+            # After a first signal the process is ending, and a second one ends it at once.
+            if signal.getsignal(number) is first:
+                signal.signal(number, handler)

@@ -1,0 +1,98 @@
+"""One request, and its answer within the bounds of the run."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Mapping
+
+import requests
+
+from ..core.lazy import dataclass
+from .bounds import ANSWER_BYTES, SECONDS, Bounds, Unreachable
+
+__all__ = ["Answer", "exchange"]
+
+_CHUNK = 1 << 16
+_POLL = 0.05
+
+
+@dataclass(frozen=True)
+class Answer:
+    """What came back: status, content type and body."""
+
+    status: int
+    kind: str
+    body: bytes
+
+
+def exchange(
+    http: requests.Session,
+    bounds: Bounds,
+    method: str,
+    url: str,
+    body: bytes | None,
+    headers: Mapping[str, str],
+) -> Answer:
+    """Send a request and read its answer within the bounds of the run.
+
+    Raises ``Unreachable`` where no answer comes in time, or one that is too long, and
+    ``Interrupted`` where a signal asked the run to end.
+    """
+    bounds.check()
+    began = time.monotonic()
+    found: list[Answer | Exception] = []
+    done = threading.Event()
+
+    def ask() -> None:
+        try:
+            found.append(_ask(http, began, method, url, body, headers))
+        except (Unreachable, requests.RequestException, ValueError) as error:
+            found.append(error)
+        finally:
+            done.set()
+
+    # Timeouts of a socket are about each read of it: names are looked up and answers that come
+    # byte by byte are read for as long as the other end likes. So this thread waits, and no longer.
+    threading.Thread(target=ask, name="fakecloud verify", daemon=True).start()
+    while not done.wait(_POLL):
+        if time.monotonic() > min(began + SECONDS, bounds.until()):
+            bounds.check(" while a request was under way, which may still have an effect")
+            raise _late()
+    answer = found[0] if found else Unreachable("the request could not be sent")
+    if isinstance(answer, Answer):
+        bounds.count(len(answer.body))
+        return answer
+    raise answer if isinstance(answer, Unreachable) else Unreachable(str(answer))
+
+
+def _ask(
+    http: requests.Session,
+    began: float,
+    method: str,
+    url: str,
+    body: bytes | None,
+    headers: Mapping[str, str],
+) -> Answer:
+    with http.request(
+        method,
+        url,
+        data=body,
+        headers=headers,
+        timeout=2 * SECONDS,  # ends this thread, which is not waited for as long
+        allow_redirects=False,
+        stream=True,
+    ) as answer:
+        content = bytearray()
+        for piece in answer.iter_content(_CHUNK):
+            content += piece
+            if len(content) > ANSWER_BYTES:
+                raise Unreachable(f"an answer is longer than {ANSWER_BYTES >> 20} MiB")
+            if time.monotonic() > began + SECONDS:
+                raise _late()
+        kind = answer.headers.get("Content-Type", "").partition(";")[0].strip().lower()
+        return Answer(answer.status_code, kind, bytes(content))
+
+
+def _late() -> Unreachable:
+    return Unreachable(f"no whole answer after {SECONDS:g} s")

@@ -1,0 +1,394 @@
+"""What a service may cost a comparison: time, memory and what is left behind when it is interrupted."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import closing, suppress
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from pytest_fakecloud import Cloud
+from pytest_fakecloud.cli import main
+from pytest_fakecloud.core.timeparse import monotonic
+from pytest_fakecloud.reporting.masking import HIDDEN
+from pytest_fakecloud.verify import bounds as limits
+from pytest_fakecloud.verify import command, exchange, run
+from pytest_fakecloud.verify.bounds import Bounds, Interrupted, Unreachable
+from pytest_fakecloud.verify.compare import difference
+from pytest_fakecloud.verify.run import verify
+from pytest_fakecloud.verify.scenario import Step, read_lines
+from pytest_fakecloud.verify.sides import Reply, Target
+from tests.kv.comparison.servers import RealServer, available
+
+TOKEN = "the-token-of-a-real-service"
+Serve = Callable[[Callable[[socket.socket], None]], str]
+
+
+@pytest.fixture
+def serve() -> Iterator[Serve]:
+    """Start servers that answer every connection with a function of its socket."""
+    ends: list[Callable[[], None]] = []
+
+    def start(answer: Callable[[socket.socket], None]) -> str:
+        listener = socket.create_server(("127.0.0.1", 0))
+
+        def one(sock: socket.socket) -> None:
+            with closing(sock), suppress(OSError):
+                sock.recv(65536)
+                answer(sock)
+
+        def accept() -> None:
+            with suppress(OSError):
+                while True:
+                    sock, _ = listener.accept()
+                    threading.Thread(target=one, args=(sock,), daemon=True).start()
+
+        threading.Thread(target=accept, daemon=True).start()
+
+        def end() -> None:
+            with suppress(OSError):
+                listener.shutdown(socket.SHUT_RDWR)
+            listener.close()
+
+        ends.append(end)
+        return f"http://127.0.0.1:{listener.getsockname()[1]}"
+
+    yield start
+    for end in ends:
+        end()
+
+
+@pytest.fixture
+def short(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Limits that a test reaches soon, and a story of a few commands."""
+    monkeypatch.setattr(exchange, "SECONDS", 0.3)
+    monkeypatch.setattr(limits, "CLEAN_SECONDS", 0.3)
+    monkeypatch.setattr(exchange, "ANSWER_BYTES", 100_000)
+    stories = list(read_lines("## one\nSET @a 1\nGET @a\nECHO x"))
+    monkeypatch.setattr(run, "plan", lambda target, dimension=2: stories)
+    monkeypatch.setattr(command, "_announce", lambda targets, mask: None)
+
+
+def answered(body: bytes, kind: str = "application/json") -> Callable[[socket.socket], None]:
+    """Answer any request with these bytes."""
+    head = f"HTTP/1.1 200 OK\r\nContent-Type: {kind}\r\nConnection: close\r\n\r\n"
+
+    def answer(sock: socket.socket) -> None:
+        sock.sendall(head.encode() + body)
+        sock.shutdown(socket.SHUT_WR)
+        sock.recv(1)
+
+    return answer
+
+
+def dripping(start: bytes, drop: bytes) -> Callable[[socket.socket], None]:
+    """Answer without an end, a few bytes at a time, until nobody listens."""
+
+    def answer(sock: socket.socket) -> None:
+        sock.sendall(start)
+        pause = threading.Event()
+        while not pause.wait(0.01):
+            sock.sendall(drop)
+
+    return answer
+
+
+def hang(sock: socket.socket) -> None:
+    """Answer nothing for as long as the other end is there."""
+    sock.recv(1)
+
+
+HEAD = b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\n"
+CHUNKED = HEAD + b"Transfer-Encoding: chunked\r\n\r\n"
+UNBOUNDED = {
+    "a body without an end": (
+        dripping(HEAD + b"Content-Length: 9999999\r\n\r\n", b" "),
+        "no whole",
+    ),
+    "chunks without an end": (dripping(CHUNKED, b"1\r\n \r\n"), "no whole answer after"),
+    "headers without an end": (dripping(HEAD, b"X"), "no whole answer after"),
+    "no answer": (hang, "no whole answer after"),
+    "much": (answered(b" " * 200_000), "an answer is longer than"),
+    "much in chunks": (dripping(CHUNKED, b"4000\r\n" + b" " * 0x4000 + b"\r\n"), "is longer than"),
+}
+
+
+@pytest.mark.usefixtures("short")
+@pytest.mark.parametrize("how", UNBOUNDED)
+def test_an_answer_is_bounded(serve: Serve, capsys: pytest.CaptureFixture[str], how: str) -> None:
+    answer, words = UNBOUNDED[how]
+    code = main(["verify", "--kv", serve(answer), "--token", TOKEN, "--yes", "--quiet"])
+    assert code == command.EXIT_UNREACHABLE
+    err = capsys.readouterr().err
+    assert words in err
+    assert "whose name begins with verify_" in err
+    assert len(err.splitlines()) == 1
+
+
+@pytest.mark.usefixtures("short")
+def test_the_answers_of_a_run_are_bounded_together(
+    serve: Serve, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(limits, "RUN_BYTES", 150_000)
+    url = serve(answered(b" " * 60_000))
+    assert main(["verify", "--kv", url, "--token", TOKEN, "--yes"]) == command.EXIT_UNREACHABLE
+    assert "in all" in capsys.readouterr().err
+
+
+@pytest.mark.usefixtures("short")
+def test_a_run_is_bounded(serve: Serve, capsys: pytest.CaptureFixture[str]) -> None:
+    line = ["verify", "--kv", serve(hang), "--token", TOKEN, "--yes"]
+    assert main([*line, "--timeout", "0.1"]) == command.EXIT_UNREACHABLE
+    assert "was not done after 0.1 s: give --timeout SECONDS" not in capsys.readouterr().out
+    for wrong in ("0", "-1", "nan", "inf", "soon"):
+        with pytest.raises(SystemExit):
+            main([*line, "--timeout", wrong])
+
+
+HOSTILE = [
+    b"[" * 900 + b"]" * 900,
+    b'{"a":' * 5000 + b"1" + b"}" * 5000,
+    b'{"result": ' + b"9" * 400 + b"}",
+    b'{"result": ' + b"9" * 5000 + b"}",
+    b'{"result": NaN}',
+    b'{"result": "\\ud800"}',
+    b'{"\\ud800": 1}',
+    b"\xff\xfe",
+    b"\x1b[2Jplain",
+    b"null",
+    b"[]",
+    b'"text"',
+    b'{"result": {"indexType": 5, "dimension": "x", "similarityFunction": []}}',
+    b'{"result": {"indexType": "DENSE"}}',
+    b'{"result": []}',
+    b'{"orders": null}',
+    b'{"orders": "many"}',
+]
+
+
+@pytest.mark.usefixtures("short")
+@pytest.mark.parametrize("service", ["kv", "vector", "queue", "broker"])
+def test_whatever_a_service_answers_is_compared_or_refused(
+    serve: Serve, capsys: pytest.CaptureFixture[str], tmp_path: Path, service: str
+) -> None:
+    record, page = tmp_path / "found.json", tmp_path / "found.html"
+    files = ["--json", str(record), "--html", str(page)]
+    for body in HOSTILE:
+        line = ["verify", f"--{service}", serve(answered(body)), "--token", f"u:{TOKEN}", "--yes"]
+        code = main([*line, "--broker-topic", "orders", *files])
+        assert code in (command.EXIT_DIFFERS, command.EXIT_UNREACHABLE), body
+        out, _ = capsys.readouterr()
+        assert "\x1b" not in out
+        if code == command.EXIT_DIFFERS:
+            json.loads(record.read_text(encoding="utf-8"))
+
+
+@settings(suppress_health_check=list(HealthCheck))
+@given(
+    *[
+        st.recursive(
+            st.none() | st.booleans() | st.integers() | st.floats() | st.text(),
+            lambda of: st.lists(of) | st.dictionaries(st.text(), of),
+        )
+    ]
+    * 2
+)
+def test_any_two_answers_can_be_compared(real: Any, fake: Any) -> None:
+    for how in ("exact", "near", "shape", "sorted", "idle", "scan-pairs"):
+        step = Step("POST", "/", json=["GET"], compare=how)
+        for left, right in ((real, fake), ({"result": real}, {"result": fake})):
+            difference(
+                step, Reply(200, "application/json", left), Reply(200, "application/json", right)
+            )
+
+
+@pytest.mark.usefixtures("short")
+@pytest.mark.parametrize(
+    "reply",
+    [
+        b"$3000000000\r\n" + b"x" * 1000,
+        b"$x\r\n",
+        b":" + b"9" * 5000 + b"\r\n",
+        b"*1\r\n" * 5000,
+        b"*3000000000\r\n",
+        b"?\r\n",
+        b"HTTP/1.1 200 OK\r\n\r\n",
+        b"-ERR no\r\n",
+        b"+OK\r\n" * 100,
+        b"",
+    ],
+)
+def test_whatever_a_redis_answers_is_refused(
+    serve: Serve, capsys: pytest.CaptureFixture[str], reply: bytes
+) -> None:
+    def answer(sock: socket.socket) -> None:
+        sock.sendall(reply)
+        sock.shutdown(socket.SHUT_WR)
+        sock.recv(1)
+
+    url = serve(answer).replace("http", "redis")
+    assert main(["verify", "--kv", url, "--yes", "--quiet"]) == command.EXIT_UNREACHABLE
+    assert "cannot be used" in capsys.readouterr().err
+
+
+@pytest.mark.usefixtures("short")
+def test_nothing_that_is_written_holds_a_credential(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    """The service sends back what it was sent, in its answers and in its errors."""
+    with Cloud() as cloud:
+        kv = cloud.kv_server(token=TOKEN)
+        told = {"result": f"Bearer {TOKEN}", TOKEN: f"https://ada:{TOKEN}@x.test?access_token=abc"}
+        kv.faults.answer(200, told, command="GET")
+        kv.faults.answer(200, {"result": [TOKEN]}, command="ECHO", content_type=TOKEN)
+        record, page = tmp_path / "found.json", tmp_path / "found.html"
+        line = ["verify", "--kv", kv.url, "--token", TOKEN, "--yes", "--html", str(page)]
+        assert main([*line, "--json", str(record)]) == command.EXIT_DIFFERS
+        kv.faults.answer(429, {"error": TOKEN})
+        main(line)
+        index = cloud.vector_index()
+        index.faults.answer(401, {"error": f"no such token: {TOKEN}"})
+        url = index.url.replace("://", f"://ada:{TOKEN}@")
+        assert main(["verify", "--vector", url, "--token", TOKEN, "--yes"]) == 3
+        out, err = capsys.readouterr()
+    for text in (out, err, record.read_text(), page.read_text()):
+        assert HIDDEN in text
+        for secret in (TOKEN, "access_token=abc", "ada:"):
+            assert secret not in text
+
+
+@pytest.mark.parametrize(
+    ("url", "code"),
+    [
+        ("redis://127.0.0.1:1", 3),
+        ("redis://ada:a-password-of-it@127.0.0.1:1", 3),
+        ("unix:///none/such", 3),
+        ("http://127.0.0.1:1", 3),
+        ("http://", 3),
+        ("redis://127.0.0.1:99999", 2),
+        ("redis://ada:a-password-of-it@127.0.0.1:port", 2),
+        ("http://[::1", 2),
+        ("a-password-of-it", 2),
+    ],
+)
+def test_an_address_where_nobody_answers(
+    capsys: pytest.CaptureFixture[str], url: str, code: int
+) -> None:
+    assert main(["verify", "--kv", url, "--token", "t", "--yes", "--quiet"]) == code
+    err = capsys.readouterr().err
+    assert "a-password" not in err
+    assert err.splitlines()[-1].startswith("pytest-fakecloud: ")
+
+
+def test_a_file_that_cannot_be_written_is_refused_before_anything_is_sent(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    line = ["verify", "--kv", "http://127.0.0.1:1", "--token", "t", "--yes"]
+    for option in ("--json", "--html"):
+        assert main([*line, option, str(tmp_path)]) == command.EXIT_USAGE
+        assert "cannot write" in capsys.readouterr().err
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("binary", [one for _, one in available()])
+def test_a_second_run_finds_the_same_server(binary: str) -> None:
+    server = RealServer("real", binary)
+    try:
+        target = Target("kv", f"unix://{server._folder.name}/s")
+        found = [[str(one.step) for one in verify(target).differing] for _ in range(2)]
+    finally:
+        server.close()
+    assert found == [[], []]
+
+
+# -- interruptions ---------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def cloud() -> Iterator[Cloud]:
+    with Cloud(delivery="driven") as opened:
+        yield opened
+
+
+@pytest.mark.parametrize("steps", [1, 2, 5])
+def test_an_interrupted_run_leaves_nothing_behind(cloud: Cloud, steps: int) -> None:
+    kv, bounds = cloud.kv_server(), Bounds()
+    kv.faults.call(lambda _: bounds.interrupt(), command="SET", skip=steps)
+    with pytest.raises(Interrupted):
+        verify(Target("kv", kv.url, kv.token), bounds=bounds)
+    assert len(kv.journal.calls().where(command="SET")) == steps + 1
+    assert kv.keys() == []
+
+
+def test_what_cannot_be_taken_away_is_named(cloud: Cloud, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(limits, "CLEAN_SECONDS", 0.3)
+    kv = cloud.kv_server()
+    kv.faults.hang(command="DEL")
+    stories = list(read_lines("## one\nSET @a 1"))
+    monkeypatch.setattr(run, "plan", lambda target, dimension=2: stories)
+    with pytest.raises(Unreachable, match=r"name begins with verify_.* may be left .* took"):
+        verify(Target("kv", kv.url, kv.token))
+    (key,) = kv.keys()
+    assert key.startswith("verify_")
+
+
+posix = pytest.mark.skipif(os.name == "nt", reason="signals are different there")
+
+
+@posix
+@pytest.mark.slow
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize("hangs", [False, True], ids=["it answers", "it hangs"])
+def test_a_signal_cleans_up_and_ends_it(cloud: Cloud, number: int, hangs: bool) -> None:
+    kv = cloud.kv_server()
+    reached = threading.Event()
+    kv.faults.call(lambda _: reached.set(), command="SET", skip=3)
+    if hangs:
+        kv.faults.hang(command="SET", skip=4)
+    else:
+        kv.faults.delay(0.05)
+    with started(kv) as process:
+        assert reached.wait(30)
+        process.send_signal(number)
+        _, err = process.communicate(timeout=20)
+    assert process.returncode == 128 + number
+    assert "interrupted" in err
+    assert "Traceback" not in err
+    assert kv.keys() == []
+
+
+@posix
+@pytest.mark.slow
+def test_a_server_that_hangs_for_good_holds_nobody(cloud: Cloud) -> None:
+    kv = cloud.kv_server()
+    reached = threading.Event()
+    kv.faults.call(lambda _: reached.set(), command="SET", skip=3)
+    kv.faults.hang(skip=12)
+    with started(kv) as process:
+        assert reached.wait(30)
+        began = monotonic()
+        process.send_signal(signal.SIGTERM)
+        _, err = process.communicate(timeout=20)
+    assert process.returncode == 128 + signal.SIGTERM
+    assert monotonic() - began < 10
+    assert "Something whose name begins with verify_" in err or kv.keys() == []
+
+
+def started(kv: Any) -> subprocess.Popen[str]:
+    """``verify`` in a process of its own."""
+    line = ["verify", "--kv", kv.url, "--token", kv.token, "--yes", "--quiet"]
+    return subprocess.Popen(
+        [sys.executable, "-m", "pytest_fakecloud", *line],
+        stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+    )  # fmt: skip
