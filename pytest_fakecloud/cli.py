@@ -18,7 +18,8 @@ from typing import TYPE_CHECKING, Any, cast
 
 from .core.calls import KEEP_BYTES
 from .core.errors import ContractError
-from .core.wording import brief
+from .core.wording import brief, one_line
+from .files import read_file
 from .reporting.private_files import make_private
 from .services import by_word
 from .settings import MOST_PORT
@@ -77,10 +78,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
         options = _options(given)
         return _serve(options) if given.command == "serve" else _run(options, given.program)
     except Usage as error:
-        print(f"pytest-fakecloud: {error}", file=sys.stderr)
+        print(f"pytest-fakecloud: {one_line(str(error))}", file=sys.stderr)
         return EXIT_USAGE
     except (ContractError, OSError) as error:
-        print(f"pytest-fakecloud: cannot start: {error}", file=sys.stderr)
+        print(f"pytest-fakecloud: cannot start: {one_line(str(error))}", file=sys.stderr)
         return EXIT_CANNOT_START
     except KeyboardInterrupt:
         return EXIT_INTERRUPTED
@@ -382,9 +383,9 @@ def _flag(value: Any, where: str) -> bool:
 
 def _file(path: Path) -> dict[str, Any]:
     try:
-        content = tomllib.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:
-        raise Usage(f"cannot read {path}: {error}") from error
+        content = tomllib.loads(read_file(path).decode("utf-8"))
+    except (ContractError, ValueError, RecursionError) as error:
+        raise Usage(f"{path} cannot be used: {error}") from None
     known = {
         "services",
         "host",

@@ -16,6 +16,7 @@ from .core.found import Found
 from .core.lazy import dataclass
 from .core.matching import fits
 from .core.timeparse import instant_us, to_datetime
+from .files import DATA_BYTES, read_file
 from .handle import Handle, gone_of
 from .http.readers import query_items
 from .reporting.masking import HIDDEN, Mask
@@ -277,11 +278,11 @@ def _are_texts(values: Iterable[object]) -> bool:
 def _entries(path: Path) -> list[dict[str, Any]]:
     try:
         # Some tools begin the file with a byte order mark.
-        entries = json.loads(path.read_text(encoding="utf-8-sig"))["log"]["entries"]
+        entries = json.loads(read_file(path, DATA_BYTES).decode("utf-8-sig"))["log"]["entries"]
         if not isinstance(entries, list):
             raise TypeError(f"log.entries is {entries!r:.100}, not a list")
-    except (OSError, ValueError, KeyError, TypeError, RecursionError) as error:
-        raise ContractError(f"{path} is not an HTTP archive (HAR): {error!r}") from error
+    except (ValueError, KeyError, TypeError, RecursionError) as error:
+        raise ContractError(f"{path} is not an HTTP archive (HAR): {error!r:.200}") from error
     for number, entry in enumerate(entries, 1):
         wrong = _wrong_in(entry)
         if wrong:

@@ -28,7 +28,7 @@ FLOORS = (
     ("http",),
     ("faults",),
     ("transport",),
-    ("settings", "handle"),
+    ("settings", "handle", "files"),
     tuple(NAMES),
     ("services",),
     ("failures", "reporting", "process_time"),

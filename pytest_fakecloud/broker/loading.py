@@ -11,6 +11,7 @@ from typing import Any, TypedDict
 from ..core.errors import ContractError
 from ..core.matching import Asked
 from ..core.timeparse import instant_us
+from ..files import DATA_BYTES, read_file
 from .model import INT64_MAX, Header, ProducerRecord
 from .settings import string, whole
 
@@ -114,7 +115,7 @@ def checked(message: ProducerRecord) -> ProducerRecord:
 def messages_in(data: Any) -> Iterator[ProducerRecord]:
     """The messages in any of the shapes that ``Broker.load`` takes."""
     if isinstance(data, Path):
-        data = data.read_text("utf-8")
+        data = _text_of(data)
     if isinstance(data, str):
         data = [_json(n, line) for n, line in enumerate(data.split("\n"), 1) if line.strip()]
     if isinstance(data, Mapping):
@@ -126,10 +127,17 @@ def messages_in(data: Any) -> Iterator[ProducerRecord]:
             yield checked(_message(item, None))
 
 
+def _text_of(path: Path) -> str:
+    try:
+        return read_file(path, DATA_BYTES).decode("utf-8")
+    except UnicodeDecodeError as error:
+        raise ContractError(f"{str(path)!r:.200} is not UTF-8: {error.reason}") from None
+
+
 def _json(number: int, line: str) -> Any:
     try:
         return json.loads(line)
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise ContractError(f"line {number} is not JSON: {error}: {line[:80]!r}") from None
 
 
@@ -147,15 +155,17 @@ def _message(item: Any, topic: str | None) -> ProducerRecord:
         return item
     if not isinstance(item, Mapping) or "value" not in item:
         if topic is None:
-            raise ContractError(f"{item!r} is not a message: give a mapping with topic and value")
+            raise ContractError(
+                f"{item!r:.200} is not a message: give a mapping with topic and value"
+            )
         return ProducerRecord(topic, text(item))
     unknown = set(item) - set(ProducerRecord._fields)
     if unknown:
-        named = ", ".join(sorted(map(str, unknown)))
+        named = ", ".join(sorted(map(str, unknown)))[:200]
         raise ContractError(f"a message has no {named}; it has {', '.join(ProducerRecord._fields)}")
     name = item.get("topic", topic)
     if name is None:
-        raise ContractError(f"{item!r} names no topic")
+        raise ContractError(f"{item!r:.200} names no topic")
     return ProducerRecord(
         name,
         text(item["value"]),

@@ -44,6 +44,8 @@ _UNITS = {
     "w": 604_800_000_000,
 }
 _PART = regex(r"(\d+(?:\.\d+)?)(us|ms|s|m|h|d|w)")
+# Nothing is looked at twice: the search for parts alone would begin again at each of many digits.
+_PARTS = regex(r"(?:\d++(?:\.\d++)?(?:us|ms|s|m|h|d|w))++")
 # A hundred years: far beyond any schedule, and still a valid datetime when added to today.
 _LONGEST_US = 36_525 * 86_400_000_000
 
@@ -68,10 +70,9 @@ def duration_us(value: Duration) -> int:
         text = value.replace(" ", "")
         sign = -1 if text[:1] == "-" else 1
         text = text.removeprefix("-")
-        parts = list(_PART.finditer(text))
-        if not parts or "".join(part.group(0) for part in parts) != text:
+        if _PARTS.fullmatch(text) is None:
             raise _bad_duration(value)
-        spans = (float(part.group(1)) * _UNITS[part.group(2)] for part in parts)
+        spans = (float(count) * _UNITS[unit] for count, unit in _PART.findall(text))
         microseconds = sign * sum(round(min(span, 1e21)) for span in spans)
     else:
         raise _bad_duration(value)

@@ -11,7 +11,7 @@ from typing import Any
 
 from .errors import ContractError, shown
 
-__all__ = ["SHOWN", "brief", "check_times", "differences", "never_awaited"]
+__all__ = ["SHOWN", "brief", "check_times", "differences", "never_awaited", "one_line"]
 
 SHOWN = 200
 """The longest value that is shown whole."""
@@ -24,6 +24,13 @@ def brief(value: object, length: int = SHOWN) -> str:
     text = getattr(value, "__name__", "") if callable(value) else ""
     text = text or shown(value)
     return text if len(text) <= length else f"{text[:length]}…"
+
+
+def one_line(text: str, length: int = 1000) -> str:
+    """Return a message for a terminal: in one line, without control characters, cut where too long."""
+    cut = text[: length + 1]
+    plain = " ".join("".join(c if c.isprintable() else " " for c in cut).split())
+    return plain if len(text) <= length else f"{plain[:length]}…"
 
 
 def check_times(times: object) -> None:

@@ -11,20 +11,23 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import partial
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeVar
 
 import orjson
 
-from ..core.errors import ContractError, ServiceError, shown
+from ..core.errors import ContractError, ServiceError
 from ..core.matching import nearest
+from ..core.wording import brief, one_line
 from ..faults.fault import setting_over
 from ..faults.plan import FaultPlan, fault_words
+from ..files import DATA_BYTES, read_file
 from ..services import by_word
 
 __all__ = ["SCHEMA", "Progress", "load_state", "prepare_fault", "read_state"]
 
 AT_ONCE = 2_000
 """How many keys, records or messages are put in between two words on how far it is."""
+T = TypeVar("T")
 _ANYTHING: dict[str, Any] = {}
 _TEXT = {"type": "string"}
 _HEADERS = {"type": "object", "additionalProperties": _TEXT}
@@ -140,14 +143,15 @@ class Loadable(Protocol):
 def read_state(file: Path) -> dict[str, Any]:
     """The checked content of a state file; ``ContractError`` says what is wrong, and where."""
     try:
-        content = orjson.loads(file.read_bytes())
-    except OSError as error:
-        raise ContractError(f"cannot read {file}: {error.strerror}") from None
+        content = orjson.loads(read_file(file))
     except orjson.JSONDecodeError as error:
         raise ContractError(
-            f"{file} is not JSON: {error.msg}, line {error.lineno} column {error.colno}"
+            f"{file!s:.200} is not JSON: {error.msg}, line {error.lineno} column {error.colno}"
         ) from None
-    problem = next(_problems(content, SCHEMA, ""), None)
+    try:
+        problem = next(_problems(content, SCHEMA, ""), None)
+    except RecursionError:
+        problem = "its values are nested too deeply"
     if problem is not None:
         raise ContractError(f"{file}: {problem}")
     found: dict[str, Any] = content
@@ -160,13 +164,13 @@ def _problems(value: Any, schema: Mapping[str, Any], place: str) -> Iterator[str
         several = [one for one in _flat(schema["anyOf"]) if _has_type(value, one)]
         if not several:
             words = " or ".join(dict.fromkeys(_wanted(one) for one in _flat(schema["anyOf"])))
-            yield f"{here} is {shown(value)}; give {words}"
+            yield f"{here} is {brief(value)}; give {words}"
         elif all(found := [list(_problems(value, one, place)) for one in several]):
             yield from found[0]
         return
     wrong = "enum" in schema and value not in schema["enum"]
     if wrong or ("type" in schema and not _has_type(value, schema)):
-        yield f"{here} is {shown(value)}; give {_wanted(schema)}"
+        yield f"{here} is {brief(value)}; give {_wanted(schema)}"
         return
     if isinstance(value, int | float) and not (
         schema.get("minimum", value) <= value <= schema.get("maximum", value)
@@ -209,13 +213,14 @@ def _members(value: dict[str, Any], schema: Mapping[str, Any], place: str) -> It
         if name not in value:
             yield f"{place or 'the whole'} has no {name!r}"
     for name, item in value.items():
-        below = f"{place}.{name}" if re.fullmatch(r"[$\w-]+", name) else f"{place}.{name!r}"
+        plain = re.fullmatch(r"[$\w-]{1,100}", name)
+        below = f"{place}.{name if plain else brief(name)}"
         below = below.removeprefix(".")
         if name in known:
             yield from _problems(item, known[name], below)
         elif rest is False:
             yield (
-                f"there is no {name!r} in {place or 'a state file'}{nearest(name, known)}; "
+                f"there is no {brief(name)} in {place or 'a state file'}{nearest(name[:100], known)}; "
                 f"there are: {', '.join(one for one in known if one != '$schema')}"
             )
         elif isinstance(rest, dict):
@@ -252,19 +257,21 @@ def load_state(
                     progress(part, done, whole)
     for url, answers in content.get("destinations", {}).items():
         destinations = _open(cloud, "queue").destinations
-        _with_place(f"destinations.{url!r}", partial(_stub, destinations, url, answers))
+        _with_place(f"destinations.{brief(url)}", partial(_stub, destinations, url, answers))
     for part, faults in content.get("faults", {}).items():
         plan = _open(cloud, part).faults
         for number, fault in enumerate(faults):
             _with_place(f"faults.{part}[{number}]", partial(prepare_fault, plan, fault))
 
 
-def _with_place(place: str, do: Callable[[], object]) -> None:
-    """Say where in the file it is what a fake refuses."""
+def _with_place(place: str, do: Callable[[], T]) -> T:
+    """Return what ``do`` returns; the error of what a fake refuses names the place in the file."""
     try:
-        do()
+        return do()
     except (ContractError, ServiceError, TypeError) as error:
-        raise ContractError(f"{place}: {error}") from error
+        raise ContractError(one_line(f"{place}: {error}")) from error
+    except RecursionError:
+        raise ContractError(f"{place}: it is nested too deeply") from None
 
 
 def prepare_fault(plan: Any, fault: Mapping[str, Any]) -> Any:
@@ -274,7 +281,7 @@ def prepare_fault(plan: Any, fault: Mapping[str, Any]) -> Any:
     kind = fault["kind"]
     if kind not in kinds:
         raise ContractError(
-            f"{shown(kind)} is not a fault{nearest(str(kind), kinds)}; "
+            f"{brief(kind)} is not a fault{nearest(str(kind)[:100], kinds)}; "
             f"give one of {', '.join(kinds)}"
         )
     token = setting_over.set("a state file")
@@ -324,7 +331,7 @@ def _as_loaded(value: Any) -> Any:
 
 def _vector(handle: Any, data: Mapping[str, Any], folder: Path) -> Loads:
     for namespace, records in data.items():
-        where = f".{namespace!r}"
+        where = f".{brief(namespace)}"
         if isinstance(records, str):
             path = folder / records
             yield where, 1, iter([(1, partial(handle.load, path, namespace=namespace))])
@@ -335,11 +342,14 @@ def _vector(handle: Any, data: Mapping[str, Any], folder: Path) -> Loads:
 
 def _broker(handle: Any, data: Mapping[str, Any], folder: Path) -> Loads:
     for topic, messages in data.items():
-        listed = _lines(folder / messages) if isinstance(messages, str) else messages
+        where = f".{brief(topic)}"
+        listed = messages
+        if isinstance(messages, str):
+            listed = _with_place(f"broker{where}", partial(_lines, folder / messages))
         put = partial(_put_records, handle, topic)
         # An empty topic is one all the same.
         pieces = _sliced(listed, put) if listed else iter([(0, partial(put, []))])
-        yield f".{topic!r}", len(listed), pieces
+        yield where, len(listed), pieces
 
 
 def _put_records(handle: Any, topic: str, messages: list[Any]) -> None:
@@ -347,17 +357,15 @@ def _put_records(handle: Any, topic: str, messages: list[Any]) -> None:
 
 
 def _lines(path: Path) -> list[Any]:
-    try:
-        lines = path.read_bytes().splitlines()
-    except OSError as error:
-        raise ContractError(f"cannot read {path}: {error.strerror}") from None
     found = []
-    for number, line in enumerate(lines, 1):
+    for number, line in enumerate(read_file(path, DATA_BYTES).splitlines(), 1):
         if line.strip():
             try:
                 found.append(orjson.loads(line))
             except orjson.JSONDecodeError as error:
-                raise ContractError(f"{path}, line {number} is not JSON: {error.msg}") from None
+                raise ContractError(
+                    f"{path!s:.200}, line {number} is not JSON: {error.msg}"
+                ) from None
     return found
 
 

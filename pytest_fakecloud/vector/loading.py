@@ -19,16 +19,18 @@ of a file which line or row.
 from __future__ import annotations
 
 import math
+import zipfile
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import fields, is_dataclass
 from os import PathLike
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 import numpy as np
 import orjson
 
 from ..core.errors import ContractError
+from ..files import DATA_BYTES, open_file, read_file
 from .embedding import Embedder, is_sequence, is_sparse
 from .errors import VectorError, invalid_dimension
 from .fields import FieldReader, from_array
@@ -38,6 +40,7 @@ __all__ = ["as_json", "read_records"]
 
 Raw = dict[str, Any]
 BYTE_ORDER_MARK = b"\xef\xbb\xbf"
+MOST_MEMBERS = 1_000_000
 COLUMNS = ("ids", "metadata", "data")
 """The arrays of an ``.npz`` file that may stand beside ``vectors``."""
 SHAPES = (
@@ -236,17 +239,7 @@ def _from_file(path: Path) -> Iterator[tuple[str, object]]:
 
 
 def _bytes(path: Path) -> bytes:
-    try:
-        return path.read_bytes().removeprefix(BYTE_ORDER_MARK)
-    except (OSError, ValueError) as error:  # a name with a zero in it is a ValueError
-        raise _unreadable(path, error) from None
-
-
-def _unreadable(path: Path, error: Exception) -> ContractError:
-    return ContractError(
-        f"cannot read {str(path)!r:.200} (in {str(Path.cwd())!r}): "
-        f"{getattr(error, 'strerror', None) or error}"
-    )
+    return read_file(path, DATA_BYTES).removeprefix(BYTE_ORDER_MARK)
 
 
 def _json(text: bytes, where: str) -> Any:
@@ -259,15 +252,33 @@ def _json(text: bytes, where: str) -> Any:
 def _arrays(path: Path) -> dict[str, Any]:
     try:
         # Given a path, numpy leaves the file open where it is no archive.
-        with path.open("rb") as file, np.load(file, allow_pickle=False) as arrays:
-            return dict(arrays)
-    except OSError as error:
-        raise _unreadable(path, error) from None
+        with open_file(path, DATA_BYTES) as file:
+            _check_archive(file)
+            with np.load(file, allow_pickle=False) as arrays:
+                found = dict(arrays)
+        for name, array in found.items():
+            if not isinstance(array, np.ndarray):
+                raise ValueError(f"its member {name!r:.80} is not an array")
+        return found
+    except ContractError:
+        raise
     except Exception as error:
         # A broken archive fails in any of its layers; an .npy is an array, no context manager.
         raise ContractError(
-            f"{path.name} is not an .npz file of plain arrays (numpy.savez): {error}"
+            f"{path.name!s:.200} is not an .npz file of plain arrays (numpy.savez): {error!s:.300}"
         ) from None
+
+
+def _check_archive(file: BinaryIO) -> None:
+    """Raise ``ValueError`` for an archive whose members would take too much memory."""
+    with zipfile.ZipFile(file) as archive:
+        members = archive.infolist()
+    file.seek(0)
+    size = sum(member.file_size for member in members)
+    if size > DATA_BYTES or len(members) > MOST_MEMBERS:
+        raise ValueError(
+            f"{len(members)} members of {size} bytes; at most {MOST_MEMBERS} of {DATA_BYTES} are read"
+        )
 
 
 def _from_npz(path: Path) -> Iterator[tuple[str, Raw]]:

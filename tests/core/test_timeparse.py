@@ -90,6 +90,13 @@ def test_what_is_no_duration() -> None:
     )
 
 
+def test_a_text_of_many_digits_takes_no_longer() -> None:
+    """Where the search for parts began again at each digit, this took minutes."""
+    for text in ("9" * 200_000, "9." * 100_000, "1h" * 100_000 + "x"):
+        with pytest.raises(ContractError, match="duration"):
+            duration_us(text)
+
+
 @pytest.mark.parametrize(
     "value", [-1, -1e308, -(10**400), -0.5, timedelta(seconds=-1), "-1h", "- 1d2h"]
 )

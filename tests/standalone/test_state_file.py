@@ -151,7 +151,7 @@ REFUSED = [
     ({"kv": {"commands": [["SET", "k"]]}}, "kv.commands: ERR wrong number of arguments"),
     ({"vector": {"": [{"id": "a"}]}}, "vector.'': "),
     ({"vector": {"": "none.jsonl"}}, "vector.'': "),
-    ({"broker": {"orders": "none.jsonl"}}, "cannot read "),
+    ({"broker": {"orders": "none.jsonl"}}, "broker.'orders': cannot read "),
     ({"queue": {"messages": [{"ulr": "https://a"}]}}, "queue.messages: "),
     ({"destinations": {"app.example": 200}}, "destinations.'app.example': 'app.example' is not a"),
     ({"faults": {"kv": [{"kind": "answr"}]}}, "faults.kv[0]: 'answr' is not a fault, did you mean"),

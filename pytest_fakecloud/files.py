@@ -1,0 +1,67 @@
+"""Read files that somebody named: regular files of a bounded size, and nothing else."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import stat
+from os import PathLike
+from typing import BinaryIO
+
+from .core.errors import ContractError
+
+__all__ = ["DATA_BYTES", "MOST_BYTES", "open_file", "read_file"]
+
+MOST_BYTES = 128 << 20
+"""The largest file that is parsed as a whole, which can take 40 times as much memory."""
+DATA_BYTES = 1 << 30
+"""The largest file of records, lines or arrays."""
+
+
+def open_file(path: str | PathLike[str], most: int = MOST_BYTES) -> BinaryIO:
+    """Open a regular file for reading.
+
+    Raises ``ContractError`` for a file that cannot be opened, is larger than ``most`` bytes, or is a
+    folder, a pipe or a device: reading those may never end.
+    """
+    file = None
+    try:
+        file = open(path, "rb", opener=_without_waiting)  # noqa: SIM115
+        state = os.fstat(file.fileno())
+        if not stat.S_ISREG(state.st_mode):
+            raise ContractError(f"{_cannot(path)}: it is not a regular file")
+        if state.st_size > most:
+            raise ContractError(
+                f"{_cannot(path)}: it has {state.st_size} bytes, and at most {most} are read"
+            )
+    except (OSError, ValueError) as error:  # a name with a NUL in it is a ValueError
+        # The reason alone: the file's own name is shown already.
+        reason = getattr(error, "strerror", None) or error
+        raise ContractError(f"{_cannot(path)}: {reason}") from None
+    except ContractError:
+        if file is not None:
+            file.close()
+        raise
+    return file
+
+
+def read_file(path: str | PathLike[str], most: int = MOST_BYTES) -> bytes:
+    """Return the content of a regular file of at most ``most`` bytes; raises as ``open_file``."""
+    with open_file(path, most) as file:
+        try:
+            # One that grows meanwhile, as some of /proc do, is cut off here.
+            return file.read(most)
+        except OSError as error:
+            raise ContractError(f"{_cannot(path)}: {error.strerror or error}") from None
+
+
+def _cannot(path: str | PathLike[str]) -> str:
+    folder = ""
+    with contextlib.suppress(OSError):  # somebody removed it
+        folder = f" (in {os.getcwd()!r:.200})"
+    return f"cannot read {os.fspath(path)!r:.200}{folder}"
+
+
+def _without_waiting(path: str, flags: int) -> int:
+    # Opening a named pipe would wait for somebody to write into it.
+    return os.open(path, flags | getattr(os, "O_NONBLOCK", 0))
