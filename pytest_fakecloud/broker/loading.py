@@ -11,7 +11,6 @@ from typing import Any, TypedDict
 from ..core.errors import ContractError
 from ..core.matching import Asked
 from ..core.timeparse import instant_us
-from ..files import DATA_BYTES, read_file
 from .model import INT64_MAX, Header, ProducerRecord
 from .settings import string, whole
 
@@ -128,6 +127,8 @@ def messages_in(data: Any) -> Iterator[ProducerRecord]:
 
 
 def _text_of(path: Path) -> str:
+    from ..files import DATA_BYTES, read_file  # few brokers load a file
+
     try:
         return read_file(path, DATA_BYTES).decode("utf-8")
     except UnicodeDecodeError as error:

@@ -45,7 +45,8 @@ __all__ = ["BrokerApp", "record_json"]
 SUCCESS = {"result": "Success", "status": 200}
 POLL_TIMEOUT_MS = 1000
 METADATA_TIMEOUT_MS = 10_000
-_STRING = regex(rb'"(?:\\.|[^"\\])*"')
+# One that does not end goes to the end of the body: else each quote in it would begin another one.
+_STRING = regex(rb'(?s)"(?:\\.?|[^"\\])*+"?')
 _TRAILING_COMMA = regex(rb",\s*[\]}]")
 _NOTHING: Any = object()
 

@@ -127,7 +127,10 @@ class Mask:
 
 
 def _hidden(found: re.Match[str]) -> str:
-    return next(filter(None, found.groups()), "") + HIDDEN
+    parameter = next(filter(None, found.groups()), "")
+    # A sentence may go on behind a URL's last parameter.
+    after = found[0][len(found[0].rstrip(":,.;)]}")) :] if parameter else ""
+    return parameter + HIDDEN + after
 
 
 # A console asks for thousands of rows one by one, and the pattern costs a millisecond to write.

@@ -472,6 +472,12 @@ def test_old_credentials_are_refused_after_rotation(broker: Broker, rest: Rest) 
 
 # -- refusals ------------------------------------------------------------------------------------
 
+
+def test_a_string_without_an_end_takes_no_longer(rest: Rest) -> None:
+    """Where each quote in it may begin a string, this takes minutes and lets nobody else run."""
+    rest("POST", "/produce/orders", b'"' + b'\\"' * 200_000, status=400)
+
+
 POSITION = {"topic": "orders", "partition": 0, "offset": 0}
 REFUSALS: list[tuple[str, str, Any, int, str]] = [
     ("POST", "/produce/orders", b'[{"value": "a"},]', 400, "trailing comma"),

@@ -234,6 +234,7 @@ def test_a_token_is_hidden_however_a_url_writes_it(token: str) -> None:
         ("https://x.test?to=ada@x.test", "https://x.test?to=ada@x.test"),
         ("see https://x.test or ada@x.test", "see https://x.test or ada@x.test"),
         ("?access_token=guess", "?access_token=***"),
+        ("(see /a?token=guess): no", "(see /a?token=***): no"),
         ("?a=1&API-Key=gu%26ess&b=2#c", "?a=1&API-Key=***&b=2#c"),
         ("?client_secret=guess;x=1", "?client_secret=***"),
         ("?X-Amz-Signature=guess x", "?X-Amz-Signature=*** x"),

@@ -90,8 +90,11 @@ def parse_unsigned(text: bytes, error: bytes) -> int:
     return int(found[1] + found[2]) % 2**64
 
 
-_DECIMAL = regex(rb"[+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?")
-_HEXADECIMAL = regex(rb"[+-]?0[xX](?:[0-9a-fA-F]+\.?[0-9a-fA-F]*|\.[0-9a-fA-F]+)(?:[pP][+-]?\d+)?")
+# Digits give nothing back (++), or a long number with a letter behind it takes quadratic time.
+_DECIMAL = regex(rb"[+-]?(?:\d++\.?\d*+|\.\d++)(?:[eE][+-]?\d++)?")
+_HEXADECIMAL = regex(
+    rb"[+-]?0[xX](?:[0-9a-fA-F]++\.?[0-9a-fA-F]*+|\.[0-9a-fA-F]++)(?:[pP][+-]?\d++)?"
+)
 _INFINITY = regex(rb"[+-]?inf(?:inity)?", re.IGNORECASE)
 
 

@@ -154,3 +154,11 @@ def meets_an_index(name: str) -> None:
         except CommandError:
             session.queue = None
     assert engine.execute(engine.session(), [b"PING"]) is not None
+
+
+def test_many_digits_with_a_letter_behind_take_no_longer(shop: Searching) -> None:
+    """Where digits are tried in two ways, this takes half an hour and lets nobody else run."""
+    shop.run(*["SEARCH.CREATE", "h", "ON", "HASH", "PREFIX", "1", "h:", "SCHEMA", "n", "F64"])
+    shop.run("HSET", "h:1", "n", "1" * 200_000 + "x")
+    shop.run("HSET", "h:2", "n", "2.5e0")
+    assert shop.found({"n": {"$gt": 0}}, index="h") == {"h:2"}

@@ -127,6 +127,12 @@ class TestDoubles:
     def test_layout(self, value: float, text: str) -> None:
         assert format_double(value) == text.encode()
 
+    @pytest.mark.parametrize("text", [b"1" * 200_000 + b"x", b"0x" + b"1" * 200_000 + b"z"])
+    def test_many_digits_with_a_letter_behind_take_no_longer(self, text: bytes) -> None:
+        """Where digits are tried in two ways, this takes half an hour and lets nobody else run."""
+        with pytest.raises(CommandError):
+            parse_float(text)
+
 
 class TestLongDoubles:
     @pytest.mark.parametrize(
