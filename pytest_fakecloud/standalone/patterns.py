@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
-from importlib import import_module
 from typing import Any
 
 from ..core.errors import ContractError
@@ -19,7 +18,8 @@ __all__ = ["MOST_STEPS", "LinearPattern"]
 
 MOST_STEPS = 10_000_000
 """The largest product of a pattern's states and a text's length: a few seconds at worst."""
-_parser = import_module("re._parser")
+# What turns a pattern into a tree is the same for re itself; it has no public name.
+_parser: Any = re._parser  # type: ignore[attr-defined]
 _IN_LINES = {"^": "^ of a line", "$": "$ of a line"}
 _ANCHORS = {
     "AT_BEGINNING": "^",

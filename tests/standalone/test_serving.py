@@ -81,7 +81,7 @@ def test_deliveries_are_forwarded_where_that_was_named(serve: Serve) -> None:
         (("--forward", "https://a"), "is not URL=TARGET"),
         (("--forward", "https://a=b"), "is not a target"),
         (("--forward", "a=http://127.0.0.1:1"), "'a' is not a destination"),
-        (("--load", "none.json"), "cannot read none.json"),
+        (("--load", "none.json"), "cannot read 'none.json'"),
         (("--log-format", "xml"), "invalid choice"),
     ],
 )
