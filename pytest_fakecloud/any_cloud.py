@@ -101,6 +101,7 @@ PROBLEM_KINDS: Mapping[str, Mapping[str, Field]] = {
     "unused_fault": {"handle": Field(TEXT)},
     "unmet": {"handle": Field(TEXT)},
     "rejected_step": {"run_id": Field(TEXT), "url": Field(URL), "handle": Field(TEXT)},
+    "assertion": {"handle": Field(TEXT)},
 }
 """What a strict test fails for, each with the facts that ``allow()`` may ask about."""
 NAMED_KINDS: Mapping[str, Mapping[str, Field]] = {"undelivered": {"handle": Field(TEXT)}}
@@ -251,10 +252,10 @@ class AnyCloud(ABC):
     def allow(self, kind: str, **where: Unpack[ProblemFields]) -> None:
         """Do not count a kind of problem, or only those whose facts agree with what is given.
 
-        ``kind`` is ``unrouted``, ``unstubbed``, ``bug``, ``unused_fault``, ``unmet`` or
-        ``rejected_step``. Two more are otherwise warned of: ``undelivered`` for messages that are
-        meant to stay undelivered, and ``refused`` for calls that are meant to be answered 401.
-        ``where`` names
+        ``kind`` is ``unrouted``, ``unstubbed``, ``bug``, ``unused_fault``, ``unmet``,
+        ``rejected_step`` or ``assertion``. Two more are otherwise warned of: ``undelivered`` for
+        messages that are meant to stay undelivered, and ``refused`` for calls that are meant to be
+        answered 401. ``where`` names
         facts such as ``path=`` or ``url=``: a value, a text with ``*``, a compiled pattern or a
         function (see ``core.matching``). Raises ``ContractError`` for a kind or a fact there is
         none of, naming the nearest.

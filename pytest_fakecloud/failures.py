@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import inspect
-import sys
 from collections.abc import Callable, Generator, Iterable, Sequence
 from typing import TYPE_CHECKING, Any, Literal, TypedDict, cast
 
@@ -12,6 +11,7 @@ from .core.errors import ContractError, shown
 from .core.found import Found
 from .core.journal import recorder_of
 from .core.lazy import dataclass
+from .core.problems import broken_promise, ends_the_test
 from .core.wording import never_awaited
 from .faults.fault import rule_of
 
@@ -51,8 +51,7 @@ class Failure:
 
     ``number`` is the call's place in the run (1 is the first), ``fault`` what was done to it,
     ``call`` the journal's record of it. ``exception`` is what the code raised, None when it coped;
-    ``broken`` is the ``AssertionError`` that says its promise did not hold, None when it held; one
-    made of the text where it was ``pytest.fail()`` that said so.
+    ``broken`` is the ``AssertionError`` that says its promise did not hold, None when it held.
     """
 
     number: int
@@ -70,8 +69,7 @@ class Failure:
         outcome = "held" if self.held else f"BROKEN: {self.broken}"
         gave_up = self.exception is not None and self.held
         raised = f", raised {shown(self.exception)}" if gave_up else ""
-        what = self.call.facts.get("command") or f"{self.call.method} {self.call.path}"
-        return f"<call {self.number} ({self.call.handle} {what}) {self.fault}: {outcome}{raised}>"
+        return f"<call {self.number} ({_named(self.call)}) {self.fault}: {outcome}{raised}>"
 
 
 class Failures(Found[Failure]):
@@ -104,10 +102,11 @@ def every_failure(
     """Run the code once as it is, then once per call and fault, failing call 1, 2, 3… in turn.
 
     ``run`` does the work; its promise is what it and ``check`` (called after it, with no fault left)
-    assert: an ``AssertionError`` or ``pytest.fail()`` breaks it, also within an exception group; any
-    other exception is the code giving up, which may well be right. ``pytest.skip()``,
-    ``pytest.xfail()`` and ``pytest.exit()`` end the whole. ``services`` limits the calls to one or
-    more fixtures or handles by name.
+    assert: an ``AssertionError`` breaks it, also within an exception group; any other ``Exception``
+    is the code giving up, which may well be right. Everything else ends the test as itself: the
+    outcomes of pytest (``fail``, ``skip``, ``xfail``, ``exit``), a time-out of pytest-timeout,
+    ``KeyboardInterrupt``, ``SystemExit``. ``services`` limits the calls to one or more fixtures or
+    handles by name.
     ``faults`` are ``"answer"`` (with ``status``, the engine not reached), ``"drop"`` (no answer, no
     effect) and ``"lose_answer"`` (effect, no answer). Every run starts from the data as it was.
 
@@ -139,7 +138,7 @@ async def every_failure_async(
                 if inspect.isawaitable(result):
                     await result
             except BaseException as raised:
-                error = _counted(raised)
+                error = raised
             step = plan.send(error)
     except StopIteration as end:
         found: Failures = end.value
@@ -162,7 +161,7 @@ def _driven(plan: _Plan) -> Failures:
             try:
                 result = step()
             except BaseException as raised:
-                error = _counted(raised)
+                error = raised
             else:
                 if never_awaited(result):
                     raise ContractError("the code has to be awaited: use cloud.aio.every_failure")
@@ -201,7 +200,7 @@ def _plan(
     for step in filter(None, (run, check)):
         error = yield step
         if error is not None:
-            raise error
+            raise ends_the_test(error) or error
     if _count(handles) == before:
         raise ContractError(
             "the code made no call to "
@@ -261,6 +260,7 @@ def _one(
     finally:
         for one in armed:
             one.remove()
+    _end_as_itself(exception, fault, hit)
     if not hit:
         # It counts for no run of the result, so it is none of those that held either.
         recorder.add_event("run", "no call was left to fail", began=began, alone=True, held=None)
@@ -268,6 +268,7 @@ def _one(
     broken = broken_promise(exception)
     if broken is None and check is not None:
         error = yield check
+        _end_as_itself(error, fault, hit)
         broken = broken_promise(error)
         if broken is None and error is not None:
             raise error
@@ -279,36 +280,17 @@ def _one(
     return failure
 
 
-def broken_promise(error: BaseException | None) -> AssertionError | None:
-    """What an exception says about a promise that did not hold, or None when it is about another thing.
-
-    ``pytest.fail()`` says it as an assertion does; so does an exception group that holds either.
-    """
-    if error is None or isinstance(error, AssertionError):
-        return error
-    if _is_pytest_fail(error):
-        broken = AssertionError(str(error))
-        broken.__cause__ = error
-        return broken
-    if isinstance(error, BaseExceptionGroup):
-        return next(filter(None, map(broken_promise, error.exceptions)), None)
-    return None
+def _end_as_itself(error: BaseException | None, fault: FailureName, hit: list[Call]) -> None:
+    """Raise what ends the test, with a note of the run that it ended."""
+    ending = ends_the_test(error)
+    if ending is not None:
+        for call in hit:
+            ending.add_note(f"every_failure: in the run that failed {_named(call)} by {fault!r}")
+        raise ending
 
 
-def _is_pytest_fail(error: BaseException) -> bool:
-    pytest = sys.modules.get("pytest")
-    return (
-        pytest is not None
-        and isinstance(error, pytest.fail.Exception)
-        and not isinstance(error, pytest.xfail.Exception)
-    )
-
-
-def _counted(error: BaseException) -> BaseException:
-    """The exception where it is an outcome of a run; what is to end the whole is raised on."""
-    if not isinstance(error, Exception) and broken_promise(error) is None:
-        raise error
-    return error
+def _named(call: Call) -> str:
+    return f"{call.handle} {call.facts.get('command') or f'{call.method} {call.path}'}"
 
 
 def names_of(what: str, given: str | Iterable[str]) -> list[str]:

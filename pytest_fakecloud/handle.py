@@ -20,7 +20,7 @@ from .core.found import Found
 from .core.ids import Ids
 from .core.journal import Journal, Recorder, recorder_of
 from .core.lazy import dataclass, traceback
-from .core.problems import Problem, Problems
+from .core.problems import Problem, Problems, ends_the_test
 from .core.timekeeper import Mode, Timekeeper
 from .core.timeparse import Instant
 from .faults.plan import FaultPlan, table_of
@@ -474,6 +474,10 @@ class Handle:
         self.close()
 
     def _server_failed(self, error: BaseException) -> None:
+        ending = ends_the_test(error)
+        if ending is not None:
+            self._context.problems.report_raised(ending, self.name, handle=self.name)
+            return
         self._context.problems.report(
             "bug",
             f"{self.name}: the server of the fake failed: {shown(error)}\n"

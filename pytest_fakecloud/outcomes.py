@@ -7,20 +7,22 @@ import shutil
 import sys
 import warnings
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeAlias
 
 import pytest
 
 from .core.calls import Call
 from .core.errors import telling
+from .core.problems import ends_the_test
 from .session import Run, end, misuse, run_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from .any_cloud import AnyCloud
+    from .core.problems import Problem
 
-__all__ = ["FakecloudWarning", "check", "finish", "report_on"]
+__all__ = ["FakecloudWarning", "check", "explain", "finish", "report_on"]
 
 UNTOLD = "what the fakes saw cannot be told"
 
@@ -56,33 +58,82 @@ def _undelivered(run: Run) -> list[str]:
     return [Mask(cloud).text(text) for cloud, text in found]
 
 
+def explain(run: Run, error: Exception) -> None:
+    """Give the error of a test that failed the exception of a callback that was raised before it.
+
+    Raises an outcome of pytest, which ends the test as itself whatever came after it. An assertion
+    becomes the cause of the error, so that pytest shows both.
+    """
+    found: _Found = []
+    with telling("what callbacks raised cannot be told", _warn):
+        found = _found(run)
+    ending = _ending(found)
+    if ending is not None:
+        raise ending
+    failed = _failed_assertion(found)
+    chain = [error]
+    while (cause := chain[-1].__cause__ or chain[-1].__context__) and cause not in chain:
+        chain.append(cause)  # type: ignore[arg-type]
+    if failed is not None and failed not in chain:
+        chain[-1].__cause__ = failed
+
+
+_Found: TypeAlias = list[tuple["AnyCloud", "Problem"]]
+
+
+def _found(run: Run) -> _Found:
+    """The problems that fail a test, each with its cloud.
+
+    An outcome of pytest that a callback raised ends the test, strict or not.
+    """
+    return [
+        (cloud, problem)
+        for cloud in run.clouds()
+        for problem in cloud.problems
+        if problem.kind in run.strict or _ending([(cloud, problem)]) is not None
+    ]
+
+
+def _ending(found: _Found) -> BaseException | None:
+    """The first outcome of pytest that a callback raised, if any."""
+    ends = (ends_the_test(one.exception) for _, one in found if one.kind == "assertion")
+    return next(filter(None, ends), None)
+
+
+def _failed_assertion(found: _Found) -> BaseException | None:
+    """The first assertion that failed in a callback, if any."""
+    failed = (one.exception for _, one in found if one.kind == "assertion")
+    return next(filter(None, failed), None)
+
+
 def _failure(run: Run) -> BaseException | None:
     """What a passing test fails for, if anything."""
     clouds = run.clouds()
-    found = [
-        (cloud, problem)
-        for cloud in clouds
-        for problem in cloud.problems
-        if problem.kind in run.strict
-    ]
+    found = _found(run)
     if not found:
         for cloud in clouds:
             _warn_of_refused_clients(cloud)
         return None
+    ending = _ending(found)
+    if ending is not None:
+        return ending
     from .reporting.masking import Mask
     from .reporting.section import counted
 
     masks = {id(cloud): Mask(cloud) for cloud in clouds}
     # A client that tries again leaves the same problem behind again.
-    text = "\n".join(
-        counted(
-            f"[{problem.kind}] {masks[id(cloud)].text(problem.text)}" for cloud, problem in found
-        )
+    lines = counted(
+        f"[{problem.kind}] {masks[id(cloud)].text(problem.text)}" for cloud, problem in found
     )
-    failure = pytest.fail.Exception(
-        f"fakecloud: the test passed, but left {len(found)} problem(s) behind\n{text}",
-        pytrace=False,
+    text = f"fakecloud: the test passed, but left {len(found)} problem(s) behind\n" + "\n".join(
+        lines
     )
+    failed = _failed_assertion(found)
+    if failed is not None:
+        # pytest shows its message, its source line and the values in it.
+        failed.add_note(text)
+        return failed
+    failure = pytest.fail.Exception(text, pytrace=False)
     failure.__cause__ = next((p.exception for _, p in found if p.exception is not None), None)
     return failure
 

@@ -64,7 +64,7 @@ class Default(str):
 SETTINGS: dict[str, tuple[str, Any, Any]] = {
     "fakecloud_strict": (
         "what fails a passing test: true, false, or names out of "
-        "'unrouted unstubbed bug unused_fault unmet rejected_step undelivered'; "
+        "'unrouted unstubbed bug unused_fault unmet rejected_step assertion undelivered'; "
         "true is all but undelivered",
         None,
         "true",
@@ -231,7 +231,15 @@ def pytest_runtest_call(item: pytest.Item) -> Generator[None, None, None]:
     run = _run_of(item.config)
     if run is not None:
         run.begin_call()
-    yield
+    try:
+        yield
+    except Exception as error:
+        run = run or _run_of(item.config)
+        if run is not None and run.has_fakes:
+            from .outcomes import explain
+
+            explain(run, error)
+        raise
     run = run or _run_of(item.config)
     # A unittest.TestCase keeps its failure, skip or expected failure to itself until the report.
     if run is not None and run.has_fakes and not getattr(item, "_excinfo", None):

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import argparse
 import asyncio
 import contextlib
-from collections.abc import Iterator
+import unittest
+from collections.abc import Callable, Iterator
 
 import httpx
 import pytest
@@ -211,31 +213,6 @@ def test_four_services_and_what_a_run_left_is_taken_back(cloud: Cloud) -> None:
     assert queue.messages() == []
 
 
-def test_pytest_fail_is_a_broken_promise(cloud: Cloud, orders: Broker) -> None:
-    def run() -> None:
-        with contextlib.suppress(requests.RequestException):
-            send(orders, "a")
-
-    def check() -> None:
-        if not orders.records("orders"):
-            pytest.fail("nothing was sent")
-
-    found = cloud.every_failure(run, check=check, faults="drop")
-    assert [str(failure.broken) for failure in found] == ["nothing was sent"]
-    assert isinstance(found[0].broken, AssertionError)
-    with pytest.raises(AssertionError, match=r"broken in 1 of 1 runs:\n.*BROKEN: nothing was sent"):
-        found.assert_held()
-
-    def says_so_itself() -> None:
-        try:
-            send(orders, "a")
-        except requests.RequestException:
-            pytest.fail("gave up")
-
-    found = cloud.every_failure(says_so_itself, faults="drop")
-    assert [str(failure.broken) for failure in found] == ["gave up"]
-
-
 def test_an_assertion_within_a_group_is_a_broken_promise(cloud: Cloud, orders: Broker) -> None:
     async def run() -> None:
         async def work() -> None:
@@ -252,30 +229,97 @@ def test_an_assertion_within_a_group_is_a_broken_promise(cloud: Cloud, orders: B
     assert [str(failure.broken) for failure in found] == ["not sent"]
 
 
-@pytest.mark.parametrize(
-    "outcome",
-    [pytest.skip.Exception("later"), pytest.xfail.Exception("known"), pytest.exit.Exception("end"),
-     KeyboardInterrupt()],
-)  # fmt: skip
-def test_other_outcomes_end_the_whole(cloud: Cloud, orders: Broker, outcome: BaseException) -> None:
+def _group(outcome: BaseException) -> BaseException:
+    return BaseExceptionGroup("of tasks", [ValueError("beside it"), outcome])
+
+
+def _replaced(outcome: BaseException) -> BaseException:
+    try:
+        try:
+            raise outcome
+        except BaseException:
+            raise ValueError("the application caught everything")  # noqa: B904
+    except ValueError as error:
+        return error
+
+
+OUTCOMES = [
+    pytest.fail.Exception("Timeout (>2.0s) from pytest-timeout."),
+    pytest.skip.Exception("later"),
+    pytest.xfail.Exception("known"),
+    pytest.exit.Exception("end"),
+    unittest.SkipTest("later"),
+    KeyboardInterrupt(),
+    SystemExit(2),
+]
+
+
+@pytest.mark.parametrize("place", ["run", "check"])
+@pytest.mark.parametrize("outcome", OUTCOMES, ids=lambda one: type(one).__name__)
+def test_what_is_not_the_applications_failure_ends_the_test(
+    cloud: Cloud, orders: Broker, outcome: BaseException, place: str
+) -> None:
     def run() -> None:
-        with contextlib.suppress(requests.RequestException):
+        try:
             send(orders, "a")
+        except requests.RequestException:
+            if place == "run":
+                raise outcome from None
 
     def check() -> None:
         if not orders.records("orders"):
             raise outcome
 
-    with pytest.raises(type(outcome)):
+    with pytest.raises(type(outcome)) as caught:
         cloud.every_failure(run, check=check, faults="drop")
+    assert caught.value is outcome
+    assert outcome.__notes__ == [
+        "every_failure: in the run that failed broker POST /produce/orders by 'drop'"
+    ]
+    del outcome.__notes__
 
     async def both() -> None:
         await cloud.aio.every_failure(run, check=check, faults="drop")
 
-    with pytest.raises(type(outcome)):
+    with pytest.raises(type(outcome)) as caught:
         trio.run(both)
+    assert caught.value is outcome
+    del outcome.__notes__
     # No fault is left behind.
     send(orders, "b")
+
+
+@pytest.mark.parametrize("hidden", [_group, _replaced])
+def test_an_outcome_that_the_application_hides_ends_the_test(
+    cloud: Cloud, orders: Broker, hidden: Callable[[BaseException], BaseException]
+) -> None:
+    outcome = pytest.fail.Exception("Timeout (>2.0s) from pytest-timeout.")
+
+    def run() -> None:
+        failed = False
+        try:
+            send(orders, "a")
+        except requests.RequestException:
+            failed = True
+        if failed:
+            raise hidden(outcome)
+
+    with pytest.raises(pytest.fail.Exception) as caught:
+        cloud.every_failure(run, faults="drop")
+    assert caught.value is outcome
+
+
+def test_an_exit_that_the_application_handles_is_its_own(cloud: Cloud, orders: Broker) -> None:
+    def run() -> None:
+        try:
+            send(orders, "a")
+        except requests.RequestException:
+            try:
+                argparse.ArgumentParser(exit_on_error=True).parse_args(["--unknown"])
+            except SystemExit as error:
+                raise ValueError("bad arguments") from error
+
+    assert isinstance(cloud.every_failure(run, faults="drop").only().exception, ValueError)
 
 
 def test_pytest_fail_in_the_undisturbed_run_is_raised(cloud: Cloud, orders: Broker) -> None:

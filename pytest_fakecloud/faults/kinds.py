@@ -237,7 +237,7 @@ class CallRule(Rule):
     def _run(self, request: Request) -> object:
         try:
             result = self._function(request) if self._takes_request else self._function()
-        except BaseException as error:  # what pytest.fail() raises is no Exception
+        except Exception as error:
             raise ContractError(f"the function of {shown(self)} failed: {shown(error)}") from error
         if inspect.iscoroutine(result):
             result.close()

@@ -14,7 +14,7 @@ from ..core.errors import ContractError, ServiceError, shown
 from ..core.journal import Recorder
 from ..core.lazy import traceback
 from ..core.matching import Field
-from ..core.problems import Problems, shortened
+from ..core.problems import Problems, raised_by_test, shortened
 from .messages import OUTCOME_OF_EFFECT, Answer, Effect, Request, Response, Serve, Stream
 from .routing import Route, RouteMatch, RouteTable
 
@@ -112,7 +112,7 @@ class App:
             405, "Method Not Allowed", headers=[("Allow", ", ".join(sorted(allowed)))]
         )
 
-    def bug(self, request: Request, error: Exception) -> Answer:
+    def bug(self, request: Request, error: BaseException) -> Answer:
         """The answer when the engine itself fails: a 500 in the service's envelope."""
         return self.render_error(ServiceError(500, f"internal error: {shown(error)}"))
 
@@ -225,14 +225,33 @@ class App:
         request.call.outcome = "broken off"
         self._report_bug(request, error)
 
-    def _failed(self, request: Request, error: Exception) -> Response:
+    def broken_off(self, request: Request, error: BaseException) -> Response:
+        """Report what ended a request in a thread of the server's, and return the 500 for its client.
+
+        A callback of the test raised it, such as ``pytest.fail()``. In the test's own thread it goes
+        on to the test.
+        """
+        response = self._failed(request, error)
+        self._record(request.call, response)
+        return response
+
+    def _failed(self, request: Request, error: BaseException) -> Response:
         self._report_bug(request, error)
         return self._finished(self.bug(request, error))
 
-    def _report_bug(self, request: Request, error: Exception) -> None:
+    def _report_bug(self, request: Request, error: BaseException) -> None:
         call = request.call
-        call.problem = "bug"
         call.note = "".join(traceback.format_exception(error))
+        of_test = raised_by_test(error)
+        if of_test is not None:
+            call.problem = "assertion"
+            self.problems.report_raised(
+                of_test,
+                f"{self.name}: {request.method} {shortened(request.target)} was answered 500",
+                handle=self.name,
+            )
+            return
+        call.problem = "bug"
         if isinstance(error, ContractError):
             blame = f"was answered 500, because of what the test does while it is served: {error}"
         else:

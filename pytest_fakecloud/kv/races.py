@@ -111,13 +111,14 @@ class Between:
     def _happen(self, place: int) -> None:
         """Run what was given, as if another client had been quicker.
 
-        Raises ``ContractError`` when it fails: the pipeline is answered 500, the test is told why.
+        Raises ``ContractError`` when it fails: the pipeline is answered 500, the test is told why. What
+        is no ``Exception``, such as a ``pytest.fail()`` or a time-out, passes through.
         """
         self.hits += 1
         self.place = place
         try:
             self._run()
-        except BaseException as error:  # what pytest.fail() raises is not an Exception
+        except Exception as error:
             raise ContractError(
                 f"what between(run=…) runs after {place} command(s) failed: {error!r}"
             ) from error

@@ -16,6 +16,7 @@ from ..core.calls import Call
 from ..core.errors import ContractError
 from ..core.ids import BASE62
 from ..core.journal import recorder_of
+from ..core.problems import raised_by_test
 from ..core.timeparse import Duration, Instant, duration_us
 from ..handle import Context, Handle, Snapshot
 from .actions import QueueActions
@@ -182,6 +183,7 @@ class Queue(QueueAssertions, QueueActions, Handle):
             self.destinations,
             unstubbed=unstubbed,
             report=self._report_unstubbed,
+            report_raised=self._report_raised,
             cap=float(min(attempt_cap, _LONGEST_CAP)),
             is_fake=self._is_fake,
             time_passes=self._time_passes,
@@ -442,16 +444,26 @@ class Queue(QueueAssertions, QueueActions, Handle):
         )
         ended = outcome.exception
         if self.delivery == "background" and _leaves(ended, driving=self._time.driving):
-            self._context.problems.report(
-                "unmet",
-                f"{self.name}: attempt {attempt.number} at {attempt.url}, made in the"
-                f" background: {attempt_note(outcome)}",
-                exception=ended,
-                handle=self.name,
-            )
+            self._report_left(attempt.url, outcome)
         error = self._sender.to_raise(delivery, outcome) if raised else None
         if error is not None and self.delivery == "driven":
             raise error
+
+    def _report_left(self, url: str, outcome: Outcome) -> None:
+        """Report what left an attempt in the background, where no driving call raises it."""
+        of_test = raised_by_test(outcome.exception)
+        if of_test is not None:
+            self._report_raised(of_test, url)
+            return
+        self._context.problems.report(
+            "unmet",
+            f"{self.name}: a delivery in the background to {url}: {attempt_note(outcome)}",
+            exception=outcome.exception,
+            handle=self.name,
+        )
+
+    def _report_raised(self, error: BaseException, url: str) -> None:
+        self._context.problems.report_raised(error, f"{self.name}: {url}", handle=self.name)
 
     def _about(self, message: Message) -> str | None:
         source = self._engine.messages.get(message.source_id or "")

@@ -8,6 +8,7 @@ from types import FrameType, TracebackType
 from typing import Any
 
 from ..core.errors import ContractError
+from ..core.problems import ends_the_test
 
 __all__ = ["hide_ours"]
 
@@ -34,7 +35,9 @@ def hide_ours(item: Any, call: Any) -> None:
 
 def _hidden(info: Any) -> Any:
     error: BaseException = info.value
-    if not isinstance(error, AssertionError | ContractError):
+    # Of what ends a test as itself, pytest shows the source, as of an assertion.
+    shows_line = AssertionError | ContractError
+    if not isinstance(error, shows_line) and ends_the_test(error) is not error:
         return info
     causes = list(_causes(error))
     rest = _without_ours(error.__traceback__)

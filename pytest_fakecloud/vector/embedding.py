@@ -210,9 +210,13 @@ class Embedder:
     ) -> tuple[Floats | None, SparseVector | None]:
         try:
             value = source(text)
-        except (VectorError, KeyboardInterrupt):
+        except VectorError:
             raise
-        except BaseException as error:  # the outcomes of test frameworks are no Exceptions
+        except AssertionError as error:
+            raise ContractError(
+                f"the embedding function failed for the text {text[:80]!r}: {error!r}"
+            ) from error
+        except Exception as error:
             raise unprocessable(
                 f"The embedding function failed for the text {text[:80]!r}: {error!r}"
             ) from error

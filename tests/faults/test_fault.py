@@ -101,16 +101,13 @@ def test_a_fault_is_meant_for_subjects_that_have_the_fact_it_asks_for(
     assert rule.matches(SimpleNamespace(call=call)) is agrees
 
 
-@pytest.mark.parametrize("error", [KeyError("typo"), pytest.fail.Exception("not like this")])
-def test_an_error_of_a_predicate_is_told_with_its_fault(
-    plan: FaultPlan, error: BaseException
-) -> None:
+def test_an_error_of_a_predicate_is_told_with_its_fault(plan: FaultPlan) -> None:
     def broken(given: object) -> bool:
-        raise error
+        raise KeyError("typo")
 
     fault = plan.drop(when=broken)
     call = Call(1, 0, "queue", "queue", "POST", "/")
     with pytest.raises(ContractError) as caught:
         rule_of(fault).matches(SimpleNamespace(call=call))
     assert str(caught.value).startswith(f"a predicate of {fault!r} failed: ")
-    assert repr(error) in str(caught.value)
+    assert "KeyError('typo')" in str(caught.value)

@@ -444,19 +444,18 @@ def test_a_failing_call_is_the_tests_own_problem(demo: Demo, client: httpx.Clien
 
 
 @pytest.mark.parametrize("matcher", ["when", "command"])
-@pytest.mark.parametrize("error", [KeyError("typo"), pytest.fail.Exception("not like this")])
 def test_a_failing_predicate_is_the_tests_own_problem(
-    demo: Demo, client: httpx.Client, matcher: str, error: BaseException
+    demo: Demo, client: httpx.Client, matcher: str
 ) -> None:
     def broken(given: object) -> bool:
-        raise error
+        raise KeyError("typo")
 
     fault = demo.faults.answer(503, **{matcher: broken})  # type: ignore[arg-type]
     assert client.post("/add/w").status_code == 500
     (problem,) = demo.context.problems
     assert "because of what the test does" in problem.text
     assert f"a predicate of {fault!r} failed: " in problem.text
-    assert repr(error) in problem.text
+    assert "KeyError('typo')" in problem.text
     assert (fault.hits, demo._engine.words) == (0, [])
 
 

@@ -599,10 +599,11 @@ def test_a_failure_in_a_background_handler_fails_the_test_and_deliveries_go_on()
         capture.callbacks.wait_for(1)
         assert failed.attempts.only().state == "failed"
         problem = cloud.problems.only()
-        assert problem.kind == "unmet"
-        assert problem.text == (
-            f"queue: attempt 1 at {DEST}, made in the background: Failed: not expected"
+        assert problem.kind == "assertion"
+        assert problem.text.startswith(
+            f"queue: {DEST}: a callback of the test raised Failed: not expected ("
         )
+        assert isinstance(problem.exception, pytest.fail.Exception)
         # In a driving call it leaves the call.
         queue.publish(DEST, delay="1m", retries=0)
         with pytest.raises(pytest.fail.Exception):

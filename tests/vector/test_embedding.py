@@ -230,10 +230,6 @@ def broken(text: str) -> object:
     raise ValueError(f"no idea about {text}")
 
 
-def stopping(text: str) -> object:
-    raise SystemExit(1)
-
-
 def breaking() -> Iterator[float]:
     yield 1.0
     raise RuntimeError("later")
@@ -264,13 +260,22 @@ async def asynchronous(text: str) -> list[float]:
         (lambda text: breaking(), "'x' is not usable: RuntimeError.'later'."),
         (lambda text: itertools.repeat(1), "'x' is not usable: it has more than 1048576 numbers"),
         (lambda text: asynchronous(text), "got coroutine: .* cannot be awaited"),
-        (stopping, "failed for the text 'x': SystemExit.1."),
     ],
 )
 def test_a_function_that_gives_no_vector_is_told(function: Any, reason: str) -> None:
     with pytest.raises(VectorError, match=reason) as caught:
         Embedder(function, Kind.DENSE, 1).embed("x")
     assert caught.value.status == 422
+
+
+@pytest.mark.parametrize("error", [SystemExit(1), pytest.fail.Exception("not these words")])
+def test_what_ends_a_test_passes_through(error: BaseException) -> None:
+    def stopping(text: str) -> object:
+        raise error
+
+    with pytest.raises(type(error)) as caught:
+        Embedder(stopping, Kind.DENSE, 1).embed("x")
+    assert caught.value is error
 
 
 @pytest.mark.parametrize(

@@ -270,7 +270,8 @@ class PortConnection:
             end_faults(call, app.recorder.reserve())
             if isinstance(response, Answer) and response.content_type != RESP_TYPE:
                 response = self._injected(argv, response, mode)
-        except Exception as error:
+        except BaseException as error:
+            # Also what pytest.fail() raises in a callback: this thread belongs to the hub.
             app.failed(request, error)
             call.status, call.outcome = 500, "answered"
             self.session.aborted = True

@@ -369,8 +369,8 @@ class KVApp(App):
 
     # -- answers ---------------------------------------------------------------------------------
 
-    def failed(self, request: Request, error: Exception) -> None:
-        """Report a bug of ours that a command of the database port brought out."""
+    def failed(self, request: Request, error: BaseException) -> None:
+        """Report what a command of the database port raised: a bug of ours, or a callback's error."""
         self._report_bug(request, error)
 
     def worded(self, reply: Reply) -> Reply:

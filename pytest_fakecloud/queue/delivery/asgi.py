@@ -15,6 +15,7 @@ from collections.abc import Coroutine, Mapping
 from typing import Any, Protocol, TypeVar
 from urllib.parse import unquote_to_bytes
 
+from ...core.problems import ends_the_test
 from ..model import Delivery, Headers
 from .deadlines import Deadlines
 from .handled import (
@@ -154,6 +155,19 @@ def new_event() -> AsyncEvent:
     return asyncio.Event()
 
 
+async def _held(work: Coroutine[Any, Any, T]) -> tuple[T | None, BaseException | None]:
+    """Return what a coroutine returns, or what ends the test, which would end the loop as well."""
+    try:
+        return await work, None
+    except asyncio.CancelledError:
+        raise
+    except BaseException as error:
+        ending = ends_the_test(error)
+        if ending is None:
+            raise
+        return None, ending
+
+
 class AsgiRunner:
     """A loop in a thread of its own, for coroutines that no running loop drives.
 
@@ -182,10 +196,13 @@ class AsgiRunner:
         """
         if host is None or not host.runs or host.is_here:
             host = self._host
-        future = host.submit(work)
+        future = host.submit(_held(work))
         try:
             # Waits in C: freezing tools do not move this timeout.
-            return future.result(deadlines.cap)
+            result, ending = future.result(deadlines.cap)
+            if ending is not None:
+                raise ending
+            return result
         except TimeoutError:
             if future.done():
                 raise

@@ -19,6 +19,7 @@ from werkzeug import Request as WerkzeugRequest
 from werkzeug import Response as WerkzeugResponse
 
 from ...core.errors import ContractError
+from ...core.problems import Problem, raised_problem
 from ...handle import Context, Handle, Snapshot
 from ...http.app import App
 from ...http.messages import Answer, Request
@@ -140,10 +141,10 @@ class Destination(Handle, HTTPServer):
     def _unmet(self) -> list[str]:
         """Return the reasons why the expectations are not met; an empty list when they are.
 
-        Reasons are: a request nobody expected, a failed assertion or an exception in a handler, and
-        a one-shot or ordered request that never came.
+        Reasons are: a request nobody expected, an exception in a handler, and a one-shot or ordered
+        request that never came.
         """
-        reasons = [str(text) for text in self.assertions]
+        reasons = [str(text) for text in self.assertions if not isinstance(text, AssertionError)]
         reasons += [
             f"a handler raised {type(error).__name__}: {error}" for error in self.handler_errors
         ]
@@ -156,6 +157,15 @@ class Destination(Handle, HTTPServer):
             for handler in handlers
         ]
         return reasons
+
+    def _left_behind(self) -> list[Problem]:
+        found = super()._left_behind()
+        found += [
+            raised_problem(error, self.name, handle=self.name)
+            for error in self.assertions
+            if isinstance(error, AssertionError)
+        ]
+        return found
 
     # -- data ------------------------------------------------------------------------------------
 

@@ -24,6 +24,7 @@ from ...core.errors import ContractError, shown
 from ...core.found import Found, found_of
 from ...core.lazy import dataclass
 from ...core.matching import TEXT, Question
+from ...core.problems import broken_promise
 from ...core.timeparse import Duration
 from ...core.wording import brief
 from ..model import Delivery, Outcome
@@ -173,7 +174,7 @@ class _Asgi(DestinationRoute):
                 elif self._lifespan:
                     state = await runner.lifespan(self._app)
             except RuntimeError as error:
-                return failed(error)
+                return failed(broken_promise(error.__cause__) or error)
             return await call_asgi(self._app, delivery, state)
 
         handled = runner.run(whole(), deadlines, elsewhere.host if elsewhere else None)

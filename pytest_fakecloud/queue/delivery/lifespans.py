@@ -60,9 +60,14 @@ class Lifespan:
         scope = {"type": "lifespan", "asgi": {"version": "3.0"}, "state": self.state}
         try:
             await self.app(scope, self._receive, self._send)
-        except Exception:
+        except Exception as error:
             # By the protocol an application without lifespan support raises here.
-            pass
+            if self._error is not None:
+                self._error.__cause__ = error
+        except asyncio.CancelledError:
+            raise
+        except BaseException as error:
+            self._error = error
         finally:
             self._startup.set()
             self._done.set()

@@ -21,6 +21,7 @@ from urllib.parse import urlsplit
 
 from ...core.aio import in_thread
 from ...core.errors import ContractError
+from ...core.problems import raised_by_test, runs_through_test
 from ..model import Delivery, Outcome
 from ..settings import SignatureClock, Unstubbed
 from ..wire.signing import published_text
@@ -53,7 +54,8 @@ class Sender:
     """Performs deliveries, in the caller's thread (``send``) or in the running loop (``asend``).
 
     ``unstubbed`` is ``"refuse"`` (nothing is sent, and ``report`` is told) or ``"accept"``
-    (answered 200). ``cap`` is the most real seconds an attempt over a socket or in a loop may take.
+    (answered 200). ``report_raised`` gets each exception of the test's own that a destination raised,
+    and the URL. ``cap`` is the most real seconds an attempt over a socket or in a loop may take.
     ``is_fake`` tells the addresses of this cloud's own fakes: a route for ``"*"`` leaves those
     alone, or it would swallow the callbacks of a capture. While ``time_passes()`` holds, a timeout
     below the cap is kept in real seconds. ``side_by_side`` says that ``send`` is called from
@@ -66,6 +68,7 @@ class Sender:
         *,
         unstubbed: Unstubbed = "refuse",
         report: ReportUnstubbed | None = None,
+        report_raised: Callable[[BaseException, str], object] | None = None,
         cap: float = DEFAULT_CAP,
         is_fake: Callable[[str], bool] = lambda url: False,
         time_passes: Callable[[], bool] = lambda: False,
@@ -76,6 +79,7 @@ class Sender:
         self.destinations = destinations if destinations is not None else Destinations()
         self.unstubbed = unstubbed
         self._report = report
+        self._report_raised = report_raised
         self._is_fake = is_fake
         self._time_passes = time_passes
         self._deadlines = Deadlines(cap)
@@ -91,6 +95,9 @@ class Sender:
         ``Exception`` (``KeyboardInterrupt``, ``pytest.fail()`` in a handler) passes through, and a
         function that returns no answer is a ``ContractError``.
         """
+        return self._judged(delivery, self._sent(delivery))
+
+    def _sent(self, delivery: Delivery) -> Outcome:
         if self._closed:
             return _too_late(delivery)
         route = self._route(delivery.url)
@@ -110,6 +117,9 @@ class Sender:
         except that a real connection is made in a worker thread, so that a server on this very
         loop can answer.
         """
+        return self._judged(delivery, await self._asent(delivery))
+
+    async def _asent(self, delivery: Delivery) -> Outcome:
         if self._closed:
             return _too_late(delivery)
         route = self._route(delivery.url)
@@ -121,6 +131,18 @@ class Sender:
         if is_loopback(delivery.url):
             return await in_thread(self._loopback().send, delivery, self._limit(delivery))
         return self._nobody(delivery, mocked)
+
+    def _judged(self, delivery: Delivery, outcome: Outcome) -> Outcome:
+        """Return the outcome, and report an exception of the test's own that made it.
+
+        Before anybody sees the outcome: a test that waits for it may end at once.
+        """
+        if outcome.exception is not None and self._report_raised is not None:
+            error = _raised_by_test(outcome)
+            leaves = not self._side_by_side and self.to_raise(delivery, outcome) is not None
+            if error is not None and not leaves:
+                self._report_raised(error, published_text(delivery.url))
+        return outcome
 
     def to_raise(self, delivery: Delivery, outcome: Outcome) -> BaseException | None:
         """Return the handler's exception when it shall leave the driving call."""
@@ -180,6 +202,20 @@ class Sender:
         return Outcome(
             exception=UnstubbedDestination(text), refused=True, unstubbed=text, where="unstubbed"
         )
+
+
+def _raised_by_test(outcome: Outcome) -> BaseException | None:
+    """Return the exception of the test's own that a destination raised: see ``core.problems``.
+
+    A function, and the callback of a mock, are the test's. An assertion that leaves an application is
+    the test's where it passed through a test file, and else a failure of the application.
+    """
+    found = raised_by_test(outcome.exception)
+    if found is None or outcome.where == "answers":
+        return None
+    if isinstance(found, AssertionError) and outcome.where in ("wsgi", "asgi"):
+        return found if runs_through_test(found) else None
+    return found
 
 
 def _too_late(delivery: Delivery) -> Outcome:

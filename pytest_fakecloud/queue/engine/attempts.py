@@ -84,14 +84,17 @@ class AttemptRunner:
 
     def start(self, message_id: str, due_us: int) -> Callable[[], object] | None:
         """Begin the attempt that is due; returns what makes it, in whatever thread, or None."""
+        state = self._state
         begun = self._start(message_id)
         if begun is None:
             return None
         try:
             # In the order of their instants, like all that is decided by what came before.
             self._claim(begun)
-        except Exception as error:
+        except BaseException as error:
             self.finish(begun, Outcome(exception=error))
+            if state.clock.driving and not isinstance(error, Exception):
+                raise
             return None
         return partial(self._make, begun, claimed=True)
 

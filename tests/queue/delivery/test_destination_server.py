@@ -92,10 +92,13 @@ def test_a_failing_assertion_in_a_handler(destination: Destination) -> None:
 
     destination.expect_request("/").respond_with_handler(handler)
     assert requests.get(destination.url + "/").status_code == 500
-    assert destination._unmet() == ["wrong order"]
+    (problem,) = destination._left_behind()
+    assert problem.kind == "assertion"
+    assert "destination: a callback of the test raised AssertionError: wrong order" in problem.text
     assert destination._context.problems == []
     with pytest.raises(AssertionError, match="wrong order"):
         destination.check()
+    assert destination._left_behind() == []
 
 
 def test_each_oneshot_serves_one_of_many_at_once(destination: Destination) -> None:

@@ -332,7 +332,7 @@ def test_a_fault_that_cannot_be_judged_fails_the_attempt() -> None:
         assert "a predicate of" in str(message.attempts.only().exception)
         told = [one.text for one in cloud.problems if one.kind == "unmet"]
         assert len(told) == 1
-        assert "made in the background: ContractError" in told[0]
+        assert f"a delivery in the background to {APP}: ContractError" in told[0]
 
 
 def test_what_is_still_under_way_at_the_end_is_told(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,0 +1,408 @@
+"""Exceptions of callbacks: which fail the test, which end it as themselves, which are a 500."""
+
+from __future__ import annotations
+
+import re
+import signal
+
+import pytest
+
+from ..harness import Run, apart
+
+SETUP = """
+        import asyncio
+        import pytest
+        import requests
+        import trio
+
+        URL = "https://app.test/hook"
+
+        def deliver(queue, url=URL):
+            queue.publish(url, json={"total": 2}, retries=1)
+            queue.run_until_idle()
+
+        def ask(handle, path, body):
+            return requests.post(handle.url + path, json=body, headers=handle.headers)
+"""
+
+CALLBACKS = {
+    "call": """
+        def test_it(queue):
+            def hook(request):
+                FAILS
+            queue.destinations.call(URL, hook)
+            deliver(queue)
+    """,
+    "coroutine": """
+        def test_it(queue):
+            async def hook(request):
+                await asyncio.sleep(0)
+                FAILS
+            queue.destinations.call(URL, hook)
+            deliver(queue)
+    """,
+    "awaited": """
+        def test_it(queue):
+            async def hook(request):
+                await asyncio.sleep(0)
+                FAILS
+            async def whole():
+                queue.publish(URL, json={"total": 2}, retries=1)
+                await queue.aio.run_until_idle()
+            queue.destinations.call(URL, hook)
+            asyncio.run(whole())
+    """,
+    "destination": """
+        def test_it(queue, destination):
+            def hook(request):
+                FAILS
+            destination.expect_request("/hook").respond_with_handler(hook)
+            deliver(queue, destination.url_for("/hook"))
+    """,
+    "callback_capture": """
+        def test_it(queue, callback_capture):
+            def hook(request):
+                FAILS
+            callback_capture.expect_request("/callback").respond_with_handler(hook)
+            deliver(queue, callback_capture.callback_url)
+    """,
+    "wsgi": """
+        def test_it(queue):
+            def app(environ, start_response):
+                FAILS
+            queue.destinations.wsgi("https://app.test", app)
+            deliver(queue)
+    """,
+    "flask": """
+        from flask import Flask
+
+        def test_it(queue):
+            app = Flask("app")
+            @app.post("/hook")
+            def hook():
+                FAILS
+            queue.destinations.wsgi("https://app.test", app)
+            deliver(queue)
+    """,
+    "asgi": """
+        def test_it(queue):
+            async def app(scope, receive, send):
+                if scope["type"] == "http":
+                    FAILS
+            queue.destinations.asgi("https://app.test", app)
+            deliver(queue)
+    """,
+    "starlette": """
+        from starlette.applications import Starlette
+        from starlette.routing import Route
+
+        def test_it(queue):
+            def hook(request):
+                FAILS
+            app = Starlette(routes=[Route("/hook", hook, methods=["POST"])])
+            queue.destinations.asgi("https://app.test", app)
+            deliver(queue)
+    """,
+    "lifespan": """
+        from contextlib import asynccontextmanager
+        from starlette.applications import Starlette
+
+        def test_it(queue):
+            @asynccontextmanager
+            async def lifespan(app):
+                FAILS
+                yield
+            queue.destinations.asgi("https://app.test", Starlette(lifespan=lifespan))
+            deliver(queue)
+    """,
+    "responses": """
+        import responses
+
+        def test_it(queue):
+            def hook(request):
+                FAILS
+            with responses.RequestsMock() as mock:
+                mock.add_callback("POST", URL, hook)
+                deliver(queue)
+    """,
+    "language model": """
+        def test_it(queue):
+            def hook(request):
+                FAILS
+            queue.destinations.call("api/llm", hook)
+            ask(queue, "/llm/v1/chat/completions", {})
+    """,
+    "fault": """
+        def test_it(kv_server):
+            def hook(request):
+                FAILS
+            kv_server.faults.call(hook, times=1)
+            ask(kv_server, "", ["SET", "k", "v"])
+    """,
+    "predicate": """
+        def test_it(kv_server):
+            def hook(request):
+                FAILS
+            kv_server.faults.drop(when=hook)
+            kv_server.faults.clear() if ask(kv_server, "", ["SET", "k", "v"]).ok else None
+            kv_server.faults.clear()
+    """,
+    "database port": """
+        import redis
+
+        def test_it(kv_server):
+            def hook(request):
+                FAILS
+            kv_server.faults.call(hook, times=1)
+            client = redis.Redis.from_url(kv_server.database_url)
+            with pytest.raises(redis.RedisError):
+                client.get("k")
+            client.close()
+    """,
+    "between": """
+        def test_it(kv_server):
+            def hook():
+                FAILS
+            with kv_server.between(1, run=hook):
+                ask(kv_server, "/pipeline", [["SET", "k", "v"], ["GET", "k"]])
+    """,
+    "embedding": """
+        def hook(text):
+            FAILS
+
+        @pytest.mark.fakecloud(vector_index={"embedding": hook})
+        def test_it(vector_index):
+            ask(vector_index, "/upsert-data", [{"id": "a", "data": "words"}])
+    """,
+}
+
+
+def _of(name: str, statement: str) -> str:
+    return SETUP + CALLBACKS[name].replace("FAILS", statement)
+
+
+@pytest.mark.parametrize("name", CALLBACKS)
+def test_a_failing_assertion_fails_the_test_with_its_message_and_line(run: Run, name: str) -> None:
+    result = run(_of(name, 'total = 2; assert total == 3, "wrong total"'))
+    result.assert_outcomes(failed=1)
+    result.stdout.fnmatch_lines(
+        [
+            '>  *assert total == 3, "wrong total"',
+            "E  *AssertionError: wrong total",
+            "E  *assert 2 == 3",
+            "E  *fakecloud: the test passed, but left * problem(s) behind",
+            "E  *[[]assertion] *: a callback of the test raised AssertionError: wrong total"
+            ' (test_*.py:*). To allow it: fakecloud.allow("assertion")*',
+            "test_*.py:*: AssertionError",
+        ]
+    )
+    result.stdout.no_fnmatch_line("*bug of pytest-fakecloud*")
+
+
+@pytest.mark.parametrize("name", CALLBACKS)
+def test_an_outcome_of_pytest_ends_the_test_as_itself(run: Run, name: str) -> None:
+    source = _of(name, 'pytest.skip("not today")')
+    run(source).assert_outcomes(skipped=1)
+
+
+@pytest.mark.parametrize("name", ["call", "coroutine", "destination", "fault", "between"])
+def test_pytest_fail_fails_a_test_that_is_not_strict(run: Run, name: str) -> None:
+    source = "        import pytest\n        pytestmark = pytest.mark.fakecloud(strict=False)\n"
+    result = run(source + _of(name, 'pytest.fail("not like this")'))
+    result.assert_outcomes(failed=1)
+    result.stdout.fnmatch_lines(['>  *pytest.fail("not like this")', "E  *Failed: not like this"])
+
+
+@pytest.mark.parametrize("relaxed", ["strict=False", "strict='bug unmet'"])
+def test_an_assertion_is_a_500_where_the_test_is_not_strict(run: Run, relaxed: str) -> None:
+    source = f"        import pytest\n        pytestmark = pytest.mark.fakecloud({relaxed})\n"
+    for name in ("call", "destination", "fault"):
+        run(source + _of(name, "assert False")).assert_outcomes(passed=1)
+
+
+def test_an_assertion_that_is_meant_is_allowed(run: Run) -> None:
+    run(
+        SETUP
+        + """
+        def test_it(queue, fakecloud):
+            def hook(request):
+                assert request.retried
+            queue.destinations.call(URL, hook)
+            fakecloud.allow("assertion", handle="queue")
+            deliver(queue)
+            queue.assert_delivered(URL)
+
+        def test_prepared(queue):
+            queue.destinations.answers(URL, AssertionError("no"), 200)
+            deliver(queue)
+        """
+    ).assert_outcomes(passed=2)
+
+
+@pytest.mark.parametrize("error", ["ValueError('broken')", "KeyError('total')"])
+def test_other_exceptions_are_failures_of_the_application(run: Run, error: str) -> None:
+    for name in ("call", "flask", "starlette", "asgi"):
+        run(_of(name, f"raise {error}")).assert_outcomes(passed=1)
+
+
+def test_an_assertion_of_an_application_outside_of_the_test_is_its_failure(
+    run: Run, pytester: pytest.Pytester
+) -> None:
+    pytester.makepyfile(
+        shop="""
+        from flask import Flask, request
+
+        app = Flask("shop")
+
+        @app.post("/hook")
+        def hook():
+            assert request.json["total"] == 3
+        """
+    )
+    result = run(
+        SETUP
+        + """
+        from shop import app
+
+        def test_it(queue):
+            queue.destinations.wsgi("https://app.test", app)
+            deliver(queue)
+            assert queue.dead_letters().only().status == 500
+        """
+    )
+    result.assert_outcomes(passed=1)
+
+
+def test_an_assertion_in_a_conftest_is_the_tests(run: Run, pytester: pytest.Pytester) -> None:
+    pytester.makeconftest(
+        """
+        import pytest
+
+        @pytest.fixture
+        def app():
+            def app(environ, start_response):
+                assert environ["REQUEST_METHOD"] == "PUT"
+            return app
+        """
+    )
+    result = run(
+        SETUP
+        + """
+        def test_it(queue, app):
+            queue.destinations.wsgi("https://app.test", app)
+            deliver(queue)
+        """
+    )
+    result.assert_outcomes(failed=1)
+    result.stdout.fnmatch_lines(['>*assert environ[[]"REQUEST_METHOD"] == "PUT"', "conftest.py:*"])
+
+
+def test_the_assertion_is_the_cause_of_what_the_test_fails_for(run: Run) -> None:
+    result = run(
+        SETUP
+        + """
+        def test_it(queue):
+            def hook(request):
+                assert request.json()["total"] == 3
+            queue.destinations.call(URL, hook)
+            deliver(queue)
+            queue.assert_delivered(URL)
+        """
+    )
+    result.assert_outcomes(failed=1)
+    result.stdout.fnmatch_lines(
+        [
+            '>*assert request.json()[[]"total"] == 3',
+            "E*assert 2 == 3",
+            "The above exception was the direct cause of the following exception:",
+            ">*queue.assert_delivered(URL)",
+        ]
+    )
+
+
+def test_an_outcome_of_a_handler_ends_a_test_that_went_on_to_fail(run: Run) -> None:
+    run(
+        SETUP
+        + """
+        def test_it(queue, destination):
+            destination.expect_request("/hook").respond_with_handler(lambda r: pytest.skip("later"))
+            deliver(queue, destination.url_for("/hook"))
+            assert not queue.dead_letters()
+        """
+    ).assert_outcomes(skipped=1)
+
+
+def test_an_assertion_in_a_background_delivery_fails_the_test(run: Run) -> None:
+    result = run(
+        SETUP
+        + """
+        @pytest.mark.fakecloud(queue={"delivery": "background"})
+        def test_it(queue, callback_capture):
+            def hook(request):
+                assert request.json()["total"] == 3
+            queue.destinations.call(URL, hook)
+            queue.publish(URL, json={"total": 2}, retries=0, callback=callback_capture.callback_url)
+            callback_capture.wait_for_callback()
+        """
+    )
+    result.assert_outcomes(failed=1)
+    result.stdout.fnmatch_lines(['>*assert request.json()[[]"total"] == 3', "E*assert 2 == 3"])
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(not hasattr(signal, "SIGALRM"), reason="pytest-timeout interrupts by a signal")
+def test_a_time_out_inside_the_code_under_test_ends_the_test(pytester: pytest.Pytester) -> None:
+    pytester.makepyfile(
+        """
+        import threading
+
+        import pytest
+        import requests
+
+        pytestmark = pytest.mark.timeout(0.5, method="signal")
+        URL = "https://app.test/hook"
+
+
+        def hang(*_):
+            threading.Event().wait(30)
+
+
+        def get(handle, path):
+            return requests.post(handle.url + path, json=[["GET", "k"]] * 2, headers=handle.headers)
+
+
+        def test_a_run_that_gives_up(fakecloud, kv_server):
+            def run():
+                if not get(kv_server, "/pipeline").ok:
+                    hang()
+
+            fakecloud.every_failure(run, faults="answer")
+
+
+        def test_a_run_that_replaces_every_error(fakecloud, kv_server):
+            def run():
+                if not get(kv_server, "/pipeline").ok:
+                    try:
+                        hang()
+                    except BaseException:
+                        raise ValueError("the request failed")
+
+            fakecloud.every_failure(run, faults="answer")
+
+
+        def test_a_handler(queue):
+            queue.destinations.call(URL, hang)
+            queue.publish(URL)
+            queue.run_until_idle()
+
+
+        @pytest.mark.fakecloud(transport="inprocess")
+        def test_between(kv_server):
+            with kv_server.between(1, run=hang):
+                get(kv_server, "/pipeline")
+        """
+    )
+    result = apart(pytester, plugins=("timeout",))
+    result.assert_outcomes(failed=4)
+    told = re.findall(r"^E +Failed: Timeout \(>0\.5s\) from", result.stdout.str(), re.MULTILINE)
+    assert len(told) == 4
