@@ -65,7 +65,7 @@ from .settings import (
 )
 from .timeline import attempt_note, handler_traceback
 from .wire.headers import as_text
-from .wire.signing import Signer, explain
+from .wire.signing import Signer, explain, published_text
 from .workflow.runs import WorkflowRuns
 
 if TYPE_CHECKING:
@@ -224,6 +224,7 @@ class Queue(QueueAssertions, QueueActions, Handle):
             lane=self.delivery,
             workflow=workflow,
         )
+        self._engine.on_outcome = self._came_out
         self._engine.on_attempt = self._attempted
         self._engine.on_loop = self._looped
         self._engine.on_rejected_step = self._step_rejected
@@ -442,23 +443,23 @@ class Queue(QueueAssertions, QueueActions, Handle):
             traceback=handler_traceback(outcome) if raised else None,
             **self._evidence.of(delivery, outcome),
         )
-        ended = outcome.exception
-        if self.delivery == "background" and _leaves(ended, driving=self._time.driving):
-            self._report_left(attempt.url, outcome)
         error = self._sender.to_raise(delivery, outcome) if raised else None
         if error is not None and self.delivery == "driven":
             raise error
 
-    def _report_left(self, url: str, outcome: Outcome) -> None:
+    def _came_out(self, delivery: Delivery, outcome: Outcome) -> None:
         """Report what left an attempt in the background, where no driving call raises it."""
-        of_test = raised_by_test(outcome.exception)
+        error = outcome.exception
+        if self.delivery == "driven" or not _leaves(error, driving=self._time.driving):
+            return
+        url, of_test = published_text(delivery.url), raised_by_test(error)
         if of_test is not None:
             self._report_raised(of_test, url)
             return
         self._context.problems.report(
             "unmet",
             f"{self.name}: a delivery in the background to {url}: {attempt_note(outcome)}",
-            exception=outcome.exception,
+            exception=error,
             handle=self.name,
         )
 

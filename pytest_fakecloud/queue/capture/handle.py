@@ -6,12 +6,12 @@ drive the queue where nobody else does. Importing this module imports pytest-htt
 
 from __future__ import annotations
 
-import functools
 import json
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import closing, suppress
+from functools import partial
 from typing import Any, ClassVar
 
 from werkzeug import Request as WerkzeugRequest
@@ -20,6 +20,7 @@ from werkzeug import Response as WerkzeugResponse
 from ...core.aio import drive, in_thread
 from ...core.errors import ContractError
 from ...core.matching import Query
+from ...core.timekeeper import Occupied
 from ...core.timeparse import monotonic, to_datetime
 from ...handle import Context, Snapshot
 from ..delivery.destination_server import Destination
@@ -38,6 +39,8 @@ from .faults import ScopedFaults
 __all__ = ["Callback", "CallbackCapture", "Captured", "Destination"]
 
 _LONGEST_DRIVE_US = 30 * DAY
+_NAP = 0.02
+"""Real seconds between looks at a background that is busy."""
 _TOLD = 5
 """How many messages of each queue a failed wait tells of."""
 
@@ -207,7 +210,7 @@ class CallbackCapture(Destination):
             self._came.notify()
 
     def _targets(self, done: Callable[[], bool], give_up: float) -> Iterator[Callable[[], int]]:
-        """The instants to drive to, one after the other, while there is something to hope for."""
+        """Yield the next due times of driven queues until nothing pending can produce a callback."""
         limit = self._time.now_us() + _LONGEST_DRIVE_US
         driven = [queue for queue in self._queues() if queue.delivery == "driven"]
         for queue in driven:
@@ -217,11 +220,10 @@ class CallbackCapture(Destination):
                 # A handler that waits for what comes after it: told as any other advance inside one.
                 yield self._time.now_us
             while driven and not done() and monotonic() < give_up:
-                dues = [queue._engine.next_due_us() for queue in driven if queue._engine.pending]
-                due = min((one for one in dues if one is not None), default=None)
+                due = _next_due_us(driven)
                 if due is None or due > limit:
                     return
-                yield functools.partial(self._at_least, due)
+                yield partial(self._at_least, due)
         finally:
             for queue in driven:
                 queue._sender.release()
@@ -232,6 +234,9 @@ class CallbackCapture(Destination):
     def _wait(
         self, done: Callable[[], bool], give_up: float, left: threading.Event | None = None
     ) -> bool:
+        """Wait for the background, and move the clock whenever that has nothing to do until later."""
+        limit = self._time.now_us() + _LONGEST_DRIVE_US
+        background = [queue for queue in self._queues() if queue.delivery != "driven"]
         while True:
             seen = self._came.version
             patience = give_up - monotonic()
@@ -239,7 +244,34 @@ class CallbackCapture(Destination):
                 return True
             if patience <= 0 or self._came.closed or (left is not None and left.is_set()):
                 return False
-            self._came.sleep(seen, patience)
+            due = _next_due_us(background)
+            if (
+                due is None
+                or not self._time.now_us() < due <= limit
+                or not self._jump(due, patience)
+            ):
+                # Nothing tells of an attempt that ends, or of a message that is published meanwhile.
+                self._came.sleep(seen, min(patience, _NAP) if background else patience)
+
+    def _jump(self, due_us: int, patience: float) -> bool:
+        """Move the clock to an instant, for the background to deliver; False while it is busy.
+
+        Raises ``ContractError`` where the clock cannot be moved and real time does not get there.
+        """
+        try:
+            # Deliveries stay in their own threads, side by side, so only states change here.
+            with closing(
+                self._time.steps(partial(self._at_least, due_us), ("state",), yielding=True)
+            ) as steps:
+                for timer in steps:
+                    timer.callback(timer.due_us)
+        except Occupied:
+            return False
+        except ContractError:
+            if due_us - self._time.now_us() > patience * 1_000_000:
+                raise
+            return False
+        return True
 
     def _waits(self) -> bool:
         """Whether a callback may come by itself: from the background, or from outside the cloud."""
@@ -296,16 +328,9 @@ class CallbackCapture(Destination):
         due = self.clock.next_due()
         if not self._waits() and due is None:
             return ["  nothing is left to deliver, so no wait can bring it"]
-        if self._waits() and due is not None and self.clock.mode == "frozen":
-            return [
-                f"  the clock is frozen at {self.clock.now().isoformat()} and the next thing is due "
-                f"at {due.isoformat()}: move it with clock.advance()"
-            ]
         return [text for queue in self._queues() for text in self._not_waited_for(queue)]
 
     def _not_waited_for(self, queue: Any) -> Iterator[str]:
-        if queue.delivery != "driven":
-            return
         due = queue._engine.next_due_us() if queue._engine.pending else None
         if due is not None and due > self._time.now_us() + _LONGEST_DRIVE_US:
             yield (
@@ -380,6 +405,12 @@ def _checked_keys(keys: object) -> dict[str, str] | None:
         if not isinstance(key, str) or not key:
             raise ContractError(f"keys[{name!r}]={key!r} is not a signing key: give its text")
     return dict(keys) or None
+
+
+def _next_due_us(queues: list[Any]) -> int | None:
+    """Return when something happens next to a pending message of these queues, or None."""
+    dues = [queue._engine.next_due_us() for queue in queues if queue._engine.pending]
+    return min((one for one in dues if one is not None), default=None)
 
 
 class AwaitableCapture:

@@ -290,6 +290,8 @@ class AttemptRunner:
             outcome = Outcome(
                 exception=TimeoutError(text), virtual_us=timeout_us, where=outcome.where
             )
+        if state.on_outcome is not None:
+            state.on_outcome(begun.delivery, outcome)
         with state.lock:
             if self._lifecycle.under_way.get(message.id) is message:
                 del self._lifecycle.under_way[message.id]

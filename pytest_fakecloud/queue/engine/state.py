@@ -81,6 +81,8 @@ class State:
         self.mishaps = Mishaps()
         self.lock = threading.RLock()
         self.changed = clock.signal()
+        self.on_outcome: Callable[[Delivery, Outcome], None] | None = None
+        """Called before an outcome changes anything, so before anybody can wait for what it changes."""
         self.on_attempt: Callable[[Message, Attempt, Delivery, Outcome], None] | None = None
         self.on_loop: Callable[[str], None] | None = None
         self.on_rejected_step: Callable[[RejectedStep], None] | None = None

@@ -8,6 +8,7 @@ import json
 import threading
 import time
 from collections.abc import Iterator
+from datetime import timedelta
 from types import SimpleNamespace
 from typing import Any
 
@@ -17,6 +18,7 @@ import trio
 from werkzeug import Request
 
 from pytest_fakecloud import Cloud
+from pytest_fakecloud.core.clock import timekeeper_of
 from pytest_fakecloud.core.errors import ContractError
 from pytest_fakecloud.core.ids import Ids
 from pytest_fakecloud.core.timekeeper import Timekeeper
@@ -429,14 +431,47 @@ def test_a_driven_and_a_background_queue_side_by_side(context: Context, stub: St
         timer.join()
 
 
-def test_a_background_wait_in_vain_names_the_frozen_clock(
-    context: Context, stub: StubQueue
-) -> None:
-    stub.delivery = "background"
-    with CallbackCapture(context) as capture:
-        stub.plan(60, lambda: None)
-        with pytest.raises(AssertionError, match="the clock is frozen at 2026-01-01T00:00:00"):
-            capture.wait_for_callback(timeout=0.05)
+@pytest.mark.parametrize("clock", ["running", "frozen"])
+@pytest.mark.parametrize("awaited", [False, True])
+def test_a_wait_moves_the_clock_of_a_queue_in_the_background(clock: Any, awaited: bool) -> None:
+    with Cloud(clock=clock) as cloud:
+        queue, capture = cloud.queue(retries=5), cloud.callback_capture()
+        began = cloud.clock.now()
+        queue.destinations.answers("https://app.test/", 503)
+        queue.publish("https://app.test/", failure_callback=capture.failure_url)
+        failure = (
+            asyncio.run(capture.aio.wait_for_failure(timeout=30))
+            if awaited
+            else capture.wait_for_failure(timeout=30)
+        )
+        assert (failure.status, failure.retried) == (503, 5)
+        assert cloud.clock.now() - began > timedelta(hours=1)
+
+
+def test_a_wait_leaves_deliveries_in_the_background_side_by_side() -> None:
+    with Cloud() as cloud:
+        queue, capture = cloud.queue(), cloud.callback_capture()
+        met = threading.Barrier(2, timeout=30)
+
+        def meet(request: object) -> None:
+            met.wait()
+
+        queue.destinations.call("https://app.test/", meet)
+        for _ in range(2):
+            queue.publish("https://app.test/", delay="1h", callback=capture.callback_url)
+        assert [one.status for one in capture.callbacks.wait_for(2, timeout=30)] == [200, 200]
+
+
+def test_a_wait_that_cannot_move_the_clock_says_so_at_once() -> None:
+    with Cloud() as cloud:
+        queue, capture = cloud.queue(), cloud.callback_capture()
+        queue.destinations.accept()
+        untie = timekeeper_of(cloud.clock).tie_to_real_time("a real server lives in real time")
+        queue.publish("https://app.test/", delay="1h", callback=capture.callback_url)
+        with pytest.raises(ContractError, match="cannot be stopped or moved: a real server"):
+            capture.wait_for_callback(timeout=30)
+        untie()
+        assert capture.wait_for_callback(timeout=30).status == 200
 
 
 @pytest.mark.parametrize("delivery", ["driven", "background"])
