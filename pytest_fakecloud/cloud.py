@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import errno
+import queue
 import secrets
+import sys
 import threading
 import warnings
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from functools import partial
 from typing import TYPE_CHECKING, Any, Literal, Unpack
 
@@ -93,6 +95,7 @@ class Cloud(AnyCloud):
             check_process_time(process_time)
             if clock == "running":
                 raise ContractError(f"clock='running' is refused: {STANDS}")
+        _close_dropped()
         super().__init__()
         self._seed = secrets.randbits(32) if seed is None else seed
         self._time = Timekeeper(now, clock)
@@ -129,6 +132,7 @@ class Cloud(AnyCloud):
         except BaseException:
             # A cloud that never was must not keep what it changed in the process.
             self._give_back()
+            self.closed = True
             raise
 
     @contextmanager
@@ -419,6 +423,21 @@ class Cloud(AnyCloud):
         ends: list[Callable[[], object]] = [handle.close for handle in reversed(handles)]
         _call_all([self._stop_delivering, *ends, *reversed(self._exits)])
 
+    def __del__(self) -> None:
+        if getattr(self, "closed", True) or not hasattr(self, "_changes") or sys.is_finalizing():
+            return
+        warnings.warn(
+            f"{self!r} was dropped without close(): use it as a with-block",
+            ResourceWarning,
+            stacklevel=2,
+            source=self,
+        )
+        # The collector may come in the midst of code that has a lock, so another thread closes.
+        _dropped.put(self)
+        for handle in self._context.handles:
+            handle._mount.hub.later(_close_dropped)
+            break
+
     def _stop_delivering(self) -> None:
         with _making_dispatchers:
             dispatcher = self._dispatcher
@@ -433,6 +452,16 @@ class Cloud(AnyCloud):
     def __repr__(self) -> str:
         names = ", ".join(handle.name for handle in self._context.handles) or "no handles"
         return f"<Cloud seed={self._seed!r} {self._clock.mode} {self._clock.now().isoformat()}: {names}>"
+
+
+_dropped: queue.SimpleQueue[Cloud] = queue.SimpleQueue()
+"""Clouds that nobody closed and nobody holds any more."""
+
+
+def _close_dropped() -> None:
+    while not _dropped.empty():
+        with suppress(queue.Empty):
+            _dropped.get_nowait().close()
 
 
 def _call_all(ends: Iterable[Callable[[], object]]) -> None:

@@ -215,7 +215,7 @@ class Context:
         if place := self.place:
             self.place = _ANYWHERE
             options = {**place, **options}
-        return self.hub.mount(app, **options)
+        return self.hub.mount(app, held=False, **options)
 
 
 class Handle:

@@ -2,22 +2,30 @@
 
 from __future__ import annotations
 
+import gc
+import os
 import re
 import socket
 import subprocess
 import sys
 import threading
 import time
+import weakref
+from functools import partial
 from pathlib import Path
 from typing import Any
 from unittest import mock
 
+import httpx
 import pytest
 import urllib3
 
 from pytest_fakecloud import Cloud, ContractError
 from pytest_fakecloud.any_cloud import PROBLEM_KINDS
 from pytest_fakecloud.core.dispatch import Dispatcher
+from pytest_fakecloud.transport import patches
+
+from .http.test_hub import descriptors, wait_until
 
 
 @pytest.mark.parametrize(
@@ -245,3 +253,45 @@ def test_every_problem_there_is_has_the_facts_that_can_be_asked_about() -> None:
         for problem in found:
             assert set(problem.facts) == set(PROBLEM_KINDS[problem.kind]), problem
         assert found.where(kind="unr*") == [each for each in found if each.kind == "unrouted"]
+
+
+@pytest.mark.skipif(not os.path.isdir("/proc/self/fd"), reason="counts descriptors as Linux does")
+@pytest.mark.parametrize("transport", ["socket", "inprocess"])
+def test_a_cloud_that_nobody_holds_is_given_back(transport: Any) -> None:
+    def drop() -> weakref.ref[Cloud]:
+        cloud = Cloud(transport=transport)
+        for make in (cloud.kv_server, cloud.vector_index, cloud.broker, cloud.callback_capture):
+            make()
+        queue = cloud.queue()
+        with httpx.Client() as client:
+            client.get(f"{queue.url}/v2/keys", headers=queue.headers)
+        # The thread that delivers in the background waits for this one.
+        queue.publish("https://app.test/", delay="1h")
+        return weakref.ref(cloud)
+
+    def dropped() -> None:
+        with pytest.warns(ResourceWarning, match="<Cloud .*> was dropped without close()"):
+            wait_until(partial(_is_gone, drop()))
+        wait_until(lambda: [changes._users for changes in patches._all.values()] == users)
+
+    users = [changes._users for changes in patches._all.values()]
+    dropped()
+    before = descriptors()
+    for _ in range(3):
+        dropped()
+    wait_until(lambda: descriptors() <= before)
+    wait_until(lambda: all(one.name != "fakecloud-dispatcher" for one in threading.enumerate()))
+
+
+def _is_gone(cloud: weakref.ref[Cloud]) -> bool:
+    gc.collect()
+    return cloud() is None
+
+
+def test_a_fake_keeps_the_cloud_that_nobody_else_holds() -> None:
+    kv = Cloud().kv_server()
+    gc.collect()
+    with kv.client() as client:
+        assert client.set("k", "v")
+    assert kv._context.interceptor is not None
+    kv._context.interceptor.__self__.close()

@@ -5,7 +5,9 @@ from __future__ import annotations
 import atexit
 import sys
 import threading
+import weakref
 from collections.abc import Callable
+from functools import partial
 
 from .lazy import traceback
 from .timekeeper import Lane, Timekeeper
@@ -63,26 +65,29 @@ class Dispatcher:
         self._wake = threading.Event()
         # None of these threads outlives the dispatcher, so none may be kept for another.
         self._workers = WorkerPool(keep=0, spare=self._at_once, name="fakecloud-delivery")
-        thread = threading.Thread(target=self._run, name="fakecloud-dispatcher", daemon=True)
+        # Neither of them keeps alive what a cloud is made of: one that nobody holds is given back.
+        me = weakref.ref(self)
+        self._at_exit = partial(_stop, me)
+        thread = threading.Thread(
+            target=_run, args=(me, self._wake), name="fakecloud-dispatcher", daemon=True
+        )
         thread.start()
         self._thread = thread
         # Cut down inside a library of compiled code, a thread takes the process along.
-        atexit.register(self.stop, _AT_EXIT)
+        atexit.register(self._at_exit)
 
-    def _run(self) -> None:
-        while not self._stopped:
-            self._wake.clear()
-            try:
-                self._clock.dispatch(_LANES, self._holds, self._hand_over)
-            except Exception as error:
-                # The timer is gone; those behind it must not wait for ever.
-                self._report(error)
-            due = self._clock.next_due_us(_LANES)
-            if due is None or self._holds():
-                self._wake.wait()
-            else:
-                left = (due - self._clock.now_us()) / 1e6
-                self._wake.wait(min(max(left, 0.0), _LONGEST_NAP))
+    def _turn(self) -> float | None:
+        """Fire what is due; returns how many seconds to wait then, None for until it is woken."""
+        self._wake.clear()
+        try:
+            self._clock.dispatch(_LANES, self._holds, self._hand_over)
+        except Exception as error:
+            # The timer is gone; those behind it must not wait for ever.
+            self._report(error)
+        due = self._clock.next_due_us(_LANES)
+        if due is None or self._holds():
+            return None
+        return min(max((due - self._clock.now_us()) / 1e6, 0.0), _LONGEST_NAP)
 
     @property
     def place(self) -> str:
@@ -135,7 +140,7 @@ class Dispatcher:
         thread = self._thread
         if thread is None:
             return True
-        atexit.unregister(self.stop)
+        atexit.unregister(self._at_exit)
         self._wake.set()
         give_up = monotonic() + timeout
         ended = True
@@ -143,3 +148,16 @@ class Dispatcher:
             thread.join(timeout)
             ended = not thread.is_alive()
         return self._workers.close(max(0.0, give_up - monotonic())) and ended
+
+
+def _run(me: weakref.ref[Dispatcher], wake: threading.Event) -> None:
+    while (dispatcher := me()) is not None and not dispatcher._stopped:
+        seconds = dispatcher._turn()
+        del dispatcher
+        wake.wait(seconds)
+
+
+def _stop(me: weakref.ref[Dispatcher]) -> None:
+    dispatcher = me()
+    if dispatcher is not None:
+        dispatcher.stop(_AT_EXIT)

@@ -13,6 +13,7 @@ import contextlib
 import errno
 import functools
 import os
+import queue
 import selectors
 import socket
 import sys
@@ -23,11 +24,12 @@ from typing import TYPE_CHECKING, Any
 from ..core.errors import ContractError
 from ..core.lazy import traceback
 from ..core.workers import WorkerPool
-from .mount import BACKLOG, Mount
+from .mount import BACKLOG, Acceptor, Mount
 from .ports import PortAllocator
 
 if TYPE_CHECKING:
     import ssl
+    from collections.abc import Callable
 
     from .connection import ConnectionHandler, Watch
 
@@ -53,7 +55,9 @@ class Hub:
 
     def _reset(self) -> None:
         self._lock = threading.Lock()
-        self._mounts: set[Mount] = set()
+        self._mounts: weakref.WeakSet[Mount] = weakref.WeakSet()
+        self._held: set[Mount] = set()
+        self._later: queue.SimpleQueue[Callable[[], object]] = queue.SimpleQueue()
         self.ports = PortAllocator()
         self._selector: selectors.BaseSelector | None = None
         self._wakes = False
@@ -75,13 +79,16 @@ class Hub:
         port: int = 0,
         tls: ssl.SSLContext | None = None,
         protocol: ConnectionHandler | None = None,
+        held: bool = True,
     ) -> Mount:
         """Serve an application at an address of its own, from now on.
 
         ``app`` is a ``http.app.App`` or any WSGI callable. ``port`` 0 takes the next free one.
         ``tls`` serves HTTPS (or whatever the protocol is) with that context. ``protocol`` replaces
         HTTP: it is called with each ``Connection``, in a thread of its own, and the connection is
-        closed when it returns. Raises ``ContractError`` when a given address cannot be had.
+        closed when it returns. Without ``held`` the hub does not keep the mount alive: it gives its
+        address up when nobody holds it any more. Raises ``ContractError`` when a given address
+        cannot be had.
         """
         if protocol is None:
             protocol = _http()
@@ -90,7 +97,9 @@ class Hub:
         # "localhost." is "localhost", said to be complete; clients compare it as text.
         mount = Mount(self, app, host.rstrip(".") or host, port, tls, protocol)
         self._mounts.add(mount)
-        self.register(mount.listener, mount)
+        if held:
+            self._held.add(mount)
+        self.register(mount.listener, mount.acceptor)
         return mount
 
     def stop(self) -> None:
@@ -150,7 +159,7 @@ class Hub:
                         raise
         raise OSError(errno.EADDRINUSE, "every port of the range is taken")
 
-    def register(self, sock: socket.socket, data: Mount | Watch) -> bool:
+    def register(self, sock: socket.socket, data: Acceptor | Watch) -> bool:
         """Have ``data.ready()`` called in the hub's thread whenever the socket is readable."""
         selector = self._selector
         if selector is None:
@@ -175,9 +184,15 @@ class Hub:
         if self._wakes:
             self._nudge()
 
+    def later(self, function: Callable[[], object]) -> None:
+        """Have a function called in the hub's thread; takes no lock, so ``__del__`` may call it."""
+        self._later.put(function)
+        self._nudge()
+
     def forget(self, mount: Mount) -> None:
         """Drop a closed mount."""
         self._mounts.discard(mount)
+        self._held.discard(mount)
 
     # -- the thread ------------------------------------------------------------------------------
 
@@ -232,7 +247,10 @@ class Hub:
     ) -> bool:
         """See to one socket that something came to; whether the thread goes on."""
         if key.data is None:
-            return _drained(inner)
+            if not _drained(inner):
+                return False
+            self._catch_up()
+            return True
         try:
             key.data.ready()
             self._scarce = False
@@ -249,6 +267,13 @@ class Hub:
             traceback.print_exception(error, file=sys.stderr)
             breath.wait(0.01)
         return True
+
+    def _catch_up(self) -> None:
+        while not self._later.empty():
+            try:
+                self._later.get()()
+            except BaseException as error:
+                traceback.print_exception(error, file=sys.stderr)
 
     def _tell_scarce(self, data: object, error: OSError) -> None:
         if self._scarce:

@@ -7,6 +7,7 @@ import socket
 import sys
 import threading
 import warnings
+import weakref
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
@@ -27,6 +28,22 @@ BACKLOG = 1024
 CAN_STOP_LISTENING = sys.platform.startswith("linux")
 LEAVE_SECONDS = 1.0
 _ACCEPTS = 64  # of one listener, before the others have their turn
+
+
+class Acceptor:
+    """Accepts connections for a mount, without keeping the mount alive."""
+
+    def __init__(self, mount: Mount) -> None:
+        self._mount = weakref.ref(mount)
+
+    def ready(self) -> None:
+        """Accept what waits; called by the hub's thread."""
+        mount = self._mount()
+        if mount is not None:
+            mount.ready()
+
+    def __repr__(self) -> str:
+        return repr(self._mount())
 
 
 class Mount:
@@ -66,6 +83,13 @@ class Mount:
         self._live: set[Connection] = set()
         self._listening = True
         self.listener, self.port = hub.bind(host, port)
+        self.acceptor = Acceptor(self)
+
+    def __del__(self) -> None:
+        # No lock: the collector may come in the midst of code that has it.
+        if hasattr(self, "bell") and not self.closed:
+            self.hub.unregister(self.listener)
+            self.listener.close()
 
     @property
     def address(self) -> tuple[str, int]:
@@ -162,7 +186,7 @@ class Mount:
             else:
                 self.listener, _ = self.hub.bind(self.host, self.port)
             self._listening = True
-            self.hub.register(self.listener, self)
+            self.hub.register(self.listener, self.acceptor)
 
     def gate(self, shut: bool) -> None:
         """``refuse()`` or ``accept()``."""

@@ -10,10 +10,11 @@ from __future__ import annotations
 import functools
 import io
 import re
+import weakref
 from collections.abc import Sequence
 from http import HTTPStatus
 from http.client import HTTPMessage
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from ..http.encoding import http_date
 from ..http.messages import Answer, Request
@@ -50,28 +51,26 @@ class Shortcut:
     """
 
     def __init__(self, mount: Mount, *, lingers: bool = False) -> None:
-        self.app: Any = mount.app
-        self._mount = mount
+        # Weakly: it must not keep a fake that nobody holds any more.
+        self._mount = weakref.ref(mount)
         self._lingers = lingers
 
     def takes(self, method: str, target: str, headers: list[tuple[str, str]]) -> int | None:
         """How long the body of a request must be that may skip the socket; None when it may not."""
-        app = self.app
+        mount = self._mount()
+        if mount is None:
+            return None
+        app = mount.app
         if app.faults or method not in _METHODS or len(headers) > _MOST_HEADERS:
             return None
         if len(target) > _LONGEST_TARGET or _TARGET.fullmatch(target) is None:
             return None
         length = _body_length(headers)
-        if length is None or length > self._limit:
+        if length is None or length > _limit_of(mount):
             return None
         found = app.table.find(method, target.partition("?")[0])
         waits = isinstance(found, tuple) and found[0].lingers and not self._lingers
         return None if waits else length
-
-    @property
-    def _limit(self) -> int:
-        own = self._mount.body_limit
-        return _LARGEST_BODY if own is None else min(own, _LARGEST_BODY)
 
     def send(
         self, method: str, target: str, headers: list[tuple[str, str]], body: bytes
@@ -80,7 +79,10 @@ class Shortcut:
 
         Raises ``NoAnswer`` where the server would have closed the connection without one.
         """
-        response = self.app.answer(Request(method, target, headers, body, ("127.0.0.1", 0)))
+        mount = self._mount()
+        if mount is None:
+            raise NoAnswer("the fake is gone")
+        response = mount.app.answer(Request(method, target, headers, body, ("127.0.0.1", 0)))
         if not isinstance(response, Answer):
             raise NoAnswer("Remote end closed connection without response")
         payload = response.body
@@ -92,6 +94,11 @@ class Shortcut:
             return response.status, out, b""
         out.append(("Content-Length", str(len(payload))))
         return response.status, out, b"" if method == "HEAD" else payload
+
+
+def _limit_of(mount: Mount) -> int:
+    own = mount.body_limit
+    return _LARGEST_BODY if own is None else min(own, _LARGEST_BODY)
 
 
 _LARGEST_BODY = 4 * 1024 * 1024

@@ -276,14 +276,19 @@ def test_it_says_where_a_delivery_stands_that_does_not_end(
 def test_at_the_end_of_the_process_deliveries_have_a_second(
     clock: Timekeeper, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    ends: list[tuple[object, ...]] = []
-    monkeypatch.setattr("atexit.register", lambda *given: ends.append(given))
-    monkeypatch.setattr("atexit.unregister", lambda end: ends.remove((end, 1.0)))
+    ends: list[Callable[[], object]] = []
+    monkeypatch.setattr("atexit.register", ends.append)
+    monkeypatch.setattr("atexit.unregister", ends.remove)
     dispatcher = Dispatcher(clock)
     done = threading.Event()
     plan(clock, lambda at_us: done.set)
     assert done.wait(10)
-    assert ends == [(dispatcher.stop, 1.0)]
+    stops: list[float] = []
+    with monkeypatch.context() as at_exit:
+        at_exit.setattr(dispatcher, "stop", stops.append)
+        for end in ends:
+            end()
+    assert stops == [1.0]
     assert dispatcher.stop()
     assert ends == []
 
