@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
-from typing import Literal, TypeAlias
+from typing import TYPE_CHECKING, Literal, TypeAlias
 
 from ..core.errors import ContractError, shown
 from ..core.timekeeper import Timekeeper
 from .wall import Wall
+
+if TYPE_CHECKING:
+    from .sleepers import Sleepers
 
 __all__ = ["AUTOJUMP", "ProcessTime", "ProcessTimeMode", "check_process_time"]
 
@@ -41,6 +44,7 @@ class ProcessTime:
         self._clock = clock
         self._autojump = mode == AUTOJUMP
         self._ends: list[Callable[[], None]] = []
+        self._sleepers: Sleepers | None = None
 
     def start(self) -> None:
         """Begin to steer process time."""
@@ -55,7 +59,7 @@ class ProcessTime:
                 from .patches import Patches
                 from .sleepers import Sleepers
 
-                sleepers = Sleepers(self._clock)
+                self._sleepers = sleepers = Sleepers(self._clock)
                 self._ends.append(sleepers.stop)
                 patches = Patches(sleepers)
                 patches.start()
@@ -78,7 +82,10 @@ class ProcessTime:
             return True
 
     def stop(self) -> None:
-        """Give process time back; a clock that ran before runs on from where it is."""
+        """Give process time back; a clock that ran before runs on from where it is.
+
+        Raises what a handler raised while the clock moved to a timeout of an event loop.
+        """
         try:
             while self._ends:
                 self._ends.pop()()
@@ -86,3 +93,6 @@ class ProcessTime:
             with _lock:
                 if self in _sleeping:
                     _sleeping.remove(self)
+        sleepers, self._sleepers = self._sleepers, None
+        if sleepers is not None and sleepers.failure is not None:
+            raise sleepers.failure

@@ -5,7 +5,13 @@ from __future__ import annotations
 import sys
 from types import FrameType
 
-__all__ = ["INFRASTRUCTURE", "is_infrastructure", "is_infrastructure_module", "sleeps_really"]
+__all__ = [
+    "INFRASTRUCTURE",
+    "is_infrastructure",
+    "is_infrastructure_module",
+    "sleeps_really",
+    "times_out_really",
+]
 
 INFRASTRUCTURE = frozenset(
     {
@@ -18,6 +24,9 @@ INFRASTRUCTURE = frozenset(
 """What keeps real time besides the standard library: test runners, servers' own loops, debuggers."""
 CARRIERS = frozenset({"asyncio", "concurrent", "contextvars", "functools", "threading", "trio"})
 """What calls a sleep on another's behalf, as ``Thread(target=time.sleep)`` does."""
+
+_LIBRARIES_OF_TIMEOUTS = CARRIERS | {"contextlib", "anyio"}
+"""What sets a timeout on another's behalf."""
 
 _known: dict[str, bool] = {}
 
@@ -35,6 +44,16 @@ def is_infrastructure_module(name: str) -> bool:
 def is_infrastructure(frame: FrameType) -> bool:
     """Whether a frame is of such a module."""
     return is_infrastructure_module(str(frame.f_globals.get("__name__", "")))
+
+
+def times_out_really(frame: FrameType | None) -> bool:
+    """Whether a timeout set in a frame, or by a library that carries it, is one of infrastructure."""
+    while frame is not None:
+        name = str(frame.f_globals.get("__name__", ""))
+        if name.partition(".")[0] not in _LIBRARIES_OF_TIMEOUTS:
+            return is_infrastructure_module(name)
+        frame = frame.f_back
+    return True
 
 
 def sleeps_really(frame: FrameType) -> bool:

@@ -4,7 +4,8 @@ A loop's own time goes with the clock, so timeouts (``wait_for``, ``asyncio.time
 ``move_on_after``) end when they would. The first sleeper of a loop waits until nothing else in it
 can run; where an answer may still come from outside (a socket is being read, a worker thread is
 busy), it gives that ``PATIENCE`` real seconds. Then the clock goes to the next end of a sleep, or
-to a timeout that ends before it. A loop's time never goes back: what it is ahead, it stays.
+to a timeout that ends before it. While nobody in a loop sleeps, a watcher moves the clock to its
+timeouts, with more patience (``OUTSIDE``). A loop's time never goes back: what it is ahead, it stays.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ import contextlib
 import sys
 import threading
 import weakref
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
 from typing import Any, Protocol
 
 from ..core.aio import drive
@@ -23,10 +24,28 @@ from ..core.timekeeper import Occupied
 from ..core.timeparse import monotonic
 from .sleepers import GRACE, Sleeper, Sleepers
 
-__all__ = ["AsyncioLoop", "Loop", "TrioRun", "sleep_in"]
+__all__ = [
+    "LONGEST",
+    "SHORTEST",
+    "AsyncioLoop",
+    "Loop",
+    "TrioRun",
+    "TrioTimeouts",
+    "sleep_in",
+    "watch",
+]
 
 PATIENCE = 0.05
 """Real seconds that an answer from outside may take before the clock goes on without it."""
+OUTSIDE = 2.0
+"""Real seconds that it may take before the clock goes on to a timeout, where nobody sleeps.
+
+Longer than a fake waits for what does not come: the timeout may be that of the request itself.
+"""
+SHORTEST = 0.05
+"""Seconds that a timeout lasts at least for the clock to be moved to it; others take real time."""
+LONGEST = 3.2e9
+"""And at most: a century. A pause that trio or a library has no end for is longer."""
 _CALM = 3  # turns of a loop in which nothing else ran
 _NOISE = 0.25  # real seconds a loop that never rests is waited for
 _NAP = 0.002
@@ -38,8 +57,21 @@ class Loop(Protocol):
     @property
     def key(self) -> object: ...
 
-    async def rest(self) -> None:
-        """Return when nothing else in the loop can run."""
+    @property
+    def cancelled(self) -> type[BaseException]:
+        """What a task gets that is cancelled."""
+
+    async def rest(self, patience: float = ..., ends: Callable[[], bool] = ...) -> bool:
+        """Return when nothing else in the loop can run, and nothing has come from outside for long.
+
+        False where the loop does not come to rest in time, or as soon as ``ends()``.
+        """
+
+    def spawn(self, work: Callable[[], Coroutine[Any, Any, None]]) -> None:
+        """Have work done in the loop; to be called in its thread."""
+
+    def has_timeouts(self) -> bool:
+        """Whether a timeout is to come that the clock moves to while nobody sleeps."""
 
     def next_timeout(self) -> float | None:
         """In how many seconds of the loop's time its next own timeout ends."""
@@ -65,8 +97,43 @@ async def sleep_in(loop: Loop, sleepers: Sleepers, seconds: float) -> None:
                 await _go_on(loop, sleepers, sleeper)
             finally:
                 sleeper.settled = False
+    if sleepers.first_of(loop.key) is None and loop.has_timeouts():
+        watch(loop, sleepers)
     # Also a sleep that is over at once lets the others run.
     await loop.nap(sleepers.left(until_us))
+
+
+def watch(loop: Loop, sleepers: Sleepers) -> None:
+    """Have the clock moved to the timeouts of a loop while nobody in it sleeps.
+
+    To be called in the loop's thread, when a timeout was set or the last sleeper has gone.
+    """
+    if loop.key not in sleepers.watched and not sleepers.over:
+        sleepers.watched.add(loop.key)
+        loop.spawn(lambda: _watch(loop, sleepers))
+
+
+async def _watch(loop: Loop, sleepers: Sleepers) -> None:
+    def ends() -> bool:
+        return sleepers.over or sleepers.first_of(loop.key) is not None
+
+    try:
+        # One who sleeps moves the clock to timeouts as well, and watches anew in the end.
+        while not ends() and loop.has_timeouts():
+            if not await loop.rest(OUTSIDE, ends) or (left := loop.next_timeout()) is None:
+                continue
+            with sleepers.asleep(sleepers.until_us(left), loop.key) as watcher:
+                sleepers.settle(watcher)
+                try:
+                    await _go_on(loop, sleepers, watcher, loop.has_timeouts)
+                except loop.cancelled:
+                    raise
+                except BaseException as error:
+                    # Of a handler, say: nobody awaits this, so it comes up at the end.
+                    sleepers.failure = error
+                    return
+    finally:
+        sleepers.watched.discard(loop.key)
 
 
 async def _wait(loop: Loop, sleepers: Sleepers, sleeper: Sleeper) -> None:
@@ -75,14 +142,19 @@ async def _wait(loop: Loop, sleepers: Sleepers, sleeper: Sleeper) -> None:
         await wait()
 
 
-async def _go_on(loop: Loop, sleepers: Sleepers, sleeper: Sleeper) -> None:
+async def _go_on(
+    loop: Loop,
+    sleepers: Sleepers,
+    sleeper: Sleeper,
+    wants: Callable[[], bool] = lambda: True,
+) -> None:
     clock = sleepers.clock
     now_us, give_up = clock.now_us(), monotonic() + GRACE
     while not sleepers.is_turn(sleeper) and monotonic() < give_up:
         await loop.nap(_NAP)
         if sleepers.over or clock.now_us() != now_us:
             return
-    if sleepers.first_of(loop.key) is not sleeper:
+    if sleepers.first_of(loop.key) is not sleeper or not wants():
         return
     target_us = sleepers.next_us(sleeper)
     timeout = loop.next_timeout()
@@ -108,11 +180,15 @@ _loops: weakref.WeakKeyDictionary[Any, AsyncioLoop] = weakref.WeakKeyDictionary(
 class AsyncioLoop:
     """A loop of asyncio."""
 
+    cancelled: type[BaseException] = asyncio.CancelledError
+
     def __init__(self, loop: asyncio.AbstractEventLoop, really: Callable[[float], Any]) -> None:
         self.key = object()
         self._loop: Any = weakref.proxy(loop)
         self._really = really
         self._ahead = 0.0
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._timeouts: weakref.WeakSet[asyncio.TimerHandle] = weakref.WeakSet()
         read, me = type(loop).time, weakref.ref(loop)
 
         def time() -> float:
@@ -147,21 +223,33 @@ class AsyncioLoop:
         with contextlib.suppress(ReferenceError, RuntimeError):
             self._loop.call_soon_threadsafe(function)
 
-    async def rest(self) -> None:
+    async def rest(
+        self, patience: float = PATIENCE, ends: Callable[[], bool] = lambda: False
+    ) -> bool:
         """Return when nothing else in the loop can run."""
         calm, began = 0, monotonic()
         patient_since = began
         while calm < _CALM:
             await self._really(0)
+            if ends():
+                return False
             if self._loop._ready:
                 calm, patient_since = 0, monotonic()
                 if patient_since - began > _NOISE:
-                    return
+                    return False
                 continue
             calm += 1
-            if calm == _CALM and self._awaits_others() and monotonic() - patient_since < PATIENCE:
+            if calm == _CALM and self._awaits_others() and monotonic() - patient_since < patience:
                 await self._really(_NAP)
                 calm = _CALM - 1
+        return True
+
+    def spawn(self, work: Callable[[], Coroutine[Any, Any, None]]) -> None:
+        """Have work done in a task of the loop."""
+        task = self._loop.create_task(work(), name="fakecloud autojump")
+        # The loop itself knows its tasks only weakly.
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
 
     def _awaits_others(self) -> bool:
         """Whether an answer may come from outside: by a socket, or from a worker thread."""
@@ -177,6 +265,15 @@ class AsyncioLoop:
         if not hasattr(selector, "get_map") or own is None:
             return True
         return any(fd != own.fileno() for fd in list(selector.get_map()))
+
+    def add_timeout(self, handle: asyncio.TimerHandle) -> None:
+        """Have the clock moved to a timeout; those of servers' own loops are not added."""
+        self._timeouts.add(handle)
+
+    def has_timeouts(self) -> bool:
+        """Whether a timeout is to come that the clock moves to while nobody sleeps."""
+        now = self._loop.time()
+        return any(not one.cancelled() and one.when() > now for one in list(self._timeouts))
 
     def next_timeout(self) -> float | None:
         """In how many seconds of the loop's time its next own timeout ends."""
@@ -199,6 +296,7 @@ class TrioRun:
     def __init__(self, trio: Any, really: Callable[[float], Any]) -> None:
         self._trio = trio
         self._really = really
+        self.cancelled: type[BaseException] = trio.Cancelled
         self._token = trio.lowlevel.current_trio_token()
         self._clock = trio.lowlevel.current_clock()
         self.key = self._token
@@ -239,14 +337,26 @@ class TrioRun:
         except RuntimeError:
             return False
 
-    async def rest(self) -> None:
+    async def rest(
+        self, patience: float = PATIENCE, ends: Callable[[], bool] = lambda: False
+    ) -> bool:
         """Return when nothing else in the run can run."""
         import trio.testing
 
-        with self._trio.move_on_after(_NOISE):
+        with self._trio.move_on_after(_NOISE) as scope:
             await trio.testing.wait_all_tasks_blocked(0.0)
-            if self._awaits_others():
+            began = monotonic()
+            while self._awaits_others() and monotonic() - began < patience:
+                # In short spells: one who sleeps waits until all others are blocked, too.
                 await trio.testing.wait_all_tasks_blocked(PATIENCE)
+                scope.deadline = self._trio.current_time() + _NOISE
+                if ends():
+                    return False
+        return not scope.cancelled_caught and not ends()
+
+    def spawn(self, work: Callable[[], Coroutine[Any, Any, None]]) -> None:
+        """Have work done in a system task of the run."""
+        self._trio.lowlevel.spawn_system_task(work)
 
     def _awaits_others(self) -> bool:
         io = self._trio.lowlevel.current_statistics().io_statistics
@@ -254,6 +364,10 @@ class TrioRun:
         # One of them is what wakes the run from other threads.
         limiter = self._trio.to_thread.current_default_thread_limiter()
         return waiting > 1 or limiter.borrowed_tokens > 0
+
+    def has_timeouts(self) -> bool:
+        """Whether a timeout is to come that the clock moves to while nobody sleeps."""
+        return self.next_timeout() is not None
 
     def next_timeout(self) -> float | None:
         """In how many seconds of the run's time its next own timeout ends."""
@@ -268,3 +382,29 @@ class TrioRun:
     async def nap(self, seconds: float) -> None:
         """Let some real time pass."""
         await self._really(seconds)
+
+
+class TrioTimeouts:
+    """An instrument of trio that has the clock moved to timeouts while nobody in the run sleeps."""
+
+    def __init__(self, sleepers: Sleepers, really: Callable[[float], Any]) -> None:
+        self._sleepers = sleepers
+        self._really = really
+        self._token: Any = None
+
+    def before_io_wait(self, timeout: float) -> None:
+        """See that the run has nothing to do until a timeout, or until something comes."""
+        if self._sleepers.over or not SHORTEST < timeout < LONGEST:
+            return
+        if self._token is None:
+            self._token = sys.modules["trio"].lowlevel.current_trio_token()
+        if self._token not in self._sleepers.watched:
+            # What is begun here would not run before the wait is over.
+            self._token.run_sync_soon(self._watch, idempotent=True)
+
+    def _watch(self) -> None:
+        # Its clock may be one that cannot be moved, and a run that ends takes no more tasks.
+        with contextlib.suppress(ContractError, RuntimeError):
+            loop = TrioRun.running(self._sleepers, self._really)
+            if self._sleepers.first_of(loop.key) is None:
+                watch(loop, self._sleepers)

@@ -8,6 +8,7 @@ library's own waits, test runners and servers' own loops keep real time (see ``c
 
 from __future__ import annotations
 
+import asyncio
 import functools
 import importlib.abc
 import importlib.machinery
@@ -16,13 +17,19 @@ import inspect
 import math
 import sys
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from functools import partial
 from types import ModuleType
 from typing import Any
 
 from ..core.timeparse import LAST_US
-from .callers import is_infrastructure, is_infrastructure_module, sleeps_really
-from .loops import AsyncioLoop, TrioRun, sleep_in
+from .callers import (
+    is_infrastructure,
+    is_infrastructure_module,
+    sleeps_really,
+    times_out_really,
+)
+from .loops import LONGEST, SHORTEST, AsyncioLoop, TrioRun, TrioTimeouts, sleep_in, watch
 from .sleepers import Sleepers
 
 __all__ = ["Patches"]
@@ -35,6 +42,7 @@ _HOMES: dict[str, tuple[str, ...]] = {
 MOMENT = 1e-6
 """What a ``time.sleep(0)`` takes, in seconds of the clock."""
 _REPLACES = "_fakecloud_replaces"
+_BaseLoop: Any = asyncio.BaseEventLoop
 
 
 class Patches:
@@ -62,6 +70,9 @@ class Patches:
             },
         })  # fmt: skip
         self._replace("asyncio", {"sleep": self._asyncio_sleep})
+        self._call_at = _BaseLoop.call_at
+        self._our_call_at = self._asyncio_call_at(self._call_at)
+        _BaseLoop.call_at = self._our_call_at
         if "trio" in sys.modules:
             self._late()
         else:
@@ -69,7 +80,15 @@ class Patches:
         self._everywhere()
 
     def _late(self) -> None:
-        self._replace("trio", {"sleep": self._trio_sleep, "sleep_until": self._trio_sleep_until})
+        self._replace("trio", {
+            "sleep": self._trio_sleep,
+            "sleep_until": self._trio_sleep_until,
+            "run": self._trio_run,
+        })  # fmt: skip
+        trio = sys.modules["trio"]
+        # Of a run that is under way already.
+        with suppress(RuntimeError):
+            trio.lowlevel.add_instrument(self._instrument())
 
     def _replace(self, module: str, made: dict[str, Callable[[Any], Any]]) -> None:
         for name, make in made.items():
@@ -104,6 +123,8 @@ class Patches:
 
     def stop(self) -> None:
         """Put back what was there, wherever ours still is."""
+        if _BaseLoop.call_at is self._our_call_at:
+            _BaseLoop.call_at = self._call_at
         if self._finder in sys.meta_path:
             sys.meta_path.remove(self._finder)
         while self._replaced:
@@ -161,6 +182,26 @@ class Patches:
 
         return _marked(sleep)
 
+    def _asyncio_call_at(self, really: Any) -> Any:
+        sleepers, asyncio_sleep = self._sleepers, asyncio.sleep
+        asyncio_sleep = getattr(asyncio_sleep, _REPLACES, asyncio_sleep)
+
+        @functools.wraps(really)
+        def call_at(loop: Any, when: float, *args: Any, **kwargs: Any) -> Any:
+            handle = really(loop, when, *args, **kwargs)
+            if (
+                not sleepers.over
+                and SHORTEST < when - loop.time() < LONGEST
+                and asyncio._get_running_loop() is loop
+                and not times_out_really(sys._getframe(1))
+            ):
+                running = AsyncioLoop.running(sleepers, asyncio_sleep)
+                running.add_timeout(handle)
+                watch(running, sleepers)
+            return handle
+
+        return call_at
+
     def _trio_sleep(self, really: Any) -> Any:
         sleepers = self._sleepers
         self._trio_moving = moving = partial(_trio_moving, sleepers, really)
@@ -187,6 +228,21 @@ class Patches:
             return moving(deadline)
 
         return _marked(sleep_until)
+
+    def _instrument(self) -> TrioTimeouts:
+        really = getattr(sys.modules["trio"].sleep, _REPLACES)
+        return TrioTimeouts(self._sleepers, really)
+
+    def _trio_run(self, really: Any) -> Any:
+        sleepers = self._sleepers
+
+        @functools.wraps(really)
+        def run(*args: Any, instruments: Sequence[Any] = (), **kwargs: Any) -> Any:
+            if not sleepers.over:
+                instruments = (*instruments, self._instrument())
+            return really(*args, instruments=instruments, **kwargs)
+
+        return run
 
 
 async def _trio_moving(sleepers: Sleepers, really: Any, seconds: float) -> None:

@@ -67,6 +67,10 @@ class Sleepers:
         self.over = False
         self.ahead_us = 0
         """How far the clock has moved since the start: what a monotonic time is ahead of the real."""
+        self.failure: BaseException | None = None
+        """What was raised while the clock moved to a timeout, which nobody awaits."""
+        self.watched: set[object] = set()
+        """The loops whose timeouts move the clock while nobody in them sleeps, by their keys."""
         self._lock = threading.Lock()
         self._sleeping: list[Sleeper] = []
         self._known = {threading.get_ident()}

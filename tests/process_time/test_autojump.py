@@ -380,6 +380,126 @@ def test_an_answer_under_way_is_not_overtaken(backend: str) -> None:
         anyio.run(main, cloud, backend=backend)
 
 
+# -- timeouts in which nobody sleeps ---------------------------------------------------------------
+
+
+async def _asyncio_timeout() -> None:
+    with pytest.raises(TimeoutError):
+        async with asyncio.timeout(20):
+            await asyncio.Event().wait()
+
+
+async def _asyncio_wait_for() -> None:
+    with pytest.raises(TimeoutError):
+        await asyncio.wait_for(asyncio.Event().wait(), 20)
+
+
+async def _asyncio_call_later() -> None:
+    rung = asyncio.Event()
+    asyncio.get_running_loop().call_later(20, rung.set)
+    await rung.wait()
+
+
+async def _asyncio_wait() -> None:
+    task = asyncio.ensure_future(asyncio.Event().wait())
+    assert (await asyncio.wait([task], timeout=20))[1] == {task}
+    task.cancel()
+
+
+async def _anyio_move_on() -> None:
+    with anyio.move_on_after(20):
+        await anyio.Event().wait()
+
+
+async def _trio_move_on() -> None:
+    with trio.move_on_after(20):
+        await trio.sleep_forever()
+
+
+async def _trio_fail() -> None:
+    with pytest.raises(trio.TooSlowError), trio.fail_after(20):
+        await trio.Event().wait()
+
+
+@pytest.mark.parametrize(
+    ("loop", "waits"),
+    [
+        ("asyncio", _asyncio_timeout), ("asyncio", _asyncio_wait_for), ("asyncio", _asyncio_wait),
+        ("asyncio", _asyncio_call_later), ("asyncio", _anyio_move_on), ("trio", _anyio_move_on),
+        ("trio", _trio_move_on), ("trio", _trio_fail),
+    ],
+)  # fmt: skip
+def test_a_timeout_moves_the_clock_where_nobody_sleeps(loop: str, waits: Any) -> None:
+    async def three_times() -> None:
+        for _ in range(2):
+            await waits()
+        # And after a sleep, which moves the clock itself.
+        await anyio.sleep(10)
+        await waits()
+
+    with jumping() as cloud:
+        anyio.run(three_times, backend=loop)
+        assert since_noon(cloud) == pytest.approx(70, abs=3)
+
+
+def test_what_falls_due_on_the_way_to_a_timeout_happens() -> None:
+    async def work(rung: asyncio.Event) -> None:
+        async with asyncio.timeout(3600):
+            await rung.wait()
+
+    with jumping(delivery="driven") as cloud:
+        queue = cloud.queue()
+        rung = asyncio.Event()
+        queue.destinations.call("https://app.test/", lambda request: rung.set())
+        queue.publish("https://app.test/", delay="1h")
+        queue.publish("https://app.test/", delay="10m")
+        with pytest.raises(TimeoutError):
+            asyncio.run(work(asyncio.Event()))
+        assert rung.is_set()
+        assert since_noon(cloud) == pytest.approx(3600, abs=3)
+
+
+def test_a_timeout_that_is_not_reached_moves_nothing() -> None:
+    async def quick() -> None:
+        for _ in range(100):
+            async with asyncio.timeout(20):
+                await asyncio.sleep(0)
+        loop = asyncio.get_running_loop()
+        loop.call_later(20, lambda: None).cancel()
+        assert await asyncio.wait_for(asyncio.to_thread(lambda: "done"), 20) == "done"
+
+    with jumping() as cloud:
+        asyncio.run(quick())
+        assert since_noon(cloud) < 5
+
+
+@pytest.mark.parametrize("backend", ["asyncio", "trio"])
+def test_a_slow_answer_is_not_overtaken_by_its_own_timeout(backend: str) -> None:
+    async def get(url: str, headers: dict[str, str]) -> int:
+        async with httpx.AsyncClient(timeout=5) as client:
+            return (await client.get(f"{url}/get/k", headers=headers)).status_code
+
+    with jumping() as cloud:
+        kv = cloud.kv_server()
+        kv.faults.call(lambda: threading.Event().wait(0.5), times=1)
+        assert anyio.run(get, kv.url, kv.headers, backend=backend) == 200
+        assert since_noon(cloud) < 3
+
+
+@pytest.mark.parametrize("backend", ["asyncio", "trio"])
+def test_what_a_handler_raises_on_the_way_to_a_timeout_comes_up_at_the_end(backend: str) -> None:
+    async def work() -> None:
+        with anyio.move_on_after(1.3):
+            await anyio.Event().wait()
+
+    with Cloud(seed=1, now=NOON, delivery="driven") as cloud:
+        queue = cloud.queue()
+        queue.destinations.call("https://app.test/", lambda request: pytest.fail("not now"))
+        queue.publish("https://app.test/", delay="1s")
+        with pytest.raises(pytest.fail.Exception, match="not now"), cloud.autojump():
+            anyio.run(work, backend=backend)
+
+
 def test_threads_and_loops_together() -> None:
     async def main(cloud: Cloud) -> None:
         sleeping = asyncio.to_thread(time.sleep, 20)
