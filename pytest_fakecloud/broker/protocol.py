@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from typing import Any, Literal, Protocol, TypeVar
 
-from ..core.timekeeper import Signal
+from ..core.timers import Signal
 from .model import (
     GroupAssignments,
     GroupView,

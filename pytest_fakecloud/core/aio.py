@@ -11,8 +11,9 @@ import sys
 from collections.abc import Callable, Generator, Iterable
 from typing import Any, ParamSpec, Protocol, TypeVar
 
-from .timekeeper import Fired, Timekeeper, Timer
+from .timekeeper import Fired, Timekeeper
 from .timeparse import Duration, Instant
+from .timers import Timer
 
 __all__ = ["AioClock", "Twin", "checkpoint", "drive", "in_thread"]
 

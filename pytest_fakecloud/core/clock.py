@@ -6,7 +6,7 @@ from datetime import datetime
 from typing import TYPE_CHECKING
 
 from .timekeeper import Fired, Mode, Timekeeper
-from .timeparse import Duration, Instant
+from .timeparse import Duration, Instant, to_datetime
 
 if TYPE_CHECKING:
     from .aio import AioClock
@@ -46,8 +46,9 @@ class Clock:
         return self._time.now_us()
 
     def next_due(self) -> datetime | None:
-        """When the next thing falls due, or None when nothing is planned."""
-        return self._time.next_due()
+        """Return when the next event is due, or None when nothing is planned."""
+        due = self._time.next_due_us()
+        return None if due is None else to_datetime(due)
 
     def freeze(self) -> None:
         """Stop the clock where it is."""

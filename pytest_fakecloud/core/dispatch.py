@@ -10,8 +10,9 @@ from collections.abc import Callable
 from functools import partial
 
 from .lazy import traceback
-from .timekeeper import Lane, Timekeeper
+from .timekeeper import Timekeeper
 from .timeparse import monotonic
+from .timers import Lane
 from .workers import WorkerPool
 
 __all__ = ["AT_ONCE", "Dispatcher"]

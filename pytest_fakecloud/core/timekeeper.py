@@ -5,17 +5,15 @@ The fakes hold the ``Timekeeper``; a test holds the ``Clock`` in front of it.
 
 from __future__ import annotations
 
-import heapq
 import sys
 import threading
 import time
 import weakref
-from collections.abc import Awaitable, Callable, Generator, Iterator, Mapping
+from collections.abc import Awaitable, Callable, Generator, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from datetime import datetime
 from functools import partial
-from types import MappingProxyType
 from typing import Any, Literal, TypeVar
 
 from .errors import ContractError, shown
@@ -30,18 +28,14 @@ from .timeparse import (
     monotonic,
     to_datetime,
 )
+from .timers import LANES, Begin, Lane, Signal, Timer, Timers
 
 __all__ = [
-    "LANES",
     "STANDS",
-    "Begin",
     "Fired",
-    "Lane",
     "Mode",
     "Occupied",
-    "Signal",
     "Timekeeper",
-    "Timer",
 ]
 
 T = TypeVar("T")
@@ -50,67 +44,9 @@ STANDS = (
     "with process_time=True the process's time follows it, and both stand until they are told to move. "
     "Move them with advance() or move_to(), or leave out process_time"
 )
-_COMPACT = 64  # timers of a lane below which cancelled ones are left alone
 _STANDS = 0.02  # real seconds after which an unmoved clock is seen to stand
 _PATIENCE = 10.0  # real seconds one who moves time waits for another to finish
 _COURTESY = 0.01  # and one who only sleeps, who can do without
-
-
-Lane = Literal["state", "driven", "background"]
-LANES: tuple[Lane, ...] = ("state", "driven", "background")
-
-
-Begin = Callable[[int], Callable[[], object] | None]
-"""Does at once what must keep its order; returns what may take its time elsewhere, or None."""
-
-
-class Timer:
-    """Something that falls due at an instant of the clock.
-
-    ``due_us`` is the instant in microseconds, ``label`` what reports call it. ``cancel()`` is final
-    and may be called any number of times.
-    """
-
-    __slots__ = (
-        "async_callback",
-        "begin",
-        "callback",
-        "cancelled",
-        "due_us",
-        "label",
-        "lane",
-        "sequence",
-    )
-
-    def __init__(
-        self,
-        due_us: int,
-        sequence: int,
-        callback: Callable[[int], object],
-        lane: Lane,
-        label: str,
-        async_callback: Callable[[int], Awaitable[object]] | None,
-        begin: Begin | None,
-    ) -> None:
-        self.due_us = due_us
-        self.sequence = sequence
-        self.callback = callback
-        self.async_callback = async_callback
-        self.begin = begin
-        self.lane = lane
-        self.label = label
-        self.cancelled = False
-
-    def cancel(self) -> None:
-        """Make sure the timer never fires."""
-        self.cancelled = True
-
-    def __repr__(self) -> str:
-        return f"<Timer {self.label or self.callback!r} due {to_datetime(self.due_us).isoformat()}>"
-
-
-_Planned = tuple[int, int, Timer]
-"""A timer below its instant and its number: what a heap compares without a call."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,47 +64,7 @@ class Fired:
 
 
 class Occupied(Exception):
-    """Another one moves this clock, or delivers by it, and does not end by itself."""
-
-
-class Signal:
-    """What a waiting call sleeps on; wakes at ``notify()``, at clock moves, and at ``close()``."""
-
-    __slots__ = ("__weakref__", "_condition", "_lock", "_sleeping", "_version", "closed")
-
-    def __init__(self) -> None:
-        self._lock = threading.RLock()
-        self._condition = threading.Condition(self._lock)
-        self._sleeping = 0
-        self._version = 0
-        self.closed = False
-
-    def notify(self) -> None:
-        """Wake everybody who waits here: there may be something new to see."""
-        with self._lock:
-            self._version += 1
-            if self._sleeping:
-                self._condition.notify_all()
-
-    def close(self) -> None:
-        """End every wait here, now and in future."""
-        self.closed = True
-        self.notify()
-
-    @property
-    def version(self) -> int:
-        """A number that grows at each notification."""
-        return self._version
-
-    def sleep(self, seen: int, seconds: float) -> None:
-        """Sleep until a notification later than ``seen``, at most that many real seconds."""
-        with self._lock:
-            if self._version == seen:
-                self._sleeping += 1
-                try:
-                    self._condition.wait(seconds)
-                finally:
-                    self._sleeping -= 1
+    """Raised when another thread is advancing this clock and does not finish in time."""
 
 
 class Timekeeper:
@@ -190,15 +86,13 @@ class Timekeeper:
 
     _wait_cap = 1.0
     was_driven = False
-    """Whether anything that is due was ever asked for: by an advance, a move or a delivering call."""
-    _compact_at: Mapping[Lane, int] = MappingProxyType(dict.fromkeys(LANES, _COMPACT))
+    """Whether anything due was ever asked for: by an advance, a move or a delivering call."""
     _carrying: frozenset[object] = frozenset()
 
     def __init__(self, now: Instant | None = None, mode: Mode | None = None) -> None:
         self._lock = threading.Lock()
         self._settling = threading.RLock()
-        self._timers: dict[Lane, list[_Planned]] = {"state": [], "driven": [], "background": []}
-        self._sequence = 0
+        self.timers = Timers()
         self._frozen_us: int | None
         self._held_us: int | None = None
         self._offset_us: int
@@ -441,22 +335,9 @@ class Timekeeper:
             self._begin_at(start_us, frozen)
         self._moved()
 
-    def next_due(self, lanes: tuple[Lane, ...] = LANES) -> datetime | None:
-        """When the next timer falls due, or None when nothing is planned."""
-        due = self.next_due_us(lanes)
-        return None if due is None else to_datetime(due)
-
     def next_due_us(self, lanes: tuple[Lane, ...] = LANES) -> int | None:
-        """``next_due()`` in microseconds."""
-        with self._lock:
-            heads = [head[0] for lane in lanes if (head := self._head(lane)) is not None]
-        return min(heads, default=None)
-
-    def planned(self, most: int) -> tuple[int, list[Timer]]:
-        """How many timers are planned in all lanes, and the soonest of them in their order."""
-        with self._lock:
-            planned = [one for lane in LANES for one in self._timers[lane] if not one[2].cancelled]
-        return len(planned), [timer for *_, timer in heapq.nsmallest(most, planned)]
+        """Return when the next timer falls due, or None when none is planned."""
+        return self.timers.next_due_us(lanes)
 
     def advance_to_next(self) -> list[Fired]:
         """Move to the next due instant and fire what is due there; ``[]`` when nothing is planned."""
@@ -491,7 +372,7 @@ class Timekeeper:
                 self._dispatching = True
             rest: Callable[[], object] | None = None
             try:
-                timer = self._pop(lanes, self.now_us())
+                timer = self.timers.pop(lanes, self.now_us())
                 if timer is not None:
                     fired += 1
                     if hand_over is None or timer.begin is None:
@@ -522,13 +403,11 @@ class Timekeeper:
     def settle(self) -> int:
         """Fire the due timers of lane ``"state"``, before anybody looks at an engine; the present."""
         now = self.now_us()
-        # The first look takes no lock, since every request comes by here. Another thread may take
-        # the only timer away in between; a slice does not mind.
-        first = self._timers["state"][:1]
-        if not first or first[0][0] > now or self.driving:
+        # Every request calls this, so the first look takes no lock.
+        if not self.timers.is_due("state", now) or self.driving:
             return now
         with self._settling:
-            while (timer := self._pop(("state",), self.now_us())) is not None:
+            while (timer := self.timers.pop(("state",), self.now_us())) is not None:
                 timer.callback(timer.due_us)
         return self.now_us()
 
@@ -561,19 +440,9 @@ class Timekeeper:
         ``async_callback`` is used instead when an awaitable driver fires the timer, ``begin`` when
         ``dispatch()`` does and may hand over. Callbacks run without any lock of the clock held.
         """
-        with self._lock:
-            self._sequence += 1
-            timer = Timer(due_us, self._sequence, callback, lane, label, async_callback, begin)
-            if due_us > LAST_US:
-                return timer
-            timers = self._timers[lane]
-            heapq.heappush(timers, (due_us, self._sequence, timer))
-            if len(timers) > self._compact_at[lane]:
-                # Whoever puts a deadline off again and again leaves cancelled timers behind.
-                timers[:] = [each for each in timers if not each[2].cancelled]
-                heapq.heapify(timers)
-                at = max(_COMPACT, 2 * len(timers))
-                self._compact_at = {**self._compact_at, lane: at}
+        timer = self.timers.add(due_us, callback, lane, label, async_callback, begin)
+        if due_us > LAST_US:
+            return timer
         if lane == "background":
             if self.on_background is not None:
                 self.on_background()
@@ -643,7 +512,7 @@ class Timekeeper:
                 moved = target_us > now
                 if moved:
                     self._check_free()
-                while (timer := self._pop(lanes, target_us)) is not None:
+                while (timer := self.timers.pop(lanes, target_us)) is not None:
                     if timer.due_us > self._held_us:
                         self._hold(timer.due_us)
                     yield timer
@@ -764,23 +633,6 @@ class Timekeeper:
             signal.notify()
         for listener in self._listeners:
             listener()
-
-    def _head(self, lane: Lane) -> _Planned | None:
-        timers = self._timers[lane]
-        while timers and timers[0][2].cancelled:
-            heapq.heappop(timers)
-        return timers[0] if timers else None
-
-    def _pop(self, lanes: tuple[Lane, ...], until_us: int) -> Timer | None:
-        with self._lock:
-            first: _Planned | None = None
-            for lane in lanes:
-                head = self._head(lane)
-                if head is not None and (first is None or head < first):
-                    first = head
-            if first is None or first[0] > until_us:
-                return None
-            return heapq.heappop(self._timers[first[2].lane])[2]
 
 
 # What was handed over and is being done here, in whatever thread or task of it.

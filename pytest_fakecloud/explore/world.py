@@ -21,7 +21,7 @@ from .sleeping import sleeps_follow
 
 if TYPE_CHECKING:
     from ..any_cloud import AnyCloud
-    from ..core.timekeeper import Timer
+    from ..core.timers import Timer
     from ..handle import Handle
     from ..http.app import App
     from ..queue.handle import Queue

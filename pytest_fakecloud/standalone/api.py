@@ -22,8 +22,8 @@ from ..core.errors import ContractError, ServiceError
 from ..core.journal import Recorder, recorder_of
 from ..core.matching import nearest
 from ..core.problems import Problem, Problems
-from ..core.timekeeper import Signal
 from ..core.timeparse import monotonic
+from ..core.timers import Signal
 from ..faults.fault import setting_over
 from ..faults.plan import FaultPlan, fault_words
 from ..faults.table import FaultTable
@@ -354,7 +354,7 @@ class ControlApp(App):
 
     def get_due(self, request: Request) -> object:
         """What is planned on the clock: how many timers, and the soonest of them, in their order."""
-        count, soonest = timekeeper_of(self.cloud.clock).planned(_MOST_DUE)
+        count, soonest = timekeeper_of(self.cloud.clock).timers.planned(_MOST_DUE)
         return {
             "now": told(self.cloud.clock.now_us()),
             "count": count,

@@ -15,8 +15,9 @@ import time_machine
 
 from pytest_fakecloud.core import timekeeper
 from pytest_fakecloud.core.errors import ContractError
-from pytest_fakecloud.core.timekeeper import STANDS, Fired, Occupied, Signal, Timekeeper
+from pytest_fakecloud.core.timekeeper import STANDS, Fired, Occupied, Timekeeper
 from pytest_fakecloud.core.timeparse import instant_us, monotonic
+from pytest_fakecloud.core.timers import Signal
 
 NOON = "2026-01-01T12:00:00Z"
 NOON_US = instant_us(NOON)
@@ -234,15 +235,15 @@ def test_a_running_clock_cannot_spend_time_and_no_clock_more_than_there_is() -> 
 
 
 def test_what_is_planned_is_told_in_its_order_and_counted_whole(clock: Timekeeper) -> None:
-    assert clock.planned(5) == (0, [])
+    assert clock.timers.planned(5) == (0, [])
     late = clock.call_at(NOON_US + 3, print, lane="driven")
     soon = clock.call_at(NOON_US + 1, print, lane="background")
     gone = clock.call_at(NOON_US + 2, print)
     next_one = clock.call_at(NOON_US + 3, print)
     gone.cancel()
-    assert clock.planned(5) == (3, [soon, late, next_one])
-    assert clock.planned(2) == (3, [soon, late])
-    assert clock.planned(0) == (3, [])
+    assert clock.timers.planned(5) == (3, [soon, late, next_one])
+    assert clock.timers.planned(2) == (3, [soon, late])
+    assert clock.timers.planned(0) == (3, [])
 
 
 def test_the_next_due_of_some_lanes_is_told(clock: Timekeeper) -> None:
@@ -252,10 +253,6 @@ def test_the_next_due_of_some_lanes_is_told(clock: Timekeeper) -> None:
     assert clock.next_due_us() == NOON_US + 2 * SECOND
     assert clock.next_due_us(("state",)) == NOON_US + 3 * SECOND
     assert clock.next_due_us(("driven",)) is None
-    assert clock.next_due(("driven",)) is None
-    found = clock.next_due(("state",))
-    assert found is not None
-    assert found.isoformat() == "2026-01-01T12:00:03+00:00"
 
 
 def test_run_due_fires_the_lanes_it_is_told(clock: Timekeeper) -> None:
@@ -418,7 +415,7 @@ def test_an_advance_of_another_thread_breaks_the_one_under_way(clock: Timekeeper
     later = clock.call_at(NOON_US + 2 * SECOND, print)
     assert refused(lambda: clock.advance(3)) == UNDER_WAY
     assert told == [UNDER_WAY]
-    assert clock.planned(1) == (1, [later])
+    assert clock.timers.planned(1) == (1, [later])
     assert len(clock.advance(3)) == 1
 
 

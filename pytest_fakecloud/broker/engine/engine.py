@@ -21,8 +21,9 @@ from typing import Any, Literal, TypeVar
 from ...core.errors import ContractError
 from ...core.ids import Ids
 from ...core.lazy import dataclass
-from ...core.timekeeper import Lane, Signal, Timekeeper, Timer
+from ...core.timekeeper import Timekeeper
 from ...core.timeparse import monotonic
+from ...core.timers import Lane, Signal, Timer
 from .. import errors
 from ..model import (
     INT64_MAX,

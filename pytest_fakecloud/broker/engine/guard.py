@@ -5,7 +5,8 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Sequence
 
-from ...core.timekeeper import Signal, Timekeeper
+from ...core.timekeeper import Timekeeper
+from ...core.timers import Signal
 from .groups.members import Happening
 from .groups.table import GroupTable
 

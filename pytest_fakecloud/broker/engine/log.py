@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from itertools import accumulate, repeat
 from typing import Any
 
-from ...core.timekeeper import Signal
+from ...core.timers import Signal
 from ..model import Header, Record
 from .partitioning import partition_for_key
 

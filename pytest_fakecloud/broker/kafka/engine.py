@@ -16,8 +16,9 @@ from typing import Any, Concatenate, Literal, NoReturn, ParamSpec, TypeVar
 from ...core.errors import ContractError
 from ...core.found import found_of
 from ...core.ids import Ids
-from ...core.timekeeper import Signal, Timekeeper
+from ...core.timekeeper import Timekeeper
 from ...core.timeparse import monotonic
+from ...core.timers import Signal
 from .. import errors
 from ..engine.engine import distinct_positions
 from ..errors import BrokerError, as_misuse

@@ -10,8 +10,9 @@ from typing import Any, Literal
 from confluent_kafka import Consumer, KafkaError
 from confluent_kafka import TopicPartition as Place
 
-from ...core.timekeeper import Signal, Timekeeper
+from ...core.timekeeper import Timekeeper
 from ...core.timeparse import monotonic
+from ...core.timers import Signal
 from .. import errors
 from ..model import (
     Header,

@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING
 from ...core.errors import ContractError
 from ...core.ids import Ids
 from ...core.lazy import dataclass
-from ...core.timekeeper import Signal, Timekeeper
+from ...core.timekeeper import Timekeeper
+from ...core.timers import Signal
 from ..acl.log import AclLog
 from ..acl.users import (
     ANONYMOUS,

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from functools import partial
 
-from ...core.timekeeper import Timer
+from ...core.timers import Timer
 from ..model import SECOND, Message
 from .fifo import OrderedQueue
 from .flow import FlowKey

@@ -18,7 +18,8 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 
 from ...core.ids import Ids
-from ...core.timekeeper import Lane, Timekeeper
+from ...core.timekeeper import Timekeeper
+from ...core.timers import Lane
 from ..errors import not_found
 from ..model import (
     Attempt,

@@ -17,8 +17,8 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from ...core.lazy import dataclass
-from ...core.timekeeper import Timer
 from ...core.timeparse import to_datetime
+from ...core.timers import Timer
 from ..errors import (
     QueueError,
     bad_request,

@@ -10,7 +10,8 @@ from functools import cached_property, partial
 from typing import Protocol, TypeAlias
 
 from ...core.ids import BASE58, Ids
-from ...core.timekeeper import Lane, Timekeeper, Timer
+from ...core.timekeeper import Timekeeper
+from ...core.timers import Lane, Timer
 from ..model import (
     Attempt,
     Delivery,

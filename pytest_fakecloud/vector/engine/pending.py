@@ -7,7 +7,8 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from ...core.lazy import dataclass
-from ...core.timekeeper import Timekeeper, Timer
+from ...core.timekeeper import Timekeeper
+from ...core.timers import Timer
 from ..model import VectorRecord
 
 __all__ = ["Batch", "Readiness"]

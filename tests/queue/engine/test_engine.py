@@ -740,7 +740,7 @@ def test_a_copy_of_nothing_empties_the_queue(bench: Bench) -> None:
     enqueue(bench, "q")
     bench.engine.publisher.publish(URL, [("Upstash-Cron", "* * * * *")], b"s")
     bench.engine.restore(empty)
-    assert bench.clock.next_due() is None
+    assert bench.clock.next_due_us() is None
     assert (bench.engine.messages, bench.engine.pending) == ({}, {})
     assert bench.engine.logs.entries == []
 
@@ -758,7 +758,7 @@ def test_a_reset_during_an_attempt_ends_it_quietly(bench: Bench, takes: int) -> 
     bench.clock.advance("1d")
     assert len(bench.sent) == 1
     assert bench.engine.messages == {}
-    assert bench.clock.next_due() is None
+    assert bench.clock.next_due_us() is None
 
 
 def test_a_predicate_that_fails_loses_no_message(bench: Bench) -> None:
@@ -928,10 +928,10 @@ def test_a_closed_engine_begins_nothing_any_more(bench: Bench) -> None:
     before = bench.publish()
     bench.engine.publisher.publish(URL, [("Upstash-Cron", "* * * * *")], b"")
     bench.engine.close()
-    assert bench.clock.next_due() is None
+    assert bench.clock.next_due_us() is None
     bench.publish()
     bench.engine.publisher.publish(URL, [("Upstash-Cron", "* * * * *")], b"")
-    assert bench.clock.next_due() is None
+    assert bench.clock.next_due_us() is None
     # One that was fired when it was closed does not start either.
     assert bench.engine.runner.run(before, bench.start_us) is None
     assert (bench.sent, bench.state(before)) == ([], "CREATED")

@@ -232,15 +232,15 @@ def test_what_is_due_now_is_cancelled_now_and_leaves_no_timer(bench: Bench) -> N
     message_id = bench.publish()
     bench.engine.cancel(message_id)
     assert bench.state(message_id) == "CANCELED"
-    assert bench.clock.next_due() is None
+    assert bench.clock.next_due_us() is None
 
 
 def test_what_was_to_be_cancelled_later_leaves_no_timer(bench: Bench) -> None:
     for _ in range(2):
         bench.engine.cancel(bench.publish(Delay="1h"))
-    assert [one.label for one in bench.clock.planned(5)[1]] == ["cancel", "cancel"]
+    assert [one.label for one in bench.clock.timers.planned(5)[1]] == ["cancel", "cancel"]
     bench.engine.close()
-    assert bench.clock.next_due() is None
+    assert bench.clock.next_due_us() is None
 
 
 def test_what_has_ended_has_no_timer(bench: Bench) -> None:

@@ -351,7 +351,7 @@ def test_one_that_fires_no_more_has_no_next_run(bench: Bench) -> None:
     assert schedule.next_us is None
     assert schedule.next_runs(3, bench.clock.now_us()) == []
     bench.engine.restore(bench.engine.snapshot())
-    assert bench.clock.next_due() is None
+    assert bench.clock.next_due_us() is None
 
 
 def test_a_run_that_is_due_when_a_copy_is_restored_is_made(bench: Bench) -> None:

@@ -90,13 +90,13 @@ def test_a_delay_passes_on_the_clock() -> None:
     clock.advance(3)
     put(index, b=(1, 1))
     assert seen(index) == []
-    assert clock.next_due() is not None
+    assert clock.next_due_us() is not None
     fired = clock.advance(2)
     assert [f.label for f in fired] == ["vector index: 1 pending change(s) become ready"]
     assert seen(index) == ["a"]
     clock.advance(10)
     assert seen(index) == ["a", "b"]
-    assert clock.next_due() is None
+    assert clock.next_due_us() is None
 
 
 def test_a_replaced_pending_change_waits_for_its_own_time() -> None:
@@ -161,7 +161,7 @@ def test_a_snapshot_keeps_what_is_pending_and_when(namespace: str) -> None:
     assert seen(index, namespace) == ["a"]
     put(index, namespace, b=(1, 1))
     index.restore(snapshot)
-    assert clock.next_due() is not None
+    assert clock.next_due_us() is not None
     assert seen(index, namespace) == []
     assert [r.id for _, r in index.pending()] == ["a"]
     clock.settle()

@@ -19,7 +19,8 @@ from dataclasses import field, replace
 from typing import Any, Literal
 
 from ....core.lazy import dataclass
-from ....core.timekeeper import Signal, Timekeeper, Timer
+from ....core.timekeeper import Timekeeper
+from ....core.timers import Signal, Timer
 from ...model import ConsumerConfig, TopicPartition
 
 __all__ = [

@@ -9,7 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from ....core.timekeeper import Signal, Timekeeper, Timer
+from ....core.timekeeper import Timekeeper
+from ....core.timers import Signal, Timer
 from ... import errors
 from ...model import TopicPartition
 from ...settings import Behaviour

@@ -1,0 +1,179 @@
+"""What a clock wakes: timers that fall due, and signals that waiting calls sleep on."""
+
+from __future__ import annotations
+
+import heapq
+import threading
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Literal
+
+from .timeparse import LAST_US, to_datetime
+
+__all__ = ["LANES", "Begin", "Lane", "Signal", "Timer", "Timers"]
+
+Lane = Literal["state", "driven", "background"]
+LANES: tuple[Lane, ...] = ("state", "driven", "background")
+_COMPACT = 64
+"""The number of timers in a lane below which cancelled timers are left alone."""
+
+Begin = Callable[[int], Callable[[], object] | None]
+"""Does the ordered part of a timer's work; returns the rest, which any thread may run."""
+
+
+class Timer:
+    """Something that falls due at an instant of the clock.
+
+    ``due_us`` is the instant in microseconds, ``label`` what reports call it. ``cancel()`` is final
+    and may be called any number of times.
+    """
+
+    __slots__ = (
+        "async_callback",
+        "begin",
+        "callback",
+        "cancelled",
+        "due_us",
+        "label",
+        "lane",
+        "sequence",
+    )
+
+    def __init__(
+        self,
+        due_us: int,
+        sequence: int,
+        callback: Callable[[int], object],
+        lane: Lane,
+        label: str,
+        async_callback: Callable[[int], Awaitable[object]] | None,
+        begin: Begin | None,
+    ) -> None:
+        self.due_us = due_us
+        self.sequence = sequence
+        self.callback = callback
+        self.async_callback = async_callback
+        self.begin = begin
+        self.lane = lane
+        self.label = label
+        self.cancelled = False
+
+    def cancel(self) -> None:
+        """Cancel the timer."""
+        self.cancelled = True
+
+    def __repr__(self) -> str:
+        return f"<Timer {self.label or self.callback!r} due {to_datetime(self.due_us).isoformat()}>"
+
+
+_Planned = tuple[int, int, Timer]
+"""A timer behind its due time and its number: a heap compares these without calling Python code."""
+
+
+class Timers:
+    """The planned timers of a clock, by lane. Safe to use from any thread."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._lanes: Mapping[Lane, list[_Planned]] = {lane: [] for lane in LANES}
+        self._compact_at: dict[Lane, int] = dict.fromkeys(LANES, _COMPACT)
+        self._sequence = 0
+
+    def add(
+        self,
+        due_us: int,
+        callback: Callable[[int], object],
+        lane: Lane,
+        label: str,
+        async_callback: Callable[[int], Awaitable[object]] | None,
+        begin: Begin | None,
+    ) -> Timer:
+        """Plan a timer. One that is due after the end of time is returned, but never fires."""
+        with self._lock:
+            self._sequence += 1
+            timer = Timer(due_us, self._sequence, callback, lane, label, async_callback, begin)
+            if due_us > LAST_US:
+                return timer
+            planned = self._lanes[lane]
+            heapq.heappush(planned, (due_us, self._sequence, timer))
+            if len(planned) > self._compact_at[lane]:
+                # A deadline that is postponed again and again leaves cancelled timers behind.
+                planned[:] = [each for each in planned if not each[2].cancelled]
+                heapq.heapify(planned)
+                self._compact_at[lane] = max(_COMPACT, 2 * len(planned))
+        return timer
+
+    def pop(self, lanes: tuple[Lane, ...], until_us: int) -> Timer | None:
+        """Remove and return the first timer of the lanes that is due by then, if there is one."""
+        with self._lock:
+            first: _Planned | None = None
+            for lane in lanes:
+                head = self._head(lane)
+                if head is not None and (first is None or head < first):
+                    first = head
+            if first is None or first[0] > until_us:
+                return None
+            return heapq.heappop(self._lanes[first[2].lane])[2]
+
+    def next_due_us(self, lanes: tuple[Lane, ...] = LANES) -> int | None:
+        """Return when the next timer of the lanes is due, or None when none is planned."""
+        with self._lock:
+            heads = [head[0] for lane in lanes if (head := self._head(lane)) is not None]
+        return min(heads, default=None)
+
+    def is_due(self, lane: Lane, now_us: int) -> bool:
+        """Return whether a timer of the lane may be due, without taking the lock."""
+        # Another thread may remove the only timer in between, which a slice tolerates.
+        first = self._lanes[lane][:1]
+        return bool(first) and first[0][0] <= now_us
+
+    def planned(self, most: int) -> tuple[int, list[Timer]]:
+        """Return how many timers are planned, and the first of them in their order."""
+        with self._lock:
+            planned = [one for lane in self._lanes.values() for one in lane if not one[2].cancelled]
+        return len(planned), [timer for *_, timer in heapq.nsmallest(most, planned)]
+
+    def _head(self, lane: Lane) -> _Planned | None:
+        planned = self._lanes[lane]
+        while planned and planned[0][2].cancelled:
+            heapq.heappop(planned)
+        return planned[0] if planned else None
+
+
+class Signal:
+    """Wakes the calls that sleep on it: at ``notify()``, when the clock moves, and at ``close()``."""
+
+    __slots__ = ("__weakref__", "_condition", "_lock", "_sleeping", "_version", "closed")
+
+    def __init__(self) -> None:
+        self._lock = threading.RLock()
+        self._condition = threading.Condition(self._lock)
+        self._sleeping = 0
+        self._version = 0
+        self.closed = False
+
+    def notify(self) -> None:
+        """Wake all waiting calls: there may be something new to see."""
+        with self._lock:
+            self._version += 1
+            if self._sleeping:
+                self._condition.notify_all()
+
+    def close(self) -> None:
+        """End every wait, now and in future."""
+        self.closed = True
+        self.notify()
+
+    @property
+    def version(self) -> int:
+        """A number that grows at each notification."""
+        return self._version
+
+    def sleep(self, seen: int, seconds: float) -> None:
+        """Sleep until a notification later than ``seen``, at most that many real seconds."""
+        with self._lock:
+            if self._version == seen:
+                self._sleeping += 1
+                try:
+                    self._condition.wait(seconds)
+                finally:
+                    self._sleeping -= 1
