@@ -10,6 +10,7 @@ import threading
 import warnings
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
+from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any, Literal, Unpack
 
@@ -20,7 +21,6 @@ from .core.errors import ContractError, shown
 from .core.found import Found
 from .core.ids import Ids
 from .core.journal import Journal, Recorder
-from .core.lazy import dataclass
 from .core.problems import Problem, Problems
 from .core.timekeeper import STANDS, Mode, Timekeeper
 from .core.timeparse import Instant

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Generator, Iterable, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal, TypedDict, cast
 
 from .core.calls import Call
 from .core.errors import ContractError, shown
 from .core.found import Found
 from .core.journal import recorder_of
-from .core.lazy import dataclass
 from .core.problems import broken_promise, ends_the_test
 from .core.wording import never_awaited
 from .faults.fault import rule_of

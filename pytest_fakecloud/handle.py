@@ -5,9 +5,11 @@ from __future__ import annotations
 import itertools
 import re
 import threading
+import traceback
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack
+from dataclasses import dataclass
 from functools import partial
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, Protocol, Self, Unpack
@@ -19,7 +21,6 @@ from .core.errors import ContractError, check_function, shown
 from .core.found import Found
 from .core.ids import Ids
 from .core.journal import Journal, Recorder, recorder_of
-from .core.lazy import dataclass, traceback
 from .core.problems import Problem, Problems, ends_the_test
 from .core.timekeeper import Mode, Timekeeper
 from .core.timeparse import Instant

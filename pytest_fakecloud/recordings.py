@@ -6,6 +6,7 @@ import base64
 import json
 import re
 from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypedDict
 from urllib.parse import urlsplit
@@ -13,7 +14,6 @@ from urllib.parse import urlsplit
 from .core.calls import Call
 from .core.errors import ContractError, shown
 from .core.found import Found
-from .core.lazy import dataclass
 from .core.matching import fits
 from .core.timeparse import instant_us, to_datetime
 from .files import DATA_BYTES, read_file

@@ -182,6 +182,19 @@ NOT_OF_A_TEST = ("__main__", "cli", "kafka", "redis", "standalone", "support", "
 """Modules that no fake of a test imports unless it is asked for a library or a server."""
 
 
+IMPORTED_LATER = (
+    "decimal",
+    "difflib",
+    "email.utils",
+    "fractions",
+    "jwt",
+    "ssl",
+    "sysconfig",
+    "zoneinfo",
+)
+"""Modules that functions of this package import when they are first called."""
+
+
 def import_fakes() -> None:
     """Import all that fakes may need, now and not when it is needed.
 
@@ -189,12 +202,11 @@ def import_fakes() -> None:
     forgotten at the end, and some cannot be imported twice.
     """
     from . import __path__
-    from .core.lazy import MODULES
 
     for found in walk_packages(__path__, f"{__package__}."):
         if not any(word in NOT_OF_A_TEST for word in found.name.split(".")):
             import_module(found.name)
-    for name in ("jwt", "ssl", "zoneinfo", *MODULES):
+    for name in IMPORTED_LATER:
         import_module(name)
 
 

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import inspect
+import re
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, TypedDict
 
 from .core.errors import ContractError, shown
-from .core.lazy import regex
 from .core.matching import nearest
 
 __all__ = ["MOST_PORT", "PLACE_SETTINGS", "PlaceSettings", "check_settings", "setting_names"]
@@ -38,7 +38,7 @@ _TYPES: Mapping[str, tuple[str, Callable[[Any], bool]]] = {
     "Mapping": ("a mapping", lambda value: isinstance(value, Mapping)),
 }
 """What a value of each part of an annotation is, in words and as a test."""
-_PART = regex(r"(\w+)(?:\[[^\]]*(?:\[[^\]]*\][^\]]*)*\])?(?: \| |$)")
+_PART = re.compile(r"(\w+)(?:\[[^\]]*(?:\[[^\]]*\][^\]]*)*\])?(?: \| |$)")
 
 
 _known: dict[type[Any], Mapping[str, str]] = {}

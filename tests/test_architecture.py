@@ -282,19 +282,6 @@ def imports_its_own_relatively(name: str) -> None:
     assert not wrong
 
 
-def test_dataclasses_are_compiled_when_they_are_used() -> None:
-    check_each(takes_our_dataclass, EACH)
-
-
-def takes_our_dataclass(name: str) -> None:
-    wrong = [
-        node
-        for node in module(name).froms
-        if node.module == "dataclasses" and any(alias.name == "dataclass" for alias in node.names)
-    ]
-    assert not wrong or name == "core.lazy", "take `dataclass` from core.lazy"
-
-
 def test_nothing_is_described_twice() -> None:
     check_each(is_described_once, EACH)
 

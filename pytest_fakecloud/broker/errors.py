@@ -7,11 +7,11 @@ own cause in mind; the broker's ``errors`` setting replaces a status or a wordin
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 
 from ..core.errors import ContractError, ServiceError
-from ..core.lazy import regex
 
 __all__ = ["STATUSES", "BrokerError", "as_misuse"]
 
@@ -40,7 +40,7 @@ STATUSES: Mapping[str, int] = {
 """The HTTP status of each kind of refusal."""
 
 
-TOPIC_NAME = regex(r"[A-Za-z0-9._-]{1,249}")
+TOPIC_NAME = re.compile(r"[A-Za-z0-9._-]{1,249}")
 
 
 class BrokerError(ServiceError):

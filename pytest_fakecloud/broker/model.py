@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from ..core.found import Found, found_of
-from ..core.lazy import dataclass
 from ..core.matching import (
     DOCUMENT,
     PAIRS,

@@ -7,12 +7,12 @@ Bodies are JSON whatever their Content-Type, a GET may carry one, and a trailing
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, ClassVar, Literal
 
 from ..core.auth import basic_credentials, same
 from ..core.errors import ServiceError
-from ..core.lazy import regex
 from ..core.matching import TEXT, Field
 from ..http.app import App
 from ..http.messages import Answer, Request
@@ -46,8 +46,8 @@ SUCCESS = {"result": "Success", "status": 200}
 POLL_TIMEOUT_MS = 1000
 METADATA_TIMEOUT_MS = 10_000
 # One that does not end goes to the end of the body: else each quote in it would begin another one.
-_STRING = regex(rb'(?s)"(?:\\.?|[^"\\])*+"?')
-_TRAILING_COMMA = regex(rb",\s*[\]}]")
+_STRING = re.compile(rb'(?s)"(?:\\.?|[^"\\])*+"?')
+_TRAILING_COMMA = re.compile(rb",\s*[\]}]")
 _NOTHING: Any = object()
 
 

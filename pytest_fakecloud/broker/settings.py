@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import field
+from dataclasses import dataclass, field
 from typing import Any, Literal, TypedDict
 
 from ..core.errors import ContractError
-from ..core.lazy import dataclass
 from ..core.timeparse import Duration
 from .errors import STATUSES
 

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import field
+from dataclasses import dataclass, field
 from datetime import datetime
 from types import MappingProxyType
 from typing import Any, Literal, TypeAlias, TypedDict, cast, get_args
 
 from .errors import CannotTell, ContractError, shown
-from .lazy import dataclass
 from .matching import (
     ABSENT,
     ANYTHING,

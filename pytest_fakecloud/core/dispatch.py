@@ -5,11 +5,11 @@ from __future__ import annotations
 import atexit
 import sys
 import threading
+import traceback
 import weakref
 from collections.abc import Callable
 from functools import partial
 
-from .lazy import traceback
 from .timekeeper import Timekeeper
 from .timeparse import monotonic
 from .timers import Lane

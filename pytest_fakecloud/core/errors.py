@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import inspect
+import traceback
 from collections.abc import Callable, Iterable
 from pathlib import Path
 from types import FunctionType, TracebackType
-
-from .lazy import traceback
 
 __all__ = [
     "CannotTell",

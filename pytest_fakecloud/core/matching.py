@@ -28,7 +28,7 @@ import re
 import types
 import typing
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
-from dataclasses import field
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from functools import lru_cache, partial
 from math import isfinite
@@ -36,7 +36,6 @@ from typing import Any, TypeAlias, TypeVar
 from urllib.parse import urlsplit
 
 from .errors import CannotTell, ContractError, only_begins
-from .lazy import dataclass, difflib, regex
 from .timeparse import instant_us, to_datetime
 from .wording import brief, differences, never_awaited
 
@@ -189,8 +188,8 @@ class Sort:
         return f"{name} is {brief(found)}, not {brief(wanted)}"
 
 
-_TOKEN = regex(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
-_STAR = regex(r"(?<!\\)\*")
+_TOKEN = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
+_STAR = re.compile(r"(?<!\\)\*")
 
 
 @lru_cache(maxsize=256)
@@ -281,7 +280,7 @@ class _Shaped(_Text):
         self._fold = fold
         self.expected = f"{what} such as {example!r} (* stands for anything), a pattern"
         self.begins = tuple(begins)
-        self._never = None if never is None else regex(never)
+        self._never = None if never is None else re.compile(never)
         self._fits = fits
 
     def check(self, name: str, wanted: Any) -> None:
@@ -851,6 +850,8 @@ class Query:
 
     def unlikeness(self, item: Any) -> float:
         """From 0 to 1, how unlike the item's texts and numbers are to those asked for."""
+        import difflib
+
         ratios = []
         for question in self.questions:
             value = self._value(item, question.name)
@@ -889,6 +890,8 @@ def check_fields(given: Iterable[str], known: Collection[str], kind: str) -> Non
 
 def nearest(word: str, known: Iterable[str]) -> str:
     """``", did you mean …?"`` where one of the known words is near; else nothing."""
+    import difflib
+
     folded = {one.lower(): one for one in known}
     found = difflib.get_close_matches(word.lower(), folded, 1, 0.6)
     return f", did you mean {folded[found[0]]!r}?" if found else ""

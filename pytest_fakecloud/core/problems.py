@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import sys
-from dataclasses import field
+import traceback
+from dataclasses import dataclass, field
 from typing import Any
 
 from .errors import ContractError, words_of
-from .lazy import dataclass, traceback
 
 __all__ = [
     "Problem",

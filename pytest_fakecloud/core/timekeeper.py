@@ -12,12 +12,12 @@ import weakref
 from collections.abc import Awaitable, Callable, Generator, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
+from dataclasses import dataclass
 from datetime import datetime
 from functools import partial
 from typing import Any, Literal, TypeVar
 
 from .errors import ContractError, shown
-from .lazy import dataclass
 from .timeparse import (
     LAST_US,
     Duration,

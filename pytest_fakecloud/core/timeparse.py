@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import sys
 import time
 from collections.abc import Callable
@@ -9,7 +10,6 @@ from datetime import UTC, datetime, timedelta
 from typing import TypeAlias
 
 from .errors import ContractError, shown
-from .lazy import regex
 
 __all__ = [
     "LAST_US",
@@ -43,9 +43,9 @@ _UNITS = {
     "d": 86_400_000_000,
     "w": 604_800_000_000,
 }
-_PART = regex(r"(\d+(?:\.\d+)?)(us|ms|s|m|h|d|w)")
+_PART = re.compile(r"(\d+(?:\.\d+)?)(us|ms|s|m|h|d|w)")
 # Nothing is looked at twice: the search for parts alone would begin again at each of many digits.
-_PARTS = regex(r"(?:\d++(?:\.\d++)?(?:us|ms|s|m|h|d|w))++")
+_PARTS = re.compile(r"(?:\d++(?:\.\d++)?(?:us|ms|s|m|h|d|w))++")
 # A hundred years: far beyond any schedule, and still a valid datetime when added to today.
 _LONGEST_US = 36_525 * 86_400_000_000
 

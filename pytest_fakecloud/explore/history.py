@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Mapping
-from dataclasses import field
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
-
-from ..core.lazy import dataclass
 
 if TYPE_CHECKING:
     from ..any_cloud import AnyCloud

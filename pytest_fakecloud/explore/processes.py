@@ -6,11 +6,10 @@ import contextvars
 import inspect
 import threading
 from collections.abc import Callable
-from dataclasses import field
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal, NoReturn, Protocol
 
 from ..core.errors import ContractError
-from ..core.lazy import dataclass
 from ..failures import broken_promise
 from .sleeping import Sleeper, await_in_own_loop
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from typing import Literal, TypeAlias, get_args
 
 from ..core.errors import ContractError, shown
-from ..core.lazy import dataclass
 from ..core.matching import nearest
 
 __all__ = ["DELAY", "KINDS", "TRIED", "Event", "Kind", "Schedule"]

@@ -8,12 +8,11 @@ import inspect
 import random
 from bisect import bisect_right
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import field
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from ..core.errors import ContractError, shown
 from ..core.journal import recorder_of
-from ..core.lazy import dataclass
 from ..core.timeparse import Duration, duration_us, monotonic
 from ..failures import broken_promise
 from .schedule import TRIED, Event, Schedule

@@ -6,11 +6,10 @@ import math
 import threading
 from collections.abc import Callable, Sequence
 from contextvars import ContextVar
-from dataclasses import field
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from ..core.errors import ContractError, shown
-from ..core.lazy import dataclass
 from ..failures import broken_promise
 from ..faults.kinds import lost
 from ..http.messages import Effect, Request, Response, Serve

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable, Mapping
 
 from ..core.errors import ContractError, shown
-from ..core.lazy import regex
 from ..http.messages import Answer, Headers
 
 __all__ = ["checked", "checked_body", "checked_headers", "checked_status", "checked_type"]
 
-_NAME = regex(r"[!#$%&'*+\-.^_`|~0-9A-Za-z]+")
+_NAME = re.compile(r"[!#$%&'*+\-.^_`|~0-9A-Za-z]+")
 
 
 def checked_status(status: object) -> int:

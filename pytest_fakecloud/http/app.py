@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import traceback
 from collections.abc import Iterable, Mapping
 from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any, ClassVar, Protocol
@@ -12,7 +13,6 @@ import orjson
 from ..core.calls import Call, end_faults
 from ..core.errors import ContractError, ServiceError, shown
 from ..core.journal import Recorder
-from ..core.lazy import traceback
 from ..core.matching import Field
 from ..core.problems import Problems, raised_by_test, shortened
 from .messages import OUTCOME_OF_EFFECT, Answer, Effect, Request, Response, Serve, Stream

@@ -18,11 +18,11 @@ import selectors
 import socket
 import sys
 import threading
+import traceback
 import weakref
 from typing import TYPE_CHECKING, Any
 
 from ..core.errors import ContractError
-from ..core.lazy import traceback
 from ..core.workers import WorkerPool
 from .mount import BACKLOG, Acceptor, Mount
 from .ports import PortAllocator

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 from ..core.calls import Call, Outcome
-from ..core.lazy import dataclass
 from .readers import query_items
 
 __all__ = [

@@ -6,13 +6,13 @@ import contextlib
 import socket
 import sys
 import threading
+import traceback
 import warnings
 import weakref
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from ..core.errors import ContractError
-from ..core.lazy import traceback
 from ..core.timeparse import monotonic
 from .connection import Connection, ConnectionHandler
 

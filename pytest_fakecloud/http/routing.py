@@ -7,8 +7,6 @@ from collections.abc import Callable, Iterable, Sequence
 from functools import lru_cache
 from typing import Any, NamedTuple, TypeAlias
 
-from ..core.lazy import difflib
-
 __all__ = ["Route", "RouteMatch", "RouteTable"]
 
 
@@ -70,6 +68,8 @@ class RouteTable:
 
     def nearest(self, method: str, path: str) -> str:
         """A hint for reports: the known routes most like the request."""
+        import difflib
+
         shapes = [f"{m} {route.pattern}" for route in self.routes for m in sorted(route.allowed)]
         # Comparing costs the product of the lengths, and no pattern is as long.
         near = difflib.get_close_matches(f"{method} {path[:200]}", shapes, n=3, cutoff=0.4)

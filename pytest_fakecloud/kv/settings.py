@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Literal, TypedDict
 
-from ..core.lazy import dataclass
 from ..core.timeparse import Duration
 
 __all__ = [

@@ -6,6 +6,7 @@ Taken down only of attempts that did not end in a 2xx, and of callbacks. Source:
 from __future__ import annotations
 
 import json
+import logging
 import os
 import time
 from collections.abc import Awaitable, Callable, Iterator
@@ -15,7 +16,6 @@ from urllib.parse import urlsplit
 
 from ..core.errors import telling
 from ..core.journal import Recorder
-from ..core.lazy import logging
 from .model import MESSAGE, Delivery, Headers, Outcome, SigningKeys, first
 from .refusals import Refusal, Refusals
 from .timeline import raised_text
@@ -218,6 +218,7 @@ class _Ear:
 
     def _collect(self, record: logging.LogRecord) -> bool:
         """Collect the exception of a record, as a filter that lets nothing through."""
+
         error = record.exc_info[1] if record.exc_info else None
         if error is not None:
             for logged in tuple(self._open.values()):

@@ -10,11 +10,10 @@ performs: an engine hands out a ``Delivery``, whoever performs it hands back an 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import field, replace
+from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from typing import Any, Literal, Protocol
 
-from ..core.lazy import dataclass
 from ..core.timeparse import to_datetime
 
 Headers = list[tuple[str, str]]

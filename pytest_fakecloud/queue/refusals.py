@@ -8,10 +8,9 @@ from __future__ import annotations
 
 import sys
 import threading
+from dataclasses import dataclass
 from types import FunctionType
 from typing import Any
-
-from ..core.lazy import dataclass
 
 __all__ = ["Refusal", "Refusals"]
 

@@ -8,11 +8,10 @@ which a dead letter is kept.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import fields, replace
+from dataclasses import dataclass, fields, replace
 from typing import Any, Literal, TypedDict
 
 from ..core.errors import ContractError, shown
-from ..core.lazy import dataclass
 from ..core.timeparse import Duration
 from .model import DAY, HOUR, MINUTE, SECOND
 

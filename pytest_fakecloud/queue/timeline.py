@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import json
 import re
+import traceback
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from datetime import datetime
 from functools import cache
 from pathlib import PurePath
 
-from ..core.lazy import sysconfig, traceback
 from ..core.timeparse import to_datetime
 from .model import (
     SECOND,
@@ -131,6 +131,8 @@ def _tells(line: str) -> bool:
 
 @cache
 def _libraries() -> tuple[str, ...]:
+    import sysconfig
+
     paths = sysconfig.get_paths()
     return paths["stdlib"], paths["platstdlib"], paths["purelib"]
 

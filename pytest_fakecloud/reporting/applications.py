@@ -14,11 +14,11 @@ import threading
 from collections import deque
 from collections.abc import Callable
 from contextlib import suppress
+from dataclasses import dataclass
 from types import FrameType, ModuleType
 from typing import TYPE_CHECKING, Any
 
 from ..core.journal import recorder_of
-from ..core.lazy import dataclass
 from ..queue.timeline import raised_text
 
 if TYPE_CHECKING:

@@ -7,11 +7,10 @@ are told in the row of one call. Source: the specification of the protocol (RESP
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import field
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from ..core.calls import Call
-from ..core.lazy import dataclass
 from .masking import hides_words
 
 if TYPE_CHECKING:

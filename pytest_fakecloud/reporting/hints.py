@@ -7,11 +7,11 @@ import re
 import sys
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
+from dataclasses import dataclass
 from types import BuiltinFunctionType, FrameType, FunctionType, MethodType, ModuleType
 from typing import TYPE_CHECKING, Any
 
 from ..core.auth import bearer_token
-from ..core.lazy import dataclass
 from ..handle import gone_of, secrets_of, was_given
 from ..http.hub import default_hub
 

@@ -5,14 +5,13 @@ from __future__ import annotations
 import itertools
 import json
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from http import HTTPStatus
 from typing import TYPE_CHECKING, Any
 from urllib.parse import SplitResult, urlsplit
 
 from ..core.calls import Call, Entry, Event, faults_ended
 from ..core.errors import shown, telling
-from ..core.lazy import dataclass
 from ..handle import gone_of
 from .bodies import compact, decoded, parsed, printable, readable, shortened
 from .connections import gathered

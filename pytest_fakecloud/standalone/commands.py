@@ -7,12 +7,12 @@ import json
 import os
 import sys
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
 from ..core.errors import ContractError, ServiceError
-from ..core.lazy import dataclass
 from ..core.matching import nearest
 from ..services import by_word
 from .api import PREFIX

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import inspect
 import itertools
+import re
 import zlib
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
@@ -19,7 +20,6 @@ from typing import Any
 import numpy as np
 
 from ..core.errors import ContractError
-from ..core.lazy import difflib, regex
 from ..core.matching import nearest
 from ..core.wording import never_awaited
 from .errors import VectorError, invalid_dimension, unprocessable
@@ -28,7 +28,7 @@ from .model import Floats, Kind, SparseVector
 
 __all__ = ["MODELS", "MOST_DIMENSIONS", "Embedder", "hash_dense", "hash_sparse"]
 
-WORD = regex(r"\w+")
+WORD = re.compile(r"\w+")
 TRIGRAM_WEIGHT = 0.5
 K1 = 1.2
 B = 0.75
@@ -37,7 +37,7 @@ DEFAULT_DIMENSION = 384
 MOST_DIMENSIONS = 1 << 20
 """Far above every service's; a row of more would only be a mistake that takes memory."""
 MOST_ENTRIES = 1 << 20
-INDEX = regex(r"-?\d{1,10}")
+INDEX = re.compile(r"-?\d{1,10}")
 SPARSE_PARTS = ("indices", "values")
 EXPECTED: Mapping[Kind, str] = {
     Kind.DENSE: "a list of numbers",
@@ -54,7 +54,7 @@ MODELS: Mapping[str, int] = {
 }
 """The vendor's models and their dense dimensions; their names may be given as ``embedding``."""
 _PUBLISHER = "baai/"
-_REVISION = regex(r"-v\d+(-\d+)*$")
+_REVISION = re.compile(r"-v\d+(-\d+)*$")
 SPARSE_MODELS = frozenset(("bge-m3", "bm25"))
 
 STOP_WORDS = frozenset(
@@ -277,6 +277,8 @@ def _check_function(function: Callable[..., object]) -> None:
 
 
 def _lookup(texts: Mapping[str, object]) -> Callable[[str], object]:
+    import difflib
+
     def look_up(text: str) -> object:
         try:
             return texts[text]

@@ -21,7 +21,6 @@ import numpy as np
 import orjson
 from numpy.typing import NDArray
 
-from ..core.lazy import difflib
 from . import errors
 from .engine.checks import check_metadata
 from .model import (
@@ -197,6 +196,8 @@ class FieldReader:
         if not isinstance(value, dict):
             raise errors.bad_request(f"{what} must be a JSON object, got {shown(value)}")
         if not value.keys() <= KNOWN:
+            import difflib  # costs 1 ms, and most requests have no mistake
+
             name = min(value.keys() - KNOWN)
             near = difflib.get_close_matches(_camel(name), KNOWN, n=1, cutoff=0.5)
             hint = f", did you mean {near[0]!r}?" if near else ""

@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import field
+from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
-
-from ..core.lazy import dataclass
 
 __all__ = [
     "DEFAULT_NAMESPACE",

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import fields, replace
+from dataclasses import dataclass, fields, replace
 from numbers import Real
 from os import PathLike
 from typing import Any, Literal, TypedDict
 
 from ..core.errors import ContractError
-from ..core.lazy import dataclass
 from ..core.timeparse import Duration
 
 __all__ = ["Approximation", "Loadable", "VectorLimits", "VectorSettings"]

@@ -5,10 +5,10 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Mapping
+from dataclasses import dataclass
 
 import requests
 
-from ..core.lazy import dataclass
 from .bounds import ANSWER_BYTES, SECONDS, Bounds, Unreachable
 
 __all__ = ["Answer", "exchange"]

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
+from dataclasses import dataclass
 
-from ..core.lazy import dataclass
 from .scenario import Step
 from .sides import Reply
 

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import secrets
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import field, replace
+from dataclasses import dataclass, field, replace
 
-from ..core.lazy import dataclass
 from ..kv.table.registry import LOOKUP
 from .bounds import Bounds, Interrupted, Unreachable
 from .catalogue import broker, kv, queue, vector

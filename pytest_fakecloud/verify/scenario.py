@@ -5,10 +5,8 @@ from __future__ import annotations
 import re
 import shlex
 from collections.abc import Iterator, Mapping
-from dataclasses import field
+from dataclasses import dataclass, field
 from typing import Any
-
-from ..core.lazy import dataclass
 
 __all__ = ["COMPARISONS", "Scenario", "Step", "read_lines"]
 

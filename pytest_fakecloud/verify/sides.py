@@ -7,7 +7,7 @@ import re
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import field
+from dataclasses import dataclass, field
 from typing import Any
 from urllib.parse import quote, unquote, urlsplit
 
@@ -15,7 +15,6 @@ import requests
 
 from ..cloud import Cloud
 from ..core.errors import ContractError, ServiceError
-from ..core.lazy import dataclass
 from ..kv.handle import KVServer
 from ..kv.settings import VERSION
 from ..kv.table.versions import is_later

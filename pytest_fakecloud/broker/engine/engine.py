@@ -16,11 +16,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from typing import Any, Literal, TypeVar
 
 from ...core.errors import ContractError
 from ...core.ids import Ids
-from ...core.lazy import dataclass
 from ...core.timekeeper import Timekeeper
 from ...core.timeparse import monotonic
 from ...core.timers import Lane, Signal, Timer

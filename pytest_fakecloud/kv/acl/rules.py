@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
-from ...core.lazy import regex
 from .. import errors
 from ..errors import CommandError
 from ..reply import Map, SetReply
@@ -26,7 +26,7 @@ CATEGORIES = tuple(_CATEGORY_WORDS.split())
 """Every category without its sign, in the order ACL CAT gives them."""
 _MORE_CATEGORIES = ("json", "search")
 """Those of commands that a plain stock server has not."""
-_HASH = regex(rb"[0-9a-f]{64}")
+_HASH = re.compile(rb"[0-9a-f]{64}")
 
 
 def categories_of(table: Table) -> tuple[str, ...]:

@@ -8,11 +8,11 @@ Rules are read and shown by ``acl_rules.py``.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import dataclass
 from functools import cache
 from hashlib import sha256
 from typing import TYPE_CHECKING, ClassVar, Literal, NamedTuple
 
-from ...core.lazy import dataclass
 from .. import errors
 from ..algorithms.glob import matcher
 from ..errors import CommandError

@@ -9,8 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-
-from ...core.lazy import dataclass
+from dataclasses import dataclass
 
 STEPS = 26
 """Bits per coordinate of a stored score."""

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+import fractions
 import math
 from collections.abc import Callable
 from typing import Protocol
 
-from ...core.lazy import fractions
 from .. import errors
 from ..algorithms.glob import matcher
 from ..engine.engine import Session

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import field
+from dataclasses import dataclass, field
 from decimal import ROUND_HALF_EVEN, Decimal
 
-from ...core.lazy import dataclass
 from .. import errors
 from ..algorithms import geohash
 from ..algorithms.geohash import UNITS, Shape

@@ -7,11 +7,11 @@ import threading
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from ...core.errors import ContractError
 from ...core.ids import Ids
-from ...core.lazy import dataclass
 from ...core.timekeeper import Timekeeper
 from ...core.timers import Signal
 from ..acl.log import AclLog

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections import deque
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from ...core.lazy import dataclass
 from ..errors import CommandError, HandedOn
 from .monitor import without_secrets
 

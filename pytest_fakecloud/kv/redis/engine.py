@@ -21,13 +21,12 @@ import secrets
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext, suppress
-from dataclasses import field
+from dataclasses import dataclass, field
 from typing import Any, cast, get_args
 from urllib.parse import parse_qsl, urlencode
 
 from ...core.errors import ContractError
 from ...core.ids import Ids
-from ...core.lazy import dataclass
 from ...core.timekeeper import Timekeeper
 from ...core.timeparse import monotonic
 from ..acl.users import first_user, read_only_user

@@ -8,8 +8,8 @@ DBSIZE, FLUSHDB...) are turned into ones about the prefix. What reaches beyond i
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 
-from ...core.lazy import dataclass
 from .. import errors
 from ..errors import CommandError
 from ..reply import OK, Reply

@@ -6,10 +6,10 @@ inline commands (words on a line, quoted as a shell would). No sockets here.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from typing import Literal
 
-from ...core.lazy import regex
 from ..algorithms.quoting import split_words
 
 __all__ = ["CommandReader", "ProtocolFault", "way_in"]
@@ -24,8 +24,8 @@ UNKNOWN_LENGTH_LIMIT = 16384
 """What those who have not said who they are may announce."""
 
 # What anybody may announce, whatever the limits are, in the form in which clients do.
-_FEW = regex(rb"\*([1-9]|10)\r?\n")
-_SHORT = regex(rb"\$(0|[1-9][0-9]{0,2})\r?\n")
+_FEW = re.compile(rb"\*([1-9]|10)\r?\n")
+_SHORT = re.compile(rb"\$(0|[1-9][0-9]{0,2})\r?\n")
 
 
 class ProtocolFault(Exception):

@@ -6,13 +6,13 @@ And what the journal tells of a command line, its words as text and its name, an
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from typing import Any
 from urllib.parse import unquote_to_bytes
 
 from ...core.errors import ContractError
-from ...core.lazy import regex
 from ...core.matching import TEXT, Question, Sort, nearest
 from .. import errors
 from ..errors import RestError
@@ -137,7 +137,7 @@ def _json(body: bytes) -> Any:
         raise RestError(400, f"{errors.BAD_JSON}: {error}") from None
 
 
-_LONE_SURROGATE = regex("[\ud800-\udfff]")
+_LONE_SURROGATE = re.compile("[\ud800-\udfff]")
 
 
 def _argument(item: Any, at: int, what: str) -> bytes:

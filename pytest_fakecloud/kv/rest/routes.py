@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, ClassVar
 
@@ -11,7 +12,6 @@ import orjson
 
 from ...core.auth import bearer_token, new_token, same
 from ...core.errors import ServiceError
-from ...core.lazy import dataclass
 from ...core.matching import TEXT, Field
 from ...core.timekeeper import Timekeeper
 from ...http.app import App

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ...core.lazy import dataclass
+from dataclasses import dataclass
 
 __all__ = ["LEVELS", "PORT_LEVELS", "ScriptLimits"]
 

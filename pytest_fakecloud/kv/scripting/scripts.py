@@ -15,9 +15,9 @@ from __future__ import annotations
 import hashlib
 import math
 from collections.abc import Collection
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
 
-from ...core.lazy import dataclass
 from ...core.timeparse import give_way, monotonic
 from ..acl.users import Denied
 from ..errors import NOT_ENOUGH_REPLICAS, OOM, CommandError, HandedOn, one_line

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import re
+from dataclasses import dataclass
 
-from ...core.lazy import dataclass
 from ..algorithms.quoting import split_words
 from ..errors import CommandError
 from . import errors

@@ -6,10 +6,10 @@ A clause answers for the whole index: the numbers of the documents it finds, eac
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from heapq import merge
 from typing import Any, Protocol, TypeAlias
 
-from ...core.lazy import dataclass
 from ..algorithms.linear_regex import LinearRegex
 from . import fuzzy
 from .index import SearchIndex

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import field
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from ...core.lazy import dataclass
 from .index import SearchIndex
 
 if TYPE_CHECKING:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import heapq
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from ...core.lazy import dataclass
 from ..values.json import copy_json, write_json
 from .analysis import Analyzer, spans
 from .clauses import Clause, Matches

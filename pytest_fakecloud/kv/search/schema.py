@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import field
+from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import pairwise
 
-from ...core.lazy import dataclass
 from .analysis import LANGUAGES, Analyzer, analyzer
 
 __all__ = ["FIELD_TYPES", "KEY_TYPES", "Definition", "FieldSpec", "SearchError"]

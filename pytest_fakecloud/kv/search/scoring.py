@@ -9,8 +9,7 @@ from __future__ import annotations
 import math
 from bisect import bisect_right
 from collections.abc import Callable, Mapping
-
-from ...core.lazy import dataclass
+from dataclasses import dataclass
 
 __all__ = ["MODIFIERS", "FieldValue", "ScoreFunction", "bm25", "idf", "rounded_length"]
 

@@ -6,11 +6,12 @@ own pass it as ``error``.
 
 from __future__ import annotations
 
+import decimal
+import fractions
 import math
 import re
 from typing import TypeAlias
 
-from ...core.lazy import decimal, fractions, regex
 from ..errors import (
     NOT_FLOAT,
     NOT_INTEGER,
@@ -91,11 +92,11 @@ def parse_unsigned(text: bytes, error: bytes) -> int:
 
 
 # Digits give nothing back (++), or a long number with a letter behind it takes quadratic time.
-_DECIMAL = regex(rb"[+-]?(?:\d++\.?\d*+|\.\d++)(?:[eE][+-]?\d++)?")
-_HEXADECIMAL = regex(
+_DECIMAL = re.compile(rb"[+-]?(?:\d++\.?\d*+|\.\d++)(?:[eE][+-]?\d++)?")
+_HEXADECIMAL = re.compile(
     rb"[+-]?0[xX](?:[0-9a-fA-F]++\.?[0-9a-fA-F]*+|\.[0-9a-fA-F]++)(?:[pP][+-]?\d++)?"
 )
-_INFINITY = regex(rb"[+-]?inf(?:inity)?", re.IGNORECASE)
+_INFINITY = re.compile(rb"[+-]?inf(?:inity)?", re.IGNORECASE)
 
 
 def parse_float(text: bytes, error: bytes = NOT_FLOAT) -> float:

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 from bisect import bisect_left, bisect_right, insort
 from collections.abc import Iterator
-from dataclasses import field
-
-from ...core.lazy import dataclass
+from dataclasses import dataclass, field
 
 __all__ = [
     "ID_MAX", "SEQUENCE_MAX", "UNKNOWN_ENTRIES_READ", "Consumer", "Group", "Pending", "PendingList",

@@ -15,7 +15,6 @@ from itertools import accumulate
 from json.encoder import encode_basestring
 from typing import TYPE_CHECKING, Any
 
-from ...core.lazy import regex
 from .packing import Reader, Writer
 
 if TYPE_CHECKING:
@@ -73,8 +72,8 @@ class JsonValue:
 # -- reading ---------------------------------------------------------------------------------------
 
 _STRING = rb'"[^"\\]*(?:\\.[^"\\]*)*"?'
-_STRINGS = regex(_STRING, re.DOTALL)
-_NESTING = regex(_STRING + rb"|[\[{]|[\]}]", re.DOTALL)
+_STRINGS = re.compile(_STRING, re.DOTALL)
+_NESTING = re.compile(_STRING + rb"|[\[{]|[\]}]", re.DOTALL)
 _NO_BRACKETS = bytes(byte for byte in range(256) if byte not in b"[]{}")
 _STEPS = {ord("["): 1, ord("{"): 1, ord("]"): -1, ord("}"): -1}
 

@@ -7,12 +7,12 @@ import binascii
 import json
 import threading
 from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, NoReturn, Protocol, TypeAlias, TypedDict, Unpack
 
 from ...core.errors import ContractError, shown
 from ...core.found import Found, expect
-from ...core.lazy import dataclass
 from ...core.matching import HEADERS, JSON, MAPPING, MESSAGE_ID, URL, Field, Query, fields_of
 from ...core.timeparse import to_datetime
 from ...core.wording import check_times

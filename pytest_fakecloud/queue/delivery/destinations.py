@@ -14,7 +14,7 @@ import inspect
 import re
 import threading
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import field, replace
+from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeAlias
 from urllib.parse import urlsplit
@@ -22,7 +22,6 @@ from urllib.parse import urlsplit
 from ...core.aio import in_thread
 from ...core.errors import ContractError, shown
 from ...core.found import Found, found_of
-from ...core.lazy import dataclass
 from ...core.matching import TEXT, Question
 from ...core.problems import broken_promise
 from ...core.timeparse import Duration

@@ -12,10 +12,10 @@ they are removed; what was overtaken is due again after the next delivery, or a 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from typing import Any, Unpack
 
 from ...core import matching
-from ...core.lazy import dataclass
 from ...core.matching import MESSAGE_ID, URL, Field, Question
 from ...faults.fault import Fault, Matchers, Rule
 from ...faults.kinds import AnswerRule

@@ -6,11 +6,10 @@ import contextlib
 import sys
 from collections.abc import Callable, Iterator
 from contextvars import ContextVar
-from dataclasses import field
+from dataclasses import dataclass, field
 from typing import Any, Protocol
 from urllib.parse import urlsplit
 
-from ...core.lazy import dataclass
 from ..model import Headers
 
 __all__ = [

@@ -7,10 +7,9 @@ import contextlib
 import sys
 from collections.abc import Awaitable, Callable, Coroutine, Iterator, Mapping, MutableMapping
 from concurrent.futures import Future, InvalidStateError
+from dataclasses import dataclass
 from types import CellType, CoroutineType, FrameType, FunctionType
 from typing import Any, Protocol, TypeAlias, TypeVar
-
-from ...core.lazy import dataclass
 
 __all__ = [
     "AsgiApp",

@@ -5,11 +5,11 @@ from __future__ import annotations
 import json as jsonlib
 import re
 from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
 from typing import Any, Literal, TypeAlias, cast
 from urllib.parse import urlsplit
 
 from ...core.errors import ContractError
-from ...core.lazy import dataclass
 from ...core.matching import HEADERS, JSON, MESSAGE_ID, METHOD, URL, Field, fields_of, shaped
 from ...core.timeparse import Duration, duration_us
 from ..arguments import bytes_of, json_bytes

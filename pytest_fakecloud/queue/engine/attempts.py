@@ -6,10 +6,9 @@ Deliveries are performed with no lock held, because a handler may call back into
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
 
-from ...core.lazy import dataclass
 from ..errors import Loop
 from ..model import (
     CALLBACK,

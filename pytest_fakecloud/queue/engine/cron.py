@@ -14,13 +14,13 @@ from __future__ import annotations
 
 import re
 from contextlib import suppress
+from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta, tzinfo
 from importlib.machinery import SourceFileLoader
 from io import BytesIO
 
 from cronsim import CronSim, CronSimError
 
-from ...core.lazy import dataclass, regex
 from ...core.timeparse import to_datetime
 from ..errors import bad_request
 from ..model import MINUTE, SECOND
@@ -36,8 +36,8 @@ _ALIASES = {
     "@yearly": "0 0 1 1 *",
     "@annually": "0 0 1 1 *",
 }
-_ZONE = regex(r"(?:CRON_TZ|TZ)=(\S+)\s+(.*)\Z", re.DOTALL)
-_PIECE = regex(
+_ZONE = re.compile(r"(?:CRON_TZ|TZ)=(\S+)\s+(.*)\Z", re.DOTALL)
+_PIECE = re.compile(
     r"(?:(?P<all>[*?])|(?P<low>\w+)(?:-(?P<high>\w+))?)(?:/(?P<step>\d{1,9}))?\Z", re.ASCII
 )
 _EVERY = "@every "

@@ -8,8 +8,8 @@ body, headers and settings but not its delay, its deduplication id or its attemp
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import dataclass
 
-from ...core.lazy import dataclass
 from ..errors import not_found
 from ..model import Message
 from ..wire.filters import Filters, page

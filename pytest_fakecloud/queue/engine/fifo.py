@@ -12,9 +12,8 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterable
-from dataclasses import field, replace
+from dataclasses import dataclass, field, replace
 
-from ...core.lazy import dataclass
 from ..errors import not_found, quota
 from ..wire.headers import check_name
 

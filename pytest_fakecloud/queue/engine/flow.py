@@ -11,9 +11,8 @@ attempt, retries included, counts; a key stays known as long as a message that u
 from __future__ import annotations
 
 from collections import deque
-from dataclasses import field, replace
+from dataclasses import dataclass, field, replace
 
-from ...core.lazy import dataclass
 from ..errors import bad_request, not_found
 from ..model import SECOND, FlowSettings
 

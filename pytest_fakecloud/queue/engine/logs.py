@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import field
+from dataclasses import dataclass, field
 
-from ...core.lazy import dataclass
 from ..model import LogEntry, Message
 from ..wire.filters import Filters, page
 

@@ -9,11 +9,10 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterable, Sequence
-from dataclasses import field, fields, replace
+from dataclasses import dataclass, field, fields, replace
 from itertools import islice
 from typing import Any
 
-from ...core.lazy import dataclass
 from ..errors import INVALID_SCHEME, QueueError, bad_request
 from ..model import (
     Api,

@@ -7,9 +7,9 @@ from __future__ import annotations
 
 import ipaddress
 import re
+from dataclasses import dataclass
 from urllib.parse import urlsplit
 
-from ...core.lazy import dataclass
 from .. import errors
 from ..errors import bad_request, quota
 from ..model import (

@@ -11,12 +11,11 @@ run that cannot create its messages leaves its reason in ``error`` and the sched
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import field, replace
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from functools import partial
 from typing import TYPE_CHECKING
 
-from ...core.lazy import dataclass
 from ...core.timeparse import to_datetime
 from ...core.timers import Timer
 from ..errors import (

@@ -7,9 +7,8 @@ between the copies.
 from __future__ import annotations
 
 from collections import deque
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
-from ...core.lazy import dataclass
 from ..model import LogEntry, Message, Outcome
 from .dead_letters import DeadLetter, DeadLetters
 from .fifo import Queues

@@ -11,10 +11,9 @@ endpoint's name is a label for people and may be any printable text, spaces incl
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import field, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
-from ...core.lazy import dataclass
 from ..errors import bad_request, not_found, quota
 from ..model import Headers
 from ..wire.headers import check_name, check_url

@@ -7,7 +7,6 @@ import re
 from typing import Any
 from urllib.parse import unquote
 
-from ...core.lazy import regex
 from ...http.messages import Answer, Request
 from ...http.readers import decode_segment, json_value
 from ..engine.publishing import Accepted
@@ -16,7 +15,7 @@ from ..model import Headers
 from ..wire import filters
 from ..wire.headers import as_text, as_wire, check_name
 
-_ID = regex(r"(?:(?:msg|msd|wfr)_[\w.-]+|\d+-\d+)\Z", re.ASCII)
+_ID = re.compile(r"(?:(?:msg|msd|wfr)_[\w.-]+|\d+-\d+)\Z", re.ASCII)
 """Ids of messages, of workflow runs and of dead letters."""
 
 

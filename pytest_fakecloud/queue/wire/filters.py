@@ -15,11 +15,10 @@ from __future__ import annotations
 import base64
 import binascii
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import field
+from dataclasses import dataclass, field
 from typing import Any, TypeVar
 from urllib.parse import urlsplit
 
-from ...core.lazy import dataclass
 from ..errors import bad_request
 from ..model import Message
 from .headers import as_text, read_integer

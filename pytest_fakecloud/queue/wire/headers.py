@@ -18,7 +18,6 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 from urllib.parse import urlsplit
 
-from ...core.lazy import regex
 from .. import errors
 from ..errors import bad_request
 from ..model import (
@@ -50,13 +49,13 @@ HOP_BY_HOP = frozenset(
     ]
 )
 """Names that frame a message or belong to one connection: echoing them breaks the next delivery."""
-NAME = regex(r"[A-Za-z0-9._-]+\Z")
-_TOKEN = regex(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+\Z")
-_CONTROL = regex(r"[\x00-\x08\x0a-\x1f\x7f]")
-_DURATION = regex(r"(?:\d{1,15}[smhd])+\Z", re.ASCII)
-_GROUP = regex(r"(\d+)([smhd])")
+NAME = re.compile(r"[A-Za-z0-9._-]+\Z")
+_TOKEN = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+\Z")
+_CONTROL = re.compile(r"[\x00-\x08\x0a-\x1f\x7f]")
+_DURATION = re.compile(r"(?:\d{1,15}[smhd])+\Z", re.ASCII)
+_GROUP = re.compile(r"(\d+)([smhd])")
 _UNIT = {"s": SECOND, "m": 60 * SECOND, "h": 3600 * SECOND, "d": DAY}
-_REDACT_HEADER = regex(r"headers?\[([^\[\]]+)\]\Z", re.IGNORECASE)
+_REDACT_HEADER = re.compile(r"headers?\[([^\[\]]+)\]\Z", re.IGNORECASE)
 LONGEST_US = 36_525 * DAY
 """No plan delays a message for longer; beyond it instants leave the calendar."""
 LATEST_US = 253_402_300_799 * SECOND

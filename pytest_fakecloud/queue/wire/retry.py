@@ -18,7 +18,6 @@ import re
 from collections.abc import Callable, Sequence
 from datetime import UTC
 
-from ...core.lazy import email_utils, regex
 from ..errors import QueueError, bad_request
 from ..model import DAY, SECOND, first
 
@@ -28,9 +27,9 @@ RETRY_HEADERS = (
     "X-RateLimit-Reset-Requests",
     "X-RateLimit-Reset-Tokens",
 )
-_TOKEN = regex(r"\s*(?:((?:\d+(?:\.\d*)?|\.\d+)(?:[eE][+-]?\d+)?)|([A-Za-z_]+)|(.))", re.ASCII)
-_GO_DURATION = regex(r"[+-]?(?:(?:\d+(?:\.\d*)?|\.\d+)(?:ns|us|µs|μs|ms|s|m|h))+\Z", re.ASCII)
-_GO_GROUP = regex(r"(\d+(?:\.\d*)?|\.\d+)(ns|us|µs|μs|ms|s|m|h)")
+_TOKEN = re.compile(r"\s*(?:((?:\d+(?:\.\d*)?|\.\d+)(?:[eE][+-]?\d+)?)|([A-Za-z_]+)|(.))", re.ASCII)
+_GO_DURATION = re.compile(r"[+-]?(?:(?:\d+(?:\.\d*)?|\.\d+)(?:ns|us|µs|μs|ms|s|m|h))+\Z", re.ASCII)
+_GO_GROUP = re.compile(r"(\d+(?:\.\d*)?|\.\d+)(ns|us|µs|μs|ms|s|m|h)")
 _GO_UNIT = {
     "ns": 1e-3,
     "us": 1.0,
@@ -235,8 +234,10 @@ def _read_wait(value: str, now_us: int) -> int | None:
     duration = go_duration_us(value)
     if duration is not None:
         return max(0, duration)
+    from email.utils import parsedate_to_datetime  # costs 4 ms, and dates are rare here
+
     try:
-        moment = email_utils.parsedate_to_datetime(value)
+        moment = parsedate_to_datetime(value)
     except (TypeError, ValueError, IndexError, OverflowError):
         return None
     if moment.tzinfo is None:

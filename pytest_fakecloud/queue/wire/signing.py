@@ -16,11 +16,11 @@ import base64
 import hashlib
 import json
 from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
 from typing import Any
 from urllib.parse import urlsplit
 
 from ...core.ids import BASE58, RandomStream
-from ...core.lazy import dataclass
 from ..model import Delivery, Headers, SigningKeys
 
 __all__ = ["LIFETIME", "Signer", "body_hash", "explain", "published_text"]

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import base64
 import json
-from dataclasses import field, replace
+from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
-from ...core.lazy import dataclass
 from ..errors import bad_request
 from ..model import Headers, Message, PublishSettings
 from ..wire.headers import as_wire

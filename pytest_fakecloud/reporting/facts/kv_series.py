@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from itertools import takewhile
 from typing import TYPE_CHECKING, Any
 
-from ...core.lazy import dataclass
 from ..bodies import shortened
 from ..summaries.summary import listed
 from .kv import HELD, commands, deadline_of

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import re
+from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from ...core.calls import Call, Event
-from ...core.lazy import dataclass
 from ..summaries import Scene
 
 if TYPE_CHECKING:

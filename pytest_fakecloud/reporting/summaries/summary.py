@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence, Set
-from dataclasses import field
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from ...core.lazy import dataclass
 from ..bodies import compact, parsed, readable, scalar, shortened
 from ..connections import on_connection, reply
 

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import field, replace
+from dataclasses import dataclass, field, replace
 
-from ...core.lazy import dataclass
 from ..model import VectorQuery
 
 __all__ = ["Cursor", "Cursors"]

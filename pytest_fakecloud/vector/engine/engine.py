@@ -14,12 +14,11 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from ...core.errors import ContractError
 from ...core.ids import Ids
-from ...core.lazy import dataclass
 from ...core.timekeeper import Timekeeper
 from .. import errors
 from ..model import (

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
-from ...core.lazy import dataclass
 from ...core.timekeeper import Timekeeper
 from ...core.timers import Timer
 from ..model import VectorRecord

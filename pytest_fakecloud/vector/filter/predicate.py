@@ -19,7 +19,6 @@ from collections.abc import Callable, Mapping
 from functools import lru_cache
 from typing import Any, Final
 
-from ...core.lazy import regex
 from .syntax import (
     And,
     Compare,
@@ -39,7 +38,7 @@ Predicate = Callable[[Any], bool]
 """Takes a record's metadata, or None where it has none."""
 Getter = Callable[[Any], Any]
 
-STEP = regex(r"\[(\d+)\]|\[#-(\d+)\]|(?:^|\.)([^.\[\]]+)")
+STEP = re.compile(r"\[(\d+)\]|\[#-(\d+)\]|(?:^|\.)([^.\[\]]+)")
 NUMBERS: Final = (int, float)
 SCALARS: Final = (str, int, float)
 COMPARISONS: Final = {

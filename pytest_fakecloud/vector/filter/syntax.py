@@ -23,9 +23,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import NoReturn
 
-from ...core.lazy import dataclass, regex
 from ..errors import invalid_filter
 
 __all__ = ["And", "Compare", "Contains", "Expression", "Glob", "HasField", "In", "Or", "parse"]
@@ -38,7 +38,7 @@ SEARCHES = ("IN", "GLOB", "CONTAINS")
 KEYWORDS = frozenset(
     {"AND", "OR", "NOT", "IN", "GLOB", "CONTAINS", "HAS", "FIELD", "TRUE", "FALSE"}
 )
-TOKEN = regex(
+TOKEN = re.compile(
     r"""
     (?P<space>\s+)
   | (?P<number>[+-]?(?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+)(?:[eE][+-]?[0-9]+)?)
@@ -48,7 +48,7 @@ TOKEN = regex(
     """,
     re.VERBOSE | re.DOTALL,
 )
-ESCAPE = regex(r"\\(.)", re.DOTALL)
+ESCAPE = re.compile(r"\\(.)", re.DOTALL)
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,10 +15,9 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterable
-from dataclasses import field, replace
+from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
-from ....core.lazy import dataclass
 from ....core.timekeeper import Timekeeper
 from ....core.timers import Signal, Timer
 from ...model import ConsumerConfig, TopicPartition

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
 
-from ....core.lazy import dataclass
 from ... import errors
 from ...engine.engine import Session
 from ...errors import WRONGTYPE, CommandError, input_key_needed

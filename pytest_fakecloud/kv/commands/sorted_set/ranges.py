@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass
 from typing import Literal
 
-from ....core.lazy import dataclass
 from ... import errors
 from ...engine.engine import Session
 from ...errors import CommandError

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 
-from ....core.lazy import dataclass
 from ... import errors
 from ...engine.engine import Session
 from ...errors import CommandError, wrong_arity

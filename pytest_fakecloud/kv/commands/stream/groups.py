@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from ....core.lazy import dataclass
+from dataclasses import dataclass
+
 from ... import errors
 from ...engine.engine import Session
 from ...errors import CommandError, bad_subcommand_arguments

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from itertools import islice
 
-from ....core.lazy import dataclass
 from ... import errors
 from ...engine.engine import Session
 from ...errors import CommandError

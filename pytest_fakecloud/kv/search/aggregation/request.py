@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any
 
-from ....core.lazy import dataclass
 from ..index import SearchIndex
 from ..schema import FieldSpec, SearchError
 
