@@ -138,7 +138,7 @@ def without_search() -> list[bool]:
     print(table)
     code = (
         "import sys; from pytest_fakecloud.kv import handle; "
-        "print([n for n in sys.modules if 'kv.search' in n or 'snowball' in n])"
+        "print([n for n in sys.modules if 'kv.search' in n or 'Stemmer' in n])"
     )
     found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     print(f"     modules of search that a key-value server imports: {found.stdout.strip()}")

@@ -19,5 +19,5 @@ tantivy 0.27 on one machine:
 - Score functions by fields, facets as aggregations, negative boosts and marking whole values are
   not in the bindings. A rollback is a new index there; here a copy of a dictionary.
 
-Stemming is a library's (``snowballstemmer``: pure Python, no dependencies, the same algorithms).
+Stemming is done by PyStemmer: the same Snowball algorithms, in C, with wheels for every platform.
 """

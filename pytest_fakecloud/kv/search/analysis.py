@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator
 from functools import cache, lru_cache
 from itertools import groupby
 
-import snowballstemmer
+from Stemmer import Stemmer
 
 __all__ = ["LANGUAGES", "Analyzer", "analyzer", "spans"]
 
@@ -125,4 +125,5 @@ def analyzer(language: str, stemmed: bool = True, whole: bool = False) -> Analyz
     """The analyzer of a language, which remembers what it stemmed."""
     if whole:
         return Analyzer(None, whole=True)
-    return Analyzer(snowballstemmer.stemmer(language).stemWord if stemmed else None)
+    # It would keep stems too.
+    return Analyzer(Stemmer(language, 0).stemWord if stemmed else None)
