@@ -6,6 +6,7 @@ them were observed on Redis 7.0 and Valkey 9.1.
 
 from __future__ import annotations
 
+from ..core.budget import OverBudget
 from ..core.errors import ServiceError
 
 __all__ = ["CommandError", "RestError"]
@@ -65,6 +66,11 @@ NOT_ENOUGH_REPLICAS = b"NOREPLICAS Not enough good replicas to write."
 def wrong_arity(name: str) -> bytes:
     """The text for a wrong number of arguments; ``name`` is lower case, ``xgroup|create`` style."""
     return f"ERR wrong number of arguments for '{name}' command".encode()
+
+
+def over_budget(over: OverBudget) -> bytes:
+    """The text for a command that takes too many steps."""
+    return f"ERR the command was stopped: {over}".encode()
 
 
 def unknown_command(argv: list[bytes]) -> bytes:

@@ -19,6 +19,7 @@ from typing import Any, ClassVar
 import orjson
 
 from ..core.auth import bearer_token, same
+from ..core.budget import OverBudget, budgeted
 from ..core.errors import ServiceError
 from ..core.matching import TEXT, Field
 from ..http.app import App
@@ -391,7 +392,11 @@ def _name(path: str) -> str:
 
 def _command(endpoint: Callable[[Request], object]) -> Callable[[Request], object]:
     def in_envelope(request: Request) -> object:
-        return {"result": endpoint(request)}
+        try:
+            with budgeted():
+                return {"result": endpoint(request)}
+        except OverBudget as over:
+            raise errors.unprocessable(f"The request was stopped: {over}") from None
 
     return in_envelope
 

@@ -3,8 +3,7 @@
 ``*`` any run, ``?`` any byte, ``[a-c]`` and ``[^x]`` classes, a backslash takes the next byte as it
 is. A pattern is cut at its stars; the pieces between have a fixed length, so taking each at its
 first possible place is right, and nothing is ever tried twice. Plain pieces are found in linear
-time. Decided here: one with wildcards that would take a second to find, as no pattern of a program
-does (``SEARCH_STEPS``), is an error of the command.
+time; those with wildcards take steps off the budget of the command.
 
 One expression with an atomic group for each star (as ``fnmatch`` makes it) is twice as quick for short
 patterns (0.2 and 0.3 us against 0.4 and 0.9 us), but takes seconds to compile for one as long as a
@@ -17,13 +16,12 @@ import re
 from collections.abc import Callable
 from functools import cached_property, lru_cache
 
-from ..errors import CommandError
+from ...core.budget import spend
 
-__all__ = ["SEARCH_STEPS", "has_wildcard", "matcher", "matches"]
+__all__ = ["has_wildcard", "matcher", "matches"]
 
-SEARCH_STEPS = 50_000_000
-"""Bytes of a piece with wildcards between two stars, times bytes of the text it is looked for in."""
-_TOO_LONG = b"ERR the pattern is too long to be looked for in a text of that length"
+_STEPS_A_BYTE = 0.2
+"""What a byte of a piece costs for each byte of the text it is looked for in."""
 _KEPT_LENGTH = 4096
 
 Element = int | frozenset[int] | None
@@ -43,7 +41,7 @@ def has_wildcard(pattern: bytes) -> bool:
 def matcher(pattern: bytes, nocase: bool = False) -> Callable[[bytes], bool]:
     """A function that tells whether a text matches the pattern; kept for the next call.
 
-    The function raises ``CommandError`` where that would take too long (``SEARCH_STEPS``).
+    The function takes steps off the budget of the command.
     """
     return (_kept if len(pattern) <= _KEPT_LENGTH else _matcher)(pattern, nocase)
 
@@ -123,8 +121,7 @@ class _Piece:
             return text.find(self._plain, start, stop)
         if stop - start < self.length:
             return -1
-        if self.length * (stop - start) > SEARCH_STEPS:
-            raise CommandError(_TOO_LONG)
+        spend(self.length * (stop - start) * _STEPS_A_BYTE)
         found = self._expression.search(text, start, stop)
         return -1 if found is None else found.start()
 

@@ -18,6 +18,8 @@ from bisect import bisect_right
 from collections.abc import Iterable
 from functools import cache
 
+from ...core.budget import spend
+
 PRECISION = 14
 REGISTERS = 1 << PRECISION
 HASH_BITS = 64 - PRECISION
@@ -33,6 +35,7 @@ ZERO_MAX = 64
 SEED = 0xADC83B19
 _ALPHA_INF = 0.721347520444481703680
 _MASK = (1 << 64) - 1
+_STEPS_A_VALUE = 500
 _HIGHEST = int.from_bytes(b"\x80" * REGISTERS, "little")
 _M = 0xC6A4A7935BD1E995
 
@@ -407,6 +410,7 @@ def maxima(values: Iterable[bytes]) -> bytearray:
     """The larger of every register over several values."""
     largest = 0
     for value in values:
+        spend(_STEPS_A_VALUE)
         other = int.from_bytes(registers(value), "little")
         # A register has six bits of its byte: the highest one tells which of two is larger.
         least = (largest | _HIGHEST) - other & _HIGHEST

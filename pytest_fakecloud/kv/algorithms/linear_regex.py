@@ -14,8 +14,11 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from ...core.budget import spend
+
 __all__ = ["LinearRegex", "RegexError"]
 
+_STEPS_A_STATE = 3
 _LARGEST = 2000
 """States of one expression; counted repetitions multiply them."""
 
@@ -78,6 +81,7 @@ class LinearRegex:
         for at, character in enumerate(text):
             if anywhere and self._end in current:
                 return True
+            spend(_STEPS_A_STATE * (1 + len(current)))
             following: dict[_State, None] = {}
             for state in current:
                 if state.test is not None and state.test(character):

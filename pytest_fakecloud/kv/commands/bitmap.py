@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+from ...core.budget import spend
 from .. import errors
 from ..engine.engine import Session
 from ..engine.keyspace import String
@@ -78,6 +79,7 @@ def _span(start: int, end: int, length: int) -> tuple[int, int]:
 
 
 _BLOCK = 1 << 16
+_BYTES_A_STEP = 200
 """Bytes looked at together: numbers of the size of a huge value would cost its memory many times."""
 
 
@@ -221,6 +223,7 @@ def bitop(session: Session, args: Args) -> Reply:
         raise CommandError(errors.bitop_needs_two(operation.decode()))
     values = [session.db.string(key) or b"" for key in sources]
     length = max(map(len, values))
+    spend(sum(map(len, values)) // _BYTES_A_STEP + len(values))
     if not length:
         session.db.delete(target)
         return 0

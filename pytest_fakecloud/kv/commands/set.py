@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from ...core.budget import spend
 from .. import errors
 from ..engine.engine import Session
 from ..errors import CommandError
@@ -172,6 +173,7 @@ def _intersection(session: Session, keys: list[bytes], limit: int = 0) -> list[b
     smallest, *others = sorted(present, key=len)
     found: list[bytes] = []
     for member in smallest:
+        spend(1 + len(others))
         if all(member in other for other in others):
             found.append(member)
             if len(found) == limit:
@@ -182,6 +184,7 @@ def _intersection(session: Session, keys: list[bytes], limit: int = 0) -> list[b
 def _union(session: Session, keys: list[bytes]) -> SetValue:
     union = SetValue()
     for members in _sets(session, keys):
+        spend(2 * len(members or ()))
         for member in members or ():
             union.add(member)
     return union
@@ -190,6 +193,7 @@ def _union(session: Session, keys: list[bytes]) -> SetValue:
 def _difference(session: Session, keys: list[bytes]) -> SetValue:
     first, *others = _sets(session, keys)
     without = [other for other in others if other is not None]
+    spend(len(first or ()) * (1 + len(without)))
     return SetValue(
         member for member in first or () if not any(member in other for other in without)
     )

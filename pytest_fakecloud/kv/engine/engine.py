@@ -10,6 +10,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from ...core import budget
 from ...core.errors import ContractError
 from ...core.ids import Ids
 from ...core.timekeeper import Timekeeper
@@ -31,6 +32,7 @@ from ..errors import (
     CommandError,
     exec_aborted_by,
     not_available,
+    over_budget,
     unknown_command,
     unknown_subcommand,
     wrong_arity,
@@ -655,6 +657,7 @@ class Engine:
         if self.monitors and spec.shown_first:
             self._show(session, argv, start_us)
         waits = False
+        begun = budget.begin()
         try:
             if self._capacity is not None and spec.write and session.transport != "local":
                 self._capacity.check(session, spec, argv)
@@ -666,7 +669,12 @@ class Engine:
         except CommandError as error:
             self.statistics.failed(spec, error)
             raise
+        except budget.OverBudget as over:
+            stopped = CommandError(over_budget(over))
+            self.statistics.failed(spec, stopped)
+            raise stopped from None
         finally:
+            budget.end(begun)
             self._finish(session, spec, argv, start_us, waits)
 
     def _run_of_port(

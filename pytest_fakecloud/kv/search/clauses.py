@@ -10,11 +10,12 @@ from dataclasses import dataclass
 from heapq import merge
 from typing import Any, Protocol, TypeAlias
 
+from ...core.budget import spend
 from ..algorithms.linear_regex import LinearRegex
 from . import fuzzy
 from .index import SearchIndex
 from .postings import TextPostings, ValuePostings
-from .schema import FieldSpec, SearchError
+from .schema import FieldSpec
 from .scoring import bm25, idf
 
 __all__ = [
@@ -25,8 +26,8 @@ __all__ = [
 Matches: TypeAlias = dict[int, float]
 """Numbers of documents with their scores."""
 
-_REGEX_STEPS = 50_000_000
-"""What one regular expression may cost: its states times the letters of all terms."""
+_A_CLAUSE, _A_SCORE = 20, 10
+"""Steps of a clause that finds nothing, and of a document that is scored by its words."""
 
 
 class Clause(Protocol):
@@ -47,6 +48,7 @@ class Everything:
 
     def find(self, index: SearchIndex) -> Matches:
         """Find all."""
+        spend(len(index.documents))
         return dict.fromkeys(index.documents, 1.0)
 
     def marks(self) -> Iterator[tuple[str, str]]:
@@ -121,6 +123,7 @@ class Equal(_Leaf):
     def find(self, index: SearchIndex) -> Matches:
         """Find the documents with that value."""
         found = self._values(index).equal(self.value)
+        spend(_A_CLAUSE + len(found))
         return dict.fromkeys(found, idf(len(index.documents), len(found)))
 
 
@@ -135,6 +138,7 @@ class InRange(_Leaf):
 
     def find(self, index: SearchIndex) -> Matches:
         """Find the documents with a value in the range."""
+        spend(_A_CLAUSE)
         return dict.fromkeys(self._values(index).between(*self.bounds), 1.0)
 
 
@@ -170,6 +174,7 @@ class Phrase(_Leaf):
 
     def find(self, index: SearchIndex) -> Matches:
         """Find the documents in which the tokens stand so."""
+        spend(_A_CLAUSE * (1 + len(self.tokens)))
         text = self._text(index)
         if not self.tokens:
             return {}
@@ -179,18 +184,21 @@ class Phrase(_Leaf):
                 places.append(_united(text, text.with_prefix(token)))
             else:
                 places.append(text.terms.get(token, {}))
+        if not all(places):
+            return {}
         if self.prefix and len(places) == 1:
             return dict.fromkeys(places[0], 1.0)
         exact = places[:-1] if self.prefix else places
         weight = sum(idf(len(index.documents), len(each)) for each in exact)
         average = (text.total / len(index.documents)) if text.total else 1.0
         lengths = text.lengths
+        fewest = min(places, key=len)
+        spend(_A_SCORE * len(fewest))
         if len(places) == 1:
             return {
                 number: bm25(weight, len(where), lengths[number], average)
                 for number, where in places[0].items()
             }
-        fewest = min(places, key=len)
         found: Matches = {}
         for number in fewest:
             if all(number in each for each in places):
@@ -206,6 +214,7 @@ class Phrase(_Leaf):
 
     def _often(self, places: list[list[int]]) -> int:
         """How often the phrase stands in a document whose positions of each token are given."""
+        spend(sum(map(len, places)))
         begins = [
             [at - offset for at in where]
             for (offset, _), where in zip(self.tokens, places, strict=False)
@@ -225,6 +234,7 @@ def _moved(before: list[tuple[int, int]], where: list[int]) -> list[tuple[int, i
 
     A sweep up and one down: time proportional to the number of places, however many there are.
     """
+    spend(_A_SCORE * (len(before) + len(where)))
     best: dict[int, int] = {}
     for sign in (1, -1):
         cost: int | None = None
@@ -245,8 +255,12 @@ def _moved(before: list[tuple[int, int]], where: list[int]) -> list[tuple[int, i
 def _united(text: TextPostings, terms: Iterable[str]) -> dict[int, list[int]]:
     found: dict[int, list[int]] = {}
     for term in terms:
+        spend(_A_CLAUSE)
         for number, where in text.terms[term].items():
-            found[number] = sorted(found.get(number, []) + where)
+            spend(len(where))
+            found.setdefault(number, []).extend(where)
+    for where in found.values():
+        where.sort()
     return found
 
 
@@ -275,13 +289,19 @@ class Fuzzy(_Leaf):
     def find(self, index: SearchIndex) -> Matches:
         """Find the documents with a token that near."""
         text = self._text(index)
-        near = fuzzy.near(text.order.all(), self.token, *self.options)
+        near = fuzzy.near(text.known, self.token, *self.options)
         return dict.fromkeys(_having(text, near), 1.0)
 
 
 def _having(text: TextPostings, terms: Iterable[str]) -> set[int]:
     known = text.terms
-    return set().union(*(known[term] for term in terms if term in known))
+    found: set[int] = set()
+    for term in terms:
+        having = known.get(term)
+        if having:
+            spend(len(having))
+            found.update(having)
+    return found
 
 
 class Regex(_Leaf):
@@ -295,13 +315,7 @@ class Regex(_Leaf):
     def find(self, index: SearchIndex) -> Matches:
         """Find the documents with a token that matches."""
         text = self._text(index)
-        terms = list(text.terms)
-        if len(terms) * self.expression.states > _REGEX_STEPS // 10:
-            raise SearchError(
-                f"the regular expression of field '{self.spec.name}' is too large for "
-                f"{len(terms)} terms"
-            )
-        return dict.fromkeys(_having(text, filter(self.expression.fullmatch, terms)), 1.0)
+        return dict.fromkeys(_having(text, filter(self.expression.fullmatch, text.terms)), 1.0)
 
     def sought(self) -> str:
         """The pattern, and what it has to match."""
@@ -320,7 +334,9 @@ class Boosted:
 
     def find(self, index: SearchIndex) -> Matches:
         """Find what the clause finds."""
-        return {number: score * self.factor for number, score in self.inner.find(index).items()}
+        found = self.inner.find(index)
+        spend(len(found))
+        return {number: score * self.factor for number, score in found.items()}
 
     def marks(self) -> Iterator[tuple[str, str]]:
         """Mark what the clause marks."""
@@ -361,6 +377,7 @@ class AnyOf:
 
 
 def _add(found: Matches, more: Matches) -> None:
+    spend(len(more))
     for number, score in more.items():
         found[number] = found.get(number, 0.0) + score
 
@@ -378,6 +395,7 @@ class AllOf:
         parts = sorted((clause.find(index) for clause in self.must), key=len)
         found = parts[0]
         for part in parts[1:]:
+            spend(len(found))
             found = {number: score + part[number] for number, score in found.items()
                      if number in part}  # fmt: skip
         for clause in self.should:

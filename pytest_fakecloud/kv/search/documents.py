@@ -24,6 +24,8 @@ _DATE = re.compile(
     r"(\d{4}-\d\d-\d\d)(?:[Tt ](\d\d:\d\d:\d\d)(?:\.(\d{1,9}))?([Zz]|[+-]\d\d:\d\d))?"
 )
 _INTEGER = re.compile(r"[+-]?\d{1,20}")
+_MOST_LEVELS = 100
+"""Levels of a FACET path: each is indexed as a path of its own (decided here)."""
 _NUMBER = re.compile(r"[+-]?(\d++\.?\d*+|\.\d++)([eE][+-]?\d{1,4})?")
 
 
@@ -117,11 +119,11 @@ def date_ms(text: str) -> int | None:
 
 
 def facet_path(text: str) -> str | None:
-    """A ``/``-path without a slash at its end; None for any other text."""
+    """A ``/``-path without a slash at its end; None for any other text, or more than 100 levels."""
     if not text.startswith("/"):
         return None
     path = text.rstrip("/") or "/"
-    return None if "//" in path else path
+    return None if "//" in path or path.count("/") > _MOST_LEVELS else path
 
 
 def _text(value: Any) -> str | None:

@@ -1,84 +1,144 @@
-"""Terms within a few edits of a word, found without looking at every term.
+"""Terms within a few edits of a word, found by an automaton over the tree of the terms.
 
-The terms are sorted, so that those that begin alike stand together: the rows of the edit distance
-are shared along common beginnings, and where no continuation can come near, all terms with that
-beginning are skipped.
+A state is the part of an edit-distance row that can still matter, relative to the number of
+characters read, so it depends on no word and there are few of them (Schulz and Mihov, "Fast string
+correction with Levenshtein automata"). Of a character only the places count that it has in the word
+nearby, as bits. Each transition is made when it first occurs and kept for all words.
 """
 
 from __future__ import annotations
 
-from bisect import bisect_left
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
+from functools import cache
+
+from ...core.budget import spend
+from .terms import Node, Terms, below
 
 __all__ = ["near"]
 
-_LAST = "\U0010ffff"
+_STEPS_A_NODE = 4
+
+_State = tuple[tuple[int, ...], tuple[int, ...]]
+"""The distances around the present column, and those of swaps that the last character began."""
+
+
+class _Automaton:
+    """The states for a distance, by number; ``rows`` has the distances of each.
+
+    A distance beyond it is kept as one more than it.
+    """
+
+    def __init__(self, distance: int, cheap_swap: bool) -> None:
+        self._far = distance + 1
+        self._cheap_swap = cheap_swap
+        self._numbers: dict[_State, int] = {}
+        self._swaps: list[tuple[int, ...]] = []
+        self.rows: list[tuple[int, ...]] = []
+        self._steps: list[dict[int, int]] = []
+        around = range(-distance, distance + 1)
+        self._number(
+            (tuple(at if at >= 0 else self._far for at in around), (self._far,) * len(around))
+        )
+
+    def _number(self, state: _State) -> int:
+        if min(map(min, state)) == self._far:
+            return -1
+        number = self._numbers.setdefault(state, len(self.rows))
+        if number == len(self.rows):
+            row, swaps = state
+            self.rows.append(row)
+            self._swaps.append(swaps)
+            self._steps.append({})
+        return number
+
+    def step(self, number: int, bits: int) -> int:
+        """The next state for a character; -1 where nothing near can follow.
+
+        With n characters read before, bit b says whether the word has the character at
+        ``n - 1 - distance + b``; place p of a row is column ``n - distance + p``.
+        """
+        found = self._steps[number].get(bits)
+        if found is not None:
+            return found
+        far = self._far
+        above, swaps = (*self.rows[number], far), self._swaps[number]
+        row: list[int] = []
+        begun: list[int] = []
+        cost = far
+        for place, swap in enumerate(swaps):
+            replaced = above[place] + (not bits >> (place + 1) & 1)
+            cost = min(cost + 1, above[place + 1] + 1, replaced, far)
+            if bits >> place & 1:
+                # The swap that the character before began ends here.
+                cost = min(cost, swap)
+            row.append(cost)
+            begins = self._cheap_swap and bits >> (place + 2) & 1
+            begun.append(min(above[place] + 1, far) if begins else far)
+        found = self._steps[number][bits] = self._number((tuple(row), tuple(begun)))
+        return found
+
+
+_automaton = cache(_Automaton)
 
 
 def near(
-    terms: list[str], word: str, distance: int, cheap_swap: bool = True, prefix: bool = False
+    terms: Terms, word: str, distance: int, cheap_swap: bool = True, prefix: bool = False
 ) -> Iterator[str]:
-    """The terms of a sorted list at most ``distance`` edits from a word.
+    """The terms at most ``distance`` edits from a word.
 
     An edit inserts, removes or replaces a character; a swap of neighbours is one edit, or two
     unless ``cheap_swap``. With ``prefix`` some beginning of the term has to be that near, and no
     nearer to a beginning of the word than to the whole: Tantivy's automaton, found by comparing.
+    Takes steps off the budget of the command.
     """
     length = len(word)
-    # One row for each character of the present term, from the empty beginning on.
-    rows = [list(range(length + 1))]
-    spelled = ""
-    at, end = 0, len(terms)
     if prefix and length <= distance:
-        yield from terms
+        yield from below(terms.root)
         return
-    while at < end:
-        term = terms[at]
-        shared = 0
-        for one, other in zip(spelled, term, strict=False):
-            if one != other:
-                break
-            shared += 1
-        shared = min(shared, len(rows) - 1)
-        del rows[shared + 1 :]
-        skipped = False
-        for depth in range(shared, len(term)):
-            row = _next_row(rows, word, term, depth, cheap_swap)
-            rows.append(row)
-            beginning = term[: depth + 1]
-            if prefix and row[length] <= distance and row[length] == min(row):
-                stop = bisect_left(terms, beginning + _LAST, at)
-                yield from terms[at : max(stop, at + 1)]
-                at, skipped = max(stop, at + 1), True
-                break
-            if min(row) > distance and (not cheap_swap or min(rows[-2]) >= distance):
-                at = max(bisect_left(terms, beginning + _LAST, at), at + 1)
-                skipped = True
-                break
-        spelled = term[: len(rows) - 1]
-        if not skipped:
-            if rows[-1][length] <= distance:
-                yield term
-            at += 1
+    automaton = _automaton(distance, cheap_swap)
+    rows, step = automaton.rows, automaton.step
+    every = (1 << 2 * distance + 3) - 1
+    places: dict[str, int] = {}
+    for at, character in enumerate(word):
+        places[character] = places.get(character, 0) | 1 << (at + 1 + distance)
 
+    def is_near(state: int, depth: int) -> bool:
+        place = length - depth + distance
+        return 0 <= place <= 2 * distance and rows[state][place] <= distance
 
-def _next_row(
-    rows: list[list[int]], word: str, term: str, depth: int, cheap_swap: bool
-) -> list[int]:
-    above = rows[-1]
-    character = term[depth]
-    row = [depth + 1]
-    for column, wanted in enumerate(word, 1):
-        cost = min(
-            row[-1] + 1, above[column] + 1, above[column - 1] + (0 if wanted == character else 1)
-        )
-        if (
-            cheap_swap
-            and depth
-            and column > 1
-            and word[column - 2] == character
-            and term[depth - 1] == wanted
-        ):
-            cost = min(cost, rows[-2][column - 2] + 1)
-        row.append(cost)
-    return row
+    def begins_near(state: int, depth: int) -> bool:
+        return is_near(state, depth) and rows[state][length - depth + distance] == min(rows[state])
+
+    def from_here(term: str, state: int, depth: int) -> bool:
+        for at in range(depth, len(term)):
+            state = step(state, places.get(term[at], 0) >> at & every)
+            if state < 0:
+                return False
+            if prefix and begins_near(state, at + 1):
+                return True
+        return is_near(state, len(term))
+
+    waiting: list[tuple[Node, int, int]] = [(terms.root, 0, 0)]
+    while waiting:
+        node, state, depth = waiting.pop()
+        following: Collection[tuple[str, Node | list[str]]] = node.items()
+        if step(state, 0) < 0:
+            # No character goes on from here but those of the word.
+            following = [(each, node[each]) for each in ("", *places) if each in node]
+        spend(_STEPS_A_NODE * (1 + len(following)))
+        for character, child in following:
+            after = state
+            if character:
+                after = step(state, places.get(character, 0) >> depth & every)
+                if after < 0:
+                    continue
+                if prefix and begins_near(after, depth + 1):
+                    yield from below(child)
+                    continue
+            if isinstance(child, dict):
+                waiting.append((child, after, depth + 1))
+                continue
+            for term in child:
+                spend(_STEPS_A_NODE * (1 + len(term) - depth))
+                if from_here(term, after, depth + len(character)):
+                    yield term

@@ -80,7 +80,7 @@ class SearchIndex:
 
     def note(self, key: bytes, due_ms: int | None, reads: int | None) -> None:
         """Note that a key changed; it is found at once unless a wait is given."""
-        if not key.startswith(self.definition.starts):
+        if not self.definition.covers(key):
             return
         if due_ms is None and reads is None:
             self._changed.pop(key, None)

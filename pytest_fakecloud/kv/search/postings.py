@@ -9,6 +9,9 @@ from bisect import bisect_left, bisect_right, insort
 from collections.abc import Iterable, Iterator
 from typing import Any
 
+from ...core.budget import spend
+from .terms import Terms
+
 __all__ = ["GAP", "FacetPostings", "Ordered", "TextPostings", "ValuePostings"]
 
 GAP = 1 << 20
@@ -48,14 +51,14 @@ class Ordered:
 class TextPostings:
     """The tokens of a text field: ``terms`` maps each to its documents and its positions there."""
 
-    __slots__ = ("_seen", "lengths", "order", "terms", "total")
+    __slots__ = ("_seen", "known", "lengths", "terms", "total")
 
     def __init__(self) -> None:
         self.terms: dict[str, dict[int, list[int]]] = {}
         self.lengths: dict[int, int] = {}
         self.total = 0
         """Tokens of all documents."""
-        self.order = Ordered()
+        self.known = Terms()
         self._seen: set[str] = set()
 
     def add(self, number: int, texts: Iterable[tuple[str | None, ...]]) -> None:
@@ -71,7 +74,7 @@ class TextPostings:
                     places = self.terms[token] = {}
                     if token not in self._seen:
                         self._seen.add(token)
-                        self.order.add(token)
+                        self.known.add(token)
                 if number in places:
                     places[number].append(at)
                 else:
@@ -90,12 +93,7 @@ class TextPostings:
 
     def with_prefix(self, prefix: str) -> Iterator[str]:
         """The terms that begin so."""
-        terms = self.order.all()
-        for at in range(bisect_left(terms, prefix), len(terms)):
-            if not terms[at].startswith(prefix):
-                return
-            if terms[at] in self.terms:
-                yield terms[at]
+        return (term for term in self.known.beginning(prefix) if term in self.terms)
 
 
 class ValuePostings:
@@ -150,7 +148,9 @@ class ValuePostings:
         if high is not None:
             end = bisect_left(values, high) if without_high else bisect_right(values, high)
         known = self.numbers
-        return set().union(*(known[value] for value in values[first:end] if value in known))
+        having = [known[value] for value in values[first:end] if value in known]
+        spend(end - first + sum(map(len, having)))
+        return set().union(*having)
 
 
 class FacetPostings(ValuePostings):

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from ...core.budget import spend
 from ..values.json import copy_json, write_json
 from .analysis import Analyzer, spans
 from .clauses import Clause, Matches
@@ -90,6 +91,8 @@ def run_query(
 # -- order -----------------------------------------------------------------------------------------
 
 _Ranked = list[tuple[int, float]]
+_STEPS_A_VALUE = 6
+"""What a value of a score function costs."""
 _WALKED = 10
 """A filter that finds one in so many documents is worth going through the values in order."""
 
@@ -102,6 +105,7 @@ def _ranking(index: SearchIndex, query: Query) -> Callable[[Matches, int], _Rank
         columns = [_numbers(index, each.field) for each in function.values]
 
         def score(found: Matches) -> Matches:
+            spend(len(found) * len(columns) * _STEPS_A_VALUE)
             return {
                 number: function.score(
                     relevance, [_first(column.get(number)) for column in columns]
@@ -114,6 +118,7 @@ def _ranking(index: SearchIndex, query: Query) -> Callable[[Matches, int], _Rank
 
 
 def _best(found: Matches, count: int) -> _Ranked:
+    spend(len(found))
     return heapq.nsmallest(count, found.items(), key=lambda pair: (-pair[1], pair[0]))
 
 
@@ -179,6 +184,7 @@ def _shower(index: SearchIndex, clause: Clause, query: Query) -> _Show | None:
     is_hash = index.definition.kind == "HASH"
 
     def show(source: dict[Any, Any], value: Any) -> list[tuple[bytes, bytes]]:
+        spend(_STEPS_A_VALUE * len(select or ()))
         if is_hash:
             return list(_hash_content(source, select, marks))
         if select is None:

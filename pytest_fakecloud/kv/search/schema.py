@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import pairwise
@@ -98,12 +99,12 @@ class Definition:
         for one, other in pairwise(ordered):
             if other.startswith(one):
                 raise SearchError(f"prefix '{one}' covers prefix '{other}'")
+        if len(self.fields) > _MOST_FIELDS:
+            raise SearchError(f"an index has at most {_MOST_FIELDS} fields")
         names = [each.name for each in self.fields]
         for name in names:
             if names.count(name) > 1:
                 raise SearchError(f"syntax error: field '{name}' is declared twice")
-        if len(names) > _MOST_FIELDS:
-            raise SearchError(f"an index has at most {_MOST_FIELDS} fields")
 
     @cached_property
     def by_name(self) -> dict[str, FieldSpec]:
@@ -111,9 +112,14 @@ class Definition:
         return {each.name: each for each in self.fields}
 
     @cached_property
-    def starts(self) -> tuple[bytes, ...]:
-        """The prefixes as bytes of a key."""
-        return tuple(prefix.encode("utf-8", "surrogateescape") for prefix in self.prefixes)
+    def _starts(self) -> list[bytes]:
+        return sorted(prefix.encode("utf-8", "surrogateescape") for prefix in self.prefixes)
+
+    def covers(self, key: bytes) -> bool:
+        """Whether the name of a key begins with a prefix."""
+        # No prefix covers another, so that only the last one up to the key can be its beginning.
+        at = bisect_right(self._starts, key)
+        return at > 0 and key.startswith(self._starts[at - 1])
 
     def analyzer(self, spec: FieldSpec) -> Analyzer:
         """What makes tokens of a text field."""

@@ -144,7 +144,7 @@ def _not_indexed(keyspace: Keyspace, index: SearchIndex, key: bytes) -> str:
     value = keyspace.values.get(key)
     if value is None:
         return "there is no such key"
-    if not key.startswith(definition.starts):
+    if not definition.covers(key):
         return f"its name begins with none of the prefixes {', '.join(definition.prefixes)}"
     if key in index.waiting:
         return "it still waits to be indexed: SEARCH.WAITINDEXING"

@@ -1,16 +1,15 @@
 """Paths into JSON documents: ``$`` paths (RFC 9535, by python-jsonpath) and RedisJSON's old ones.
 
 A legacy path does not begin with ``$`` (``.a.b``, ``a[0]``, ``.``) and stands for its first match.
-Names after a dot may be anything up to the next dot or bracket. A query looks at no more than a
-fixed number of nodes, so that ``$..*..*..*`` fails instead of running for hours, and the regular
-expressions of filters run in linear time. ``..`` tells what is below a node before the node's own
-members, as the vendor does: ``$..a`` of ``{"a": 2, "n": {"a": 4}}`` finds 4, then 2.
+Names after a dot may be anything up to the next dot or bracket. Each node a query looks at takes
+steps off the command's budget, so that ``$..*..*..*`` fails instead of running for hours, and the
+regular expressions of filters run in linear time. ``..`` tells what is below a node before the
+node's own members, as the vendor does: ``$..a`` of ``{"a": 2, "n": {"a": 4}}`` finds 4, then 2.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from contextvars import ContextVar
 from functools import lru_cache
 from typing import Any
 
@@ -25,12 +24,12 @@ from jsonpath.segments import (
 )
 from jsonpath.selectors import Filter, NameSelector
 
+from ...core.budget import spend
 from ..algorithms.linear_regex import LinearRegex, RegexError
 
 __all__ = ["Location", "Path", "PathError", "compile_path"]
 
-MOST_NODES = 150_000
-"""Nodes one query may look at."""
+_STEPS_A_NODE = 64
 _LONGEST = 4096
 """Bytes of a path."""
 _MOST_SEGMENTS = 300
@@ -40,7 +39,7 @@ Parts = tuple[str | int, ...]
 
 
 class PathError(ValueError):
-    """A path that cannot be read, or a query that costs too much."""
+    """A path that cannot be read, or followed."""
 
 
 class Location:
@@ -53,30 +52,13 @@ class Location:
         self.value = value
 
 
-class _Budget:
-    """What is left of the values one query may look at."""
-
-    __slots__ = ("left",)
-
-    def __init__(self) -> None:
-        self.left = MOST_NODES
-
-    def spend(self, amount: int) -> None:
-        self.left -= amount
-        if self.left < 0:
-            raise PathError(f"the path looks at more than {MOST_NODES} values")
-
-
-_BUDGET: ContextVar[_Budget] = ContextVar("budget")
-
-
 class _Node(JSONPathMatch):
     """A match that knows where it is, keeps no children, and is counted."""
 
-    __slots__ = ("budget",)
+    __slots__ = ()
 
-    def __init__(self, obj: object, parts: Parts, root: Any, budget: _Budget) -> None:
-        budget.spend(1 + len(parts) // 4)  # each level costs a generator and a place
+    def __init__(self, obj: object, parts: Parts, root: Any) -> None:
+        spend(_STEPS_A_NODE * (1 + len(parts) // 4))  # each level costs a generator and a place
         self._filter_context = {}
         self.children = []
         self.obj = obj
@@ -84,13 +66,12 @@ class _Node(JSONPathMatch):
         self.parts = parts
         self.path = ""
         self.root = root
-        self.budget = budget
 
     def add_child(self, *children: JSONPathMatch) -> None:
         pass
 
     def new_child(self, obj: object, key: int | str) -> _Node:
-        return _Node(obj, (*self.parts, key), self.root, self.budget)
+        return _Node(obj, (*self.parts, key), self.root)
 
 
 class _Descent(JSONPathRecursiveDescentSegment):
@@ -130,7 +111,7 @@ class _Query(JSONPath):
     def finditer(
         self, data: Any, *, filter_context: Mapping[str, Any] | None = None
     ) -> Iterable[JSONPathMatch]:
-        nodes: Iterable[JSONPathMatch] = [_Node(data, (), data, _BUDGET.get())]
+        nodes: Iterable[JSONPathMatch] = [_Node(data, (), data)]
         for segment in self.segments:
             nodes = segment.resolve(nodes)
         return nodes
@@ -156,7 +137,7 @@ class _Environment(JSONPathEnvironment):
             left, right = _single(left), _single(right)
             pattern = getattr(right, "pattern", right)
             if isinstance(left, str) and isinstance(pattern, str):
-                return _affordable(_regex(pattern), left).search(left)
+                return _regex(pattern).search(left)
             return False
         return super().compare(left, operator, right)
 
@@ -183,14 +164,7 @@ class _RegexFunction(FilterFunction):
             regex = _regex(pattern)
         except PathError:
             return False  # RFC 9535: not a regular expression, not a match
-        _affordable(regex, value)
         return regex.fullmatch(value) if self._whole else regex.search(value)
-
-
-def _affordable(regex: LinearRegex, text: str) -> LinearRegex:
-    """The expression, once its steps over the text are paid for."""
-    _BUDGET.get().spend(1 + len(text) * regex.states // 20)
-    return regex
 
 
 @lru_cache(maxsize=64)
@@ -222,17 +196,14 @@ class Path:
     def find(self, root: Any) -> list[Location]:
         """Every match in the order the path meets them; one that is met twice is told once.
 
-        Raises ``PathError`` when the query looks at too much.
+        Takes steps off the budget of the command. Raises ``PathError`` for too deep a document.
         """
         found: dict[Parts, Any] = {}
-        token = _BUDGET.set(_Budget())
         try:
             for node in self._query.finditer(root):
                 found.setdefault(tuple(node.parts), node.obj)
         except (JSONPathError, RecursionError) as error:
             raise PathError(f"the path cannot be followed: {_reason(error)}") from None
-        finally:
-            _BUDGET.reset(token)
         return [Location(parts, value) for parts, value in found.items()]
 
     def parent_and_name(self) -> tuple[Path, str] | None:

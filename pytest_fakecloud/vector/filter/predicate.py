@@ -19,6 +19,7 @@ from collections.abc import Callable, Mapping
 from functools import lru_cache
 from typing import Any, Final
 
+from ...core.budget import spend
 from .syntax import (
     And,
     Compare,
@@ -54,6 +55,8 @@ class _Missing:
 
 
 MISSING: Final = _Missing()
+_STEPS_A_TEST, _STEPS_A_CHARACTER = 4, 0.02
+"""What a test of one record costs, and a character of a pattern for each of the text."""
 
 
 @lru_cache(maxsize=256)
@@ -77,7 +80,12 @@ def predicate(expression: Expression) -> Predicate:
         wanted = not expression.negated
         return lambda metadata: (get(metadata) is not MISSING) is wanted
     test = _test(expression)
-    return lambda metadata: test(get(metadata))
+
+    def holds(metadata: Any) -> bool:
+        spend(_STEPS_A_TEST)
+        return test(get(metadata))
+
+    return holds
 
 
 # -- paths ---------------------------------------------------------------------------------------
@@ -172,6 +180,7 @@ def _comparison(expression: Compare) -> Predicate:
 
 
 def _contains(values: list[Any], literal: Literal) -> bool:
+    spend(len(values) * _STEPS_A_TEST)
     return any(_is_scalar(value) and value == literal for value in values)
 
 
@@ -191,7 +200,10 @@ def glob_matcher(pattern: str) -> Callable[[str], bool]:
     first, *middle, last = pieces
     last_length = _piece_lengths(pattern)[-1]
 
+    longest = max(_piece_lengths(pattern))
+
     def matches(text: str) -> bool:
+        spend((longest + len(middle)) * (1 + len(text)) * _STEPS_A_CHARACTER)
         head = first.match(text)
         if head is None:
             return False

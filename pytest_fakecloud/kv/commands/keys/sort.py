@@ -5,6 +5,7 @@ from __future__ import annotations
 from functools import cmp_to_key
 from typing import Any
 
+from ....core.budget import spend
 from ... import errors
 from ...engine.engine import Session
 from ...errors import CommandError
@@ -20,6 +21,8 @@ from ...values.sets import SetValue
 from ...values.zset import SortedSet
 
 __all__: list[str] = []
+
+_STEPS_AN_ELEMENT = 8
 
 
 class _Options:
@@ -102,6 +105,7 @@ def _by_weight(left: tuple[Any, bytes], right: tuple[Any, bytes]) -> int:
 
 def _in_order(session: Session, elements: list[bytes], options: _Options) -> list[bytes]:
     weighed: list[tuple[Any, bytes]] = []
+    spend(_STEPS_AN_ELEMENT * len(elements))
     for element in elements:
         weight: bytes | None = element
         if options.by is not None:
@@ -154,6 +158,7 @@ def _sort(session: Session, args: Args, may_store: bool) -> Reply:
     elements = _limited(elements, options)
     result: list[bytes | None] = list(elements)
     if options.get:
+        spend(_STEPS_AN_ELEMENT * len(elements) * len(options.get))
         result = [
             _referenced(session, pattern, element)
             for element in elements

@@ -6,6 +6,7 @@ import math
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 
+from ....core.budget import spend
 from ... import errors
 from ...engine.engine import Session
 from ...errors import WRONGTYPE, CommandError, input_key_needed
@@ -127,6 +128,7 @@ def _union(request: _Request) -> dict[bytes, float]:
     result: dict[bytes, float] = {}
     # From the smallest to the largest, as the server adds them up: sums of floats depend on it.
     for source in sorted(request.sources, key=len):
+        spend(4 * len(source))
         for member, score in source.items():
             weighted = source.weighted(score)
             if member in result:
@@ -140,6 +142,7 @@ def _intersection(request: _Request) -> dict[bytes, float]:
     first, *others = sorted(request.sources, key=len)
     result: dict[bytes, float] = {}
     for member, score in first.items():
+        spend(2 + 4 * len(others))
         combined = first.weighted(score)
         for other in others:
             found = other.score(member)
@@ -155,6 +158,7 @@ def _intersection(request: _Request) -> dict[bytes, float]:
 
 def _difference(request: _Request) -> dict[bytes, float]:
     first, *others = request.sources
+    spend(len(first) * (2 + 2 * len(others)))
     return {
         member: score
         for member, score in first.items()

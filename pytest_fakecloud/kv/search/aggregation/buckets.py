@@ -8,10 +8,12 @@ from __future__ import annotations
 import math
 import re
 import struct
+from bisect import bisect_right
 from collections.abc import Callable, Iterable, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
+from ....core.budget import spend
 from ...algorithms.linear_regex import LinearRegex, RegexError
 from ..documents import date_ms
 from ..index import SearchIndex
@@ -23,6 +25,7 @@ __all__ = ["BUCKETS", "MOST_BUCKETS"]
 MOST_BUCKETS = 65_000
 """Buckets of one answer (Tantivy's limit)."""
 
+_STEPS_A_BUCKET, _STEPS_A_DOCUMENT = 20, 5
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _NUMERIC = ("U64", "I64", "F64", "DATE")
 Compute = Callable[[Numbers], list[Any]]
@@ -38,6 +41,7 @@ def _bucket(head: list[Any], numbers: Numbers, subs: Sequence[Aggregation]) -> l
 
 
 def _subs(numbers: Numbers, subs: Sequence[Aggregation]) -> list[Any]:
+    spend(_STEPS_A_BUCKET * (1 + len(subs)))
     return [part for sub in subs for part in (sub.name, sub.compute(numbers))]
 
 
@@ -57,6 +61,7 @@ def _groups(
     """The documents by what ``key`` makes of their values; a document is in a group once."""
     groups: Groups = {}
     without = () if absent is None else (absent,)
+    spend(_STEPS_A_DOCUMENT * len(numbers))
     for at in numbers:
         for group in dict.fromkeys(key(value) for value in column.get(at, without)):
             if group is not None:
@@ -100,7 +105,8 @@ def _chosen(args: Arguments, name: str) -> Callable[[Any], bool] | None:
     if wanted is None:
         return None
     if isinstance(wanted, list):
-        return lambda term: term in wanted
+        terms = frozenset(one for one in wanted if not isinstance(one, list | dict))
+        return terms.__contains__
     try:
         expression = LinearRegex(wanted)
     except RegexError as error:
@@ -233,13 +239,16 @@ def _range(index: SearchIndex, args: Arguments, subs: Sequence[Aggregation]) -> 
     given = args.take("ranges", "an array of {key?, from?, to?}", _is_ranges, REQUIRED)
     keyed = args.flag("keyed", False)
     ranges = _without_holes(args, given)
+    if len(ranges) > MOST_BUCKETS:
+        raise _too_many(args)
+    lows = [low for _, low, _ in ranges]
 
     def compute(numbers: Numbers) -> list[Any]:
+        # Every value is in the last range that begins at it or below: they leave no holes.
+        groups = _groups(numbers, column, None, lambda value: bisect_right(lows, value) - 1)
         buckets = []
-        for key, low, high in ranges:
-            inside = [
-                at for at in numbers if any(low <= value < high for value in column.get(at, ()))
-            ]
+        for nth, (key, low, high) in enumerate(ranges):
+            inside = groups.get(nth, [])
             head: list[Any] = [b"key", key.encode()]
             tail: list[Any] = []
             for word, bound in (("from", low), ("to", high)):
@@ -388,6 +397,7 @@ def _facet(index: SearchIndex, args: Arguments, subs: Sequence[Aggregation]) -> 
 
     def compute(numbers: Numbers) -> list[Any]:
         groups: Groups = {}
+        spend(_STEPS_A_BUCKET * len(numbers))
         for at in numbers:
             for path in _below(column.get(at, ()), top, deepest):
                 groups.setdefault(path, []).append(at)

@@ -6,6 +6,7 @@ import math
 from collections.abc import Callable, Iterable
 from typing import Any
 
+from ....core.budget import spend
 from ..index import SearchIndex
 from .request import Arguments, Numbers, column_of, is_number, number
 
@@ -15,6 +16,7 @@ _NUMERIC = ("U64", "I64", "F64", "DATE")
 _ANY = (*_NUMERIC, "BOOL", "KEYWORD")
 _PERCENTS = (1.0, 5.0, 25.0, 50.0, 75.0, 95.0, 99.0)
 
+_STEPS_A_DOCUMENT, _STEPS_A_PERCENT = 3, 20
 Values = list[Any]
 Metric = Callable[[Numbers], list[Any]]
 
@@ -30,6 +32,7 @@ def _values(
     absent = () if missing is None else (missing,)
 
     def collect(numbers: Numbers) -> Values:
+        spend(_STEPS_A_DOCUMENT * (1 + len(numbers)))
         return [value for at in numbers for value in column.get(at, absent)]
 
     return collect
@@ -152,6 +155,7 @@ def _percentiles(index: SearchIndex, args: Arguments) -> Metric:
 
     def compute(numbers: Numbers) -> list[Any]:
         ordered = sorted(collect(numbers))
+        spend(_STEPS_A_PERCENT * len(percents))
         found = [(float(percent), number(_percentile(ordered, percent))) for percent in percents]
         if keyed:
             flat = [part for percent, value in found for part in (repr(percent).encode(), value)]

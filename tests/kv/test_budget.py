@@ -1,0 +1,150 @@
+"""Commands whose work grows faster than their data: each stops at its budget and changes nothing."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from pytest_fakecloud.core import budget
+from pytest_fakecloud.core.ids import Ids
+from pytest_fakecloud.core.timekeeper import Timekeeper
+from pytest_fakecloud.kv.engine.engine import Engine
+from pytest_fakecloud.kv.errors import CommandError
+
+DOCUMENTS = 50
+LETTERS = "abcdefghijklmnopqrstuvwxyz"
+
+
+def _filter(one: object) -> str:
+    return json.dumps(one)
+
+
+def _searched(clause: object, times: int = 200) -> tuple[str, ...]:
+    return ("SEARCH.COUNT", "i", _filter({"$or": [clause] * times}))
+
+
+def _summed(aggregation: object, times: int = 200) -> tuple[str, ...]:
+    return ("SEARCH.AGGREGATE", "i", "{}", _filter({f"a{n}": aggregation for n in range(times)}))
+
+
+LINES: dict[str, tuple[str, ...]] = {
+    "all documents": _searched({}, 1000),
+    "$eq": _searched({"t": {"$eq": "common"}}),
+    "$eq of numbers": _searched({"n": {"$eq": 1}}, 1000),
+    "$in": ("SEARCH.COUNT", "i", _filter({"t": {"$in": [f"x{n}" for n in range(1000)]}})),
+    "ranges": _searched({"n": {"$gte": 0}}),
+    "$fuzzy": _searched({"t": {"$fuzzy": {"value": "wordxaa", "distance": 2}}}),
+    "$fuzzy, beginnings": _searched({"t": {"$fuzzy": {"value": "word", "prefix": True}}}),
+    "$phrase": _searched({"t": {"$phrase": "common again"}}),
+    "$phrase with slop": _searched({"t": {"$phrase": {"value": "again common", "slop": 1000}}}),
+    "$phrase, beginnings": _searched({"t": {"$phrase": {"value": "wor", "prefix": True}}}),
+    "$regex": _searched({"t": {"$regex": "(.*){50}x"}}, 1),
+    "must": ("SEARCH.COUNT", "i", _filter({"$must": [{}] * 1000})),
+    "boosts": ("SEARCH.COUNT", "i", _filter({"$or": [{"n": {"$gte": 0}, "$boost": 2}] * 200})),
+    "SCOREFUNC": (
+        *("SEARCH.QUERY", "i", "{}", "NOCONTENT", "SCOREFUNC"),
+        *("FIELDVALUE", "n") * 1000,
+    ),
+    "SELECT": ("SEARCH.QUERY", "i", "{}", "SELECT", "2000", *("t",) * 2000),
+    "metrics": _summed({"$avg": {"field": "n"}}),
+    "$terms": _summed({"$terms": {"field": "n"}}),
+    "$terms with a pattern": _summed({"$terms": {"field": "k", "include": "(.*){50}x"}}, 1),
+    "$range": _summed({"$range": {"field": "n", "ranges": [{"to": 1}]}}),
+    "$histogram": _summed({"$histogram": {"field": "n", "interval": 1}}),
+    "$facet": _summed({"$facet": {"field": "f"}}),
+    "$percentiles": _summed({"$percentiles": {"field": "n", "percents": [50] * 100}}, 50),
+    "SORT": ("SORT", "list", "ALPHA", *("GET", "#") * 200),
+    "SORT BY": ("SORT", "long", "BY", "by:*"),
+    "SUNION": ("SUNION", *("set",) * 1000),
+    "SINTERCARD": ("SINTERCARD", "1000", *("set",) * 1000),
+    "SDIFFSTORE": ("SDIFFSTORE", "to", "set", *("other",) * 1000),
+    "ZUNIONSTORE": ("ZUNIONSTORE", "to", "1000", *("zset",) * 1000),
+    "ZINTERCARD": ("ZINTERCARD", "1000", *("zset",) * 1000),
+    "ZDIFF": ("ZDIFF", "1000", "zset", *("nothing",) * 999),
+    "PFCOUNT": ("PFCOUNT", *("hll",) * 200),
+    "PFMERGE": ("PFMERGE", "to", *("hll",) * 200),
+    "BITOP": ("BITOP", "AND", "to", *("text",) * 1000),
+    "LCS": ("LCS", "short", "short", "LEN"),
+    "KEYS": ("KEYS", "*" + "[a-c]?" * 1000 + "c*"),
+    "JSON.GET": ("JSON.GET", "json", "$..*..*..*"),
+    "a pattern in a path": ("JSON.GET", "a text", "$[?(@ =~ '(.*){50}b')]"),
+}
+
+
+class Asked:
+    """An engine with some keys, as a client sees it, whose commands may take 20,000 steps."""
+
+    def __init__(self) -> None:
+        self.engine = Engine(Timekeeper(), Ids(1))
+        self.session = self.engine.session(transport="rest")
+        text = "ab" * 20_000
+        schema = ["t", "TEXT", "NOSTEM", "n", "F64", "FAST", "k", "KEYWORD", "f", "FACET"]
+        self("SEARCH.CREATE", "i", "ON", "JSON", "PREFIX", "1", "p:", "SCHEMA", *schema)
+        for n in range(DOCUMENTS):
+            words = f"common word{LETTERS[n % 26]}{LETTERS[n // 26]} common again"
+            document = {"t": words, "n": 1, "k": words, "f": f"/a/{n}"}
+            self("JSON.SET", f"p:{n}", "$", json.dumps(document))
+        self("SEARCH.WAITINDEXING", "i")
+        members = [f"member {n}" for n in range(100)]
+        self("SADD", "set", *members)
+        self("SADD", "other", "x")
+        self("ZADD", "zset", *(word for each in members for word in ("1", each)))
+        self("RPUSH", "list", *members)
+        self("RPUSH", "long", *map(str, range(5000)))
+        self("SET", "text", text)
+        self("SET", "short", "ab" * 2000)
+        self("SET", "a" * 5000, "1")
+        self("PFADD", "hll", "a")
+        self("JSON.SET", "json", "$", "[" * 30 + "]" * 30)
+        self("JSON.SET", "a text", "$", json.dumps(["a" * 500]))
+
+    def __call__(self, *words: str) -> Any:
+        return self.engine.execute(self.session, [word.encode() for word in words])
+
+
+@pytest.fixture(scope="module")
+def filled() -> Asked:
+    return Asked()
+
+
+@pytest.fixture
+def ask(filled: Asked, monkeypatch: pytest.MonkeyPatch) -> Asked:
+    monkeypatch.setattr(budget, "STEPS", 20_000)
+    return filled
+
+
+@pytest.mark.parametrize("line", LINES.values(), ids=LINES)
+def test_a_command_stops_at_its_budget(ask: Asked, line: tuple[str, ...]) -> None:
+    before = ask("DBSIZE")
+    with pytest.raises(CommandError, match="ERR the command was stopped: it takes more than"):
+        ask(*line)
+    assert ask("DBSIZE") == before
+    assert ask("SEARCH.COUNT", "i", '{"t":{"$eq":"worda"}}') == 0
+
+
+def test_a_transaction_and_a_script_have_one_budget(ask: Asked) -> None:
+    ask("SINTERCARD", "100", *("set",) * 100)
+    ask("MULTI")
+    for _ in range(5):
+        ask("SINTERCARD", "100", *("set",) * 100)
+    ask("PING")
+    replies = ask("EXEC")
+    assert replies[0] == 100
+    assert isinstance(replies[-2], CommandError)
+    assert b"stopped" in replies[-2].text
+    assert not isinstance(replies[-1], CommandError)
+    with pytest.raises(CommandError, match="the command was stopped"):
+        ask(
+            "EVAL",
+            "for n = 1, 5 do redis.call('SINTERCARD', 100, unpack(KEYS)) end",
+            "100",
+            *("set",) * 100,
+        )
+
+
+def test_more_ranges_than_buckets_are_refused(filled: Asked) -> None:
+    ranges = [{"from": n, "to": n + 1} for n in range(65_000)]
+    with pytest.raises(CommandError, match="makes more than 65000 buckets"):
+        filled(*_summed({"$range": {"field": "n", "ranges": ranges}}, 1))
