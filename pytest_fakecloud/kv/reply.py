@@ -15,10 +15,12 @@ from .errors import CommandError
 from .table.syntax import format_double
 
 __all__ = [
+    "LARGEST",
     "NIL_ARRAY",
     "NO_REPLY",
     "OK",
     "QUEUED",
+    "STREAMED",
     "Attributed",
     "BigNumber",
     "Blocked",
@@ -31,6 +33,8 @@ __all__ = [
     "Status",
     "Verbatim",
     "double_text",
+    "resp_parts",
+    "size_of",
     "to_json",
     "to_resp",
     "with_17_digits",
@@ -216,6 +220,13 @@ Reply: TypeAlias = (
 )
 
 
+STREAMED = 16 * 2**20
+"""Bytes of strings from which a reply over REST goes out in pieces."""
+LARGEST = 2**29
+"""Bytes a reply may have at most: those of the largest string (decided here)."""
+_LARGE_PART = 2**16
+
+
 def double_text(value: float) -> bytes:
     """A double as it is printed: in as few digits as it takes unless it says otherwise."""
     return value.text if isinstance(value, PrintedDouble) else format_double(value)
@@ -254,11 +265,23 @@ def to_json(reply: Reply, base64: bool = False) -> Any:
     raise TypeError(f"{reply!r} is not a reply")
 
 
+def size_of(reply: Reply) -> int:
+    """The bytes of all strings of a reply."""
+    if isinstance(reply, list):
+        return sum(len(item) if item.__class__ is bytes else size_of(item) for item in reply)
+    return len(reply) if isinstance(reply, bytes | bytearray) else 0
+
+
 def to_resp(reply: Reply, version: int = 2) -> bytes:
     """The reply in the native protocol, version 2 or 3."""
+    return b"".join(resp_parts(reply, version))
+
+
+def resp_parts(reply: Reply, version: int = 2) -> list[bytes]:
+    """The same in parts; large strings are parts of their own, and not copied."""
     out: list[bytes] = []
     _write(out.append, reply, version >= 3)
-    return b"".join(out)
+    return out
 
 
 def _write(put: Callable[[bytes], None], reply: Reply, resp3: bool) -> None:
@@ -285,7 +308,12 @@ def _write_one(put: Callable[[bytes], None], reply: Reply, resp3: bool) -> None:
             put(b"|%d\r\n" % (len(reply.attribute) // 2))
             for item in reply.attribute:
                 _write(put, item, resp3)
-        put(b"$%d\r\n%b\r\n" % (len(reply), reply))
+        if len(reply) > _LARGE_PART:
+            put(b"$%d\r\n" % len(reply))
+            put(reply)
+            put(b"\r\n")
+        else:
+            put(b"$%d\r\n%b\r\n" % (len(reply), reply))
     elif isinstance(reply, int):
         put(b":%d\r\n" % reply)
     elif reply is None:

@@ -8,7 +8,7 @@ from typing import Any, TypeGuard
 from ..errors import CommandError
 from ..reply import Reply, Status, to_resp
 
-__all__ = ["Raw", "as_resp", "written"]
+__all__ = ["Raw", "as_resp", "is_raw_list", "written"]
 
 
 class Raw(bytes):
@@ -17,13 +17,13 @@ class Raw(bytes):
     __slots__ = ()
 
 
-def _is_raw_list(reply: Reply) -> TypeGuard[list[Any]]:
+def is_raw_list(reply: Reply) -> TypeGuard[list[Any]]:
     return isinstance(reply, list) and any(isinstance(item, Raw) for item in reply)
 
 
 def written(reply: Reply, version: int) -> bytes:
     """The reply in the native protocol; members that are ``Raw`` as they are."""
-    if _is_raw_list(reply):
+    if is_raw_list(reply):
         parts = [item if isinstance(item, Raw) else to_resp(item, version) for item in reply]
         return b"*%d\r\n" % len(reply) + b"".join(parts)
     return to_resp(reply, version)

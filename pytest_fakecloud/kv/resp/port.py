@@ -36,17 +36,20 @@ from ..engine.engine import AT_ONCE
 from ..engine.monitor import without_secrets
 from ..errors import CommandError
 from ..reply import (
+    LARGEST,
     NIL_ARRAY,
     NO_REPLY,
     Blocked,
     Push,
     Reply,
     Status,
+    resp_parts,
+    size_of,
     to_resp,
 )
 from ..rest.requests import facts_of
 from ..table.registry import CommandSpec
-from .answers import Raw, as_resp, written
+from .answers import Raw, as_resp, is_raw_list, written
 from .parser import CommandReader, ProtocolFault, way_in
 
 if TYPE_CHECKING:
@@ -418,7 +421,10 @@ class PortConnection:
         reply = self.app.worded(reply)
         if self._said:
             reply = self._with_said(reply)
-        if put and type(reply) is bytes and len(reply) > LARGE and session.reply_mode == "on":
+        size = size_of(reply)
+        if size > LARGEST:
+            reply = CommandError(errors.MAX_REQUEST_SIZE)
+        elif put and size > LARGE and session.reply_mode == "on" and not is_raw_list(reply):
             return 200, self._put_large(reply)
         data = b"" if reply is NO_REPLY else written(reply, session.resp)
         if mode == "skip" and session.reply_mode == "skip":
@@ -434,13 +440,13 @@ class PortConnection:
             self._put(data)
         return 400 if isinstance(reply, CommandError) else 200, data
 
-    def _put_large(self, value: bytes) -> bytes:
-        """Send a value without a copy of it; what the journal keeps of the reply."""
-        head = b"$%d\r\n" % len(value)
-        late = b"".join(self._late)
+    def _put_large(self, reply: Reply) -> bytes:
+        """Send a reply without a copy of its large strings; what the journal keeps of it."""
+        parts = resp_parts(reply, self.session.resp)
+        self._put(*parts, b"".join(self._late))
         self._late.clear()
-        self._put(head, value, b"\r\n" + late)
-        return CutBytes.of(head + value[:_SHOWN], len(head) + len(value) + 2)
+        beginning = b"".join(part[:_SHOWN] for part in parts[:_SHOWN])
+        return CutBytes.of(beginning[:_SHOWN], sum(map(len, parts)))
 
     def _with_said(self, reply: Reply) -> Reply:
         # Inside a transaction, what SUBSCRIBE tells stands in the place of its reply.

@@ -23,13 +23,18 @@ from ..errors import CommandError, RestError
 from ..model import AnyEngine, AnySession, User
 from ..races import Betweens
 from ..reply import (
+    LARGEST,
     OK,
+    STREAMED,
     Reply,
+    resp_parts,
+    size_of,
     to_json,
     to_resp,
 )
 from ..settings import IntText, Limits
 from ..table.registry import COMMANDS
+from . import large
 from .requests import (
     COMMAND,
     LINES,
@@ -68,6 +73,11 @@ class _Format:
     resp2: bool
     neutral: bool
     """Whether it sent the synchronisation token by its neutral name, and is answered by it too."""
+
+    @property
+    def kind(self) -> str:
+        """The type of the answer's content."""
+        return "application/octet-stream" if self.resp2 else "application/json"
 
 
 class KVApp(App):
@@ -185,7 +195,7 @@ class KVApp(App):
 
     # -- single commands -------------------------------------------------------------------------
 
-    def body_command(self, request: Request) -> Answer:
+    def body_command(self, request: Request) -> Answer | Stream:
         """POST / with a JSON array: one command."""
         wanted = _format(request)
         return self._single(request, command_of_body(request.body), wanted)
@@ -194,13 +204,13 @@ class KVApp(App):
         """GET / names no command."""
         raise RestError(400, errors.EMPTY_COMMAND)
 
-    def path_command(self, request: Request) -> Answer:
+    def path_command(self, request: Request) -> Answer | Stream:
         """/<command>/<arg>/…: one command, its body and query parameters as further arguments."""
         wanted = _format(request)
         line = command_of_path(request.params["command"], request.body, request.query_string)
         return self._single(request, line, wanted)
 
-    def _single(self, request: Request, line: list[bytes], wanted: _Format) -> Answer:
+    def _single(self, request: Request, line: list[bytes], wanted: _Format) -> Answer | Stream:
         guarded = self._guards(request)
         session = self._session(request)
         reply: Reply
@@ -216,6 +226,9 @@ class KVApp(App):
         finally:
             self._leave(session)
         reply = self.worded(reply)
+        if self._is_large(reply):
+            parts = resp_parts(reply) if wanted.resp2 else large.result(reply, wanted.base64)
+            return self._in_pieces(parts, wanted)
         if wanted.resp2:
             return self._answer(request, to_resp(reply), wanted)
         return self._answer(request, {"result": to_json(reply, wanted.base64)}, wanted)
@@ -243,7 +256,7 @@ class KVApp(App):
 
     # -- several commands ------------------------------------------------------------------------
 
-    def pipeline(self, request: Request) -> Answer:
+    def pipeline(self, request: Request) -> Answer | Stream:
         """Commands one after the other; those of others may come between (specification)."""
         wanted = _format(request)
         lines = self._lines(request)
@@ -265,11 +278,16 @@ class KVApp(App):
         finally:
             self._leave(session)
         self.worded(replies)
+        if self._is_large(replies):
+            if wanted.resp2:
+                parts = (part for reply in replies for part in resp_parts(reply))
+                return self._in_pieces(parts, wanted)
+            return self._in_pieces(large.envelopes(replies, wanted.base64), wanted)
         if wanted.resp2:
             return self._answer(request, b"".join(map(to_resp, replies)), wanted)
         return self._answer(request, self._envelopes(replies, wanted.base64), wanted)
 
-    def multi_exec(self, request: Request) -> Answer:
+    def multi_exec(self, request: Request) -> Answer | Stream:
         """Commands as one transaction, or a single error when it is discarded (specification)."""
         wanted = _format(request)
         if wanted.resp2:
@@ -287,6 +305,8 @@ class KVApp(App):
         finally:
             self._leave(session)
         self.worded(replies)
+        if self._is_large(replies):
+            return self._in_pieces(large.envelopes(replies, wanted.base64), wanted)
         return self._answer(request, self._envelopes(replies, wanted.base64), wanted)
 
     def _transaction(self, session: AnySession, lines: list[list[bytes]]) -> list[Reply]:
@@ -418,13 +438,26 @@ class KVApp(App):
             self.engine.abandon(session)
 
     def _answer(self, request: Request, body: object, wanted: _Format) -> Answer:
-        kind = "application/octet-stream" if wanted.resp2 else "application/json"
+        return Answer(body, 200, self._headers(wanted), wanted.kind)
+
+    @staticmethod
+    def _is_large(reply: Reply) -> bool:
+        """Whether a reply goes out in pieces; raises ``RestError`` for one that is too large."""
+        size = size_of(reply)
+        if size > LARGEST:
+            raise RestError(400, errors.MAX_REQUEST_SIZE.decode())
+        return size > STREAMED
+
+    def _in_pieces(self, parts: Iterable[bytes], wanted: _Format) -> Stream:
+        return Stream(large.pieces(parts), wanted.kind, 200, self._headers(wanted))
+
+    def _headers(self, wanted: _Format) -> list[tuple[str, str]]:
         # Clients begin without a token and so without the header, and are given one all the same.
         token = str(next(self._sync))
         headers = [(_SYNC_TOKEN, token)]
         if wanted.neutral:
             headers.append((_SYNC_TOKEN_NEUTRAL, token))
-        return Answer(body, 200, headers, kind)
+        return headers
 
 
 def _option(request: Request, name: str) -> str:

@@ -1,0 +1,74 @@
+"""Large replies as pieces of JSON: none of them is in memory as a whole a second time."""
+
+from __future__ import annotations
+
+import codecs
+from base64 import b64encode
+from collections.abc import Iterable, Iterator
+
+import orjson
+
+from ..errors import CommandError
+from ..reply import Reply, to_json
+
+__all__ = ["envelopes", "pieces", "result"]
+
+_PIECE = 3 * 2**16
+"""Bytes of a string that are written at once: a multiple of three, as base64 takes them."""
+
+
+def pieces(parts: Iterable[bytes]) -> Iterator[bytes]:
+    """The same bytes in pieces, none of them a copy of a large part."""
+    for part in parts:
+        for at in range(0, len(part), _PIECE):
+            yield part[at : at + _PIECE]
+
+
+def result(reply: Reply, base64: bool) -> Iterator[bytes]:
+    """The JSON of a single command's answer."""
+    yield b'{"result":'
+    yield from _value(reply, base64)
+    yield b"}"
+
+
+def envelopes(replies: list[Reply], base64: bool) -> Iterator[bytes]:
+    """The JSON of the answer to several commands."""
+    separator = b"["
+    for reply in replies:
+        yield separator
+        separator = b","
+        if isinstance(reply, CommandError):
+            yield orjson.dumps({"error": str(reply)})
+        else:
+            yield from result(reply, base64)
+    yield b"]"
+
+
+def _value(reply: Reply, base64: bool) -> Iterator[bytes]:
+    if isinstance(reply, bytes | bytearray) and len(reply) > _PIECE:
+        yield b'"'
+        yield from _encoded(reply) if base64 else _escaped(reply)
+        yield b'"'
+    elif isinstance(reply, list):
+        separator = b"["
+        for item in reply:
+            yield separator
+            separator = b","
+            yield from _value(item, base64)
+        yield b"]" if reply else b"[]"
+    else:
+        yield orjson.dumps(to_json(reply, base64))
+
+
+def _encoded(text: bytes | bytearray) -> Iterator[bytes]:
+    with memoryview(text) as view:
+        for at in range(0, len(view), _PIECE):
+            yield b64encode(view[at : at + _PIECE])
+
+
+def _escaped(text: bytes | bytearray) -> Iterator[bytes]:
+    decoder = codecs.getincrementaldecoder("utf-8")("replace")
+    with memoryview(text) as view:
+        for at in range(0, len(view), _PIECE):
+            piece = decoder.decode(view[at : at + _PIECE], final=at + _PIECE >= len(view))
+            yield orjson.dumps(piece)[1:-1]
