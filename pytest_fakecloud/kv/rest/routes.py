@@ -226,7 +226,7 @@ class KVApp(App):
         finally:
             self._leave(session)
         reply = self.worded(reply)
-        if self._is_large(reply):
+        if self._is_large(size_of(reply)):
             parts = resp_parts(reply) if wanted.resp2 else large.result(reply, wanted.base64)
             return self._in_pieces(parts, wanted)
         if wanted.resp2:
@@ -262,6 +262,7 @@ class KVApp(App):
         lines = self._lines(request)
         session = self._session(request)
         replies: list[Reply] = []
+        size = 0
         between = self.betweens.begin(lines) if self.betweens else None
         guarded = self._guards(request)
         execute = self.engine.execute
@@ -272,13 +273,16 @@ class KVApp(App):
                 try:
                     if guarded:
                         self._admit_one(line)
-                    replies.append(execute(session, line))
+                    reply = execute(session, line)
+                    size += size_of(reply)
+                    # All of it would be refused in the end, and may be more than there is room for.
+                    replies.append(reply if size <= LARGEST else None)
                 except CommandError as error:
                     replies.append(error)
         finally:
             self._leave(session)
         self.worded(replies)
-        if self._is_large(replies):
+        if self._is_large(size):
             if wanted.resp2:
                 parts = (part for reply in replies for part in resp_parts(reply))
                 return self._in_pieces(parts, wanted)
@@ -305,7 +309,7 @@ class KVApp(App):
         finally:
             self._leave(session)
         self.worded(replies)
-        if self._is_large(replies):
+        if self._is_large(size_of(replies)):
             return self._in_pieces(large.envelopes(replies, wanted.base64), wanted)
         return self._answer(request, self._envelopes(replies, wanted.base64), wanted)
 
@@ -441,9 +445,8 @@ class KVApp(App):
         return Answer(body, 200, self._headers(wanted), wanted.kind)
 
     @staticmethod
-    def _is_large(reply: Reply) -> bool:
+    def _is_large(size: int) -> bool:
         """Whether a reply goes out in pieces; raises ``RestError`` for one that is too large."""
-        size = size_of(reply)
         if size > LARGEST:
             raise RestError(400, errors.MAX_REQUEST_SIZE.decode())
         return size > STREAMED

@@ -11,6 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from pytest_fakecloud.core import budget
 from pytest_fakecloud.handle import Context
 from pytest_fakecloud.kv.errors import CommandError
 from pytest_fakecloud.kv.handle import KVServer
@@ -108,3 +109,27 @@ def test_the_port_sends_large_strings_inside_lists() -> None:
         client.socket.close()
         [call] = server.journal.calls(command="MGET")
         assert call.cut == {"answer": 4_000_033}
+
+
+def test_no_request_copies_a_large_value_again_and_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    size = 2_000_000
+    monkeypatch.setattr(routes, "LARGEST", 2 * size)
+    monkeypatch.setattr(budget, "STEPS", 100_000)
+    with KVServer(Context.alone(), max_request_size=None) as server:
+        server.execute("SETRANGE", "k", size - 1, "x")
+        bodies = [("", ["MGET"] + ["k"] * 30), ("/pipeline", [["GET", "k"]] * 30)]
+        for path, body in [*bodies, ("/multi-exec", [["GET", "k"]] * 60)]:
+            tracemalloc.start()
+            try:
+                answer = httpx.post(
+                    server.url + path,
+                    json=body,
+                    headers=server.headers,
+                    timeout=60,
+                    trust_env=False,
+                )
+                peak = tracemalloc.get_traced_memory()[1]
+            finally:
+                tracemalloc.stop()
+            assert (answer.status_code, list(answer.json())) == (400, ["error"])
+            assert peak < size * 8, path

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from ....core.budget import spend
 from ... import errors
 from ...algorithms.lcs import common_length, common_matches
 from ...engine.engine import Session
@@ -22,6 +23,7 @@ def check_length(session: Session, size: int) -> None:
 
 
 _FAR = 1 << 20
+_BYTES_A_STEP = 100
 
 
 def grow(session: Session, key: bytes, value: String | None, size: int) -> bytearray:
@@ -44,8 +46,7 @@ def grow(session: Session, key: bytes, value: String | None, size: int) -> bytea
 @command("GET")
 def get(session: Session, args: Args) -> Reply:
     """The string value of a key."""
-    value = session.db.string(args[0])
-    return value if value is None or type(value) is bytes else bytes(value)
+    return _plain(session.db.string(args[0]))
 
 
 _CONDITIONS = {
@@ -163,7 +164,11 @@ def _is_digest(text: bytes) -> bool:
 
 
 def _plain(value: object) -> Reply:
-    return bytes(value) if isinstance(value, bytes | bytearray) else None
+    if type(value) is bytearray:
+        # A transaction may ask for as many copies of a large value as it has commands.
+        spend(len(value) // _BYTES_A_STEP)
+        return bytes(value)
+    return value if isinstance(value, bytes) else None
 
 
 @command("SETNX")
@@ -232,7 +237,14 @@ def getex(session: Session, args: Args) -> Reply:
 def mget(session: Session, args: Args) -> Reply:
     """The string values of several keys, nil for those without one."""
     lookup = session.db.lookup
-    return [_plain(lookup(key)) for key in args]
+    known: dict[bytes, Reply] = {}
+    replies: list[Reply] = []
+    for key in args:
+        # A large value that is asked for again is not copied again.
+        if key not in known:
+            known[key] = _plain(lookup(key))
+        replies.append(known[key])
+    return replies
 
 
 @command("MSET")

@@ -187,7 +187,8 @@ class TestGet:
     )
     def test_paths_that_look_at_everything_end(self, run: Run, path: str) -> None:
         run("JSON.SET", "d", "$", '{"a":' * 60 + "1" + "}" * 60)
-        assert run.error("JSON.GET", "d", path).startswith("ERR invalid path: ")
+        told = ("ERR invalid path: ", "ERR the command was stopped: ")
+        assert run.error("JSON.GET", "d", path).startswith(told)
 
     def test_expressions_of_filters_are_linear(self, run: Run) -> None:
         run("JSON.SET", "d", "$", json.dumps(["a" * 1000, "ab"]))
