@@ -1,4 +1,4 @@
-"""What search costs as an index grows, and what it costs those who never search.
+"""What search costs as an index grows, beside Tantivy, and what it costs those who never search.
 
 Run from the repository: ``python -m benchmarks.search``. Exits with 1 when a limit is missed.
 """
@@ -10,7 +10,9 @@ import random
 import subprocess
 import sys
 from collections.abc import Callable
+from functools import partial
 from itertools import count
+from string import ascii_lowercase
 from time import perf_counter
 from typing import Any
 
@@ -21,6 +23,8 @@ from pytest_fakecloud.kv.engine.engine import Engine
 from .timing import compare, line
 
 SMALL, LARGE = 1_000, 100_000
+DOCUMENTS, DISTINCT = 1_500, 20
+"""What is compared with Tantivy: documents, and words that none of the others has."""
 WORDS = 5_000
 QUERIES: dict[str, tuple[Any, ...]] = {
     "one rare word": ({"t": {"$eq": "w4999"}},),
@@ -33,26 +37,14 @@ QUERIES: dict[str, tuple[Any, ...]] = {
 
 
 class Filled:
-    """An engine with so many documents under an index."""
+    """An engine with documents under an index."""
 
-    def __init__(self, size: int) -> None:
-        chance = random.Random(1)
+    def __init__(self, documents: list[bytes]) -> None:
         self.engine = Engine(Timekeeper(), Ids(1))
         self.session = self.engine.session()
         self.run(b"SEARCH.CREATE", b"i", b"ON", b"STRING", b"PREFIX", b"1", b"p:", b"SCHEMA", b"t",
                  b"TEXT", b"n", b"F64", b"FAST", b"k", b"KEYWORD")  # fmt: skip
-        self.documents = [
-            json.dumps(
-                {
-                    "t": " ".join(
-                        f"w{min(int(chance.expovariate(0.001)), WORDS)}" for _ in range(12)
-                    ),
-                    "n": chance.random(),
-                    "k": f"k{chance.randint(0, 20)}",
-                }
-            ).encode()
-            for _ in range(size)
-        ]
+        self.documents = documents
         self.writes = 0.0
         begun = perf_counter()
         for number, document in enumerate(self.documents):
@@ -83,6 +75,21 @@ class Filled:
         return both
 
 
+def usual(size: int) -> list[bytes]:
+    """Documents of words as a language has them: few of them often, most of them seldom."""
+    chance = random.Random(1)
+    return [
+        json.dumps(
+            {
+                "t": " ".join(f"w{min(int(chance.expovariate(0.001)), WORDS)}" for _ in range(12)),
+                "n": chance.random(),
+                "k": f"k{chance.randint(0, 20)}",
+            }
+        ).encode()
+        for _ in range(size)
+    ]
+
+
 def best(call: Callable[[], object], times: int = 5) -> float:
     """The quickest of some calls, in microseconds: one at 100,000 documents may take 50 ms."""
     call()
@@ -96,7 +103,7 @@ def best(call: Callable[[], object], times: int = 5) -> float:
 
 def growth() -> list[bool]:
     """Every kind of query, and a write, at a thousand and at a hundred thousand documents."""
-    small, large = Filled(SMALL), Filled(LARGE)
+    small, large = Filled(usual(SMALL)), Filled(usual(LARGE))
     for filled in (small, large):
         each = len(filled.documents)
         print(
@@ -119,6 +126,58 @@ def growth() -> list[bool]:
     label = f"a write and a search that sees it: {quick:.0f} us and {slow:.0f} us"
     held.append(line(label, slow / quick, 20.0))
     return held
+
+
+def beside_tantivy() -> list[bool]:
+    """Indexing and ``$fuzzy`` among many distinct terms, here and in Tantivy itself."""
+    try:
+        import tantivy
+    except ImportError:
+        print("     tantivy is not installed: no comparison with it")
+        return []
+    chance = random.Random(2)
+    texts = [" ".join(_word(chance) for _ in range(DISTINCT)) for _ in range(DOCUMENTS)]
+
+    def ours() -> Filled:
+        return Filled([json.dumps({"t": text}).encode() for text in texts])
+
+    def theirs() -> Any:
+        builder = tantivy.SchemaBuilder()
+        builder.add_text_field("t", tokenizer_name="en_stem")
+        index = tantivy.Index(builder.build())
+        writer = index.writer(heap_size=50_000_000, num_threads=1)
+        for text in texts:
+            writer.add_document(tantivy.Document(t=text))
+        writer.commit()
+        index.reload()
+        return index
+
+    ratios = []
+    table = compare({"here": ours, "tantivy": theirs}, rounds=5)
+    print(f"     indexing {DOCUMENTS:,} documents of {DISTINCT} distinct words")
+    print(table)
+    ratios.append(("indexing", table.ratio("here", "tantivy"), 5.0))
+    filled, index = ours(), theirs()
+    searcher = index.searcher()
+    for distance in (1, 2):
+        word = _word(chance)
+        asked = tantivy.Query.fuzzy_term_query(index.schema, "t", word, distance, True, False)
+        filter = json.dumps({"t": {"$fuzzy": {"value": word, "distance": distance}}}).encode()
+        table = compare(
+            {
+                "here": partial(filled.run, b"SEARCH.COUNT", b"i", filter),
+                "tantivy": partial(searcher.search, asked, 10),
+            },
+            rounds=9,
+        )
+        print(f"     one $fuzzy of distance {distance} among {DOCUMENTS * DISTINCT:,} terms")
+        print(table)
+        ratios.append((f"$fuzzy of distance {distance}", table.ratio("here", "tantivy"), 50.0))
+    return [line(f"{name} against tantivy", ratio, most) for name, ratio, most in ratios]
+
+
+def _word(chance: random.Random) -> str:
+    return "".join(chance.choices(ascii_lowercase, k=8))
 
 
 def without_search() -> list[bool]:
@@ -148,7 +207,7 @@ def without_search() -> list[bool]:
 
 def main() -> int:
     """Every figure; 1 when a limit is missed."""
-    return 0 if all([*without_search(), *growth()]) else 1
+    return 0 if all([*without_search(), *beside_tantivy(), *growth()]) else 1
 
 
 if __name__ == "__main__":
