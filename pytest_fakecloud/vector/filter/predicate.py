@@ -76,9 +76,6 @@ def predicate(expression: Expression) -> Predicate:
     get = getter(expression.path)
     if get is None:
         return lambda metadata: False
-    if isinstance(expression, HasField):
-        wanted = not expression.negated
-        return lambda metadata: (get(metadata) is not MISSING) is wanted
     test = _test(expression)
 
     def holds(metadata: Any) -> bool:
@@ -149,7 +146,10 @@ def _is_scalar(value: Any) -> bool:
     return isinstance(value, SCALARS)
 
 
-def _test(expression: Compare | In | Glob | Contains) -> Predicate:
+def _test(expression: HasField | Compare | In | Glob | Contains) -> Predicate:
+    if isinstance(expression, HasField):
+        present = not expression.negated
+        return lambda value: (value is not MISSING) is present
     if isinstance(expression, In):
         # Sets compare by value: 1 == 1.0 == True, which is what booleans as 1/0 ask for.
         literals = frozenset(expression.literals)
