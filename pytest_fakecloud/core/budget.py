@@ -12,10 +12,12 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-__all__ = ["STEPS", "OverBudget", "begin", "budgeted", "end", "spend"]
+__all__ = ["STEPS", "UNBOUNDED", "OverBudget", "budgeted", "running", "spend"]
 
 STEPS = 10_000_000
 """Steps that one command or request may take (decided here; the services publish no figures)."""
+
+UNBOUNDED = math.inf
 
 
 class OverBudget(Exception):
@@ -26,11 +28,12 @@ class OverBudget(Exception):
 
 
 class _Running(threading.local):
-    left: float = math.inf
-    """Steps that the command of this thread may still take; infinite between commands."""
+    left: float = UNBOUNDED
+    """Steps that the command of this thread may still take."""
 
 
-_running = _Running()
+running = _Running()
+"""The budget of this thread; `UNBOUNDED` between commands."""
 
 
 def spend(steps: float) -> None:
@@ -38,32 +41,19 @@ def spend(steps: float) -> None:
 
     Does nothing between commands: a test's own look at a fake is not bounded.
     """
-    _running.left = left = _running.left - steps
+    running.left = left = running.left - steps
     if left < 0:
         raise OverBudget
 
 
-def begin() -> float:
-    """Begin a budget, or go on with the one that this thread has; returns what `end()` takes."""
-    before = _running.left
-    if before == math.inf:
-        _running.left = STEPS
-        return before
-    # A command inside a script or a transaction is a part of it.
-    return 0.0
-
-
-def end(begun: float) -> None:
-    """End the budget that `begin()` began."""
-    if begun:
-        _running.left = begun
-
-
 @contextmanager
 def budgeted() -> Iterator[None]:
-    """Give the block a budget; raises `OverBudget` from `spend()` inside of it."""
-    begun = begin()
+    """Give the block a budget; inside another block, that of the other goes on."""
+    begins = running.left == UNBOUNDED
+    if begins:
+        running.left = STEPS
     try:
         yield
     finally:
-        end(begun)
+        if begins:
+            running.left = UNBOUNDED

@@ -6,7 +6,7 @@ import threading
 
 import pytest
 
-from pytest_fakecloud.core.budget import STEPS, OverBudget, begin, budgeted, end, spend
+from pytest_fakecloud.core.budget import STEPS, OverBudget, budgeted, spend
 
 
 def test_a_budget_ends_with_an_error() -> None:
@@ -25,9 +25,8 @@ def test_nothing_is_bounded_between_commands() -> None:
 def test_a_budget_inside_another_is_a_part_of_it() -> None:
     with budgeted():
         spend(STEPS - 1)
-        inner = begin()
-        spend(1)
-        end(inner)
+        with budgeted():
+            spend(1)
         with pytest.raises(OverBudget):
             spend(1)
 

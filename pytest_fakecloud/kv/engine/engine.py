@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from ...core import budget
+from ...core.budget import UNBOUNDED, OverBudget, running
 from ...core.errors import ContractError
 from ...core.ids import Ids
 from ...core.timekeeper import Timekeeper
@@ -647,7 +648,8 @@ class Engine:
     def run(self, session: Client, spec: CommandSpec, argv: list[bytes]) -> Reply:
         """Run a command line that was checked already: arity, permission, availability."""
         start_us = self.clock.now_us()
-        if not session.in_exec and not session.in_script:
+        begins = not session.in_exec and not session.in_script
+        if begins:
             self.now_us = start_us
             self.now_ms = session.db.now_ms = start_us // 1000
         if spec.function is None:
@@ -657,7 +659,9 @@ class Engine:
         if self.monitors and spec.shown_first:
             self._show(session, argv, start_us)
         waits = False
-        begun = budget.begin()
+        if begins:
+            # What runs inside a transaction or a script is a part of it.
+            running.left = budget.STEPS
         try:
             if self._capacity is not None and spec.write and session.transport != "local":
                 self._capacity.check(session, spec, argv)
@@ -669,12 +673,13 @@ class Engine:
         except CommandError as error:
             self.statistics.failed(spec, error)
             raise
-        except budget.OverBudget as over:
+        except OverBudget as over:
             stopped = CommandError(over_budget(over))
             self.statistics.failed(spec, stopped)
             raise stopped from None
         finally:
-            budget.end(begun)
+            if begins:
+                running.left = UNBOUNDED
             self._finish(session, spec, argv, start_us, waits)
 
     def _run_of_port(
