@@ -63,6 +63,7 @@ LINES: dict[str, tuple[str, ...]] = {
     "ZUNIONSTORE": ("ZUNIONSTORE", "to", "1000", *("zset",) * 1000),
     "ZINTERCARD": ("ZINTERCARD", "1000", *("zset",) * 1000),
     "ZDIFF": ("ZDIFF", "1000", "zset", *("nothing",) * 999),
+    "XREAD": ("XREAD", "STREAMS", *("stream",) * 3000, *("0",) * 3000),
     "PFCOUNT": ("PFCOUNT", *("hll",) * 200),
     "PFMERGE": ("PFMERGE", "to", *("hll",) * 200),
     "BITOP": ("BITOP", "AND", "to", *("text",) * 1000),
@@ -91,6 +92,7 @@ class Asked:
         self("SADD", "set", *members)
         self("SADD", "other", "x")
         self("ZADD", "zset", *(word for each in members for word in ("1", each)))
+        self("XADD", "stream", "1-1", "f", "v")
         self("RPUSH", "list", *members)
         self("RPUSH", "long", *map(str, range(5000)))
         self("SET", "text", text)

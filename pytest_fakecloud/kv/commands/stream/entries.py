@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from ....core.budget import spend
 from ... import errors
 from ...engine.engine import Session
 from ...errors import CommandError, wrong_arity
@@ -28,6 +29,8 @@ from .ids import (
 )
 
 __all__ = ["ReadWords", "answer_read", "entries_reply", "read_words", "streams_reply"]
+
+_STEPS_AN_ENTRY = 10
 
 
 _POLICIES = (b"KEEPREF", b"DELREF", b"ACKED")
@@ -371,6 +374,8 @@ def xread(session: Session, args: Args) -> Reply:
             stream = session.db.get(key, Stream) if key in keys else None
             if stream is not None and stream.length and stream.highest_id >= start:
                 entries = stream.range(start, count=words.count or -1)
+                # One stream may be asked for a thousand times.
+                spend(_STEPS_AN_ENTRY * len(entries))
                 found.append((key, entries_reply(entries)))
         return streams_reply(session, found) if found else None
 
