@@ -69,6 +69,7 @@ LINES: dict[str, tuple[str, ...]] = {
     "BITOP": ("BITOP", "AND", "to", *("text",) * 1000),
     "LCS": ("LCS", "short", "short", "LEN"),
     "KEYS": ("KEYS", "*" + "[a-c]?" * 1000 + "c*"),
+    "JSON.MGET": ("JSON.MGET", *("a text",) * 1000, "$"),
     "JSON.GET": ("JSON.GET", "json", "$..*..*..*"),
     "a pattern in a path": ("JSON.GET", "a text", "$[?(@ =~ '(.*){50}b')]"),
 }

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from ....core.budget import spend
 from ... import errors
 from ...errors import CommandError, wrong_arity
 from ...reply import OK, Reply
@@ -37,6 +38,8 @@ if TYPE_CHECKING:
     from ...values.json_path import Location, Path
 
 __all__: list[str] = []
+
+_BYTES_A_STEP = 4
 
 register(6, JsonValue)
 
@@ -200,10 +203,13 @@ def json_mget(session: Session, args: Args) -> Reply:
             replies.append(None)
             continue
         matches = find(path, document.root)
-        if path.legacy:
-            replies.append(write_json(matches[0].value) if matches else None)
-        else:
-            replies.append(write_json([match.value for match in matches]))
+        text = None
+        if matches or not path.legacy:
+            found = matches[0].value if path.legacy else [match.value for match in matches]
+            text = write_json(found)
+            # One document may be asked for thousands of times.
+            spend(len(text) // _BYTES_A_STEP)
+        replies.append(text)
     return replies
 
 
