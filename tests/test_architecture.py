@@ -43,7 +43,7 @@ FLOORS = (
 )
 """From the ground up. What stands on one floor does not know its neighbours."""
 
-PURE = {"acl", "algorithms", "commands", "engine", "filter", "scripting", "search", "table",
+PURE = {"acl", "algorithms", "commands", "engine", "filter", "rdb", "scripting", "search", "table",
         "values", "wire", "workflow", "errors", "model", "reply", "settings"}  # fmt: skip
 """The rooms of a service that know no HTTP, no pytest, no wall clock, and nothing of its edge."""
 OUTSIDE = {"http", "pytest", "random", "requests", "responses", "socket", "ssl", "time", "urllib3",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -421,17 +422,33 @@ class KVServer(Handle):
         """Read the seconds a key has left, as TTL tells: -1 when it stays, -2 when there is none."""
         return cast("int", self._engine.execute(self._new_session(), [b"TTL", encode(key)]))
 
-    def load(self, data: Mapping[Any, object] | Iterable[Sequence[Scalar]]) -> None:
-        """Put data in: a mapping of keys to plain values, or commands to run.
+    def load(
+        self,
+        data: Mapping[Any, object] | Iterable[Sequence[Scalar]] | str | os.PathLike[str],
+    ) -> None:
+        """Put data in: a mapping of keys to plain values, commands to run, or an ``.rdb`` file.
 
-        In a mapping text, bytes and numbers become strings, a dict a hash, a list of scalars a
-        list, a set a set, a list of ``(member, score)`` a sorted set, a list of ``(id, fields)`` a
-        stream; what ``values()`` gave can be loaded again, except JSON documents, which only
-        ``JSON.SET`` makes. A key that exists is replaced. Anything else is an iterable of commands:
-        ``[["ZADD", "board", 1, "ann"], …]``. Raises ``ContractError``, before anything is changed,
-        for what is neither, and ``CommandError`` when a command fails.
+        Whichever it is, a key that exists is replaced, other keys stay, and nothing changes where
+        ``ContractError`` is raised.
+
+        - A mapping: text, bytes and numbers become strings, a dict a hash, a list of scalars a list,
+          a set a set, a list of ``(member, score)`` a sorted set, a list of ``(id, fields)`` a stream.
+          What ``values()`` returned can be loaded again, except JSON documents, which only ``JSON.SET``
+          makes.
+        - An iterable of commands, which run in turn: ``[["ZADD", "board", 1, "ann"], …]``. Raises
+          ``CommandError`` when one fails; those before it have run.
+        - The path of a dump that a real server wrote (``"dump.rdb"``, by ``SAVE`` or ``BGSAVE``), or
+          ``dump_rdb()``: Redis up to 8.2, Valkey up to 9.2. Keys keep their expiries; those that have
+          expired by the clock of this fake are left out. Function libraries are loaded too. Keys of
+          modules other than JSON, and of databases that this server does not have, are skipped with
+          a ``UserWarning`` that counts them.
         """
         __tracebackhide__ = True
+        if isinstance(data, str | os.PathLike):
+            from .dump_files import load_from_file
+
+            load_from_file(self._engine, data, partial(self._engine.execute, self._new_session()))
+            return
         lines = list(commands_for(data))
         session = self._new_session()
         for line in lines:
@@ -442,6 +459,24 @@ class KVServer(Handle):
                 more = f" and {len(line) - 6} more" if len(line) > 6 else ""
                 error.add_note(f"while loading: {shown}{more}")
                 raise
+
+    def dump_rdb(self, path: str | os.PathLike[str]) -> None:
+        """Write all keys and function libraries to an ``.rdb`` file, from which a real server starts.
+
+        Redis 7.0 and later, and Valkey, read the file, as ``load()`` does; a hash with fields that
+        expire needs Redis 7.4. JSON documents are written as RedisJSON stores them, so a server needs
+        that module to read a file with any. Search indexes are skipped with a ``UserWarning``. A file
+        that exists is overwritten. Raises ``ContractError`` where the file cannot be written, and in
+        front of a real server, which has ``SAVE``.
+        """
+        __tracebackhide__ = True
+        from .dump_files import dump_to_file
+
+        if not isinstance(self._engine, Engine):
+            raise ContractError(
+                "dump_rdb() writes what the in-memory engine holds; a real server has SAVE for that"
+            )
+        dump_to_file(self._engine, path)
 
     def reset(self) -> None:
         """Go back to the baseline: its data, no faults, no interruptions, a full daily limit.

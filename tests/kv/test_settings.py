@@ -28,7 +28,15 @@ def _names() -> dict[str, object]:
 def test_a_handle_shows_only_what_a_tester_uses() -> None:
     own = {name for name in dir(KVServer) if not name.startswith("_")}
     assert own - {*dir(Handle), *Handle.__annotations__} == {
-        *("between", "database_url", "execute", "keys", "read_only_token", "reset_password"),
+        *(
+            "between",
+            "database_url",
+            "dump_rdb",
+            "execute",
+            "keys",
+            "read_only_token",
+            "reset_password",
+        ),
         *("assert_not_searched", "assert_searched", "search_index", "searches"),
         *("ttl", "value", "values"),
     }

@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Any
 from .. import errors
 from ..errors import CommandError
 from ..table.syntax import try_int
-from ..values.packing import Writer
 
 if TYPE_CHECKING:
     from ..settings import Limits
@@ -107,6 +106,4 @@ def content_size(value: Any) -> int:
             return sum(_NUMBER + sum(map(len, words)) for _, words in value.range())
         case "search":
             return 0  # what an index knows is in its keys already (decided here)
-    writer = Writer()
-    value.dump(writer)
-    return len(writer.payload())
+    return int(value.size)

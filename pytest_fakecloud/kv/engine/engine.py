@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import threading
 from collections import deque
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -39,6 +39,7 @@ from ..errors import (
     wrong_arity,
 )
 from ..model import Transport, User
+from ..rdb.file import Record
 from ..reply import QUEUED, Blocked, Reply, with_17_digits
 from ..scripting.scripts import Scripting, ScriptingCopy
 from ..settings import VERSION, Dialect, Limits
@@ -750,6 +751,34 @@ class Engine:
                 self.tracking.tell_all()
             if self.waiters:
                 self.waiters.serve(self.databases, self.now_ms)
+
+    def records(self) -> Iterator[Record]:
+        """Yield every key, database by database; the caller holds the lock."""
+        self._look()
+        for keyspace in self.databases:
+            keyspace.purge()
+            for key, value in keyspace.values.items():
+                yield Record(keyspace.index, key, value, keyspace.expiry(key))
+
+    def adopt(self, records: Iterable[Record], libraries: list[bytes]) -> None:
+        """Put keys and libraries in, all or none; those of the same names are replaced.
+
+        A key whose expiry has passed is left out. Raises ``CommandError`` for a library that does not
+        load.
+        """
+        with self.lock:
+            self._look()
+            self.scripting.add_libraries(libraries, b"REPLACE")
+            for index, key, value, expires_ms, idle_s, frequency in records:
+                keyspace = self.databases[index]
+                keyspace.put_back(key, value, expires_ms)
+                if key in keyspace.values:
+                    if idle_s:
+                        keyspace.accessed[key] = self.now_ms - idle_s * 1000
+                    if frequency is not None and keyspace.frequencies is not None:
+                        keyspace.frequencies.put(key, frequency, self.now_ms)
+            if self._notes_touches:
+                self._after(None)
 
     def reset_statistics(self) -> None:
         """Begin the figures of commands and of keys anew; the slow log stays."""

@@ -124,6 +124,8 @@ BAD_LIBRARY_NAME = (
 FUNCTION_FLUSH_MODE = b"ERR FUNCTION FLUSH only supports SYNC|ASYNC option"
 NO_LIBRARY_ARGUMENT = b"ERR library name argument was not given"
 BAD_DUMP = b"ERR DUMP payload version or checksum are wrong"
+NOT_A_FUNCTION = b"ERR given type is not a function"
+BAD_LIBRARIES = b"ERR Failed loading library payload"
 BAD_POLICY = b"ERR Wrong restore policy given, value should be either FLUSH, APPEND or REPLACE."
 LOAD_TIMEOUT = b"ERR FUNCTION LOAD timeout"
 

@@ -21,9 +21,10 @@ from typing import TYPE_CHECKING, Any, Protocol
 from ...core.timeparse import give_way, monotonic
 from ..acl.users import Denied
 from ..errors import NOT_ENOUGH_REPLICAS, OOM, CommandError, HandedOn, one_line
+from ..rdb.payload import dump_libraries, is_sealed, load_libraries
 from ..reply import Reply
 from ..table.availability import asks_to_wait
-from ..values.packing import FOOTER, Reader, Writer, sealed, verify
+from ..table.versions import rdb_version
 from . import errors
 from .errors import HostLost, ScriptFailure
 from .limits import LEVELS, PORT_LEVELS, ScriptLimits
@@ -378,28 +379,35 @@ class Scripting:
     # -- payloads and copies ---------------------------------------------------------------------
 
     def dump(self) -> bytes:
-        """All libraries as a payload for FUNCTION RESTORE: this engine's own checksummed format."""
-        writer = Writer()
-        writer.integer(len(self.libraries))
-        for library in self.libraries.values():
-            writer.blob(library.source)
-        return sealed(_TAG + writer.payload())
+        """Return all libraries as a payload for FUNCTION RESTORE."""
+        sources = [library.source for library in self.libraries.values()]
+        return dump_libraries(sources, self.engine.config, rdb_version(self.engine.version))
 
     def restore_dump(self, payload: bytes, policy: bytes) -> None:
         """Load the libraries of a payload; nothing changes when one of them cannot be loaded.
 
         ``policy`` is ``FLUSH``, ``APPEND`` or ``REPLACE``.
         """
-        if not verify(payload) or not payload.startswith(_TAG):
+        if not is_sealed(payload, rdb_version(self.engine.version)):
             raise CommandError(errors.BAD_DUMP)
         try:
-            reader = Reader(payload[len(_TAG) : -FOOTER])
-            sources = [reader.blob() for _ in range(reader.integer())]
+            sources = load_libraries(payload)
+        except TypeError:
+            raise CommandError(errors.NOT_A_FUNCTION) from None
         except ValueError:
-            raise CommandError(errors.BAD_DUMP) from None
-        libraries = [self._read_library(source) for source in sources]
+            raise CommandError(errors.BAD_LIBRARIES) from None
+        self.add_libraries(sources, policy)
+
+    def add_libraries(self, sources: list[bytes], policy: bytes) -> None:
+        """Load libraries, all or none, under a policy of FUNCTION RESTORE."""
+        libraries: dict[bytes, Library] = {}
+        for source in sources:
+            library = self._read_library(source)
+            if library.name in libraries:
+                raise CommandError(errors.library_exists(library.name))
+            libraries[library.name] = library
         kept = {} if policy == b"FLUSH" else dict(self.libraries)
-        for library in libraries:
+        for library in libraries.values():
             if library.name in kept and policy == b"APPEND":
                 raise CommandError(errors.library_collides(library.name))
             kept.pop(library.name, None)
@@ -623,6 +631,3 @@ class Scripting:
 
     def _clock(self) -> float:
         return (self.engine.now_us - self.engine.started_us) / 1_000_000
-
-
-_TAG = b"\xf5"

@@ -7,7 +7,17 @@ all. Versions are those of Redis; what only Valkey has counts Valkey's, which go
 
 from __future__ import annotations
 
-__all__ = ["ARITIES", "LATER", "MODULES", "OWN", "VALKEYS", "VENDOR", "as_numbers", "is_later"]
+__all__ = [
+    "ARITIES",
+    "LATER",
+    "MODULES",
+    "OWN",
+    "VALKEYS",
+    "VENDOR",
+    "as_numbers",
+    "is_later",
+    "rdb_version",
+]
 
 VENDOR = "vendor"
 """Instead of a version: what no stock server has."""
@@ -66,10 +76,19 @@ ARITIES: dict[str, int] = {"ZRANK": 3, "ZREVRANK": 3}
 MODULES: dict[str, str] = {"ReJSON": "json"}
 """The groups that a stock server has by loading a module, whatever its version, by module name."""
 
+_RDB_VERSIONS = (("7.4", 12), ("7.2", 11), ("0", 10))
+
 
 def as_numbers(version: str) -> tuple[int, ...]:
     """A version, to be compared: ``"7.0.15"`` is ``(7, 0, 15)``."""
     return tuple(map(int, version.split(".")))
+
+
+def rdb_version(version: str) -> int:
+    """Return the version of the RDB format that a server of some version writes and reads up to."""
+    return next(
+        number for since, number in _RDB_VERSIONS if as_numbers(version) >= as_numbers(since)
+    )
 
 
 def is_later(since: str, version: str) -> bool:

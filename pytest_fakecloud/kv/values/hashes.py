@@ -9,7 +9,6 @@ from ..algorithms.scanning import ScanOrder
 
 if TYPE_CHECKING:
     from ..table.config import Config
-    from .packing import Reader, Writer
 
 __all__ = ["HashValue"]
 
@@ -58,26 +57,9 @@ class HashValue:
         twin._longest, twin._most, twin._volatile = self._longest, self._most, self._volatile
         return twin
 
-    def dump(self, writer: Writer) -> None:
-        """Write every field, value and expiry."""
-        writer.integer(len(self.fields))
-        expires = self.expires or {}
-        for field, value in self.fields.items():
-            writer.blob(field)
-            writer.blob(value)
-            writer.integer(expires.get(field, 0))
-
-    @classmethod
-    def load(cls, reader: Reader) -> HashValue:
-        """Read what ``dump`` wrote; ``ValueError`` when it is something else."""
-        value = cls()
-        for _ in range(reader.integer()):
-            field = reader.blob()
-            value.set(field, reader.blob())
-            at_ms = reader.integer()
-            if at_ms:
-                value.expire_at(field, at_ms)
-        return value
+    def stay_packed(self) -> None:
+        """Take no account of how long the present fields are, as a server that restores a listpack."""
+        self._longest = 0
 
     def set(self, field: bytes, value: bytes, keep_ttl: bool = False) -> bool:
         """Set a field; whether it is new. Its expiry goes unless it is to be kept."""

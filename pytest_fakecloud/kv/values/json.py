@@ -15,7 +15,6 @@ from itertools import accumulate
 from json.encoder import encode_basestring
 from typing import TYPE_CHECKING, Any
 
-from .packing import Reader, Writer
 
 if TYPE_CHECKING:
     from ..table.config import Config
@@ -59,14 +58,10 @@ class JsonValue:
     def __len__(self) -> int:
         return 1  # a document is never removed for being empty
 
-    def dump(self, writer: Writer) -> None:
-        """Write the document for DUMP."""
-        writer.blob(write_json(self.root))
-
-    @classmethod
-    def load(cls, reader: Reader) -> JsonValue:
-        """Read what ``dump`` wrote."""
-        return cls(parse_json(reader.blob(), deepest=4 * DEEPEST))
+    @property
+    def size(self) -> int:
+        """The bytes of the document's compact text."""
+        return len(write_json(self.root))
 
 
 # -- reading ---------------------------------------------------------------------------------------

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, ClassVar
 
 from ..algorithms.positions import Positions
 from .listpack import LISTPACK_OVERHEAD, entry_size
-from .packing import Reader, Writer
 
 if TYPE_CHECKING:
     from ..table.config import Config
@@ -70,17 +69,6 @@ class QuickList:
         twin._bytes = self._bytes
         twin._peak = self._peak
         return twin
-
-    def dump(self, writer: Writer) -> None:
-        """Write the items in order."""
-        writer.integer(self._length)
-        for item in self:
-            writer.blob(item)
-
-    @classmethod
-    def load(cls, reader: Reader) -> QuickList:
-        """Read what ``dump`` wrote."""
-        return cls(reader.blob() for _ in range(reader.count(least=1)))
 
     def _grew(self, item: bytes) -> None:
         self._length += 1

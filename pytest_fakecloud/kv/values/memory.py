@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Any
 
 from ..table.syntax import try_int
-from .packing import Writer
 
 __all__ = ["ENTRY", "UnpackedInteger", "usage"]
 
@@ -67,8 +66,4 @@ def _elements(value: Any) -> int:
             return sum(ENTRY + _SKIP_NODE + _text(len(member)) for _, member in value)
         case "stream":
             return sum(_ID + sum(len(word) + 3 for word in words) for _, words in value.range())
-        case "search":
-            return int(value.size)
-    writer = Writer()
-    value.dump(writer)
-    return len(writer.payload())
+    return int(value.size)

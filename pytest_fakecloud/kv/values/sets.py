@@ -6,7 +6,6 @@ from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, ClassVar
 
 from .integers import canonical_integer
-from .packing import Reader, Writer
 
 if TYPE_CHECKING:
     from ..table.config import Config
@@ -68,21 +67,6 @@ class SetValue:
         twin._peak = self._peak
         twin._longest = self._longest
         return twin
-
-    def dump(self, writer: Writer) -> None:
-        """Write the members."""
-        writer.integer(len(self._members))
-        for member in self._members:
-            writer.blob(member)
-
-    @classmethod
-    def load(cls, reader: Reader) -> SetValue:
-        """Read what ``dump`` wrote."""
-        count = reader.count(least=1)
-        members = cls(reader.blob() for _ in range(count))
-        if len(members) < count:
-            raise ValueError("a member comes twice")
-        return members
 
     def add(self, member: bytes) -> bool:
         """Add ``member``; whether it is new."""

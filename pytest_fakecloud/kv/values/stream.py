@@ -8,7 +8,7 @@ or 4,096 bytes), because trimming with ``~`` in the stock dialect and XINFO show
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from itertools import groupby
 from typing import TYPE_CHECKING, ClassVar
 
@@ -16,11 +16,9 @@ from .consumer_group import (
     ID_MAX,
     SEQUENCE_MAX,
     UNKNOWN_ENTRIES_READ,
-    Consumer,
     Group,
 )
 from .listpack import LISTPACK_OVERHEAD, entry_size, integer_size
-from .packing import Reader, Writer
 
 if TYPE_CHECKING:
     from ..table.config import Config
@@ -99,6 +97,20 @@ class Stream:
         self.max_deleted_id = 0
         self.entries_added = 0
         self.groups: dict[bytes, Group] = {}
+
+    @classmethod
+    def of_nodes(cls, nodes: list[Node]) -> Stream:
+        """Return a stream of nodes with entries, in ascending order; the counters are the caller's."""
+        stream = cls()
+        stream._nodes = nodes
+        stream._keys = [node.key for node in nodes]
+        stream.length = sum(len(node.ids) for node in nodes)
+        return stream
+
+    @property
+    def nodes(self) -> Sequence[Node]:
+        """The nodes that hold the entries."""
+        return self._nodes
 
     def __len__(self) -> int:
         return self.length
@@ -382,61 +394,6 @@ class Stream:
     def radix_tree_nodes(self) -> int:
         """The number of nodes of the radix tree over their 16-byte keys."""
         return _radix_nodes([key.to_bytes(16, "big") for key in self._keys], 0) or 1
-
-    # -- DUMP and RESTORE --------------------------------------------------------------------------
-
-    def dump(self, writer: Writer) -> None:
-        """Write entries, counters, groups, consumers and pending entries."""
-        for number in (self.length, self.last_id, self.max_deleted_id, self.entries_added):
-            writer.integer(number)
-        for entry_id, fields in self.range():
-            writer.integer(entry_id)
-            writer.integer(len(fields))
-            for each in fields:
-                writer.blob(each)
-        writer.integer(len(self.groups))
-        for name, group in self.groups.items():
-            writer.blob(name)
-            writer.integer(group.last_id)
-            writer.integer(group.entries_read)
-            writer.integer(len(group.consumers))
-            for consumer in group.consumers.values():
-                writer.blob(consumer.name)
-                writer.integer(consumer.seen_ms)
-                writer.integer(consumer.active_ms)
-                writer.integer(len(consumer.pending))
-                for entry_id, pending in consumer.pending.items():
-                    writer.integer(entry_id)
-                    writer.integer(pending.delivered_ms)
-                    writer.integer(pending.deliveries)
-
-    @classmethod
-    def load(cls, reader: Reader) -> Stream:
-        """Read what ``dump`` wrote; ``ValueError`` when it is not a possible stream."""
-        stream = cls()
-        length = reader.count()
-        last_id, max_deleted_id = reader.number(0, ID_MAX), reader.number(0, ID_MAX)
-        entries_added = reader.number(0, SEQUENCE_MAX)
-        for _ in range(length):
-            entry_id = reader.integer()
-            fields = [reader.blob() for _ in range(reader.count())]
-            if not stream.last_id < entry_id <= last_id or not fields or len(fields) % 2:
-                raise ValueError("the payload holds an impossible stream entry")
-            stream.append(entry_id, fields)
-        stream.last_id, stream.max_deleted_id = last_id, max_deleted_id
-        stream.entries_added = entries_added
-        for _ in range(reader.count()):
-            name = reader.blob()
-            group = stream.groups[name] = Group(
-                reader.number(0, ID_MAX), reader.number(UNKNOWN_ENTRIES_READ, SEQUENCE_MAX)
-            )
-            for _ in range(reader.count()):
-                consumer = Consumer(reader.blob(), reader.integer(), reader.integer())
-                group.consumers[consumer.name] = consumer
-                for _ in range(reader.count()):
-                    entry_id = reader.number(0, ID_MAX)
-                    group.deliver(entry_id, consumer, reader.integer(), reader.integer())
-        return stream
 
 
 def _radix_nodes(keys: list[bytes], depth: int) -> int:

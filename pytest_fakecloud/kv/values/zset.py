@@ -7,7 +7,6 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, ClassVar, NamedTuple
 
 from ..algorithms.scanning import ScanOrder
-from .packing import Reader, Writer
 from .score_order import Item, ScoreOrder
 
 if TYPE_CHECKING:
@@ -114,24 +113,9 @@ class SortedSet:
         twin._scan_order = None
         return twin
 
-    def dump(self, writer: Writer) -> None:
-        """Write members and scores, in order."""
-        writer.integer(len(self._scores))
-        for score, member in self._order:
-            writer.blob(member)
-            writer.double(score)
-
-    @classmethod
-    def load(cls, reader: Reader) -> SortedSet:
-        """Read what ``dump`` wrote."""
-        scores: dict[bytes, float] = {}
-        count = reader.count(least=1)
-        for _ in range(count):
-            member = reader.blob()
-            scores[member] = reader.double()
-        if len(scores) < count:
-            raise ValueError("a member comes twice")
-        return cls(scores)
+    def stay_packed(self) -> None:
+        """Take no account of how long the present members are, as a server that restores a listpack."""
+        self._longest = 0
 
     def score(self, member: bytes) -> float | None:
         """The score of ``member``, or None."""

@@ -9,7 +9,6 @@ from hypothesis import strategies as st
 from pytest_fakecloud.kv.values import lists
 from pytest_fakecloud.kv.values.listpack import entry_size
 from pytest_fakecloud.kv.values.lists import QuickList
-from pytest_fakecloud.kv.values.packing import Reader, Writer
 from tests.harness import check_each
 
 
@@ -82,12 +81,6 @@ def test_a_copy_goes_its_own_way() -> None:
     twin.push_left([b"z"])
     items.pop_left()
     assert (list(items), list(twin)) == ([b"b"], [b"z", b"a", b"b"])
-
-
-def test_what_is_dumped_is_loaded() -> None:
-    writer = Writer()
-    QuickList([b"a", b"", b"\xff"]).dump(writer)
-    assert list(QuickList.load(Reader(writer.payload()))) == [b"a", b"", b"\xff"]
 
 
 def test_the_bytes_an_entry_takes() -> None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pytest_fakecloud.kv.values.packing import Reader, Writer
 from pytest_fakecloud.kv.values.sets import SetValue
 
 NAMES = st.integers(0, 30).map(lambda n: b"%d" % n)
@@ -56,9 +55,3 @@ def test_a_copy_goes_its_own_way() -> None:
     twin.add(b"b")
     assert b"b" not in members
     assert len(twin) == 2
-
-
-def test_what_is_dumped_is_loaded() -> None:
-    writer = Writer()
-    SetValue([b"a", b"1"]).dump(writer)
-    assert set(SetValue.load(Reader(writer.payload()))) == {b"a", b"1"}

@@ -7,7 +7,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pytest_fakecloud.kv.values.consumer_group import ID_MAX, Consumer, Group
-from pytest_fakecloud.kv.values.packing import Reader, Writer
 from pytest_fakecloud.kv.values.stream import Stream, format_id, make_id
 
 STEPS = st.lists(
@@ -138,36 +137,6 @@ def test_ids_run_out_at_the_highest() -> None:
     stream.last_id = ID_MAX
     assert stream.next_id(5) is None
     assert format_id(ID_MAX) == b"18446744073709551615-18446744073709551615"
-
-
-def test_what_is_dumped_is_loaded() -> None:
-    stream = Stream()
-    stream.append(make_id(1, 1), [b"a", b"\xff"])
-    stream.append(make_id(2, 0), [b"b", b""])
-    stream.delete(make_id(1, 1))
-    group = stream.groups[b"g"] = Group(make_id(2, 0), 2)
-    group.consumers[b"c"] = Consumer(b"c", 5, 6)
-    group.deliver(make_id(2, 0), group.consumers[b"c"], 7, 3)
-    writer = Writer()
-    stream.dump(writer)
-    reader = Reader(writer.payload())
-    loaded = Stream.load(reader)
-    assert reader.at_end()
-    again = Writer()
-    loaded.dump(again)
-    assert again.payload() == writer.payload()
-    assert loaded.lag(loaded.groups[b"g"]) == stream.lag(group)
-
-
-def test_an_impossible_payload_is_refused() -> None:
-    writer = Writer()
-    for number in (1, 5, 0, 1, 9, 1):
-        writer.integer(number)
-    writer.blob(b"odd")
-    with pytest.raises(ValueError, match="impossible stream entry"):
-        Stream.load(Reader(writer.payload()))
-    with pytest.raises(ValueError, match="ends after"):
-        Stream.load(Reader(writer.payload()[:20]))
 
 
 @pytest.mark.parametrize(("count", "nodes"), [(0, 1), (1, 2), (2, 4)])

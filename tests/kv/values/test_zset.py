@@ -7,7 +7,6 @@ import math
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pytest_fakecloud.kv.values.packing import Reader, Writer
 from pytest_fakecloud.kv.values.zset import LexRange, ScoreRange, SortedSet
 
 SCORES = st.sampled_from([-math.inf, -2.5, -1.0, 0.0, 1.0, 1.5, 3.0, 1e300, math.inf])
@@ -73,12 +72,3 @@ def test_a_copy_goes_its_own_way() -> None:
     members.remove(b"a")
     assert list(twin) == [(1.0, b"a"), (2.0, b"b")]
     assert len(members) == 0
-
-
-def test_what_is_dumped_is_loaded() -> None:
-    members = SortedSet({b"a": 0.1, b"": -math.inf, b"\xff": 1e300})
-    writer = Writer()
-    members.dump(writer)
-    reader = Reader(writer.payload())
-    assert list(SortedSet.load(reader)) == list(members)
-    assert reader.at_end()

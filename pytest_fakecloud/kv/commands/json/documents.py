@@ -9,7 +9,6 @@ from ... import errors
 from ...errors import CommandError, wrong_arity
 from ...reply import OK, Reply
 from ...table.registry import Args, command
-from ...values.dumping import register
 from ...values.json import (
     JsonValue,
     Layout,
@@ -40,8 +39,6 @@ if TYPE_CHECKING:
 __all__: list[str] = []
 
 _BYTES_A_STEP = 4
-
-register(6, JsonValue)
 
 
 def _assign(document: JsonValue, path: Path, value: Any, condition: bytes = b"") -> bool:

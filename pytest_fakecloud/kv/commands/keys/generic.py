@@ -9,6 +9,7 @@ from ...algorithms.glob import matcher
 from ...engine.engine import Session
 from ...engine.keyspace import Keyspace, type_name
 from ...errors import CommandError
+from ...rdb import payload as payloads
 from ...reply import OK, Reply, Status
 from ...table.registry import Args, command
 from ...table.syntax import (
@@ -18,9 +19,8 @@ from ...table.syntax import (
     parse_unsigned,
     try_int,
 )
-from ...values.dumping import dump, load
+from ...table.versions import rdb_version
 from ...values.memory import UnpackedInteger
-from ...values.packing import verify
 from ..arguments import DEFAULT_PAGE
 from ..server.help import help_reply
 
@@ -209,7 +209,8 @@ def dump_(session: Session, args: Args) -> Reply:
         return None
     if type_name(value) == "search":
         raise CommandError(errors.NO_DUMP_OF_INDEX)
-    return dump(value)
+    engine = session.engine
+    return payloads.dump(value, engine.config, rdb_version(engine.version))
 
 
 @command("RESTORE", "RESTORE-ASKING")
@@ -244,10 +245,11 @@ def restore(session: Session, args: Args) -> Reply:
     ttl = parse_int(ttl_text)
     if ttl < 0:
         raise CommandError(errors.INVALID_TTL)
-    if not verify(payload):
+    version = rdb_version(session.engine.version)
+    if not payloads.is_sealed(payload, version):
         raise CommandError(errors.BAD_DUMP)
     try:
-        value = load(payload)
+        value = payloads.load(payload, version)
     except ValueError:
         raise CommandError(errors.BAD_DUMP_FORMAT) from None
     session.db.delete(key, "")

@@ -6,12 +6,13 @@ acts on memory or files answers OK and does nothing, as there is nothing of the 
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Callable
 
 from ... import errors
 from ...engine.engine import Session
+from ...engine.keyspace import Keyspace
 from ...errors import CommandError, refused_by_option
+from ...rdb.payload import SHELL, dump
 from ...reply import (
     NIL_ARRAY,
     OK,
@@ -28,7 +29,8 @@ from ...reply import (
 )
 from ...table.registry import Args, command
 from ...table.syntax import parse_float
-from ...values.dumping import dump
+from ...table.versions import rdb_version
+from ...values.digest import EMPTY, joined, key_digest, mixed, value_digest
 
 __all__ = ["WITHOUT_EFFECT"]
 
@@ -92,7 +94,8 @@ def _object(session: Session, args: Args) -> Reply:
         raise CommandError(errors.NO_SUCH_KEY)
     plain = isinstance(value, bytes | bytearray)
     kind = "raw" if plain else value.encoding(session.engine.config)
-    size = len(dump(value))
+    engine = session.engine
+    size = len(dump(value, engine.config, rdb_version(engine.version))) - SHELL
     return Status(
         f"Value at:0x7f0000000000 refcount:1 encoding:{kind} serializedlength:{size} lru:0 "
         "lru_seconds_idle:0".encode()
@@ -101,26 +104,26 @@ def _object(session: Session, args: Args) -> Reply:
 
 def _digest(session: Session, args: Args) -> Reply:
     """Forty digits that change with every key of the server, whatever their order."""
-    total = 0
+    total = EMPTY
     for number in range(len(session.engine.databases)):
         keyspace = session.engine.database(number)
-        for key in list(keyspace):
-            value = keyspace.peek(key)
-            if value is not None:
-                total ^= int.from_bytes(_sum(b"%d\0%b\0" % (number, key), value))
+        keys = list(keyspace)
+        if keys:
+            total = mixed(total, number.to_bytes(4))
+        for key in keys:
+            each = key_digest(key, keyspace.values[key], keyspace.expiry(key) is not None)
+            total = joined(total, each)
     return Status(b"%040x" % total)
 
 
 def _digest_value(session: Session, args: Args) -> Reply:
     """Forty digits for each key, zeros for one that is not there."""
-    values = [session.db.peek(key) for key in args]
-    return [
-        Status((_sum(b"", one) if one is not None else bytes(20)).hex().encode()) for one in values
-    ]
+    return [Status(b"%040x" % _digest_of(session.db, key)) for key in args]
 
 
-def _sum(name: bytes, value: object) -> bytes:
-    return hashlib.sha1(name + dump(value), usedforsecurity=False).digest()
+def _digest_of(keyspace: Keyspace, key: bytes) -> int:
+    value = keyspace.peek(key)
+    return EMPTY if value is None else value_digest(value, keyspace.expiry(key) is not None)
 
 
 def _protocol(session: Session, args: Args) -> Reply:

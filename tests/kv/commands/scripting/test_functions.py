@@ -353,7 +353,7 @@ class TestPayloads:
             b"cos\nsystem\n(S'true'\ntR.", b"\xf5" + b"\x00" * 30,
         ],
     )  # fmt: skip
-    def test_nothing_but_own_payloads_is_read(self, loaded: Run, payload: bytes) -> None:
+    def test_what_is_not_sealed_is_not_read(self, loaded: Run, payload: bytes) -> None:
         text = "ERR DUMP payload version or checksum are wrong"
         before = loaded("FUNCTION LIST")
         assert loaded.error(b"FUNCTION", b"RESTORE", payload, b"FLUSH") == text
@@ -367,6 +367,7 @@ class TestPayloads:
             touched[place] ^= 1
             assert loaded.error(b"FUNCTION", b"RESTORE", bytes(touched), b"FLUSH") == text
         loaded("SET k v")
+        text = "ERR given type is not a function"
         assert loaded.error(b"FUNCTION", b"RESTORE", loaded("DUMP k"), b"FLUSH") == text
 
     def test_a_snapshot_holds_the_libraries(self, loaded: Run, engine: Engine) -> None:

@@ -1,0 +1,117 @@
+"""Loading a fake from an ``.rdb`` file, and writing one."""
+
+from __future__ import annotations
+
+import warnings
+from os import PathLike
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from ..core.errors import ContractError
+from .engine.engine import Engine
+from .engine.keyspace import type_name
+from .errors import CommandError
+from .rdb import payload
+from .rdb.file import Contents, Record, read_file, write_file
+from .rdb.source import RdbError
+from .rdb.writer import OLDEST
+from .table.config import Config
+from .values.json import JsonValue, write_json
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from .model import AnyEngine
+
+__all__ = ["dump_to_file", "load_from_file"]
+
+
+def load_from_file(
+    engine: AnyEngine, path: str | PathLike[str], execute: Callable[[list[bytes]], object]
+) -> None:
+    """Put the keys and libraries of an ``.rdb`` file in, all or none.
+
+    A real server is given them by ``execute``, one after the other. Warns of keys that were skipped.
+    Raises ``ContractError`` for a file that cannot be read.
+    """
+    file = Path(path)
+    contents = _read(file)
+    if isinstance(engine, Engine):
+        databases = len(engine.databases)
+        records = [record for record in contents.records if record.database < databases]
+        try:
+            engine.adopt(records, contents.libraries)
+        except CommandError as error:
+            raise ContractError(f"{file.name}: its functions do not load: {error}") from None
+    else:
+        records = [record for record in contents.records if record.database == 0]
+        _send(records, contents.libraries, execute)
+    foreign = {kind: len(keys) for kind, keys in contents.foreign.items() if keys}
+    if len(records) < len(contents.records):
+        foreign["databases that this server does not have"] = len(contents.records) - len(records)
+    if foreign:
+        words = ", ".join(f"{count} of {kind}" for kind, count in foreign.items())
+        warnings.warn(f"{file.name}: skipped keys: {words}", stacklevel=4)
+
+
+def _read(file: Path) -> Contents:
+    try:
+        if not file.is_file():
+            raise OSError(0, "it is not a file" if file.exists() else "there is no such file")
+        data = file.read_bytes()
+    except OSError as error:
+        raise ContractError(
+            f"cannot read {str(file)!r:.200} (in {str(Path.cwd())!r}): {error.strerror}; give the path "
+            "of an .rdb file, a mapping such as {'k': 'v'}, or commands such as [['SET', 'k', 'v']]"
+        ) from None
+    try:
+        return read_file(data)
+    except RdbError as error:
+        raise ContractError(
+            f"{file.name} is not an .rdb file that can be loaded: {error}"
+        ) from None
+
+
+def _send(
+    records: list[Record], libraries: list[bytes], execute: Callable[[list[bytes]], object]
+) -> None:
+    config = Config("redis")
+    for library in libraries:
+        execute([b"FUNCTION", b"LOAD", b"REPLACE", library])
+    for key, value, expires_ms in (record[1:4] for record in records):
+        if isinstance(value, JsonValue):
+            execute([b"JSON.SET", key, b"$", write_json(value.root)])
+            if expires_ms is not None:
+                execute([b"PEXPIREAT", key, b"%d" % expires_ms])
+            continue
+        data = payload.dump(value, config, OLDEST)
+        execute([b"RESTORE", key, b"%d" % (expires_ms or 0), data, b"REPLACE", b"ABSTTL"])
+
+
+def dump_to_file(engine: Engine, path: str | PathLike[str]) -> None:
+    """Write all keys and libraries to an ``.rdb`` file.
+
+    Raises ``ContractError`` where the file cannot be written.
+    """
+    file = Path(path)
+    with engine.lock:
+        indexes = 0
+        records = []
+        for record in engine.records():
+            if type_name(record.value) == "search":
+                indexes += 1
+            else:
+                records.append(record)
+        libraries = [library.source for library in engine.scripting.libraries.values()]
+        now_s = engine.now_us // 1_000_000
+        data = write_file(records, libraries, engine.config, engine.version, now_s)
+    try:
+        file.write_bytes(data)
+    except OSError as error:
+        raise ContractError(
+            f"cannot write {str(file)!r:.200} (in {str(Path.cwd())!r}): {error.strerror}"
+        ) from None
+    if indexes:
+        warnings.warn(
+            f"{file.name}: skipped {indexes} search indexes, which no .rdb file holds", stacklevel=3
+        )

@@ -1,0 +1,199 @@
+"""Whole ``.rdb`` files, as byte strings."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import field
+from typing import Any, NamedTuple
+
+from ...core.lazy import dataclass
+from ..table.config import Config
+from .crc64 import crc64
+from .payload import FUNCTION
+from .reader import (
+    VALKEY_9,
+    ForeignType,
+    module_name,
+    read_value,
+    skip_module_items,
+)
+from .source import RdbError, Source
+from .writer import OLDEST, Writer
+
+__all__ = ["MAGIC", "Contents", "Record", "read_file", "write_file"]
+
+MAGIC = (b"REDIS", b"VALKEY")
+"""How files begin."""
+_NEWEST = 12
+_NEWEST_VALKEY = 81
+_CHECKED_SINCE = 5
+
+_SLOT_INFO, _FUNCTION, _OLD_FUNCTION, _MODULE_AUX, _IDLE, _FREQUENCY = (
+    244,
+    FUNCTION,
+    246,
+    247,
+    248,
+    249,
+)
+_AUX, _RESIZE, _EXPIRES_MS, _EXPIRES, _SELECT, _END = 250, 251, 252, 253, 254, 255
+
+
+class Record(NamedTuple):
+    """A key of a file."""
+
+    database: int
+    key: bytes
+    value: Any
+    expires_ms: int | None = None
+    idle_s: int | None = None
+    frequency: int | None = None
+
+
+@dataclass(frozen=True)
+class Contents:
+    """What a file holds. ``foreign`` has the keys that were skipped, by what their type is called."""
+
+    records: list[Record] = field(default_factory=list)
+    libraries: list[bytes] = field(default_factory=list)
+    foreign: dict[str, list[bytes]] = field(default_factory=dict)
+
+
+def read_file(data: bytes) -> Contents:
+    """Read a file of Redis up to version 12 of the format (8.x), or of Valkey up to 9.2.
+
+    Raises ``RdbError`` for everything else, and for a file that is damaged in any way.
+    """
+    version, source = _opened(data)
+    found = Contents()
+    seen: dict[int, set[bytes]] = {}
+    database = 0
+    keys = seen.setdefault(0, set())
+    plain: tuple[None, None, None] = (None, None, None)
+    expires_ms, idle_s, frequency = plain
+    while True:
+        code = source.byte()
+        if code < _SLOT_INFO:
+            key = source.string()
+            try:
+                value = source.string() if code == 0 else read_value(source, code, version)
+            except ForeignType as kind:
+                found.foreign.setdefault(str(kind), []).append(key)
+            except RdbError as error:
+                raise RdbError(f"the value of the key {_shown(key)} is damaged: {error}") from None
+            else:
+                if key in keys:
+                    raise RdbError(f"database {database} has the key {_shown(key)} twice")
+                keys.add(key)
+                found.records.append(Record(database, key, value, expires_ms, idle_s, frequency))
+            expires_ms, idle_s, frequency = plain
+        elif code == _EXPIRES_MS:
+            expires_ms = source.int64()
+        elif code == _EXPIRES:
+            expires_ms = int.from_bytes(source.take(4), "little", signed=True) * 1000
+        elif code == _IDLE:
+            idle_s = source.length()
+        elif code == _FREQUENCY:
+            frequency = source.byte()
+        elif code == _SELECT:
+            database = source.length()
+            keys = seen.setdefault(database, set())
+        elif code == _END:
+            break
+        elif code == _SLOT_INFO and version < _NEWEST:
+            raise RdbError(f"type {code} is unknown to version {version} of the format")
+        else:
+            _between_keys(source, code, found)
+    if version >= _CHECKED_SINCE:
+        sealed = memoryview(data)[: source.at]
+        announced = int.from_bytes(source.take(8), "little")
+        # Zero is what a server writes that was told not to compute it.
+        if announced and announced != crc64(sealed):
+            raise RdbError("the checksum is wrong: the file is damaged")
+    return found
+
+
+def _opened(data: bytes) -> tuple[int, Source]:
+    """Return the version of a file, and where its content begins."""
+    valkey = data.startswith(MAGIC[1])
+    digits = data[6:9] if valkey else data[5:9]
+    if not data.startswith(MAGIC) or not digits.isdigit() or len(data) < 9:
+        raise RdbError(f"it begins with {data[:9]!r} instead of REDIS or VALKEY and a version")
+    version = int(digits)
+    least, most = (VALKEY_9, _NEWEST_VALKEY) if valkey else (1, _NEWEST)
+    if not least <= version <= most:
+        raise RdbError(f"its version {version} of the format is not among {least} to {most}")
+    return version, Source(data, 9)
+
+
+def _between_keys(source: Source, code: int, found: Contents) -> None:
+    """Read what stands between keys."""
+    if code == _AUX:
+        source.string()
+        source.string()
+    elif code == _RESIZE:
+        source.length()
+        source.length()
+    elif code == _SLOT_INFO:
+        for _ in range(3):
+            source.length()
+    elif code == _MODULE_AUX:
+        name = module_name(source.length())
+        source.length()
+        source.length()
+        skip_module_items(source)
+        found.foreign.setdefault(f"module type {name}", [])
+    elif code == _FUNCTION:
+        found.libraries.append(source.string())
+    else:
+        found.libraries.append(_old_library(source))
+
+
+def _old_library(source: Source) -> bytes:
+    """Return a library as release candidates of 7.0 wrote it, which was without its first line."""
+    name, engine = source.string(), source.string()
+    if source.byte():
+        source.string()
+    return b"#!%b name=%b\n%b" % (engine.lower(), name, source.string())
+
+
+def _shown(key: bytes) -> str:
+    return repr(key[:60].decode("utf-8", "backslashreplace"))
+
+
+def write_file(
+    records: Iterable[Record], libraries: Iterable[bytes], config: Config, server: str, now_s: int
+) -> bytes:
+    """Return a file that every server since Redis 7.0 starts from.
+
+    It has a higher version than 10 only where a hash has fields that expire, which take one.
+    ``server`` is the version of the server it is from. Databases must come one after the other.
+    """
+    # Without compression, which would take most of the time.
+    writer = Writer(config, OLDEST, compress=False)
+    head = {b"redis-ver": server.encode(), b"redis-bits": b"64", b"ctime": b"%d" % now_s}
+    for name, text in head.items():
+        writer.raw(bytes([_AUX]))
+        writer.string(name)
+        writer.string(text)
+    for library in libraries:
+        writer.raw(bytes([_FUNCTION]))
+        writer.string(library)
+    for record in _with_databases(records, writer):
+        if record.expires_ms is not None:
+            writer.raw(bytes([_EXPIRES_MS]) + record.expires_ms.to_bytes(8, "little"))
+        writer.value(record.key, record.value)
+    writer.raw(bytes([_END]))
+    body = writer.taken()
+    body = b"REDIS%04d" % writer.version + body
+    return body + crc64(body).to_bytes(8, "little")
+
+
+def _with_databases(records: Iterable[Record], writer: Writer) -> Iterator[Record]:
+    database = None
+    for record in records:
+        if record.database != database:
+            database = record.database
+            writer.raw(bytes([_SELECT]))
+            writer.length(database)
+        yield record

@@ -1,0 +1,133 @@
+"""Listpacks: strings and integers in one run of bytes, read from either end."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from itertools import pairwise
+
+from ..values.integers import canonical_integer
+from .source import RdbError
+
+__all__ = ["Entry", "read_listpack", "texts", "write_listpack"]
+
+Entry = bytes | int
+"""An element of a packed structure, as it is stored."""
+
+_WIDTHS = {0xF1: 2, 0xF2: 3, 0xF3: 4, 0xF4: 8}
+_BY_WIDTH = tuple(
+    (-(1 << 8 * width - 1), 1 << 8 * width - 1, width, bytes([first]))
+    for first, width in _WIDTHS.items()
+)
+_HEADER = 6
+_UNKNOWN = 0xFFFF
+
+
+def texts(entries: Iterable[Entry]) -> list[bytes]:
+    """Return the elements as strings, as clients see them."""
+    return [entry if isinstance(entry, bytes) else b"%d" % entry for entry in entries]
+
+
+def read_listpack(blob: bytes) -> list[Entry]:
+    """Return the elements of a listpack; raises ``RdbError`` unless all of its bytes are in order."""
+    end = len(blob) - 1
+    if end < _HEADER or int.from_bytes(blob[:4], "little") != len(blob) or blob[end] != 0xFF:
+        raise RdbError("a listpack has a wrong size or no end")
+    found: list[Entry] = []
+    at = _HEADER
+    try:
+        while at < end:
+            first = blob[at]
+            entry: Entry
+            if first < 0x80:
+                entry, size = first, 1
+            elif first < 0xC0:
+                size = (first & 63) + 1
+                entry = blob[at + 1 : at + size]
+            elif first < 0xE0:
+                entry = (first & 31) << 8 | blob[at + 1]
+                entry, size = (entry - 8192 if entry >= 4096 else entry), 2
+            elif first < 0xF0:
+                size = ((first & 15) << 8 | blob[at + 1]) + 2
+                entry = blob[at + 2 : at + size]
+            elif first == 0xF0:
+                size = int.from_bytes(blob[at + 1 : at + 5], "little") + 5
+                entry = blob[at + 5 : at + size]
+            else:
+                size = _WIDTHS[first] + 1
+                entry = int.from_bytes(blob[at + 1 : at + size], "little", signed=True)
+            at += size
+            if size <= 127:
+                if blob[at] != size:
+                    raise RdbError("an entry of a listpack has a wrong length behind it")
+                at += 1
+            else:
+                back = _back_length(size)
+                if blob[at : at + len(back)] != back:
+                    raise RdbError("an entry of a listpack has a wrong length behind it")
+                at += len(back)
+            found.append(entry)
+    except (IndexError, KeyError):
+        raise RdbError("an entry of a listpack makes no sense") from None
+    count = int.from_bytes(blob[4:6], "little")
+    if at != end or count not in (len(found), _UNKNOWN):
+        raise RdbError("a listpack does not end where its last entry ends, or has another count")
+    return found
+
+
+def write_listpack(entries: Iterable[Entry]) -> bytes:
+    """Return a listpack; strings that are canonical integers are stored as such."""
+    out = bytearray(_HEADER)
+    count = 0
+    for entry in entries:
+        count += 1
+        out += packed(entry)
+    out.append(0xFF)
+    out[:4] = len(out).to_bytes(4, "little")
+    out[4:6] = min(count, _UNKNOWN).to_bytes(2, "little")
+    return bytes(out)
+
+
+def packed(entry: Entry) -> bytes:
+    """Return the bytes of one entry."""
+    if isinstance(entry, int):
+        return _integer(entry)
+    size = len(entry)
+    if size <= 20 and entry[:1] <= b"9":
+        number = canonical_integer(entry)
+        if number is not None:
+            return _integer(number)
+    if size < 64:
+        return b"%c%b%c" % (0x80 | size, entry, size + 1)
+    if size < 4096:
+        body = bytes((0xE0 | size >> 8, size & 255)) + entry
+    else:
+        body = b"\xf0" + size.to_bytes(4, "little") + entry
+    return body + _back_length(len(body))
+
+
+def _integer(number: int) -> bytes:
+    if 0 <= number < 128:
+        return bytes((number, 1))
+    if -4096 <= number < 4096:
+        number &= 0x1FFF
+        return bytes((0xC0 | number >> 8, number & 255, 2))
+    for low, high, width, first in _BY_WIDTH:
+        if low <= number < high:
+            return first + number.to_bytes(width, "little", signed=True) + bytes([width + 1])
+    raise ValueError(f"{number} does not fit into 64 bits")
+
+
+_BOUNDS = (0, 128, 16383, 2097151, 268435455, 1 << 62)
+"""Sizes from which on the length behind an entry takes one byte more."""
+
+
+def _back_length(size: int) -> bytes:
+    """Return the size of an entry as it is written behind it, to be read backwards.
+
+    It is in groups of seven bits, the highest first; all but the first have the eighth bit set.
+    """
+    width = next(
+        width for width, (low, high) in enumerate(pairwise(_BOUNDS), 1) if low <= size < high
+    )
+    groups = [size >> 7 * (width - 1 - place) & 127 for place in range(width)]
+    return bytes([groups[0], *(group | 128 for group in groups[1:])])

@@ -1,0 +1,116 @@
+"""LZF, the compression of RDB strings."""
+
+from __future__ import annotations
+
+__all__ = ["MOST_GROWTH", "compress", "decompress"]
+
+MOST_GROWTH = 88
+"""How many bytes one compressed byte stands for at most: 3 bytes for a run of 264."""
+_FARTHEST = 8192
+_LONGEST = 264
+_LITERALS = 32
+
+
+def decompress(data: bytes, size: int) -> bytes:
+    """Return the ``size`` bytes that ``data`` stands for; raises ``ValueError`` for anything else.
+
+    Compare ``size`` with ``MOST_GROWTH`` first: it is not trusted with memory, but work is done
+    until the end of ``data``.
+    """
+    out = bytearray()
+    at, end = 0, len(data)
+    while at < end:
+        control = data[at]
+        at += 1
+        if control < _LITERALS:
+            stop = at + control + 1
+            out += data[at:stop]
+            at = stop
+            continue
+        length = control >> 5
+        if length == 7:
+            if at >= end:
+                break
+            length += data[at]
+            at += 1
+        if at >= end:
+            break
+        start = len(out) - ((control & 31) << 8 | data[at]) - 1
+        at += 1
+        if start < 0:
+            raise ValueError("LZF refers to bytes before its start")
+        length += 2
+        piece = out[start : start + length]
+        if len(piece) < length:
+            # Source and target overlap: what is copied repeats.
+            piece = (piece * (length // len(piece) + 1))[:length]
+        out += piece
+        if len(out) > size:
+            break
+    if at != end or len(out) != size:
+        raise ValueError(f"LZF does not hold the {size} bytes that it announces")
+    return bytes(out)
+
+
+def compress(data: bytes, most: int) -> bytes | None:
+    """Return ``data`` compressed to at most ``most`` bytes, or None where that is not possible.
+
+    Matches are chosen as Redis chooses them: the first byte is never repeated from, the last two are
+    literal, and a result that is only a few bytes smaller than ``most`` is given up.
+    """
+    out = bytearray()
+    seen: dict[bytes, int] = {}
+    at = literal = 0
+    last = len(data) - 3
+    while at <= last:
+        three = data[at : at + 3]
+        start = seen.get(three, -1)
+        seen[three] = at
+        if start < 1 or at - start > _FARTHEST:
+            at += 1
+            continue
+        if len(out) + _size_of_literals(at - literal) + 4 >= most:
+            return None
+        longest = min(_LONGEST, len(data) - at - 2)
+        length = _common(data, start, at, longest)
+        _literals(out, data, literal, at)
+        distance = at - start - 1
+        if length - 2 < 7:
+            out.append(length - 2 << 5 | distance >> 8)
+        else:
+            out += bytes((7 << 5 | distance >> 8, length - 9))
+        out.append(distance & 255)
+        at += length
+        literal = at
+        # Runs are found again by where the last match ended.
+        for place in (at - 2, at - 1):
+            seen[data[place : place + 3]] = place
+    # The compressor of servers gives up when three more bytes might not fit.
+    literals = max(len(data) - 2 - literal, 0)
+    if len(out) + literals + literals // _LITERALS + 1 + 3 > most:
+        return None
+    _literals(out, data, literal, len(data))
+    return bytes(out)
+
+
+def _size_of_literals(count: int) -> int:
+    return count + -(-count // _LITERALS)
+
+
+def _common(data: bytes, start: int, at: int, longest: int) -> int:
+    """How many bytes are the same from both places on."""
+    length = 3
+    while length + 8 <= longest and (
+        data[start + length : start + length + 8] == data[at + length : at + length + 8]
+    ):
+        length += 8
+    while length < longest and data[start + length] == data[at + length]:
+        length += 1
+    return length
+
+
+def _literals(out: bytearray, data: bytes, start: int, stop: int) -> None:
+    for at in range(start, stop, _LITERALS):
+        piece = data[at : min(at + _LITERALS, stop)]
+        out.append(len(piece) - 1)
+        out += piece

@@ -1,0 +1,436 @@
+"""Values: from RDB to the classes of ``kv/values``.
+
+What a real server only tolerates (duplicates in a small hash, a wrong length of a stream) is rejected:
+no server writes it, and the damage would be copied.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable
+from itertools import pairwise
+from typing import Any
+
+from ..values.consumer_group import SEQUENCE_MAX, UNKNOWN_ENTRIES_READ, Consumer, Group
+from ..values.hashes import HashValue
+from ..values.json import JsonError, JsonValue, parse_json
+from ..values.lists import QuickList
+from ..values.sets import SetValue
+from ..values.stream import Node, Stream, make_id
+from ..values.zset import SortedSet
+from .listpack import Entry, read_listpack, texts
+from .source import RdbError, Source
+from .ziplist import read_intset, read_ziplist, read_zipmap
+
+__all__ = [
+    "JSON_MODULE",
+    "VALKEY_9",
+    "ForeignType",
+    "module_id",
+    "module_name",
+    "read_value",
+    "skip_module_items",
+]
+
+JSON_MODULE = "ReJSON-RL"
+VALKEY_9 = 80
+"""The first version of Valkey's own count, which no version of Redis reaches."""
+_DEEPEST_JSON = 512
+
+
+class ForeignType(Exception):
+    """Raised behind a value of a module that is not known: it was skipped, and reading may go on."""
+
+
+def read_value(source: Source, kind: int, version: int) -> Any:
+    """Return the value of an RDB type, of those that a version of the format has.
+
+    Raises ``RdbError``, and ``ForeignType`` behind a module's value that is not known.
+    """
+    read = _READERS.get(kind)
+    if read is None or version < _SINCE.get(kind, 0):
+        raise RdbError(f"type {kind} is unknown to version {version} of the format")
+    return read(source)
+
+
+# -- strings, lists and sets -----------------------------------------------------------------------
+
+
+def _list(source: Source) -> QuickList:
+    return QuickList([source.string() for _ in range(source.count(1))])
+
+
+def _list_of_ziplist(source: Source) -> QuickList:
+    return _filled_list(texts(read_ziplist(source.string(packed=True))))
+
+
+def _quicklist(source: Source) -> QuickList:
+    items: list[bytes] = []
+    for _ in range(source.count(1)):
+        items += texts(read_ziplist(source.string(packed=True)))
+    return _filled_list(items)
+
+
+def _quicklist2(source: Source) -> QuickList:
+    items: list[bytes] = []
+    for _ in range(source.count(1)):
+        container = source.length()
+        if container == 1:
+            items.append(source.string())
+        elif container == 2:
+            items += texts(read_listpack(source.string(packed=True)))
+        else:
+            raise RdbError(f"a node of a list is of the unknown form {container}")
+    return _filled_list(items)
+
+
+def _filled_list(items: list[bytes]) -> QuickList:
+    if not items:
+        raise RdbError("a list is empty")
+    return QuickList(items)
+
+
+def _set(source: Source) -> SetValue:
+    return _filled_set([source.string() for _ in range(source.count(1))])
+
+
+def _intset(source: Source) -> SetValue:
+    return _filled_set([b"%d" % number for number in read_intset(source.string(packed=True))])
+
+
+def _set_of_listpack(source: Source) -> SetValue:
+    return _filled_set(texts(read_listpack(source.string(packed=True))))
+
+
+def _filled_set(members: list[bytes]) -> SetValue:
+    found = SetValue(members)
+    if not members or len(found) < len(members):
+        raise RdbError("a set is empty or has a member twice")
+    return found
+
+
+# -- sorted sets -----------------------------------------------------------------------------------
+
+
+def _zset(source: Source) -> SortedSet:
+    return _filled_zset([(source.string(), source.double()) for _ in range(source.count(1))])
+
+
+def _zset_of_texts(source: Source) -> SortedSet:
+    return _filled_zset([(source.string(), _old_score(source)) for _ in range(source.count(1))])
+
+
+def _old_score(source: Source) -> float:
+    size = source.byte()
+    named = {253: math.nan, 254: math.inf, 255: -math.inf}.get(size)
+    return _number(source.take(size)) if named is None else named
+
+
+def _zset_of_ziplist(source: Source) -> SortedSet:
+    return _packed_zset(read_ziplist(source.string(packed=True)))
+
+
+def _zset_of_listpack(source: Source) -> SortedSet:
+    return _packed_zset(read_listpack(source.string(packed=True)))
+
+
+def _packed_zset(entries: list[Entry]) -> SortedSet:
+    members, scores = texts(_pairs(entries)[::2]), map(_number, entries[1::2])
+    found = _filled_zset(list(zip(members, scores, strict=True)))
+    found.stay_packed()
+    return found
+
+
+def _number(text: Entry) -> float:
+    try:
+        if isinstance(text, int) or not text.count(b"_"):
+            return float(text)
+    except ValueError:
+        pass
+    raise RdbError("a score is not a number")
+
+
+def _filled_zset(items: list[tuple[bytes, float]]) -> SortedSet:
+    scores = dict(items)
+    if not items or len(scores) < len(items) or any(map(math.isnan, scores.values())):
+        raise RdbError("a sorted set is empty, has a member twice or a score that is not a number")
+    return SortedSet(scores)
+
+
+# -- hashes ----------------------------------------------------------------------------------------
+
+
+def _pairs(entries: list[Any]) -> list[Any]:
+    if len(entries) % 2:
+        raise RdbError("a packed value has a field without its value")
+    return entries
+
+
+def _hash(source: Source) -> HashValue:
+    count = source.count(1)
+    return _filled_hash((source.string(), source.string(), 0) for _ in range(count))
+
+
+def _packed_hash(flat: list[bytes]) -> HashValue:
+    _pairs(flat)
+    return _filled_hash((field, text, 0) for field, text in zip(flat[::2], flat[1::2], strict=True))
+
+
+def _hash_of_zipmap(source: Source) -> HashValue:
+    return _packed_hash(read_zipmap(source.string(packed=True)))
+
+
+def _hash_of_ziplist(source: Source) -> HashValue:
+    found = _packed_hash(texts(read_ziplist(source.string(packed=True))))
+    found.stay_packed()
+    return found
+
+
+def _hash_of_listpack(source: Source) -> HashValue:
+    found = _packed_hash(texts(read_listpack(source.string(packed=True))))
+    found.stay_packed()
+    return found
+
+
+def _expiring_hash(source: Source) -> HashValue:
+    """Redis 7.4: each field with its expiry, counted from the earliest one."""
+    first_ms = source.int64()
+    items = []
+    for _ in range(source.count(1)):
+        after = source.length()
+        items.append((source.string(), source.string(), first_ms + after - 1 if after else 0))
+    return _filled_hash(items)
+
+
+def _expiring_hash_of_listpack(source: Source) -> HashValue:
+    """Redis 7.4: fields, values and absolute expiries in one listpack."""
+    source.int64()
+    entries = read_listpack(source.string(packed=True))
+    if len(entries) % 3 or not all(isinstance(at_ms, int) for at_ms in entries[2::3]):
+        raise RdbError("a packed hash has a field without its value or expiry")
+    fields, values = texts(entries[::3]), texts(entries[1::3])
+    expiries: list[Any] = entries[2::3]
+    return _filled_hash(zip(fields, values, expiries, strict=True))
+
+
+def _valkey_hash(source: Source) -> HashValue:
+    """Valkey 9: each field with its absolute expiry, -1 for none."""
+    items = []
+    for _ in range(source.count(1)):
+        field, text, at_ms = source.string(), source.string(), source.int64()
+        items.append((field, text, 0 if at_ms == -1 else at_ms))
+    return _filled_hash(items)
+
+
+def _filled_hash(items: Iterable[tuple[bytes, bytes, int]]) -> HashValue:
+    found = HashValue()
+    for field, text, at_ms in items:
+        if not found.set(field, text):
+            raise RdbError("a hash has a field twice")
+        if at_ms < 0:
+            raise RdbError("a field of a hash expires before 1970")
+        if at_ms:
+            found.expire_at(field, at_ms)
+    if not found.fields:
+        raise RdbError("a hash is empty")
+    return found
+
+
+# -- streams ---------------------------------------------------------------------------------------
+
+
+def _id(source: Source) -> int:
+    ms, sequence = source.length(), source.length()
+    return make_id(ms, sequence)
+
+
+def _raw_id(source: Source) -> int:
+    return int.from_bytes(source.take(16), "big")
+
+
+def _stream(source: Source, form: int) -> Stream:
+    """Read a stream of the first, second or third form: Redis 5.0, 7.0 and 7.2."""
+    nodes = []
+    for _ in range(source.count()):
+        key = source.string()
+        if len(key) != 16:
+            raise RdbError("the id of a node of a stream does not have 16 bytes")
+        nodes.append(_node(int.from_bytes(key, "big"), read_listpack(source.string(packed=True))))
+    ids = [entry_id for node in nodes for entry_id in node.ids]
+    if any(low >= high for low, high in pairwise([-1, *ids])):
+        raise RdbError("the ids of a stream do not ascend")
+    length = source.length()
+    last_id = _id(source)
+    if length != len(ids) or (ids and ids[-1] > last_id):
+        raise RdbError("a stream has another length, or a higher id, than it says")
+    max_deleted_id, added = 0, length
+    if form >= 2:
+        _id(source)  # the first id, which the entries tell
+        max_deleted_id = _id(source)
+        added = source.length()
+    stream = Stream.of_nodes([node for node in nodes if node.ids])
+    stream.last_id, stream.max_deleted_id, stream.entries_added = last_id, max_deleted_id, added
+    for _ in range(source.count()):
+        name = source.string()
+        if name in stream.groups:
+            raise RdbError("a stream has a group twice")
+        stream.groups[name] = _group(source, stream, form)
+    return stream
+
+
+def _node(key: int, entries: list[Entry]) -> Node:
+    """Return a node of a stream, without the entries that were deleted from it."""
+    rest = iter(entries)
+
+    def number() -> int:
+        entry = next(rest)
+        if not isinstance(entry, int):
+            raise RdbError("a node of a stream has a string where a number belongs")
+        return entry
+
+    def words(count: int) -> list[bytes]:
+        if not 0 <= count <= len(entries):
+            raise RdbError("a node of a stream has an entry with too many fields")
+        return texts([next(rest) for _ in range(count)])
+
+    try:
+        live, deleted = number(), number()
+        master = words(number())
+        node = Node(key, master)
+        if number() or live < 0 or deleted < 0 or live + deleted > len(entries):
+            raise RdbError("a node of a stream has a wrong head")
+        gone = 0
+        for _ in range(live + deleted):
+            flags = number()
+            # Differences are stored in 64 bits, so they wrap around.
+            milliseconds = (key >> 64) + number() & SEQUENCE_MAX
+            sequence = (key & SEQUENCE_MAX) + number() & SEQUENCE_MAX
+            if flags & 2:
+                values = words(len(master))
+                flat = [word for pair in zip(master, values, strict=True) for word in pair]
+                size = len(master) + 3
+            else:
+                pairs = number()
+                flat, size = words(2 * pairs), 2 * pairs + 4
+            if number() != size or not flat or flags & ~3:
+                raise RdbError("an entry of a stream has a wrong size, no fields or unknown flags")
+            if flags & 1:
+                gone += 1
+            else:
+                node.append(make_id(milliseconds, sequence), flat)
+    except (StopIteration, RuntimeError):
+        raise RdbError("a node of a stream ends inside of an entry") from None
+    if gone != deleted or next(rest, None) is not None:
+        raise RdbError("a node of a stream has another number of entries than it says")
+    node.deleted = deleted
+    return node
+
+
+def _group(source: Source, stream: Stream, form: int) -> Group:
+    group = Group(_id(source))
+    if form >= 2:
+        read = source.length()
+        group.entries_read = UNKNOWN_ENTRIES_READ if read == SEQUENCE_MAX else read
+    else:
+        group.entries_read = stream.entries_up_to(group.last_id)
+    delivered: dict[int, tuple[int, int]] = {}
+    for _ in range(source.count()):
+        entry_id = _raw_id(source)
+        if entry_id in delivered:
+            raise RdbError("a group has a pending entry twice")
+        delivered[entry_id] = source.int64(), source.length()
+    owners: dict[int, Consumer] = {}
+    for _ in range(source.count()):
+        consumer = Consumer(source.string(), source.int64())
+        if consumer.name in group.consumers:
+            raise RdbError("a group has a consumer twice")
+        group.consumers[consumer.name] = consumer
+        consumer.active_ms = source.int64() if form >= 3 else consumer.seen_ms
+        for _ in range(source.count()):
+            entry_id = _raw_id(source)
+            if entry_id in owners or entry_id not in delivered:
+                raise RdbError("a pending entry of a consumer is another's, or not its group's")
+            owners[entry_id] = consumer
+    if len(owners) < len(delivered):
+        raise RdbError("a group has a pending entry without a consumer")
+    for entry_id in sorted(owners):
+        group.deliver(entry_id, owners[entry_id], *delivered[entry_id])
+    return group
+
+
+# -- modules ---------------------------------------------------------------------------------------
+
+_LETTERS = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_"
+
+
+def _module(source: Source) -> JsonValue:
+    """Read a JSON document as RedisJSON and its kin store it: its text is the first item."""
+    name = module_name(source.length())
+    items = skip_module_items(source)
+    if name != JSON_MODULE:
+        raise ForeignType(f"module type {name}")
+    if not items or not isinstance(items[0], bytes):
+        raise ForeignType(f"module type {name} of an old version")
+    try:
+        return JsonValue(parse_json(items[0], deepest=_DEEPEST_JSON))
+    except JsonError as error:
+        raise RdbError(f"a JSON document is damaged: {error}") from None
+
+
+def module_name(number: int) -> str:
+    """Return the name of nine letters in a module's id."""
+    return "".join(_LETTERS[number >> 10 + 6 * place & 63] for place in range(8, -1, -1))
+
+
+def module_id(name: str, version: int) -> int:
+    """Return the id of a module's type: its name and the version of its encoding."""
+    number = 0
+    for letter in name:
+        number = number << 6 | _LETTERS.index(letter)
+    return number << 10 | version
+
+
+def skip_module_items(source: Source) -> list[bytes | int]:
+    """Read past the items of a module; the strings and numbers among them."""
+    items: list[bytes | int] = []
+    while True:
+        kind = source.length()
+        if kind == 0:
+            return items
+        if kind in (1, 2):
+            items.append(source.length())
+        elif kind in (3, 4):
+            source.take(4 if kind == 3 else 8)
+        elif kind == 5:
+            items.append(source.string())
+        else:
+            raise RdbError(f"a module's value has an item of the unknown form {kind}")
+
+
+_READERS: dict[int, Callable[[Source], Any]] = {
+    0: Source.string,
+    1: _list,
+    2: _set,
+    3: _zset_of_texts,
+    4: _hash,
+    5: _zset,
+    7: _module,
+    9: _hash_of_zipmap,
+    10: _list_of_ziplist,
+    11: _intset,
+    12: _zset_of_ziplist,
+    13: _hash_of_ziplist,
+    14: _quicklist,
+    15: lambda source: _stream(source, 1),
+    16: _hash_of_listpack,
+    17: _zset_of_listpack,
+    18: _quicklist2,
+    19: lambda source: _stream(source, 2),
+    20: _set_of_listpack,
+    21: lambda source: _stream(source, 3),
+    22: _valkey_hash,
+    24: _expiring_hash,
+    25: _expiring_hash_of_listpack,
+}
+_SINCE = {20: 11, 21: 11, 22: VALKEY_9, 24: 12, 25: 12}
+"""The first version with each type that came after Redis 7.0."""

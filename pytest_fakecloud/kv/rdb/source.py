@@ -1,0 +1,130 @@
+"""Reading RDB data front to back: lengths and strings, within bounds."""
+
+from __future__ import annotations
+
+from struct import unpack_from
+
+from . import lzf
+
+__all__ = ["RdbError", "Source"]
+
+MOST_UNPACKED = 512 * 2**20
+"""Bytes that compressed strings may unpack to, beside eight times the size of the data."""
+PACKED_WEIGHT = 8
+"""How much more a compressed listpack counts than a string: its elements become objects."""
+
+
+class RdbError(ValueError):
+    """Data that are not RDB, or not of a form that is read; the message says what is wrong."""
+
+
+class Source:
+    """A byte string that is read front to back.
+
+    Every method raises ``RdbError`` where the data end too soon or make no sense. Nothing is
+    allocated by an announced size alone.
+    """
+
+    __slots__ = ("_spare", "at", "data")
+
+    def __init__(self, data: bytes, at: int = 0) -> None:
+        self.data = data
+        self.at = at
+        self._spare = MOST_UNPACKED + 8 * len(data)
+
+    def left(self) -> int:
+        """Return how many bytes are still to be read."""
+        return len(self.data) - self.at
+
+    def take(self, size: int) -> bytes:
+        """Return the next ``size`` bytes."""
+        at = self.at
+        stop = at + size
+        if stop > len(self.data):
+            raise RdbError(f"the data end at byte {len(self.data)}, inside of a value")
+        self.at = stop
+        return self.data[at:stop]
+
+    def byte(self) -> int:
+        """Return the next byte as a number."""
+        at = self.at
+        if at >= len(self.data):
+            raise RdbError(f"the data end at byte {at}, inside of a value")
+        self.at = at + 1
+        return self.data[at]
+
+    def int64(self) -> int:
+        """Return a signed number of eight bytes, the lowest first."""
+        return int.from_bytes(self.take(8), "little", signed=True)
+
+    def double(self) -> float:
+        """Return an IEEE double of eight bytes, the lowest first."""
+        found: float = unpack_from("<d", self.take(8))[0]
+        return found
+
+    def length(self) -> int:
+        """Return a length, or another number that is written as one."""
+        found, special = self._length()
+        if special:
+            raise RdbError(
+                f"byte {self.at - 1} begins a string of the form {found} instead of a length"
+            )
+        return found
+
+    def count(self, least: int = 0) -> int:
+        """Return a number of elements, which the rest of the data can hold."""
+        found = self.length()
+        if not least <= found <= len(self.data) - self.at:
+            raise RdbError(f"{found} elements are announced before byte {self.at}")
+        return found
+
+    def string(self, *, packed: bool = False) -> bytes:
+        """Return a string, unpacked; ``packed`` says that it is to be read as a packed structure."""
+        data, at = self.data, self.at
+        # Nearly every string is short enough for a length of one byte or two.
+        if at + 1 < len(data) and (first := data[at]) < 128:
+            if first < 64:
+                start, stop = at + 1, at + 1 + first
+            else:
+                start = at + 2
+                stop = start + ((first & 63) << 8 | data[at + 1])
+            if stop <= len(data):
+                self.at = stop
+                return data[start:stop]
+        found, special = self._length()
+        if not special:
+            return self.take(found)
+        if found < 3:
+            return b"%d" % int.from_bytes(self.take(1 << found), "little", signed=True)
+        if found > 3:
+            raise RdbError(f"byte {self.at - 1} begins a string of the unknown form {found}")
+        compressed, size = self.length(), self.length()
+        if size > compressed * lzf.MOST_GROWTH:
+            raise RdbError(
+                f"{compressed} compressed bytes cannot hold {size}, before byte {self.at}"
+            )
+        self._spare -= size * (PACKED_WEIGHT if packed else 1)
+        if self._spare < 0:
+            raise RdbError(f"the compressed strings up to byte {self.at} unpack to too much")
+        try:
+            return lzf.decompress(self.take(compressed), size)
+        except RdbError:
+            raise
+        except ValueError as error:
+            raise RdbError(f"{error}, before byte {self.at}") from None
+
+    def _length(self) -> tuple[int, bool]:
+        """Return a number, and whether it is the form of a string instead of a length."""
+        first = self.byte()
+        kind = first >> 6
+        if kind == 0:
+            return first, False
+        if kind == 1:
+            return (first & 63) << 8 | self.byte(), False
+        if kind == 3:
+            return first & 63, True
+        if first == 0x80:
+            return int.from_bytes(self.take(4), "big"), False
+        if first == 0x81:
+            return int.from_bytes(self.take(8), "big"), False
+        raise RdbError(f"byte {self.at - 1} is {first:#04x}, which begins no length")

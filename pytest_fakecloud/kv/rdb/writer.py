@@ -1,0 +1,280 @@
+"""Values: from the classes of ``kv/values`` to RDB, as a server of some version writes them."""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterable, Iterator
+from typing import TYPE_CHECKING, Any
+
+from ..table.syntax import format_double
+from ..values.consumer_group import SEQUENCE_MAX, Group, PendingList
+from ..values.hashes import HashValue
+from ..values.integers import canonical_integer
+from ..values.json import JsonValue, write_json
+from ..values.listpack import LISTPACK_OVERHEAD, entry_size
+from ..values.lists import NODE_BYTES, QuickList
+from ..values.sets import SetValue
+from ..values.stream import Node, Stream
+from ..values.zset import SortedSet
+from . import lzf
+from .listpack import Entry, write_listpack
+from .reader import JSON_MODULE, module_id
+from .ziplist import write_intset
+
+if TYPE_CHECKING:
+    from ..table.config import Config
+
+__all__ = ["OLDEST", "Writer"]
+
+OLDEST = 10
+"""The version of Redis 7.0, which every server since then reads."""
+_STREAMS_WITH_ACTIVITY = _PACKED_SETS = 11
+_EXPIRING_FIELDS = 12
+_MOST_COMPRESSED = 64 * 1024
+"""Bytes of a string beyond which it is not compressed: that would take longer than it is worth."""
+_SAFE_NODE = 8192
+_ENTRY_ESTIMATE = 8
+_JSON_VERSION = 3
+
+
+class Writer:
+    """Collects RDB data.
+
+    ``config`` decides about encodings. ``version`` is that of the format; it becomes higher where a
+    value needs it. Strings are compressed with ``compress``.
+    """
+
+    def __init__(self, config: Config, version: int, *, compress: bool) -> None:
+        self._config = config
+        self._parts: list[bytes] = []
+        self._compress = compress
+        self.version = version
+
+    def taken(self) -> bytes:
+        """Return what was written since this was last called."""
+        data = b"".join(self._parts)
+        self._parts.clear()
+        return data
+
+    def raw(self, data: bytes) -> None:
+        """Write bytes as they are."""
+        self._parts.append(data)
+
+    def length(self, number: int) -> None:
+        """Write a length, or another number that is written as one."""
+        self._parts.append(_length(number))
+
+    def string(self, data: bytes) -> None:
+        """Write a string: as an integer, compressed, or as it is."""
+        size = len(data)
+        if size <= 11 and data[:1] <= b"9":
+            number = canonical_integer(data)
+            if number is not None and -(1 << 31) <= number < 1 << 31:
+                self._parts.append(_small(number))
+                return
+        elif self._compress and 20 < size <= _MOST_COMPRESSED:
+            compressed = lzf.compress(data, size - 4)
+            if compressed is not None:
+                head = b"\xc3" + _length(len(compressed)) + _length(size)
+                self._parts.append(head + compressed)
+                return
+        self._parts.append(_length(size))
+        self._parts.append(bytes(data))
+
+    def value(self, key: bytes | None, value: Any) -> None:
+        """Write type, key (none in a payload of DUMP) and value."""
+        if isinstance(value, bytes | bytearray):
+            self._begin(0, key)
+            self.string(bytes(value))
+        elif isinstance(value, QuickList):
+            self._list(key, value)
+        elif isinstance(value, SetValue):
+            self._set(key, value)
+        elif isinstance(value, SortedSet):
+            self._zset(key, value)
+        elif isinstance(value, HashValue):
+            self._hash(key, value)
+        elif isinstance(value, Stream):
+            self._stream(key, value)
+        else:
+            assert isinstance(value, JsonValue)
+            self._json(key, value)
+
+    def _begin(self, kind: int, key: bytes | None) -> None:
+        self._parts.append(bytes([kind]))
+        if key is not None:
+            self.string(key)
+
+    def _list(self, key: bytes | None, value: QuickList) -> None:
+        self._begin(18, key)
+        nodes = list(_nodes(value, self._config.number("list-max-listpack-size")))
+        self.length(len(nodes))
+        for node in nodes:
+            self.length(2)
+            self.string(write_listpack(node))
+
+    def _set(self, key: bytes | None, value: SetValue) -> None:
+        encoding = value.encoding(self._config)
+        if encoding == "intset":
+            self._begin(11, key)
+            self.string(write_intset(sorted(map(int, value))))
+        elif encoding == "listpack" and self.version >= _PACKED_SETS:
+            self._begin(20, key)
+            self.string(write_listpack(value))
+        else:
+            self._begin(2, key)
+            self.length(len(value))
+            for member in value:
+                self.string(member)
+
+    def _zset(self, key: bytes | None, value: SortedSet) -> None:
+        if value.encoding(self._config) == "listpack":
+            self._begin(17, key)
+            pairs = ((member, self._score(score)) for score, member in value)
+            self.string(write_listpack(part for pair in pairs for part in pair))
+            return
+        self._begin(5, key)
+        self.length(len(value))
+        for score, member in reversed(value):
+            self.string(member)
+            self._parts.append(struct.pack("<d", score))
+
+    def _score(self, score: float) -> Entry:
+        if score == score // 1 and -(2.0**63) <= score < 2.0**63:
+            return int(score)
+        return format_double(score) if self.version > OLDEST else b"%.17g" % score
+
+    def _hash(self, key: bytes | None, value: HashValue) -> None:
+        if value.expires:
+            self._expiring_hash(key, value)
+        elif value.encoding(self._config) == "listpack":
+            self._begin(16, key)
+            self.string(write_listpack(part for pair in value.fields.items() for part in pair))
+        else:
+            self._begin(4, key)
+            self.length(len(value))
+            for field, text in value.fields.items():
+                self.string(field)
+                self.string(text)
+
+    def _expiring_hash(self, key: bytes | None, value: HashValue) -> None:
+        self.version = max(self.version, _EXPIRING_FIELDS)
+        first_ms = value.soonest()
+        assert first_ms is not None
+        self._begin(24, key)
+        self._parts.append(first_ms.to_bytes(8, "little"))
+        self.length(len(value))
+        for field, text in value.fields.items():
+            at_ms = value.expiry(field)
+            self.length(0 if at_ms is None else at_ms - first_ms + 1)
+            self.string(field)
+            self.string(text)
+
+    # -- streams -------------------------------------------------------------------------------------
+
+    def _stream(self, key: bytes | None, value: Stream) -> None:
+        with_activity = self.version >= _STREAMS_WITH_ACTIVITY
+        self._begin(21 if with_activity else 19, key)
+        self.length(len(value.nodes))
+        for node in value.nodes:
+            self.string(node.key.to_bytes(16, "big"))
+            self.string(write_listpack(_entries(node)))
+        self.length(value.length)
+        for entry_id in (value.last_id, value.first_id, value.max_deleted_id):
+            self._id(entry_id)
+        self.length(value.entries_added)
+        self.length(len(value.groups))
+        for name in sorted(value.groups):
+            self.string(name)
+            self._group(value.groups[name], with_activity)
+
+    def _id(self, entry_id: int) -> None:
+        self.length(entry_id >> 64)
+        self.length(entry_id & SEQUENCE_MAX)
+
+    def _group(self, group: Group, with_activity: bool) -> None:
+        self._id(group.last_id)
+        self.length(group.entries_read & SEQUENCE_MAX)
+        self._pending_ids(group.pending, with_times=True)
+        self.length(len(group.consumers))
+        for consumer in group.sorted_consumers():
+            self.string(consumer.name)
+            self._parts.append(consumer.seen_ms.to_bytes(8, "little", signed=True))
+            if with_activity:
+                self._parts.append(consumer.active_ms.to_bytes(8, "little", signed=True))
+            self._pending_ids(consumer.pending, with_times=False)
+
+    def _pending_ids(self, pending: PendingList, *, with_times: bool) -> None:
+        self.length(len(pending))
+        for entry_id, one in pending.items():
+            self._parts.append(entry_id.to_bytes(16, "big"))
+            if with_times:
+                self._parts.append(one.delivered_ms.to_bytes(8, "little", signed=True))
+                self.length(one.deliveries)
+
+    # -- modules -------------------------------------------------------------------------------------
+
+    def _json(self, key: bytes | None, value: JsonValue) -> None:
+        self._begin(7, key)
+        self.length(module_id(JSON_MODULE, _JSON_VERSION))
+        self.length(5)
+        self.string(write_json(value.root))
+        self.length(0)
+
+
+def _length(number: int) -> bytes:
+    if number < 1 << 6:
+        return bytes([number])
+    if number < 1 << 14:
+        return bytes((0x40 | number >> 8, number & 255))
+    if number < 1 << 32:
+        return b"\x80" + number.to_bytes(4, "big")
+    return b"\x81" + number.to_bytes(8, "big")
+
+
+def _small(number: int) -> bytes:
+    for first, width in ((b"\xc0", 1), (b"\xc1", 2), (b"\xc2", 4)):
+        if -(1 << 8 * width - 1) <= number < 1 << 8 * width - 1:
+            return first + number.to_bytes(width, "little", signed=True)
+    raise AssertionError(number)
+
+
+def _nodes(items: Iterable[bytes], limit: int) -> Iterator[list[bytes]]:
+    """Split a list as a server does that appended one item after the other."""
+    most_bytes = NODE_BYTES[max(limit, -5)] if limit < 0 else _SAFE_NODE
+    most_items = limit if limit >= 0 else 1 << 62
+    node: list[bytes] = []
+    size = LISTPACK_OVERHEAD
+    for item in items:
+        if node and (size + len(item) + _ENTRY_ESTIMATE > most_bytes or len(node) >= most_items):
+            yield node
+            node, size = [], LISTPACK_OVERHEAD
+        node.append(item)
+        size += entry_size(item)
+    yield node
+
+
+def _entries(node: Node) -> Iterator[Entry]:
+    """Yield the elements of the listpack that holds a node of a stream."""
+    master = node.master
+    yield from (len(node.ids), 0, len(master))
+    yield from master
+    yield 0
+    ms, sequence = node.key >> 64, node.key & SEQUENCE_MAX
+    for entry_id, flat in zip(node.ids, node.fields, strict=True):
+        same = flat[::2] == master
+        yield 2 if same else 0
+        yield _wrapped((entry_id >> 64) - ms)
+        yield _wrapped((entry_id & SEQUENCE_MAX) - sequence)
+        if same:
+            yield from flat[1::2]
+            yield len(master) + 3
+        else:
+            yield len(flat) // 2
+            yield from flat
+            yield len(flat) + 4
+
+
+def _wrapped(difference: int) -> int:
+    """Return a difference of unsigned 64-bit numbers as a signed one."""
+    return (difference + (1 << 63) & SEQUENCE_MAX) - (1 << 63)

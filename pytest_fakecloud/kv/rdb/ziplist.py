@@ -1,0 +1,121 @@
+"""Packed structures of servers before Redis 7.0, which are only read: ziplist and zipmap; and intset."""
+
+from __future__ import annotations
+
+from array import array
+from collections.abc import Sequence
+from itertools import pairwise
+from sys import byteorder
+
+from .listpack import Entry
+from .source import RdbError
+
+__all__ = ["read_intset", "read_ziplist", "read_zipmap", "write_intset"]
+
+_WIDTHS = {0xC0: 2, 0xD0: 4, 0xE0: 8, 0xF0: 3, 0xFE: 1}
+_CODES = {2: "h", 4: "i", 8: "q"}
+
+
+def read_ziplist(blob: bytes) -> list[Entry]:
+    """Return the elements of a ziplist; raises ``RdbError`` unless all of its bytes are in order."""
+    end = len(blob) - 1
+    if end < 10 or int.from_bytes(blob[:4], "little") != len(blob) or blob[end] != 0xFF:
+        raise RdbError("a ziplist has a wrong size or no end")
+    found: list[Entry] = []
+    at = start = 10
+    before = 0
+    try:
+        while at < end:
+            start = at
+            previous = blob[at]
+            at += 1
+            if previous == 0xFE:
+                previous = int.from_bytes(blob[at : at + 4], "little")
+                at += 4
+            if previous != before:
+                raise RdbError("an entry of a ziplist has a wrong length before it")
+            first = blob[at]
+            at += 1
+            if first < 0xC0:
+                if first < 0x40:
+                    size = first
+                elif first < 0x80:
+                    size = (first & 63) << 8 | blob[at]
+                    at += 1
+                elif first == 0x80:
+                    size = int.from_bytes(blob[at : at + 4], "big")
+                    at += 4
+                else:
+                    raise RdbError("an entry of a ziplist makes no sense")
+                found.append(blob[at : at + size])
+                at += size
+            elif 0xF1 <= first <= 0xFD:
+                found.append(first - 0xF1)
+            else:
+                width = _WIDTHS[first]
+                found.append(int.from_bytes(blob[at : at + width], "little", signed=True))
+                at += width
+            before = at - start
+    except (IndexError, KeyError):
+        raise RdbError("an entry of a ziplist makes no sense") from None
+    count = int.from_bytes(blob[8:10], "little")
+    tail = int.from_bytes(blob[4:8], "little")
+    if at != end or tail != start or count not in (len(found), 0xFFFF):
+        raise RdbError("a ziplist does not end where its last entry ends, or has another count")
+    return found
+
+
+def read_zipmap(blob: bytes) -> list[bytes]:
+    """Return the fields and values of a zipmap, alternating; raises ``RdbError``."""
+    found: list[bytes] = []
+    at, end = 1, len(blob) - 1
+    if end < 1 or blob[end] != 0xFF:
+        raise RdbError("a zipmap has no end")
+    try:
+        while at < end:
+            size = blob[at]
+            at += 1
+            if size == 254:
+                size = int.from_bytes(blob[at : at + 4], "little")
+                at += 4
+            elif size == 255:
+                raise RdbError("a zipmap ends too soon")
+            free = 0
+            if len(found) % 2:
+                free = blob[at]
+                at += 1
+            found.append(blob[at : at + size])
+            at += size + free
+    except IndexError:
+        raise RdbError("an entry of a zipmap makes no sense") from None
+    pairs, odd = divmod(len(found), 2)
+    if at != end or odd or blob[0] not in (pairs, 254, 255) or blob[0] < min(pairs, 254):
+        raise RdbError("a zipmap does not end where its last entry ends, or has another count")
+    return found
+
+
+def read_intset(blob: bytes) -> list[int]:
+    """Return the integers of an intset; raises ``RdbError`` unless they ascend."""
+    width, count = int.from_bytes(blob[:4], "little"), int.from_bytes(blob[4:8], "little")
+    code = _CODES.get(width)
+    if code is None or not count or len(blob) != 8 + width * count:
+        raise RdbError("a set of integers has a wrong width or size")
+    numbers = array(code)
+    numbers.frombytes(blob[8:])
+    if byteorder == "big":
+        numbers.byteswap()
+    found = numbers.tolist()
+    if any(low >= high for low, high in pairwise(found)):
+        raise RdbError("the integers of a set do not ascend")
+    return found
+
+
+def write_intset(numbers: Sequence[int]) -> bytes:
+    """Return an intset of integers in ascending order, at least one."""
+    widest = max(-numbers[0] - 1, numbers[-1])
+    width = next(width for width in (2, 4, 8) if widest < 1 << 8 * width - 1)
+    found = array(_CODES[width], numbers)
+    if byteorder == "big":
+        found.byteswap()
+    header = width.to_bytes(4, "little") + len(numbers).to_bytes(4, "little")
+    return header + found.tobytes()
