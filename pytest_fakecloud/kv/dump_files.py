@@ -51,7 +51,7 @@ def load_from_file(
         foreign["databases that this server does not have"] = len(contents.records) - len(records)
     if foreign:
         words = ", ".join(f"{count} of {kind}" for kind, count in foreign.items())
-        warnings.warn(f"{file.name}: skipped keys: {words}", stacklevel=4)
+        warnings.warn(f"{file.name}: skipped keys: {words}", stacklevel=3)
 
 
 def _read(file: Path) -> Contents:
@@ -59,10 +59,10 @@ def _read(file: Path) -> Contents:
         if not file.is_file():
             raise OSError(0, "it is not a file" if file.exists() else "there is no such file")
         data = file.read_bytes()
-    except OSError as error:
+    except (OSError, ValueError) as error:
         raise ContractError(
-            f"cannot read {str(file)!r:.200} (in {str(Path.cwd())!r}): {error.strerror}; give the path "
-            "of an .rdb file, a mapping such as {'k': 'v'}, or commands such as [['SET', 'k', 'v']]"
+            f"cannot read {_described(file, error)}; give the path of an .rdb file, a mapping such as "
+            "{'k': 'v'}, or commands such as [['SET', 'k', 'v']]"
         ) from None
     try:
         return read_file(data)
@@ -107,11 +107,15 @@ def dump_to_file(engine: Engine, path: str | PathLike[str]) -> None:
         data = write_file(records, libraries, engine.config, engine.version, now_s)
     try:
         file.write_bytes(data)
-    except OSError as error:
-        raise ContractError(
-            f"cannot write {str(file)!r:.200} (in {str(Path.cwd())!r}): {error.strerror}"
-        ) from None
+    except (OSError, ValueError) as error:
+        raise ContractError(f"cannot write {_described(file, error)}") from None
     if indexes:
         warnings.warn(
-            f"{file.name}: skipped {indexes} search indexes, which no .rdb file holds", stacklevel=3
+            f"{file.name}: skipped search indexes, which no .rdb file holds: {indexes}",
+            stacklevel=3,
         )
+
+
+def _described(file: Path, error: Exception) -> str:
+    reason = error.strerror if isinstance(error, OSError) else error
+    return f"{str(file)!r:.200} (in {str(Path.cwd())!r}): {reason}"

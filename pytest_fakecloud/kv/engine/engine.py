@@ -39,7 +39,6 @@ from ..errors import (
     wrong_arity,
 )
 from ..model import Transport, User
-from ..rdb.file import Record
 from ..reply import QUEUED, Blocked, Reply, with_17_digits
 from ..scripting.scripts import Scripting, ScriptingCopy
 from ..settings import VERSION, Dialect, Limits
@@ -60,6 +59,7 @@ from .statistics import Statistics
 from .tracking import Tracking
 
 if TYPE_CHECKING:
+    from ..rdb.file import Record
     from ..search.indexes import Search
 
 __all__ = ["AT_ONCE", "Engine", "EngineCopy", "Session"]
@@ -754,6 +754,8 @@ class Engine:
 
     def records(self) -> Iterator[Record]:
         """Yield every key, database by database; the caller holds the lock."""
+        from ..rdb.file import Record
+
         self._look()
         for keyspace in self.databases:
             keyspace.purge()

@@ -227,8 +227,8 @@ def _filled_hash(items: Iterable[tuple[bytes, bytes, int]]) -> HashValue:
     for field, text, at_ms in items:
         if not found.set(field, text):
             raise RdbError("a hash has a field twice")
-        if at_ms < 0:
-            raise RdbError("a field of a hash expires before 1970")
+        if not 0 <= at_ms < 1 << 63:
+            raise RdbError("a field of a hash expires at no possible time")
         if at_ms:
             found.expire_at(field, at_ms)
     if not found.fields:

@@ -21,7 +21,6 @@ from typing import TYPE_CHECKING, Any, Protocol
 from ...core.timeparse import give_way, monotonic
 from ..acl.users import Denied
 from ..errors import NOT_ENOUGH_REPLICAS, OOM, CommandError, HandedOn, one_line
-from ..rdb.payload import dump_libraries, is_sealed, load_libraries
 from ..reply import Reply
 from ..table.availability import asks_to_wait
 from ..table.versions import rdb_version
@@ -380,6 +379,8 @@ class Scripting:
 
     def dump(self) -> bytes:
         """Return all libraries as a payload for FUNCTION RESTORE."""
+        from ..rdb.payload import dump_libraries
+
         sources = [library.source for library in self.libraries.values()]
         return dump_libraries(sources, self.engine.config, rdb_version(self.engine.version))
 
@@ -388,6 +389,8 @@ class Scripting:
 
         ``policy`` is ``FLUSH``, ``APPEND`` or ``REPLACE``.
         """
+        from ..rdb.payload import is_sealed, load_libraries
+
         if not is_sealed(payload, rdb_version(self.engine.version)):
             raise CommandError(errors.BAD_DUMP)
         try:

@@ -9,8 +9,6 @@ from typing import Any
 
 import pytest
 
-from pytest_fakecloud.kv.rdb.crc64 import crc64
-
 from ..conftest import Run
 
 GOLDEN = [
@@ -69,13 +67,6 @@ LIBRARY_DUMP = (
     "f5404a23216c7561206e616d653d6d796c69620a72656469732e72656769737465725f66756e6374696f6e28276631"
     "272c2066756e6374696f6e286b2c61292072657475726e203120656e64290a00d5ae5ef458e724a0"
 )
-BAD_SEAL = "ERR DUMP payload version or checksum are wrong"
-
-
-def sealed(body: bytes, version: int = 10) -> bytes:
-    """A body as a payload of DUMP."""
-    body += version.to_bytes(2, "little")
-    return body + crc64(body).to_bytes(8, "little")
 
 
 @pytest.mark.dialect("redis")

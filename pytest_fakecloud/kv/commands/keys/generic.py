@@ -9,7 +9,6 @@ from ...algorithms.glob import matcher
 from ...engine.engine import Session
 from ...engine.keyspace import Keyspace, type_name
 from ...errors import CommandError
-from ...rdb import payload as payloads
 from ...reply import OK, Reply, Status
 from ...table.registry import Args, command
 from ...table.syntax import (
@@ -209,6 +208,8 @@ def dump_(session: Session, args: Args) -> Reply:
         return None
     if type_name(value) == "search":
         raise CommandError(errors.NO_DUMP_OF_INDEX)
+    from ...rdb import payload as payloads  # few servers are asked for a payload
+
     engine = session.engine
     return payloads.dump(value, engine.config, rdb_version(engine.version))
 
@@ -245,6 +246,8 @@ def restore(session: Session, args: Args) -> Reply:
     ttl = parse_int(ttl_text)
     if ttl < 0:
         raise CommandError(errors.INVALID_TTL)
+    from ...rdb import payload as payloads
+
     version = rdb_version(session.engine.version)
     if not payloads.is_sealed(payload, version):
         raise CommandError(errors.BAD_DUMP)

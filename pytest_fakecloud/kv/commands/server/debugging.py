@@ -12,7 +12,6 @@ from ... import errors
 from ...engine.engine import Session
 from ...engine.keyspace import Keyspace
 from ...errors import CommandError, refused_by_option
-from ...rdb.payload import SHELL, dump
 from ...reply import (
     NIL_ARRAY,
     OK,
@@ -87,6 +86,8 @@ def _set_disable_deny_scripts(session: Session, args: Args) -> Reply:
 
 
 def _object(session: Session, args: Args) -> Reply:
+    from ...rdb.payload import SHELL, dump
+
     # An expired key that nothing has removed is still there to look at.
     there = session.db.peek if session.engine.active_expire else session.db.values.get
     value = there(args[0])

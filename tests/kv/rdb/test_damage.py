@@ -1,0 +1,202 @@
+"""Damaged data: every kind of it is an ``RdbError``, soon and in little memory."""
+
+from __future__ import annotations
+
+import tracemalloc
+from contextlib import suppress
+from random import Random
+
+import pytest
+
+from pytest_fakecloud.core.ids import Ids
+from pytest_fakecloud.core.timekeeper import Timekeeper
+from pytest_fakecloud.kv.engine.engine import Engine
+from pytest_fakecloud.kv.rdb import payload as payloads
+from pytest_fakecloud.kv.rdb import source
+from pytest_fakecloud.kv.rdb.file import read_file, write_file
+from pytest_fakecloud.kv.rdb.listpack import write_listpack
+from pytest_fakecloud.kv.rdb.reader import module_id
+from pytest_fakecloud.kv.rdb.source import RdbError
+from pytest_fakecloud.kv.values.digest import value_digest
+from tests.budget import cases
+
+from .packing import OTHERS, count, file_of, sealed, text, ziplist
+
+LINES = """SET s hello|SET n 12345|SET z aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa
+RPUSH l a b -7 1000|SADD i 1 2 70000|SADD m a b|ZADD zs 1.5 a 2 b
+HSET h f v n 10|HPEXPIREAT h 9000000000000 FIELDS 1 f
+XADD x 1-1 f v|XADD x 2-0 g w h 1|XGROUP CREATE x g 0|XREADGROUP GROUP g ann COUNT 1 STREAMS x >
+JSON.SET j $ {"a":[1]}|PEXPIREAT s 9000000000000"""
+LIBRARY = b"#!lua name=l\nredis.register_function('f', function() return 7 end)"
+
+
+@pytest.fixture(scope="module")
+def engine() -> Engine:
+    engine = Engine(Timekeeper("2026-01-01T00:00:00Z"), Ids(0))
+    session = engine.session()
+    for line in LINES.replace("\n", "|").split("|"):
+        engine.execute(session, line.encode().split())
+    return engine
+
+
+@pytest.fixture(scope="module")
+def sample(engine: Engine) -> bytes:
+    """A file with a key of every type."""
+    return write_file(engine.records(), [LIBRARY], engine.config, "8.2.0", 1)
+
+
+@pytest.fixture(scope="module")
+def values(engine: Engine) -> list[bytes]:
+    """Payloads of every type, old ones too, without their seals."""
+    made = [payloads.dump(record.value, engine.config, 12) for record in engine.records()]
+    return [*(payload[:-10] for payload in made), *OTHERS.values()]
+
+
+def test_the_sample_is_in_order(sample: bytes) -> None:
+    found = read_file(sample)
+    assert len(found.records) == 10
+    assert found.libraries == [LIBRARY]
+
+
+def test_a_file_that_ends_anywhere_too_soon_is_refused(sample: bytes) -> None:
+    for end in range(len(sample)):
+        with pytest.raises(RdbError):
+            read_file(sample[:end])
+
+
+def test_a_flipped_bit_anywhere_is_noticed(sample: bytes) -> None:
+    for place in range(len(sample)):
+        damaged = bytearray(sample)
+        damaged[place] ^= 1 << place % 8
+        with pytest.raises(RdbError):
+            read_file(bytes(damaged))
+
+
+def test_values_that_end_too_soon_are_refused(values: list[bytes]) -> None:
+    for body in values:
+        # Most of the longest values is the inside of a long string.
+        for end in range(1, len(body), 1 + len(body) // 100):
+            with pytest.raises(RdbError):
+                payloads.load(sealed(body[:end]), 12)
+
+
+def test_any_damage_with_a_right_checksum_is_refused_or_another_value(
+    engine: Engine, values: list[bytes]
+) -> None:
+    random = Random(7)
+    for number in range(cases(1000)):
+        damaged = bytearray(values[number % len(values)])
+        for _ in range(random.choice((1, 1, 1, 2, 4))):
+            byte = random.choice((0, 1, 255, 254, 0x80, 0x81, 0xC3, random.randrange(256)))
+            damaged[random.randrange(len(damaged))] = byte
+        with suppress(RdbError):
+            value = payloads.load(sealed(bytes(damaged)), 12)
+            again = payloads.load(payloads.dump(value, engine.config, 12), 12)
+            assert value_digest(again, False) == value_digest(value, False)
+
+
+HUGE = b"\x81" + (1 << 62).to_bytes(8, "big")
+JSON_ID = module_id("ReJSON-RL", 3).to_bytes(8, "big")
+HOSTILE = {
+    "a string of 2^62 bytes": b"\x00" + HUGE,
+    "a list of 2^62 strings": b"\x01" + HUGE + b"\x01a",
+    "a set of a million strings": b"\x02" + count(10**6) + b"\x01a" * 99,
+    "a hash of 2^62 fields": b"\x04" + HUGE + b"\x01a\x01b",
+    "a sorted set of 2^62 members": b"\x05" + HUGE + b"\x01a" + bytes(8),
+    "LZF of 2^62 bytes": b"\x00\xc3\x05" + HUGE + b"\x01ab\xe0\xff\x00",
+    "LZF of 2^62 compressed bytes": b"\x00\xc3" + HUGE + b"\x05" + b"\x01ab\xe0\xff",
+    "LZF with more than it says": b"\x00\xc3\x05\x14" + b"\x00a\xe0\xff\x00",
+    "LZF with less than it says": b"\x00\xc3\x05\x80\x00\x00\x01\x1c" + b"\x00a\xe0\x00\x00",
+    "LZF that begins before its start": b"\x00\xc3\x04\x05" + b"\x00a\x20\x07",
+    "a length of no form": b"\x00\x82\x00\x00\x00\x00",
+    "a string of no form": b"\x00\xc4\x00",
+    "a length that is an integer": b"\x02\xc0\x01\x01a",
+    "type 6": b"\x06\x01a",
+    "type 8": b"\x08\x01a",
+    "type 99": b"\x63\x01a",
+    "an empty list": b"\x01\x00",
+    "an empty set": b"\x02\x00",
+    "an empty hash": b"\x04\x00",
+    "an empty quicklist": b"\x12\x00",
+    "a quicklist of an empty listpack": b"\x12\x01\x02" + text(write_listpack([])),
+    "a quicklist with a node of no form": b"\x12\x01\x03" + text(write_listpack([b"a"])),
+    "a member twice": b"\x02\x02\x01a\x01a",
+    "a field twice": b"\x04\x02\x01a\x01b\x01a\x01b",
+    "a member of a sorted set twice": b"\x05\x02\x01a" + bytes(8) + b"\x01a" + bytes(8),
+    "a score that is a word": b"\x11" + text(write_listpack([b"a", b"junk"])),
+    "a member without a score": b"\x11" + text(write_listpack([b"a", 1, b"b"])),
+    "a field without a value": b"\x10" + text(write_listpack([b"a", 1, b"b"])),
+    "a listpack with another size": b"\x10" + text(write_listpack([b"a", 1])[:-1] + b"\x00\xff"),
+    "a listpack with another count": b"\x10"
+    + text(write_listpack([b"a", 1]).replace(b"\x02", b"\x03", 1)),
+    "a listpack without an end": b"\x10" + text(write_listpack([b"a", 1])[:-1] + b"\xfe"),
+    "a listpack with a byte of no form": b"\x10"
+    + text(write_listpack([b"a", 5]).replace(b"\x05", b"\xf5")),
+    "a listpack that is empty": b"\x10\x00",
+    "a ziplist with a wrong tail": b"\x0d" + text(ziplist(b"a", 1)[:4] + b"\x63" + ziplist(b"a", 1)[5:]),
+    "a ziplist that is empty": b"\x0d\x00",
+    "a zipmap that is empty": b"\x09\x00",
+    "a zipmap with another count": b"\x09" + text(b"\x05\x01f\x01\x00v\xff"),
+    "integers of no width": b"\x0b" + text(b"\x03\x00\x00\x00\x01\x00\x00\x00abc"),
+    "integers out of order": b"\x0b" + text(b"\x02\x00\x00\x00\x02\x00\x00\x00\x02\x00\x01\x00"),
+    "no integers": b"\x0b" + text(b"\x02\x00\x00\x00\x00\x00\x00\x00"),
+    "a stream with a short id": b"\x13\x01" + text(b"short") + text(write_listpack([0, 0, 0, 0])),
+    "a stream whose node promises too much": b"\x13\x01" + text(bytes(16))
+    + text(write_listpack([2**62, 0, 1, b"f", 0])),
+    "a stream whose entry has too many fields": b"\x13\x01" + text(bytes(16))
+    + text(write_listpack([1, 0, 1, b"f", 0, 0, 0, 1, 2**62])),
+    "a stream of another length": b"\x13\x00" + b"\x05" + bytes(8),
+    "a stream with 2^62 groups": b"\x13\x00" + bytes(8) + HUGE,
+    "a group with 2^62 pending entries": b"\x13\x00" + bytes(8) + b"\x01\x01g\x00\x00\x00" + HUGE,
+    "a pending entry of nobody": b"\x13\x00" + bytes(8) + b"\x01\x01g\x00\x00\x00"
+    + (b"\x01" + bytes(16 + 8) + b"\x01\x00"),
+    "a module whose item has no form": b"\x07\x81" + bytes(8) + b"\x09",
+    "JSON that is none": b"\x07\x81" + JSON_ID + b"\x05\x01{\x00",
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", HOSTILE)
+def test_hostile_values_are_refused_in_little_memory(name: str) -> None:
+    payload = sealed(HOSTILE[name])
+    tracemalloc.start()
+    try:
+        with pytest.raises(RdbError):
+            payloads.load(payload, 12)
+        assert tracemalloc.get_traced_memory()[1] < 2**20
+    finally:
+        tracemalloc.stop()
+
+
+def test_what_unpacks_to_too_much_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(source, "MOST_UNPACKED", 100_000)
+    packed = b"\xc3" + count(3 + 3 * 40) + count(2 + 264 * 40)
+    packed += b"\x01aa" + b"\xe0\xff\x00" * 40
+    some, many = (b"\x01" + count(number) + packed * number for number in (9, 11))
+    assert len(payloads.load(sealed(some), 12)) == 9
+    with pytest.raises(RdbError, match="unpack to too much"):
+        payloads.load(sealed(many), 12)
+
+
+KEY = b"\x00\x01k\x01v"
+
+
+@pytest.mark.parametrize(("data", "words"), [
+    (b"", "begins with b''"),
+    (b"hello world", "begins with"),
+    (b"REDIS", "begins with"),
+    (b"REDISabcd\xff", "begins with"),
+    (file_of(KEY, b"REDIS0000"), "version 0 of the format is not among 1 to 12"),
+    (file_of(KEY, b"REDIS0013"), "version 13"),
+    (file_of(KEY, b"VALKEY079"), "version 79 of the format is not among 80 to 81"),
+    (file_of(KEY)[:-8] + b"\x01" * 8, "checksum is wrong"),
+    (file_of(KEY)[:-9], "data end at byte 14"),
+    (file_of(KEY + KEY), "database 0 has the key 'k' twice"),
+    (file_of(b"\x06\x01k\x01v"), "the key 'k' is damaged: type 6 is unknown"),
+    (file_of(b"\x14\x01k\x01v"), "type 20 is unknown to version 10"),
+    (file_of(b"\xf4\x00\x00\x00"), "type 244 is unknown to version 10"),
+    (file_of(b"\xf3\x00\x00\x00", b"REDIS0012"), "type 243 is unknown"),
+    (file_of(b"\xfa\x01a"), "unknown form 63"),
+])  # fmt: skip
+def test_what_is_wrong_with_a_file_is_said(data: bytes, words: str) -> None:
+    with pytest.raises(RdbError, match=words.replace("(", r"\(")):
+        read_file(data)

@@ -1,0 +1,69 @@
+"""Checksums, compression, lengths and listpacks."""
+
+from __future__ import annotations
+
+from functools import reduce
+from random import Random
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from pytest_fakecloud.kv.rdb import lzf
+from pytest_fakecloud.kv.rdb.crc64 import crc64
+from pytest_fakecloud.kv.rdb.listpack import read_listpack, texts, write_listpack
+from pytest_fakecloud.kv.values.listpack import LISTPACK_OVERHEAD, entry_size
+
+
+def test_the_checksum_is_the_one_of_redis() -> None:
+    assert crc64(b"") == 0
+    assert crc64(b"123456789") == 0xE9C6D914C4B8D9CA
+
+
+@pytest.mark.parametrize("size", [2**18 - 1, 2**18, 2**18 + 1, 3 * 2**18 + 77])
+def test_large_data_have_the_checksum_of_their_pieces(size: int) -> None:
+    data = Random(1).randbytes(size)
+    pieces = [data[at : at + 1000] for at in range(0, size, 1000)]
+    assert crc64(data) == reduce(lambda crc, piece: crc64(piece, crc), pieces, 0)
+    assert crc64(data, 12345) == reduce(lambda crc, piece: crc64(piece, crc), pieces, 12345)
+
+
+@given(st.text("ab\xff", max_size=600) | st.binary(max_size=600))
+def test_what_is_compressed_is_the_same_again(text: str | bytes) -> None:
+    data = text.encode() if isinstance(text, str) else text
+    compressed = lzf.compress(data, max(0, len(data) - 4))
+    if compressed is not None:
+        assert len(compressed) <= len(data) - 4
+        assert lzf.decompress(compressed, len(data)) == data
+
+
+def test_what_repeats_becomes_small() -> None:
+    data = b'{"name": "somebody", "active": true},' * 1000
+    compressed = lzf.compress(data, len(data) - 4)
+    assert compressed is not None
+    assert len(compressed) < len(data) // 50
+    assert lzf.decompress(compressed, len(data)) == data
+
+
+WIDTHS = [0, 1, 63, 64, 126, 127, 128, 4095, 4096, 16378, 16379, 16380, 2097146, 2097147]
+NUMBERS = [
+    sign * (1 << bits) + more
+    for bits in (0, 7, 12, 15, 23, 31, 63)
+    for sign in (1, -1)
+    for more in (-1, 0, 1)
+]
+
+
+@pytest.mark.parametrize("width", WIDTHS)
+def test_a_listpack_holds_strings_of_any_length(width: int) -> None:
+    blob = write_listpack([b"x" * width, b"end"])
+    assert read_listpack(blob) == [b"x" * width, b"end"]
+    assert len(blob) == LISTPACK_OVERHEAD + entry_size(b"x" * width) + entry_size(b"end")
+
+
+def test_a_listpack_holds_integers_of_64_bits_and_the_rest_as_strings() -> None:
+    words = [b"%d" % number for number in NUMBERS]
+    blob = write_listpack(words)
+    assert texts(read_listpack(blob)) == words
+    assert sum(isinstance(entry, bytes) for entry in read_listpack(blob)) == 3
+    assert len(blob) == LISTPACK_OVERHEAD + sum(map(entry_size, words))

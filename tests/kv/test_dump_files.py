@@ -1,0 +1,214 @@
+"""``load()`` of an ``.rdb`` file, and ``dump_rdb()``."""
+
+from __future__ import annotations
+
+import os
+import warnings
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from pytest_fakecloud.core.errors import ContractError
+from pytest_fakecloud.handle import Context
+from pytest_fakecloud.kv.handle import KVServer
+
+from .backing import OwnServer
+from .rdb.packing import count, file_of, text
+
+NOW = "2026-01-01T00:00:00Z"
+NOW_MS = 1767225600000
+
+
+@pytest.fixture
+def server() -> Iterator[KVServer]:
+    with KVServer(Context.alone(now=NOW)) as server:
+        yield server
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> Path:
+    return tmp_path / "dump.rdb"
+
+
+def key(name: bytes, value: bytes) -> bytes:
+    return b"\x00" + text(name) + text(value)
+
+
+def expiry(ms: int) -> bytes:
+    return b"\xfc" + ms.to_bytes(8, "little", signed=True)
+
+
+def test_what_was_dumped_can_be_loaded(server: KVServer, file: Path) -> None:
+    server.load({"s": "text", "l": ["a", "b"], "h": {"f": "v"}, "z": [("m", 1.5)], "set": {"x"}})
+    server.load([["XADD", "x", "1-1", "f", "v"], ["JSON.SET", "j", "$", '{"a": [1]}']])
+    server.load([["EXPIRE", "s", 100], ["HEXPIRE", "h", 50, "FIELDS", 1, "f"]])
+    server.load(
+        [
+            [
+                "FUNCTION",
+                "LOAD",
+                "#!lua name=l\nredis.register_function('f', function() return 7 end)",
+            ]
+        ]
+    )
+    before = server.values()
+    server.dump_rdb(file)
+    server.execute("FLUSHALL")
+    server.execute("FUNCTION", "FLUSH")
+    server.load(str(file))
+    assert server.values() == before
+    assert server.ttl("s") == 100
+    assert server.execute("HTTL", "h", "FIELDS", 1, "f") == [50]
+    assert server.execute("FCALL", "f", 0) == 7
+
+
+def test_keys_of_the_same_names_are_replaced_and_others_stay(server: KVServer, file: Path) -> None:
+    file.write_bytes(file_of(key(b"both", b"new")))
+    server.load({"both": ["old"], "other": "stays"})
+    server.execute("EXPIRE", "both", 100)
+    server.load(file)
+    assert server.values() == {"both": "new", "other": "stays"}
+    assert server.ttl("both") == -1
+
+
+def test_what_has_expired_by_this_clock_is_left_out(server: KVServer, file: Path) -> None:
+    old = b"\xfd" + (NOW_MS // 1000 + 5).to_bytes(4, "little")
+    file.write_bytes(
+        file_of(
+            expiry(NOW_MS) + key(b"gone", b"1")
+            + expiry(NOW_MS + 1500) + key(b"stays", b"2")
+            + old + key(b"old", b"3")
+            + key(b"never", b"4")
+        )
+    )  # fmt: skip
+    server.load({"gone": "before"})
+    server.load(file)
+    assert server.values() == {"stays": "2", "old": "3", "never": "4"}
+    assert server.execute("PTTL", "stays") == 1500
+    assert server.execute("PTTL", "old") == 5000
+
+
+def test_the_idle_time_of_a_key_is_loaded(server: KVServer, file: Path) -> None:
+    file.write_bytes(file_of(b"\xf8" + count(50) + key(b"k", b"v") + b"\xf9\x05" + key(b"l", b"v")))
+    server.load(file)
+    assert server.execute("OBJECT", "IDLETIME", "k") == 50
+
+
+def test_what_is_not_supported_is_skipped_with_one_line(server: KVServer, file: Path) -> None:
+    module_id = b"\x00" * 7 + b"\x01"  # nine times A
+    items = b"\x02\x05\x05\x01x\x03abcd\x00"
+    modules = b"".join(b"\x07" + text(name) + b"\x81" + module_id + items for name in (b"a", b"b"))
+    aux = b"\xf7\x81" + module_id + b"\x02\x01" + b"\x04" + bytes(8) + b"\x00"
+    other = b"\xfe\x03\xfb\x01\x00" + key(b"there", b"v")
+    file.write_bytes(file_of(aux + key(b"k", b"v") + modules + other))
+    line = (
+        "dump.rdb: skipped keys: 2 of module type AAAAAAAAA, "
+        "1 of databases that this server does not have"
+    )
+    with pytest.warns(UserWarning, match=line) as caught:
+        server.load(file)
+    [warning] = caught
+    assert warning.filename == __file__
+    assert server.keys() == ["k"]
+    with KVServer(Context.alone(), dialect="redis") as stock:
+        with pytest.warns(UserWarning, match="2 of module type AAAAAAAAA$"):
+            stock.load(file)
+        stock.execute("SELECT", 3)
+        assert stock.execute("GET", "there") == "v"
+
+
+class TestRefused:
+    def test_a_damaged_file_changes_nothing(self, server: KVServer, file: Path) -> None:
+        whole = file_of(key(b"a", b"1") + key(b"b", b"2"))
+        server.load({"a": "before"})
+        for end in range(len(whole)):
+            file.write_bytes(whole[:end])
+            with pytest.raises(ContractError, match=r"^dump\.rdb is not an \.rdb file that can be"):
+                server.load(file)
+        assert server.values() == {"a": "before"}
+
+    def test_a_library_that_does_not_load_changes_nothing(
+        self, server: KVServer, file: Path
+    ) -> None:
+        file.write_bytes(file_of(b"\xf5" + text(b"#!lua name=l\nreturn 1") + key(b"k", b"v")))
+        with pytest.raises(
+            ContractError, match=r"^dump\.rdb: its functions do not load: ERR No func"
+        ):
+            server.load(file)
+        assert server.values() == {}
+
+    @pytest.mark.parametrize("name", ["none.rdb", ".", "SET k v", "\x00"])
+    def test_what_is_no_file_is_said(self, server: KVServer, tmp_path: Path, name: str) -> None:
+        with pytest.raises(ContractError, match=r"cannot read .*; give the path of an \.rdb file"):
+            server.load(tmp_path / name)
+
+    @pytest.mark.parametrize("name", ["", "none/dump.rdb", "\x00"])
+    def test_what_cannot_be_written_is_said(
+        self, server: KVServer, tmp_path: Path, name: str
+    ) -> None:
+        with pytest.raises(ContractError, match="cannot write"):
+            server.dump_rdb(tmp_path / name)
+
+    @pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="has no FIFOs")
+    def test_a_fifo_is_not_waited_for(self, server: KVServer, tmp_path: Path) -> None:
+        os.mkfifo(tmp_path / "fifo")
+        with pytest.raises(ContractError, match="it is not a file"):
+            server.load(tmp_path / "fifo")
+
+
+def test_search_indexes_are_not_dumped(server: KVServer, file: Path) -> None:
+    server.load({"u:1": {"name": "ann"}})
+    server.execute("SEARCH.CREATE", "i", "ON", "HASH", "PREFIX", 1, "u:", "SCHEMA", "name", "TEXT")
+    with pytest.warns(UserWarning, match="skipped search indexes, .*: 1"):
+        server.dump_rdb(file)
+    with KVServer(Context.alone()) as other, warnings.catch_warnings():
+        warnings.simplefilter("error")
+        other.load(file)
+        assert other.keys() == ["u:1"]
+
+
+def test_what_is_loaded_is_found_by_searches(server: KVServer, file: Path) -> None:
+    server.load({"u:1": {"name": "ann"}})
+    server.dump_rdb(file)
+    server.execute("DEL", "u:1")
+    server.execute("SEARCH.CREATE", "i", "ON", "HASH", "PREFIX", 1, "u:", "SCHEMA", "name", "TEXT")
+    server.load(file)
+    assert server.execute("SEARCH.COUNT", "i", '{"name": "ann"}') in (1, ["count", 1])
+
+
+def test_a_client_that_watches_a_key_sees_it_come(server: KVServer, file: Path) -> None:
+    server.load({"queue": ["job"]})
+    server.dump_rdb(file)
+    server.execute("DEL", "queue")
+    server.execute("WATCH", "queue")
+    server.load(file)
+    server.execute("MULTI")
+    assert server.execute("EXEC") is None
+
+
+def test_a_real_server_is_loaded_by_restoring(file: Path) -> None:
+    behind = OwnServer()
+    try:
+        with KVServer(Context.alone(now=NOW)) as made:
+            made.load({"s": "text", "l": ["a", "b"], "h": {"f": "v"}})
+            made.load([["JSON.SET", "j", "$", "[1]"], ["PEXPIREAT", "j", 9 * 10**12]])
+            made.load(
+                [
+                    [
+                        "FUNCTION",
+                        "LOAD",
+                        "#!lua name=l\nredis.register_function('f', function() return 7 end)",
+                    ]
+                ]
+            )
+            made.dump_rdb(file)
+            expected = made.values()
+        with KVServer(Context.alone(), engine=behind.url, isolation="none") as server:
+            server.load(file)
+            assert server.values() == expected
+            assert server.ttl("j") > 0
+            with pytest.raises(ContractError, match="a real server has SAVE for that"):
+                server.dump_rdb(file)
+    finally:
+        behind.close()
