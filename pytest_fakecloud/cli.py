@@ -11,6 +11,7 @@ import signal
 import subprocess
 import sys
 import tomllib
+import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from queue import Empty, SimpleQueue
@@ -186,7 +187,8 @@ def _add_options(parser: argparse.ArgumentParser) -> None:
         action="append",
         metavar="FILE",
         default=[],
-        help="a state file: data, and what answers deliveries; may be repeated",
+        help="a state file (data, and what answers deliveries) or an .rdb file of a real server; "
+        "may be repeated",
     )
     parser.add_argument(
         "--forward",
@@ -497,10 +499,14 @@ def _prepare(
                 told = monotonic()
                 log.say("loading", app.loading, file=file, fake=name, done=done, whole=whole)
 
-        try:
-            load_state(cloud, content, file.parent, progress)
-        except ContractError as error:
-            raise Usage(f"{file}: {error}") from None
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always")
+            try:
+                load_state(cloud, content, file.parent, progress)
+            except ContractError as error:
+                raise Usage(f"{file}: {error}") from None
+        for warning in caught:
+            log.say("skipped", str(warning.message), level="warning", file=file)
         log.say("loaded", f"{file} is loaded", file=file)
     if states or forwards:
         for handle in cloud.handles:

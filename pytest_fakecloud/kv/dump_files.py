@@ -7,6 +7,7 @@ from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from .. import files
 from ..core.errors import ContractError
 from .engine.engine import Engine
 from .engine.keyspace import type_name
@@ -56,13 +57,11 @@ def load_from_file(
 
 def _read(file: Path) -> Contents:
     try:
-        if not file.is_file():
-            raise OSError(0, "it is not a file" if file.exists() else "there is no such file")
-        data = file.read_bytes()
-    except (OSError, ValueError) as error:
+        data = files.read_file(file, files.DATA_BYTES)
+    except ContractError as error:
         raise ContractError(
-            f"cannot read {_described(file, error)}; give the path of an .rdb file, a mapping such as "
-            "{'k': 'v'}, or commands such as [['SET', 'k', 'v']]"
+            f"{error}; give the path of an .rdb file, a mapping such as {{'k': 'v'}}, or commands "
+            "such as [['SET', 'k', 'v']]"
         ) from None
     try:
         return read_file(data)

@@ -20,7 +20,8 @@ from ..core.matching import nearest
 from ..core.wording import brief, one_line
 from ..faults.fault import setting_over
 from ..faults.plan import FaultPlan, fault_words
-from ..files import DATA_BYTES, read_file
+from ..files import DATA_BYTES, open_file, read_file
+from ..kv.rdb.file import MAGIC
 from ..services import by_word
 
 __all__ = ["SCHEMA", "Progress", "load_state", "prepare_fault", "read_state"]
@@ -63,6 +64,11 @@ SCHEMA: dict[str, Any] = {
             "type": "object",
             "additionalProperties": False,
             "properties": {
+                "rdb": {
+                    "description": "The path of an .rdb file of a real server, seen from the state "
+                    "file; it is loaded before the values.",
+                    "type": "string",
+                },
                 "values": {
                     "description": "Keys with plain values: text and numbers become strings, an object "
                     "a hash, an array of scalars a list, one of [member, score] a sorted set.",
@@ -141,8 +147,14 @@ class Loadable(Protocol):
 
 
 def read_state(file: Path) -> dict[str, Any]:
-    """The checked content of a state file; ``ContractError`` says what is wrong, and where."""
+    """The checked content of a state file; ``ContractError`` says what is wrong, and where.
+
+    An ``.rdb`` file of a real server counts as a state file that names it.
+    """
     try:
+        with open_file(file, DATA_BYTES) as opened:
+            if opened.read(len(MAGIC)) == MAGIC:
+                return {"kv": {"rdb": file.name}}
         content = orjson.loads(read_file(file))
     except orjson.JSONDecodeError as error:
         raise ContractError(
@@ -314,6 +326,10 @@ def _sliced(items: list[Any], put: Callable[[list[Any]], object]) -> Pieces:
 
 
 def _kv(handle: Any, data: Mapping[str, Any], folder: Path) -> Loads:
+    if "rdb" in data:
+        # Whole, for the server may have another working directory.
+        path = (folder / data["rdb"]).resolve()
+        yield ".rdb", 1, iter([(1, partial(handle.load, path))])
     values = [(key, _as_loaded(value)) for key, value in data.get("values", {}).items()]
     if values:
         yield ".values", len(values), _sliced(values, lambda piece: handle.load(dict(piece)))

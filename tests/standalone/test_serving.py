@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 import subprocess
 import sys
@@ -9,6 +10,7 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -16,8 +18,11 @@ from werkzeug import Request, Response
 from werkzeug.serving import make_server
 
 from pytest_fakecloud import Cloud
+from pytest_fakecloud.cli import _prepare
 from pytest_fakecloud.standalone.api import ControlApp
 from pytest_fakecloud.standalone.log import Log
+from pytest_fakecloud.standalone.state_file import read_state
+from tests.kv.rdb.packing import file_of
 
 from .conftest import STARTS_WITHIN, Command, Serve, fetch
 
@@ -112,6 +117,47 @@ def test_what_is_loaded_is_the_baseline(serve: Serve, tmp_path: Path) -> None:
         kv.execute("SET", "k", "other")
         server.ask("POST", "/reset", {})
         assert kv.value("k") == "v"
+
+
+def test_a_dump_of_a_real_server_is_loaded(serve: Serve, tmp_path: Path) -> None:
+    file = tmp_path / "dump.rdb"
+    module = b"\x07\x01m\x81" + bytes(8) + b"\x00"
+    file.write_bytes(file_of(b"\x00\x01k\x01v" + module))
+    server = serve("kv", "--load", str(file))
+    with Cloud.connect(server.url, server.token) as cloud:
+        kv: Any = cloud.handles[0]
+        kv.execute("SET", "k", "other")
+        server.ask("POST", "/reset", {})
+        assert kv.values() == {"k": "v"}
+        # A client names a file of the server's machine.
+        kv.dump_rdb(tmp_path / "out.rdb")
+        kv.execute("FLUSHALL")
+        kv.load(tmp_path / "out.rdb")
+        assert kv.values() == {"k": "v"}
+
+
+def test_a_damaged_dump_is_one_line(command: Command, tmp_path: Path) -> None:
+    file = tmp_path / "dump.rdb"
+    file.write_bytes(file_of(b"\x00\x01k\x01v")[:-1])
+    done = command("serve", "kv", "--load", str(file))
+    assert done.returncode == 2
+    assert done.stderr.splitlines() == [
+        f"pytest-fakecloud: {file}: kv.rdb: dump.rdb is not an .rdb file that can be loaded: "
+        "the data end at byte 22, inside of a value"
+    ]
+
+
+def test_what_a_dump_has_beside_is_skipped_with_one_line(tmp_path: Path) -> None:
+    (tmp_path / "dump.rdb").write_bytes(file_of(b"\x07\x01m\x81" + bytes(8) + b"\x00"))
+    state = tmp_path / "state.json"
+    state.write_text('{"kv": {"rdb": "dump.rdb", "values": {"k": "v"}}, "queue": {}}', "utf-8")
+    said = io.StringIO()
+    with Cloud() as cloud:
+        kv = cloud.kv_server()
+        app: Any = SimpleNamespace(loading="")
+        _prepare(cloud, app, [(state, read_state(state))], {}, Log(file=said))
+        assert kv.values() == {"k": "v"}
+    assert "warning: dump.rdb: skipped keys: 1 of module type AAAAAAAAA\n" in said.getvalue()
 
 
 def test_logs_are_objects_without_secrets(tmp_path: Path) -> None:

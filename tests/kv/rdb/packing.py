@@ -72,7 +72,8 @@ _ENTRIES = [2, 0, 1, b"f", 0, 2, 0, 0, b"v", 4, 0, 1, -1, 1, b"g", b"w", 6]
 _FIRST_STREAM = b"".join((
     count(1), text(_ID), text(write_listpack(_ENTRIES)),
     b"\x02\x02\x00",  # length and last id
-    count(1), text(b"g"), b"\x01\x01",
+    count(4), text(b"early"), b"\x00\x00", b"\x00\x00", text(b"late"), b"\x02\x00", b"\x00\x00",
+    text(b"between"), b"\x01\x02", b"\x00\x00", text(b"g"), b"\x01\x01",
     count(1), _ID, bytes(8), b"\x03",  # pending: when, how often
     count(1), text(b"ann"), bytes(8), count(1), _ID,
 ))  # fmt: skip

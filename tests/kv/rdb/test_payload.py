@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from ..conftest import Run
+from .packing import sealed, text
 
 GOLDEN = [
     ("SET k hello", "000568656c6c6f0a006372df766534200a"),
@@ -94,3 +95,82 @@ def test_libraries_are_dumped_as_redis_dumps_them(run: Run) -> None:
     assert run("FUNCTION LIST") == []
     run("FUNCTION", "RESTORE", bytes.fromhex(LIBRARY_DUMP))
     assert run("FCALL f1 0") == 1
+
+
+BAD_SEAL = "ERR DUMP payload version or checksum are wrong"
+
+
+class TestVersions:
+    """What a server writes, and up to what it reads."""
+
+    @pytest.mark.parametrize("number", [
+        pytest.param(12, marks=pytest.mark.dialect("vendor")),
+        pytest.param(10, marks=pytest.mark.dialect("redis")),
+        pytest.param(11, marks=pytest.mark.dialect("redis", version="7.2.0")),
+        pytest.param(12, marks=pytest.mark.dialect("redis", version="7.4.0")),
+    ])  # fmt: skip
+    def test_they_follow_what_the_server_announces(self, run: Run, number: int) -> None:
+        run("SET k v")
+        payload = run("DUMP k")
+        assert int.from_bytes(payload[-10:-8], "little") == number
+        run("RESTORE", "old", "0", sealed(payload[:-10], 0))
+        assert run.error("RESTORE", "new", "0", sealed(payload[:-10], number + 1)) == BAD_SEAL
+
+    @pytest.mark.dialect("redis", version="7.2.0")
+    def test_sets_and_streams_have_forms_of_their_own_since_7_2(self, run: Run) -> None:
+        run("SADD s a b")
+        run("XADD x 1-1 f v")
+        run("XGROUP CREATE x g 0")
+        run("XREADGROUP GROUP g ann STREAMS x >")
+        assert [run("DUMP s")[0], run("DUMP x")[0]] == [20, 21]
+        before = run("XINFO STREAM x FULL")
+        for key in ("s", "x"):
+            run("RESTORE", key, "0", run(f"DUMP {key}"), "REPLACE")
+        assert run("XINFO STREAM x FULL") == before
+        assert run("OBJECT ENCODING s") == b"listpack"
+
+    @pytest.mark.dialect("redis")
+    @pytest.mark.parametrize("kind", [20, 21, 22, 24, 25])
+    def test_forms_of_later_versions_are_unknown(self, run: Run, kind: int) -> None:
+        assert run.error("RESTORE", "k", "0", sealed(bytes([kind, 0]))) == "ERR Bad data format"
+
+
+@pytest.mark.dialect("redis")
+class TestPayloads:
+    def test_bytes_behind_the_value_are_ignored(self, run: Run) -> None:
+        run("RESTORE", "k", "0", sealed(b"\x00\x01vrest"))
+        assert run("GET k") == b"v"
+
+    def test_a_value_does_not_reach_into_the_seal(self, run: Run) -> None:
+        payload = sealed(b"\x00\x09hello")
+        assert run.error("RESTORE", "k", "0", payload) == "ERR Bad data format"
+
+    @pytest.mark.parametrize(
+        "payload", [b"", b"123456789", bytes(9) + b"1", sealed(b"\x00\x01v")[:-1]]
+    )
+    def test_what_is_not_sealed_is_refused(self, run: Run, payload: bytes) -> None:
+        assert run.error("RESTORE", "k", "0", payload) == BAD_SEAL
+
+    def test_nothing_but_a_seal_holds_no_value(self, run: Run) -> None:
+        assert run.error("RESTORE", "k", "0", sealed(b"")) == "ERR Bad data format"
+
+    def test_without_compression_everything_is_as_it_is(self, run: Run) -> None:
+        run("CONFIG SET rdbcompression no")
+        run("SET k " + "a" * 40)
+        assert run("DUMP k") == sealed(b"\x00\x28" + b"a" * 40)
+
+
+@pytest.mark.dialect("redis")
+@pytest.mark.parametrize(("body", "error"), [
+    ((b"\xf5" + text(LIBRARY)) * 2, "ERR Library 'mylib' already exists"),
+    (b"\xf5" + text(LIBRARY) + b"\x00\x01v", "ERR given type is not a function"),
+    (b"\xf5\x40\xff" + LIBRARY, "ERR Failed loading library payload"),
+    (b"\xf5" + text(b"return 1"), "ERR Missing library metadata"),
+    (
+        b"\xf5" + text(LIBRARY) + b"\xf5" + text(b"#!lua name=other\nreturn"),
+        "ERR No functions registered",
+    ),
+])  # fmt: skip
+def test_libraries_are_restored_all_or_none(run: Run, body: bytes, error: str) -> None:
+    assert run.error("FUNCTION", "RESTORE", sealed(body)) == error
+    assert run("FUNCTION LIST") == []

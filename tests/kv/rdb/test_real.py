@@ -46,7 +46,7 @@ class Redis(RealServer):
             replies += [read(self._stream) for _ in batch]
         failed = [reply for reply in replies if isinstance(reply, Error)]
         assert not failed
-        return [_plain(reply) for reply in replies]
+        return [plain(reply) for reply in replies]
 
 
 class Fake:
@@ -60,13 +60,13 @@ class Fake:
 
     def run(self, lines: Iterable[list[bytes]]) -> list[Any]:
         """Run command lines; none may fail."""
-        return [_plain(self.handle._engine.execute(self._session, line)) for line in lines]
+        return [plain(self.handle._engine.execute(self._session, line)) for line in lines]
 
 
-def _plain(reply: Any) -> Any:
+def plain(reply: Any) -> Any:
     """A reply without what tells a status from a string, and a map from a list."""
     if isinstance(reply, list):
-        return [_plain(item) for item in reply]
+        return [plain(item) for item in reply]
     return getattr(reply, "text", reply)
 
 
