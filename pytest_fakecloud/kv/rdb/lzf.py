@@ -19,34 +19,36 @@ def decompress(data: bytes, size: int) -> bytes:
     """
     out = bytearray()
     at, end = 0, len(data)
-    while at < end:
-        control = data[at]
-        at += 1
-        if control < _LITERALS:
-            stop = at + control + 1
-            out += data[at:stop]
-            at = stop
-            continue
-        length = control >> 5
-        if length == 7:
-            if at >= end:
-                break
-            length += data[at]
+    done = 0
+    try:
+        while at < end:
+            control = data[at]
             at += 1
-        if at >= end:
-            break
-        start = len(out) - ((control & 31) << 8 | data[at]) - 1
-        at += 1
-        if start < 0:
-            raise ValueError("LZF refers to bytes before its start")
-        length += 2
-        piece = out[start : start + length]
-        if len(piece) < length:
-            # Source and target overlap: what is copied repeats.
-            piece = (piece * (length // len(piece) + 1))[:length]
-        out += piece
-        if len(out) > size:
-            break
+            if control < _LITERALS:
+                stop = at + control + 1
+                out += data[at:stop]
+                done += control + 1
+                at = stop
+                continue
+            length = (control >> 5) + 2
+            if length == 9:
+                length += data[at]
+                at += 1
+            start = done - ((control & 31) << 8 | data[at]) - 1
+            at += 1
+            if start < 0:
+                raise ValueError("LZF refers to bytes before its start")
+            if start + length <= done:
+                out += out[start : start + length]
+            else:
+                # Source and target overlap: what is copied repeats.
+                piece = out[start:]
+                out += (piece * (length // len(piece) + 1))[:length]
+            done += length
+            if done > size:
+                break
+    except IndexError:
+        at = -1
     if at != end or len(out) != size:
         raise ValueError(f"LZF does not hold the {size} bytes that it announces")
     return bytes(out)

@@ -7,7 +7,7 @@ no server writes it, and the damage would be copied.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from itertools import pairwise
 from typing import Any
 
@@ -167,72 +167,78 @@ def _pairs(entries: list[Any]) -> list[Any]:
 
 
 def _hash(source: Source) -> HashValue:
-    count = source.count(1)
-    return _filled_hash((source.string(), source.string(), 0) for _ in range(count))
+    return _filled_hash([source.string() for _ in range(2 * source.count(1))])
 
 
 def _packed_hash(flat: list[bytes]) -> HashValue:
-    _pairs(flat)
-    return _filled_hash((field, text, 0) for field, text in zip(flat[::2], flat[1::2], strict=True))
+    found = _filled_hash(_pairs(flat))
+    found.stay_packed()
+    return found
 
 
 def _hash_of_zipmap(source: Source) -> HashValue:
-    return _packed_hash(read_zipmap(source.string(packed=True)))
+    return _filled_hash(_pairs(read_zipmap(source.string(packed=True))))
 
 
 def _hash_of_ziplist(source: Source) -> HashValue:
-    found = _packed_hash(texts(read_ziplist(source.string(packed=True))))
-    found.stay_packed()
-    return found
+    return _packed_hash(texts(read_ziplist(source.string(packed=True))))
 
 
 def _hash_of_listpack(source: Source) -> HashValue:
-    found = _packed_hash(texts(read_listpack(source.string(packed=True))))
-    found.stay_packed()
-    return found
+    return _packed_hash(texts(read_listpack(source.string(packed=True))))
 
 
-def _expiring_hash(source: Source) -> HashValue:
-    """Redis 7.4: each field with its expiry, counted from the earliest one."""
+def _filled_hash(flat: list[bytes]) -> HashValue:
+    """Return a hash of fields and values, alternating."""
+    fields = dict(zip(flat[::2], flat[1::2], strict=True))
+    if not flat or 2 * len(fields) < len(flat):
+        raise RdbError("a hash is empty or has a field twice")
+    return HashValue(fields)
+
+
+def _hash_since_7_4(source: Source) -> HashValue:
+    """Read each field with its expiry, which is counted from the earliest one."""
     first_ms = source.int64()
-    items = []
+    flat: list[bytes] = []
+    expiries = []
     for _ in range(source.count(1)):
         after = source.length()
-        items.append((source.string(), source.string(), first_ms + after - 1 if after else 0))
-    return _filled_hash(items)
+        flat += (source.string(), source.string())
+        expiries.append(first_ms + after - 1 if after else 0)
+    return _expiring_hash(flat, expiries)
 
 
-def _expiring_hash_of_listpack(source: Source) -> HashValue:
-    """Redis 7.4: fields, values and absolute expiries in one listpack."""
+def _hash_of_listpack_since_7_4(source: Source) -> HashValue:
+    """Read fields, values and absolute expiries in one listpack."""
     source.int64()
     entries = read_listpack(source.string(packed=True))
-    if len(entries) % 3 or not all(isinstance(at_ms, int) for at_ms in entries[2::3]):
+    expiries = [at_ms for at_ms in entries[2::3] if isinstance(at_ms, int)]
+    if len(entries) != 3 * len(expiries):
         raise RdbError("a packed hash has a field without its value or expiry")
-    fields, values = texts(entries[::3]), texts(entries[1::3])
-    expiries: list[Any] = entries[2::3]
-    return _filled_hash(zip(fields, values, expiries, strict=True))
+    flat = [b""] * (2 * len(expiries))
+    flat[::2], flat[1::2] = texts(entries[::3]), texts(entries[1::3])
+    return _expiring_hash(flat, expiries)
 
 
-def _valkey_hash(source: Source) -> HashValue:
-    """Valkey 9: each field with its absolute expiry, -1 for none."""
-    items = []
+def _hash_of_valkey_9(source: Source) -> HashValue:
+    """Read each field with its absolute expiry, -1 for none."""
+    flat: list[bytes] = []
+    expiries = []
     for _ in range(source.count(1)):
-        field, text, at_ms = source.string(), source.string(), source.int64()
-        items.append((field, text, 0 if at_ms == -1 else at_ms))
-    return _filled_hash(items)
+        flat += (source.string(), source.string())
+        at_ms = source.int64()
+        expiries.append(0 if at_ms == -1 else at_ms)
+    return _expiring_hash(flat, expiries)
 
 
-def _filled_hash(items: Iterable[tuple[bytes, bytes, int]]) -> HashValue:
-    found = HashValue()
-    for field, text, at_ms in items:
-        if not found.set(field, text):
-            raise RdbError("a hash has a field twice")
+def _expiring_hash(flat: list[bytes], expiries: list[int]) -> HashValue:
+    """Return a hash of which each field has an expiry, or 0."""
+    found = _filled_hash(flat)
+    for field, at_ms in zip(flat[::2], expiries, strict=True):
         if not 0 <= at_ms < 1 << 63:
             raise RdbError("a field of a hash expires at no possible time")
         if at_ms:
             found.expire_at(field, at_ms)
-    if not found.fields:
-        raise RdbError("a hash is empty")
     return found
 
 
@@ -428,9 +434,9 @@ _READERS: dict[int, Callable[[Source], Any]] = {
     19: lambda source: _stream(source, 2),
     20: _set_of_listpack,
     21: lambda source: _stream(source, 3),
-    22: _valkey_hash,
-    24: _expiring_hash,
-    25: _expiring_hash_of_listpack,
+    22: _hash_of_valkey_9,
+    24: _hash_since_7_4,
+    25: _hash_of_listpack_since_7_4,
 }
 _SINCE = {20: 11, 21: 11, 22: VALKEY_9, 24: 12, 25: 12}
 """The first version with each type that came after Redis 7.0."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from itertools import chain
 from typing import TYPE_CHECKING, ClassVar
 
 from ..algorithms.scanning import ScanOrder
@@ -24,11 +25,12 @@ class HashValue:
 
     type_name: ClassVar[str] = "hash"
 
-    def __init__(self) -> None:
-        self.fields: dict[bytes, bytes] = {}
+    def __init__(self, fields: dict[bytes, bytes] | None = None) -> None:
+        """Take up fields, which are the value's from now on."""
+        self.fields: dict[bytes, bytes] = {} if fields is None else fields
         self.expires: dict[bytes, int] | None = None
-        self._longest = 0
-        self._most = 0
+        self._longest = max(map(len, chain(*self.fields.items())), default=0)
+        self._most = len(self.fields)
         self._volatile = False
         self._order: ScanOrder | None = None
 

@@ -30,13 +30,13 @@ class QuickList:
     __slots__ = ("_blocks", "_bytes", "_length", "_peak", "_positions")
 
     def __init__(self, items: Iterable[bytes] = ()) -> None:
-        self._blocks: list[list[bytes]] = []
-        self._length = 0
-        self._bytes = LISTPACK_OVERHEAD
+        whole = list(items)
+        self._blocks = [whole[at : at + LOAD] for at in range(0, len(whole), LOAD)]
+        self._length = len(whole)
+        self._bytes = LISTPACK_OVERHEAD + sum(map(entry_size, whole))
         # The largest size since it was last small: converting back needs half the limit.
-        self._peak = LISTPACK_OVERHEAD
+        self._peak = self._bytes
         self._positions: Positions | None = None
-        self.push_right(items)
 
     def __len__(self) -> int:
         return self._length

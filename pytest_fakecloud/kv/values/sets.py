@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from itertools import count
 from typing import TYPE_CHECKING, ClassVar
 
 from .integers import canonical_integer
@@ -22,14 +23,12 @@ class SetValue:
     __slots__ = ("_integers", "_longest", "_members", "_peak", "_places")
 
     def __init__(self, members: Iterable[bytes] = ()) -> None:
-        self._members: list[bytes] = []
-        self._places: dict[bytes, int] = {}
+        self._members: list[bytes] = list(dict.fromkeys(members))
+        self._places: dict[bytes, int] = dict(zip(self._members, count(), strict=False))
         # The encoding follows the largest it ever was; the real server never converts back.
-        self._integers = True
-        self._peak = 0
-        self._longest = 0
-        for member in members:
-            self.add(member)
+        self._integers = all(canonical_integer(member) is not None for member in self._members)
+        self._peak = len(self._members)
+        self._longest = max(map(len, self._members), default=0)
 
     def __len__(self) -> int:
         return len(self._members)
