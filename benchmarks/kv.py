@@ -16,6 +16,8 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from itertools import count
 from pathlib import Path
+from random import Random
+from time import process_time
 from typing import Any
 
 import httpx
@@ -31,6 +33,7 @@ from .timing import NOT_INSTALLED, compare, line
 
 MEMBERS = 1_000_000
 KEYS = 100_000
+DUMPED = 350_000
 SCRIPT = b"return redis.call('INCRBY', KEYS[1], ARGV[1])"
 LINES: dict[str, list[bytes]] = {
     "SET": [b"SET", b"key", b"value"],
@@ -201,10 +204,34 @@ def memory() -> None:
     )
 
 
+def dumps() -> None:
+    """Megabytes per second of ``dump_rdb()`` and ``load()``: strings, hashes and sorted sets."""
+    random = Random(1)
+    with tempfile.TemporaryDirectory() as folder, KVServer(Context.alone()) as server:
+        for number in range(DUMPED):
+            server.execute("SET", b"user:%d:profile" % number, random.randbytes(80))
+            if number % 5 == 0:
+                fields = [b"name", b"user %d" % number, b"mail", b"%d@example.com" % number]
+                server.execute("HSET", b"user:%d" % number, *fields, b"age", random.randrange(99))
+            if number % 50 == 0:
+                scores = [part for n in range(50) for part in (random.randrange(10**6), f"m{n}")]
+                server.execute("ZADD", b"board:%d" % number, *scores)
+        file = Path(folder) / "dump.rdb"
+        took = {}
+        for name, run in {"written": server.dump_rdb, "loaded": server.load}.items():
+            began = process_time()
+            run(file)
+            took[name] = process_time() - began
+        size = file.stat().st_size / 1e6
+    words = ", ".join(f"{name} at {size / seconds:.0f} MB/s" for name, seconds in took.items())
+    print(f"     an .rdb file of {size:.0f} MB and {DUMPED * 1.22:.0f} keys: {words}")
+
+
 def main() -> int:
     """Every figure; 1 when a limit is missed."""
     held = [*commands(), *sorted_sets(), *pipelines()]
     memory()
+    dumps()
     return 0 if all(held) else 1
 
 

@@ -39,7 +39,7 @@ class Short:
 QUICK = {
     "start": Short(("--rounds", "1", "--only", "first")),
     "plugin": Short(constants={"SUITE": 5, "TURNS": 20}),
-    "kv": Short(constants={"MEMBERS": 10_000, "KEYS": 1_000}),
+    "kv": Short(constants={"MEMBERS": 10_000, "KEYS": 1_000, "DUMPED": 1_000}),
     "search": Short(constants={"LARGE": 2_000, "DOCUMENTS": 100}),
     "vector": Short(
         ("--quick", "--rounds", "1"), {"ROWS": 1_000, "GROWN": 10_000, "SIZES": ((1_000, 768),)}
