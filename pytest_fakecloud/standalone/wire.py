@@ -221,9 +221,9 @@ _DERIVED: Mapping[str, tuple[str, str]] = {
 without those of the second, which are for the inside or want what cannot cross."""
 _IN_PROCESS = frozenset(
     {"aio", "application", "between", "client", "async_client", "intercept", "on_close"}
-    | {"account", "dispatch", "bake", "start", "stop", "thread_target"}
+    | {"account", "dispatch", "bake", "dump_rdb", "start", "stop", "thread_target"}
 )
-"""What no handle offers from afar."""
+"""What no handle offers from afar: ``dump_rdb`` would let a client write files on this machine."""
 _NAMED: Mapping[str, str] = {
     "any_cloud:AnyCloud": "allow clock env journal problems restore seed snapshot",
     "core.clock:Clock": "advance advance_to_next freeze mode move_to next_due now now_ms now_us "
