@@ -37,22 +37,30 @@ def load_from_file(
     """
     file = Path(path)
     contents = _read(file)
+    foreign = {kind: len(keys) for kind, keys in contents.foreign.items() if keys}
+    databases = len(engine.databases) if isinstance(engine, Engine) else 1
+    records = []
+    for record in contents.records:
+        if record.database >= databases:
+            _count(foreign, "databases that this server does not have")
+        elif isinstance(engine, Engine) and not engine.can_hold(record.value):
+            _count(foreign, f"module type {JsonValue.type_name}")
+        else:
+            records.append(record)
     if isinstance(engine, Engine):
-        databases = len(engine.databases)
-        records = [record for record in contents.records if record.database < databases]
         try:
             engine.adopt(records, contents.libraries)
         except CommandError as error:
             raise ContractError(f"{file.name}: its functions do not load: {error}") from None
     else:
-        records = [record for record in contents.records if record.database == 0]
         _send(records, contents.libraries, execute)
-    foreign = {kind: len(keys) for kind, keys in contents.foreign.items() if keys}
-    if len(records) < len(contents.records):
-        foreign["databases that this server does not have"] = len(contents.records) - len(records)
     if foreign:
         words = ", ".join(f"{count} of {kind}" for kind, count in foreign.items())
         warnings.warn(f"{file.name}: skipped keys: {words}", stacklevel=3)
+
+
+def _count(found: dict[str, int], kind: str) -> None:
+    found[kind] = found.get(kind, 0) + 1
 
 
 def _read(file: Path) -> Contents:

@@ -463,12 +463,12 @@ class KVServer(Handle):
     def dump_rdb(self, path: str | os.PathLike[str]) -> None:
         """Write all keys and function libraries to an ``.rdb`` file, from which a real server starts.
 
-        Redis 7.0 and later, and Valkey, read the file, as ``load()`` does; a hash with fields that expire
-        needs Redis 7.4. JSON documents are written as RedisJSON stores them, so a server needs that
-        module to read a file with any. Search indexes are skipped with a ``UserWarning``. A file that
-        exists is overwritten. Raises ``ContractError`` where the file cannot be written, and in front of
-        a real server, which has ``SAVE``. A fake of another process (``Cloud.connect``) does not offer
-        it, so that no client writes files there.
+        Redis 7.0 and later, and Valkey, read the file, as ``load()`` does; a hash with fields that
+        expire needs Redis 7.4. JSON documents are written as RedisJSON stores them, so a server needs
+        that module to read a file with any. Search indexes are skipped with a ``UserWarning``. A file
+        that exists is overwritten. Raises ``ContractError`` where the file cannot be written, and in
+        front of a real server, which has ``SAVE``. A fake of another process (``Cloud.connect``) does
+        not offer it, so that no client writes files there.
         """
         __tracebackhide__ = True
         from .dump_files import dump_to_file

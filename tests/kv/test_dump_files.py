@@ -11,6 +11,7 @@ import pytest
 
 from pytest_fakecloud.core.errors import ContractError
 from pytest_fakecloud.handle import Context
+from pytest_fakecloud.kv.errors import CommandError
 from pytest_fakecloud.kv.handle import KVServer
 
 from .backing import OwnServer
@@ -116,6 +117,23 @@ def test_what_is_not_supported_is_skipped_with_one_line(server: KVServer, file: 
             stock.load(file)
         stock.execute("SELECT", 3)
         assert stock.execute("GET", "there") == "v"
+
+
+def test_a_server_without_the_module_has_no_json(
+    server: KVServer, file: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    server.load([["JSON.SET", "j", "$", "[1]"], ["SET", "k", "v"]])
+    server.dump_rdb(file)
+    with KVServer(Context.alone(), dialect="redis", version="7.4") as stock:
+        engine = stock._engine
+        monkeypatch.delitem(engine.table.commands, "JSON.SET", raising=False)
+        with pytest.warns(UserWarning, match="skipped keys: 1 of module type ReJSON-RL$"):
+            stock.load(file)
+        assert stock.values() == {"k": "v"}
+        session = server._engine.session()
+        payload = server._engine.execute(session, [b"DUMP", b"j"])
+        with pytest.raises(CommandError, match="Bad data format"):
+            engine.execute(engine.session(), [b"RESTORE", b"j", b"0", payload])
 
 
 class TestRefused:

@@ -8,7 +8,7 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from ...core import budget
 from ...core.budget import UNBOUNDED, OverBudget, running
@@ -51,7 +51,7 @@ from .capacity import Capacity
 from .client import Client, Monitor
 from .eviction import Eviction
 from .frequency import Frequencies
-from .keyspace import Keyspace, KeyspaceCopy
+from .keyspace import Keyspace, KeyspaceCopy, type_name
 from .monitor import monitor_line
 from .notifications import Notifications
 from .pubsub import PubSub
@@ -761,6 +761,10 @@ class Engine:
             keyspace.purge()
             for key, value in keyspace.values.items():
                 yield Record(keyspace.index, key, value, keyspace.expiry(key))
+
+    def can_hold(self, value: Any) -> bool:
+        """Return whether this server has the type of a value: JSON is that of a module."""
+        return type_name(value) != "ReJSON-RL" or "JSON.SET" in self.table.commands
 
     def adopt(self, records: Iterable[Record], libraries: list[bytes]) -> None:
         """Put keys and libraries in, all or none; those of the same names are replaced.

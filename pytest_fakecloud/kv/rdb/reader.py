@@ -23,7 +23,6 @@ from .source import RdbError, Source
 from .ziplist import read_intset, read_ziplist, read_zipmap
 
 __all__ = [
-    "JSON_MODULE",
     "VALKEY_9",
     "ForeignType",
     "module_id",
@@ -32,7 +31,6 @@ __all__ = [
     "skip_module_items",
 ]
 
-JSON_MODULE = "ReJSON-RL"
 VALKEY_9 = 80
 """The first version of Valkey's own count, which no version of Redis reaches."""
 _DEEPEST_JSON = 512
@@ -373,7 +371,7 @@ def _module(source: Source) -> JsonValue:
     """Read a JSON document as RedisJSON and its kin store it: its text is the first item."""
     name = module_name(source.length())
     items = skip_module_items(source)
-    if name != JSON_MODULE:
+    if name != JsonValue.type_name:
         raise ForeignType(f"module type {name}")
     if not items or not isinstance(items[0], bytes):
         raise ForeignType(f"module type {name} of an old version")

@@ -18,7 +18,7 @@ from ..values.stream import Node, Stream
 from ..values.zset import SortedSet
 from . import lzf
 from .listpack import Entry, write_listpack
-from .reader import JSON_MODULE, module_id
+from .reader import module_id
 from .ziplist import write_intset
 
 if TYPE_CHECKING:
@@ -216,7 +216,7 @@ class Writer:
 
     def _json(self, key: bytes | None, value: JsonValue) -> None:
         self._begin(7, key)
-        self.length(module_id(JSON_MODULE, _JSON_VERSION))
+        self.length(module_id(JsonValue.type_name, _JSON_VERSION))
         self.length(5)
         self.string(write_json(value.root))
         self.length(0)

@@ -255,6 +255,8 @@ def restore(session: Session, args: Args) -> Reply:
         value = payloads.load(payload, version)
     except ValueError:
         raise CommandError(errors.BAD_DUMP_FORMAT) from None
+    if not session.engine.can_hold(value):
+        raise CommandError(errors.BAD_DUMP_FORMAT)
     session.db.delete(key, "")
     at_ms = None
     if ttl:
