@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import warnings
+from collections import Counter
 from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -32,21 +33,27 @@ def load_from_file(
 ) -> None:
     """Put the keys and libraries of an ``.rdb`` file in, all or none.
 
-    A real server is given them by ``execute``, one after the other. Warns of keys that were skipped.
+    A real server is given them by ``execute``, one after the other. A key that has expired replaces
+    another of its name all the same, and goes. Warns of keys that were skipped.
     Raises ``ContractError`` for a file that cannot be read.
     """
     file = Path(path)
     contents = _read(file)
-    foreign = {kind: len(keys) for kind, keys in contents.foreign.items() if keys}
+    skipped = Counter({f"of {kind}": len(keys) for kind, keys in contents.foreign.items()})
     databases = len(engine.databases) if isinstance(engine, Engine) else 1
+    now_ms = engine.clock.now_us() // 1000
     records = []
     for record in contents.records:
         if record.database >= databases:
-            _count(foreign, "databases that this server does not have")
-        elif isinstance(engine, Engine) and not engine.can_hold(record.value):
-            _count(foreign, f"module type {JsonValue.type_name}")
+            skipped["of databases that this server does not have"] += 1
+        elif not isinstance(engine, Engine):
+            records.append(record)
+        elif not engine.can_hold(record.value):
+            skipped[f"of module type {JsonValue.type_name}"] += 1
         else:
             records.append(record)
+            if record.expires_ms is not None and record.expires_ms <= now_ms:
+                skipped["that have expired by the clock of the fake"] += 1
     if isinstance(engine, Engine):
         try:
             engine.adopt(records, contents.libraries)
@@ -54,13 +61,9 @@ def load_from_file(
             raise ContractError(f"{file.name}: its functions do not load: {error}") from None
     else:
         _send(records, contents.libraries, execute)
-    if foreign:
-        words = ", ".join(f"{count} of {kind}" for kind, count in foreign.items())
+    words = ", ".join(f"{count} {kind}" for kind, count in skipped.items() if count)
+    if words:
         warnings.warn(f"{file.name}: skipped keys: {words}", stacklevel=3)
-
-
-def _count(found: dict[str, int], kind: str) -> None:
-    found[kind] = found.get(kind, 0) + 1
 
 
 def _read(file: Path) -> Contents:

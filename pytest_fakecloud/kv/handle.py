@@ -439,9 +439,9 @@ class KVServer(Handle):
           ``CommandError`` when one fails; those before it have run.
         - The path of a dump that a real server wrote (``"dump.rdb"``, by ``SAVE`` or ``BGSAVE``), or
           ``dump_rdb()``: Redis up to 8.2, Valkey up to 9.2. Keys keep their expiries; those that have
-          expired by the clock of this fake are left out. Function libraries are loaded too. Keys of
-          modules other than JSON, and of databases that this server does not have, are skipped with
-          a ``UserWarning`` that counts them.
+          expired by the clock of this fake are skipped, and so are those of modules other than JSON
+          and of databases that this server does not have: one ``UserWarning`` counts them. Function
+          libraries are loaded too.
         """
         __tracebackhide__ = True
         if isinstance(data, str | os.PathLike):
