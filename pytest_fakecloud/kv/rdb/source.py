@@ -8,10 +8,12 @@ from . import lzf
 
 __all__ = ["RdbError", "Source"]
 
-MOST_UNPACKED = 512 * 2**20
-"""Bytes that compressed strings may unpack to, beside eight times the size of the data."""
-PACKED_WEIGHT = 8
-"""How much more a compressed listpack counts than a string: its elements become objects."""
+MOST_UNPACKED = {False: 512 * 2**20, True: 16 * 2**20}
+"""Bytes that compressed strings, and compressed packed structures, may unpack to in data of any size.
+
+A packed structure takes more memory than its bytes, for its elements become objects."""
+MOST_GROWTH = 20
+"""What may be added to that for each byte of the data; servers' own data grow by 2 to 6."""
 
 
 class RdbError(ValueError):
@@ -30,7 +32,9 @@ class Source:
     def __init__(self, data: bytes, at: int = 0) -> None:
         self.data = data
         self.at = at
-        self._spare = MOST_UNPACKED + 8 * len(data)
+        self._spare = {
+            packed: most + MOST_GROWTH * len(data) for packed, most in MOST_UNPACKED.items()
+        }
 
     def left(self) -> int:
         """Return how many bytes are still to be read."""
@@ -103,8 +107,8 @@ class Source:
             raise RdbError(
                 f"{compressed} compressed bytes cannot hold {size}, before byte {self.at}"
             )
-        self._spare -= size * (PACKED_WEIGHT if packed else 1)
-        if self._spare < 0:
+        self._spare[packed] -= size
+        if self._spare[packed] < 0:
             raise RdbError(f"the compressed strings up to byte {self.at} unpack to too much")
         try:
             return lzf.decompress(self.take(compressed), size)

@@ -11,8 +11,8 @@ import pytest
 from pytest_fakecloud.core.ids import Ids
 from pytest_fakecloud.core.timekeeper import Timekeeper
 from pytest_fakecloud.kv.engine.engine import Engine
+from pytest_fakecloud.kv.rdb import lzf, source
 from pytest_fakecloud.kv.rdb import payload as payloads
-from pytest_fakecloud.kv.rdb import source
 from pytest_fakecloud.kv.rdb.file import read_file, write_file
 from pytest_fakecloud.kv.rdb.listpack import write_listpack
 from pytest_fakecloud.kv.rdb.reader import module_id
@@ -167,14 +167,25 @@ def test_hostile_values_are_refused_in_little_memory(name: str) -> None:
         tracemalloc.stop()
 
 
-def test_what_unpacks_to_too_much_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(source, "MOST_UNPACKED", 100_000)
-    packed = b"\xc3" + count(3 + 3 * 40) + count(2 + 264 * 40)
-    packed += b"\x01aa" + b"\xe0\xff\x00" * 40
-    some, many = (b"\x01" + count(number) + packed * number for number in (9, 11))
-    assert len(payloads.load(sealed(some), 12)) == 9
+@pytest.mark.parametrize("packed", [False, True])
+def test_what_unpacks_to_too_much_is_refused(
+    monkeypatch: pytest.MonkeyPatch, *, packed: bool
+) -> None:
+    monkeypatch.setattr(source, "MOST_UNPACKED", {packed: 50_000, not packed: 0})
+    fits, more = (write_list(number, packed) for number in (5, 30))
+    assert len(payloads.load(sealed(fits), 12)) == 5
     with pytest.raises(RdbError, match="unpack to too much"):
-        payloads.load(sealed(many), 12)
+        payloads.load(sealed(more), 12)
+
+
+def write_list(length: int, packed: bool) -> bytes:
+    """A list of strings that repeat one byte 5,000 times, each in a node of its own."""
+    item = write_listpack([b"a" * 5000]) if packed else b"a" * 5000
+    compressed = lzf.compress(item, len(item))
+    assert compressed is not None
+    string = b"\xc3" + count(len(compressed)) + count(len(item)) + compressed
+    node = b"\x02" + string if packed else b"\x01" + string
+    return b"\x12" + count(length) + node * length
 
 
 KEY = b"\x00\x01k\x01v"
