@@ -153,7 +153,7 @@ def read_state(file: Path) -> dict[str, Any]:
     """
     try:
         with open_file(file, DATA_BYTES) as opened:
-            if opened.read(len(MAGIC)) == MAGIC:
+            if opened.read(16).startswith(MAGIC):
                 return {"kv": {"rdb": file.name}}
         content = orjson.loads(read_file(file))
     except orjson.JSONDecodeError as error:

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import field
+from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
-from ...core.lazy import dataclass
 from ..table.config import Config
 from .crc64 import crc64
 from .payload import FUNCTION

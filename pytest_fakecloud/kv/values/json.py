@@ -15,7 +15,6 @@ from itertools import accumulate
 from json.encoder import encode_basestring
 from typing import TYPE_CHECKING, Any
 
-
 if TYPE_CHECKING:
     from ..table.config import Config
 
