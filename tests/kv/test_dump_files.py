@@ -173,7 +173,7 @@ class TestRefused:
     @pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="has no FIFOs")
     def test_a_fifo_is_not_waited_for(self, server: KVServer, tmp_path: Path) -> None:
         os.mkfifo(tmp_path / "fifo")
-        with pytest.raises(ContractError, match="it is not a file"):
+        with pytest.raises(ContractError, match="it is not a regular file"):
             server.load(tmp_path / "fifo")
 
 
