@@ -28,6 +28,19 @@ from pytest_fakecloud.core.matching import (
     Question,
     Sort,
 )
+from pytest_fakecloud.core.where import (
+    CallbackWhere,
+    DeadLetterWhere,
+    DeliveryWhere,
+    HandleWhere,
+    MemberWhere,
+    MessageWhere,
+    OffsetWhere,
+    ProblemWhere,
+    RecordWhere,
+    ScheduleWhere,
+    SearchWhere,
+)
 from pytest_fakecloud.faults.fault import Matchers
 from pytest_fakecloud.faults.plan import fault_words, table_of
 from pytest_fakecloud.kv.search.views import SearchFields, searches_of
@@ -156,6 +169,17 @@ def wrong(sort: Sort) -> str | None:
         (ListedRecordFields, "records", {"topic"}),
         (UpsertFields, "upserts", {"id"}),
         (QueryFields, "queries", {"topK"}),
+        (MessageWhere, "messages", set()),
+        (DeadLetterWhere, "dead letters", set()),
+        (ScheduleWhere, "schedules", set()),
+        (DeliveryWhere, "deliveries", set()),
+        (CallbackWhere, "callbacks", set()),
+        (RecordWhere, "records", set()),
+        (OffsetWhere, "offsets", set()),
+        (MemberWhere, "members", set()),
+        (SearchWhere, "searches", set()),
+        (HandleWhere, "handles", set()),
+        (ProblemWhere, "problems", set()),
     ],
 )
 def test_type_checkers_know_the_fields_that_can_be_asked(

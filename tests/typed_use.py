@@ -195,6 +195,11 @@ def test_queue(queue: Queue, callback_capture: CallbackCapture, destination: Des
     queue.attempts(message, statsu=500)  # wrong
     queue.deliver_due().where(statsu=500)  # wrong
     queue.messages("pending", lable="x")  # wrong
+    queue.messages().where(lable="x")  # wrong
+    queue.dead_letters().where(statsu=500)  # wrong
+    queue.schedules().where(corn="* * * * *")  # wrong
+    queue.journal.calls().where(stauts=200)  # wrong
+    assert_type(queue.dead_letters().where(status=500), Found[DeadLetterView])
     assert_type(callback_capture.wait_for_callback(timeout=1), Callback)
     assert_type(callback_capture.callbacks.where(status=200), Found[Callback])
     callback_capture.callbacks.assert_received(stauts=200)  # wrong

@@ -3,15 +3,43 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from typing import Any, Generic, SupportsIndex, TypeVar, overload
+from typing import TYPE_CHECKING, Any, Generic, SupportsIndex, TypeVar, Unpack, overload
 
 from .errors import CannotTell, ContractError
 from .matching import ANYTHING, Field, Query, Question, fields_of
 from .wording import check_times
 
+if TYPE_CHECKING:
+    from ..broker.model import MemberView, Record, TopicPartitionOffset
+    from ..failures import Failure
+    from ..handle import Handle
+    from ..kv.search.indexes import Search
+    from ..queue.capture.callbacks import Callback
+    from ..queue.delivery.replies import DeliveredRequest
+    from ..queue.fields import AttemptFields
+    from ..queue.model import Attempt
+    from ..queue.views import DeadLetterView, PublishedMessage, ScheduleView
+    from .calls import Call, CallFields, Event, EventFields
+    from .problems import Problem
+    from .where import (
+        CallbackWhere,
+        DeadLetterWhere,
+        DeliveryWhere,
+        FailureWhere,
+        HandleWhere,
+        MemberWhere,
+        MessageWhere,
+        OffsetWhere,
+        ProblemWhere,
+        RecordWhere,
+        ScheduleWhere,
+        SearchWhere,
+    )
+
 __all__ = ["Found", "check_predicate", "expect", "found_of"]
 
 T = TypeVar("T")
+Predicate = Callable[[T], bool] | None
 _NEAREST = 5
 _MATCHED = 10
 _COMPARED = 1000
@@ -46,19 +74,151 @@ class Found(list[T], Generic[T]):
             )
         return self[-1]
 
-    def where(self, predicate: Callable[[T], bool] | None = None, /, **fields: object) -> Found[T]:
-        """The items the predicate holds for and whose named fields agree with what is given.
+    if TYPE_CHECKING:
+        # Type checkers know the fields by the class of the items, so a misspelled one is an error.
 
-        A field is an attribute, a key where the item is a mapping, or a fact of a call; see
-        ``core.matching`` for what agrees. Raises ``ContractError`` for a field that no item has,
-        for what it can never be, and for a predicate that raises.
-        """
-        __tracebackhide__ = True
-        check_predicate(predicate)
-        query = Query(fields, self._known(fields), self._kind)
-        asked = None if predicate is None else Question("predicate", predicate)
-        kept = (item for item in self if query(item) and (asked is None or asked.agrees(item)))
-        return self._like(kept)
+        @overload
+        def where(
+            self: Found[Call], predicate: Predicate[Call] = None, /, **fields: Unpack[CallFields]
+        ) -> Found[Call]: ...
+
+        @overload
+        def where(
+            self: Found[Event], predicate: Predicate[Event] = None, /, **fields: Unpack[EventFields]
+        ) -> Found[Event]: ...
+
+        @overload
+        def where(
+            self: Found[Attempt],
+            predicate: Predicate[Attempt] = None,
+            /,
+            **fields: Unpack[AttemptFields],
+        ) -> Found[Attempt]: ...
+
+        @overload
+        def where(
+            self: Found[PublishedMessage],
+            predicate: Predicate[PublishedMessage] = None,
+            /,
+            **fields: Unpack[MessageWhere],
+        ) -> Found[PublishedMessage]: ...
+
+        @overload
+        def where(
+            self: Found[DeadLetterView],
+            predicate: Predicate[DeadLetterView] = None,
+            /,
+            **fields: Unpack[DeadLetterWhere],
+        ) -> Found[DeadLetterView]: ...
+
+        @overload
+        def where(
+            self: Found[ScheduleView],
+            predicate: Predicate[ScheduleView] = None,
+            /,
+            **fields: Unpack[ScheduleWhere],
+        ) -> Found[ScheduleView]: ...
+
+        @overload
+        def where(
+            self: Found[DeliveredRequest],
+            predicate: Predicate[DeliveredRequest] = None,
+            /,
+            **fields: Unpack[DeliveryWhere],
+        ) -> Found[DeliveredRequest]: ...
+
+        @overload
+        def where(
+            self: Found[Callback],
+            predicate: Predicate[Callback] = None,
+            /,
+            **fields: Unpack[CallbackWhere],
+        ) -> Found[Callback]: ...
+
+        @overload
+        def where(
+            self: Found[Record],
+            predicate: Predicate[Record] = None,
+            /,
+            **fields: Unpack[RecordWhere],
+        ) -> Found[Record]: ...
+
+        @overload
+        def where(
+            self: Found[TopicPartitionOffset],
+            predicate: Predicate[TopicPartitionOffset] = None,
+            /,
+            **fields: Unpack[OffsetWhere],
+        ) -> Found[TopicPartitionOffset]: ...
+
+        @overload
+        def where(
+            self: Found[MemberView],
+            predicate: Predicate[MemberView] = None,
+            /,
+            **fields: Unpack[MemberWhere],
+        ) -> Found[MemberView]: ...
+
+        @overload
+        def where(
+            self: Found[Search],
+            predicate: Predicate[Search] = None,
+            /,
+            **fields: Unpack[SearchWhere],
+        ) -> Found[Search]: ...
+
+        @overload
+        def where(
+            self: Found[Handle],
+            predicate: Predicate[Handle] = None,
+            /,
+            **fields: Unpack[HandleWhere],
+        ) -> Found[Handle]: ...
+
+        @overload
+        def where(
+            self: Found[Problem],
+            predicate: Predicate[Problem] = None,
+            /,
+            **fields: Unpack[ProblemWhere],
+        ) -> Found[Problem]: ...
+
+        @overload
+        def where(
+            self: Found[Failure],
+            predicate: Predicate[Failure] = None,
+            /,
+            **fields: Unpack[FailureWhere],
+        ) -> Found[Failure]: ...
+
+        @overload
+        def where(
+            self: Found[dict[str, Any]],
+            predicate: Predicate[dict[str, Any]] = None,
+            /,
+            **fields: object,
+        ) -> Found[dict[str, Any]]: ...
+
+        @overload
+        def where(self, predicate: Predicate[T] = None, /) -> Found[T]: ...
+
+        def where(self, predicate: Any = None, /, **fields: Any) -> Any: ...
+
+    else:
+
+        def where(self, predicate: Predicate[T] = None, /, **fields: object) -> Found[T]:
+            """The items the predicate holds for and whose named fields agree with what is given.
+
+            A field is an attribute, a key where the item is a mapping, or a fact of a call; see
+            ``core.matching`` for what agrees. Raises ``ContractError`` for a field that no item has,
+            for what it can never be, and for a predicate that raises.
+            """
+            __tracebackhide__ = True
+            check_predicate(predicate)
+            query = Query(fields, self._known(fields), self._kind)
+            asked = None if predicate is None else Question("predicate", predicate)
+            kept = (item for item in self if query(item) and (asked is None or asked.agrees(item)))
+            return self._like(kept)
 
     def _known(self, asked: Mapping[str, object]) -> Mapping[str, Field]:
         if self._fields is not None:

@@ -238,15 +238,6 @@ class Captured(Found[Callback]):
         self._turn = threading.Lock()
         self.faults = faults
 
-    if TYPE_CHECKING:
-
-        def where(  # type: ignore[override]  # fields that no callback has are errors
-            self,
-            predicate: Callable[[Callback], bool] | None = None,
-            /,
-            **fields: Unpack[CallbackFields],
-        ) -> Found[Callback]: ...
-
     @property
     def url(self) -> str:
         """The URL to publish with."""

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Generator, Iterable
 from functools import partial
-from typing import TYPE_CHECKING, Unpack
 
 from ...core.aio import drive
 from ...core.found import Found
@@ -16,7 +15,7 @@ from ...core.timeparse import (
     to_datetime,
 )
 from ..engine.engine import Engine
-from ..fields import ATTEMPTS, AttemptFields
+from ..fields import ATTEMPTS
 from ..model import Attempt
 from ..timeline import timeline
 from ..unfinished import waiting
@@ -27,14 +26,6 @@ class Attempts(Found[Attempt]):
 
     waiting: str = "nothing"
     _fields, _kind = ATTEMPTS, "attempt"
-    if TYPE_CHECKING:
-
-        def where(  # type: ignore[override]  # fields that no attempt has are errors
-            self,
-            predicate: Callable[[Attempt], bool] | None = None,
-            /,
-            **fields: Unpack[AttemptFields],
-        ) -> Found[Attempt]: ...
 
 
 class NotIdle(AssertionError):
