@@ -62,4 +62,4 @@ def test_every_block_is_a_part_of_a_recipe() -> None:
 
 def test_the_index_names_every_recipe() -> None:
     index = (DOCS / "cookbook" / "index.md").read_text(encoding="utf-8")
-    assert [f"- {recipe.title}\n" for recipe in RECIPES if f"- {recipe.title}\n" not in index] == []
+    assert [str(recipe) for recipe in RECIPES if f"- [{recipe.title}](" not in index] == []
