@@ -71,19 +71,24 @@ if TYPE_CHECKING:
     from .core.problems import Problem as Problem
     from .core.timekeeper import Fired as Fired
     from .core.timeparse import Duration as Duration, Instant as Instant
-    from .explore.checks import (
-        linearizable as linearizable,
-        monotonic_reads as monotonic_reads,
-        nothing_lost as nothing_lost,
-        observed as observed,
-        once as once,
-    )
     from .explore.explore import (
         BrokenSchedule as BrokenSchedule,
         Exploration as Exploration,
         replay_schedule as replay_schedule,
     )
     from .explore.history import History as History, Operation as Operation
+    from .explore.promises import (
+        always as always,
+        at_most_one as at_most_one,
+        eventually as eventually,
+        linearizable as linearizable,
+        monotonic_reads as monotonic_reads,
+        never as never,
+        nothing_lost as nothing_lost,
+        observed as observed,
+        once as once,
+        sometimes as sometimes,
+    )
     from .failures import Failure as Failure, Failures as Failures
     from .faults.fault import Fault as Fault
     from .faults.plan import FaultPlan as FaultPlan

@@ -33,9 +33,9 @@ if TYPE_CHECKING:
     from .core.journal import Journal
     from .core.problems import Problem
     from .core.timekeeper import Mode
-    from .core.timeparse import Instant
-    from .explore.checks import Check
-    from .explore.explore import Exploration, ExploreOptions, Runs
+    from .core.timeparse import Duration, Instant
+    from .explore.explore import Checks, Exploration, ExploreOptions, Runs
+    from .explore.promises import Check
     from .failures import FailureOptions, Failures
     from .handle import Gone, Handle
     from .kv.handle import KVServer
@@ -339,29 +339,29 @@ class AnyCloud(ABC):
     def explore(
         self,
         run: Runs,
-        check: Callable[..., object] | None = None,
+        check: Checks = None,
         **options: Unpack[ExploreOptions],
     ) -> Exploration:
-        """Rerun code under many schedules of faults, turns, time and deliveries, and hold ``check``.
+        """Run code under many schedules of faults, orders, time and deliveries, and check a promise.
 
         Raises ``BrokenSchedule`` with the smallest schedule that breaks the promise. See
-        ``explore.explore`` for the options ``workers``, ``setup``, ``budget``, ``seed``, ``schedule``
-        and ``process_time``.
+        ``explore.explore`` for the options ``workers``, ``setup``, ``budget``, ``seed``, ``schedule``,
+        ``kinds``, ``services``, ``patience``, ``horizon`` and ``process_time``.
         """
 
     @staticmethod
     def linearizable(
         model: Callable[[], Any], *, final: Callable[[Any], object] | None = None
     ) -> Check:
-        """The promise that clients could have come one after the other; see ``checks.linearizable``."""
-        from .explore.checks import linearizable
+        """The promise that clients are linearizable; see ``promises.linearizable``."""
+        from .explore.promises import linearizable
 
         return linearizable(model, final=final)
 
     @staticmethod
     def once(key: str) -> Check:
-        """The promise that an effect kept under a key happens exactly once; see ``checks.once``."""
-        from .explore.checks import once
+        """The promise that an effect kept under a key happens exactly once; see ``promises.once``."""
+        from .explore.promises import once
 
         return once(key)
 
@@ -369,23 +369,58 @@ class AnyCloud(ABC):
     def nothing_lost(
         sent: str | Callable[[], Iterable[object]], handled: Callable[[], Iterable[object]]
     ) -> Check:
-        """The promise that all that was sent is handled; see ``checks.nothing_lost``."""
-        from .explore.checks import nothing_lost
+        """The promise that all that was sent is handled; see ``promises.nothing_lost``."""
+        from .explore.promises import nothing_lost
 
         return nothing_lost(sent, handled)
 
     @staticmethod
     def monotonic_reads(name: str) -> Check:
-        """The promise that no client sees a value go back; see ``checks.monotonic_reads``."""
-        from .explore.checks import monotonic_reads
+        """The promise that no client sees a value go back; see ``promises.monotonic_reads``."""
+        from .explore.promises import monotonic_reads
 
         return monotonic_reads(name)
+
+    @staticmethod
+    def always(predicate: Callable[..., object]) -> Check:
+        """The promise that a predicate holds after every step; see ``promises.always``."""
+        from .explore.promises import always
+
+        return always(predicate)
+
+    @staticmethod
+    def never(predicate: Callable[..., object]) -> Check:
+        """The promise that a predicate never holds; see ``promises.never``."""
+        from .explore.promises import never
+
+        return never(predicate)
+
+    @staticmethod
+    def at_most_one(found: Callable[..., object]) -> Check:
+        """The promise that a function returns at most one; see ``promises.at_most_one``."""
+        from .explore.promises import at_most_one
+
+        return at_most_one(found)
+
+    @staticmethod
+    def sometimes(predicate: Callable[..., object]) -> Check:
+        """The promise that a predicate holds in at least one schedule; see ``promises.sometimes``."""
+        from .explore.promises import sometimes
+
+        return sometimes(predicate)
+
+    @staticmethod
+    def eventually(predicate: Callable[..., object], *, within: Duration) -> Check:
+        """The promise that a predicate holds a while after the run; see ``promises.eventually``."""
+        from .explore.promises import eventually
+
+        return eventually(predicate, within=within)
 
     @abstractmethod
     async def _explore(
         self,
         run: Runs,
-        check: Callable[..., object] | None = None,
+        check: Checks = None,
         **options: Unpack[ExploreOptions],
     ) -> Exploration: ...
 
@@ -433,7 +468,7 @@ class AioCloud:
     async def explore(
         self,
         run: Runs,
-        check: Callable[..., object] | None = None,
+        check: Checks = None,
         **options: Unpack[ExploreOptions],
     ) -> Exploration:
         """``Cloud.explore`` where a loop is running; ``run`` and ``check`` may be of either kind."""

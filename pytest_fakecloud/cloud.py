@@ -30,7 +30,7 @@ from .settings import PLACE_SETTINGS, check_settings
 from .transport.patches import changes
 
 if TYPE_CHECKING:
-    from .explore.explore import Exploration, ExploreOptions, Runs
+    from .explore.explore import Checks, Exploration, ExploreOptions, Runs
     from .failures import FailureOptions, Failures
     from .process_time import ProcessTimeMode
     from .standalone.remote import RemoteCloud
@@ -388,7 +388,7 @@ class Cloud(AnyCloud):
     def explore(
         self,
         run: Runs,
-        check: Callable[..., object] | None = None,
+        check: Checks = None,
         **options: Unpack[ExploreOptions],
     ) -> Exploration:
         __tracebackhide__ = True
@@ -399,7 +399,7 @@ class Cloud(AnyCloud):
     async def _explore(
         self,
         run: Runs,
-        check: Callable[..., object] | None = None,
+        check: Checks = None,
         **options: Unpack[ExploreOptions],
     ) -> Exploration:
         __tracebackhide__ = True

@@ -1,10 +1,13 @@
-"""explore(): reruns code under many schedules, and tells the smallest one that breaks its promise."""
+"""explore(): runs code under many schedules, and reports the smallest that breaks its promise."""
 
 from __future__ import annotations
 
 import asyncio
+import dis
 import functools
 import inspect
+import re
+import types
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any, TypedDict, TypeVar, cast
@@ -12,9 +15,13 @@ from typing import TYPE_CHECKING, Any, TypedDict, TypeVar, cast
 from ..core.aio import in_thread
 from ..core.errors import ContractError, shown
 from ..core.matching import nearest
-from ..core.timeparse import Duration
+from ..core.timeparse import Duration, duration_us
 from ..failures import chosen_handles, names_of
-from .schedule import KINDS, Kind, Schedule
+from .cause import cause
+from .cooperation import cooperation, share_locks
+from .promises import Promises
+from .runtime.strands import Threads
+from .schedule import KINDS, SWITCHES, Kind, Schedule
 from .search import Budget, Explorer, Tally, hypothesis
 from .simulation import Choice, Program, Run
 from .story import story
@@ -36,6 +43,8 @@ F = TypeVar("F", bound=Callable[..., Any])
 RUNS = 1_000
 """The budget where none is given, in runs."""
 
+Checks = Callable[..., object] | Sequence[Callable[..., object]] | None
+"""One check or promise, or several."""
 Runs = Callable[[], object] | Iterable[Callable[[], object]] | Mapping[str, Callable[[], object]]
 """One function, several that run at the same time, or several by name."""
 _replayed: ContextVar[str | None] = ContextVar("replayed", default=None)
@@ -52,61 +61,95 @@ class ExploreOptions(TypedDict, total=False):
     seed: int | str | None
     schedule: str | None
     process_time: bool | None
+    patience: Duration
+    horizon: Duration | None
 
 
 class Exploration:
     """What was tried by an ``explore`` that found nothing.
 
-    ``tried`` counts the schedules, ``singles`` and ``pairs`` those of one and of two events of
-    ``all_singles`` and ``all_pairs`` there are (None where that was not found out), ``drawn`` those of
-    more; ``seconds`` are real ones. ``str()`` says so in words.
+    ``tried`` counts the schedules: ``orders`` distinct interleavings (``is_exhaustive`` when these
+    are all there are), ``singles`` and ``pairs`` of one and of two events, out of ``all_singles`` and
+    ``all_pairs`` (None where that is unknown), and ``drawn`` ones. ``calls`` counts the calls of each
+    client, ``points`` those where something was tried, ``kinds`` how often each kind of event was
+    applied; ``untried`` are the kinds that never had a place. ``likely`` is, by the number of ordered
+    switches that a bug needs, the least probability of having found it. ``notes`` list what could not
+    be explored. ``seconds`` are real ones. ``str()`` says so in words.
     """
 
-    def __init__(self, tally: Tally) -> None:
+    def __init__(self, tally: Tally, wanted: Iterable[str]) -> None:
         self.tried = tally.tried
+        self.orders, self.is_exhaustive = tally.orders, tally.is_exhaustive
         self.singles, self.all_singles = tally.singles, tally.all_singles
         self.pairs, self.all_pairs = tally.pairs, tally.all_pairs
         self.drawn = tally.drawn
+        self.calls = dict(tally.calls)
+        self.points = {name: len(points) for name, points in tally.points.items()}
+        self.kinds = dict(tally.kinds)
+        self.untried = tuple(kind for kind in wanted if kind not in tally.kinds)
+        self.likely = tally.likely
+        self.notes = tuple(tally.notes)
         self.seconds = tally.seconds
         self.seed = tally.seed
         self._text = str(tally)
 
     def __str__(self) -> str:
-        return f"the promise held in {self._text}"
+        lines = [f"the promise held in {self._text}"]
+        if self.calls:
+            told = (
+                f"{name} {calls} call{'s' * (calls != 1)}" for name, calls in self.calls.items()
+            )
+            lines.append(f"calls: {', '.join(told)}")
+        if self.kinds:
+            told = (f"{kind} {times:,}" for kind, times in self.kinds.items())
+            lines.append(f"events: {', '.join(told)}")
+        if self.untried:
+            lines.append(f"never had a place: {', '.join(self.untried)}")
+        lines += self.notes
+        return "\n".join(lines)
 
     def __repr__(self) -> str:
-        return f"<Exploration: {self}>"
+        return f"<Exploration: the promise held in {self._text}>"
 
 
 class BrokenSchedule(AssertionError):
     """A schedule under which a promise does not hold.
 
-    ``schedule`` is its text, for ``explore(..., schedule=...)`` and ``replay_schedule``; ``events`` how
-    many deviations it has; ``story`` what happened, on one clock; ``tried`` how many schedules were
-    tried until then. The assertion that failed is its cause.
+    ``schedule`` is its text, for ``explore(..., schedule=...)`` and ``replay_schedule``, empty for the
+    undisturbed run; ``events`` is how many deviations it has; ``cause`` names the conflict that broke
+    the promise, or is empty; ``story`` lists what happened, on one clock; ``tried`` is how many
+    schedules were tried until then. The assertion that failed is its ``__cause__``.
     """
 
-    def __init__(self, run: Run, tally: Tally, *, given: bool) -> None:
+    def __init__(
+        self, run: Run, tally: Tally, *, given: bool, failed: int = 1, replays: int = 1
+    ) -> None:
         self.schedule = str(run.schedule)
         self.events = len(run.schedule)
+        self.cause = cause(run)
         self.story = story(run)
         self.tried = tally.tried
         self.seconds = tally.seconds
+        many = f"{self.events} event{'s' * (self.events != 1)}"
         if given:
             found = "the promise was broken by the given schedule"
+        elif not self.events:
+            found = "the promise was broken by the undisturbed run: no event was applied"
         else:
-            many = f"{self.events} event{'s' * (self.events != 1)}"
             found = f"the promise was broken by a schedule of {many}, after {tally}"
-        super().__init__(
-            f"{found}:\n{self.story}\n"
-            f'replay it with @pytest_fakecloud.replay_schedule("{self.schedule}")'
-        )
+        if failed < replays:
+            found += f"; the code is not deterministic: it failed in {failed} of {replays} replays"
+        told = f"cause: {self.cause}\n{self.story}" if self.cause else self.story
+        text = f"{found}:\n{told}"
+        if self.events:
+            text += f'\nreplay it with @pytest_fakecloud.replay_schedule("{self.schedule}")'
+        super().__init__(text)
 
 
 def explore(
     cloud: AnyCloud,
     run: Runs,
-    check: Callable[..., object] | None = None,
+    check: Checks = None,
     *,
     workers: Runs = (),
     services: str | Iterable[str] | None = None,
@@ -116,26 +159,32 @@ def explore(
     seed: int | str | None = None,
     schedule: str | None = None,
     process_time: bool | None = None,
+    patience: Duration = "1h",
+    horizon: Duration | None = None,
 ) -> Exploration:
     """Run code under many schedules from one baseline; fail with the smallest that breaks a promise.
 
     ``run`` is the code: a function (plain or asynchronous), or several that run at the same time as
-    clients of their own. ``workers`` are started too, last, and again when they die: consumers,
+    separate clients. ``workers`` are started too, last, and again when they die: consumers,
     schedulers. What queues have to deliver is delivered. Then ``check`` is called (with the
     ``History`` if it takes an argument): an ``AssertionError`` of it, or of the code, breaks the
-    promise; any other exception is the code giving up. ``setup`` is called before each run, to start
-    over what is not in the fakes.
+    promise; any other exception is the code giving up. ``check`` may also be a promise such as
+    ``once("key")``, or a list. ``setup`` is called before each run, to reset what is not in the
+    fakes.
 
-    A schedule is a list of events at the code's calls: faults, turns of other clients, moves of the
-    clock, crashes, deliveries that come again (see ``schedule.Kind``; ``kinds`` limits them, and
-    ``services`` the calls to one or more fixtures or handles by name). All of one event are tried,
-    then of two, then drawn ones of up to six, as far as ``budget`` goes: a number of runs, or real time
-    (``"10s"``). ``seed`` (the cloud's) decides what is drawn. ``schedule`` runs only the given one.
-    ``process_time`` says whether ``time.time()`` follows the clock; by default where time-machine is
-    installed.
+    A schedule is a list of events: faults, crashes, orders of calls, slow clients, deliveries that
+    come again (see ``schedule.Kind``; ``kinds`` limits them, and ``services`` the calls to one or
+    more fixtures or fakes by name). Interleavings are tried first, one for each order of conflicting
+    calls; then all schedules of one event, of two, and drawn ones of up to six, as far as ``budget``
+    goes: a number of runs, or real time (``"10s"``). ``seed`` (the cloud's) determines what is drawn.
+    ``schedule`` runs only the given one. ``process_time`` says whether ``time.time()`` follows the
+    clock; by default where time-machine is installed. ``patience`` is how long a client may be slow
+    in one run; a delivery may be slow for its timeout. Schedules of a queue fire for ``horizon``
+    after all else has ended, three times where it is not given.
 
-    Raises ``BrokenSchedule``; what the undisturbed run raises; and ``ContractError`` when the code
-    makes no call, needs awaiting here, or cannot be explored.
+    Raises ``BrokenSchedule``; what the undisturbed run raises; what ends a test, such as
+    ``pytest.skip()``, as it is; and ``ContractError`` for code that makes no call, needs awaiting
+    here or cannot be explored, and where nothing, or nothing of what was asked for, could be tried.
     """
     __tracebackhide__ = True
     _check_no_loop()
@@ -148,41 +197,183 @@ def explore(
     ]
     if not programs:
         raise ContractError("run= is empty, and so is workers=: give the code to explore")
-    for name, given in (("check", check), ("setup", setup)):
-        if given is not None and not callable(given):
-            raise ContractError(f"{name}={shown(given)} is not a function")
+    if setup is not None and not callable(setup):
+        raise ContractError(f"setup={shown(setup)} is not a function")
+    promises = Promises(check)
     text = schedule if schedule is not None else _replayed.get()
     wanted = None if text is None else Schedule.parse(text)
+    if wanted is not None:
+        _check_names(wanted, programs)
     allowed = Budget(budget)
+    handles = chosen_handles(cloud, services)
     chosen = Choice(
-        frozenset(handle.name for handle in chosen_handles(cloud, services)), _kinds(kinds)
+        frozenset(handle.name for handle in handles),
+        _kinds(kinds),
+        duration_us(patience),
+        None if horizon is None else duration_us(horizon),
+        promises.steps,
+        promises.reads_history,
     )
-    with World(cloud, process_time=process_time) as world:
-        explorer = Explorer(world, programs, check, setup, chosen)
-        if wanted is not None:
-            broken: Run | None = explorer.play(wanted, keep=True)
-            assert broken is not None
-            if broken.broken is None:
-                explorer.tally.drawn = 1
-                return Exploration(explorer.tally)
-        else:
-            broken = explorer.search(allowed, cloud.seed if seed is None else seed)
-            if broken is None:
-                return Exploration(explorer.tally)
-            # Once more, so that the journal tells of nothing else; and to see that it is no chance.
-            again = explorer.play(broken.schedule, keep=True)
-            if again.broken is None:
+    threads = Threads()
+    try:
+        with (
+            World(cloud, process_time=process_time) as world,
+            cooperation(world),
+            share_locks(world, programs),
+        ):
+            explorer = Explorer(world, programs, promises.check, setup, chosen, threads)
+            return _explored(explorer, promises, cloud, allowed, seed, wanted, kinds)
+    finally:
+        threads.close()
+
+
+def _explored(
+    explorer: Explorer,
+    promises: Promises,
+    cloud: AnyCloud,
+    budget: Budget,
+    seed: int | str | None,
+    wanted: Schedule | None,
+    kinds: Kind | Sequence[Kind],
+) -> Exploration:
+    __tracebackhide__ = True
+    tally = explorer.tally
+    asked = () if kinds is KINDS else names_of("kinds", kinds)
+    if wanted is not None:
+        run = explorer.play(wanted, keep=True, stacks=True)
+        if run.broken is not None:
+            raise BrokenSchedule(run, tally, given=True) from run.broken
+        missed = [str(event) for event in wanted if event not in run.fired]
+        if missed:
+            raise ContractError(
+                f"these events of the schedule found no place: {', '.join(missed)}. The code has "
+                "changed since, or calls less: explore it again without schedule="
+            )
+        tally.drawn = 1
+        return Exploration(tally, asked)
+    undisturbed = explorer.play(Schedule())
+    _check_undisturbed(explorer, undisturbed)
+    if not promises and not any(map(may_assert, explorer.programs)):
+        raise ContractError(
+            "nothing can fail: there is no check=, and the code asserts nothing. Pass check=, a "
+            "function that asserts what has to hold afterwards, or a promise such as once('key')"
+        )
+    tally.kinds.clear()
+    broken = explorer.search(undisturbed, budget, cloud.seed if seed is None else seed)
+    if broken is not None:
+        found, failed, replays = explorer.confirm(broken)
+        if found is None:
+            raise ContractError(
+                f"the schedule {broken.schedule} broke the promise ({broken.broken}) and held "
+                f"when it was run {replays} times again: the code depends on something outside of "
+                "the fakes. Reset that in setup="
+            )
+        raise BrokenSchedule(
+            found, tally, given=False, failed=failed, replays=replays
+        ) from found.broken
+    _check_covered(explorer, cloud, asked)
+    promises.finish()
+    return Exploration(tally, asked or KINDS)
+
+
+def _check_undisturbed(explorer: Explorer, run: Run) -> None:
+    """Raise what the undisturbed run has shown to be wrong."""
+    __tracebackhide__ = True
+    if run.broken is not None:
+        again = run if run.is_stuck else explorer.play(Schedule(), keep=True, stacks=True)
+        raise BrokenSchedule(
+            again if again.broken is not None else run, explorer.tally, given=False
+        ) from run.broken
+    if run.errors:
+        name, error = next(iter(run.errors.items()))
+        error.add_note(f"raised by {name} in the undisturbed run, to which no event was applied")
+        raise error
+    if not run.calls:
+        raise ContractError("the code made no call to any fake, so there is nothing to explore")
+
+
+def _check_covered(explorer: Explorer, cloud: AnyCloud, asked: Sequence[str]) -> None:
+    """Raise ``ContractError`` where the promise held because next to nothing was tried."""
+    tally = explorer.tally
+    if not tally.tried:
+        raise ContractError(
+            f"no schedule was possible: there is no place for {', '.join(asked) or 'any event'}. "
+            "Give more clients for switches, other kinds=, or other services="
+        )
+    missing = [kind for kind in asked if kind not in tally.possible]
+    if missing:
+        raise ContractError(
+            f"{', '.join(missing)} never had a place in this code, so leave it out of kinds=; "
+            f"possible are {', '.join(sorted(tally.possible, key=KINDS.index))}"
+        )
+    handlers = [
+        route
+        for handle in cloud.handles
+        if handle.fixture == "queue"
+        for route in cast("Any", handle).destinations.routes
+        if getattr(route, "_handler", None) is not None
+    ]
+    if handlers and not tally.handled:
+        raise ContractError(
+            f"no handler was ever called: nothing was delivered to {handlers[0].prefix}. Publish "
+            "to its URL within run=, or remove the handler"
+        )
+    for where, outcomes in tally.handled.items():
+        if not any(outcomes):
+            raise ContractError(
+                f"the handler of {where} failed each time it was called, so what it promises was "
+                "never tried: its first answer was an error too"
+            )
+
+
+def may_assert(program: Program) -> bool:
+    """Whether the code of a program, or a function that it uses, has an assertion."""
+    seen: set[int] = set()
+    todo: list[tuple[object, int]] = [(program.function, 0)]
+    while todo:
+        function, depth = todo.pop()
+        function = getattr(function, "func", function)
+        function = getattr(function, "__wrapped__", function)
+        code = getattr(function, "__code__", None)
+        if code is None or id(code) in seen or depth > 3:
+            continue
+        seen.add(id(code))
+        if _asserts(code):
+            return True
+        scope = getattr(function, "__globals__", {})
+        todo += [(scope[name], depth + 1) for name in code.co_names if name in scope]
+        for cell in getattr(function, "__closure__", None) or ():
+            try:
+                todo.append((cell.cell_contents, depth + 1))
+            except ValueError:
+                continue  # it has no value yet
+    return False
+
+
+def _asserts(code: types.CodeType) -> bool:
+    names = {instruction.opname for instruction in dis.get_instructions(code)}
+    if "LOAD_ASSERTION_ERROR" in names or {"fail", "raises", "AssertionError"} & set(code.co_names):
+        return True
+    if "LOAD_COMMON_CONSTANT" in names:
+        return True
+    return any(isinstance(one, types.CodeType) and _asserts(one) for one in code.co_consts)
+
+
+def _check_names(schedule: Schedule, programs: Sequence[Program]) -> None:
+    known = [program.name for program in programs]
+    for event in schedule:
+        named = [event.process, *([event.detail] if event.kind in SWITCHES else [])]
+        for name in named:
+            root = re.split(r"[/:+]", name)[0]
+            if root not in known and not re.fullmatch(r"delivery\d+", root):
                 raise ContractError(
-                    f"the schedule {broken.schedule} broke the promise ({broken.broken}) and held "
-                    "when it was run again: the code depends on something that is not in the fakes. "
-                    "Start that over in setup="
+                    f"{shown(str(event))}: there is no client {shown(name)}"
+                    f"{nearest(root, known)}; there are: {', '.join(known)}"
                 )
-            broken = again
-        raise BrokenSchedule(broken, explorer.tally, given=wanted is not None) from broken.broken
 
 
 async def explore_async(
-    cloud: AnyCloud, run: Runs, check: Callable[..., object] | None = None, **options: Any
+    cloud: AnyCloud, run: Runs, check: Checks = None, **options: Any
 ) -> Exploration:
     """``explore`` where a loop is running: in a thread, each asynchronous client in its own loop."""
     __tracebackhide__ = True

@@ -1,4 +1,4 @@
-"""Schedules: what goes otherwise than by default in one run, as a list of events and as text."""
+"""Schedules: the deviations of one run from its default order, as a list of events and as text."""
 
 from __future__ import annotations
 
@@ -10,64 +10,104 @@ from typing import Literal, TypeAlias, get_args
 from ..core.errors import ContractError, shown
 from ..core.matching import nearest
 
-__all__ = ["DELAY", "KINDS", "TRIED", "Event", "Kind", "Schedule"]
+__all__ = [
+    "DELAY",
+    "FAULTS",
+    "KINDS",
+    "PARTITION",
+    "SWITCHES",
+    "TICKS",
+    "TRIED",
+    "Event",
+    "Kind",
+    "Schedule",
+]
 
 Kind: TypeAlias = Literal[
     "jump",
     "nearly",
+    "past",
+    "tick",
+    "delay",
     "switch",
     "rebalance",
     "redeliver",
     "rotate_token",
     "hold_pending",
-    "delay",
+    "partition",
     "crash",
     "answer",
     "drop",
     "lose_answer",
     "duplicate",
+    "slow",
+    "late",
+    "wake",
     "crash_after_answer",
+    "fail",
+    "unreachable",
 ]
-"""What may happen at a point; faults have the names they have in ``faults`` and on the handles.
+"""Kinds of events; faults have the names they have in ``faults`` and on the handles.
 
-``jump`` moves the clock to what falls due next, ``nearly`` to a millisecond before it; ``switch``
-lets another process go on first; ``crash`` ends the process there. At the beginning of a delivery,
-``duplicate`` makes it twice and ``crash_after_answer`` brings the message again.
+Before a call: ``jump`` moves the clock to the next known instant, ``nearly`` to a millisecond before
+it, ``past`` to a second after it, ``tick`` by a short span; ``delay`` pauses one strand; ``switch``
+runs another strand first. Around the call: faults, and ``slow``, which delays its answer. After it:
+``late`` runs another strand before the code receives the answer, ``wake`` before it goes on after a
+sleep or a lock. At the beginning of a delivery: ``duplicate``, ``crash_after_answer``, ``fail`` and
+``unreachable``.
 """
 KINDS: tuple[Kind, ...] = get_args(Kind)
-"""In the order in which events of one point happen."""
+"""All kinds, in the order in which events of one point happen."""
+SWITCHES: frozenset[Kind] = frozenset({"switch", "late", "wake"})
+"""Kinds that only change the order of steps."""
 TRIED: tuple[Kind, ...] = (
     "crash_after_answer",
     "crash",
     "lose_answer",
     "switch",
+    "late",
+    "wake",
+    "fail",
+    "unreachable",
     "duplicate",
     "jump",
+    "past",
     "drop",
     "answer",
-    "nearly",
     "delay",
+    "slow",
+    "nearly",
+    "partition",
+    "tick",
     "redeliver",
     "rebalance",
     "hold_pending",
     "rotate_token",
 )
-"""In the order in which they are tried: of several that break a promise, the first tells most."""
-ENDS = frozenset({"crash", "answer", "drop", "lose_answer", "duplicate"})
-"""What decides about a call: of several the first does."""
+"""The order in which kinds are tried: of several that break a promise, the first explains most."""
+FAULTS = frozenset({"answer", "drop", "lose_answer", "duplicate"})
+"""Faults that determine a call's outcome. The first in the order of ``KINDS`` wins."""
+ENDS = FAULTS | {"crash"}
 DELAY = 30
-"""Seconds of a delay that nobody has chosen."""
+"""Seconds of a ``delay`` or ``slow`` event that the search tries."""
+PARTITION = 60
+"""Seconds of a ``partition`` that the search tries."""
+TICKS = ("1ms", "1s")
+"""Spans of ``tick`` events that the search tries."""
+_NEEDS_NAME = SWITCHES
+_NEEDS_SECONDS = frozenset({"delay", "slow", "partition"})
+_NEEDS_COUNT = frozenset({"fail", "unreachable"})
 
 _EVENT = re.compile(r"(?P<process>[^\s,]+)\.(?P<point>\d+) (?P<kind>\w+)(?: (?P<detail>[^\s,]+))?")
 
 
 @dataclass(frozen=True, slots=True, order=True)
 class Event:
-    """One deviation: at which point of which process, what, and its detail.
+    """One deviation from the default order: the strand, its point, the kind, and a detail.
 
-    Point 1 of a process is its first call, 0 its beginning; a place between two commands of a
-    pipeline is a point of its own. ``detail`` is the process a ``switch`` lets go first, or the
-    seconds of a ``delay``.
+    Point 1 of a strand is its first call, 0 its beginning; a gap between two commands of a pipeline
+    is a point of its own. ``detail`` is the strand that a ``switch`` runs first, the seconds of a
+    ``delay``, the count of a ``fail``.
     """
 
     process: str
@@ -80,20 +120,20 @@ class Event:
 
     @property
     def ends_call(self) -> bool:
-        """Whether it decides what becomes of its call, so that there can be one such event."""
+        """Whether it determines its call's outcome, so that a call can have one such event."""
         return self.point > 0 and self.kind in ENDS
 
     @property
     def order(self) -> int:
-        """Its place among the events of one point."""
+        """Its position among the events of one point."""
         return KINDS.index(self.kind)
 
 
 class Schedule(Sequence[Event]):
-    """Some events; written ``"pay.2 lose_answer, delivery1.0 crash_after_answer"``."""
+    """A list of events, written ``"pay.2 lose_answer, delivery1.0 crash_after_answer"``."""
 
     def __init__(self, events: Iterable[Event] = ()) -> None:
-        self._events = tuple(_sensible(dict.fromkeys(events)))
+        self._events = tuple(_sensible(_distinct(events)))
         self._places: dict[tuple[str, int], list[Event]] = {}
         for event in self._events:
             self._places.setdefault((event.process, event.point), []).append(event)
@@ -102,15 +142,15 @@ class Schedule(Sequence[Event]):
 
     @classmethod
     def parse(cls, text: str) -> Schedule:
-        """Read what ``str()`` wrote; raises ``ContractError`` for what is not a schedule."""
+        """Read what ``str()`` wrote; raises ``ContractError`` for text that is not a schedule."""
         if not isinstance(text, str):
             raise ContractError(
-                f"schedule={shown(text)} is not text: give one that a failure has shown"
+                f"schedule={shown(text)} is not a string: pass one that a failure has printed"
             )
         return cls(_read(part.strip()) for part in text.split(",") if part.strip())
 
     def at(self, process: str, point: int) -> Sequence[Event]:
-        """What happens at a point, in order."""
+        """The events of a point, in order."""
         return self._places.get((process, point), ())
 
     def __getitem__(self, index: int) -> Event:  # type: ignore[override]
@@ -125,9 +165,13 @@ class Schedule(Sequence[Event]):
     def __add__(self, event: Event) -> Schedule:
         return Schedule((*self._events, event))
 
+    def without(self, removed: Iterable[Event]) -> Schedule:
+        """The schedule without some of its events."""
+        gone = set(map(id, removed))
+        return Schedule(event for event in self._events if id(event) not in gone)
+
     def __eq__(self, other: object) -> bool:
-        # What happens is told by the points, in whatever order the events are written.
-        return isinstance(other, Schedule) and set(self._events) == set(other._events)
+        return isinstance(other, Schedule) and self._places == other._places
 
     def __hash__(self) -> int:
         return hash(frozenset(self._events))
@@ -139,10 +183,19 @@ class Schedule(Sequence[Event]):
         return f"<Schedule {self or 'without events'}>"
 
 
+def _distinct(events: Iterable[Event]) -> Iterator[Event]:
+    """The events without repetitions; only switches of one point may repeat."""
+    seen: set[Event] = set()
+    for event in events:
+        if event.kind in SWITCHES or event not in seen:
+            seen.add(event)
+            yield event
+
+
 def _sensible(events: Iterable[Event]) -> Iterator[Event]:
-    """The events without those of a call about which another one has decided."""
-    decided: dict[tuple[str, int], Event] = {}
+    """The events without those of a call whose outcome another event has determined."""
     events = list(events)
+    decided: dict[tuple[str, int], Event] = {}
     for event in sorted(events, key=lambda event: event.order):
         if event.ends_call:
             decided.setdefault((event.process, event.point), event)
@@ -155,7 +208,7 @@ def _read(text: str) -> Event:
     found = _EVENT.fullmatch(text)
     if found is None:
         raise ContractError(
-            f"{shown(text)} is not an event of a schedule: write 'process.point kind', such as "
+            f"{shown(text)} is not an event of a schedule: write 'strand.point kind', such as "
             "'pay.2 lose_answer'"
         )
     kind, detail = found["kind"], found["detail"] or ""
@@ -163,8 +216,14 @@ def _read(text: str) -> Event:
         raise ContractError(
             f"{shown(kind)} is not a kind of event{nearest(kind, KINDS)}; there are: {', '.join(KINDS)}"
         )
-    if kind == "switch" and not detail:
-        raise ContractError(f"{shown(text)}: say which process goes first, 'pay.2 switch refund'")
-    if kind == "delay" and not re.fullmatch(r"\d{1,9}", detail):
-        raise ContractError(f"{shown(text)}: say how many seconds, 'pay.2 delay {DELAY}'")
+    if kind in _NEEDS_NAME and not detail:
+        raise ContractError(
+            f"{shown(text)}: name the strand that runs first, 'pay.2 {kind} refund'"
+        )
+    if kind in _NEEDS_SECONDS and not re.fullmatch(r"\d{1,9}", detail):
+        raise ContractError(f"{shown(text)}: give a number of seconds, 'pay.2 {kind} {DELAY}'")
+    if kind in _NEEDS_COUNT and not re.fullmatch(r"[1-9]\d{0,3}", detail):
+        raise ContractError(f"{shown(text)}: give a number of attempts, 'delivery1.0 {kind} 3'")
+    if kind == "tick" and detail not in TICKS:
+        raise ContractError(f"{shown(text)}: give one of {', '.join(TICKS)}, 'pay.2 tick 1ms'")
     return Event(found["process"], int(found["point"]), kind, detail)

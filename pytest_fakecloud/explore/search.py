@@ -1,11 +1,12 @@
-"""Which schedules are tried: what failed last time, all of one event, of two, then drawn ones."""
+"""Which schedules are tried: stored failures, interleavings, one event, two, then drawn ones."""
 
 from __future__ import annotations
 
-import contextlib
 import hashlib
 import inspect
+import itertools
 import random
+import types
 from bisect import bisect_right
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
@@ -15,9 +16,14 @@ from ..core.errors import ContractError, shown
 from ..core.journal import recorder_of
 from ..core.timeparse import Duration, duration_us, monotonic
 from ..failures import broken_promise
-from .schedule import TRIED, Event, Schedule
-from .simulation import Choice, Program, Run, Simulation
-from .sleeping import await_in_own_loop
+from .dpor import Interleavings, Redundant
+from .pct import DEPTHS, Priorities, bound
+from .promises import takes_argument
+from .runtime.loops import await_in_own_loop
+from .runtime.strands import Threads
+from .schedule import SWITCHES, TRIED, Event, Schedule
+from .shrink import shrink
+from .simulation import Choice, Program, Run, Simulation, Strategy, ends_test
 
 if TYPE_CHECKING:
     from .world import World
@@ -29,11 +35,15 @@ MOST_EVENTS = 6
 SHRINK_SECONDS = 5.0
 """Real seconds that making a failing schedule smaller may take beyond the budget."""
 MOST_REPEATED = 100
-"""Schedules in a row that were drawn before, after which there are taken to be no more."""
+"""Schedules in a row that were drawn before, after which no others are expected."""
+REPLAYS = 5
+"""How often a failing schedule is run again before it is reported."""
 MOST_LISTED = 100_000
 """Pairs up to which all are put into an order; of more, some are drawn."""
-_FOR_PAIRS = 0.75
+_FOR_PAIRS = 0.5
 """The share of what is left of the budget that goes to pairs, where they do not all fit."""
+_FOR_ORDERS = 0.25
+"""The share of the budget that goes to interleavings, where they do not all fit."""
 
 
 def hypothesis() -> Any:
@@ -60,7 +70,10 @@ class Budget:
                 raise _no_budget(given)
             self.runs = given
         else:
-            self._until = monotonic() + duration_us(given) / 1e6
+            span = duration_us(given) / 1e6
+            if span <= 0:
+                raise _no_budget(given)
+            self._until = monotonic() + span
 
     def left(self, used: int) -> bool:
         """Whether one more may be tried."""
@@ -90,32 +103,87 @@ def _no_budget(given: object) -> ContractError:
 
 @dataclass
 class Tally:
-    """How many schedules were tried, of how many there are."""
+    """How many schedules were tried, of how many there are, and what they covered."""
 
+    orders: int = 0
+    all_orders: bool = False
+    is_exhaustive: bool = False
     singles: int = 0
     all_singles: int = 0
     pairs: int = 0
     all_pairs: int | None = None
     drawn: int = 0
+    prioritised: dict[int, int] = field(default_factory=dict)
+    strands: int = 1
+    decisions: int = 1
     seconds: float = 0.0
     seed: int | str = 0
-    calls: int = 0
+    calls: dict[str, int] = field(default_factory=dict)
+    points: dict[str, set[int]] = field(default_factory=dict)
+    kinds: dict[str, int] = field(default_factory=dict)
+    possible: set[str] = field(default_factory=set)
+    handled: dict[str, list[bool]] = field(default_factory=dict)
+    notes: dict[str, None] = field(default_factory=dict)
+    is_steady: bool = True
 
     @property
     def tried(self) -> int:
         """All runs but the undisturbed one."""
-        return self.singles + self.pairs + self.drawn
+        return self.orders + self.singles + self.pairs + self.drawn
+
+    def note(self, run: Run) -> None:
+        """Note what a run has covered."""
+        for name, calls in run.calls.items():
+            self.calls[name] = max(calls, self.calls.get(name, 0))
+        for point in run.points:
+            if point.choices:
+                self.points.setdefault(point.process, set()).add(point.number)
+                self.possible.update(kind for kind, _ in point.choices)
+        for event in run.fired:
+            self.kinds[event.kind] = self.kinds.get(event.kind, 0) + 1
+        for where, outcomes in run.handled.items():
+            kept = self.handled.setdefault(where, [])
+            kept[:] = [*kept, *outcomes][:100]
+            if any(outcomes):
+                kept.append(True)
+        self.notes.update(run.notes)
+
+    @property
+    def likely(self) -> dict[int, float]:
+        """By depth, the least probability with which a bug of that depth would have been found."""
+        return {
+            depth: bound(self.strands, self.decisions, depth, runs)
+            for depth, runs in self.prioritised.items()
+        }
 
     def __str__(self) -> str:
-        parts = [_of(self.singles, self.all_singles, "of one event")]
+        many = f"{self.tried:,} schedule{'s' * (self.tried != 1)} in {self.seconds:.1f} s"
+        if self.is_exhaustive and not self.singles:
+            return (
+                f"all {self.orders:,} distinct interleavings (exhaustive) in {self.seconds:.1f} s"
+            )
+        parts = []
+        if self.orders:
+            of = "all " if self.all_orders else ""
+            end = " (exhaustive)" if self.is_exhaustive else ""
+            parts.append(f"{of}{self.orders:,} distinct interleavings{end}")
+        if self.all_singles:
+            parts.append(_of(self.singles, self.all_singles, "of one event"))
         if self.pairs:
             parts.append(_of(self.pairs, self.all_pairs, "of two"))
         if self.drawn:
             parts.append(f"{self.drawn:,} drawn, of up to {MOST_EVENTS}")
-        return (
-            f"{self.tried:,} schedule{'s' * (self.tried != 1)} in {self.seconds:.1f} s "
-            f"({', '.join(parts)}; seed {self.seed!r})"
-        )
+        text = f"{many} ({', '.join(parts)}; seed {self.seed!r})"
+        if self.prioritised and not self.is_exhaustive:
+            depth, least = next(
+                ((d, p) for d, p in sorted(self.likely.items(), reverse=True) if p >= 0.05),
+                min(self.likely.items()),
+            )
+            text += (
+                f"; a bug that needs {depth} ordered switches is found with a probability of at "
+                f"least {least:.0%}"
+            )
+        return text
 
 
 def _of(done: int, there_are: int | None, what: str) -> str:
@@ -133,83 +201,102 @@ class Explorer:
     check: Callable[..., object] | None
     setup: Callable[[], object] | None
     choice: Choice
+    threads: Threads
     tally: Tally = field(default_factory=Tally)
-    _known: dict[Schedule, bool] = field(default_factory=dict)
+    _known: dict[Schedule, Schedule | None] = field(default_factory=dict)
 
     # -- one schedule ----------------------------------------------------------------------------
 
-    def play(self, schedule: Schedule, *, keep: bool = False) -> Run:
-        """Run everything under a schedule, from the baseline, and look at the promise."""
+    def play(
+        self,
+        schedule: Schedule,
+        *,
+        strategy: Strategy | None = None,
+        keep: bool = False,
+        stacks: bool = False,
+    ) -> Run:
+        """Run everything under a schedule, from the baseline, and check the promise."""
         world = self.world
         number = recorder_of(world.cloud.journal).reserve()
         world.reset()
+        world.record(stacks or (strategy is not None and strategy.records))
         if self.setup is not None:
             self._call(self.setup)
-        simulation = Simulation(world, self.programs, schedule, self.choice)
-        run = simulation.play()
+        simulation = Simulation(
+            world, self.programs, schedule, self.choice, self.threads, strategy, stacks=stacks
+        )
+        try:
+            run = simulation.play()
+        except Redundant:
+            run = simulation.run
+            if not keep:
+                world.forget(number)
+            raise _Repeated(run) from None
         if run.broken is None and self.check is not None:
             try:
-                self._call(self.check, simulation.history)
+                if self._call(self.check, simulation.history) is False:
+                    raise ContractError(
+                        "check returned False, which explore() does not look at: let it assert "
+                        "what it promises, such as 'assert total == 2'"
+                    )
             except BaseException as error:
+                if ends_test(error):
+                    raise
                 run.broken = broken_promise(error)
                 if run.broken is None:
                     error.add_note(f"raised by check=, after the schedule {str(schedule)!r}")
                     raise
         if not keep:
             world.forget(number)
-        self._known[schedule] = run.broken is not None
+        if strategy is None:
+            self._known[schedule] = Schedule(run.fired) if run.broken is not None else None
+        self.tally.note(run)
         return run
 
-    def _call(self, function: Callable[..., object], *given: object) -> None:
-        result = function(*given) if given and _takes_argument(function) else function()
+    def _call(self, function: Callable[..., object], *given: object) -> object:
+        result = function(*given) if given and takes_argument(function) else function()
         if inspect.iscoroutine(result):
             coroutine = result
 
             async def awaited() -> object:
                 return await coroutine
 
-            await_in_own_loop(self.world, awaited)
+            return await_in_own_loop(self.world, awaited)
+        return result
 
     # -- many ------------------------------------------------------------------------------------
 
-    def search(self, budget: Budget, seed: int | str) -> Run | None:
-        """The run of a smallest schedule that breaks the promise, or None.
-
-        Raises what the undisturbed run raises.
-        """
-        __tracebackhide__ = True
-        tally = self.tally
+    def search(self, undisturbed: Run, budget: Budget, seed: int | str) -> Run | None:
+        """A run of a smallest schedule that breaks the promise, or None."""
         began = monotonic()
-        tally.seed = seed
+        self.tally.seed = seed
         try:
-            undisturbed = self.play(Schedule())
-            if undisturbed.broken is not None:
-                # What pytest.fail() raises stays what it is.
-                cause = undisturbed.broken.__cause__
-                raise cause if cause and broken_promise(cause) else undisturbed.broken
-            for error in undisturbed.errors.values():
-                raise error
-            if not undisturbed.calls:
-                raise ContractError(
-                    "the code made no call to any fake, so there is nothing to explore"
-                )
-            return self._search(undisturbed, budget, random.Random(str(seed)))
+            chance = random.Random(str(seed))
+            key = self._key()
+            found = self._stored(key) or self._search(undisturbed, budget, chance)
+            if found is None:
+                return None
+            found = self._smallest(found)
+            database = _database()
+            if database is not None and not found.is_stuck:
+                database.save(key, str(found.schedule).encode())
+            return found
         finally:
-            tally.seconds = monotonic() - began
+            self.tally.seconds = monotonic() - began
 
     def _search(self, undisturbed: Run, budget: Budget, chance: random.Random) -> Run | None:
         tally = self.tally
-        key = self._key()
-        saved = _saved(key)
-        for text in saved:
-            run = self._again(text)
-            if run is not None and run.broken is not None:
-                return run
-            _forget(key, text)
-        found = self._singles(undisturbed, budget, chance)
-        if isinstance(found, Run):
-            return self._kept(key, found)
-        pairs = _Pairs(found)
+        only_orders = self.choice.kinds <= SWITCHES
+        for late in (False, True):
+            found = self._interleavings(budget, late=late, whole=only_orders)
+            if found is not None:
+                return found
+        if only_orders and tally.is_exhaustive:
+            return None
+        singles = self._singles(undisturbed, budget, chance)
+        if isinstance(singles, Run):
+            return singles
+        pairs = _Pairs(singles)
         tally.all_pairs = len(pairs)
         part = budget
         if not (budget.runs is not None and tally.tried + len(pairs) <= budget.runs):
@@ -217,26 +304,56 @@ class Explorer:
         for schedule in pairs.in_any_order(chance):
             if not part.left(tally.tried):
                 break
+            if schedule in self._known:
+                continue
             tally.pairs += 1
             run = self.play(schedule)
             if run.broken is not None:
-                return self._kept(key, run)
-        drawn = self._drawn([undisturbed, *found], budget, chance)
-        return None if drawn is None else self._kept(key, drawn)
+                return run
+        else:
+            tally.all_pairs = tally.pairs
+        return self._drawn([undisturbed, *singles], budget, chance)
 
-    def _again(self, text: str) -> Run | None:
-        try:
-            schedule = Schedule.parse(text)
-        except ContractError:
+    def _interleavings(self, budget: Budget, *, late: bool, whole: bool) -> Run | None:
+        """Run each order of conflicting calls once; with ``late``, of the code between them too."""
+        tally = self.tally
+        kinds = self.choice.kinds
+        if "switch" not in kinds or (late and "late" not in kinds):
             return None
-        self.tally.drawn += 1
-        return self.play(schedule)
+        part = budget if whole else budget.part(tally.tried, _FOR_ORDERS)
+        if whole and not late and "late" in kinds:
+            part = budget.part(tally.tried, 0.5)
+        orders = Interleavings(late=late)
+        several = False
+        while orders.next():
+            if not part.left(tally.tried):
+                return None
+            try:
+                run = self.play(Schedule(), strategy=orders)
+            except _Repeated as repeated:
+                orders.learn(repeated.run, was_redundant=True)
+                continue
+            orders.learn(run, was_redundant=False)
+            several = several or any(len(step.options) > 1 for step in run.steps)
+            if not several:
+                return None
+            tally.orders += 1
+            if run.broken is not None:
+                return run
+        tally.all_orders = orders.is_exact and not tally.notes
+        if tally.all_orders and (late or "late" not in kinds):
+            tally.is_exhaustive = True
+            if late:
+                tally.orders = orders.runs
+        return None
 
     def _singles(self, undisturbed: Run, budget: Budget, chance: random.Random) -> Run | list[Run]:
         singles = [Schedule([each]) for point in undisturbed.points for each in point.events()]
+        singles = list(dict.fromkeys(singles))
         self.tally.all_singles = len(singles)
-        if budget.runs is not None and len(singles) > budget.runs:
-            # Of all kinds some, where there is no room for all of any.
+        left = None if budget.runs is None else budget.runs - self.tally.tried
+        if left is not None and len(singles) > left:
+            # Some of all kinds, where there is no room for all of any.
             chance.shuffle(singles)
         else:
             singles.sort(key=lambda one: TRIED.index(one[0].kind))
@@ -252,82 +369,153 @@ class Explorer:
         return found
 
     def _drawn(self, runs: Iterable[Run], budget: Budget, chance: random.Random) -> Run | None:
-        """Schedules of several events, drawn and made smaller by Hypothesis."""
+        """Schedules of several events, and random priorities."""
         tally = self.tally
+        runs = list(runs)
         pool = sorted({e for run in runs for point in run.points for e in point.events()})
-        if not pool or not budget.left(tally.tried):
-            return None
-        package = hypothesis()
-        strategies = package.strategies
-        known = self._known
-        failing: list[float] = []
-        repeated = 0
-
-        def breaks(events: list[Event]) -> bool:
-            nonlocal repeated
-            schedule = Schedule(sorted(events))
-            repeated += 1
-            if repeated > MOST_REPEATED and not failing:
-                raise _Spent
-            if schedule not in known:
+        others = [event for event in pool if event.kind not in SWITCHES]
+        orders = self.choice.kinds & SWITCHES and any(e.kind in SWITCHES for e in pool)
+        kept: list[Schedule] = []
+        reached: set[object] = set()
+        repeated = turn = 0
+        while pool and budget.left(tally.tried) and repeated < MOST_REPEATED:
+            turn += 1
+            strategy = None
+            schedule = Schedule()
+            if orders and (not others or turn % 2):
+                depth = DEPTHS[turn // 2 % len(DEPTHS)]
+                late = "late" in self.choice.kinds and bool(turn // 2 % 2)
+                strategy = Priorities(chance, depth, tally.decisions, late=late)
+                if others and turn % 4 == 1:
+                    schedule = Schedule(chance.sample(others, min(len(others), 1)))
+                elif not tally.is_exhaustive:
+                    tally.prioritised[depth] = tally.prioritised.get(depth, 0) + 1
+            elif kept and chance.random() < 0.5:
+                schedule = _mutated(chance.choice(kept), pool, chance)
+            else:
+                many = chance.randint(min(2, len(pool)), min(MOST_EVENTS, len(pool)))
+                schedule = Schedule(sorted(chance.sample(pool, many)))
+            if strategy is None:
+                if schedule in self._known:
+                    repeated += 1
+                    continue
                 repeated = 0
-                if failing and monotonic() - failing[0] > SHRINK_SECONDS:
-                    return False
-                if not failing and not budget.left(tally.tried):
-                    raise _Spent
-                tally.drawn += 1
-                self.play(schedule)
-            if known[schedule] and not failing:
-                failing.append(monotonic())
-            return known[schedule]
-
-        # The budget ends it, since what is drawn twice is not run twice.
-        left = 1_000_000 if budget.runs is None else 20 * (budget.runs - tally.tried)
-        settings = package.settings(
-            max_examples=left, deadline=None, database=None, verbosity=package.Verbosity.quiet,
-            phases=(package.Phase.generate, package.Phase.shrink),
-        )  # fmt: skip
-        events = strategies.sampled_from(pool)
-        smaller = strategies.lists(events, min_size=1, max_size=MOST_EVENTS, unique=True)
-        least = min(3, len(pool))
-        drawn = strategies.lists(events, min_size=least, max_size=MOST_EVENTS, unique=True)
-        with contextlib.suppress(_Spent, package.errors.NoSuchExample):
-            smallest = package.find(
-                drawn | smaller, breaks, settings=settings, random=random.Random(chance.random())
-            )
-            return self._fewest(self.play(Schedule(sorted(smallest))))
+            tally.drawn += 1
+            run = self.play(schedule, strategy=strategy)
+            if strategy is not None:
+                tally.decisions = max(tally.decisions, strategy.decisions)
+                tally.strands = max(tally.strands, strategy.strands)
+            if run.broken is not None:
+                return run
+            seen = _pairs_reached(run)
+            if not seen <= reached:
+                reached |= seen
+                kept.append(Schedule(run.fired))
         return None
 
-    def _fewest(self, run: Run) -> Run:
-        """The run without the events that never found their point, if it breaks as well."""
-        fired = Schedule(run.fired)
-        if len(fired) < len(run.schedule):
-            again = self.play(fired)
-            if again.broken is not None:
-                return again
-        return run
+    # -- a failure -------------------------------------------------------------------------------
 
-    # -- what was found before -------------------------------------------------------------------
+    def _smallest(self, run: Run) -> Run:
+        """The run of the smallest schedule found that breaks the promise as this one does."""
+        if run.is_stuck:
+            run.schedule = Schedule(run.fired)
+            return run
+        until = monotonic() + SHRINK_SECONDS
+
+        def breaks(schedule: Schedule) -> Schedule | None:
+            if schedule not in self._known:
+                self.play(schedule)
+            return self._known[schedule]
+
+        first = Schedule(run.fired)
+        if breaks(first) is None:
+            run.schedule = first
+            return run
+        smallest = shrink(first, breaks, lambda: monotonic() < until)
+        again = self.play(smallest)
+        if again.broken is None:
+            again = run
+            again.schedule = first
+        return again
+
+    def confirm(self, run: Run) -> tuple[Run | None, int, int]:
+        """Run a failing schedule again: the last failing run, how many failed, of how many."""
+        if run.is_stuck:
+            return run, 1, 1
+        found, failed = None, 0
+        for number in range(REPLAYS):
+            # The journal keeps the last failing run only.
+            again = self.play(
+                run.schedule, keep=number == REPLAYS - 1, stacks=number == REPLAYS - 1
+            )
+            if again.broken is not None:
+                found, failed = again, failed + 1
+        return found, failed, REPLAYS
+
+    # -- stored failures -------------------------------------------------------------------------
+
+    def _stored(self, key: bytes) -> Run | None:
+        for text in _saved(key):
+            try:
+                schedule = Schedule.parse(text)
+            except ContractError:
+                schedule = Schedule()
+            if schedule and all(event.kind in self.choice.kinds for event in schedule):
+                self.tally.drawn += 1
+                run = self.play(schedule)
+                if run.broken is not None and len(run.fired) == len(schedule):
+                    return run
+            _forget(key, text)
+        return None
 
     def _key(self) -> bytes:
-        functions = [program.function for program in self.programs]
-        names = [
-            f"{getattr(f, '__module__', '')}.{getattr(f, '__qualname__', type(f).__name__)}"
-            for f in (*functions, self.check)
-            if f is not None
-        ]
-        digest = hashlib.sha256("\n".join(names).encode()).hexdigest()
+        """The name of stored failures: of this code, under these conditions."""
+        parts = sorted(self.choice.kinds) + sorted(self.choice.handles)
+        for function in (*(program.function for program in self.programs), self.check):
+            if function is not None:
+                inner = getattr(function, "func", function)
+                code = getattr(inner, "__code__", None)
+                name = f"{getattr(inner, '__module__', '')}.{getattr(inner, '__qualname__', '')}"
+                parts += [name, "" if code is None else _code_text(code)]
+        digest = hashlib.sha256("\n".join(parts).encode()).hexdigest()
         return f"pytest_fakecloud.explore.{digest}".encode()
 
-    def _kept(self, key: bytes, run: Run) -> Run:
-        database = _database()
-        if database is not None:
-            database.save(key, str(run.schedule).encode())
-        return run
+
+class _Repeated(Exception):
+    """A run that strategy has ended, since it would repeat another."""
+
+    def __init__(self, run: Run) -> None:
+        super().__init__()
+        self.run = run
 
 
-class _Spent(BaseException):
-    """The budget is spent; ends Hypothesis without counting as a failure."""
+def _code_text(code: types.CodeType) -> str:
+    """What a function's code does, whatever line it is in."""
+    parts = [code.co_code.hex(), *code.co_names]
+    for constant in code.co_consts:
+        inner = isinstance(constant, types.CodeType)
+        parts.append(_code_text(constant) if inner else repr(constant))
+    return " ".join(parts)
+
+
+def _mutated(schedule: Schedule, pool: Sequence[Event], chance: random.Random) -> Schedule:
+    """A schedule with one event more, less, or in place of another."""
+    events = list(schedule)
+    if events and chance.random() < 0.5:
+        events.pop(chance.randrange(len(events)))
+    if len(events) < MOST_EVENTS:
+        events.append(chance.choice(pool))
+    return Schedule(events)
+
+
+def _pairs_reached(run: Run) -> set[object]:
+    """Each call with its outcome and the call before it: what tells one run from another."""
+    calls = [line for line in run.lines if line.call is not None]
+    told = [
+        (line.process, line.call.route, line.call.status, line.words)  # type: ignore[union-attr]
+        for line in calls
+    ]
+    return set(itertools.pairwise(told))
 
 
 class _Pairs:
@@ -386,17 +574,6 @@ class _Pairs:
 def _may_follow(event: Event, after: Event) -> bool:
     """Whether an event of the same point comes after another, and can happen beside it."""
     return event.order > after.order and not (event.ends_call and after.ends_call)
-
-
-def _takes_argument(function: Callable[..., object]) -> bool:
-    try:
-        parameters = inspect.signature(function).parameters.values()
-    except (TypeError, ValueError):
-        return False
-    return any(
-        p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD) and p.default is p.empty
-        for p in parameters
-    )
 
 
 def _database() -> Any:

@@ -1,41 +1,81 @@
-"""One run of explored code under one schedule: what could have happened, and what did."""
+"""One run of explored code under one schedule: which strand runs when, and what becomes of calls."""
 
 from __future__ import annotations
 
+import asyncio
+import inspect
+import itertools
 import math
+import sys
 import threading
-from collections.abc import Callable, Sequence
+import weakref
+from collections.abc import Callable, Generator, Iterable, Sequence
 from contextvars import ContextVar
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from types import FrameType
+from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
 from ..core.errors import ContractError, shown
 from ..failures import broken_promise
 from ..faults.kinds import lost
-from ..http.messages import Effect, Request, Response, Serve
+from ..http.messages import Answer, Effect, Request, Response, Serve
+from ..queue.model import Outcome
+from .footprint import MEMORY, Footprint, Touch
 from .history import History, Operation, begin, begin_client, end
-from .processes import Crash, Process, Turns
-from .schedule import DELAY, Event, Kind, Schedule
-from .world import HOLD_US, ROTATED_US, Due, World, refusal
+from .runtime.deliveries import Due
+from .runtime.frames import source_of
+from .runtime.loops import await_in_own_loop
+from .runtime.strands import Crash, Place, Strand, Threads, Turns, pause
+from .runtime.stuck import describe_stuck, is_in_application
+from .schedule import DELAY, FAULTS, PARTITION, SWITCHES, TICKS, Event, Kind, Schedule
+from .world import HOLD_US, ROTATED_US, World, refusal
 
 if TYPE_CHECKING:
     from ..core.calls import Call
+    from ..core.timers import Signal
     from ..handle import Handle
+    from ..queue.model import Delivery
+    from .runtime.loops import OwnLoop
 
-__all__ = ["Line", "Point", "Program", "Run", "Simulation", "simulation"]
+__all__ = [
+    "Choice",
+    "Line",
+    "Point",
+    "Program",
+    "Run",
+    "Simulation",
+    "Step",
+    "Strategy",
+    "simulation",
+]
 
 MOST_POINTS = 2_000
-"""Calls of one process after which it is taken to have no end."""
+"""Calls of one strand after which it is taken to have no end."""
+MOST_STEPS = 20_000
 MOST_STARTS = 12
 """How often a worker is started at most."""
-_AT_CALLS: tuple[Kind, ...] = ("answer", "drop", "lose_answer", "duplicate", "crash")
+FIRINGS = 3
+"""How often schedules fire, where no horizon is given, after all else has ended."""
+_AT_CALLS: tuple[Kind, ...] = ("answer", "drop", "lose_answer", "crash")
+_PREPARING = frozenset(
+    ("HELLO", "AUTH", "CLIENT", "SELECT", "QUIT", "RESET", "MULTI", "DISCARD", "UNWATCH")
+)
+"""Commands of the Redis protocol that are not points: they touch their own connection only."""
+_MOVES = frozenset({"jump", "nearly", "past", "tick", "delay"})
+_JUMPS = 3
+"""Known instants that jumps are tried to, from each point."""
+PATIENCE_US = 3_600_000_000
+"""How long a client may be slow in all, where ``patience`` is not given."""
 simulation: ContextVar[Simulation | None] = ContextVar("simulation", default=None)
 """The run that the present code belongs to."""
+Option: TypeAlias = "Strand | Due"
+_Turn = Generator[None, None, None]
+"""Yields wherever the strand has to give its turn away."""
 
 
 @dataclass(frozen=True, slots=True)
 class Program:
-    """A function of the tester's to run as a process, and whether it is started again."""
+    """A function of the tester's that runs as a strand; a worker is started again."""
 
     name: str
     function: Callable[[], object]
@@ -44,15 +84,19 @@ class Program:
 
 @dataclass(frozen=True, slots=True)
 class Choice:
-    """What schedules may consist of: calls to which handles, and events of which kinds."""
+    """What runs may consist of: the fakes whose calls are points, the kinds, how slow code can be."""
 
     handles: frozenset[str]
     kinds: frozenset[Kind]
+    patience_us: int = PATIENCE_US
+    horizon_us: int | None = None
+    always: Sequence[Callable[..., object]] = ()
+    is_history_read: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class Point:
-    """A place where a schedule may deviate, and the deviations there are."""
+    """A point of a run, and the deviations that are possible there."""
 
     process: str
     number: int
@@ -65,20 +109,50 @@ class Point:
 
 @dataclass(slots=True)
 class Line:
-    """One thing that happened: a call of a process, or words; ``event`` when the schedule did it."""
+    """One line of the story: a call of a strand, or words; ``event`` marks what the schedule did.
+
+    ``source`` is the line of the application that made the call, where stacks were recorded, and
+    ``step`` the number of the step it belongs to.
+    """
 
     at_us: int
     process: str
     words: str = ""
     call: Call | None = None
     event: bool = False
+    source: str = ""
+    step: int = 0
+
+
+@dataclass(slots=True)
+class Step:
+    """What one strand did between two decisions, and which strands could have run instead."""
+
+    strand: str
+    place: Place
+    point: int
+    options: tuple[str, ...]
+    footprint: Footprint
+    enabled_by: int = -1
+    barrier: int = -1
+
+
+class Strategy(Protocol):
+    """Decides between strands where a schedule does not."""
+
+    places: frozenset[Place]
+    records: bool
+
+    def pick(self, run: Run, options: Sequence[str], place: Place) -> str:
+        """The name of the strand to run, out of the options; the first is the default."""
 
 
 @dataclass
 class Run:
-    """What came of one schedule.
+    """The result of one schedule.
 
-    ``broken`` says that the promise did not hold; ``fired`` are the events that found their point.
+    ``broken`` is the promise that did not hold; ``fired`` are the events that were applied, and the
+    decisions of a strategy, so that ``Schedule(fired)`` repeats the run without it.
     """
 
     schedule: Schedule
@@ -86,44 +160,77 @@ class Run:
     points: list[Point] = field(default_factory=list)
     fired: list[Event] = field(default_factory=list)
     lines: list[Line] = field(default_factory=list)
+    steps: list[Step] = field(default_factory=list)
     start_us: int = 0
-    calls: int = 0
+    calls: dict[str, int] = field(default_factory=dict)
     errors: dict[str, BaseException] = field(default_factory=dict)
+    handled: dict[str, list[bool]] = field(default_factory=dict)
     ids: dict[str, str] = field(default_factory=dict)
     looks: set[str] = field(default_factory=set)
+    notes: dict[str, None] = field(default_factory=dict)
+    reached: set[int] = field(default_factory=set)
+    strands: set[str] = field(default_factory=set)
+    is_stuck: bool = False
 
 
 class Simulation:
     """Runs programs, the queue's deliveries and time under one schedule.
 
-    By default a process goes on until it ends or sleeps; the one that gave way last is next, then
-    clients in their order, deliveries as they fall due, workers, and at last time moves on.
+    By default a strand runs until it ends or waits; the strand that gave way last is next, then
+    clients in their order, deliveries as they fall due, workers, and time moves at last.
     """
 
     def __init__(
-        self, world: World, programs: Sequence[Program], schedule: Schedule, choice: Choice
+        self,
+        world: World,
+        programs: Sequence[Program],
+        schedule: Schedule,
+        choice: Choice,
+        threads: Threads,
+        strategy: Strategy | None = None,
+        *,
+        stacks: bool = False,
     ) -> None:
         self._world = world
         self._choice = choice
         self._schedule = schedule
-        self._turns = Turns(self, world)
-        self._processes = [
-            Process(one.name, "worker" if one.is_worker else "client", one.function)
-            for one in programs
-        ]
-        self._parked: list[Process] = []
-        self._wanted: Due | None = None
+        self._strategy = strategy
+        self._stacks = stacks
+        self._turns = Turns(self, threads)
+        self._strands: list[Strand] = []
+        for one in programs:
+            self._add(Strand(one.name, "worker" if one.is_worker else "client", one.function))
+        self._names = {one.name for one in programs}
+        self._switches: dict[tuple[str, int], list[Event]] = {}
+        for event in schedule:
+            if event.kind in SWITCHES:
+                self._switches.setdefault((event.process, event.point), []).append(event)
+        kinds = choice.kinds
+        places = strategy.places if strategy is not None else frozenset[Place]()
+        self._late = "late" in kinds or "late" in places or _has(schedule, "late")
+        self._noted: set[tuple[str, int, Kind]] = set()
         self._mishaps: dict[str, tuple[str, ...]] = {}
+        self._losses: dict[str, list[str]] = {}
         self._clients: dict[str, Operation] = {}
-        self._ended = 0
-        self._lock = threading.Lock()
+        self._tasks: weakref.WeakKeyDictionary[Any, Strand] = weakref.WeakKeyDictionary()
+        self._owners: dict[int, Strand] = {}
+        self._serving: dict[int, Strand] = {}
+        self._cut: dict[tuple[str, str], int] = {}
+        self._parkings = itertools.count(1)
+        self._served = 0
+        self._firings = 0
+        self._held_us = 0
+        self._aside = 0
+        self._lock = threading.RLock()
+        self._barrier = -1
+        self._by: dict[str, int] = {}
         self.run = Run(schedule, start_us=world.now_us())
         self.history = History(world.cloud, str(schedule))
 
     def play(self) -> Run:
-        """Run everything to its end; the promise is not looked at yet."""
+        """Run everything to its end; the promise is checked by the caller."""
         token = simulation.set(self)
-        turns = self._turns = Turns(self, self._world)
+        turns = self._turns = Turns(self, self._turns._threads)
         self._world.stage = self
         try:
             turns.run()
@@ -133,306 +240,799 @@ class Simulation:
         self._world.settle()
         run = self.run
         run.ids = self._world.message_names()
-        for process in self._processes:
-            if process.error is not None:
-                run.errors[process.name] = process.error
-                run.broken = run.broken or broken_promise(process.error)
+        for strand in self._strands:
+            if strand.error is not None:
+                run.errors[strand.name] = strand.error
+                run.broken = run.broken or broken_promise(strand.error)
         return run
 
-    # -- whose turn it is ------------------------------------------------------------------------
+    # -- which strand runs -----------------------------------------------------------------------
 
-    def next_turn(self) -> Process | None:
-        """The process that goes on; time moves where nobody can."""
+    def choose(self) -> Strand | None:
+        """The strand to run next; time moves where none can; None when the run is over."""
+        self._check_always()
+        if len(self.run.steps) > MOST_STEPS:
+            raise ContractError(f"a run has made {MOST_STEPS} steps and goes on: give it an end")
         while True:
-            now = self._world.now_us()
-            if self._parked:
-                return self._parked.pop()
-            awake = [p for p in self._processes if p.state == "asleep" and p.wake_us <= now]
-            if awake:
-                return min(awake, key=lambda process: process.wake_us)
-            process = self._new("client") or self._delivery() or self._new_worker()
-            if process is not None:
-                return process
-            if not self._pass_time():
+            dying = next((s for s in self._strands if self._is_dying(s)), None)
+            if dying is not None:
+                return dying
+            options = self._options()
+            if options:
+                chosen = self._start(self._decide(options))
+                if chosen is not None:
+                    return chosen
+            elif any(s.carried for s in self._strands):
+                if not self._wait_for_carried():
+                    return None
+            elif not self._pass_time():
+                self._look_for_deadlock()
                 return None
 
-    def waiting(self) -> list[Process]:
-        """The processes that have begun and wait for their turn."""
-        return [p for p in self._processes if p.state in ("parked", "asleep")]
+    def _is_dying(self, strand: Strand) -> bool:
+        if not strand.root.crashed or strand.carried:
+            return False
+        if strand.role == "task" and not (strand.host.state == "waiting" and strand.host.is_idle):
+            return False
+        return strand.state in ("parked", "waiting")
 
-    def _new(self, role: str) -> Process | None:
+    def live(self) -> list[Strand]:
+        """The strands that have begun and have not ended."""
+        return [
+            s
+            for s in self._strands
+            if s.state not in ("new", "ended") or (s.thread and s.state == "new")
+        ]
+
+    def _options(self) -> list[Option]:
+        """The strands that can run now; the first is the default."""
         now = self._world.now_us()
-        return next(
-            (
-                p
-                for p in self._processes
-                if p.state == "new" and p.role == role and p.wake_us <= now
-            ),
-            None,
+        parked: list[Strand] = []
+        last: list[Strand] = []
+        awake: list[Strand] = []
+        threads: list[Strand] = []
+        clients: list[Strand] = []
+        workers: list[Strand] = []
+        for strand in self._strands:
+            state = strand.state
+            if strand.held_until_us > now or strand.carried:
+                continue
+            if strand.role == "task" and not strand.host.is_idle and not strand.inline:
+                continue
+            if state == "parked":
+                (last if strand.last else parked).append(strand)
+            elif state == "waiting":
+                if strand.wake_us is not None and strand.wake_us <= now:
+                    (last if strand.last else awake).append(strand)
+                elif strand.ready is not None and strand.ready():
+                    awake.append(strand)
+            elif state == "new":
+                if strand.wake_us is not None and strand.wake_us > now:
+                    continue
+                if strand.role == "thread":
+                    threads.append(strand)
+                else:
+                    (workers if strand.role == "worker" else clients).append(strand)
+        if len(parked) > 1:
+            parked.sort(key=lambda s: (-s.host.parked_at, s.parked_at))
+        if len(awake) > 1:
+            awake.sort(key=lambda s: -1 if s.wake_us is None else s.wake_us)
+        options: list[Option] = [*parked, *awake, *threads, *clients]
+        if self._held_us <= now:
+            options += self._world.due()
+        options += last
+        if workers and (options or self._workers_may_begin(now)):
+            options += workers
+        if not options:
+            again = self._worker_again(now)
+            if again is not None:
+                options.append(again)
+        return options
+
+    def _workers_may_begin(self, now: int) -> bool:
+        # Workers begin by default when there is something for them to do: after all deliveries.
+        if self._world.next_delivery_us(after_us=now) is not None:
+            return False
+        return not any(s.state == "waiting" and s.wake_us is not None for s in self._strands)
+
+    def _decide(self, options: list[Option]) -> Option:
+        default = options[0]
+        kind, point = _place_of(default)
+        if len(options) == 1 and not self._records:
+            return default
+        others = options[1:]
+        label = default.name, point
+        names = [one.name for one in options]
+        if others:
+            self._note_switches(label, kind, names[1:])
+        wanted = default.name
+        planned = self._switches.get(label)
+        if planned:
+            for event in planned:
+                if event.kind == kind and event.detail in names:
+                    planned.remove(event)
+                    wanted = event.detail
+                    self._switched(event)
+                    break
+        elif self._strategy is not None and kind in self._strategy.places:
+            wanted = self._strategy.pick(self.run, names, kind)
+            if wanted != default.name:
+                self._switched(Event(default.name, point, kind, wanted))
+        if self._records:
+            self._begin_step(wanted, names)
+        return next(one for one in options if one.name == wanted)
+
+    def _switched(self, event: Event) -> None:
+        self.run.fired.append(event)
+        other = _title(event.process)
+        when = {
+            "switch": "has its turn before {} goes on" if event.point else "comes before {}",
+            "late": "has its turn before {} receives its answer",
+            "wake": "has its turn before {} goes on",
+        }[event.kind]
+        self._say(event.detail, when.format(other), event=True)
+
+    @property
+    def _records(self) -> bool:
+        return self._stacks or (self._strategy is not None and self._strategy.records)
+
+    def _begin_step(self, name: str, options: Sequence[str]) -> None:
+        chosen = self._named(name)
+        place: Place = "switch"
+        point = 0
+        if chosen is not None:
+            place, point = _place_of(chosen)
+        step = Step(
+            name, place, point, tuple(options), Footprint(), self._by.get(name, -1), self._barrier
         )
+        if self._strategy is not None and "late" in self._strategy.places and place != "switch":
+            step.footprint.add(MEMORY)
+        self.run.steps.append(step)
 
-    def _new_worker(self) -> Process | None:
-        # Last of all, when what they are to work on is there.
-        if self._world.next_delivery_us(after_us=self._world.now_us()) is not None:
-            return None
-        if any(p.state == "asleep" for p in self._processes):
-            return None
-        if any(p.state == "new" and p.wake_us for p in self._processes):
-            return self._new("worker")
-        return self._new("worker") or self._worker_again()
+    def _named(self, name: str) -> Strand | None:
+        return next((s for s in self._strands if s.name == name and s.state != "ended"), None)
 
-    def _worker_again(self) -> Process | None:
-        """A worker that had ended before there was all it is for; it would have gone on looking."""
-        for process in self._processes:
-            if process.role != "worker" or process.starts >= MOST_STARTS:
+    def touch(self, touches: Iterable[Touch]) -> None:
+        """Note what the present step touches."""
+        if self.run.steps and not self._aside:
+            footprint = self.run.steps[-1].footprint
+            for touch in touches:
+                footprint.add(touch)
+                if touch.writes and self._choice.always:
+                    # A promise that is checked after every step sees the order of all writes.
+                    footprint.add(Touch("", "promise", "*", True))
+
+    def _touch_history(self, writes: bool) -> None:
+        if self._choice.is_history_read and self._records:
+            self.touch([Touch("", "history", "*", writes)])
+
+    def _note_switches(self, label: tuple[str, int], kind: Kind, names: Iterable[str]) -> None:
+        if kind in self._choice.kinds and (*label, kind) not in self._noted:
+            self._noted.add((*label, kind))
+            self.run.points.append(Point(*label, [(kind, name) for name in names]))
+
+    def _start(self, option: Option) -> Strand | None:
+        if not isinstance(option, Due):
+            option.last = False
+            return option
+        return self._begin_delivery(option)
+
+    def _add(self, strand: Strand) -> Strand:
+        strand.patience_us = self._choice.patience_us
+        self._strands.append(strand)
+        return strand
+
+    def _new_name(self, name: str) -> str:
+        """A name that no strand of this run has."""
+        found = name
+        for number in itertools.count(2):
+            if found not in self._names:
+                break
+            found = f"{name}{number}"
+        self._names.add(found)
+        return found
+
+    # -- deliveries and workers ------------------------------------------------------------------
+
+    def _begin_delivery(self, due: Due) -> Strand | None:
+        kinds: list[tuple[Kind, str]] = [("duplicate", ""), ("crash_after_answer", "")]
+        left = due.message.max_retries - due.message.retried
+        if left > 0:
+            kinds += [("fail", str(left))] if left > 1 else []
+            kinds.append(("unreachable", "1"))
+            kinds += [("unreachable", str(left))] if left > 1 else []
+        kinds.append(("unreachable", str(left + 1)))
+        self._note(due.name, 0, kinds)
+        hit = [e for e in self._schedule.at(due.name, 0) if e.kind not in SWITCHES]
+        hit = [
+            e for e in hit if e.kind in ("duplicate", "crash_after_answer", "fail", "unreachable")
+        ]
+        self._mishaps[due.message.id] = tuple(
+            e.kind for e in hit if e.kind in ("duplicate", "crash_after_answer")
+        )
+        for event in hit:
+            if event.kind in ("fail", "unreachable"):
+                first = ["unheard"] if event.kind == "fail" else []
+                rest = int(event.detail or 1) - len(first)
+                self._losses[due.message.public_id] = first + ["unreachable"] * rest
+        body = due.begin()
+        if body is None:
+            return None
+        self.run.fired += hit
+        strand = self._add(Strand(due.name, "delivery", body, due))
+        strand.began_us = self._world.now_us()
+        strand.patience_us = max(0, due.message.timeout_us - 1000)
+        self._by[due.name] = len(self.run.steps) - 1
+        self._say(due.name, _delivered(due, hit), event=bool(hit))
+        return strand
+
+    def perform_delivery(self, delivery: Delivery, perform: Callable[..., Outcome]) -> Outcome:
+        """Make a delivery, or lose it as the schedule says."""
+        losses = self._losses.get(delivery.message_id)
+        loss = losses.pop(0) if losses else ""
+        if loss == "unreachable":
+            error = ConnectionError("the connection was refused")
+            return Outcome(exception=error, refused=True, where="explore")
+        outcome = perform(delivery)
+        kept = self.run.handled.setdefault(outcome.where or "?", [])
+        kept.append(outcome.exception is None and (outcome.status or 0) < 500)
+        broken = broken_promise(outcome.exception) if outcome.status is not None else None
+        if broken is not None:
+            self.run.broken = self.run.broken or broken
+        if loss == "unheard":
+            error = ConnectionError("the answer was lost")
+            return Outcome(exception=error, where=outcome.where)
+        return outcome
+
+    def _worker_again(self, now: int) -> Strand | None:
+        """A worker that ended before there was all it is for; it would have gone on looking."""
+        if not self._workers_may_begin(now):
+            return None
+        for strand in list(self._strands):
+            if strand.role != "worker" or strand.starts >= MOST_STARTS or strand.state != "ended":
                 continue
-            own = [p for p in self._processes if p.role == "worker" and p.body is process.body]
-            if process is not own[-1]:
+            own = [s for s in self._strands if s.role == "worker" and s.body is strand.body]
+            if strand is not own[-1]:
                 continue
-            behind = self._is_behind(process)
+            behind = self._is_behind(strand)
             if behind:
-                self._leave_groups(process)
+                self._leave_groups(strand)
+            # It may have looked for work just before another strand brought some.
             if behind or any(
-                other.ended > process.ended and (other.role != "worker" or other.is_restart)
-                for other in self._processes
-                if other not in own
+                other.last_call > strand.first_call and (other.role != "worker" or other.is_restart)
+                for other in self._strands
+                if other not in own and other.root is other
             ):
-                return self._start_again(process)
+                return self._start_again(strand)
         return None
 
-    def _is_behind(self, process: Process) -> bool:
-        """Whether a consumer was given what it has not committed; it comes again to the next one."""
-        groups = {(broker, group) for broker, group, _ in process.members}
+    def _is_behind(self, strand: Strand) -> bool:
+        """Whether a consumer received records it has not committed; the next one gets them again."""
+        groups = {(broker, group) for broker, group, _ in strand.members}
         return any(
             group in broker.groups() and broker.group(group).total_lag for broker, group in groups
         )
 
-    def _start_again(self, process: Process, *, failed: bool = False) -> Process:
-        starts = process.starts + 1
-        name = f"{process.name.partition('/')[0]}/{starts}"
-        again = Process(name, "worker", process.body, starts=starts, is_restart=failed)
+    def _start_again(self, strand: Strand, *, failed: bool = False) -> Strand:
+        starts = strand.starts + 1
+        name = f"{strand.name.partition('/')[0]}/{starts}"
+        again = Strand(name, "worker", strand.body, starts=starts, is_restart=failed)
         if failed:
-            # As those do that start processes again: each time after twice as long.
-            again.wake_us = self._world.now_us() + 1_000_000 * min(2 ** (process.starts - 1), 30)
-        self._processes.append(again)
+            # As process managers do: each time after twice as long.
+            again.wake_us = self._world.now_us() + 1_000_000 * min(2 ** (strand.starts - 1), 30)
+        self._add(again)
         if not failed:
             self.run.looks.add(name)
         return again
 
+    # -- time ------------------------------------------------------------------------------------
+
     def _pass_time(self) -> bool:
-        """Move on to what is next; whether there is anything."""
+        """Move on to the next thing that happens; returns whether there is anything."""
         now = self._world.now_us()
-        found = [p.wake_us for p in self._processes if p.state in ("asleep", "new")]
-        # What is due by now, and has not begun, waits for something else, such as a paused queue.
-        found.append(self._world.next_delivery_us(after_us=now) or 0)
+        found = []
+        only_daemons = all(
+            s.is_daemon or s.state == "ended" or (s.role == "thread" and s.wake_us is None)
+            for s in self._strands
+        )
+        for strand in self._strands:
+            if strand.state == "ended" or (strand.is_daemon and only_daemons):
+                continue
+            if strand.held_until_us > now:
+                found.append(strand.held_until_us)
+            elif strand.state in ("waiting", "new") and (strand.wake_us or 0) > now:
+                found.append(strand.wake_us or 0)
+        if self._held_us > now:
+            found.append(self._held_us)
+        # A message that is due and has not begun waits for something else, such as a paused queue.
+        due = self._world.next_delivery_us(after_us=now)
+        if due is not None:
+            found.append(due)
+        firing = self._world.next_firing_us()
+        if firing is not None and not found:
+            horizon = self._choice.horizon_us
+            if horizon is None:
+                self._firings += 1
+                firing = firing if self._firings <= FIRINGS else None
+            elif firing > self.run.start_us + horizon:
+                firing = None
+        if firing is not None and firing > now:
+            found.append(firing)
         target = min((at for at in found if at > now), default=None)
         if target is None:
             return False
         self._world.move_to(target)
+        self._barrier = len(self.run.steps) - 1
         return True
 
-    def _delivery(self) -> Process | None:
-        while due := self._world.due():
-            one = self._first_of(due)
-            self._note_beginning(one, due)
-            kinds: tuple[Kind, ...] = ("duplicate", "crash_after_answer")
-            hit = [e for e in self._schedule.at(one.name, 0) if e.kind in kinds]
-            self._mishaps[one.message.id] = tuple(event.kind for event in hit)
-            body = one.begin()
-            if body is None:
-                continue
-            self.run.fired += hit
-            process = Process(one.name, "delivery", body, one)
-            self._processes.append(process)
-            self._say(one.name, _delivered(one, hit), event=bool(hit))
-            return process
-        return None
+    def _pause(self, strand: Strand, event: Event) -> bool:
+        """Pause a strand as an event says; returns whether it could be that slow."""
+        world = self._world
+        if world.clock.driving:
+            return False
+        now = world.now_us()
+        if event.kind == "delay":
+            target = now + int(event.detail or DELAY) * 1_000_000
+        elif event.kind == "tick":
+            target = now + (1_000 if event.detail == "1ms" else 1_000_000)
+        else:
+            instants = world.known_instants(_JUMPS)
+            index = int(event.detail or 1) - 1 if (event.detail or "1").isdigit() else 0
+            if event.detail == "edge":
+                target = _edge(now)
+            elif index < len(instants):
+                target = instants[index]
+            else:
+                return False
+            target += {"nearly": -1_000, "past": 1_000_000}.get(event.kind, 0)
+        if target <= now or not self._may_pause(strand, target - now):
+            return False
+        alone = event.kind == "delay"
+        held = [strand]
+        if not alone:
+            held += [
+                s
+                for s in self._strands
+                if s is not strand and s.state in ("parked", "new") and s.held_until_us <= now
+            ]
+            if not all(self._may_pause(s, target - now) for s in held if s.state != "new"):
+                return False
+        for each in held:
+            each.held_until_us = target
+            if each.state != "new":
+                each.paused_us += target - now
+        if not alone:
+            self._held_us = target
+            strand.last = True
+        strand.state, strand.place = "parked", "switch"
+        self._stamp(strand)
+        span = seconds(target - now)
+        self._say(strand.name, f"is slow: {span} pass before its call", event=True)
+        return True
 
-    def _first_of(self, due: list[Due]) -> Due:
-        if self._wanted is not None:
-            wanted, self._wanted = self._wanted, None
-            for each in due:
-                if each.name == wanted.name:
-                    return each
-        one = due[0]
-        for event in self._schedule.at(one.name, 0):
-            if event.kind == "switch":
-                for each in due[1:]:
-                    if each.name == event.detail:
-                        self.run.fired.append(event)
-                        self._say(each.name, f"comes before {one.name}", event=True)
-                        return each
-        return one
+    def _may_pause(self, strand: Strand, span_us: int) -> bool:
+        root = strand.root
+        if root.patience_us is None:
+            return True
+        if root.role == "delivery":
+            return self._world.now_us() + span_us - root.began_us <= root.patience_us
+        return strand.paused_us + span_us <= root.patience_us
 
-    def _note_beginning(self, one: Due, due: list[Due]) -> None:
-        choices: list[tuple[Kind, str]] = [("switch", each.name) for each in due if each is not one]
-        choices += [("duplicate", ""), ("crash_after_answer", "")]
-        self._note(one.name, 0, choices)
+    def _stamp(self, strand: Strand) -> None:
+        strand.parked_at = next(self._parkings)
+        strand.host.parked_at = strand.parked_at
 
-    def begins(self, process: Process) -> None:
-        """A process begins: a client is an operation too."""
-        if process.role == "client":
-            self._clients[process.name] = begin_client(self.history, process.name)
+    # -- beginnings and ends ---------------------------------------------------------------------
 
-    def ended(self, process: Process) -> None:
-        """A process has ended: what it returned is kept, and a worker that failed starts again."""
+    def perform(self, strand: Strand) -> object:
+        """Run the code of a strand."""
+        if inspect.iscoroutinefunction(strand.body):
+            return await_in_own_loop(self._world, strand.body)
+        result = strand.body()
+        if inspect.iscoroutine(result):
+            return await_in_own_loop(self._world, lambda: _awaited(result))
+        return result
+
+    def begins(self, strand: Strand) -> None:
+        """A strand begins: a client is an operation too."""
+        self.run.strands.add(strand.name)
+        strand.began_us = strand.began_us or self._world.now_us()
+        if strand.role == "client":
+            self._clients[strand.name] = begin_client(self.history, strand.name)
+            self._touch_history(False)
+
+    def ended(self, strand: Strand) -> None:
+        """A strand has ended: its result is kept, and a worker that failed starts again."""
         history = self.history
-        self._ended += 1
-        process.ended = self._ended
-        if process.crashed:
-            history.crashed.append(process.name)
-        if process.role != "delivery":
-            history.results[process.name] = process.result
-            if process.error is not None:
-                history.errors[process.name] = process.error
-        if process.role == "client":
-            operation = self._clients[process.name]
-            operation.error = process.error
-            if process.error is None and not process.crashed:
-                end(history, operation, process.result)
-        if process.due is not None:
-            attempt = process.due.message.attempts[-1]
+        error = strand.error
+        if error is not None and ends_test(error):
+            raise error
+        if strand.crashed:
+            strand.root.crashed = True
+            if strand.root is strand:
+                history.crashed.append(strand.title)
+        if strand.role in ("client", "worker"):
+            history.results[strand.title] = strand.result
+        if strand.role != "delivery" and error is not None:
+            history.errors[strand.title] = error
+        if strand.role == "client":
+            self._touch_history(True)
+            operation = self._clients[strand.title]
+            operation.error = error
+            if error is None and not strand.crashed:
+                end(history, operation, strand.result)
+        if strand.due is not None:
+            attempt = strand.due.message.attempts[-1]
             if attempt.state != "delivered":
                 said = attempt.status if attempt.status is not None else "nothing"
-                again = ", so it will come again" if process.due.message.state == "RETRY" else ""
-                self._say(process.name, f"answered {said}{again}")
-        failed = process.crashed or (
-            process.error is not None and broken_promise(process.error) is None
-        )
+                again = ", so it will come again" if strand.due.message.state == "RETRY" else ""
+                self._say(strand.name, f"answered {said}{again}")
+        failed = strand.crashed or (error is not None and broken_promise(error) is None)
         if failed:
-            self._leave_groups(process)
-        if failed and process.role == "worker" and process.starts < MOST_STARTS:
-            self._start_again(process, failed=True)
+            self._leave_groups(strand)
+        if failed and strand.role == "worker" and strand.starts < MOST_STARTS:
+            self._start_again(strand, failed=True)
 
-    def _leave_groups(self, process: Process) -> None:
-        for broker, group, instance in sorted(process.members, key=lambda one: one[1:]):
+    def _leave_groups(self, strand: Strand) -> None:
+        for broker, group, instance in sorted(strand.members, key=lambda one: one[1:]):
             try:
                 broker.expire(group, instance)
             except ContractError:
-                continue  # it was no member any more
-            self._say(process.name, f"the session of {instance} in {group} ended")
+                continue  # it was not a member any more
+            self._say(strand.name, f"the session of {instance} in {group} ended")
 
-    # -- what calls say --------------------------------------------------------------------------
+    def unhandled(self, error: BaseException) -> None:
+        """A task has raised, and no code has looked at it."""
+        broken = broken_promise(error)
+        if broken is not None:
+            self.run.broken = self.run.broken or broken
+        else:
+            self.run.notes[f"a task raised {error!r}, which no code awaited"] = None
+
+    # -- stuck strands ---------------------------------------------------------------------------
+
+    def _wait_for_carried(self) -> bool:
+        """Wait, for real, for a strand that was blocked by another one; False when it is stuck."""
+        for _ in range(1_500):
+            pause(0.001)
+            if self._turns.over:
+                return False
+            if not any(s.carried for s in self._strands) or self._options():
+                return True
+        self._report_stuck([s for s in self._strands if s.carried])
+        return False
+
+    def _look_for_deadlock(self) -> None:
+        waiting = [
+            strand
+            for strand in self._strands
+            if strand.state == "waiting"
+            and not strand.is_daemon
+            and strand.root.role != "worker"
+            and not strand.root.crashed
+        ]
+        # A thread of a pool waits for work in the library's code only.
+        busy = [s for s in waiting if s.role != "thread" or is_in_application(s)]
+        if busy:
+            self._report_stuck(busy)
+        for strand in self._strands:
+            if strand.is_daemon and strand.state not in ("ended", "new"):
+                note = f"the daemon thread {strand.title} was still running at the end"
+                self.run.notes[note] = None
+
+    def _report_stuck(self, strands: Sequence[Strand]) -> None:
+        text = describe_stuck(self._strands, strands)
+        self.run.is_stuck = True
+        self.run.broken = self.run.broken or AssertionError(text)
+
+    def stuck(self, strand: Strand) -> None:
+        """A strand has not come back: a finding."""
+        self._report_stuck([s for s in self._strands if s.carried] or [strand])
+
+    def choose_meanwhile(self) -> Strand | None:
+        """A strand that can run now, while another one is blocked; None when there is none."""
+        options = self._options()
+        if not options:
+            return None
+        note = "a lock of the process was waited for, so not all interleavings were counted"
+        self.run.notes[note] = None
+        return self._start(options[0])
+
+    # -- calls -----------------------------------------------------------------------------------
+
+    def is_here(self) -> bool:
+        """Whether this thread runs explored code."""
+        return not self._aside and self._turns.here() is not None
+
+    def _here(self) -> Strand | None:
+        """The strand of this thread, and in an event loop of its task."""
+        host = self._turns.here()
+        if host is None or host.loop is None:
+            return host
+        try:
+            task = asyncio.current_task(host.loop)
+        except RuntimeError:
+            task = None
+        return host if task is None else self._task(host, task)
+
+    def _task(self, host: Strand, task: asyncio.Task[Any]) -> Strand:
+        found = self._tasks.get(task)
+        if found is None:
+            coroutine = task.get_coro()
+            name = getattr(coroutine, "__name__", "task")
+            if not str(name).isidentifier():
+                name = "task"
+            name = self._new_name(f"{host.root.title}:{name}")
+            found = self._add(Strand(name, "task", _nothing, parent=host))
+            found.state = "running"
+            self._tasks[task] = found
+            self.run.strands.add(name)
+        return found
+
+    def creates_task(self, task: asyncio.Task[Any], is_inner: bool) -> None:
+        """A task is created: an inner one runs as part of the strand that created it."""
+        creator = self._here()
+        if is_inner and creator is not None and creator.role == "task":
+            self._tasks[task] = creator
+
+    def _strand_of(self, request: Request) -> tuple[Strand | None, bool]:
+        """The strand that makes a call, and whether this is its own thread."""
+        strand = self._here()
+        if strand is not None:
+            return strand, True
+        if request.client is not None and request.client[1]:
+            owner = self._owners.get(request.client[1])
+            if owner is not None and owner.state != "ended":
+                return owner, False
+        return self._turns.current, False
 
     def at_call(self, handle: Handle, request: Request, serve: Serve) -> Response:
-        """A request has come to its endpoint; what becomes of it."""
-        process = self._turns.current
-        if process is None:
+        """A request has come to its endpoint; returns its outcome."""
+        if self._aside:
             return serve()
-        if process.crashed or self._turns.failure is not None:
-            return self._end(process, request)
-        with self._lock:
-            process.points += 1
-            number = process.points
+        strand, own = self._strand_of(request)
+        if strand is None and not self._turns.over:
+            return serve()
+        me = threading.get_ident()
+        try:
+            if self._turns.over or strand is None or strand.is_over:
+                raise Crash
+            self._serving[me] = strand
+            if strand.state != "running" and not strand.granted:
+                # A library makes another call for the same strand at the same time.
+                return self._serve(strand, handle, request, serve)
+            if request.call.route == "database-port" and self._is_silent(handle, request):
+                return serve()
+            if strand.granted:
+                strand.granted = False
+            else:
+                for _ in self._approach(strand, handle, request):
+                    self._take_turn(strand, own)
+            response = self._serve(strand, handle, request, serve)
+            if not (strand.role == "task" and own and strand.turn_is_async):
+                for _ in self._receive(strand):
+                    self._take_turn(strand, own)
+            return response
+        except Crash:
+            if own:
+                raise
+            # Over a socket the code is in another thread, which ends at its next step.
+            return Effect("drop")
+        finally:
+            self._serving.pop(me, None)
+
+    async def leaves(self, handle: Handle) -> None:
+        """An asynchronous request is about to be sent: other tasks and strands may run first."""
+        strand = self._here()
+        if strand is None or strand.role != "task":
+            return
+        self._check_alive(strand)
+        for _ in self._approach(strand, handle, None):
+            await self._take_turn_async(strand)
+        strand.granted = strand.turn_is_async = True
+
+    async def arrives(self, handle: Handle) -> None:
+        """The answer of an asynchronous request has come: others may run before it is received."""
+        strand = self._here()
+        if strand is None or strand.role != "task":
+            return
+        strand.turn_is_async = False
+        for _ in self._receive(strand):
+            await self._take_turn_async(strand)
+
+    def _check_alive(self, strand: Strand) -> None:
+        if self._turns.over or strand.is_over:
+            raise Crash
+
+    def _take_turn(self, strand: Strand, own: bool) -> None:
+        if strand.role == "task" and not own:
+            # The loop that runs the task chooses when it is idle.
+            strand.go.acquire()
+            self._check_alive(strand)
+            strand.state = "running"
+            return
+        strand.inline = strand.role == "task"
+        try:
+            self._turns.give_way(strand)
+        finally:
+            strand.inline = False
+        self._check_alive(strand)
+
+    async def _take_turn_async(self, strand: Strand) -> None:
+        assert strand.host.loop is not None
+        strand.turn = strand.host.loop.create_future()
+        try:
+            await strand.turn
+        finally:
+            strand.turn = None
+            if strand.state != "ended":
+                strand.state = "running"
+        self._check_alive(strand)
+
+    def _approach(self, strand: Strand, handle: Handle, request: Request | None) -> _Turn:
+        """Come to the point before a call; yields to give the turn away."""
+        strand.points += 1
+        number = strand.points
         if number > MOST_POINTS:
             self._turns.fail(
                 ContractError(
-                    f"{process.name} has made {MOST_POINTS} calls and goes on: explore() is for "
-                    "code that ends, so give it a loop with an end"
+                    f"{strand.title} has made {MOST_POINTS} calls and goes on: explore() is for "
+                    "code that ends, so give its loop an end"
                 )
             )
-        self.run.calls += 1
-        self._join(process, handle, request)
-        if handle.name in self._choice.handles:
-            self._note_call(process, number, handle, request)
+        is_point = handle.name in self._choice.handles
+        may_wait = not self._world.clock.driving
+        if is_point:
+            self._note_call(strand, number, handle, request, may_wait)
+        if not may_wait:
+            return
+        for event in self._schedule.at(strand.name, number):
+            if event.kind in _MOVES and self._pause(strand, event):
+                self.run.fired.append(event)
+                yield
+        if is_point or self._switches.get((strand.name, number)):
+            strand.state, strand.place = "parked", "switch"
+            self._stamp(strand)
+            yield
+
+    def _receive(self, strand: Strand) -> _Turn:
+        """Come to the point between an answer and the code; yields to give the turn away."""
+        if self._world.clock.driving:
+            return
+        for event in self._schedule.at(strand.name, strand.points):
+            if event.kind == "slow":
+                now = self._world.now_us()
+                span = int(event.detail or DELAY) * 1_000_000
+                if self._may_pause(strand, span):
+                    strand.paused_us += span
+                    strand.state, strand.place = "parked", "late"
+                    strand.held_until_us = now + span
+                    self._stamp(strand)
+                    self.run.fired.append(event)
+                    self._say(strand.name, f"its answer comes {seconds(span)} later", event=True)
+                    yield
+        if self._late:
+            strand.state, strand.place = "parked", "late"
+            self._stamp(strand)
+            yield
+
+    def _serve(self, strand: Strand, handle: Handle, request: Request, serve: Serve) -> Response:
+        run, number = self.run, strand.points
+        title = strand.title
+        self._served += 1
+        strand.root.last_call = self._served
+        strand.root.first_call = strand.root.first_call or self._served
+        run.calls[title] = run.calls.get(title, 0) + 1
+        self._join(strand, handle, request)
         fault = ""
-        for event in self._schedule.at(process.name, number):
-            # Of several faults of one call the first befalls it.
-            if event.kind in _WORDS and not fault:
+        for event in self._schedule.at(strand.name, number):
+            if event.kind in FAULTS and not fault:
+                if not self._may_befall(event.kind, request):
+                    continue
                 fault = event.kind
-            elif event.kind in _WORDS or not self._before(process, event, handle, request):
+            elif event.kind in FAULTS or not self._before(strand, event, handle, request):
                 continue
-            self.run.fired.append(event)
-            if process.crashed:
-                return self._end(process, request)
-        line = Line(self._world.now_us(), process.name, call=request.call)
-        self.run.lines.append(line)
+            run.fired.append(event)
+            if strand.root.crashed:
+                raise Crash
+        until = self._cut.get((strand.root.title, handle.name), 0)
+        line = Line(self._world.now_us(), strand.name, call=request.call, step=len(run.steps) - 1)
+        if self._stacks:
+            line.source = source_of(self._frame_of(strand)) or ""
+        run.lines.append(line)
+        if self._records:
+            self.touch(self._world.touches_of(handle, request))
+        if until > self._world.now_us():
+            line.event, line.words = True, f"does not reach {handle.name}"
+            return Effect("drop")
         if not fault:
             return serve()
         line.event, line.words = True, _WORDS[fault]
         request.call.fault = fault
-        return _befallen(fault, handle, serve)
+        return _befallen(fault, handle, _session_of(handle, request), serve)
 
-    def at_place(self, handle: Handle) -> None:
-        """Between two commands of a pipeline others may have their turn."""
-        process = self._turns.current
-        if process is None or process.crashed or not self._may_give_way():
+    def at_gap(self, handle: Handle) -> None:
+        """The code is between two commands of a pipeline: other strands may run."""
+        strand = self._serving.get(threading.get_ident()) or self._here()
+        if strand is None or self._turns.over or self._world.clock.driving:
             return
-        process.points += 1
-        choices = [*self._others(process), *self._moves()]
-        self._note(process.name, process.points, choices)
-        for event in self._schedule.at(process.name, process.points):
-            if event.kind in ("jump", "nearly", "switch") and self._before(
-                process, event, None, None
-            ):
+        own = self._turns.here() is not None
+        if strand.role == "task" and own:
+            return
+        strand.points += 1
+        self._note_moves(strand, strand.points, [])
+        for event in self._schedule.at(strand.name, strand.points):
+            if event.kind in _MOVES and self._pause(strand, event):
                 self.run.fired.append(event)
+                self._take_turn(strand, own)
+        strand.state, strand.place = "parked", "switch"
+        self._stamp(strand)
+        self._take_turn(strand, own)
 
-    def _end(self, process: Process, request: Request) -> Response:
-        if request.client is not None and request.client[1]:
-            # Over a socket the caller is elsewhere; what it tries from now on comes to nothing.
-            return Effect("drop")
-        raise Crash
-
-    def _join(self, process: Process, handle: Handle, request: Request) -> None:
+    def _join(self, strand: Strand, handle: Handle, request: Request) -> None:
         if handle.fixture == "broker" and request.route in ("consume", "commit"):
             group, instance = request.params.get("group"), request.params.get("instance")
             if group and instance:
-                process.members.add((handle, group, instance))
+                strand.root.members.add((handle, group, instance))
 
-    def _note_call(self, process: Process, number: int, handle: Handle, request: Request) -> None:
+    def _note_call(
+        self, strand: Strand, number: int, handle: Handle, request: Request | None, may_wait: bool
+    ) -> None:
         choices: list[tuple[Kind, str]] = []
-        if self._may_give_way():
-            choices += self._others(process)
-        choices += self._moves()
-        if handle.fixture == "broker" and request.route in ("consume", "commit"):
+        route = "" if request is None else request.call.route
+        if handle.fixture == "broker":
             choices += [("rebalance", ""), ("redeliver", "")]
-        if handle.fixture == "vector_index" and request.route.startswith(("upsert", "update")):
+        if handle.fixture == "vector_index":
             choices.append(("hold_pending", ""))
-        # Over the Redis protocol, nothing but the client itself can send a command again.
-        once = request.method == "RESP"
-        choices += [(kind, "") for kind in _AT_CALLS if not (once and kind == "duplicate")]
-        choices += [("delay", str(DELAY)), ("rotate_token", "")]
-        self._note(process.name, number, choices)
+        for kind in _AT_CALLS:
+            if request is None or self._may_befall(kind, request):
+                choices.append((kind, ""))
+        if route != "database-port":
+            choices.append(("duplicate", ""))
+        if may_wait:
+            choices += [("delay", str(DELAY)), ("slow", str(DELAY))]
+        choices += [("rotate_token", ""), ("partition", str(PARTITION))]
+        self._note_moves(strand, number, choices)
+
+    def _note_moves(self, strand: Strand, number: int, choices: list[tuple[Kind, str]]) -> None:
+        world = self._world
+        if not world.clock.driving:
+            now = world.now_us()
+            for index, at in enumerate(world.known_instants(_JUMPS), 1):
+                if self._may_pause(strand, at - now):
+                    detail = "" if index == 1 else str(index)
+                    choices += [("jump", detail), ("past", detail), ("nearly", detail)]
+            choices += [("tick", span) for span in TICKS]
+            if self._may_pause(strand, _edge(now) - now):
+                choices.append(("nearly", "edge"))
+        self._note(strand.name, number, choices)
 
     def _note(self, process: str, number: int, choices: list[tuple[Kind, str]]) -> None:
         kinds = self._choice.kinds
         allowed = [choice for choice in choices if choice[0] in kinds]
         self.run.points.append(Point(process, number, allowed))
 
-    def _others(self, process: Process) -> list[tuple[Kind, str]]:
-        now = self._world.now_us()
-        found = [
-            p.name
-            for p in self._processes
-            if p is not process and (p.state == "parked" or (p.state == "new" and p.wake_us <= now))
-        ]
-        found += [due.name for due in self._world.due()]
-        return [("switch", name) for name in found]
+    def _may_befall(self, kind: Kind, request: Request) -> bool:
+        """Whether a fault can happen to this call over its transport."""
+        return kind != "duplicate" or request.call.route != "database-port"
 
-    def _moves(self) -> list[tuple[Kind, str]]:
-        if self._world.clock.driving or self._world.next_due_us() is None:
-            return []
-        return [("jump", ""), ("nearly", "")]
+    def _is_silent(self, handle: Any, request: Request) -> bool:
+        """Whether a command only prepares its connection, or is queued for a later EXEC."""
+        command = _command_of(request)
+        if command.partition(" ")[0] in _PREPARING:
+            return True
+        session = _session_of(handle, request)
+        return command != "EXEC" and session is not None and session.queue is not None
 
-    def _may_give_way(self) -> bool:
-        # In a loop of several, in a server's thread, or while code drives the clock, others would
-        # wait for whoever waits.
-        return self._turns.here and not self._world.clock.driving
+    # -- what events do --------------------------------------------------------------------------
 
-    # -- what the schedule does ------------------------------------------------------------------
-
-    def _before(self, process: Process, event: Event, handle: Any, request: Request | None) -> bool:
-        """Let an event happen that comes before its call; whether it could."""
+    def _before(self, strand: Strand, event: Event, handle: Any, request: Request) -> bool:
+        """Apply an event that comes before its call; returns whether it could happen."""
         kind = event.kind
-        if kind in ("jump", "nearly", "delay"):
-            return self._move(process, event)
-        if kind == "switch":
-            return self._switch(process, event.detail)
-        if handle is None or request is None:
-            return False
         if kind == "crash":
-            process.crashed = True
-            self._say(process.name, "crashes", event=True)
+            strand.root.crashed = True
+            strand.crashed = True
+            self._say(strand.name, "crashes", event=True)
             return True
         if kind == "rotate_token":
             self._world.rotate(handle)
@@ -440,26 +1040,33 @@ class Simulation:
                 f"the token of {handle.name} is rotated, and known to the code after "
                 f"{seconds(ROTATED_US)}"
             )
-            self._say(process.name, text, event=True)
+            self._say(strand.name, text, event=True)
             return True
         if kind == "hold_pending":
             if handle.fixture != "vector_index":
                 return False
             self._world.hold(handle)
             text = f"changes of {handle.name} stay pending for {HOLD_US // 1_000_000} s"
-            self._say(process.name, text, event=True)
+            self._say(strand.name, text, event=True)
+            return True
+        if kind == "partition":
+            span = int(event.detail or PARTITION)
+            place = strand.root.title, handle.name
+            self._cut[place] = self._world.now_us() + span * 1_000_000
+            text = f"is cut off from {handle.name} for {span} s"
+            self._say(strand.name, text, event=True)
             return True
         if kind in ("rebalance", "redeliver"):
-            return self._disturb(process, kind, handle, request)
+            return self._disturb(strand, kind, handle, request)
         return False
 
-    def _disturb(self, process: Process, kind: str, broker: Any, request: Request) -> bool:
+    def _disturb(self, strand: Strand, kind: str, broker: Any, request: Request) -> bool:
         group = request.params.get("group")
         if broker.fixture != "broker" or not group or group not in broker.groups():
             return False
         if kind == "rebalance":
             broker.rebalance(group)
-            self._say(process.name, f"{group} rebalances", event=True)
+            self._say(strand.name, f"{group} rebalances", event=True)
             return True
         try:
             again = broker.redeliver(group)
@@ -467,93 +1074,261 @@ class Simulation:
             return False  # nothing was delivered yet
         if not again:
             return False
-        self._say(process.name, f"the last commit of {group} is lost", event=True)
-        return True
-
-    def _move(self, process: Process, event: Event) -> bool:
-        clock = self._world.clock
-        if clock.driving:
-            return False
-        now = clock.now_us()
-        if event.kind == "delay":
-            target: int | None = now + int(event.detail or DELAY) * 1_000_000
-        else:
-            target = self._world.next_due_us()
-            if target is not None and event.kind == "nearly":
-                target -= 1000
-        if target is None or target <= now:
-            return False
-        self._world.move_to(target)
-        words = (
-            f"{seconds(target - now)} pass"
-            if event.kind != "delay"
-            else (f"its call is {seconds(target - now)} late")
-        )
-        self._say(process.name, words, event=True)
-        return True
-
-    def _switch(self, process: Process, name: str) -> bool:
-        if not self._may_give_way():
-            return False
-        target = next(
-            (p for p in self._processes if p.name == name and p.state in ("new", "parked")), None
-        )
-        if target is process:
-            return False
-        if target is None:
-            self._wanted = next((due for due in self._world.due() if due.name == name), None)
-            if self._wanted is None:
-                return False
-            target = self._delivery()
-            if target is None:
-                return False
-        if target in self._parked:
-            self._parked.remove(target)
-        self._say(target.name, f"has its turn before {process.name} goes on", event=True)
-        process.state = "parked"
-        self._parked.append(process)
-        self._turns.give_way(target)
+        self._say(strand.name, f"the last commit of {group} is lost", event=True)
         return True
 
     def faults_of(self, message_id: str) -> tuple[str, ...]:
-        """What is to go wrong with the delivery that begins."""
+        """The faults of the delivery that begins."""
         return self._mishaps.pop(message_id, ())
 
-    # -- sleep -----------------------------------------------------------------------------------
+    # -- waiting ---------------------------------------------------------------------------------
 
     def sleep(self, seconds: float) -> bool:
-        """Sleep on the cloud's clock, while others have their turn."""
-        turns = self._turns
-        process = turns.current
-        if process is None or not turns.here:
+        """Sleep on the cloud's clock, while other strands run."""
+        strand = self._here()
+        if strand is None or self._aside:
             return False
-        if turns.failure is not None or process.crashed:
-            raise Crash
+        self._check_alive(strand)
         if self._world.clock.driving or seconds <= 0:
             return True
-        process.wake_us = self._world.now_us() + math.ceil(seconds * 1e6)
-        process.state = "asleep"
-        turns.give_way(None)
+        self.wait_for(strand, None, self._world.now_us() + math.ceil(seconds * 1e6), "sleep")
         return True
 
+    @property
+    def turns(self) -> Turns:
+        """What hands the turn from strand to strand."""
+        return self._turns
+
+    def cooperating(self) -> Strand | None:
+        """The strand of this thread, unless it waits for something real just now."""
+        if self._turns.over and self._turns.here() is not None:
+            raise Crash
+        strand = None if self._aside else self._here()
+        return None if strand is None or strand.host.real else strand
+
+    def fail(self, error: BaseException) -> None:
+        """End the run with an error."""
+        self._turns.fail(error)
+
+    def new_thread(self, strand: Strand, thread: threading.Thread) -> Strand:
+        """A strand for a thread that explored code starts."""
+        target = getattr(thread, "_target", None)
+        name = getattr(target, "__name__", "thread").strip("_")
+        name = self._new_name(f"{strand.root.title}+{name if name.isidentifier() else 'thread'}")
+        child = self._add(Strand(name, "thread", _nothing, parent=strand))
+        child.thread = -1
+        child.is_daemon = thread.daemon
+        self._by[name] = len(self.run.steps) - 1
+        return child
+
+    def touch_lock(self, lock: object) -> None:
+        """Note that a lock was taken or given back."""
+        if self._records:
+            self.touch([Touch("", "lock", str(id(lock)), True)])
+
+    def wait_for(
+        self,
+        strand: Strand,
+        ready: Callable[[], bool] | None,
+        until_us: int | None,
+        why: str,
+        *,
+        own: bool = True,
+    ) -> None:
+        """Let other strands run until something holds, or until a time."""
+        strand.place, strand.ready, strand.wake_us = "wake", ready, until_us
+        strand.why = why
+        strand.state = "waiting"
+        self._stamp(strand)
+        self._take_turn(strand, own)
+        strand.ready = strand.wake_us = None
+
+    def wait(
+        self, signal: Signal, poll: Callable[[], object], until_us: int
+    ) -> tuple[bool, object]:
+        """Wait for what ``poll`` returns, as a call that blocks does."""
+        strand = self._serving.get(threading.get_ident())
+        if strand is None or self._world.clock.driving:
+            return False, None
+        found: list[object] = []
+
+        def ready() -> bool:
+            if not found and (got := poll()) is not None:
+                found.append(got)
+            return bool(found) or signal.closed
+
+        if not ready() and self._world.now_us() < until_us:
+            own = self._here() is strand
+            try:
+                self.wait_for(strand, ready, until_us, "wait", own=own)
+            except Crash:
+                if own:
+                    raise
+            ready()
+        return True, found[0] if found else None
+
     def pass_time(self, seconds: float) -> bool:
-        """Let time pass where nobody else can have a turn."""
-        if self._turns.current is None:
+        """Let time pass in an event loop that is not explored."""
+        if self._turns.current is None or self._aside:
             return False
         if not self._world.clock.driving and seconds > 0:
             self._world.move_to(self._world.now_us() + math.ceil(seconds * 1e6))
         return True
 
+    def enters_loop(self, loop: OwnLoop) -> None:
+        """An event loop begins in this thread: its tasks are strands."""
+        host = self._turns.here()
+        if host is None or host.loop is loop:
+            return
+        host.loop = loop
+        loop.strand = host
+        if host.role != "task" and not host.name.endswith(":loop"):
+            main = Strand(host.title, "task", _nothing, parent=host, points=host.points)
+            main.state = "running"
+            self._add(main)
+            host.main = main
+            host.name = f"{host.title}:loop"
+            for task in asyncio.all_tasks(loop):
+                self._tasks[task] = main
+
+    def leaves_loop(self, loop: OwnLoop) -> None:
+        """An event loop has ended in this thread."""
+        host = self._turns.here()
+        if host is None or host.loop is not loop:
+            return
+        host.loop = None
+        host.name = host.title
+        if host.main is not None:
+            host.points = host.main.points
+        for strand in self._strands:
+            if strand.role == "task" and strand.host is host:
+                strand.state = "ended"
+
+    def idle(self, loop: OwnLoop, timeout: float | None) -> bool:
+        """An event loop waits for its next timer, or for what its tasks wait for."""
+        host = loop.strand
+        if host is None or self._aside or self._turns.here() is not host:
+            return False
+        self._check_alive(host)
+        if self._world.clock.driving:
+            return True
+        while self._has_answers_to_come(host):
+            if loop.selector.has_events(0.001):
+                return True
+            self._check_alive(host)
+        if loop.has_sockets() and not self._wires_of(host) and loop.has_soon():
+            return True
+        now = self._world.now_us()
+        host.wake_us = None if timeout is None else now + math.ceil(timeout * 1e6)
+        host.ready = loop.selector.has_events
+        host.place, host.why = "wake", "loop"
+        host.points = host.main.points if host.main is not None else 0
+        self._turns.idle(host)
+        self._check_alive(host)
+        return True
+
+    def _wires_of(self, host: Strand) -> list[Any]:
+        wires = self._world.wires.all()
+        return [
+            w
+            for w in wires
+            if (owner := self._owners.get(w.port)) is not None and owner.host is host
+        ]
+
+    def _has_answers_to_come(self, host: Strand) -> bool:
+        """Whether a fake is working on what a task of the loop has sent."""
+        for wire in self._wires_of(host):
+            if not wire.is_quiet() and self._owners[wire.port].state == "running":
+                return True
+        return False
+
+    def sends(self, port: int) -> None:
+        """The code sends something from a local port to a fake."""
+        strand = self._here()
+        if strand is not None:
+            self._check_alive(strand)
+            if strand is not strand.host or strand.loop is None:
+                self._owners[port] = strand
+
+    def reads(
+        self,
+        is_readable: Callable[[float], bool],
+        is_quiet: Callable[[], bool],
+        timeout: float | None,
+    ) -> bool:
+        """The code waits for bytes of a fake; False when its timeout has passed."""
+        strand = self._here()
+        if strand is None or strand.host.loop is not None:
+            return True
+        while not is_readable(0):
+            self._check_alive(strand)
+            if not is_quiet():
+                is_readable(0.05)
+                continue
+            if is_readable(0):
+                break
+            now = self._world.now_us()
+            until = None if timeout is None else now + math.ceil(timeout * 1e6)
+
+            def arrived() -> bool:
+                self._world.wires.settle()
+                return is_readable(0)
+
+            self.wait_for(strand, arrived, until, "push")
+            if not is_readable(0):
+                return False
+        self._check_alive(strand)
+        return True
+
     # -- for the story and for checks ------------------------------------------------------------
 
     def _say(self, process: str, words: str, *, event: bool = False) -> None:
-        self.run.lines.append(Line(self._world.now_us(), process, words, event=event))
+        line = Line(self._world.now_us(), process, words, event=event, step=len(self.run.steps) - 1)
+        self.run.lines.append(line)
+
+    def _frame_of(self, strand: Strand) -> FrameType | None:
+        if self._turns.here() is not None:
+            return sys._getframe()
+        return sys._current_frames().get(strand.host.thread)
+
+    def _check_always(self) -> None:
+        if not self._choice.always or self.run.broken is not None:
+            return
+        with self.aside():
+            for promise in self._choice.always:
+                try:
+                    promise(self.history)
+                except AssertionError as error:
+                    self.run.broken = error
+                    self._say("always", f"no longer holds: {error}")
+                    return
+
+    def aside(self) -> _Aside:
+        """Within the block, calls are the promise's and not the code's."""
+        return _Aside(self)
 
     def began(self, name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Operation:
         """An operation of a client has begun."""
-        process = self._turns.current
-        client = process.name if process is not None else ""
+        strand = self._here() or self._turns.current
+        client = strand.root.title if strand is not None else ""
+        self._touch_history(False)
         return begin(self.history, client, name, args, kwargs)
+
+    def finished(self, operation: Operation, result: object) -> None:
+        """An operation of a client has ended."""
+        self._touch_history(True)
+        end(self.history, operation, result)
+
+
+class _Aside:
+    def __init__(self, running: Simulation) -> None:
+        self._running = running
+
+    def __enter__(self) -> None:
+        self._running._aside += 1
+
+    def __exit__(self, *error: object) -> None:
+        self._running._aside -= 1
 
 
 _WORDS: dict[str, str] = {
@@ -564,9 +1339,9 @@ _WORDS: dict[str, str] = {
 }
 
 
-def _befallen(kind: str, handle: Handle, serve: Serve) -> Response:
+def _befallen(kind: str, handle: Handle, session: Any, serve: Serve) -> Response:
     if kind == "answer":
-        return refusal(handle)
+        return refusal(handle) if session is None else _loading(session)
     if kind == "drop":
         return Effect("drop")
     if kind == "lose_answer":
@@ -575,13 +1350,86 @@ def _befallen(kind: str, handle: Handle, serve: Serve) -> Response:
     return serve()
 
 
+def _loading(session: Any) -> Answer:
+    """What a Redis server says while it loads its data; a transaction is discarded with its EXEC."""
+    text = "LOADING Redis is loading the dataset in memory"
+    if session.queue is not None:
+        session.discard_transaction()
+        text = f"EXECABORT Transaction discarded because of: {text}"
+    return Answer(f"-{text}\r\n".encode(), 400, (), "application/x-resp")
+
+
+def ends_test(error: BaseException) -> bool:
+    """Whether an exception is not the application's own: it ends the test as it is.
+
+    Ctrl-C, ``sys.exit()``, ``pytest.skip()`` and ``pytest.exit()``, and what pytest-timeout raises.
+    """
+    if broken_promise(error) is not None:
+        return raised_by_timeout(error)
+    return not isinstance(error, Exception)
+
+
+def raised_by_timeout(error: BaseException) -> bool:
+    """Whether pytest-timeout raised an exception, whatever code was interrupted by it."""
+    trace = error.__traceback__
+    while trace is not None:
+        if str(trace.tb_frame.f_globals.get("__name__", "")).startswith("pytest_timeout"):
+            return True
+        trace = trace.tb_next
+    return False
+
+
+async def _awaited(value: Any) -> Any:
+    return await value
+
+
+def _nothing() -> None:
+    return None
+
+
+def _has(schedule: Schedule, kind: Kind) -> bool:
+    return any(event.kind == kind for event in schedule)
+
+
+def _place_of(option: Option) -> tuple[Place, int]:
+    if isinstance(option, Due) or option.state == "new":
+        return "switch", 0
+    return ("wake" if option.state == "waiting" else option.place), option.points
+
+
+def _title(name: str) -> str:
+    return name.removesuffix(":loop")
+
+
+def _edge(now_us: int) -> int:
+    """A millisecond after the next whole second begins, counted from where ``nearly`` subtracts."""
+    return (now_us // 1_000_000 + 1) * 1_000_000
+
+
+def _session_of(handle: Any, request: Request) -> Any:
+    """The session of the connection a command came over; None for a request over HTTP."""
+    if request.call.route != "database-port":
+        return None
+    return next((c.session for c in list(handle._port._open) if c.client == request.client), None)
+
+
+def _command_of(request: Request) -> str:
+    found = request.call.facts.get("command") or [""]
+    return str(found[0])
+
+
 def _delivered(due: Due, hit: Sequence[Event]) -> str:
     words = f"comes to {_place(due.message.url)}"
-    kinds = {event.kind for event in hit}
-    if "duplicate" in kinds:
-        words += ", twice"
-    if "crash_after_answer" in kinds:
-        words += ", and the queue forgets that it was answered"
+    for event in hit:
+        if event.kind == "duplicate":
+            words += ", twice"
+        elif event.kind == "crash_after_answer":
+            words += ", and the queue forgets that it was answered"
+        elif event.kind == "fail":
+            words += f"; its answer is lost, and {int(event.detail) - 1} more attempts never arrive"
+        elif event.kind == "unreachable":
+            many = int(event.detail)
+            words += ", which is unreachable" + (f" {many} times" if many > 1 else "")
     return words
 
 

@@ -12,7 +12,7 @@ from .simulation import Line, Run
 if TYPE_CHECKING:
     from ..core.calls import Call
 
-__all__ = ["story"]
+__all__ = ["call_text", "story"]
 
 _SHOWN = 3
 """How many calls in a row are told."""
@@ -31,6 +31,11 @@ def story(run: Run) -> str:
         for number, entry in enumerate(entries, 1)
     ]
     return "\n".join([*lines, f"check: {_reason(run.broken)}"])
+
+
+def call_text(call: Call, run: Run) -> str:
+    """A call as the story shows it, without its answer."""
+    return _what(call, Scene(ids=run.ids))
 
 
 def _is_look(entry: Sequence[Line], run: Run) -> bool:
@@ -66,15 +71,19 @@ def _told(entry: Sequence[Line], scene: Scene) -> str:
         if line.call is None:
             words.append(line.words)
         elif line.event:
-            words.append(f"{_what(line.call, scene)} {line.words}")
+            words.append(f"{_what(line.call, scene)} {line.words}{_source(line)}")
         elif calls < _SHOWN:
             calls += 1
-            words.append(_call(line.call, scene))
+            words.append(_call(line.call, scene) + _source(line))
         else:
             more += 1
     if more:
         words.append(f"{more} more call{'s' * (more > 1)}")
-    return f"{entry[0].process}: {'; '.join(words)}"
+    return f"{entry[0].process.removesuffix(':loop')}: {'; '.join(words)}"
+
+
+def _source(line: Line) -> str:
+    return f" ({line.source})" if line.source else ""
 
 
 def _what(call: Call, scene: Scene) -> str:

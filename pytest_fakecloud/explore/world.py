@@ -1,14 +1,16 @@
-"""What explored code lives in: a cloud that returns to its baseline, and tells of every call."""
+"""The cloud of explored code: it returns to its baseline, and passes every call to the simulation."""
 
 from __future__ import annotations
 
 import contextlib
 import importlib.util
+import inspect
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import partial
 from typing import TYPE_CHECKING, Any, Protocol
 
+from ..core.aio import checkpoint
 from ..core.clock import timekeeper_of
 from ..core.errors import ContractError, ServiceError
 from ..core.journal import recorder_of
@@ -17,17 +19,23 @@ from ..http.messages import Answer, Request, Response, Serve
 from ..process_time import ProcessTime
 from ..services import find
 from ..transport.inprocess import origins
-from .sleeping import sleeps_follow
+from ..transport.shortcut import Shortcut
+from .footprint import Touch, touches_of_command, touches_of_request
+from .runtime.deliveries import Due
+from .runtime.loops import OwnLoop, await_in_own_loop, loops_follow, sleeps_follow
+from .runtime.wires import Wires
 
 if TYPE_CHECKING:
+    import asyncio
+
     from ..any_cloud import AnyCloud
-    from ..core.timers import Timer
+    from ..core.timers import Signal, Timer
     from ..handle import Handle
     from ..http.app import App
     from ..queue.handle import Queue
-    from ..queue.model import Delivery, Kind, Message
+    from ..queue.model import Delivery, Kind, Message, Outcome
 
-__all__ = ["Due", "Stage", "World"]
+__all__ = ["Stage", "World"]
 
 HOLD_US = 60_000_000
 """How long changes of a vector index stay pending after ``hold_pending``, in microseconds."""
@@ -38,39 +46,70 @@ _HORIZON_US = 30 * 86_400 * 1_000_000
 
 
 class Stage(Protocol):
-    """Who is told of what explored code does."""
+    """Takes part in what explored code does: a run of the simulation."""
 
     def at_call(self, handle: Handle, request: Request, serve: Serve) -> Response:
-        """A request has come to its endpoint; what becomes of it."""
+        """A request has come to its endpoint; returns its outcome."""
 
-    def at_place(self, handle: Handle) -> None:
-        """Between two commands of a pipeline."""
+    def at_gap(self, handle: Handle) -> None:
+        """The code is between two commands of a pipeline."""
+
+    async def leaves(self, handle: Handle) -> None:
+        """An asynchronous request is about to be sent."""
+
+    async def arrives(self, handle: Handle) -> None:
+        """The answer of an asynchronous request is about to be received."""
 
     def faults_of(self, message_id: str) -> tuple[str, ...]:
-        """What is to go wrong with the delivery that begins."""
+        """The faults of the delivery that begins."""
+
+    def perform_delivery(
+        self, delivery: Delivery, perform: Callable[[Delivery], Outcome]
+    ) -> Outcome:
+        """Make a delivery, or lose it."""
+
+    def touch(self, touches: Iterable[Touch]) -> None:
+        """Note what the present step touches."""
+
+    def wait(
+        self, signal: Signal, poll: Callable[[], object], until_us: int
+    ) -> tuple[bool, object]:
+        """Wait for what ``poll`` returns; False first for a thread that is not explored."""
+
+    def is_here(self) -> bool:
+        """Whether this thread runs explored code."""
 
     def sleep(self, seconds: float) -> bool:
         """Sleep on the cloud's clock; False for a thread that is not explored."""
 
     def pass_time(self, seconds: float) -> bool:
-        """The same where nobody else can have a turn."""
+        """The same in an event loop that is not explored."""
 
+    def enters_loop(self, loop: OwnLoop) -> None:
+        """An event loop begins in this thread."""
 
-class Due:
-    """A delivery that can begin now."""
+    def leaves_loop(self, loop: OwnLoop) -> None:
+        """An event loop has ended in this thread."""
 
-    def __init__(self, queue: Queue, message: Message, timer: Timer, ordinal: int) -> None:
-        self.queue = queue
-        self.message = message
-        self.timer = timer
-        attempt = len(message.attempts) + 1
-        self.name = f"delivery{ordinal}" + (f"/{attempt}" if attempt > 1 else "")
+    def idle(self, loop: OwnLoop, timeout: float | None) -> bool:
+        """An event loop waits."""
 
-    def begin(self) -> Callable[[], object] | None:
-        """Begin it; returns what makes it, or None when it may not begin yet."""
-        self.timer.cancel()
-        assert self.timer.begin is not None
-        return self.timer.begin(self.timer.due_us)
+    def unhandled(self, error: BaseException) -> None:
+        """A task has raised, and no code has looked at it."""
+
+    def creates_task(self, task: asyncio.Task[Any], is_inner: bool) -> None:
+        """A task is created; an inner one is a library's way of waiting."""
+
+    def sends(self, port: int) -> None:
+        """The code sends something from a local port to a fake."""
+
+    def reads(
+        self,
+        is_readable: Callable[[float], bool],
+        is_quiet: Callable[[], bool],
+        timeout: float | None,
+    ) -> bool:
+        """The code waits for bytes of a fake; False when its timeout has passed."""
 
 
 class World:
@@ -90,6 +129,7 @@ class World:
         self._process_time = process_time
         self._exits = contextlib.ExitStack()
         self.handles = [handle for handle in cloud.handles if find(handle.fixture).in_process]
+        self.wires = Wires(self.handles, lambda: self.stage)
         self.queues: list[Queue] = [h for h in self.handles if h.fixture == "queue"]  # type: ignore[misc]
         for queue in self.queues:
             if queue.delivery != "driven":
@@ -97,13 +137,15 @@ class World:
                     f"{queue.name} delivers in the background, and explore() decides who comes "
                     "when: give delivery='driven'"
                 )
+        self.recording = False
         self._owner = threading.get_ident()
         self._start_us = 0
         self._baseline: Any = None
         self._credentials: list[tuple[object, dict[str, Any]]] = []
         self._ordinals: dict[str, int] = {}
-        self._release: list[Any] = []
+        self._undo: list[Callable[[], object]] = []
         self._timers: list[Timer] = []
+        self._touching = contextlib.ExitStack()
 
     # -- coming and going ------------------------------------------------------------------------
 
@@ -118,6 +160,9 @@ class World:
             self._ordinals = {}
             exits.callback(self.reset)
             exits.enter_context(sleeps_follow(self))
+            exits.enter_context(loops_follow(self, self._is_here))
+            exits.enter_context(self.wires)
+            exits.callback(self._touching.close)
             self._exits = exits.pop_all()
         return self
 
@@ -132,6 +177,17 @@ class World:
         clock.freeze()
         clock.wait_cap = 0
         exits.callback(setattr, clock, "wait_cap", wait_cap)
+        real_wait = clock.wait
+
+        def wait(signal: Signal, poll: Callable[[], Any], deadline_us: int) -> Any:
+            if self.stage is not None:
+                waited, found = self.stage.wait(signal, poll, deadline_us)
+                if waited:
+                    return found
+            return real_wait(signal, poll, deadline_us)
+
+        vars(clock)["wait"] = wait
+        exits.callback(vars(clock).pop, "wait", None)
         if ran:
             exits.callback(clock.resume)
         wanted = self._process_time
@@ -152,17 +208,84 @@ class World:
             _swap(exits, engine, "mishaps", _Mishaps(self, engine.mishaps))
         before = origins.add(handle._mount, lingers=True)
         exits.callback(origins.put_back, handle._mount.origin, before)
+        shortcut = origins.find(*handle._mount.origin)
+        assert isinstance(shortcut, Shortcut)
+        shortcut.leaves = partial(self._leaves, handle)
+        shortcut.arrives = partial(self._arrives, handle)
         origins.enter()
         exits.callback(origins.leave)
+        if handle.fixture == "queue":
+            self._watch_deliveries(handle, exits)
+
+    def _watch_deliveries(self, queue: Any, exits: contextlib.ExitStack) -> None:
+        runner = queue._engine.runner
+        real = runner.perform
+
+        def perform(delivery: Delivery) -> Outcome:
+            stage = self.stage
+            return real(delivery) if stage is None else stage.perform_delivery(delivery, real)
+
+        _swap(exits, runner, "perform", perform)
+        for route in queue.destinations.routes:
+            handler = getattr(route, "_handler", None)
+            if inspect.iscoroutinefunction(handler):
+                _swap(exits, route, "_handler", partial(self._awaited, handler))
+
+    def _awaited(self, handler: Callable[[Any], Any], request: Any) -> Any:
+        if self.stage is None or not self.stage.is_here():
+            return handler(request)
+        return await_in_own_loop(self, lambda: handler(request))
+
+    async def _leaves(self, handle: Handle) -> None:
+        if self.stage is None or not self.stage.is_here():
+            await checkpoint()
+        else:
+            await self.stage.leaves(handle)
+
+    async def _arrives(self, handle: Handle) -> None:
+        if self.stage is not None and self.stage.is_here():
+            await self.stage.arrives(handle)
+
+    def _is_here(self) -> bool:
+        return self.stage is not None and self.stage.is_here()
+
+    def record(self, wanted: bool) -> None:
+        """Note from now on what each command touches, or no longer."""
+        if wanted == self.recording:
+            return
+        self.recording = wanted
+        self._touching.close()
+        if not wanted:
+            return
+        for handle in self.handles:
+            engine: Any = handle._engine
+            if handle.fixture == "kv_server" and hasattr(engine, "run"):
+                vars(engine)["run"] = self._recorder(handle.name, engine.run)
+                self._touching.callback(vars(engine).pop, "run", None)
+
+    def _recorder(self, fake: str, real: Callable[..., Any]) -> Callable[..., Any]:
+        def run(session: Any, spec: Any, argv: list[bytes]) -> Any:
+            if self.stage is not None:
+                self.stage.touch(touches_of_command(fake, session, spec, argv))
+            return real(session, spec, argv)
+
+        return run
+
+    def touches_of(self, handle: Handle, request: Request) -> Iterable[Touch]:
+        """What a request touches, apart from the commands that its engine reports itself."""
+        if handle.fixture == "kv_server" and hasattr(handle._engine, "run"):
+            return ()
+        return touches_of_request(handle.fixture, handle.name, request)
 
     # -- one schedule ----------------------------------------------------------------------------
 
     def reset(self) -> None:
         """Return to the baseline: data, clock, randomness, credentials."""
-        self._release.clear()
+        self._undo.clear()
         for timer in self._timers:
             timer.cancel()
         self._timers.clear()
+        self.wires.forget()
         self.clock.rewind(to_datetime(self._start_us), "frozen")
         self.cloud.restore(self._baseline)
         self.cloud.reseed(self.cloud.seed)
@@ -192,8 +315,34 @@ class World:
         return True
 
     def pass_time(self, seconds: float) -> bool:
-        """The same where nobody else can have a turn."""
+        """The same in an event loop that is not explored."""
         return self.stage is not None and self.stage.pass_time(seconds)
+
+    def enters_loop(self, loop: OwnLoop) -> None:
+        """An event loop begins in this thread."""
+        if self.stage is not None:
+            self.stage.enters_loop(loop)
+
+    def leaves_loop(self, loop: OwnLoop) -> None:
+        """An event loop has ended in this thread."""
+        if self.stage is not None:
+            self.stage.leaves_loop(loop)
+
+    def idle(self, loop: OwnLoop, timeout: float | None) -> bool:
+        """An event loop waits for its next timer; False where nobody else can run."""
+        if self.stage is not None:
+            return self.stage.idle(loop, timeout)
+        return timeout is not None and self.sleep(timeout)
+
+    def unhandled(self, error: BaseException) -> None:
+        """A task has raised, and no code has looked at it."""
+        if self.stage is not None:
+            self.stage.unhandled(error)
+
+    def creates_task(self, task: asyncio.Task[Any], is_inner: bool) -> None:
+        """A task is created; an inner one is a library's way of waiting."""
+        if self.stage is not None:
+            self.stage.creates_task(task, is_inner)
 
     def move_to(self, instant_us: int) -> None:
         """Move time; what engines do by themselves happens on the way, deliveries do not."""
@@ -205,21 +354,32 @@ class World:
         finally:
             steps.close()
 
-    def next_due_us(self) -> int | None:
-        """The next instant at which anything falls due: a timer, or the end of a key."""
+    def known_instants(self, most: int) -> list[int]:
+        """The next times at which anything falls due: a timer, a delivery, the end of a TTL."""
         now = self.clock.now_us()
-        found = [self.clock.next_due_us()]
+        _, timers = self.clock.timers.planned(most + 8)
+        found = {timer.due_us for timer in timers}
         for handle in self.handles:
             for keyspace in getattr(handle._engine, "databases", ()):
-                found += [at * 1000 for at in keyspace.expires.values()]
-                found += [at * 1000 for at in keyspace.volatile.values()]
-        return min((at for at in found if at is not None and at > now), default=None)
+                found.update(at * 1000 for at in keyspace.expires.values())
+                found.update(at * 1000 for at in keyspace.volatile.values())
+        return sorted(at for at in found if at > now)[:most]
 
     def next_delivery_us(self, after_us: int = -1) -> int | None:
-        """The instant at which a queue has something to do for its messages, None for never."""
+        """When a queue has something to do for its messages, None for never."""
         end = self._start_us + _HORIZON_US
         found = [q._engine.next_due_us() for q in self.queues if q._engine.pending]
         return min((at for at in found if at is not None and after_us < at <= end), default=None)
+
+    def next_firing_us(self) -> int | None:
+        """When the next schedule of a queue fires, None for never."""
+        found = [
+            schedule.next_us
+            for queue in self.queues
+            for schedule in queue._engine.schedules.by_id.values()
+            if not schedule.paused
+        ]
+        return min((at for at in found if at is not None), default=None)
 
     # -- deliveries ------------------------------------------------------------------------------
 
@@ -252,32 +412,33 @@ class World:
     def hold(self, handle: Any) -> None:
         """Keep changes of a vector index out of queries for a while."""
         handle.hold_pending()
-        self._release.append(handle)
-        self._later(
-            HOLD_US,
-            lambda _: handle.release_pending(),
-            f"{handle.name}: pending changes become ready",
+        self._for_a_while(
+            HOLD_US, handle.release_pending, f"{handle.name}: pending changes become ready"
         )
 
     def rotate(self, handle: Any) -> None:
-        """Replace a handle's token for a while; code that asks the handle has the new one at once."""
+        """Replace a handle's token for a while; code that reads it from the handle has the new one."""
         kept = list(_credentials(handle))
         handle.rotate_token()
+        self._for_a_while(
+            ROTATED_US, lambda: _put_back(kept), f"{handle.name}: the new token is known"
+        )
 
-        def known(_: int) -> None:
-            _put_back(kept)
+    def _for_a_while(self, span_us: int, undo: Callable[[], object], label: str) -> None:
+        self._undo.append(undo)
 
-        self._later(ROTATED_US, known, f"{handle.name}: the new token is known")
+        def end(_: int) -> None:
+            if undo in self._undo:
+                self._undo.remove(undo)
+                undo()
 
-    def _later(self, span_us: int, callback: Callable[[int], object], label: str) -> None:
         due_us = self.clock.now_us() + span_us
-        self._timers.append(self.clock.call_at(due_us, callback, label=label))
+        self._timers.append(self.clock.call_at(due_us, end, label=label))
 
     def settle(self) -> None:
-        """End what is to have ended when the promise is looked at: changes are ready."""
-        for handle in self._release:
-            handle.release_pending()
-        self._release.clear()
+        """End every disturbance before the promise is checked: tokens, pending changes."""
+        while self._undo:
+            self._undo.pop(0)()
 
 
 def refusal(handle: Handle) -> Answer:
@@ -357,7 +518,7 @@ class _Betweens:
             if planned is not None:
                 planned(index)
             if self._world.stage is not None:
-                self._world.stage.at_place(self._handle)
+                self._world.stage.at_gap(self._handle)
 
         return at
 

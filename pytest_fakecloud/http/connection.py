@@ -58,9 +58,11 @@ class Connection:
         "doing",
         "early",
         "ended",
+        "handled",
         "inside",
         "mount",
         "sock",
+        "unsent",
         "worker",
     )
 
@@ -74,6 +76,10 @@ class Connection:
         self.worker: threading.Thread | None = None
         self.early = b""
         """What the client sent while an answer was on its way: the next requests."""
+        self.handled = 0
+        """How many bytes of the client have been answered or otherwise dealt with."""
+        self.unsent: Callable[[], bool] | None = None
+        """Whether messages wait to be sent to the client, for a protocol that pushes some."""
 
     def enter(self, doing: object) -> bool:
         """Announce a call into the engine; False when the connection has been ended meanwhile.

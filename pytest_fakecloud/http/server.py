@@ -72,6 +72,7 @@ class HTTPHandler:
             if reader.pending is not None and reader.pending.expects:
                 reader.pending.expects = False
                 sock.sendall(_CONTINUE)
+            self.held.handled += len(data)
             data = self.held.early
             if data:
                 self.held.early = b""

@@ -25,7 +25,7 @@ from .wire import Surface, surface_named, surface_of
 if TYPE_CHECKING:
     from ..core.journal import Journal
     from ..core.problems import Problem
-    from ..explore.explore import Exploration, ExploreOptions, Runs
+    from ..explore.explore import Checks, Exploration, ExploreOptions, Runs
     from ..failures import FailureOptions, Failures
 
 __all__ = ["RemoteCloud", "connect"]
@@ -543,7 +543,7 @@ class RemoteCloud(AnyCloud):
     def explore(
         self,
         run: Runs,
-        check: Callable[..., object] | None = None,
+        check: Checks = None,
         **options: Unpack[ExploreOptions],
     ) -> Exploration:
         """Raise ``ContractError``: what decides at each call is a function, which cannot cross."""
@@ -555,7 +555,7 @@ class RemoteCloud(AnyCloud):
     async def _explore(
         self,
         run: Runs,
-        check: Callable[..., object] | None = None,
+        check: Checks = None,
         **options: Unpack[ExploreOptions],
     ) -> Exploration:
         return self.explore(run, check, **options)

@@ -187,8 +187,11 @@ class Origins:
                 return await original(transport, request)
             # Others have their turn, as while a socket is waited for: what polls would keep the
             # loop for itself, and could not be cancelled.
-            await checkpoint()
-            return _httpx_exchange(shortcut, request, target, headers, body)
+            await (shortcut.leaves or checkpoint)()
+            response = _httpx_exchange(shortcut, request, target, headers, body)
+            if shortcut.arrives is not None:
+                await shortcut.arrives()
+            return response
 
         return handle_async_request
 

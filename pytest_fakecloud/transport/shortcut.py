@@ -11,10 +11,10 @@ import functools
 import io
 import re
 import weakref
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from http import HTTPStatus
 from http.client import HTTPMessage
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from ..http.encoding import http_date
 from ..http.messages import Answer, Request
@@ -48,10 +48,15 @@ class Shortcut:
     """The in-process face of what is mounted at an address.
 
     ``lingers`` lets requests in that may wait for something to come, where no wait is a real one.
+    ``leaves`` and ``arrives``, where set, are awaited before an asynchronous request and after its
+    answer.
     """
 
     def __init__(self, mount: Mount, *, lingers: bool = False) -> None:
-        # Weakly: it must not keep a fake that nobody holds any more.
+        self.app: Any = mount.app
+        self.leaves: Callable[[], Awaitable[object]] | None = None
+        self.arrives: Callable[[], Awaitable[object]] | None = None
+        # Weakly: it must not keep a fake that nothing else holds any more.
         self._mount = weakref.ref(mount)
         self._lingers = lingers
 

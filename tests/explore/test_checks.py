@@ -129,12 +129,12 @@ def test_operations_of_asynchronous_clients_are_noted(cloud: Cloud, kv: KVServer
     clients = {"one": lambda: add(1), "two": lambda: add(2)}
     with pytest.raises(BrokenSchedule, match="no order of the operations explains them"):
         cloud.explore(clients, linearizable(Register))
-    cloud.explore({"one": lambda: add(1)}, linearizable(Register), kinds="switch")
+    cloud.explore({"one": lambda: add(1)}, linearizable(Register), kinds="crash")
 
 
 def test_clients_that_count_in_one_step_hold(cloud: Cloud, kv: KVServer) -> None:
     redis = Redis(kv.url, kv.token, rest_retries=0)
-    kinds = ("switch", "drop", "lose_answer", "answer", "crash", "jump", "delay")
+    kinds = ("switch", "drop", "lose_answer", "answer", "crash", "delay")
     check = linearizable(Register, final=lambda model: str(model.value or 0) == total(kv))
     cloud.explore(counting(redis, safe=True), check, kinds=kinds, budget=80)
 

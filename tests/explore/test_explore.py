@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import builtins
 import importlib
+import re
 import sys
 import threading
 import time
@@ -46,6 +47,10 @@ def claim(redis: Redis) -> Callable[[], None]:
     return run
 
 
+def holds() -> None:
+    """A promise that nothing can break."""
+
+
 def at_most_one(kv: KVServer) -> Callable[[], None]:
     def check() -> None:
         claims = int(kv.value("claims") or 0)
@@ -60,9 +65,10 @@ def test_the_story_tells_all_on_one_clock(cloud: Cloud, kv: KVServer, redis: Red
     text = str(found.value)
     head, _, story = text.partition(":\n")
     assert head.startswith("the promise was broken by a schedule of 1 event, after 3 schedules in ")
-    assert story == (
-        "1. +0 s  run: INCR claims is done, and its answer is lost\n"
-        "2. +3 s  run: INCR claims → 2; SET taken yes EX 60 → OK\n"
+    assert re.sub(r"py:\d+", "py:LINE", story) == (
+        "1. +0 s  run: INCR claims is done, and its answer is lost (test_explore.py:LINE)\n"
+        "2. +3 s  run: INCR claims → 2 (test_explore.py:LINE); SET taken yes EX 60 → OK "
+        "(test_explore.py:LINE)\n"
         "check: 2 claims\n"
         'replay it with @pytest_fakecloud.replay_schedule("run.1 lose_answer")'
     )
@@ -71,7 +77,7 @@ def test_the_story_tells_all_on_one_clock(cloud: Cloud, kv: KVServer, redis: Red
 
 
 def test_what_held_is_counted(cloud: Cloud, kv: KVServer, redis: Redis) -> None:
-    found = cloud.explore(lambda: redis.set("k", "v"), budget=150)
+    found = cloud.explore(lambda: redis.set("k", "v"), holds, budget=150)
     assert found.singles == found.all_singles
     assert found.pairs == found.all_pairs
     assert found.singles + found.pairs + found.drawn == found.tried
@@ -177,7 +183,7 @@ def test_everything_is_as_before(cloud: Cloud, kv: KVServer, redis: Redis) -> No
     kv.execute("SET", "kept", "1")
     now, entries, token = cloud.clock.now(), len(cloud.journal), kv.token
     faults, real_sleep = kv._app.faults, time.sleep
-    cloud.explore(claim(redis), budget=80)
+    cloud.explore(claim(redis), holds, budget=80)
     assert kv.values() == {"kept": "1"}
     assert (cloud.clock.now(), kv.token) == (now, token)
     assert len(cloud.journal) == entries
@@ -203,7 +209,7 @@ def test_the_journal_holds_the_failing_run_alone(cloud: Cloud, kv: KVServer, red
 def test_a_running_clock_runs_on() -> None:
     with Cloud(seed=1, delivery="driven") as cloud:
         kv = cloud.kv_server()
-        cloud.explore(Redis(kv.url, kv.token).ping, budget=20)
+        cloud.explore(Redis(kv.url, kv.token).ping, holds, budget=20)
         assert cloud.clock.mode == "running"
         assert abs(cloud.clock.now().timestamp() - time.time()) < 5
 
@@ -225,7 +231,7 @@ def test_a_cloud_that_has_the_process_time_already(mode: Any) -> None:
 
 def test_it_is_awaitable_in_trio(cloud: Cloud, kv: KVServer) -> None:
     async def main() -> None:
-        found = await cloud.aio.explore(kv.client().ping, budget=10)
+        found = await cloud.aio.explore(kv.client().ping, holds, budget=10)
         assert found.tried == 10
 
     trio.run(main)
@@ -244,7 +250,7 @@ def test_faults_of_the_test_itself_hold(cloud: Cloud, kv: KVServer) -> None:
     def run() -> None:
         assert httpx.post(kv.url, json=["PING"], headers=kv.headers).status_code in (418, 503)
 
-    cloud.explore(run, kinds=("answer", "switch"), budget=5)
+    cloud.explore(run, kinds="answer", budget=5)
 
 
 def test_nothing_sleeps(cloud: Cloud, kv: KVServer) -> None:
@@ -327,7 +333,7 @@ def test_what_is_imported_meanwhile_sleeps_as_ever_afterwards(
         importlib.import_module("imported_late")
         redis.incr("n")
 
-    cloud.explore(client, budget=3)
+    cloud.explore(client, holds, budget=3)
     late = sys.modules.pop("imported_late")
     assert late.sleep is sys.modules[home].sleep  # type: ignore[attr-defined]
 
@@ -344,7 +350,7 @@ def test_asynchronous_clients_in_a_loop(cloud: Cloud, kv: KVServer) -> None:
             await redis.incr("n")
 
     async def main() -> None:
-        await cloud.aio.explore(increments, budget=10)
+        await cloud.aio.explore(increments, holds, budget=10)
         with pytest.raises(BrokenSchedule, match="2 of one"):
             await cloud.aio.explore(increments, at_most(kv, "n"))
 
@@ -370,7 +376,9 @@ def test_asynchronous_handlers_sleep_on_the_clock(cloud: Cloud, kv: KVServer) ->
     start = cloud.clock.now().timestamp()
     cloud.explore(run, schedule="", setup=handled.clear)
     assert handled == [start + 600]
-    found = cloud.explore(run, budget=25, setup=handled.clear, kinds=("crash", "drop", "answer"))
+    found = cloud.explore(
+        run, holds, budget=25, setup=handled.clear, kinds=("crash", "drop", "answer")
+    )
     assert found.tried > 3
 
 
@@ -419,31 +427,32 @@ def test_what_no_sleep_takes_is_refused_as_ever(cloud: Cloud, kv: KVServer, redi
     assert refused == [ValueError, TypeError]
 
 
-def test_a_thread_beside_the_code_sleeps_in_its_own_time(
-    cloud: Cloud, kv: KVServer, redis: Redis
-) -> None:
+def test_a_thread_of_the_code_sleeps_on_the_clock(cloud: Cloud, kv: KVServer, redis: Redis) -> None:
     before = cloud.clock.now()
     seen: list[Any] = []
 
     def run() -> None:
         redis.ping()
-        thread = threading.Thread(target=lambda: seen.append(time.sleep(0.001)))
+        thread = threading.Thread(target=lambda: seen.append(time.sleep(60)))
         thread.start()
         thread.join()
-        seen.append(cloud.clock.now())
+        seen.append((cloud.clock.now() - before).total_seconds())
 
-    cloud.explore(run, schedule="")
-    assert seen == [None, before]
+    cloud.explore(run, schedule="", setup=seen.clear)
+    assert seen == [None, 60]
 
 
 def test_the_undisturbed_run_has_to_hold(cloud: Cloud, kv: KVServer, redis: Redis) -> None:
     def check() -> None:
         pytest.fail("never right")
 
-    with pytest.raises(pytest.fail.Exception, match="never right"):
+    with pytest.raises(BrokenSchedule, match="by the undisturbed run") as broken:
         cloud.explore(redis.ping, check)
-    with pytest.raises(ZeroDivisionError):
+    assert broken.value.story.endswith("check: never right")
+    assert (broken.value.events, broken.value.schedule) == (0, "")
+    with pytest.raises(ZeroDivisionError) as raised:
         cloud.explore(lambda: redis.ping() and 1 / 0)
+    assert "by client in the undisturbed run" in raised.value.__notes__[0]
 
 
 def test_pytest_fail_ends_the_test_as_itself(cloud: Cloud, kv: KVServer, redis: Redis) -> None:
@@ -480,15 +489,23 @@ def test_what_cannot_be_explored_is_refused(cloud: Cloud, kv: KVServer, redis: R
         (lambda: cloud.explore(()), "run= is empty"),
         (lambda: cloud.explore(redis.ping, budget=2.5), "budget=2.5"),
         (lambda: cloud.explore(redis.ping, budget=0), "budget=0"),
+        (lambda: cloud.explore(redis.ping, budget="0s"), "budget='0s'"),
+        (lambda: cloud.explore(redis.ping), "nothing can fail"),
+        (lambda: cloud.explore(redis.ping, lambda: False), "check returned False"),
+        (lambda: cloud.explore(redis.ping, holds, kinds="switch"), "no schedule was possible"),
+        (lambda: cloud.explore(redis.ping, holds, kinds=("drop", "rebalance")), "rebalance never"),
+        (lambda: cloud.explore(redis.ping, holds, schedule="ping.7 drop"), "found no place"),
+        (lambda: cloud.explore(redis.ping, holds, schedule="pong.1 drop"), "no client 'pong'"),
+        (lambda: cloud.explore([redis.ping], [holds, 3]), "is not a function"),
         (lambda: cloud.explore(redis.ping, kinds="losing_answer"), "lose_answer"),
         (lambda: cloud.explore(redis.ping, services="kv"), "not open"),
-        (lambda: cloud.explore(redis.ping, schedule="run drop"), "process.point kind"),
+        (lambda: cloud.explore(redis.ping, schedule="run drop"), "strand.point kind"),
         (lambda: cloud.explore(redis.ping, schedule="run.1 droop"), "drop"),
-        (lambda: cloud.explore(redis.ping, schedule="run.1 switch"), "which process"),
-        (lambda: cloud.explore(redis.ping, schedule="run.1 delay"), "how many seconds"),
-        (lambda: cloud.explore(redis.ping, schedule="run.1 delay soon"), "how many seconds"),
+        (lambda: cloud.explore(redis.ping, schedule="run.1 switch"), "runs first"),
+        (lambda: cloud.explore(redis.ping, schedule="run.1 delay"), "number of seconds"),
+        (lambda: cloud.explore(redis.ping, schedule="run.1 delay soon"), "number of seconds"),
         (lambda: cloud.explore({"a b": redis.ping}), "one word"),
-        (lambda: replay_schedule("nonsense"), "process.point kind"),
+        (lambda: replay_schedule("nonsense"), "strand.point kind"),
     ):
         with pytest.raises(ContractError, match=text):
             wrong()  # type: ignore[no-untyped-call]
@@ -518,7 +535,7 @@ def test_a_chance_outside_of_the_fakes_is_told(cloud: Cloud, kv: KVServer, redis
         runs.append(1)
         assert len(runs) != 5
 
-    with pytest.raises(ContractError, match="something that is not in the fakes"):
+    with pytest.raises(ContractError, match="something outside of the fakes"):
         cloud.explore(run)
 
 
@@ -539,20 +556,6 @@ def test_without_hypothesis_one_line_says_what_is_missing(
     assert str(found.value) == (
         "explore() needs Hypothesis: pip install 'pytest-fakecloud[explore]'"
     )
-
-
-def test_a_lock_of_the_process_that_another_client_holds_is_told(
-    cloud: Cloud, redis: Redis, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("pytest_fakecloud.explore.processes._STUCK", 0.2)
-    lock = threading.Lock()
-
-    def client() -> None:
-        with lock:
-            redis.ping()
-
-    with pytest.raises(ContractError, match="has waited"):
-        cloud.explore([client, client], kinds="switch")
 
 
 @pytest.fixture(autouse=True)

@@ -61,15 +61,6 @@ def test_faults_on_a_call(cloud: Cloud, kv: KVServer, seen: Seen) -> None:
     assert kv.value("n") is None, "the baseline is back"
 
 
-def test_what_never_finds_its_point_does_nothing(cloud: Cloud, kv: KVServer, seen: Seen) -> None:
-    def run() -> None:
-        get(kv, "/incr/n", seen)
-
-    assert played(cloud, run, seen, "run.7 drop, other.1 crash, run.1 rebalance") == [1]
-    for event in ("hold_pending", "redeliver", "switch run", "switch nobody"):
-        assert played(cloud, run, seen, f"run.1 {event}") == [1], event
-
-
 def test_time_goes_to_the_end_of_a_key(cloud: Cloud, kv: KVServer, seen: Seen) -> None:
     def run() -> None:
         get(kv, "/set/lock/mine/EX/10", seen)

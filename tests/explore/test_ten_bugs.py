@@ -5,7 +5,6 @@ from __future__ import annotations
 import importlib
 import inspect
 import re
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -14,11 +13,11 @@ from pytest_fakecloud import BrokenSchedule, Cloud, Exploration
 
 from ..budget import cases
 from .bugs import NAMES, Scenario
+from .stories import PAGE, told
 
 pytestmark = pytest.mark.slow
 
 SECONDS = 10
-PAGE = Path(__file__).parents[2] / "docs" / "guides" / "explore.md"
 
 
 def scenario(name: str, cloud: Cloud, *, corrected: bool) -> Scenario:
@@ -44,10 +43,10 @@ def test_the_bug_is_found_and_told_in_six_lines(name: str, cloud: Cloud) -> None
     with pytest.raises(BrokenSchedule) as again:
         explored(cloud, of, schedule=found.value.schedule)
     assert again.value.story == found.value.story
-    assert f"{found.value.story}\nschedule: {found.value.schedule}\n" == told(name)
+    assert told(found.value) == on_the_page(name)
 
 
-def told(name: str) -> str:
+def on_the_page(name: str) -> str:
     """The story of a bug on the page."""
     page = PAGE.read_text(encoding="utf-8")
     found = re.search(rf"^<!-- story: {name} -->\n```text\n(.*?)```$", page, re.M | re.S)
@@ -72,11 +71,10 @@ def test_the_page_shows_the_code(name: str) -> None:
 def test_the_correction_holds_for_the_whole_budget(name: str, cloud: Cloud) -> None:
     budget = cases(150)
     found = explored(cloud, scenario(name, cloud, corrected=True), budget=budget)
-    assert found.singles == min(found.all_singles, budget)
     assert found.tried > budget * 0.4
 
 
 @pytest.mark.parametrize("name", NAMES)
 def test_the_correction_holds_for_every_single_event(name: str, cloud: Cloud) -> None:
-    found = explored(cloud, scenario(name, cloud, corrected=True), budget=60)
+    found = explored(cloud, scenario(name, cloud, corrected=True), budget=200)
     assert found.singles == found.all_singles

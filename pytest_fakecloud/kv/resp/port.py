@@ -180,6 +180,7 @@ class PortConnection:
         self._late: list[bytes] = []
         self._executing: int | None = None
         self._gone = False
+        connection.unsent = lambda: bool(self._outbox) or self._flushing
 
     # -- the connection's own thread -------------------------------------------------------------
 
@@ -200,6 +201,7 @@ class PortConnection:
             self._send()
             if not going_on:
                 return
+            self.connection.handled += len(data)
             data = receive(READ_BYTES)
 
     def _receive_secured(self, size: int) -> bytes:

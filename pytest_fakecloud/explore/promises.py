@@ -1,4 +1,4 @@
-"""Promises ready to be held: linearizable objects, effects that happen once, nothing lost."""
+"""Promises: linearizable objects, effects that happen once, conditions that hold at every step."""
 
 from __future__ import annotations
 
@@ -9,18 +9,203 @@ import pickle
 from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar, cast
 
+from ..core.clock import timekeeper_of
 from ..core.errors import ContractError, shown
-from .history import end
+from ..core.timeparse import Duration, duration_us, to_datetime
 from .simulation import simulation
 
 if TYPE_CHECKING:
     from .history import History, Operation
 
-__all__ = ["linearizable", "monotonic_reads", "nothing_lost", "observed", "once"]
+__all__ = [
+    "Check",
+    "Promises",
+    "always",
+    "at_most_one",
+    "eventually",
+    "linearizable",
+    "monotonic_reads",
+    "never",
+    "nothing_lost",
+    "observed",
+    "once",
+    "sometimes",
+]
 
 P = ParamSpec("P")
 T = TypeVar("T")
 Check = Callable[["History"], None]
+
+
+class Promises:
+    """The checks given to one ``explore``: those of the end, and those of every step.
+
+    Raises ``ContractError`` for what is neither a function nor a list of functions.
+    """
+
+    def __init__(
+        self, given: Callable[..., object] | Sequence[Callable[..., object]] | None
+    ) -> None:
+        several = [] if given is None else [given] if callable(given) else given
+        if isinstance(several, str) or not isinstance(several, Sequence):
+            raise ContractError(f"check={shown(given)} is not a function, nor a list of functions")
+        self._all = list(several)
+        for each in self._all:
+            if not callable(each):
+                raise ContractError(f"check={shown(each)} is not a function")
+        self.steps = [each.at_step for each in self._all if isinstance(each, _OverTime)]
+        self._sometimes = [each for each in self._all if isinstance(each, _Sometimes)]
+        for promise in self._sometimes:
+            promise.was_reached = False
+        self.reads_history = any(
+            takes_argument(each) for each in self._all if not isinstance(each, _OverTime)
+        )
+
+    def __bool__(self) -> bool:
+        return bool(self._all)
+
+    @property
+    def check(self) -> Callable[..., object] | None:
+        """One function that checks all of them at the end of a run."""
+        if len(self._all) <= 1:
+            return self._all[0] if self._all else None
+        return self._check_all
+
+    def _check_all(self, history: History) -> object:
+        __tracebackhide__ = True
+        for each in self._all:
+            result = each(history) if takes_argument(each) else each()
+            if result is False or inspect.iscoroutine(result):
+                return result
+        return None
+
+    def finish(self) -> None:
+        """Check what had to happen in at least one run."""
+        __tracebackhide__ = True
+        for promise in self._sometimes:
+            if not promise.was_reached:
+                raise AssertionError(
+                    f"no schedule reached {promise.name}: the code never comes there, or the budget "
+                    "is too small"
+                )
+
+
+def takes_argument(function: Callable[..., object]) -> bool:
+    """Whether a check takes the history."""
+    try:
+        parameters = inspect.signature(function).parameters.values()
+    except (TypeError, ValueError):
+        return False
+    return any(
+        p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD) and p.default is p.empty
+        for p in parameters
+    )
+
+
+class _OverTime:
+    """A promise that is checked after every step, and at the end."""
+
+    def __init__(self, predicate: Callable[..., object], name: str) -> None:
+        if not callable(predicate):
+            raise ContractError(f"{name}({shown(predicate)}): give a function")
+        self._predicate = predicate
+        self._takes = takes_argument(predicate)
+        inner = getattr(predicate, "__name__", "")
+        self.name = inner if inner.isidentifier() else "the predicate"
+
+    def _value(self, history: History) -> object:
+        return self._predicate(history) if self._takes else self._predicate()
+
+    def at_step(self, history: History) -> None:
+        """Check it in the middle of a run."""
+
+    def __call__(self, history: History) -> None:
+        __tracebackhide__ = True
+        self.at_step(history)
+
+
+class _Always(_OverTime):
+    def __init__(self, predicate: Callable[..., object], name: str, wanted: bool) -> None:
+        super().__init__(predicate, name)
+        self._word, self._wanted = name, wanted
+
+    def at_step(self, history: History) -> None:
+        __tracebackhide__ = True
+        found = self._value(history)
+        if found is None:
+            return  # it asserts by itself
+        if bool(found) is not self._wanted:
+            raise AssertionError(f"{self._word}: {self.name} returned {shown(found)}")
+
+
+class _AtMostOne(_OverTime):
+    def at_step(self, history: History) -> None:
+        __tracebackhide__ = True
+        found = self._value(history)
+        many = found if isinstance(found, int) else len(cast("Sequence[object]", found))
+        if many > 1:
+            raise AssertionError(f"at most one: {self.name} returned {shown(found)}")
+
+
+class _Sometimes(_OverTime):
+    was_reached = False
+
+    def at_step(self, history: History) -> None:
+        if not self.was_reached and self._value(history):
+            self.was_reached = True
+
+
+def always(predicate: Callable[..., object]) -> Check:
+    """Check after every step of every schedule that a predicate holds.
+
+    It takes no argument, or the ``History``; returns something true, or asserts by itself. Reading
+    the fakes in it is not a step.
+    """
+    return _Always(predicate, "always", True)
+
+
+def never(predicate: Callable[..., object]) -> Check:
+    """Check after every step of every schedule that a predicate does not hold."""
+    return _Always(predicate, "never", False)
+
+
+def at_most_one(found: Callable[..., object]) -> Check:
+    """Check after every step that a function returns at most one: a number, or a collection."""
+    return _AtMostOne(found, "at_most_one")
+
+
+def sometimes(predicate: Callable[..., object]) -> Check:
+    """Check that a predicate holds after at least one step of at least one schedule.
+
+    It finds promises that hold only because the code never comes where they could break.
+    """
+    return _Sometimes(predicate, "sometimes")
+
+
+def eventually(predicate: Callable[..., object], *, within: Duration) -> Check:
+    """Check that a predicate holds at the end of a run, or a while after it.
+
+    The clock moves on for ``within``, from one event to the next, and queues deliver meanwhile.
+    """
+    if not callable(predicate):
+        raise ContractError(f"eventually({shown(predicate)}): give a function")
+    span = duration_us(within)
+    name = getattr(predicate, "__name__", "")
+    name = name if name.isidentifier() else "the predicate"
+    takes = takes_argument(predicate)
+
+    def check(history: History) -> None:
+        __tracebackhide__ = True
+        clock = timekeeper_of(history.cloud.clock)
+        end = clock.now_us() + span
+        while not (predicate(history) if takes else predicate()):
+            due = clock.next_due_us()
+            now = clock.now_us()
+            if now >= end:
+                raise AssertionError(f"eventually: {name} did not hold within {within}")
+            clock.move_to(to_datetime(min(end, max(due if due is not None else end, now + 1))))
+
+    return check
 
 
 def observed(function: Callable[P, T]) -> Callable[P, T]:
@@ -46,7 +231,7 @@ def observed(function: Callable[P, T]) -> Callable[P, T]:
             except BaseException as error:
                 noted.error = error
                 raise
-            end(running.history, noted, result)
+            running.finished(noted, result)
             return result
 
         return cast("Callable[P, T]", noted_async)
@@ -62,7 +247,7 @@ def observed(function: Callable[P, T]) -> Callable[P, T]:
         except BaseException as error:
             noted.error = error
             raise
-        end(running.history, noted, result)
+        running.finished(noted, result)
         return result
 
     return noted

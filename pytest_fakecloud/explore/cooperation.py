@@ -1,0 +1,289 @@
+"""Threads and locks of explored code: threads are strands, and who waits for a lock gives way."""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import math
+import multiprocessing.process
+import os
+import queue
+import subprocess
+import sys
+import threading
+from collections.abc import Callable, Iterable, Iterator
+from typing import TYPE_CHECKING, Any
+
+from ..core.errors import ContractError
+from .runtime.frames import is_library, source_of
+from .runtime.strands import Crash, Strand
+
+if TYPE_CHECKING:
+    from .simulation import Program, Simulation
+    from .world import World
+
+__all__ = ["cooperation", "share_locks"]
+
+_LOCKS = (type(threading.Lock()), type(threading.RLock()))
+_allocate = threading.Lock
+
+
+class _Lock:
+    """A lock whose waiting strands give way; in other threads it is the lock it wraps."""
+
+    def __init__(self, world: World, real: Any = None) -> None:
+        self._world = world
+        self._real = _allocate() if real is None else real
+
+    def acquire(self, blocking: bool = True, timeout: float = -1) -> bool:
+        """Take the lock as ``threading.Lock`` does; ``timeout`` is on the cloud's clock."""
+        stage: Any = self._world.stage
+        strand = None if stage is None else stage.cooperating()
+        if strand is None:
+            return bool(self._real.acquire(blocking, timeout))
+        until = None
+        if timeout > 0:
+            until = self._world.now_us() + math.ceil(timeout * 1e6)
+        while not self._real.acquire(False):
+            if not blocking or (until is not None and self._world.now_us() >= until):
+                return False
+            stage.wait_for(strand, self._is_free, until, "lock")
+        stage.touch_lock(self)
+        return True
+
+    def release(self) -> None:
+        """Give the lock back."""
+        self._real.release()
+        stage: Any = self._world.stage
+        if stage is not None:
+            stage.touch_lock(self)
+
+    def locked(self) -> bool:
+        """Whether any thread holds the lock."""
+        return not self._is_free()
+
+    def _is_free(self) -> bool:
+        if not self._real.acquire(False):
+            return False
+        self._real.release()
+        return True
+
+    def _at_fork_reinit(self) -> None:
+        self._real = _allocate()
+
+    def __enter__(self) -> bool:
+        return self.acquire()
+
+    def __exit__(self, *error: object) -> None:
+        self.release()
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._real, name)
+
+
+@contextlib.contextmanager
+def cooperation(world: World) -> Iterator[None]:
+    """Make threads that explored code starts strands, and its locks give way."""
+    real_start, real_join = threading.Thread.start, threading.Thread.join
+
+    def lock() -> Any:
+        stage: Any = world.stage
+        return _allocate() if stage is None or stage.cooperating() is None else _Lock(world)
+
+    def rlock() -> Any:
+        stage: Any = world.stage
+        if stage is None or stage.cooperating() is None:
+            return real_rlock()
+        return threading._PyRLock()  # type: ignore[attr-defined]
+
+    def simple_queue() -> Any:
+        stage: Any = world.stage
+        if stage is None or stage.cooperating() is None:
+            return real_queue()
+        return queue._PySimpleQueue()  # type: ignore[attr-defined]
+
+    def start(thread: threading.Thread) -> None:
+        stage: Any = world.stage
+        strand = None if stage is None else stage.cooperating()
+        if strand is None:
+            real_start(thread)
+            return
+        _begin(stage, strand, thread, real_start)
+
+    def join(thread: threading.Thread, timeout: float | None = None) -> None:
+        stage: Any = world.stage
+        strand = None if stage is None else stage.cooperating()
+        child: Strand | None = vars(thread).get("_strand")
+        if strand is None or child is None:
+            real_join(thread, timeout)
+            return
+        until = None
+        if timeout is not None:
+            until = world.now_us() + math.ceil(max(0.0, timeout) * 1e6)
+        while not _has_ended(child):
+            if until is not None and world.now_us() >= until:
+                return
+            stage.wait_for(strand, lambda: _has_ended(child), until, "join")
+
+    def refuse(what: str) -> Callable[..., Any]:
+        def refused(*args: Any, **kwargs: Any) -> Any:
+            stage: Any = world.stage
+            strand = None if stage is None else stage.cooperating()
+            if strand is None:
+                return originals[what](*args, **kwargs)
+            where = source_of(sys._getframe(1))
+            stage.fail(
+                ContractError(
+                    f"{strand.title} calls {what} at {where}: explore() sees this process only, and "
+                    "keeps it alive. Replace that call in the test"
+                )
+            )
+
+        return refused
+
+    def starts_process(name: str) -> Callable[..., Any]:
+        def started(*args: Any, **kwargs: Any) -> Any:
+            stage: Any = world.stage
+            strand = None if stage is None else stage.cooperating()
+            if strand is not None:
+                where = source_of(sys._getframe(1))
+                stage.run.notes[
+                    f"not explored: a child process that {strand.title} started at {where}"
+                ] = None
+                strand.host.real += 1
+            try:
+                return originals[name](*args, **kwargs)
+            finally:
+                if strand is not None:
+                    strand.host.real -= 1
+
+        return started
+
+    real_rlock, real_queue = threading.RLock, queue.SimpleQueue
+    originals: dict[str, Any] = {"os._exit": os._exit, "subprocess": subprocess.Popen.__init__}
+    originals["multiprocessing"] = multiprocessing.process.BaseProcess.start
+    logger = logging.getLogger("concurrent.futures")
+    with contextlib.ExitStack() as exits:
+        for owner, name, value in (
+            (threading, "Lock", lock),
+            (threading, "_allocate_lock", lock),
+            (threading, "RLock", rlock),
+            (queue, "SimpleQueue", simple_queue),
+            (threading.Thread, "start", start),
+            (threading.Thread, "join", join),
+            (os, "_exit", refuse("os._exit")),
+            (subprocess.Popen, "__init__", starts_process("subprocess")),
+            (
+                multiprocessing.process.BaseProcess,
+                "start",
+                starts_process("multiprocessing"),
+            ),
+            # It reports threads of a pool that end with the run.
+            (logger, "disabled", True),
+        ):
+            exits.callback(setattr, owner, name, getattr(owner, name))
+            setattr(owner, name, value)
+        yield
+
+
+def _has_ended(strand: Strand) -> bool:
+    return strand.state == "ended"
+
+
+def _begin(
+    stage: Simulation, strand: Strand, thread: threading.Thread, real_start: Callable[..., None]
+) -> None:
+    child = stage.new_thread(strand, thread)
+    run = thread.run
+    vars(thread)["_strand"] = child
+
+    def running() -> None:
+        turns = stage.turns
+        turns.adopt(child)
+        try:
+            child.go.acquire()
+            turns.begin_adopted(child)
+            run()
+        except Crash:
+            child.crashed = child.root.crashed
+        except BaseException as error:
+            child.error = error
+        finally:
+            turns.leave(child)
+
+    thread.run = running  # type: ignore[method-assign]
+    strand.host.real += 1
+    try:
+        real_start(thread)
+    finally:
+        strand.host.real -= 1
+
+
+@contextlib.contextmanager
+def share_locks(world: World, programs: Iterable[Program]) -> Iterator[None]:
+    """Replace the locks that the code of some programs refers to by locks that give way.
+
+    Locks made before ``explore()`` are found in the closures of the functions, in the modules they
+    are from, and in the objects that either refers to.
+    """
+    made: dict[int, _Lock] = {}
+    undo: list[Callable[[], None]] = []
+
+    def replaced(lock: Any) -> _Lock:
+        return made.setdefault(id(lock), _Lock(world, lock))
+
+    def visit_namespace(names: dict[str, Any], depth: int) -> None:
+        for name, value in list(names.items()):
+            if isinstance(value, _LOCKS):
+                names[name] = replaced(value)
+                undo.append(lambda n=name, v=value: names.__setitem__(n, v))  # type: ignore[misc]
+            elif depth:
+                visit(value, depth - 1)
+
+    def visit(value: Any, depth: int) -> None:
+        if id(value) in seen:
+            return
+        seen.add(id(value))
+        value = getattr(value, "func", value)
+        owner = getattr(value, "__self__", None)
+        if owner is not None and not isinstance(owner, type(sys)):
+            visit(owner, depth)
+        code = getattr(value, "__code__", None)
+        if code is None:
+            module = sys.modules.get(type(value).__module__)
+            source = getattr(module, "__file__", None)
+            if source and not is_library(source) and isinstance(vars_of(value), dict):
+                visit_namespace(vars_of(value), depth)
+            return
+        if is_library(code.co_filename):
+            return
+        for cell in getattr(value, "__closure__", None) or ():
+            with contextlib.suppress(ValueError):
+                found = cell.cell_contents
+                if isinstance(found, _LOCKS):
+                    cell.cell_contents = replaced(found)
+                    undo.append(lambda c=cell, f=found: setattr(c, "cell_contents", f))  # type: ignore[misc]
+                else:
+                    visit(found, depth)
+        scope = getattr(value, "__globals__", {})
+        for name in code.co_names:
+            found = scope.get(name)
+            if isinstance(found, _LOCKS):
+                scope[name] = replaced(found)
+                undo.append(lambda s=scope, n=name, f=found: s.__setitem__(n, f))  # type: ignore[misc]
+            elif found is not None and depth:
+                visit(found, depth - 1)
+
+    seen: set[int] = set()
+    for program in programs:
+        visit(program.function, 3)
+    try:
+        yield
+    finally:
+        for put_back in reversed(undo):
+            put_back()
+
+
+def vars_of(value: object) -> Any:
+    """The attributes of an object, where it has a dictionary of them."""
+    return getattr(value, "__dict__", None)

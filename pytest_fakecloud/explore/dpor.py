@@ -1,0 +1,233 @@
+"""Dynamic partial-order reduction: one run for each order of conflicting steps, and no other.
+
+Two steps conflict when they touch the same thing and one writes it. After each run, every race (two
+conflicting steps of different strands that nothing else has ordered) is reversed in a later run.
+Source sets say which strand to run in its place, and sleep sets which orders are known already
+(Flanagan and Godefroid, POPL 2005; Abdulla and others, POPL 2014).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from .footprint import Footprint
+from .runtime.strands import Place
+
+if TYPE_CHECKING:
+    from .simulation import Run, Step
+
+__all__ = ["Everything", "Interleavings", "Redundant"]
+
+
+class Redundant(Exception):
+    """Ends a run that would repeat an order that is known."""
+
+
+@dataclass
+class _Frame:
+    """One decision of the present run, and what is known of its alternatives."""
+
+    step: int
+    options: tuple[str, ...]
+    chosen: str
+    sleep: dict[str, Footprint]
+    todo: set[str]
+    done: dict[str, Footprint] = field(default_factory=dict)
+
+
+class Interleavings:
+    """A strategy that runs each distinct interleaving once.
+
+    Call ``next()`` before each run and ``learn()`` after it, until ``next()`` returns False. With
+    ``is_exact`` still true then, all of them were run: ``runs`` counts them.
+    """
+
+    places: frozenset[Place]
+    records = True
+
+    def __init__(self, *, late: bool) -> None:
+        self.places = frozenset({"switch", "wake", "late"} if late else {"switch", "wake"})
+        self.runs = 0
+        self.redundant = 0
+        self.is_exact = True
+        self.is_done = False
+        self._frames: list[_Frame] = []
+        self._depth = 0
+        self._begun = False
+
+    def next(self) -> bool:
+        """Prepare the next run; False when there is none."""
+        self._depth = 0
+        if not self._begun:
+            self._begun = True
+            return True
+        while self._frames:
+            frame = self._frames[-1]
+            left = [
+                name
+                for name in frame.options
+                if name in frame.todo and name not in frame.done and name not in frame.sleep
+            ]
+            if left:
+                frame.chosen = left[0]
+                return True
+            self._frames.pop()
+        self.is_done = True
+        return False
+
+    def pick(self, run: Run, options: Sequence[str], place: Place) -> str:
+        """The strand to run next."""
+        at = self._depth
+        self._depth += 1
+        if at < len(self._frames):
+            frame = self._frames[at]
+            if frame.options != tuple(options) or frame.step != len(run.steps):
+                # The same beginning has led to another state: something outside of the fakes.
+                self.is_exact = False
+                del self._frames[at:]
+                return options[0]
+            return frame.chosen
+        if at > len(self._frames):
+            return options[0]
+        sleep: dict[str, Footprint] = {}
+        if at:
+            before = self._frames[at - 1]
+            present = {**before.sleep, **before.done}
+            present.pop(before.chosen, None)
+            for step in run.steps[before.step :]:
+                present = {
+                    name: touched
+                    for name, touched in present.items()
+                    if name != step.strand and not touched.depends_on(step.footprint)
+                }
+            sleep = present
+        awake = [name for name in options if name not in sleep]
+        if not awake:
+            self.redundant += 1
+            raise Redundant
+        self._frames.append(_Frame(len(run.steps), tuple(options), awake[0], sleep, {awake[0]}))
+        return awake[0]
+
+    def learn(self, run: Run, *, was_redundant: bool) -> None:
+        """Find the races of a run, and plan their reversals."""
+        if not was_redundant:
+            self.runs += 1
+        del self._frames[self._depth :]
+        for frame in self._frames:
+            if frame.step < len(run.steps):
+                frame.done[frame.chosen] = run.steps[frame.step].footprint
+        by_step = {frame.step: frame for frame in self._frames}
+        before = _happens_before(run.steps)
+        for later in range(len(run.steps)):
+            for earlier in _races(run.steps, before, later):
+                found = by_step.get(earlier)
+                if found is not None:
+                    _reverse(run.steps, before, earlier, later, found)
+
+
+def _happens_before(steps: Sequence[Step]) -> list[int]:
+    """For each step, those that come before it in every equivalent order, as a set of bits."""
+    before: list[int] = []
+    last: dict[str, int] = {}
+    for index, step in enumerate(steps):
+        found = 0
+        for cause in _causes(steps, last, index):
+            found |= before[cause] | 1 << cause
+        for other in range(index - 1, -1, -1):
+            if not found >> other & 1 and step.footprint.depends_on(steps[other].footprint):
+                found |= before[other] | 1 << other
+        before.append(found)
+        last[step.strand] = index
+    return before
+
+
+def _causes(steps: Sequence[Step], last: dict[str, int], index: int) -> list[int]:
+    """The steps that a step follows whatever it touches: its strand's last, its creator's, time's."""
+    step = steps[index]
+    found = [cause for cause in (last.get(step.strand, -1), step.enabled_by) if cause >= 0]
+    found += range(step.barrier + 1)
+    return found
+
+
+def _races(steps: Sequence[Step], before: Sequence[int], later: int) -> list[int]:
+    """The earlier steps that race with a step: nothing but the conflict itself orders the two."""
+    step = steps[later]
+    direct: list[int] = []
+    for index in range(later - 1, -1, -1):
+        if before[later] >> index & 1 and not any(
+            before[between] >> index & 1 and before[later] >> between & 1
+            for between in range(index + 1, later)
+        ):
+            direct.append(index)
+    return [
+        index
+        for index in direct
+        if steps[index].strand != step.strand
+        and index != step.enabled_by
+        and index > step.barrier
+        and step.footprint.depends_on(steps[index].footprint)
+    ]
+
+
+def _reverse(
+    steps: Sequence[Step], before: Sequence[int], earlier: int, later: int, frame: _Frame
+) -> None:
+    """Plan a run in which the later of two racing steps comes first."""
+    between = [i for i in range(earlier + 1, later) if not before[i] >> earlier & 1]
+    sequence = [*between, later]
+    initials: list[str] = []
+    seen: set[str] = set()
+    for place, index in enumerate(sequence):
+        strand = steps[index].strand
+        if strand in seen:
+            continue
+        seen.add(strand)
+        if not any(before[index] >> other & 1 for other in sequence[:place]):
+            initials.append(strand)
+    if frame.todo & set(initials):
+        return
+    possible = [name for name in initials if name in frame.options]
+    if possible:
+        wanted = steps[later].strand
+        frame.todo.add(wanted if wanted in possible else possible[0])
+    else:
+        # The strand could not run yet: one of those that let it run has to come first.
+        frame.todo.update(frame.options)
+
+
+class Everything:
+    """A strategy that runs every interleaving, without reduction: what tests compare with."""
+
+    records = True
+
+    def __init__(self, *, late: bool) -> None:
+        self.places: frozenset[Place] = frozenset(
+            {"switch", "wake", "late"} if late else {"switch", "wake"}
+        )
+        self._trail: list[tuple[int, int]] = []
+        self._depth = 0
+        self._begun = False
+
+    def next(self) -> bool:
+        """Prepare the next run; False when there is none."""
+        self._depth = 0
+        if not self._begun:
+            self._begun = True
+            return True
+        while self._trail and self._trail[-1][0] + 1 >= self._trail[-1][1]:
+            self._trail.pop()
+        if not self._trail:
+            return False
+        at, of = self._trail[-1]
+        self._trail[-1] = at + 1, of
+        return True
+
+    def pick(self, run: Run, options: Sequence[str], place: Place) -> str:
+        """The strand to run next."""
+        if self._depth == len(self._trail):
+            self._trail.append((0, len(options)))
+        at, _ = self._trail[self._depth]
+        self._depth += 1
+        return options[at]

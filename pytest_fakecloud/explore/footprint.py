@@ -1,0 +1,175 @@
+"""What each call touches: the things it reads and writes, on which fake."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from ..http.messages import Request
+
+__all__ = ["ALL", "MEMORY", "Footprint", "Touch", "touches_of_command", "touches_of_request"]
+
+ALL = "*"
+"""The name of all things of a kind."""
+
+
+@dataclass(frozen=True, slots=True)
+class Touch:
+    """One thing that a call touches: on which fake, its kind and name, and whether it is written."""
+
+    fake: str
+    kind: str
+    name: str
+    writes: bool
+
+    def conflicts(self, other: Touch) -> bool:
+        """Whether the order of the two matters."""
+        return (
+            (self.writes or other.writes)
+            and self.fake == other.fake
+            and self.kind == other.kind
+            and (self.name == other.name or ALL in (self.name, other.name))
+        )
+
+    def __str__(self) -> str:
+        return f"{self.kind} {self.name}" if self.name != ALL else f"all {self.kind}s"
+
+
+MEMORY = Touch("", "memory", ALL, True)
+"""The memory of the process, which the code between two calls may read and write."""
+
+
+class Footprint:
+    """All that one step has touched."""
+
+    __slots__ = ("_everything", "touches")
+
+    def __init__(self, touches: Iterable[Touch] = ()) -> None:
+        self.touches: dict[Touch, None] = dict.fromkeys(touches)
+        self._everything = False
+
+    @classmethod
+    def of_everything(cls) -> Footprint:
+        """The footprint of a step that must keep its place, such as a move of the clock."""
+        made = cls()
+        made._everything = True
+        return made
+
+    def add(self, touch: Touch) -> None:
+        """Note one thing."""
+        self.touches[touch] = None
+
+    def conflict(self, other: Footprint) -> tuple[Touch, Touch] | None:
+        """Two things, of which the order matters, or None."""
+        for one in self.touches:
+            for another in other.touches:
+                if one.conflicts(another):
+                    return one, another
+        return None
+
+    def depends_on(self, other: Footprint) -> bool:
+        """Whether the order of two steps matters."""
+        return self._everything or other._everything or self.conflict(other) is not None
+
+
+# -- the key-value server --------------------------------------------------------------------------
+
+_CHANNEL_COMMANDS = frozenset(
+    ("PUBLISH", "SPUBLISH", "SUBSCRIBE", "UNSUBSCRIBE", "PSUBSCRIBE", "PUNSUBSCRIBE")
+) | {"SSUBSCRIBE", "SUNSUBSCRIBE"}
+_SCRIPTS = frozenset(("EVAL", "EVALSHA", "EVAL_RO", "EVALSHA_RO", "FCALL", "FCALL_RO"))
+_CONNECTION = ("PING", "ECHO", "TIME", "QUIT", "SELECT", "AUTH", "HELLO", "RESET", "CLIENT")
+_FRAME = ("MULTI", "EXEC", "DISCARD", "UNWATCH", "COMMAND", "LOLWUT", "WAIT")
+_ALONE = frozenset((*_CONNECTION, *_FRAME, "READONLY", "READWRITE", *_SCRIPTS))
+"""Commands that touch nothing but their own connection; scripts touch by the commands they run."""
+
+
+def touches_of_command(fake: str, session: Any, spec: Any, argv: list[bytes]) -> Iterable[Touch]:
+    """What a command touches, by the keys and flags of the command table.
+
+    A command without keys of its own that reads or writes data touches all keys; EXEC also reads
+    the keys that its connection watches.
+    """
+    name = spec.name.partition(" ")[0]
+    database = session.db.index
+    if spec.name == "EXEC" or name in ("EVAL", "EVALSHA", "FCALL"):
+        for _, key, _ in session.watched:
+            yield _key(fake, database, key, False)
+        return
+    if name in _CHANNEL_COMMANDS:
+        last = 2 if "PUBLISH" in name else len(argv)
+        for channel in argv[1:last]:
+            pattern = ALL if name.startswith("P") and name != "PUBLISH" else _text(channel)
+            yield Touch(fake, "channel", pattern, True)
+        return
+    if name in _ALONE:
+        return
+    found = False
+    for key_spec in spec.keys:
+        places = key_spec.positions(argv)
+        if places is None:
+            yield Touch(fake, f"key of db{database}", ALL, bool(spec.write))
+            found = True
+            continue
+        for place in places:
+            found = True
+            yield _key(fake, database, argv[place], "RO" not in key_spec.flags)
+    if found:
+        return
+    if spec.keys and not spec.write:
+        return
+    if spec.write or spec.readonly or name in ("INFO", "DEBUG", "SWAPDB", "MEMORY"):
+        for index in range(len(session.engine.databases)):
+            yield Touch(fake, f"key of db{index}", ALL, bool(spec.write))
+        return
+    yield Touch(fake, "setting", ALL, name not in ("CONFIG",) or spec.name != "CONFIG GET")
+
+
+def _key(fake: str, database: int, key: bytes, writes: bool) -> Touch:
+    return Touch(fake, f"key of db{database}", _text(key), writes)
+
+
+def _text(word: bytes) -> str:
+    return word.decode("utf-8", "backslashreplace")
+
+
+# -- the other services ----------------------------------------------------------------------------
+
+_READS = frozenset({"GET", "HEAD"})
+_BROKER: Mapping[str, tuple[tuple[str, str, bool], ...]] = {
+    "produce": (("topic", "topic", True),),
+    "fetch": (("topic", ALL, False),),
+    "consume": (("topic", ALL, False), ("group", "group", True)),
+    "commit": (("group", "group", True),),
+    "committed": (("group", "group", False),),
+    "offsets": (("topic", ALL, False),),
+    "topics": (("topic", ALL, False),),
+    "consumers": (("group", ALL, False),),
+    "delete-consumer": (("group", "group", True),),
+}
+"""By route: kind, the parameter with the name, and whether it is written."""
+_VECTOR_READS = ("query", "fetch", "range", "random", "info", "list", "resumable")
+
+
+def touches_of_request(fixture: str, fake: str, request: Request) -> Iterable[Touch]:
+    """What a request to a service touches, by its route.
+
+    Coarse where a route says no more: an unknown one counts as writing everything of its fake.
+    """
+    route, params = request.route, request.params
+    if fixture == "broker":
+        for kind, name, writes in _BROKER.get(route, (("topic", ALL, True), ("group", ALL, True))):
+            given = ALL if name == ALL else params.get(name, ALL)
+            yield Touch(fake, kind, given, writes)
+    elif fixture == "vector_index":
+        namespace = params.get("namespace", "")
+        reads = route.startswith(_VECTOR_READS)
+        whole = route in ("info", "list-namespaces", "rename-namespace") or "next" in route
+        yield Touch(fake, "namespace", ALL if whole else namespace or "default", not reads)
+    elif fixture == "queue":
+        reads = request.method in _READS
+        yield Touch(fake, "message", ALL, not reads)
+    else:
+        yield Touch(fake, "data", ALL, request.method not in _READS)

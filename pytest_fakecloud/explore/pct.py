@@ -1,0 +1,57 @@
+"""Probabilistic concurrency testing: random priorities, and a few changes of them.
+
+With n strands and k decisions, one run finds a bug that needs d ordered switches with a probability
+of at least 1 / (n * k^(d-1)) (Burckhardt, Kothari, Musuvathi and Nagarakatte, ASPLOS 2010).
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from .runtime.strands import Place
+
+if TYPE_CHECKING:
+    from .simulation import Run
+
+__all__ = ["DEPTHS", "Priorities", "bound"]
+
+DEPTHS = (2, 3, 4)
+"""Depths of bugs that are looked for, in turn."""
+
+
+class Priorities:
+    """A strategy that runs the strand of the highest priority; some decisions lower it."""
+
+    records = False
+
+    def __init__(self, chance: random.Random, depth: int, decisions: int, *, late: bool) -> None:
+        self.places: frozenset[Place] = frozenset(
+            {"switch", "wake", "late"} if late else {"switch", "wake"}
+        )
+        self._chance = chance
+        self._changes = {chance.randrange(max(1, decisions)) for _ in range(depth - 1)}
+        self._priorities: dict[str, float] = {}
+        self._at = 0
+        self.strands = 0
+        self.decisions = 0
+
+    def pick(self, run: Run, options: Sequence[str], place: Place) -> str:
+        """The strand to run next."""
+        for name in options:
+            if name not in self._priorities:
+                self._priorities[name] = 1 + self._chance.random()
+        chosen = max(options, key=lambda name: self._priorities[name])
+        if self._at in self._changes:
+            self._priorities[chosen] = -self._at
+            chosen = max(options, key=lambda name: self._priorities[name])
+        self._at += 1
+        self.decisions, self.strands = self._at, len(self._priorities)
+        return chosen
+
+
+def bound(strands: int, decisions: int, depth: int, runs: int) -> float:
+    """The least probability with which so many runs find a bug of a depth."""
+    once = 1 / (max(1, strands) * max(1, decisions) ** (depth - 1))
+    return float(1 - (1 - once) ** runs)

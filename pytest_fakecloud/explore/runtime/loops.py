@@ -1,0 +1,187 @@
+"""Event loops and sleep of explored code: their time is the cloud's, their tasks are strands."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import selectors
+import sys
+import time
+from asyncio import events
+from collections.abc import Callable, Coroutine, Iterable, Iterator
+from types import FrameType
+from typing import Any, Protocol, TypeVar
+
+from .frames import is_library
+from .strands import Crash, Strand
+
+__all__ = ["OwnLoop", "Sleeper", "await_in_own_loop", "loops_follow", "sleeps_follow"]
+
+T = TypeVar("T")
+_SOON = 0.005
+"""Real seconds in which sockets of other servers may answer."""
+
+
+class Sleeper(Protocol):
+    """Decides what sleeping means."""
+
+    def now_us(self) -> int:
+        """The present time of the cloud's clock."""
+
+    def sleep(self, seconds: float) -> bool:
+        """Sleep on the cloud's clock; False for a thread that is not explored."""
+
+    def pass_time(self, seconds: float) -> bool:
+        """The same in an event loop that is not explored."""
+
+    def enters_loop(self, loop: OwnLoop) -> None:
+        """An event loop begins in this thread."""
+
+    def leaves_loop(self, loop: OwnLoop) -> None:
+        """An event loop has ended in this thread."""
+
+    def idle(self, loop: OwnLoop, timeout: float | None) -> bool:
+        """An event loop waits for its next timer; False where nobody else can run."""
+
+    def unhandled(self, error: BaseException) -> None:
+        """A task has raised, and no code has looked at it."""
+
+    def creates_task(self, task: asyncio.Task[Any], is_inner: bool) -> None:
+        """A task is created; an inner one is a library's way of waiting."""
+
+
+@contextlib.contextmanager
+def sleeps_follow(sleeper: Sleeper) -> Iterator[None]:
+    """Make ``time.sleep`` and ``asyncio.sleep`` follow the sleeper within the block.
+
+    Modules that have imported the functions by name get the replacements too. All are restored at
+    the end, also in modules that were imported within the block.
+    """
+    real, real_async = time.sleep, asyncio.sleep
+
+    def sleep(seconds: float, /) -> None:
+        if isinstance(seconds, int | float) and seconds >= 0 and sleeper.sleep(seconds):
+            return
+        real(seconds)
+
+    async def sleep_async(delay: float, result: Any = None) -> Any:
+        if isinstance(asyncio.get_running_loop(), OwnLoop) or not sleeper.pass_time(delay):
+            return await real_async(delay, result)
+        return await real_async(0, result)
+
+    modules = list(sys.modules.values())
+    _exchange(modules, (real, sleep), (real_async, sleep_async))
+    try:
+        yield
+    finally:
+        # Of the modules from before, one or another may be forgotten by now.
+        _exchange([*modules, *sys.modules.values()], (sleep, real), (sleep_async, real_async))
+
+
+def _exchange(modules: Iterable[object], *pairs: tuple[object, object]) -> None:
+    """Put the second of each pair where modules have the first as their ``sleep``."""
+    for module in modules:
+        names = getattr(module, "__dict__", {})
+        for before, after in pairs:
+            if names.get("sleep") is before:
+                names["sleep"] = after
+                break
+
+
+@contextlib.contextmanager
+def loops_follow(sleeper: Sleeper, is_explored: Callable[[], bool]) -> Iterator[None]:
+    """Give explored code that calls ``asyncio.run()`` a loop that is explored."""
+    real = events.new_event_loop
+
+    def new_event_loop() -> asyncio.AbstractEventLoop:
+        return OwnLoop(sleeper) if is_explored() else real()
+
+    events.new_event_loop = new_event_loop
+    try:
+        yield
+    finally:
+        events.new_event_loop = real
+
+
+class _Selector(selectors.DefaultSelector):
+    """Waits for real events, and otherwise gives the turn away."""
+
+    loop: OwnLoop
+
+    def select(self, timeout: float | None = None) -> Any:
+        ready = super().select(0)
+        if ready or (timeout is not None and timeout <= 0):
+            return ready
+        sleeper = self.loop.sleeper
+        if not sleeper.idle(self.loop, timeout):
+            return super().select(timeout)
+        return super().select(0)
+
+    def has_events(self, seconds: float = 0.0) -> bool:
+        """Whether a socket or a thread has something for the loop."""
+        return bool(super().select(seconds))
+
+
+class OwnLoop(asyncio.SelectorEventLoop):
+    """The event loop of one strand; its time is the cloud's."""
+
+    def __init__(self, sleeper: Sleeper) -> None:
+        self.sleeper = sleeper
+        self.strand: Strand | None = None
+        # Small numbers, in which a float distinguishes microseconds.
+        self._began_us = sleeper.now_us()
+        self.selector = _Selector()
+        self.selector.loop = self
+        super().__init__(self.selector)
+        self.set_exception_handler(self._handle)
+
+    def time(self) -> float:
+        return (self.sleeper.now_us() - self._began_us) / 1e6
+
+    def run_forever(self) -> None:
+        self.sleeper.enters_loop(self)
+        try:
+            super().run_forever()
+        finally:
+            self.sleeper.leaves_loop(self)
+
+    def create_task(self, coro: Any, **options: Any) -> Any:
+        task = super().create_task(coro, **options)
+        self.sleeper.creates_task(task, _is_inner(coro))
+        return task
+
+    def has_sockets(self) -> bool:
+        """Whether the loop waits for sockets beside its own."""
+        return len(self.selector.get_map()) > 1
+
+    def has_soon(self) -> bool:
+        """Whether a socket has something within a few real milliseconds."""
+        return self.selector.has_events(_SOON)
+
+    def _handle(self, loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
+        error = context.get("exception")
+        if isinstance(error, BaseException):
+            if not isinstance(error, Crash):
+                self.sleeper.unhandled(error)
+        elif "was destroyed" not in str(context.get("message")):
+            self.default_exception_handler(context)
+
+
+def _is_inner(coroutine: Any) -> bool:
+    """Whether a task only carries out what its creator awaits: a library's, or ``wait_for``'s."""
+    code = getattr(coroutine, "cr_code", None)
+    if code is None or is_library(code.co_filename):
+        return True
+    frame: FrameType | None = sys._getframe(2)
+    depth = 0
+    while frame is not None and depth < 4:
+        if frame.f_code is asyncio.wait_for.__code__:
+            return True
+        frame, depth = frame.f_back, depth + 1
+    return False
+
+
+def await_in_own_loop(sleeper: Sleeper, function: Callable[[], Coroutine[Any, Any, T]]) -> T:
+    """Await what the function returns, in a loop whose time is the cloud's."""
+    with asyncio.Runner(loop_factory=lambda: OwnLoop(sleeper)) as runner:
+        return runner.run(function())

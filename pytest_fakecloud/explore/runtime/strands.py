@@ -1,0 +1,510 @@
+"""Strands of explored code, which run one at a time: clients, workers, deliveries, tasks, threads."""
+
+from __future__ import annotations
+
+import _thread
+import contextlib
+import contextvars
+import sys
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Literal, Protocol
+
+from ...core.errors import ContractError
+from ...core.timeparse import monotonic
+from .frames import waits_for_lock
+
+if TYPE_CHECKING:
+    import asyncio
+
+    from .deliveries import Due
+
+__all__ = ["Crash", "Gate", "Place", "Role", "Strand", "Threads", "Turns", "Who", "pause"]
+
+Role = Literal["client", "worker", "delivery", "task", "thread"]
+Place = Literal["switch", "late", "wake"]
+"""Where a strand is parked: before a call, before it receives an answer, before it goes on."""
+_LOOK = 0.05
+"""Real seconds between two looks at a strand that does not come back."""
+_BUSY = 0.3
+"""Real seconds in one place after which another strand runs meanwhile."""
+_STUCK = 1.5
+"""Real seconds in one place after which a strand is stuck, where no other can run."""
+_JOIN = 5.0
+
+
+class Gate:
+    """A semaphore of at most one, which no lock of the ``threading`` module is part of.
+
+    Those may be replaced by locks that give way, for which this is what they wait with.
+    """
+
+    __slots__ = ("_lock",)
+
+    def __init__(self) -> None:
+        self._lock = _thread.allocate_lock()
+        self._lock.acquire()
+
+    def release(self) -> None:
+        """Let one thread through."""
+        with contextlib.suppress(RuntimeError):
+            self._lock.release()
+
+    def acquire(self, timeout: float = -1) -> bool:
+        """Wait until a thread is let through; False after ``timeout`` real seconds."""
+        return self._lock.acquire(True, timeout)
+
+
+def pause(seconds: float) -> None:
+    """Wait for real."""
+    Gate().acquire(seconds)
+
+
+class Crash(BaseException):
+    """Ends a strand at a call, as if its machine had lost power; ``except Exception`` misses it."""
+
+
+@dataclass(eq=False)
+class Strand:
+    """One sequence of steps in a run.
+
+    ``points`` counts its calls. ``state`` is ``"new"``, ``"running"``, ``"parked"`` at a ``place``,
+    ``"waiting"`` until ``wake_us`` or until ``ready()`` holds, or ``"ended"`` with a ``result`` or an
+    ``error``. ``root`` is the client, worker or delivery it belongs to; ``host`` the strand whose
+    thread runs it, which for a task is its event loop's. ``paused_us`` is how long events have
+    paused it, at most ``patience_us``.
+    """
+
+    name: str
+    role: Role
+    body: Callable[[], object]
+    due: Due | None = None
+    parent: Strand | None = None
+    state: Literal["new", "running", "parked", "waiting", "ended"] = "new"
+    place: Place = "switch"
+    points: int = 0
+    wake_us: int | None = None
+    ready: Callable[[], bool] | None = None
+    why: str = ""
+    held_until_us: int = 0
+    last: bool = False
+    began_us: int = 0
+    paused_us: int = 0
+    patience_us: int | None = None
+    parked_at: int = 0
+    crashed: bool = False
+    starts: int = 1
+    is_restart: bool = False
+    is_daemon: bool = False
+    first_call: int = 0
+    last_call: int = 0
+    result: object = None
+    error: BaseException | None = None
+    members: set[tuple[Any, str, str]] = field(default_factory=set)
+    thread: int = 0
+    carried: bool = False
+    real: int = 0
+    go: Gate = field(default_factory=lambda: Gate())
+    host: Strand = field(init=False)
+    root: Strand = field(init=False)
+    loop: asyncio.AbstractEventLoop | None = None
+    chosen: Strand | None = None
+    turn: asyncio.Future[None] | None = None
+    granted: bool = False
+    turn_is_async: bool = False
+    inline: bool = False
+    is_idle: bool = False
+    main: Strand | None = None
+    title: str = ""
+
+    def __post_init__(self) -> None:
+        self.root = self if self.parent is None else self.parent.root
+        self.title = self.name
+        if self.role == "task":
+            assert self.parent is not None
+            self.host = self.parent
+        else:
+            self.host = self
+
+    @property
+    def is_over(self) -> bool:
+        """Whether its root was ended by a crash."""
+        return self.root.crashed
+
+
+class Who(Protocol):
+    """Decides which strand runs."""
+
+    def choose(self) -> Strand | None:
+        """The strand to run next; None when the run is over."""
+
+    def choose_meanwhile(self) -> Strand | None:
+        """A strand that can run now, while another one is blocked; None when there is none."""
+
+    def begins(self, strand: Strand) -> None:
+        """A strand begins."""
+
+    def ended(self, strand: Strand) -> None:
+        """A strand has ended."""
+
+    def perform(self, strand: Strand) -> object:
+        """Run the code of a strand; returns its result."""
+
+    def live(self) -> list[Strand]:
+        """The strands that have begun and have not ended."""
+
+    def stuck(self, strand: Strand) -> None:
+        """A strand has not come back."""
+
+
+class _Worker:
+    """A thread that runs strands, one after the other."""
+
+    def __init__(self) -> None:
+        self.go = Gate()
+        self.turns: Turns | None = None
+        self.strand: Strand | None = None
+        self.thread: threading.Thread | None = None
+
+
+class Threads:
+    """Threads that are used again from run to run."""
+
+    def __init__(self) -> None:
+        self._idle: list[_Worker] = []
+        self._all: list[_Worker] = []
+        self._lock = threading.Lock()
+
+    def start(self, turns: Turns, strand: Strand) -> None:
+        """Run a strand in an idle thread, or in a new one."""
+        with self._lock:
+            worker = self._idle.pop() if self._idle else None
+        if worker is None:
+            worker = _Worker()
+            worker.thread = threading.Thread(
+                target=self._serve, args=(worker,), name="explore", daemon=True
+            )
+            self._all.append(worker)
+            worker.turns, worker.strand = turns, strand
+            _real_start(worker.thread)
+        else:
+            worker.turns, worker.strand = turns, strand
+        worker.go.release()
+
+    def close(self) -> None:
+        """End the idle threads; a thread that is stuck in the code stays behind."""
+        with self._lock:
+            idle, self._idle = self._idle, []
+        for worker in idle:
+            worker.turns = worker.strand = None
+            worker.go.release()
+        for worker in idle:
+            assert worker.thread is not None
+            worker.thread.join(_JOIN)
+
+    def _serve(self, worker: _Worker) -> None:
+        while True:
+            worker.go.acquire()
+            turns, strand = worker.turns, worker.strand
+            if turns is None or strand is None:
+                return
+            turns._work(strand, lambda: self._rest(worker))
+
+    def _rest(self, worker: _Worker) -> None:
+        with self._lock:
+            worker.turns = worker.strand = None
+            self._idle.append(worker)
+
+
+_real_start = threading.Thread.start
+
+
+class Turns:
+    """Hands the turn from strand to strand; one of them runs at a time."""
+
+    def __init__(self, who: Who, threads: Threads) -> None:
+        self._who = who
+        self._threads = threads
+        self._finished = Gate()
+        self._lock = threading.Lock()
+        self._context = contextvars.copy_context()
+        self.over = False
+        self.failure: BaseException | None = None
+        self.current: Strand | None = None
+        self.by_thread: dict[int, Strand] = {}
+        self.progress = 0
+        self._live = 0
+
+    # -- the caller's thread -----------------------------------------------------------------------
+
+    def run(self) -> None:
+        """Run all strands until none is left; raises errors that are not the code's own."""
+        self._to_next()
+        seen, frame, since = -1, None, monotonic()
+        try:
+            while not self._finished.acquire(timeout=_LOOK):
+                current = self.current
+                at = None if current is None else sys._current_frames().get(current.host.thread)
+                where = None if at is None else (id(at), at.f_lasti)
+                if seen != self.progress or where != frame or current is None:
+                    seen, frame, since = self.progress, where, monotonic()
+                    continue
+                stood = monotonic() - since
+                if stood < _BUSY or not waits_for_lock(current.host.thread, at):
+                    continue
+                if stood > _STUCK or (current.host.loop is None and self._step_over(current)):
+                    if stood > _STUCK:
+                        self._who.stuck(current)
+                        self.end(None)
+                    seen = -1
+        except BaseException as error:
+            # Ctrl-C, or what pytest-timeout raises: it ends the test as it is.
+            self.end(error)
+            raise
+        deadline = monotonic() + _JOIN
+        for strand in self._who.live():
+            strand.go.release()
+        while self._live and monotonic() < deadline:
+            self._finished.acquire(timeout=0.002)
+            if self._live and all(one.carried for one in self.by_thread.values()):
+                break
+        if self.failure is not None:
+            raise self.failure
+
+    def _step_over(self, current: Strand) -> bool:
+        """Let another strand run while the present one waits for a lock that it may hold."""
+        with self._lock:
+            if self.current is not current or self.over:
+                return False
+            kept = current.state, current.ready, current.wake_us, current.why
+            current.carried = True
+            current.state, current.ready, current.wake_us = "waiting", None, None
+            current.why = "blocked"
+            self.current = None
+        self.progress += 1
+        chosen = self._who.choose_meanwhile()
+        if chosen is not None:
+            self._hand(chosen)
+            return True
+        with self._lock:
+            if current.carried:
+                current.carried = False
+                current.state, current.ready, current.wake_us, current.why = kept
+                self.current = current
+        return False
+
+    # -- a strand's thread -------------------------------------------------------------------------
+
+    def here(self) -> Strand | None:
+        """The strand of this thread, or None for a thread that is not explored."""
+        return self.by_thread.get(threading.get_ident())
+
+    def give_way(self, strand: Strand) -> None:
+        """Let the next strand run; returns when it is this one's turn again."""
+        if strand.carried:
+            self._come_back(strand)
+            return
+        chosen = self._choose()
+        if chosen is not strand:
+            self._hand(chosen)
+            strand.go.acquire()
+        self._go_on(strand)
+
+    def _come_back(self, strand: Strand) -> None:
+        """Wait for a turn after another strand ran in place of this one, which was blocked."""
+        with self._lock:
+            strand.carried = False
+            waits = self.current is not None or self._switching
+        if waits:
+            strand.go.acquire()
+        else:
+            chosen = self._choose()
+            if chosen is not strand:
+                self._hand(chosen)
+                strand.go.acquire()
+        self._go_on(strand)
+
+    _switching = False
+
+    def _go_on(self, strand: Strand) -> None:
+        if self.over:
+            raise Crash
+        strand.state = "running"
+        strand.ready = strand.wake_us = None
+        self.current = strand
+
+    def idle(self, host: Strand) -> None:
+        """An event loop has nothing to do: let the next strand run, which may be one of its tasks."""
+        if host.carried:
+            self._come_back(host)
+        host.state, host.is_idle = "waiting", True
+        chosen = self._choose()
+        if chosen is not None and chosen.host is host and not chosen.inline:
+            host.chosen = chosen
+        else:
+            self._hand(chosen)
+            host.go.acquire()
+        host.is_idle = False
+        if self.over:
+            raise Crash
+        chosen, host.chosen = host.chosen, None
+        host.state = "running"
+        host.ready = host.wake_us = None
+        self.current = chosen or host
+        if chosen is not None and chosen is not host:
+            chosen.state = "running"
+            chosen.ready = chosen.wake_us = None
+            if chosen.turn is None:
+                chosen.go.release()
+            elif not chosen.turn.done():
+                chosen.turn.set_result(None)
+
+    def adopt(self, strand: Strand) -> None:
+        """Make this thread a strand's, which waits for its first turn."""
+        strand.thread = threading.get_ident()
+        self.by_thread[strand.thread] = strand
+        with self._lock:
+            self._live += 1
+
+    def begin_adopted(self, strand: Strand) -> None:
+        """Take the first turn of a strand with a thread of its own."""
+        self._go_on(strand)
+        self._who.begins(strand)
+
+    def leave(self, strand: Strand) -> None:
+        """A strand with a thread of its own has ended: let the next one run."""
+        self.by_thread.pop(strand.thread, None)
+        self._end_of(strand)
+        if not self.over and not strand.carried:
+            self._to_next()
+        self._left()
+
+    # -- inside ------------------------------------------------------------------------------------
+
+    def _choose(self) -> Strand | None:
+        self.progress += 1
+        self.current = None
+        self._switching = True
+        try:
+            chosen = None if self.over else self._who.choose()
+        except BaseException as error:
+            self.end(error)
+            return None
+        finally:
+            self._switching = False
+        if chosen is None:
+            self.end(None)
+        return chosen
+
+    def _to_next(self) -> None:
+        chosen = self._choose()
+        if chosen is not None:
+            self._hand(chosen)
+
+    def _hand(self, chosen: Strand | None) -> None:
+        if chosen is None or self.over:
+            return
+        self.current = chosen
+        if chosen.state == "new" and not chosen.thread:
+            with self._lock:
+                self._live += 1
+            chosen.state = "running"
+            here = self.here()
+            if here is None:
+                self._threads.start(self, chosen)
+                return
+            here.host.real += 1
+            try:
+                self._threads.start(self, chosen)
+            finally:
+                here.host.real -= 1
+            return
+        if chosen.inline or (chosen.host is chosen and chosen.loop is None):
+            chosen.go.release()
+            return
+        chosen.host.chosen = chosen
+        chosen.host.go.release()
+
+    def _work(self, strand: Strand, rest: Callable[[], None]) -> None:
+        """Run a strand, and those that begin next, in this thread."""
+        resting = False
+        try:
+            while True:
+                self._perform(strand)
+                if self.over or strand.carried:
+                    return
+                chosen = self._choose()
+                if chosen is None:
+                    return
+                if chosen.state == "new" and not chosen.thread:
+                    with self._lock:
+                        self._live += 1
+                    chosen.state = "running"
+                    self._left()
+                    strand = chosen
+                    continue
+                resting = True
+                rest()
+                self._hand(chosen)
+                return
+        finally:
+            if not resting:
+                rest()
+            self._left()
+
+    def _left(self) -> None:
+        with self._lock:
+            self._live -= 1
+            none = not self._live
+        if none and self.over:
+            self._finished.release()
+
+    def _perform(self, strand: Strand) -> None:
+        strand.thread = threading.get_ident()
+        self.by_thread[strand.thread] = strand
+        self.current = strand
+        try:
+            self._context.copy().run(self.perform, strand)
+        finally:
+            self.by_thread.pop(strand.thread, None)
+            self._end_of(strand)
+
+    def perform(self, strand: Strand) -> None:
+        """Run a strand's code and keep what came of it."""
+        self._who.begins(strand)
+        try:
+            strand.result = self._who.perform(strand)
+        except Crash:
+            strand.crashed = True
+        except ContractError as error:
+            if not self.over:
+                self.end(error)
+        except BaseException as error:
+            strand.error = error
+
+    def _end_of(self, strand: Strand) -> None:
+        strand.state = "ended"
+        if self.over:
+            return
+        try:
+            self._who.ended(strand)
+        except BaseException as error:
+            self.end(error)
+
+    def end(self, error: BaseException | None) -> None:
+        """End the run; every strand that waits ends where it is."""
+        with self._lock:
+            if self.over:
+                return
+            self.over = True
+            self.failure = error
+            self.current = None
+        for strand in self._who.live():
+            strand.go.release()
+        self._finished.release()
+
+    def fail(self, error: BaseException) -> None:
+        """End the run with an error, and the caller's strand with it."""
+        self.end(error)
+        raise Crash
