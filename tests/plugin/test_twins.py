@@ -17,7 +17,9 @@ DRIVING = {
     "every_failure", "explore", "replay",
 }  # fmt: skip
 """Calls that drive; those that wait are known by their ``timeout`` or ``within``."""
-NO_WAITS = {"publish", "call", "asgi", "wsgi", "answers", "client", "async_client"}
+NO_WAITS = {
+    "publish", "call", "asgi", "wsgi", "answers", "client", "async_client", "eventually",
+}  # fmt: skip
 
 
 def waiting_calls(thing: object) -> Iterator[tuple[str, Callable[..., Any]]]:
