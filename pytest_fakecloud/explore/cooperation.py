@@ -26,13 +26,16 @@ __all__ = ["cooperation", "share_locks"]
 
 _LOCKS = (type(threading.Lock()), type(threading.RLock()))
 _allocate = threading.Lock
+_ENDING = 0.5
+"""Real seconds in which another strand gives a lock back when a run is over."""
 
 
 class _Lock:
     """A lock whose waiting strands give way; in other threads it is the lock it wraps."""
 
-    def __init__(self, world: World, real: Any = None) -> None:
+    def __init__(self, world: World, name: str, real: Any = None) -> None:
         self._world = world
+        self.name = name
         self._real = _allocate() if real is None else real
 
     def acquire(self, blocking: bool = True, timeout: float = -1) -> bool:
@@ -40,6 +43,10 @@ class _Lock:
         stage: Any = self._world.stage
         strand = None if stage is None else stage.cooperating()
         if strand is None:
+            if blocking and stage is not None and stage.is_ending():
+                if self._real.acquire(True, _ENDING):
+                    return True
+                raise Crash
             return bool(self._real.acquire(blocking, timeout))
         until = None
         if timeout > 0:
@@ -48,7 +55,7 @@ class _Lock:
             if not blocking or (until is not None and self._world.now_us() >= until):
                 return False
             stage.wait_for(strand, self._is_free, until, "lock")
-        stage.touch_lock(self)
+        stage.touch_lock(self.name)
         return True
 
     def release(self) -> None:
@@ -56,7 +63,7 @@ class _Lock:
         self._real.release()
         stage: Any = self._world.stage
         if stage is not None:
-            stage.touch_lock(self)
+            stage.touch_lock(self.name)
 
     def locked(self) -> bool:
         """Whether any thread holds the lock."""
@@ -88,7 +95,12 @@ def cooperation(world: World) -> Iterator[None]:
 
     def lock() -> Any:
         stage: Any = world.stage
-        return _allocate() if stage is None or stage.cooperating() is None else _Lock(world)
+        strand = None if stage is None else stage.cooperating()
+        if strand is None:
+            return _allocate()
+        # The same in every run, since footprints of different runs are compared.
+        strand.locks += 1
+        return _Lock(world, f"{strand.name}#{strand.locks}")
 
     def rlock() -> Any:
         stage: Any = world.stage
@@ -230,7 +242,7 @@ def share_locks(world: World, programs: Iterable[Program]) -> Iterator[None]:
     undo: list[Callable[[], None]] = []
 
     def replaced(lock: Any) -> _Lock:
-        return made.setdefault(id(lock), _Lock(world, lock))
+        return made.setdefault(id(lock), _Lock(world, f"#{len(made)}", lock))
 
     def visit_namespace(names: dict[str, Any], depth: int) -> None:
         for name, value in list(names.items()):

@@ -300,7 +300,8 @@ def _check_covered(explorer: Explorer, cloud: AnyCloud, asked: Sequence[str]) ->
             f"no schedule was possible: there is no place for {', '.join(asked) or 'any event'}. "
             "Give more clients for switches, other kinds=, or other services="
         )
-    missing = [kind for kind in asked if kind not in tally.possible]
+    possible = tally.possible | (SWITCHES if tally.possible & SWITCHES else set())
+    missing = [kind for kind in asked if kind not in possible]
     if missing:
         raise ContractError(
             f"{', '.join(missing)} never had a place in this code, so leave it out of kinds=; "

@@ -1101,10 +1101,12 @@ class Simulation:
 
     def cooperating(self) -> Strand | None:
         """The strand of this thread, unless it waits for something real just now."""
-        if self._turns.over and self._turns.here() is not None:
-            raise Crash
-        strand = None if self._aside else self._here()
+        strand = None if self._aside or self._turns.over else self._here()
         return None if strand is None or strand.host.real else strand
+
+    def is_ending(self) -> bool:
+        """Whether this thread runs a strand of a run that is over."""
+        return self._turns.over and self._turns.here() is not None
 
     def fail(self, error: BaseException) -> None:
         """End the run with an error."""
@@ -1121,10 +1123,10 @@ class Simulation:
         self._by[name] = len(self.run.steps) - 1
         return child
 
-    def touch_lock(self, lock: object) -> None:
+    def touch_lock(self, name: str) -> None:
         """Note that a lock was taken or given back."""
         if self._records:
-            self.touch([Touch("", "lock", str(id(lock)), True)])
+            self.touch([Touch("", "lock", name, True)])
 
     def wait_for(
         self,

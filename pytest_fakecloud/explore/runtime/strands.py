@@ -105,6 +105,7 @@ class Strand:
     thread: int = 0
     carried: bool = False
     real: int = 0
+    locks: int = 0
     go: Gate = field(default_factory=lambda: Gate())
     host: Strand = field(init=False)
     root: Strand = field(init=False)

@@ -63,7 +63,7 @@ class Wire:
         if connection is None:
             return self.sent == 0
         if connection.handled - (self._base or 0) < self.sent or connection.inside:
-            return connection.worker is None
+            return connection not in self.mount._live
         return connection.unsent is None or not connection.unsent()
 
 

@@ -1,0 +1,201 @@
+"""Partial-order reduction: fewer runs than brute force, and every outcome that brute force has."""
+
+from __future__ import annotations
+
+import random
+import threading
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import pytest
+from upstash_redis import Redis
+
+from pytest_fakecloud import Cloud, KVServer, observed
+from pytest_fakecloud.explore.cooperation import cooperation, share_locks
+from pytest_fakecloud.explore.dpor import Everything, Interleavings, Redundant
+from pytest_fakecloud.explore.runtime.strands import Threads
+from pytest_fakecloud.explore.schedule import SWITCHES, Schedule
+from pytest_fakecloud.explore.simulation import Choice, Program, Simulation
+from pytest_fakecloud.explore.world import World
+
+from ..budget import cases
+
+Clients = Mapping[str, Callable[[], object]]
+
+
+def outcomes(
+    cloud: Cloud, kv: KVServer, clients: Clients, strategy: Any, memory: list[Any]
+) -> tuple[set[Any], int]:
+    """Every outcome that a strategy reaches, and the number of its runs."""
+    found: set[Any] = set()
+    runs = 0
+    programs = [Program(name, function) for name, function in clients.items()]
+    threads = Threads()
+    late = "late" in strategy.places
+    choice = Choice(frozenset({kv.name}), SWITCHES if late else SWITCHES - {"late"})
+    try:
+        with World(cloud) as world, cooperation(world), share_locks(world, programs):
+            while strategy.next():
+                world.reset()
+                world.record(True)
+                memory.clear()
+                simulation = Simulation(world, programs, Schedule(), choice, threads, strategy)
+                redundant = False
+                try:
+                    simulation.play()
+                except Redundant:
+                    redundant = True
+                if hasattr(strategy, "learn"):
+                    strategy.learn(simulation.run, was_redundant=redundant)
+                if redundant:
+                    continue
+                runs += 1
+                results = simulation.history.results
+                state = tuple(sorted((k, str(v)) for k, v in kv.values().items()))
+                end = tuple(memory) if late else ()
+                found.add((state, tuple(sorted((k, str(v)) for k, v in results.items())), end))
+                assert runs < 20_000
+    finally:
+        threads.close()
+    return found, runs
+
+
+def compared(
+    cloud: Cloud, kv: KVServer, clients: Clients, *, late: bool, memory: list[Any] | None = None
+) -> tuple[int, int]:
+    """How many runs the reduction takes, and how many brute force; both reach the same."""
+    kept: list[Any] = [] if memory is None else memory
+    orders = Interleavings(late=late)
+    reduced, few = outcomes(cloud, kv, clients, orders, kept)
+    everything, many = outcomes(cloud, kv, clients, Everything(late=late), kept)
+    assert orders.is_exact
+    assert orders.is_done
+    assert reduced == everything
+    assert few == orders.runs <= many
+    return few, many
+
+
+@pytest.fixture
+def redis(kv: KVServer) -> Redis:
+    return Redis(kv.url, kv.token)
+
+
+def test_clients_of_different_keys_have_one_order(cloud: Cloud, kv: KVServer, redis: Redis) -> None:
+    clients = {name: lambda name=name: [redis.incr(name) for _ in range(3)] for name in "ab"}
+    assert compared(cloud, kv, clients, late=False)[0] == 1
+
+
+def test_each_order_of_conflicting_calls_is_run_once(
+    cloud: Cloud, kv: KVServer, redis: Redis
+) -> None:
+    clients = {name: lambda: [redis.incr("n") for _ in range(2)] for name in "ab"}
+    assert compared(cloud, kv, clients, late=False)[0] == 6  # 4 over 2
+    three = {name: lambda: redis.incr("n") for name in "abc"}
+    assert compared(cloud, kv, three, late=False)[0] == 6  # 3!
+
+
+def test_reads_do_not_conflict(cloud: Cloud, kv: KVServer, redis: Redis) -> None:
+    clients = {"a": lambda: redis.get("n"), "b": lambda: redis.get("n"), "c": redis.dbsize}
+    assert compared(cloud, kv, clients, late=False)[0] == 1
+
+
+def test_the_code_between_calls_shares_memory(cloud: Cloud, kv: KVServer, redis: Redis) -> None:
+    memory: list[Any] = []
+
+    def client(name: str) -> Callable[[], None]:
+        def run() -> None:
+            redis.get(name)
+            memory.append(name)
+            redis.get(name)
+            memory.append(name)
+
+        return run
+
+    clients = {name: client(name) for name in "ab"}
+    few, many = compared(cloud, kv, clients, late=True, memory=memory)
+    assert few < many
+
+
+def test_locks_of_the_process_are_orders_too(cloud: Cloud, kv: KVServer, redis: Redis) -> None:
+    lock = threading.Lock()
+
+    def client() -> object:
+        with lock:
+            redis.incr("n")
+            return redis.incr("n")
+
+    few, many = compared(cloud, kv, {"a": client, "b": client}, late=False)
+    assert few <= many
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", range(cases(30) // 3))
+def test_random_clients_reach_what_brute_force_reaches(
+    cloud: Cloud, kv: KVServer, redis: Redis, seed: int
+) -> None:
+    chance = random.Random(seed)
+    keys = ("x", "y", "z")[: chance.randint(1, 3)]
+
+    def call() -> Callable[[], object]:
+        key, other = chance.choice(keys), chance.choice(keys)
+        return chance.choice(
+            [
+                lambda: redis.get(key),
+                lambda: redis.incr(key),
+                lambda: redis.set(key, redis.get(other) or "0"),
+                lambda: redis.delete(key),
+                lambda: redis.mget(key, other),
+                lambda: redis.dbsize(),
+                lambda: redis.eval("return redis.call('INCRBY', KEYS[1], 5)", keys=[key]),
+                lambda: redis.multi().incr(key).incr(other).exec(),
+            ]
+        )
+
+    def client(calls: list[Callable[[], object]]) -> Callable[[], object]:
+        return lambda: [each() for each in calls]
+
+    many = chance.choice([(2, 3), (2, 2), (3, 1)])
+    clients = {
+        name: client([call() for _ in range(chance.randint(1, many[1]))])
+        for name in "abc"[: many[0]]
+    }
+    few, all_ = compared(cloud, kv, clients, late=False)
+    assert few <= all_
+
+
+def test_what_is_said_of_an_exhaustive_search(cloud: Cloud, kv: KVServer, redis: Redis) -> None:
+    def client() -> None:
+        redis.incr("n")
+        redis.incr("n")
+
+    def check() -> None:
+        assert kv.value("n") == "4"
+
+    found = cloud.explore([client, client], check, kinds="switch")
+    assert str(found).startswith(
+        "the promise held in all 6 distinct interleavings (exhaustive) in "
+    )
+    assert (found.orders, found.is_exhaustive) == (6, True)
+    few = cloud.explore([client, client], check, kinds="switch", budget=3)
+    assert not few.is_exhaustive
+    assert "exhaustive" not in str(few)
+
+
+def test_the_order_of_operations_counts_for_a_history(cloud: Cloud, kv: KVServer) -> None:
+    """Two operations on different keys: which one ended before the other began is visible."""
+    redis = Redis(kv.url, kv.token)
+    seen: set[tuple[bool, bool]] = set()
+
+    @observed
+    def incr(key: str) -> None:
+        redis.incr(key)
+
+    def check(history: Any) -> None:
+        one, other = sorted(history.operations, key=lambda each: each.args)
+        assert one.ended is not None
+        assert other.ended is not None
+        seen.add((one.ended < other.began, other.ended < one.began))
+
+    clients = {"a": lambda: incr("x"), "b": lambda: incr("y")}
+    assert cloud.explore(clients, check, kinds="switch").is_exhaustive
+    assert seen == {(True, False), (False, True), (False, False)}

@@ -1,0 +1,601 @@
+"""What explore() must get right: turns over every transport, time, threads, and no false alarm."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+import redis as redis_py
+import redis.asyncio as redis_asyncio
+from qstash import QStash
+from upstash_redis import Redis
+from upstash_redis.asyncio import Redis as AsyncRedis
+
+from pytest_fakecloud import BrokenSchedule, Cloud, ContractError, DeliveredRequest, KVServer
+from pytest_fakecloud.explore.schedule import KINDS
+
+HOOK = "https://app.example.com/hook"
+ORDERS: Any = ("switch", "late", "wake")
+
+
+def counted(kv: KVServer, wanted: str) -> Callable[[], None]:
+    def check() -> None:
+        assert kv.value("n") == wanted, f"n is {kv.value('n')}"
+
+    return check
+
+
+@pytest.fixture
+def port(kv: KVServer) -> Any:
+    with redis_py.Redis.from_url(kv.database_url, decode_responses=True) as client:
+        yield client
+
+
+# -- the Redis protocol ----------------------------------------------------------------------------
+
+
+def test_clients_of_the_redis_protocol_take_turns(cloud: Cloud, kv: KVServer, port: Any) -> None:
+    def client() -> None:
+        port.set("n", int(port.get("n") or 0) + 1)
+
+    with pytest.raises(BrokenSchedule, match="n is 1") as found:
+        cloud.explore({"ann": client, "bob": client}, counted(kv, "2"), kinds="switch")
+    assert found.value.schedule == "ann.2 switch bob"
+    assert re.fullmatch(
+        r"bob's SET n 1 \(\S+\) came between ann's GET n \(\S+\) and ann's SET n 1 \(\S+\), "
+        "on key n",
+        found.value.cause,
+    )
+
+
+def test_asynchronous_clients_of_the_redis_protocol_take_turns(cloud: Cloud, kv: KVServer) -> None:
+    async def client() -> None:
+        redis = redis_asyncio.Redis.from_url(kv.database_url)
+        await redis.set("n", int(await redis.get("n") or 0) + 1)
+        await redis.aclose()
+
+    with pytest.raises(BrokenSchedule, match="n is 1") as found:
+        cloud.explore({"ann": client, "bob": client}, counted(kv, "2"), kinds="switch")
+    assert found.value.schedule == "ann.2 switch bob"
+
+
+def test_a_read_before_watch_is_found_and_one_after_it_holds(
+    cloud: Cloud, kv: KVServer, port: Any
+) -> None:
+    def client(read_first: bool) -> Callable[[], None]:
+        def run() -> None:
+            with port.pipeline() as pipeline:
+                while True:
+                    if read_first:
+                        value = int(port.get("n") or 0)
+                    pipeline.watch("n")
+                    if not read_first:
+                        value = int(pipeline.get("n") or 0)
+                    pipeline.multi()
+                    pipeline.set("n", value + 1)
+                    try:
+                        pipeline.execute()
+                        return
+                    except redis_py.WatchError:
+                        continue
+
+        return run
+
+    check = counted(kv, "2")
+    with pytest.raises(BrokenSchedule, match="n is 1"):
+        cloud.explore({"ann": client(True), "bob": client(True)}, check, kinds="switch")
+    held = cloud.explore({"ann": client(False), "bob": client(False)}, check, kinds="switch")
+    assert held.is_exhaustive
+
+
+def test_a_refused_exec_changes_nothing(cloud: Cloud, kv: KVServer, port: Any) -> None:
+    seen: list[str] = []
+
+    def run() -> None:
+        try:
+            port.pipeline().set("a", "1").set("b", "1").execute()
+        except redis_py.RedisError as error:
+            seen.append(str(error))
+
+    def check() -> None:
+        assert (kv.value("a"), kv.value("b")) in ((None, None), ("1", "1"))
+
+    cloud.explore(run, check, setup=seen.clear)
+    kinds: Any = ("answer", "drop", "lose_answer")
+    found = cloud.explore(run, check, kinds=kinds, setup=seen.clear)
+    assert found.points == {"run": 1}, "only EXEC is a point"
+    with pytest.raises(ContractError, match="duplicate never had a place"):
+        cloud.explore(run, check, kinds=("duplicate", "drop"), setup=seen.clear)
+    cloud.explore(run, schedule="run.1 answer", setup=seen.clear)
+    assert "Transaction discarded" in seen[0]
+
+
+def test_a_blocking_pop_waits_for_another_client(cloud: Cloud, kv: KVServer, port: Any) -> None:
+    popped: list[Any] = []
+
+    def check() -> None:
+        assert popped == [("queue", "job")]
+
+    clients = {
+        "taker": lambda: popped.append(port.blpop("queue", timeout=60)),
+        "giver": lambda: (time.sleep(5), port.rpush("queue", "job")),
+    }
+    found = cloud.explore(clients, check, kinds=ORDERS, setup=popped.clear)
+    assert found.is_exhaustive
+
+
+def test_a_listener_waits_for_a_message(cloud: Cloud, kv: KVServer, port: Any) -> None:
+    heard: list[Any] = []
+
+    def listens() -> None:
+        with port.pubsub(ignore_subscribe_messages=True) as listener:
+            listener.subscribe("news")
+            for _ in range(3):
+                message = listener.get_message(timeout=10)
+                if message is not None:
+                    heard.append(message["data"])
+                    return
+
+    def check() -> None:
+        assert heard == ["hello"]
+
+    def tells() -> None:
+        time.sleep(1)
+        port.publish("news", "hello")
+
+    with pytest.raises(BrokenSchedule, match="assert"):
+        # A message before the subscription is lost.
+        cloud.explore({"ann": listens, "bob": tells}, check, setup=heard.clear, kinds="delay")
+    cloud.explore({"ann": listens, "bob": tells}, check, setup=heard.clear, schedule="")
+
+
+def test_the_guide_names_every_event_of_every_transport() -> None:
+    page = (Path(__file__).parents[2] / "docs" / "guides" / "explore.md").read_text("utf-8")
+    rows = re.findall(r"^\| (HTTP|Redis protocol|delivery) \| `(\w+)` \| \S", page, re.M)
+    assert len(rows) == len(set(rows))
+    told: dict[str, set[str]] = {}
+    for transport, kind in rows:
+        told.setdefault(transport, set()).add(kind)
+    possible: dict[str, set[str]] = {}
+    faults = {"answer", "drop", "lose_answer", "duplicate", "crash_after_answer", "fail"}
+    faults |= {"unreachable"}
+    with Cloud(seed=1, delivery="driven") as cloud:
+        kv, queue = cloud.kv_server(), cloud.queue()
+        redis = Redis(kv.url, kv.token, rest_retries=0)
+        queue.destinations.accept()
+        with redis_py.Redis.from_url(kv.database_url, retry=None) as port:
+            for transport, run in (
+                ("HTTP", redis.ping),
+                ("Redis protocol", port.dbsize),
+                ("delivery", redis.ping),
+            ):
+                found = possible[transport] = set()
+                if transport == "delivery":
+                    queue.client().message.publish(url=HOOK, body="x")
+                for kind in KINDS:
+                    if kind not in faults:
+                        continue
+                    try:
+                        explored = cloud.explore(
+                            run, lambda: None, kinds=kind, budget=40, services=_service(transport)
+                        )
+                    except ContractError:
+                        continue
+                    if explored.kinds.get(kind):
+                        found.add(kind)
+    assert told == possible
+
+
+def _service(transport: str) -> str:
+    return "queue" if transport == "delivery" else "kv_server"
+
+
+# -- time ------------------------------------------------------------------------------------------
+
+
+def test_a_delay_delays_one_client(cloud: Cloud, kv: KVServer) -> None:
+    redis = Redis(kv.url, kv.token)
+    seen: dict[str, float] = {}
+    start = cloud.clock.now().timestamp()
+
+    def client(name: str) -> Callable[[], None]:
+        def run() -> None:
+            redis.incr(name)
+            seen[name] = cloud.clock.now().timestamp() - start
+
+        return run
+
+    clients = {"ann": client("ann"), "bob": client("bob")}
+    cloud.explore(clients, schedule="ann.1 delay 30")
+    assert seen == {"ann": 30, "bob": 0}
+    cloud.explore(clients, schedule="ann.1 slow 30")
+    assert seen == {"ann": 30, "bob": 0}
+
+
+def test_one_slow_holder_breaks_a_lock_without_fencing(cloud: Cloud, kv: KVServer) -> None:
+    redis = Redis(kv.url, kv.token)
+
+    def client() -> None:
+        if redis.set("lock", "x", nx=True, ex=10):
+            value = int(redis.get("n") or 0)
+            redis.set("n", str(value + 1))
+            redis.incr("work")
+            redis.delete("lock")
+
+    def check() -> None:
+        assert kv.value("n") == kv.value("work"), "an update was lost"
+
+    with pytest.raises(BrokenSchedule, match="an update was lost") as found:
+        cloud.explore({"ann": client, "bob": client}, check, kinds=("jump", "past", "delay"))
+    assert found.value.events == 1
+
+
+def test_schedules_fire_at_their_times_while_a_client_sleeps(cloud: Cloud, kv: KVServer) -> None:
+    queue = cloud.queue()
+    fired: list[float] = []
+    start = cloud.clock.now().timestamp()
+    queue.destinations.call(
+        HOOK, lambda request: fired.append(cloud.clock.now().timestamp() - start)
+    )
+    client = QStash(queue.token, base_url=queue.url)
+
+    def run() -> None:
+        created = client.schedule.create(destination=HOOK, cron="@every 1m")
+        time.sleep(200)
+        client.schedule.delete(created)
+
+    cloud.explore(run, schedule="", setup=fired.clear)
+    assert fired == [60, 120, 180]
+
+    def creates() -> None:
+        client.schedule.create(destination=HOOK, cron="@every 1m")
+
+    cloud.explore(creates, schedule="", setup=fired.clear)
+    assert fired == [60, 120, 180]
+    cloud.explore(creates, schedule="", setup=fired.clear, horizon="5m")
+    assert fired == [60, 120, 180, 240, 300]
+
+
+@pytest.mark.parametrize(("seconds", "is_safe"), [(60, False), (7 * 86400, True)])
+def test_an_idempotency_key_must_outlive_the_last_retry(
+    cloud: Cloud, kv: KVServer, seconds: int, is_safe: bool
+) -> None:
+    queue = cloud.queue()
+    redis = Redis(kv.url, kv.token)
+
+    def handle(request: DeliveredRequest) -> None:
+        if redis.set("seen", "1", nx=True, ex=seconds):
+            redis.incr("n")
+
+    queue.destinations.call(HOOK, handle)
+    publisher = QStash(queue.token, base_url=queue.url)
+
+    def run() -> None:
+        publisher.message.publish(url=HOOK, body="x", retries=5)
+
+    def check() -> None:
+        assert int(kv.value("n") or 0) <= 1, "handled twice"
+
+    kinds: Any = ("crash_after_answer", "fail", "unreachable", "nearly", "delay")
+    if is_safe:
+        cloud.explore(run, check, kinds=kinds, budget=120)
+    else:
+        with pytest.raises(BrokenSchedule, match="handled twice") as found:
+            cloud.explore(run, check, kinds=kinds, budget=300)
+        assert found.value.events == 1, "the last retry is reached in one event"
+
+
+def test_patience_bounds_how_slow_a_client_can_be(cloud: Cloud, kv: KVServer) -> None:
+    redis = Redis(kv.url, kv.token)
+
+    def run() -> None:
+        redis.set("k", "v", ex=600)
+        redis.incr("n")
+        assert redis.get("k") == "v", "gone"
+
+    with pytest.raises(BrokenSchedule, match="gone"):
+        cloud.explore(run, kinds=("jump", "nearly"))
+    with pytest.raises(ContractError, match="no schedule was possible"):
+        cloud.explore(run, kinds="jump", patience="5m")
+
+
+def test_a_limiter_that_truncates_to_seconds_is_found(cloud: Cloud, kv: KVServer) -> None:
+    redis = Redis(kv.url, kv.token, rest_retries=0)
+    passed: list[float] = []
+
+    def run() -> None:
+        for _ in range(4):
+            second = int(time.time())
+            if redis.incr(f"requests:{second}") <= 2:
+                passed.append(time.time())
+
+    def check() -> None:
+        for at in passed:
+            near = [other for other in passed if at <= other < at + 1]
+            assert len(near) <= 2, f"{len(near)} requests within a second"
+
+    with pytest.raises(BrokenSchedule, match="within a second"):
+        cloud.explore(run, check, setup=passed.clear, kinds=("nearly", "tick"))
+
+
+# -- tasks and threads -----------------------------------------------------------------------------
+
+
+def test_tasks_of_one_client_interleave(cloud: Cloud, kv: KVServer) -> None:
+    async def add(redis: AsyncRedis, after: float) -> None:
+        await asyncio.sleep(after)
+        value = int(await redis.get("n") or 0)
+        await redis.set("n", str(value + 1))
+
+    async def client() -> None:
+        async with AsyncRedis(kv.url, kv.token) as redis:
+            await asyncio.gather(add(redis, 0), add(redis, 1))
+
+    with pytest.raises(BrokenSchedule, match="n is 1") as found:
+        cloud.explore(client, counted(kv, "2"), kinds=("delay", "slow"))
+    assert found.value.schedule == "client:add.2 delay 30"
+    # Without the second between them, the tasks take turns at each call by themselves.
+    both = {"ann": client}
+    with pytest.raises(BrokenSchedule, match="by the undisturbed run"):
+        cloud.explore(both, counted(kv, "1"), kinds=ORDERS)
+
+
+def test_a_late_answer_fills_a_cache_with_an_old_value(cloud: Cloud, kv: KVServer) -> None:
+    kv.load({"k": "old"})
+    cache: dict[str, str | None] = {}
+
+    async def reads(redis: AsyncRedis) -> None:
+        value = await redis.get("k")
+        cache["k"] = value
+
+    async def writes(redis: AsyncRedis) -> None:
+        await redis.set("k", "new")
+        cache.pop("k", None)
+
+    async def client() -> None:
+        async with AsyncRedis(kv.url, kv.token) as redis:
+            await asyncio.gather(reads(redis), writes(redis))
+
+    def check() -> None:
+        assert cache.get("k") in (None, "new"), "the cache is stale"
+
+    with pytest.raises(BrokenSchedule, match="the cache is stale") as found:
+        cloud.explore(client, check, kinds=ORDERS, setup=cache.clear)
+    assert "client:reads" in found.value.story
+
+
+def test_threads_of_the_code_are_strands(cloud: Cloud, kv: KVServer) -> None:
+    redis = Redis(kv.url, kv.token)
+
+    def add() -> None:
+        redis.set("n", str(int(redis.get("n") or 0) + 1))
+
+    def client() -> None:
+        threads = [threading.Thread(target=add) for _ in range(2)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+
+    with pytest.raises(BrokenSchedule, match="n is 1") as found:
+        cloud.explore(client, counted(kv, "2"), kinds="switch")
+    assert "client+add2" in found.value.story
+
+    def pooled() -> None:
+        with ThreadPoolExecutor(2) as pool:
+            list(pool.map(lambda _: add(), range(2)))
+
+    with pytest.raises(BrokenSchedule, match="n is 1"):
+        cloud.explore(pooled, counted(kv, "2"), kinds="switch")
+
+
+def test_a_lock_of_the_process_is_a_turn(cloud: Cloud, kv: KVServer) -> None:
+    redis = Redis(kv.url, kv.token)
+    lock = threading.Lock()
+
+    def client() -> None:
+        with lock:
+            redis.set("n", str(int(redis.get("n") or 0) + 1))
+
+    started = time.perf_counter()
+    found = cloud.explore({"ann": client, "bob": client}, counted(kv, "2"), kinds=ORDERS)
+    assert found.is_exhaustive
+    assert time.perf_counter() - started < 20
+
+
+def test_a_deadlock_is_a_finding_with_its_story(cloud: Cloud, kv: KVServer) -> None:
+    redis = Redis(kv.url, kv.token)
+    first, second = threading.Lock(), threading.Lock()
+
+    def client(one: Any, other: Any) -> Callable[[], None]:
+        def run() -> None:
+            with one:
+                redis.incr("n")
+                with other:
+                    redis.incr("n")
+
+        return run
+
+    clients = {"ann": client(first, second), "bob": client(second, first)}
+    with pytest.raises(BrokenSchedule) as found:
+        cloud.explore(clients, counted(kv, "4"), kinds=ORDERS)
+    assert "deadlock: ann waits for ever at test_exact.py" in str(found.value)
+    assert "with other:, which bob holds" in str(found.value)
+
+
+@pytest.mark.parametrize("many", [1, 2])
+def test_a_run_that_is_stuck_is_told_within_seconds(cloud: Cloud, kv: KVServer, many: int) -> None:
+    redis = Redis(kv.url, kv.token)
+
+    def client() -> None:
+        redis.ping()
+        threading.Event().wait()
+
+    started = time.perf_counter()
+    with pytest.raises(
+        BrokenSchedule, match=r"waits for ever at test_exact.py:\d+: threading.Event"
+    ):
+        cloud.explore({f"c{n}": client for n in range(many)}, lambda: None)
+    assert time.perf_counter() - started < 10
+
+
+def test_what_is_not_explored_is_told(cloud: Cloud, kv: KVServer) -> None:
+    redis = Redis(kv.url, kv.token)
+
+    def starts_a_process() -> None:
+        redis.ping()
+        subprocess.run([sys.executable, "-c", ""], check=True)
+
+    def leaves_a_thread() -> None:
+        redis.ping()
+        thread = threading.Thread(target=lambda: time.sleep(10**6), daemon=True)
+        thread.start()
+
+    def exits() -> None:
+        redis.ping()
+        import os
+
+        os._exit(3)
+
+    def explored(run: Callable[[], None]) -> str:
+        return str(cloud.explore(run, lambda: None, budget=3))
+
+    assert "a child process that starts_a_process started at test_exact.py" in explored(
+        starts_a_process
+    )
+    assert "the daemon thread leaves_a_thread+thread was still running" in explored(leaves_a_thread)
+    with pytest.raises(ContractError, match=r"exits calls os\._exit at test_exact"):
+        explored(exits)
+
+
+# -- what ends the test ----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "error", [KeyboardInterrupt, SystemExit, pytest.skip.Exception, pytest.exit.Exception]
+)
+def test_what_is_not_the_applications_failure_ends_the_test(
+    cloud: Cloud, kv: KVServer, error: type[BaseException]
+) -> None:
+    redis = Redis(kv.url, kv.token)
+
+    def run() -> None:
+        redis.ping()
+        raise error("enough")
+
+    with pytest.raises(error, match="enough"):
+        cloud.explore(run, lambda: None)
+
+    def check() -> None:
+        raise error("enough")
+
+    with pytest.raises(error, match="enough"):
+        cloud.explore(redis.ping, check)
+
+
+def test_a_timeout_of_the_test_ends_it(cloud: Cloud, kv: KVServer) -> None:
+    """As pytest-timeout raises it: pytest.fail() in a function of its own, within any code."""
+    scope: dict[str, Any] = {"__name__": "pytest_timeout", "pytest": pytest}
+    exec("def timeout_sigalrm():\n    pytest.fail('Timeout >2.0s')", scope)
+    redis = Redis(kv.url, kv.token)
+
+    def run() -> None:
+        redis.ping()
+        scope["timeout_sigalrm"]()
+
+    with pytest.raises(pytest.fail.Exception, match="Timeout") as raised:
+        cloud.explore(run, lambda: None)
+    assert not isinstance(raised.value, BrokenSchedule)
+    with pytest.raises(pytest.fail.Exception, match="Timeout"):
+        cloud.explore(redis.ping, scope["timeout_sigalrm"])
+
+
+# -- nothing passes vacuously ----------------------------------------------------------------------
+
+
+def test_handlers_must_be_called_and_succeed(cloud: Cloud, kv: KVServer) -> None:
+    queue = cloud.queue()
+    route = queue.destinations.call(HOOK, lambda request: None)
+    redis = Redis(kv.url, kv.token)
+    with pytest.raises(ContractError, match="no handler was ever called"):
+        cloud.explore(redis.ping, lambda: None, budget=5)
+    route.remove()
+
+    def fails(request: DeliveredRequest) -> None:
+        raise LookupError("always")
+
+    queue.destinations.call(HOOK, fails)
+    publisher = QStash(queue.token, base_url=queue.url)
+    with pytest.raises(ContractError, match="failed each time it was called"):
+        cloud.explore(
+            lambda: publisher.message.publish(url=HOOK, body="x", retries=0),
+            lambda: None,
+            budget=5,
+        )
+
+
+def test_the_result_says_what_was_covered(cloud: Cloud, kv: KVServer) -> None:
+    redis = Redis(kv.url, kv.token, rest_retries=0)
+    found = cloud.explore({"ann": redis.ping, "bob": redis.dbsize}, lambda: None, budget=100)
+    assert found.calls == {"ann": 1, "bob": 1}
+    assert found.points["ann"] >= 1
+    assert found.kinds["drop"] >= 2
+    assert "rebalance" in found.untried
+    assert "ann 1 call, bob 1 call" in str(found)
+
+
+def test_disturbances_end_before_the_check(cloud: Cloud, kv: KVServer) -> None:
+    token = kv.token
+    redis = Redis(kv.url, token, rest_retries=0)
+    index = cloud.vector_index(dimension=2)
+    vectors = index.client()
+
+    def run() -> None:
+        try:
+            redis.incr("n")
+        except Exception:
+            redis_failed.append(1)
+        vectors.upsert([("a", [1.0, 0.0])])
+
+    redis_failed: list[int] = []
+
+    def check() -> None:
+        assert kv.token == token
+        redis.ping()
+        assert len(vectors.query([1.0, 0.0], top_k=1)) <= 1
+        if vectors.fetch(["a"])[0] is not None:
+            assert vectors.query([1.0, 0.0], top_k=1)
+
+    found = cloud.explore(
+        run, check, kinds=("rotate_token", "hold_pending", "partition"), setup=redis_failed.clear
+    )
+    assert {"rotate_token", "hold_pending", "partition"} <= found.kinds.keys()
+
+
+def test_stored_failures_respect_their_conditions(cloud: Cloud, kv: KVServer) -> None:
+    import hypothesis
+    from hypothesis.database import InMemoryExampleDatabase
+
+    database = InMemoryExampleDatabase()
+    hypothesis.settings.register_profile("memory", database=database)
+    hypothesis.settings.load_profile("memory")
+
+    def run() -> None:
+        assert httpx.get(f"{kv.url}/ping", headers=kv.headers).status_code == 200
+
+    with pytest.raises(BrokenSchedule):
+        cloud.explore(run, kinds=("answer", "jump", "nearly"))
+    with pytest.raises(BrokenSchedule) as found:
+        cloud.explore(run, kinds=("answer", "jump", "nearly"))
+    assert found.value.tried == 1
+    cloud.explore(run, lambda: None, kinds=("nearly",))
