@@ -13,7 +13,7 @@ from typing import Any
 
 from ..core.errors import ContractError
 from ..core.timeparse import Duration, duration_us
-from .model import Headers
+from .model import HeaderList
 from .wire.headers import as_wire, unprefixed
 
 
@@ -77,7 +77,7 @@ def json_bytes(name: str, value: object) -> bytes:
         ) from None
 
 
-def setting_pairs(settings: object) -> Headers:
+def setting_pairs(settings: object) -> HeaderList:
     """Return further settings, ``Upstash-*`` or ``Service-*`` headers as on the wire."""
     pairs = _pairs("settings", settings)
     for name, _ in pairs:
@@ -89,7 +89,7 @@ def setting_pairs(settings: object) -> Headers:
     return pairs
 
 
-def forwarded_pairs(headers: object) -> Headers:
+def forwarded_pairs(headers: object) -> HeaderList:
     """Return headers for the destination, as a client sends them to the queue."""
     return [(f"Upstash-Forward-{name}", value) for name, value in _pairs("headers", headers)]
 
@@ -100,7 +100,7 @@ def labels_of(label: object) -> str:
     return ",".join(text("label", one) for one in labels)
 
 
-def _pairs(what: str, given: object) -> Headers:
+def _pairs(what: str, given: object) -> HeaderList:
     if given is None:
         return []
     if not isinstance(given, Mapping):

@@ -8,7 +8,7 @@ here, in the same tone. A quota that a plan does not allow is answered 412 (*dec
 from __future__ import annotations
 
 from ..core.errors import ServiceError
-from .model import DAY, SECOND, Headers
+from .model import DAY, SECOND, HeaderList
 
 
 class QueueError(ServiceError):
@@ -66,7 +66,7 @@ def burst_limited(limit: int, now_us: int) -> QueueError:
     return QueueError(429, "Exceeded burst rate limit", headers=headers)
 
 
-def daily_headers(limit: int, left: int, now_us: int) -> Headers:
+def daily_headers(limit: int, left: int, now_us: int) -> HeaderList:
     """Return the headers that tell how much of the daily limit is left."""
     return [
         ("RateLimit-Limit", str(limit)),

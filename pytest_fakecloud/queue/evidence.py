@@ -16,7 +16,7 @@ from urllib.parse import urlsplit
 
 from ..core.errors import telling
 from ..core.journal import Recorder
-from .model import MESSAGE, Delivery, Headers, Outcome, SigningKeys, first
+from .model import MESSAGE, Delivery, HeaderList, Outcome, SigningKeys, first
 from .refusals import Refusal, Refusals
 from .timeline import raised_text
 from .wire.signing import body_hash, explain, published_text
@@ -248,7 +248,7 @@ def _text(body: bytes) -> str:
     return body[: LONGEST * 4].decode("utf-8", "replace")[:LONGEST]
 
 
-def _decisive(headers: Headers) -> list[list[str]]:
+def _decisive(headers: HeaderList) -> list[list[str]]:
     """The headers that the publisher chose."""
     ours = ("upstash-", "user-agent", "content-type", "host", "content-length")
     return [

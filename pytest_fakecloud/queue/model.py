@@ -16,7 +16,7 @@ from typing import Any, Literal, Protocol
 
 from ..core.timeparse import to_datetime
 
-Headers = list[tuple[str, str]]
+HeaderList = list[tuple[str, str]]
 Kind = Literal["message", "callback", "failure_callback"]
 Api = Literal["v1", "v2"]
 
@@ -48,7 +48,7 @@ class Delivery:
     message_id: str
     url: str
     method: str
-    headers: Headers
+    headers: HeaderList
     body: bytes
     attempt: int
     at_us: int
@@ -70,7 +70,7 @@ class Outcome:
     """
 
     status: int | None = None
-    headers: Headers = field(default_factory=list)
+    headers: HeaderList = field(default_factory=list)
     body: bytes = b""
     exception: BaseException | None = None
     virtual_us: int = 0
@@ -96,7 +96,7 @@ class Sign(Protocol):
 
     def __call__(
         self, delivery: Delivery, *, key: str | None = None, age_us: int = 0
-    ) -> Headers: ...
+    ) -> HeaderList: ...
 
 
 @dataclass(slots=True)
@@ -144,9 +144,9 @@ class PublishSettings:
     timeout_us: int | None = None
     callback: str | None = None
     failure_callback: str | None = None
-    callback_headers: Headers = field(default_factory=list)
-    failure_callback_headers: Headers = field(default_factory=list)
-    forward: Headers = field(default_factory=list)
+    callback_headers: HeaderList = field(default_factory=list)
+    failure_callback_headers: HeaderList = field(default_factory=list)
+    forward: HeaderList = field(default_factory=list)
     content_type: str | None = None
     deduplication_id: str | None = None
     content_based_deduplication: bool = False
@@ -156,7 +156,7 @@ class PublishSettings:
     flow: FlowSettings | None = None
     labels: tuple[str, ...] = ()
     redaction: Redaction | None = None
-    workflow: Headers = field(default_factory=list)
+    workflow: HeaderList = field(default_factory=list)
 
 
 @dataclass(slots=True, eq=False)
@@ -180,7 +180,7 @@ class Attempt:
     wait_reason: str
     state: str = "in flight"
     status: int | None = None
-    headers: Headers = field(default_factory=list)
+    headers: HeaderList = field(default_factory=list)
     body: bytes = b""
     exception: BaseException | None = None
     where: str = ""
@@ -360,7 +360,7 @@ class WorkflowHooks(Protocol):
         None. Raises ``QueueError`` when it must be refused (a step of a cancelled run: 400).
         """
 
-    def refuse(self, requests: Iterable[Headers]) -> None:
+    def refuse(self, requests: Iterable[HeaderList]) -> None:
         """Raise ``QueueError`` 400 when one of these requests is a step of a run that has ended."""
 
     def body(self, message: Message, at_us: int) -> bytes:
@@ -394,7 +394,7 @@ class NoWorkflow:
     def accept(self, message: Message, at_us: int) -> str | None:
         return None
 
-    def refuse(self, requests: Iterable[Headers]) -> None:
+    def refuse(self, requests: Iterable[HeaderList]) -> None:
         return None
 
     def body(self, message: Message, at_us: int) -> bytes:

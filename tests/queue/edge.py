@@ -9,7 +9,7 @@ from typing import Any
 
 from pytest_fakecloud.queue.delivery.deadlines import Deadlines
 from pytest_fakecloud.queue.delivery.destinations import Destinations, route_to
-from pytest_fakecloud.queue.model import Delivery, Headers, Outcome
+from pytest_fakecloud.queue.model import Delivery, HeaderList, Outcome
 
 OK = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok"
 Script = Callable[[socket.socket, bytes], bool]
@@ -18,7 +18,7 @@ Script = Callable[[socket.socket, bytes], bool]
 def delivery(
     url: str,
     body: bytes = b"body",
-    headers: Headers | None = None,
+    headers: HeaderList | None = None,
     method: str = "POST",
     timeout_us: int = 30_000_000,
 ) -> Delivery:

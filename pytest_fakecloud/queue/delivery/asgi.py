@@ -16,7 +16,7 @@ from typing import Any, Protocol, TypeVar
 from urllib.parse import unquote_to_bytes
 
 from ...core.problems import ends_the_test
-from ..model import Delivery, Headers
+from ..model import Delivery, HeaderList
 from .deadlines import Deadlines
 from .handled import (
     CLIENT,
@@ -61,7 +61,7 @@ async def call_asgi(app: AsgiApp, delivery: Delivery, state: Mapping[str, Any]) 
 class _AsgiAnswer:
     def __init__(self, delivery: Delivery) -> None:
         self.status = 0
-        self.headers: Headers = []
+        self.headers: HeaderList = []
         self.body = bytearray()
         self.complete = False
         self.finished = new_event()

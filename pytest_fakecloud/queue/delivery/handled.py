@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from typing import Any, Protocol
 from urllib.parse import urlsplit
 
-from ..model import Headers
+from ..model import HeaderList
 
 __all__ = [
     "CLIENT",
@@ -31,7 +31,7 @@ class Handled:
     """What an application answered; ``exception`` is what left it, or what its framework caught."""
 
     status: int
-    headers: Headers = field(default_factory=list)
+    headers: HeaderList = field(default_factory=list)
     body: bytes = b""
     exception: BaseException | None = None
 

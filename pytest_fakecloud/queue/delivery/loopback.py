@@ -16,7 +16,7 @@ from urllib3.exceptions import HTTPError, IncompleteRead, NewConnectionError
 from urllib3.exceptions import TimeoutError as SocketTimeout
 
 from ...core.timeparse import monotonic
-from ..model import Delivery, Headers, Outcome
+from ..model import Delivery, HeaderList, Outcome
 from ..wire.headers import HOP_BY_HOP
 from .deadlines import Deadlines
 from .replies import timed_out
@@ -27,7 +27,7 @@ LARGEST_ANSWER = 100 * 1024 * 1024
 IDLE_SECONDS = 0.05
 
 
-def sendable(delivery: Delivery) -> Headers:
+def sendable(delivery: Delivery) -> HeaderList:
     """Return the headers of a delivery without those that belong to one connection."""
     return [pair for pair in delivery.headers if pair[0].lower() not in HOP_BY_HOP]
 
@@ -168,7 +168,7 @@ class LoopbackSender:
 class _Wire(urllib3.HTTPHeaderDict):
     """The headers of one request, with what urllib3 would rewrite: target and host."""
 
-    def __init__(self, headers: Headers) -> None:
+    def __init__(self, headers: HeaderList) -> None:
         super().__init__()
         for name, value in headers:
             self.add(name, value)

@@ -16,7 +16,7 @@ from ..arguments import bytes_of, json_bytes
 from ..fields import json_of
 from ..model import (
     Delivery,
-    Headers,
+    HeaderList,
     Outcome,
     first,
 )
@@ -76,8 +76,8 @@ class Reply:
         """A destination where nothing listens: the connection is refused."""
         return cls(ending="refuse")
 
-    def _encoded(self) -> tuple[Headers, bytes]:
-        headers: Headers = list(cast("Iterable[tuple[str, str]]", self.headers))
+    def _encoded(self) -> tuple[HeaderList, bytes]:
+        headers: HeaderList = list(cast("Iterable[tuple[str, str]]", self.headers))
         kind, body = self._typed_body()
         if kind is not None and first(headers, "Content-Type") is None:
             headers.append(("Content-Type", kind))
@@ -158,7 +158,7 @@ class DeliveredRequest:
         return urlsplit(self.url).query
 
     @property
-    def headers(self) -> Headers:
+    def headers(self) -> HeaderList:
         """All headers, the signature included."""
         return self.delivery.headers
 
@@ -206,7 +206,7 @@ DELIVERIES: Mapping[str, Field] = {
 Handler: TypeAlias = Callable[[DeliveredRequest], Any]
 
 
-def _header_pairs(headers: object, body: object) -> Headers:
+def _header_pairs(headers: object, body: object) -> HeaderList:
     """Read headers as pairs of text; numbers are written out. Raises ``ContractError``."""
     given = headers.items() if isinstance(headers, Mapping) else headers
     try:

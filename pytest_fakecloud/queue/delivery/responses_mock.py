@@ -15,7 +15,7 @@ from requests.models import PreparedRequest, Response
 from requests.structures import CaseInsensitiveDict
 from requests.utils import requote_uri
 
-from ..model import Delivery, Headers, Outcome
+from ..model import Delivery, HeaderList, Outcome
 from ..wire.signing import published_text
 from .deadlines import DEFAULT_CAP
 from .handled import failed
@@ -126,7 +126,7 @@ def _prepared(delivery: Delivery) -> PreparedRequest:
     return request
 
 
-def _raw_headers(response: Response) -> Headers:
+def _raw_headers(response: Response) -> HeaderList:
     raw = getattr(response.raw, "headers", None)
     pairs = raw.items() if raw is not None else response.headers.items()
     return [(str(name), str(value)) for name, value in pairs]

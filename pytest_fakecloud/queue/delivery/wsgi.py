@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable
 from typing import Any, TypeAlias
 from urllib.parse import unquote_to_bytes
 
-from ..model import Delivery, Headers
+from ..model import Delivery, HeaderList
 from .handled import (
     CLIENT,
     Address,
@@ -32,7 +32,7 @@ WsgiApp: TypeAlias = Callable[..., Iterable[bytes]]
 def call_wsgi(app: WsgiApp, delivery: Delivery) -> Handled:
     """Return what a WSGI application answers; it runs in the calling thread."""
     status_line = ""
-    headers: Headers = []
+    headers: HeaderList = []
     written: list[bytes] = []
 
     def start_response(
@@ -63,7 +63,7 @@ def call_wsgi(app: WsgiApp, delivery: Delivery) -> Handled:
     return with_caught(handled, seen)
 
 
-def _native(headers: Iterable[tuple[str, str]]) -> Headers:
+def _native(headers: Iterable[tuple[str, str]]) -> HeaderList:
     """Return response headers when they are pairs of text, which WSGI calls native strings."""
     pairs = [(name, value) for name, value in headers]
     for pair in pairs:
@@ -72,7 +72,7 @@ def _native(headers: Iterable[tuple[str, str]]) -> Headers:
     return pairs
 
 
-def environ_of(method: str, url: str, headers: Headers, body: bytes) -> dict[str, Any]:
+def environ_of(method: str, url: str, headers: HeaderList, body: bytes) -> dict[str, Any]:
     """Return the WSGI environment of a request, as a server would build it."""
     address = Address.of(url)
     environ: dict[str, Any] = {

@@ -17,7 +17,7 @@ from ..model import (
     SECOND,
     Attempt,
     Delivery,
-    Headers,
+    HeaderList,
     Kind,
     Message,
     Outcome,
@@ -226,7 +226,7 @@ class AttemptRunner:
         body = message.body if message.workflow is None else state.workflow.body(message, now)
         prefix = state.settings.header_prefix
         settings = message.settings
-        own: Headers = list(settings.workflow)
+        own: HeaderList = list(settings.workflow)
         if settings.content_type is not None:
             own.append(("Content-Type", settings.content_type))
         own += [

@@ -16,7 +16,7 @@ from typing import Any
 from ..errors import INVALID_SCHEME, QueueError, bad_request
 from ..model import (
     Api,
-    Headers,
+    HeaderList,
     Kind,
     Message,
     PublishSettings,
@@ -175,7 +175,7 @@ class Publisher:
         source: Message,
         kind: Kind,
         url: str,
-        nested: Headers,
+        nested: HeaderList,
         body: bytes,
         at_us: int,
     ) -> None:

@@ -15,7 +15,7 @@ from ..errors import bad_request, quota
 from ..model import (
     DAY,
     SECOND,
-    Headers,
+    HeaderList,
     PublishSettings,
 )
 from ..wire.headers import read_settings
@@ -56,7 +56,7 @@ class Quota:
             raise errors.burst_limited(limit, now)
         self.usage.requests += 1
 
-    def daily_headers(self) -> Headers:
+    def daily_headers(self) -> HeaderList:
         """Return the headers that tell how much of the daily limit is left; none without one."""
         limit = self._state.limits.daily_messages
         if limit is None:
@@ -116,7 +116,7 @@ class Quota:
             for retried in range(retries):
                 expression.milliseconds(retried)
 
-    def _check_nested(self, nested: Headers, source_retries: int, depth: int, now: int) -> None:
+    def _check_nested(self, nested: HeaderList, source_retries: int, depth: int, now: int) -> None:
         if not nested:
             return
         if depth > _DEEPEST:

@@ -24,7 +24,7 @@ from ..errors import (
     not_found,
     quota,
 )
-from ..model import Api, Headers, PublishSettings
+from ..model import Api, HeaderList, PublishSettings
 from .state import State
 
 if TYPE_CHECKING:
@@ -61,7 +61,7 @@ class Schedule:
     last_us: int | None = None
     last_ids: list[str] = field(default_factory=list)
     error: str | None = None
-    sent: Headers = field(default_factory=list)
+    sent: HeaderList = field(default_factory=list)
     api: Api = "v2"
 
     def copy(self) -> Schedule:

@@ -15,7 +15,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from ..errors import bad_request, not_found, quota
-from ..model import Headers
+from ..model import HeaderList
 from ..wire.headers import check_name, check_url
 
 NewId = Callable[[str], str]
@@ -103,7 +103,7 @@ class UrlGroup:
     created_us: int
     updated_us: int
     endpoints: Endpoints = field(default_factory=Endpoints)
-    headers: Headers = field(default_factory=list)
+    headers: HeaderList = field(default_factory=list)
 
     def copy(self) -> UrlGroup:
         """Return an independent copy."""

@@ -7,7 +7,7 @@ from ...http.routing import Route
 from ..engine.engine import Engine
 from ..engine.flow import FlowKey
 from ..errors import bad_request
-from ..model import SECOND, Headers
+from ..model import SECOND, HeaderList
 from ..wire import records
 from ..wire.headers import as_wire, check_name, read_given, read_integer
 from .payloads import (
@@ -164,7 +164,7 @@ class AdministrationRoutes:
         if not isinstance(headers, dict):
             raise bad_request("invalid topic: headers must be an object")
         pairs = header_pairs(headers)
-        defaults: Headers = [
+        defaults: HeaderList = [
             (
                 name
                 if name.lower().startswith(("upstash-", "service-", "content-type"))

@@ -11,7 +11,7 @@ from ...http.messages import Answer, Request
 from ...http.readers import decode_segment, json_value
 from ..engine.publishing import Accepted
 from ..errors import bad_request, not_found
-from ..model import Headers
+from ..model import HeaderList
 from ..wire import filters
 from ..wire.headers import as_text, as_wire, check_name
 
@@ -151,9 +151,9 @@ def endpoints_of(request: Request) -> list[dict[str, Any]]:
     return found
 
 
-def header_pairs(headers: dict[str, Any]) -> Headers:
+def header_pairs(headers: dict[str, Any]) -> HeaderList:
     """Return the headers of a JSON object as wire pairs; 400 for values that are no text."""
-    pairs: Headers = []
+    pairs: HeaderList = []
     for name, value in headers.items():
         for one in value if isinstance(value, list) else [value]:
             if isinstance(one, dict | list) or one is None:
@@ -163,7 +163,7 @@ def header_pairs(headers: dict[str, Any]) -> Headers:
     return pairs
 
 
-def read_batch_item(item: Any) -> tuple[str, Headers, bytes, str | None]:
+def read_batch_item(item: Any) -> tuple[str, HeaderList, bytes, str | None]:
     """Return destination, headers, body and queue of a batch item; 400 for a malformed one."""
     if not isinstance(item, dict):
         raise bad_request("invalid batch item: expected an object")

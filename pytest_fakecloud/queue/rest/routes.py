@@ -24,7 +24,7 @@ from ..errors import QueueError, bad_request
 from ..fields import DESTINATION, LABEL, NAME
 from ..model import (
     Delivery,
-    Headers,
+    HeaderList,
     Message,
     RejectedStep,
     first,
@@ -315,7 +315,7 @@ def _shown(value: object) -> str:
     return as_text(as_wire(str(value)))
 
 
-def _headers_of(item: Any) -> Headers:
+def _headers_of(item: Any) -> HeaderList:
     # What is malformed is refused as an item of its own, later.
     try:
         return read_batch_item(item)[1]

@@ -20,7 +20,7 @@ from ...http.routing import Route
 from ..engine.engine import Engine
 from ..engine.publishing import error_item
 from ..errors import QueueError, bad_request
-from ..model import Headers
+from ..model import HeaderList
 from ..wire import filters
 from ..wire.headers import (
     as_text,
@@ -226,7 +226,7 @@ class WorkflowRoutes:
             return error_item(error)
 
     def _trigger(
-        self, target: str, headers: Headers, body: bytes, request: Request
+        self, target: str, headers: HeaderList, body: bytes, request: Request
     ) -> dict[str, object]:
         check_url(target, "destination")
         if "cron" in read_given(headers):

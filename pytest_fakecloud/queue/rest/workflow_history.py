@@ -18,7 +18,7 @@ from ..engine.dead_letters import DeadLetter
 from ..engine.engine import Engine
 from ..engine.publishing import repeated
 from ..errors import QueueError, bad_request, not_found
-from ..model import Headers, Message, PublishSettings
+from ..model import HeaderList, Message, PublishSettings
 from ..wire import filters, records
 from ..wire.headers import as_text, read_given, unprefixed
 from ..workflow.model import WorkflowRun
@@ -211,7 +211,7 @@ def _created(run: WorkflowRun) -> dict[str, object]:
     return {"workflowRunId": run.id, "workflowCreatedAt": str(run.created_ms)}
 
 
-def _of_run(nested: Headers, run_id: str) -> Headers:
+def _of_run(nested: HeaderList, run_id: str) -> HeaderList:
     return [
         (name, run_id if name.lower().endswith("workflow-runid") else value)
         for name, value in nested

@@ -16,7 +16,7 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
-from ..model import Headers, Message, Outcome
+from ..model import HeaderList, Message, Outcome
 from .headers import as_text, header_map
 
 SOURCE_SPELLINGS: Mapping[str, tuple[str, ...]] = {
@@ -32,7 +32,7 @@ def encoded(data: bytes) -> str:
     return base64.b64encode(data).decode("ascii")
 
 
-def source_headers(message: Message) -> Headers:
+def source_headers(message: Message) -> HeaderList:
     """Return the headers of a message as its publisher meant them: forwarded and content type."""
     settings = message.settings
     headers = list(settings.forward)

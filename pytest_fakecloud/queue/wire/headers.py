@@ -24,7 +24,7 @@ from ..model import (
     DAY,
     SECOND,
     FlowSettings,
-    Headers,
+    HeaderList,
     PublishSettings,
     Redaction,
 )
@@ -222,11 +222,11 @@ class _Reading:
 
     def __init__(self) -> None:
         self.given: dict[str, Any] = {}
-        self.forward: Headers = []
-        self.callback: Headers = []
-        self.failure: Headers = []
-        self.workflow: Headers = []
-        self.plain: Headers = []
+        self.forward: HeaderList = []
+        self.callback: HeaderList = []
+        self.failure: HeaderList = []
+        self.workflow: HeaderList = []
+        self.plain: HeaderList = []
         self.flow_key: str | None = None
         self.flow_value: str | None = None
         self.forward_all: bool | None = None
@@ -321,7 +321,7 @@ _EXCLUDES = (
 """A setting that was sent, and the default that makes no sense beside it."""
 
 
-def over(base: Headers, given: Headers) -> Headers:
+def over(base: HeaderList, given: HeaderList) -> HeaderList:
     """Return headers with others on top, which replace those of the same name."""
     own = {name.lower() for name, _ in given}
     return [pair for pair in base if pair[0].lower() not in own] + given
@@ -380,7 +380,7 @@ _SETTINGS: Mapping[str, tuple[str, Any]] = {
 def read_given(
     headers: Iterable[tuple[str, str]],
     query: Iterable[tuple[str, str]] = (),
-    defaults: Headers | None = None,
+    defaults: HeaderList | None = None,
 ) -> dict[str, Any]:
     """Return only what the headers (and ``upstash-*`` query keys) ask for, as settings fields.
 

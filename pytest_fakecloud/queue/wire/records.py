@@ -16,7 +16,7 @@ from ..engine.schedules import Schedule
 from ..engine.url_groups import Endpoint, UrlGroup
 from ..model import (
     SECOND,
-    Headers,
+    HeaderList,
     LogEntry,
     Message,
     Outcome,
@@ -49,7 +49,7 @@ def _body(name: str, body: bytes, hide: bool = False) -> Record:
         return {f"{name}Base64": encoded(body)}
 
 
-def shown_headers(headers: Headers, redaction: Redaction | None) -> dict[str, list[str]]:
+def shown_headers(headers: HeaderList, redaction: Redaction | None) -> dict[str, list[str]]:
     """Return a header map with the redacted values hidden."""
     shown = header_map(headers)
     if redaction is None:
@@ -65,7 +65,7 @@ def shown_headers(headers: Headers, redaction: Redaction | None) -> dict[str, li
     }
 
 
-def nested_headers(headers: Headers) -> dict[str, list[str]]:
+def nested_headers(headers: HeaderList) -> dict[str, list[str]]:
     """Return the nested settings of a callback as the API shows them, without any prefix."""
     shown: dict[str, list[str]] = {}
     for name, value in headers:

@@ -21,7 +21,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from ...core.ids import BASE58, RandomStream
-from ..model import Delivery, Headers, SigningKeys
+from ..model import Delivery, HeaderList, SigningKeys
 
 __all__ = ["LIFETIME", "Signer", "body_hash", "explain", "published_text"]
 
@@ -62,7 +62,9 @@ class Signer:
     ids: RandomStream
     header: str = "Upstash-Signature"
 
-    def __call__(self, delivery: Delivery, *, key: str | None = None, age_us: int = 0) -> Headers:
+    def __call__(
+        self, delivery: Delivery, *, key: str | None = None, age_us: int = 0
+    ) -> HeaderList:
         """Return the signature header; ``key`` replaces the current one, ``age_us`` back-dates it."""
         token = self.sign(
             delivery.sub or delivery.url, delivery.body, key=key, age=age_us / 1_000_000

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
 from ..errors import bad_request
-from ..model import Headers, Message, PublishSettings
+from ..model import HeaderList, Message, PublishSettings
 from ..wire.headers import as_wire
 
 __all__ = [
@@ -130,13 +130,13 @@ def callback_state(message: Message) -> str:
     return states.get(message.state, "CALLBACK_INPROGRESS")
 
 
-def flattened(headers: Any) -> Headers:
+def flattened(headers: Any) -> HeaderList:
     """Return headers given as ``{name: [values]}`` (or ``{name: value}``) as a list of wire pairs.
 
     Clients give some names twice in two spellings; the first one counts. 400 for values that are
     no text.
     """
-    pairs: Headers = []
+    pairs: HeaderList = []
     seen: set[str] = set()
     for name, values in headers.items():
         if str(name).lower() in seen:

@@ -24,7 +24,7 @@ from ..errors import QueueError, bad_request, not_found
 from ..model import (
     FAILURE_CALLBACK,
     MESSAGE,
-    Headers,
+    HeaderList,
     Message,
     PublishSettings,
     RejectedStep,
@@ -120,7 +120,7 @@ class WorkflowRuns:
             self._inherit(message, run, step=call_type not in _RAW_CALLS)
         return None
 
-    def refuse(self, requests: Iterable[Headers]) -> None:
+    def refuse(self, requests: Iterable[HeaderList]) -> None:
         """Refuse steps of runs that have ended; see ``WorkflowHooks.refuse``."""
         if not self.runs:
             return
@@ -444,7 +444,7 @@ class WorkflowRuns:
 
     # -- events ----------------------------------------------------------------------------------
 
-    def wait(self, event_id: str, request: dict[str, Any], headers: Headers) -> Waiter:
+    def wait(self, event_id: str, request: dict[str, Any], headers: HeaderList) -> Waiter:
         """Have a run wait for an event; 400 for a malformed request, 404 for an unknown run."""
         run_id = first_setting(headers, "workflow-runid") or ""
         self.live(run_id)
@@ -537,7 +537,7 @@ def _position(run: WorkflowRun, message_id: str) -> int | None:
     return None
 
 
-def _of_run(pairs: Headers, run_id: str) -> Headers:
+def _of_run(pairs: HeaderList, run_id: str) -> HeaderList:
     if first_setting(pairs, "workflow-runid") is None:
         pairs.append(("Upstash-Workflow-RunId", run_id))
     return pairs
@@ -547,7 +547,7 @@ def _features(settings: PublishSettings) -> str:
     return (first(settings.workflow, "Upstash-Feature-Set") or "").lower()
 
 
-def _check_step(url: str, pairs: Headers) -> None:
+def _check_step(url: str, pairs: HeaderList) -> None:
     """Refuse what could not be published as one step of a run: a group, a schedule; 400."""
     check_url(url, "workflow")
     if "cron" in read_given(pairs):

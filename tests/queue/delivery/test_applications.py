@@ -23,7 +23,7 @@ from pytest_fakecloud.queue.delivery.destinations import DestinationTimeout
 from pytest_fakecloud.queue.model import (
     SECOND,
     Delivery,
-    Headers,
+    HeaderList,
     Outcome,
 )
 
@@ -40,7 +40,7 @@ APP = "https://app.example.com"
 def delivery(
     url: str = APP + "/hook",
     body: bytes = b"",
-    headers: Headers | None = None,
+    headers: HeaderList | None = None,
     method: str = "POST",
     timeout_us: int = 30 * SECOND,
 ) -> Delivery:

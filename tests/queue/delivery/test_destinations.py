@@ -25,7 +25,7 @@ from pytest_fakecloud.queue.delivery.destinations import (
     route_to,
 )
 from pytest_fakecloud.queue.handle import Queue
-from pytest_fakecloud.queue.model import SECOND, Delivery, Headers
+from pytest_fakecloud.queue.model import SECOND, Delivery, HeaderList
 
 from ..edge import Table
 
@@ -35,7 +35,7 @@ APP = "https://app.example.com"
 def delivery(
     url: str = APP + "/hook",
     body: bytes = b"",
-    headers: Headers | None = None,
+    headers: HeaderList | None = None,
     method: str = "POST",
     timeout_us: int = 30 * SECOND,
 ) -> Delivery:
