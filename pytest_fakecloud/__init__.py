@@ -63,7 +63,7 @@ if TYPE_CHECKING:
     )
     from .broker.settings import BrokerLimits as BrokerLimits, BrokerSettings as BrokerSettings
     from .cloud import Cloud as Cloud, CloudSnapshot as CloudSnapshot
-    from .core.calls import Call as Call, Event as Event
+    from .core.calls import Call as Call, Event as Event, Headers as Headers
     from .core.clock import Clock as Clock
     from .core.errors import ContractError as ContractError, ServiceError as ServiceError
     from .core.found import Found as Found

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from types import MappingProxyType
@@ -46,6 +46,7 @@ __all__ = [
     "Entry",
     "Event",
     "EventFields",
+    "Headers",
     "NamesOf",
     "Outcome",
     "RouteName",
@@ -128,6 +129,59 @@ def _cannot_tell(what: str) -> CannotTell:
         f"(cloud.journal.keep_bytes, {KEEP_BYTES:,} unless set), clear it earlier, or look at "
         "what the fake holds; what came without credentials is never kept whole"
     )
+
+
+@dataclass(frozen=True, eq=False)
+class Headers(Mapping[str, str]):
+    """The headers of a request or an answer: a mapping from name to value that ignores case.
+
+    A name that occurs several times has its first value; ``getlist()`` returns all of them.
+    ``pairs`` are the headers in the order and the spelling in which they were sent.
+    """
+
+    pairs: Sequence[tuple[str, str]] = ()
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "pairs", tuple(self.pairs))
+
+    def __getitem__(self, name: str) -> str:
+        values = self.getlist(name)
+        if not values:
+            raise KeyError(name)
+        return values[0]
+
+    def __iter__(self) -> Iterator[str]:
+        names: dict[str, str] = {}
+        for name, _ in self.pairs:
+            names.setdefault(name.lower(), name)
+        return iter(names.values())
+
+    def __len__(self) -> int:
+        return len({name.lower() for name, _ in self.pairs})
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, Mapping):
+            return NotImplemented
+        theirs = other if isinstance(other, Headers) else Headers(tuple(other.items()))
+        return self._folded() == theirs._folded()
+
+    __hash__ = None  # type: ignore[assignment]
+
+    def __repr__(self) -> str:
+        return f"Headers({list(self.pairs)!r})"
+
+    def getlist(self, name: str) -> list[str]:
+        """Return all values of a header in order, an empty list where there is no such header.
+
+        Raises ``ContractError`` for a name that is not a string.
+        """
+        if not isinstance(name, str):
+            raise ContractError(f"{name!r} is not the name of a header: pass a string")
+        wanted = name.lower()
+        return [value for key, value in self.pairs if key.lower() == wanted]
+
+    def _folded(self) -> dict[str, list[str]]:
+        return {name.lower(): self.getlist(name) for name in self}
 
 
 class Call:

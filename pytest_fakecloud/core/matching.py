@@ -656,6 +656,8 @@ def _parsed(text: Any) -> Any:
 
 
 def _pairs(found: Any) -> list[tuple[str, str]]:
+    if hasattr(found, "getlist"):
+        return [(key, one) for key in found for one in found.getlist(key)]
     if isinstance(found, Mapping):
         return [
             (key, one)

@@ -14,6 +14,7 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from typing import Any, Literal, Protocol
 
+from ..core.calls import Headers
 from ..core.timeparse import to_datetime
 
 HeaderList = list[tuple[str, str]]
@@ -180,7 +181,7 @@ class Attempt:
     wait_reason: str
     state: str = "in flight"
     status: int | None = None
-    headers: HeaderList = field(default_factory=list)
+    headers: Headers = field(default_factory=Headers)
     body: bytes = b""
     exception: BaseException | None = None
     where: str = ""

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping
 from datetime import datetime
 from typing import Any
 
+from ..core.calls import Headers
 from ..core.errors import ContractError
 from ..core.found import Found, found_of
 from ..core.matching import (
@@ -29,7 +30,7 @@ from .model import KINDS, Attempt, Kind, Message
 from .settings import number
 from .timeline import timeline
 from .wire.callback import source_headers
-from .wire.headers import as_text, header_map
+from .wire.headers import as_text, canonical
 
 WORDS = {
     "CREATED": "pending",
@@ -94,9 +95,11 @@ class PublishedMessage:
         return self._record.settings.method
 
     @property
-    def headers(self) -> dict[str, list[str]]:
-        """The headers meant for the destination: canonical name to values."""
-        return header_map(source_headers(self._record))
+    def headers(self) -> Headers:
+        """The headers for the destination, with their names in canonical spelling."""
+        return Headers(
+            [(canonical(name), as_text(value)) for name, value in source_headers(self._record)]
+        )
 
     @property
     def body(self) -> bytes:

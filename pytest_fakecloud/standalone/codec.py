@@ -155,7 +155,7 @@ def _copy(value: Any) -> Any:
         return {TAG: "tuple", "v": [_copy(item) for item in value]}
     if isinstance(value, set | frozenset):
         return {TAG: "set", "v": [_copy(item) for item in value]}
-    if isinstance(value, Mapping):
+    if isinstance(value, Mapping) and not dataclasses.is_dataclass(value):
         if all(type(key) is str and key != TAG for key in value):
             return {key: _copy(item) for key, item in value.items()}
         return {TAG: "dict", "v": [[_copy(k), _copy(v)] for k, v in value.items()]}

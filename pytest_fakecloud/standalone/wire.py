@@ -61,7 +61,7 @@ _VALUES = _listed(
     broker__model="ConsumerConfig GroupAssignments GroupView Header MemberView Metadata "
     "ProducerRecord Record TopicPartition TopicPartitionOffset TopicView",
     broker__settings="Behaviour BrokerLimits",
-    core__calls="Call Event",
+    core__calls="Call Event Headers",
     core__problems="Problem",
     core__timekeeper="Fired",
     http__messages="Answer",

@@ -11,14 +11,14 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, NoReturn, Protocol, TypeAlias, TypedDict, Unpack
 
+from ...core.calls import Headers
 from ...core.errors import ContractError, shown
 from ...core.found import Found, expect
 from ...core.matching import HEADERS, JSON, MAPPING, MESSAGE_ID, URL, Field, Query, fields_of
 from ...core.timeparse import to_datetime
 from ...core.wording import check_times
-from ..arguments import text
 from ..fields import DLQ_ID, json_of
-from ..model import NON_RETRYABLE, first
+from ..model import NON_RETRYABLE
 from ..views import PublishedMessage
 from .faults import ScopedFaults
 
@@ -43,7 +43,7 @@ class Callback:
     """
 
     raw: dict[str, Any]
-    headers: list[tuple[str, str]]
+    headers: Headers
     problem: str | None
     at_us: int
     failure: bool
@@ -130,7 +130,7 @@ class Callback:
 
     def header(self, name: str) -> str | None:
         """Return the first request header of that name, in any spelling, or None."""
-        return first(self.headers, text("name", name))
+        return self.headers.get(name)
 
     def __repr__(self) -> str:
         kind = "failure callback" if self.failure else "callback"

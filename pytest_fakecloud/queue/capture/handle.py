@@ -18,6 +18,7 @@ from werkzeug import Request as WerkzeugRequest
 from werkzeug import Response as WerkzeugResponse
 
 from ...core.aio import drive, in_thread
+from ...core.calls import Headers
 from ...core.errors import ContractError
 from ...core.matching import Query
 from ...core.timekeeper import Occupied
@@ -25,7 +26,7 @@ from ...core.timeparse import monotonic, to_datetime
 from ...handle import Context, Snapshot
 from ..delivery.destination_server import Destination
 from ..delivery.sender import real_time
-from ..model import DAY, first
+from ..model import DAY
 from ..settings import number
 from ..unfinished import given_up, pending
 from ..wire.signing import explain
@@ -139,8 +140,8 @@ class CallbackCapture(Destination):
             raw = None
         environ = request.environ
         url = f"{environ['wsgi.url_scheme']}://{environ['HTTP_HOST']}{environ['RAW_URI']}"
-        headers = environ["fakecloud.headers"]
-        signature = first(headers, "Upstash-Signature") or first(headers, "Service-Signature")
+        headers = Headers(environ["fakecloud.headers"])
+        signature = headers.get("Upstash-Signature") or headers.get("Service-Signature")
         return Callback(
             raw=raw if isinstance(raw, dict) else {},
             headers=headers,

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import Any, Literal, TypeAlias, cast
 from urllib.parse import urlsplit
 
+from ...core.calls import Headers
 from ...core.errors import ContractError
 from ...core.matching import HEADERS, JSON, MESSAGE_ID, METHOD, URL, Field, fields_of, shaped
 from ...core.timeparse import Duration, duration_us
@@ -127,7 +128,7 @@ def timed_out(delivery: Delivery, where: str, text: str | None = None) -> Outcom
 class DeliveredRequest:
     """What a callable destination gets: one delivery as a request.
 
-    ``headers`` is the list as sent; ``header(name)`` ignores case. ``retried`` is 0 at first.
+    ``retried`` is 0 at first.
     """
 
     delivery: Delivery
@@ -158,9 +159,9 @@ class DeliveredRequest:
         return urlsplit(self.url).query
 
     @property
-    def headers(self) -> HeaderList:
+    def headers(self) -> Headers:
         """All headers, the signature included."""
-        return self.delivery.headers
+        return Headers(self.delivery.headers)
 
     @property
     def body(self) -> bytes:

@@ -9,6 +9,7 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, replace
 from functools import partial
 
+from ...core.calls import Headers
 from ..errors import Loop
 from ..model import (
     CALLBACK,
@@ -331,7 +332,7 @@ class AttemptRunner:
         attempt = message.attempts[-1]
         attempt.status, attempt.headers, attempt.body = (
             outcome.status,
-            outcome.headers,
+            Headers(outcome.headers),
             outcome.body,
         )
         attempt.exception = outcome.exception

@@ -147,7 +147,7 @@ def _next(message: Message) -> Record:
         {
             "error": "" if attempt.exception is None else str(attempt.exception),
             "body": attempt.body.decode("utf-8", "replace"),
-            "headers": header_map(attempt.headers),
+            "headers": header_map(attempt.headers.pairs),
             "status": attempt.status or 0,
             "time": ms(attempt.at_us),
         }

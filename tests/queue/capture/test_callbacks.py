@@ -133,13 +133,6 @@ def test_what_could_never_agree_is_no_proof_of_absence(
             use()
 
 
-@pytest.mark.parametrize("name", [None, 5, b"X"])
-def test_the_name_of_a_header_is_text(queue: Queue, capture: CallbackCapture, name: Any) -> None:
-    ask(queue, capture)
-    with pytest.raises(ContractError, match=re.escape(f"name={name!r} is not text")):
-        capture.wait_for_callback().header(name)
-
-
 # -- faults of one URL -----------------------------------------------------------------------------
 
 

@@ -287,8 +287,7 @@ def redact(scene: Scene, message_id: str) -> None:
 
 def ignored(scene: Scene, message_id: str) -> None:
     scene.queue.run_until_idle()
-    names = {name.lower() for name, _ in scene.came[0].headers}
-    assert not any(name.startswith("upstash-telemetry") for name in names)
+    assert not any(name.lower().startswith("upstash-telemetry") for name in scene.came[0].headers)
 
 
 def kept(scene: Scene, message_id: str) -> None:
@@ -946,7 +945,7 @@ def change_group_endpoint(scene: Scene) -> None:
     scene.queue.deliver_due()
     only = scene.came[0]
     assert (only.method, only.header("X-One"), only.header("X-Own")) == ("PUT", "1", "message")
-    assert [value for name, value in only.headers if name == "X-Many"] == ["a", "b"]
+    assert only.headers.getlist("X-Many") == ["a", "b"]
     assert scene.request("PATCH", "/v2/topics/unknown", json={"headers": {}}).status == 404
     assert scene.request("PATCH", "/v2/topics/news", json={"headers": []}).status == 400
     bad = scene.request("PATCH", "/v2/topics/news", json={"headers": {"Upstash-Method": "x"}})

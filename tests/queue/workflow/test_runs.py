@@ -395,7 +395,7 @@ def test_the_triggers_settings_hold_for_every_step(wire: Wire) -> None:
     tries = wire.queue.destinations.routes[0].deliveries
     assert [request.header("X-User") for request in tries] == ["me", "me"]
     assert [request.header("X-Own") for request in tries] == ["step", "step"]
-    own = [value for name, value in tries[0].headers if name.lower() == "x-own"]
+    own = tries[0].headers.getlist("x-own")
     assert own == ["step"]
     assert attempts[1].waited.total_seconds() == 5
     failure = wire.delivered[-1]
@@ -755,8 +755,7 @@ def test_what_a_wait_forwards_is_utf8(wire: Wire) -> None:
     wire.queue.run_until_idle()
     came = wire.delivered[-1]
     assert came.delivery.url == (APP + "/ä").encode().decode("latin-1")
-    values = [value for name, value in came.headers if name == "X"]
-    assert values == [text.encode().decode("latin-1") for text in ("é", "日")]
+    assert came.headers.getlist("X") == [text.encode().decode("latin-1") for text in ("é", "日")]
 
 
 @pytest.mark.parametrize("body", [b"", b"[]", b"{"])
