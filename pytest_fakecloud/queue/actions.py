@@ -9,7 +9,9 @@ from ..core.errors import ContractError
 from ..core.timeparse import Duration
 from .arguments import (
     ANY,
+    FlowControl,
     body_of,
+    flow_control_pairs,
     forwarded_pairs,
     labels_of,
     setting_pairs,
@@ -46,14 +48,17 @@ class QueueActions:
         method: str | None = None,
         label: str | Sequence[str] | None = None,
         timeout: Duration | None = None,
+        deduplication_id: str | None = None,
+        flow_control: FlowControl | None = None,
         settings: Mapping[str, str] | None = None,
         api: Api = "v2",
     ) -> PublishedMessage:
         """Publish a message to a URL, or the first of those to a URL group, without HTTP.
 
-        ``headers`` are forwarded to the destination; ``settings`` are further ``Upstash-*`` headers
-        as on the wire. Raises ``QueueError`` as the service would answer, ``ContractError`` for
-        arguments that no request could carry.
+        ``headers`` are forwarded to the destination. ``flow_control`` is a dict of a key and its
+        limits: `{"key": "tenant-1", "parallelism": 2, "rate": 10, "period": "1m"}`. ``settings``
+        are further ``Upstash-*`` headers as on the wire. Raises ``QueueError`` as the service would
+        answer, ``ContractError`` for arguments that no request could carry.
         """
         __tracebackhide__ = True
         self._check_open()
@@ -63,6 +68,7 @@ class QueueActions:
             ("Method", method),
             ("Callback", callback),
             ("Failure-Callback", failure_callback),
+            ("Deduplication-Id", deduplication_id),
         ):
             if value is not None:
                 pairs.append((f"Upstash-{header}", text(header.lower().replace("-", "_"), value)))
@@ -73,6 +79,8 @@ class QueueActions:
         for header, span in (("Delay", delay), ("Timeout", timeout)):
             if span is not None:
                 pairs.append((f"Upstash-{header}", f"{whole_seconds(header.lower(), span)}s"))
+        if flow_control is not None:
+            pairs += flow_control_pairs(flow_control)
         if json is not ANY:
             pairs.append(("Content-Type", "application/json"))
         result = self._engine.publisher.publish(

@@ -9,12 +9,25 @@ from __future__ import annotations
 import inspect
 import json as jsonlib
 from collections.abc import Callable, Iterable, Mapping
-from typing import Any
+from typing import Any, Required, TypedDict
 
 from ..core.errors import ContractError
 from ..core.timeparse import Duration, duration_us
 from .model import HeaderList
 from .wire.headers import as_wire, unprefixed
+
+
+class FlowControl(TypedDict, total=False):
+    """The flow control of a message to publish.
+
+    Messages with the same ``key`` share the limits: at most ``parallelism`` deliveries at a time, and
+    at most ``rate`` of them to begin within each ``period``, a second unless given.
+    """
+
+    key: Required[str]
+    parallelism: int
+    rate: int
+    period: Duration
 
 
 class _Absent:
@@ -98,6 +111,27 @@ def labels_of(label: object) -> str:
     """Return the value of the label header: one label, or several in a list."""
     labels = [label] if isinstance(label, str) or not isinstance(label, Iterable) else [*label]
     return ",".join(text("label", one) for one in labels)
+
+
+def flow_control_pairs(flow_control: object) -> HeaderList:
+    """Return flow control as the settings that a client sends."""
+    known = FlowControl.__annotations__
+    if not isinstance(flow_control, Mapping) or "key" not in flow_control:
+        raise ContractError(
+            f"flow_control={flow_control!r}: give a dict of {', '.join(known)}, of which key is needed"
+        )
+    limits = []
+    for name, value in flow_control.items():
+        if name not in known:
+            raise ContractError(f"flow_control has no {name!r}: give {', '.join(known)}")
+        if name == "period":
+            limits.append(f"period={whole_seconds('period', value)}s")
+        elif name != "key":
+            if isinstance(value, bool) or not isinstance(value, int):
+                raise ContractError(f"flow_control[{name!r}]={value!r}: give a whole number")
+            limits.append(f"{name}={value}")
+    pairs = [("Upstash-Flow-Control-Key", text("flow_control['key']", flow_control["key"]))]
+    return pairs + [("Upstash-Flow-Control-Value", ",".join(limits))] * bool(limits)
 
 
 def _pairs(what: str, given: object) -> HeaderList:

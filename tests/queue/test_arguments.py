@@ -10,6 +10,7 @@ import pytest
 
 from pytest_fakecloud.core.errors import ContractError
 from pytest_fakecloud.handle import Context
+from pytest_fakecloud.queue.arguments import FlowControl
 from pytest_fakecloud.queue.capture.handle import CallbackCapture
 from pytest_fakecloud.queue.handle import Queue
 
@@ -40,6 +41,13 @@ def queue() -> Iterator[Queue]:
         ({"failure_callback": 7}, "failure_callback=7 is not text"),
         ({"label": 5}, "label=5 is not text"),
         ({"queue": 5}, "queue=5 is not text"),
+        ({"deduplication_id": 5}, "deduplication_id=5 is not text"),
+        ({"flow_control": "k"}, "flow_control='k': give a dict of key, parallelism, rate, period"),
+        ({"flow_control": {"rate": 1}}, "of which key is needed"),
+        ({"flow_control": {"key": 5}}, "flow_control['key']=5 is not text"),
+        ({"flow_control": {"key": "k", "rat": 1}}, "no 'rat': give key, parallelism, rate, period"),
+        ({"flow_control": {"key": "k", "rate": True}}, "flow_control['rate']=True: give a whole"),
+        ({"flow_control": {"key": "k", "period": 0.5}}, "period=0.5: the service counts in whole"),
         ({"api": "v3"}, "api='v3' is unknown: give one of 'v1', 'v2'"),
         ({"delay": 0.5}, "delay=0.5: the service counts in whole seconds"),
     ],
@@ -55,8 +63,18 @@ def test_publishing_what_no_request_could_carry(
 def test_what_is_fine(queue: Queue) -> None:
     message = queue.publish(DEST, body=bytearray(b"x"), label=["a", "b"])
     assert (message.body, message.labels) == (b"x", ("a", "b"))
+    assert queue.publish(DEST, deduplication_id="a") == queue.publish(DEST, deduplication_id="a")
     assert queue.publish(DEST, json=None).body == b"null"
     assert queue.publish(DEST, settings={"Content-Type": "text/x", "service-delay": "5s"}).due
+
+
+def test_flow_control_as_a_keyword(queue: Queue) -> None:
+    queue.destinations.accept(DEST)
+    limited = FlowControl(key="k", parallelism=2, rate=1, period="1m")
+    for flow_control in (limited, limited, FlowControl(key="k")):
+        queue.publish(DEST, flow_control=flow_control)
+    first, *later = queue.run_until_idle()
+    assert [(one.at - first.at).total_seconds() for one in later] == [60, 120]
 
 
 @pytest.mark.parametrize(
