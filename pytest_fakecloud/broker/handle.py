@@ -31,6 +31,7 @@ from .loading import (
     timestamp_ms,
 )
 from .model import (
+    AUTO_OFFSET_RESETS,
     INT64_MAX,
     OFFSET_FIELDS,
     RECORD_FIELDS,
@@ -442,16 +443,29 @@ class Broker(Handle):
         self._engine.rebalance(group)
         return self.group(group)
 
-    def join(self, group: str, instance: str, topics: Sequence[str]) -> GroupView:
-        """Let a phantom instance join that never consumes by itself; it idles like any other."""
+    def join(
+        self,
+        group: str,
+        instance: str,
+        topics: Sequence[str],
+        *,
+        auto_offset_reset: Literal["latest", "earliest", "none"] = "latest",
+    ) -> GroupView:
+        """Let an instance join a group without consuming; it idles like any other instance.
+
+        ``auto_offset_reset`` is where it starts in a partition for which the group has no committed
+        offset, as the header of that name of a consume request.
+        """
         __tracebackhide__ = True
         _check_instance(group, instance)
         wanted = strings("topics", topics)
         if not wanted:
             raise ContractError("topics is empty: an instance joins to read at least one")
+        string("auto_offset_reset", auto_offset_reset)
+        choice("auto_offset_reset", auto_offset_reset, *AUTO_OFFSET_RESETS)
         self._time.settle()
         with as_misuse():
-            self._engine.join(group, instance, wanted)
+            self._engine.join(group, instance, wanted, auto_offset_reset)
         return self.group(group)
 
     def leave(self, group: str, instance: str) -> GroupView:

@@ -128,7 +128,9 @@ class BrokerEngine(Protocol):
 
     # -- making it happen ------------------------------------------------------------------------
 
-    def join(self, group: str, instance: str, topics: Sequence[str]) -> None:
+    def join(
+        self, group: str, instance: str, topics: Sequence[str], auto_offset_reset: str = "latest"
+    ) -> None:
         """Let an instance join that no client consumes with."""
         ...
 

@@ -12,7 +12,7 @@ import httpx
 import pytest
 
 from pytest_fakecloud.broker.handle import Broker
-from pytest_fakecloud.broker.model import ProducerRecord
+from pytest_fakecloud.broker.model import ProducerRecord, TopicPartition
 from pytest_fakecloud.broker.settings import BrokerLimits
 from pytest_fakecloud.core.errors import ContractError
 from pytest_fakecloud.handle import Context
@@ -279,6 +279,17 @@ def test_phantom_members_join_and_leave(broker: Broker, rest: Rest) -> None:
     view = broker.join("g", "phantom", ["orders"])
     assert {name: len(owned) for name, owned in view.assignment.items()} == {"i": 2, "phantom": 1}
     assert broker.leave("g", "phantom").assignment.keys() == {"i"}
+
+
+def test_a_joined_instance_starts_where_it_is_told_to(broker: Broker, rest: Rest) -> None:
+    rest.produce("orders", "early", partition=0)
+    for group, options, position in (
+        ("default", {}, 1),
+        ("latest", {"auto_offset_reset": "latest"}, 1),
+        ("earliest", {"auto_offset_reset": "earliest"}, 0),
+    ):
+        view = broker.join(group, "i", ["orders"], **options)  # type: ignore[arg-type]
+        assert view.position[TopicPartition("orders", 0)] == position
 
 
 def test_redeliver_gives_the_last_records_again_whatever_was_committed(
@@ -846,6 +857,10 @@ def test_what_a_tester_gives_in_a_wrong_type_is_named(broker: Broker) -> None:
             (lambda b: b.join("g", "i", 5), "topics must be a list of texts, got 5"),
             (lambda b: b.join("g", "i", ["orders", 1]), "topics must be a list of texts"),
             (lambda b: b.join("g", "i", []), "topics is empty"),
+            (
+                lambda b: b.join("g", "i", ["orders"], auto_offset_reset="oldest"),
+                "auto_offset_reset='oldest' is unknown: give one of 'earliest', 'latest', 'none'",
+            ),
             (lambda b: b.rebalance({}), "group must be text, got {}"),
             (lambda b: b.redeliver(["g"]), "group must be text"),
             (lambda b: b.group(["g"]), "group must be text"),

@@ -112,7 +112,7 @@ METHODS: Table = {
     "leave": (GOOD_INSTANCE, INSTANCE),
     "join": (
         {**GOOD_INSTANCE, "topics": ["orders"]},
-        {**INSTANCE, "topics": {"list of texts", "set"}},
+        {**INSTANCE, "topics": {"list of texts", "set"}, "auto_offset_reset": set()},
     ),
     "rebalance": ({"group": "orders"}, {"group": TEXT}),
     "redeliver": (

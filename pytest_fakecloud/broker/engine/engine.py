@@ -466,10 +466,13 @@ class MemoryEngine:
             self.table.partition(offset.topic, offset.partition, now)
             self.commits.set_by_test(group, offset, now)
 
-    def join(self, group: str, instance: str, topics: Sequence[str]) -> None:
+    def join(
+        self, group: str, instance: str, topics: Sequence[str], auto_offset_reset: str = "latest"
+    ) -> None:
         """Let an instance join that no client consumes with; it idles like any other."""
         with self.locked() as now:
-            at, member = self.groups.enter(group, instance, topics, {}, now)
+            headers = {"auto-offset-reset": auto_offset_reset}
+            at, member = self.groups.enter(group, instance, topics, headers, now)
             member.consuming += 1
             self.groups.finish(at, member, None, now)
 

@@ -370,9 +370,11 @@ class KafkaEngine:
 
     # -- what a tester makes happen --------------------------------------------------------------
 
-    def join(self, group: str, instance: str, topics: Sequence[str]) -> None:
+    def join(
+        self, group: str, instance: str, topics: Sequence[str], auto_offset_reset: str = "latest"
+    ) -> None:
         """Let an instance join that no client consumes with; it idles like any other."""
-        self.consume(group, instance, topics, 0, {})
+        self.consume(group, instance, topics, 0, {"auto-offset-reset": auto_offset_reset})
 
     def crash(self, group: str, instance: str) -> NoReturn:
         """Not with a real cluster: its client always leaves."""
