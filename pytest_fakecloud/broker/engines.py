@@ -1,17 +1,26 @@
-"""The line that chooses an engine."""
+"""The two engines of a broker, and the choice between them."""
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import TYPE_CHECKING, Literal, TypeAlias
 
 from ..core.errors import ContractError
 from ..core.ids import Ids
 from ..core.timekeeper import Timekeeper
 from .engine.engine import MemoryEngine
-from .protocol import BrokerEngine
 from .settings import Behaviour, string
 
-__all__ = ["make_engine"]
+if TYPE_CHECKING:
+    from .kafka.engine import KafkaEngine
+
+__all__ = ["BrokerEngine", "make_engine"]
+
+BrokerEngine: TypeAlias = "MemoryEngine | KafkaEngine"
+"""One broker, in memory or over a real cluster. Both have the same methods.
+
+Timeouts are milliseconds and bound the call; every method may raise ``BrokerError``. What an engine
+cannot do for a tester raises ``ContractError``.
+"""
 
 
 def make_engine(

@@ -17,7 +17,7 @@ from ..core.matching import ITEM, Asked, Field, Query, one_of
 from ..core.timeparse import Duration, duration_us
 from ..core.wording import brief
 from ..handle import Context, Handle
-from .engines import make_engine
+from .engines import BrokerEngine, make_engine
 from .errors import as_misuse
 from .loading import (
     Headers,
@@ -43,7 +43,6 @@ from .model import (
     TopicView,
     record_fields,
 )
-from .protocol import BrokerEngine
 from .routes import BrokerApp
 from .settings import Behaviour, BrokerLimits, choice, preset, string, strings, whole
 

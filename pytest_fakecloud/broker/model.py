@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypedDict
 
 from ..core.found import Found, found_of
 from ..core.matching import (
@@ -134,6 +134,15 @@ OFFSET_FIELDS: Mapping[str, Field] = {
     "offset": Field(whole_number(0), optional=False),
 }
 """What may be asked about an offset in a partition."""
+
+
+class TopicOptions(TypedDict, total=False):
+    """What an engine may be told of a new topic; None, or nothing, means the plan's default."""
+
+    retention_ms: int | None
+    retention_bytes: int | None
+    max_message_bytes: int | None
+    first_offset: int
 
 
 class GroupAssignments(NamedTuple):

@@ -18,6 +18,7 @@ from ..http.app import App
 from ..http.messages import Answer, Request
 from ..http.readers import decode_segment, json_value
 from ..http.routing import Route
+from .engines import BrokerEngine
 from .errors import BrokerError, illegal_argument
 from .fields import (
     Source,
@@ -37,7 +38,6 @@ from .model import (
     TopicPartition,
     TopicPartitionOffset,
 )
-from .protocol import BrokerEngine
 from .webhook import message_headers
 
 __all__ = ["BrokerApp", "record_json"]

@@ -17,7 +17,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any, Literal, TypeVar
+from typing import Any, Literal, TypeVar, Unpack
 
 from ...core.errors import ContractError
 from ...core.ids import Ids
@@ -32,6 +32,7 @@ from ..model import (
     Metadata,
     ProducerRecord,
     Record,
+    TopicOptions,
     TopicPartition,
     TopicPartitionOffset,
     TopicView,
@@ -103,28 +104,12 @@ class MemoryEngine:
 
     # -- topics ----------------------------------------------------------------------------------
 
-    def create_topic(
-        self,
-        name: str,
-        partitions: int = 1,
-        *,
-        retention_ms: int | None = None,
-        retention_bytes: int | None = None,
-        max_message_bytes: int | None = None,
-        first_offset: int = 0,
-    ) -> None:
+    def create_topic(self, name: str, partitions: int = 1, **options: Unpack[TopicOptions]) -> None:
         """Create a topic. Retention defaults to the plan's, the message size limit too.
 
         Raises ``ContractError`` for a bad name, an existing topic, and counts out of bounds.
         """
-        topic = self._new_topic(
-            name,
-            partitions,
-            retention_ms=retention_ms,
-            retention_bytes=retention_bytes,
-            max_message_bytes=max_message_bytes,
-            first_offset=first_offset,
-        )
+        topic = self._new_topic(name, partitions, **options)
         with self.locked() as now:
             if name in self._topics:
                 raise ContractError(
@@ -308,7 +293,7 @@ class MemoryEngine:
         ``[]`` at the timeout. Raises ``BrokerError`` for unknown topics and partitions, for offsets
         outside of the log, and for one partition named with two offsets.
         """
-        self.check_timeout(timeout_ms)
+        errors.check_timeout(timeout_ms, self.settings.max_timeout_ms)
         wanted = distinct_positions(positions)
         signal = self._clock.signal()
         with self.locked() as now:
@@ -354,7 +339,7 @@ class MemoryEngine:
         timeout_ms: int = 0,
     ) -> list[TopicPartitionOffset]:
         """The first offset at or after a time in ms, or an end of the log, in request order."""
-        self.check_timeout(timeout_ms)
+        errors.check_timeout(timeout_ms, self.settings.max_timeout_ms)
         found = []
         with self.locked() as now:
             for tp in partitions:
@@ -392,7 +377,7 @@ class MemoryEngine:
         Waits for the first record; ``[]`` at the timeout, and when a rebalance, a deletion or the
         end of the server comes first. Two calls on one instance take turns.
         """
-        self.check_timeout(timeout_ms)
+        errors.check_timeout(timeout_ms, self.settings.max_timeout_ms)
         coordinator = self.groups
         turn = object()
         with self.locked() as now:
@@ -454,7 +439,7 @@ class MemoryEngine:
         timeout_ms: int = 0,
     ) -> list[TopicPartitionOffset]:
         """Committed offsets of the group in request order; the instance need not exist."""
-        self.check_timeout(timeout_ms)
+        errors.check_timeout(timeout_ms, self.settings.max_timeout_ms)
         with self.locked() as now:
             return self.commits.committed(group, partitions, now)
 
@@ -590,13 +575,6 @@ class MemoryEngine:
     def waiting(self) -> list[Signal]:
         """The signal of each call that waits now; calls on one instance share one."""
         return self._waiting
-
-    def check_timeout(self, timeout_ms: int) -> None:
-        """Reject a negative timeout and one that can only be a mistake."""
-        if not 0 <= timeout_ms <= self.settings.max_timeout_ms:
-            raise errors.illegal_argument(
-                f"Invalid timeout {timeout_ms}: expected 0 to {self.settings.max_timeout_ms} ms"
-            )
 
     def _wait(self, signal: Signal, poll: Callable[[], T | None], timeout_ms: int) -> T | None:
         clock = self._clock

@@ -11,7 +11,7 @@ import functools
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from typing import Any, Concatenate, Literal, NoReturn, ParamSpec, TypeVar
+from typing import Any, Concatenate, Literal, NoReturn, ParamSpec, TypeVar, Unpack
 
 from ...core.errors import ContractError
 from ...core.found import found_of
@@ -29,6 +29,7 @@ from ..model import (
     Metadata,
     ProducerRecord,
     Record,
+    TopicOptions,
     TopicPartition,
     TopicPartitionOffset,
     TopicView,
@@ -154,7 +155,7 @@ class KafkaEngine:
         """Partition counts by topic name, as the cluster has them now."""
         return self._topics.counts()
 
-    def create_topic(self, name: str, partitions: int = 1, **options: Any) -> None:
+    def create_topic(self, name: str, partitions: int = 1, **options: Unpack[TopicOptions]) -> None:
         """Create a topic; raises ``ContractError`` for a bad name, an existing one, bad counts."""
         self._topics.create(name, partitions, **options)
 
@@ -228,7 +229,7 @@ class KafkaEngine:
     @_public
     def fetch(self, positions: Sequence[TopicPartitionOffset], timeout_ms: int) -> list[Record]:
         """Read records from the positions on, at most 1 MiB from each; wait for the first."""
-        self.check_timeout(timeout_ms)
+        errors.check_timeout(timeout_ms, self.settings.max_timeout_ms)
         return self._fetching.fetch(distinct_positions(positions), timeout_ms)
 
     @_public
@@ -239,7 +240,7 @@ class KafkaEngine:
         timeout_ms: int = 0,
     ) -> list[TopicPartitionOffset]:
         """The first offset at or after a time in ms, or an end of the log, in request order."""
-        self.check_timeout(timeout_ms)
+        errors.check_timeout(timeout_ms, self.settings.max_timeout_ms)
         return self._fetching.offsets(at, partitions)
 
     @_public
@@ -276,7 +277,7 @@ class KafkaEngine:
         headers: Mapping[str, str],
     ) -> list[Record]:
         """Take the next records for an instance, which the first call creates from ``headers``."""
-        self.check_timeout(timeout_ms)
+        errors.check_timeout(timeout_ms, self.settings.max_timeout_ms)
         found = self._groups.consume(group, instance, topics, timeout_ms, headers)
         return [self._fetching.record(message) for message in found]
 
@@ -311,7 +312,7 @@ class KafkaEngine:
         timeout_ms: int = 0,
     ) -> list[TopicPartitionOffset]:
         """Committed offsets of the group in request order; the instance need not exist."""
-        self.check_timeout(timeout_ms)
+        errors.check_timeout(timeout_ms, self.settings.max_timeout_ms)
         return self._groups.committed(group, partitions)
 
     @_public
@@ -397,13 +398,6 @@ class KafkaEngine:
         raise real_only("reorder()")
 
     # -- waiting ---------------------------------------------------------------------------------
-
-    def check_timeout(self, timeout_ms: int) -> None:
-        """Reject a negative timeout and one that can only be a mistake."""
-        if not 0 <= timeout_ms <= self.settings.max_timeout_ms:
-            raise errors.illegal_argument(
-                f"Invalid timeout {timeout_ms}: expected 0 to {self.settings.max_timeout_ms} ms"
-            )
 
     @property
     def waiting(self) -> list[Signal]:

@@ -18,7 +18,6 @@ from pytest_fakecloud.broker.model import (
     TopicPartition,
     TopicPartitionOffset,
 )
-from pytest_fakecloud.broker.protocol import BrokerEngine
 from pytest_fakecloud.broker.settings import Behaviour, BrokerLimits
 from pytest_fakecloud.core.errors import ContractError
 from pytest_fakecloud.core.ids import Ids
@@ -41,11 +40,6 @@ def engine(
     made = MemoryEngine(clock or Timekeeper(START), Ids(1), Behaviour(**settings))
     made.create_topic("t", partitions)
     return made
-
-
-def test_the_engine_is_what_the_routes_ask_for() -> None:
-    stand_in: BrokerEngine = engine()
-    assert stand_in.topics() == {"t": 3}
 
 
 def test_produce_answers_places_in_request_order() -> None:
