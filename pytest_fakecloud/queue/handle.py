@@ -231,8 +231,8 @@ class Queue(QueueAssertions, QueueActions, Handle):
         self._driver = Driver(self._engine, self._check_open, self._sender.release)
         table = DeliveryFaults(partial(context.ids.stream, name, "faults"), context.time)
         self._engine.mishaps = table
-        runs = WorkflowRoutes(self._engine, workflow)
-        letters = WorkflowHistoryRoutes(self._engine, workflow)
+        runs = WorkflowRoutes(self._engine, workflow).routes
+        letters = WorkflowHistoryRoutes(self._engine, workflow).routes
         self.read_only_token = self._new_token()
         app = QueueApp(self._engine, lambda: (self.token, self.read_only_token), [runs, letters])
         super().__init__(context, app, name=name, faults=QueueFaults(table))

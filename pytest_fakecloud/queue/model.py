@@ -351,8 +351,11 @@ class Mishaps:
         return False
 
 
-class WorkflowHooks(Protocol):
-    """What the engine asks the workflow part, always with its lock held and without any I/O."""
+class WorkflowHooks:
+    """The calls of the engine to the workflow part, with its lock held and without any I/O.
+
+    The hooks themselves are those of a queue without workflow runs: every message is a plain message.
+    """
 
     def accept(self, message: Message, at_us: int) -> str | None:
         """Look at a message before it is stored.
@@ -360,21 +363,26 @@ class WorkflowHooks(Protocol):
         Returns the id of the message that it repeats (answered with ``deduplicated: true``), or
         None. Raises ``QueueError`` when it must be refused (a step of a cancelled run: 400).
         """
+        return None
 
     def refuse(self, requests: Iterable[HeaderList]) -> None:
         """Raise ``QueueError`` 400 when one of these requests is a step of a run that has ended."""
 
     def body(self, message: Message, at_us: int) -> bytes:
         """Return the body to send with this attempt (a step list for a run, else the message's)."""
+        return message.body
 
     def callback_fields(self, message: Message) -> dict[str, object]:
         """Return what is added to the callback bodies about this message (``workflowRunId`` ...)."""
+        return {}
 
     def dead_letter_fields(self, message: Message) -> dict[str, object]:
         """Return what is added to the record of a dead letter (``failureCallbackInfo`` ...)."""
+        return {}
 
     def companions(self, message: Message) -> Iterable[Message]:
         """Return the messages that may only be forgotten together with this one."""
+        return ()
 
     def forget(self, message: Message) -> None:
         """Hear that a message, and all that go with it, will be forgotten."""
@@ -384,43 +392,10 @@ class WorkflowHooks(Protocol):
 
     def snapshot(self) -> object:
         """Return a cheap copy of the state."""
+        return None
 
     def restore(self, saved: Any) -> None:
         """Return to a copy made by ``snapshot``."""
-
-
-class NoWorkflow:
-    """The hooks of a queue without workflow runs: every message is a plain message."""
-
-    def accept(self, message: Message, at_us: int) -> str | None:
-        return None
-
-    def refuse(self, requests: Iterable[HeaderList]) -> None:
-        return None
-
-    def body(self, message: Message, at_us: int) -> bytes:
-        return message.body
-
-    def callback_fields(self, message: Message) -> dict[str, object]:
-        return {}
-
-    def dead_letter_fields(self, message: Message) -> dict[str, object]:
-        return {}
-
-    def companions(self, message: Message) -> Iterable[Message]:
-        return ()
-
-    def forget(self, message: Message) -> None:
-        return None
-
-    def finished(self, message: Message, at_us: int) -> None:
-        return None
-
-    def snapshot(self) -> object:
-        return None
-
-    def restore(self, saved: Any) -> None:
-        return None
 
 
 def first(headers: Sequence[tuple[str, str]], name: str) -> str | None:

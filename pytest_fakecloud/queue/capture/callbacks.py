@@ -9,7 +9,7 @@ import threading
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from datetime import datetime
-from typing import TYPE_CHECKING, Any, NoReturn, Protocol, TypeAlias, TypedDict, Unpack
+from typing import TYPE_CHECKING, Any, NoReturn, TypeAlias, TypedDict, Unpack
 
 from ...core.calls import Headers
 from ...core.errors import ContractError, shown
@@ -24,6 +24,8 @@ from .faults import ScopedFaults
 
 if TYPE_CHECKING:
     from werkzeug import Request as WerkzeugRequest
+
+    from .handle import CallbackCapture
 
 
 __all__ = ["DEFAULT_TIMEOUT", "Callback", "Captured"]
@@ -204,30 +206,12 @@ def _query(given: Mapping[str, Any], predicate: Predicate | None = None) -> Quer
     return Query({**asked, "callback": predicate}, {**FIELDS, **_PREDICATE}, "callback")
 
 
-class Receiver(Protocol):
-    """What the lists of a capture ask of it."""
-
-    @property
-    def url(self) -> str:
-        """Its base address."""
-
-    def _drive_until(self, done: Callable[[], bool], timeout: float) -> bool:
-        """Drive the queues of the cloud, or wait for them, until the condition holds."""
-
-    async def _adrive_until(self, done: Callable[[], bool], timeout: float) -> bool:
-        """Do so in the running loop."""
-
-    def _unfinished(self) -> list[str]:
-        """Return what the messages of the cloud's queues wait for, a line each."""
-
-    def _account(self, captured: Captured, asked: Query, missing: bool) -> list[str]:
-        """Return, line by line, what else came and how far the messages are."""
-
-
 class Captured(Found[Callback]):
     """What came to one URL of a capture, oldest first: a list with ``.url`` and ``.wait_for()``."""
 
-    def __init__(self, capture: Receiver, faults: ScopedFaults, path: str, failure: bool) -> None:
+    def __init__(
+        self, capture: CallbackCapture, faults: ScopedFaults, path: str, failure: bool
+    ) -> None:
         super().__init__()
         self._fields, self._kind = FIELDS, "failure callback" if failure else "callback"
         self._notes = capture._unfinished

@@ -16,7 +16,7 @@ import threading
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeAlias
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 from urllib.parse import urlsplit
 
 from ...core.aio import in_thread
@@ -515,15 +515,6 @@ class _Target:
     rest: str
 
 
-class _Place(Protocol):
-    """What a route stands for; the longer it is, the sooner it is asked."""
-
-    @property
-    def length(self) -> int: ...
-
-    def takes(self, target: _Target) -> bool: ...
-
-
 @dataclass(frozen=True)
 class _Everything:
     length: int = -1
@@ -556,6 +547,10 @@ class _Prefix:
             return False
         following = target.rest[len(self.rest) : len(self.rest) + 1]
         return self.rest[-1:] in ("", "/") or following in ("", "/", "?", "&")
+
+
+_Place: TypeAlias = _Everything | _Pattern | _Prefix
+"""The destinations that a route takes. Of several places that take a URL, the longest wins."""
 
 
 def _place(url: object) -> _Place:

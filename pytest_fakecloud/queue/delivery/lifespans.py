@@ -9,7 +9,7 @@ from collections.abc import Awaitable, Callable, Coroutine, Iterator, Mapping, M
 from concurrent.futures import Future, InvalidStateError
 from dataclasses import dataclass
 from types import CellType, CoroutineType, FrameType, FunctionType
-from typing import Any, Protocol, TypeAlias, TypeVar
+from typing import Any, TypeAlias, TypeVar
 
 __all__ = [
     "AsgiApp",
@@ -86,21 +86,6 @@ class Lifespan:
             self._startup.set()
         else:
             self._done.set()
-
-
-class Host(Protocol):
-    """An event loop that somebody else runs, in whatever thread."""
-
-    def submit(self, work: Coroutine[Any, Any, T]) -> Future[T]:
-        """Run a coroutine there; cancelling the future cancels it."""
-
-    @property
-    def runs(self) -> bool:
-        """Whether the loop still does."""
-
-    @property
-    def is_here(self) -> bool:
-        """Whether it is the loop of this very thread."""
 
 
 class AsyncioHost:
@@ -192,6 +177,10 @@ class TrioHost:
             return
         for task in tasks:
             yield task.coro
+
+
+Host: TypeAlias = AsyncioHost | TrioHost
+"""An event loop that other code runs, in any thread."""
 
 
 @dataclass(frozen=True)

@@ -7,7 +7,7 @@ import threading
 from collections import deque
 from collections.abc import Awaitable, Callable
 from functools import cached_property, partial
-from typing import Protocol, TypeAlias
+from typing import TYPE_CHECKING, TypeAlias
 
 from ...core.ids import BASE58, Ids
 from ...core.timekeeper import Timekeeper
@@ -18,7 +18,6 @@ from ..model import (
     LogEntry,
     Message,
     Mishaps,
-    NoWorkflow,
     Outcome,
     RejectedStep,
     WorkflowHooks,
@@ -29,21 +28,11 @@ from .flow import FlowControl
 from .logs import Logs
 from .url_groups import UrlGroups
 
+if TYPE_CHECKING:
+    from .attempts import AttemptRunner
+
 _COMPACT = 64
 """Planned attempts below which those that are out of date are left alone."""
-
-
-class Runs(Protocol):
-    """What makes the attempt that a timer is for: plain, awaited, or begun here and made elsewhere."""
-
-    def run(self, message_id: str, due_us: int) -> object:
-        """Make the attempt in this thread."""
-
-    async def run_async(self, message_id: str, due_us: int) -> object:
-        """Make the attempt in the running loop."""
-
-    def start(self, message_id: str, due_us: int) -> Callable[[], object] | None:
-        """Begin the attempt and return what makes it in any thread, or None."""
 
 
 _Run: TypeAlias = Callable[[str, int], object]
@@ -61,7 +50,7 @@ class State:
     engine before the first message comes.
     """
 
-    runner: Runs
+    runner: AttemptRunner
 
     def __init__(
         self,
@@ -78,7 +67,7 @@ class State:
         self.limits = limits
         self.settings = settings
         self.lane: Lane = lane
-        self.workflow: WorkflowHooks = workflow or NoWorkflow()
+        self.workflow: WorkflowHooks = workflow or WorkflowHooks()
         self.mishaps = Mishaps()
         self.lock = threading.RLock()
         self.changed = clock.signal()

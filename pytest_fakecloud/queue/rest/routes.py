@@ -9,7 +9,7 @@ success is an empty JSON object where clients parse it and an empty body where t
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from typing import Any, ClassVar, Protocol
+from typing import Any, ClassVar
 
 from ...core.auth import bearer_token, same
 from ...core.matching import TEXT, Field
@@ -60,17 +60,11 @@ HOOKS = "/v2/workflows/hooks/"
 """Below this path anybody may call: it is what the sender of a workflow's webhook is given."""
 
 
-class MoreRoutes(Protocol):
-    """Endpoints that another part of the queue adds (the workflow runs)."""
-
-    def routes(self) -> list[Route]:
-        """Return all of them."""
-
-
 class QueueApp(App):
     """Routes of a queue over its engine.
 
-    ``tokens`` returns the token that may do everything and the one that may only GET.
+    ``tokens`` returns the token that may do everything and the one that may only GET. ``more``
+    returns the routes of other parts of the queue.
     """
 
     service = "queue"
@@ -86,20 +80,16 @@ class QueueApp(App):
         self,
         engine: Engine,
         tokens: Callable[[], tuple[str, str]],
-        more: Iterable[MoreRoutes] = (),
+        more: Iterable[Callable[[], list[Route]]] = (),
     ) -> None:
         self.engine = engine
         self._tokens = tokens
-        self._more: list[MoreRoutes] = [
-            FirstEra(engine),
-            AdministrationRoutes(engine),
-            HistoryRoutes(engine),
-            *more,
-        ]
+        parts = (FirstEra(engine), AdministrationRoutes(engine), HistoryRoutes(engine))
+        self._more = [*(part.routes for part in parts), *more]
 
     def routes(self) -> list[Route]:
         return [
-            *(route for part in self._more for route in part.routes()),
+            *(route for routes in self._more for route in routes()),
             Route("POST", "/v2/publish/{destination*}", "publish", self.publish),
             Route("POST", "/v2/enqueue/{queue}/{destination*}", "enqueue", self.enqueue),
             Route("POST", "/v2/batch", "batch", self.batch),

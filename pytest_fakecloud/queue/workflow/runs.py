@@ -28,6 +28,7 @@ from ..model import (
     Message,
     PublishSettings,
     RejectedStep,
+    WorkflowHooks,
     WorkflowPart,
     first,
 )
@@ -63,8 +64,8 @@ _INHERITED = ("retry_delay", "failure_callback", "flow")
 _RAW_CALLS = frozenset({"tocallback", "fromcallback", "failurecall"})
 
 
-class WorkflowRuns:
-    """All runs of one queue: the engine's ``WorkflowHooks``, and what the endpoints ask for.
+class WorkflowRuns(WorkflowHooks):
+    """All runs of one queue, for its engine and for the endpoints.
 
     ``attach`` connects it to its engine; everything is called with the engine's lock held.
     """

@@ -17,8 +17,8 @@ from pytest_fakecloud.queue.model import (
     Kind,
     Message,
     Mishaps,
-    NoWorkflow,
     Outcome,
+    WorkflowHooks,
     WorkflowPart,
     first,
 )
@@ -151,7 +151,7 @@ def test_every_header_of_a_delivery() -> None:
 
 
 def test_a_message_of_a_run_is_sent_as_its_workflow_says(bench: Bench) -> None:
-    class Steps(NoWorkflow):
+    class Steps(WorkflowHooks):
         def body(self, message: Message, at_us: int) -> bytes:
             return f"{message.id} at {at_us - bench.start_us}".encode()
 
@@ -413,7 +413,7 @@ def test_what_the_callback_about_a_success_tells(bench: Bench) -> None:
 
 
 def test_callbacks_about_a_step_tell_of_its_run(bench: Bench) -> None:
-    class Runs(NoWorkflow):
+    class Runs(WorkflowHooks):
         def callback_fields(self, message: Message) -> dict[str, object]:
             return {"workflowRunId": message.id}
 

@@ -21,8 +21,8 @@ from pytest_fakecloud.queue.model import (
     Delivery,
     Message,
     Mishaps,
-    NoWorkflow,
     Outcome,
+    WorkflowHooks,
 )
 from pytest_fakecloud.queue.settings import plan
 from pytest_fakecloud.queue.timeline import timeline, waiting_text
@@ -900,7 +900,7 @@ def test_a_twin_has_the_rules_and_none_of_the_data() -> None:
     bench = Bench(limits={"message_size": 3}, region="EU-CENTRAL-1")
     bench.publish()
     engine, clock = bench.engine, Timekeeper(now="2026-01-01T00:00:00Z")
-    twin = engine.twin(clock, Ids(2), NoWorkflow())
+    twin = engine.twin(clock, Ids(2), WorkflowHooks())
     assert twin.messages == {}
     with pytest.raises(QueueError, match="maxMessageSize"):
         twin.publisher.publish(URL, [], b"four")
@@ -914,7 +914,7 @@ def test_a_twin_has_the_rules_and_none_of_the_data() -> None:
 
 
 def test_a_twin_asks_the_workflows_it_is_given(bench: Bench) -> None:
-    class Refusing(NoWorkflow):
+    class Refusing(WorkflowHooks):
         def accept(self, message: Message, now_us: int) -> str | None:
             raise QueueError(400, "no")
 

@@ -9,7 +9,7 @@ import pytest
 
 from pytest_fakecloud.queue.engine.publishing import Accepted, Published
 from pytest_fakecloud.queue.errors import Loop, QueueError
-from pytest_fakecloud.queue.model import SECOND, Delivery, Message, NoWorkflow, Outcome, first
+from pytest_fakecloud.queue.model import SECOND, Delivery, Message, Outcome, WorkflowHooks, first
 from pytest_fakecloud.queue.wire.named import LLM_URL
 
 from .bench import CALLBACK, URL, Bench
@@ -238,7 +238,7 @@ def test_a_loopback_destination_is_refused_where_the_tester_wants_it(checks: boo
         publish(bench, "http://127.0.0.1/")
 
 
-class Steps(NoWorkflow):
+class Steps(WorkflowHooks):
     """Workflows that accept one step of a request, and know of the ones they accepted."""
 
     def __init__(self, bench: Bench, most: int = 1) -> None:
@@ -285,7 +285,7 @@ def test_a_callback_that_a_workflow_refuses_is_told_in_its_source(bench: Bench) 
 
 
 def test_a_callback_that_repeats_a_message_is_not_published(bench: Bench) -> None:
-    class Repeating(NoWorkflow):
+    class Repeating(WorkflowHooks):
         def accept(self, message: Message, at_us: int) -> str | None:
             return "earlier" if message.kind == "callback" else None
 
