@@ -16,7 +16,8 @@ if TYPE_CHECKING:
     from .any_cloud import AnyCloud
     from .broker.handle import Broker
     from .kv.handle import KVServer
-    from .queue.capture.handle import CallbackCapture, Destination
+    from .queue.capture.handle import CallbackCapture
+    from .queue.delivery.destination_server import Destination
     from .queue.handle import Queue
     from .session import Run
     from .vector.handle import VectorIndex

@@ -13,8 +13,6 @@ from .settings import Behaviour, string
 if TYPE_CHECKING:
     from .kafka.engine import KafkaEngine
 
-__all__ = ["BrokerEngine", "make_engine"]
-
 BrokerEngine: TypeAlias = "MemoryEngine | KafkaEngine"
 """One broker, in memory or over a real cluster. Both have the same methods.
 

@@ -13,8 +13,6 @@ from contextlib import contextmanager
 
 from ..core.errors import ContractError, ServiceError
 
-__all__ = ["STATUSES", "BrokerError", "as_misuse"]
-
 STATUSES: Mapping[str, int] = {
     "unauthorized": 401,
     "unknown_path": 404,

@@ -8,9 +8,6 @@ from collections.abc import Iterator, Mapping
 from .errors import illegal_argument
 from .model import INT64_MAX
 
-__all__ = ["Source", "digits", "long_of", "object_of", "shown", "where_in"]
-
-
 _SHOWN = 60
 
 

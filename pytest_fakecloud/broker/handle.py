@@ -49,8 +49,6 @@ from .settings import Behaviour, BrokerLimits, choice, preset, string, strings, 
 if TYPE_CHECKING:
     import httpx
 
-__all__ = ["Broker"]
-
 _WHOLE_RECORD = Field(ITEM, lambda record: record, bare=True)
 
 

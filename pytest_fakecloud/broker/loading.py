@@ -14,18 +14,6 @@ from ..core.timeparse import instant_us
 from .model import INT64_MAX, Header, ProducerRecord
 from .settings import string, whole
 
-__all__ = [
-    "Headers",
-    "ListedFields",
-    "Loadable",
-    "RecordFields",
-    "checked",
-    "header_list",
-    "messages_in",
-    "text",
-    "timestamp_ms",
-]
-
 Loadable = (
     Mapping[str, Iterable[object]] | Iterable[ProducerRecord | Mapping[str, object]] | str | Path
 )

@@ -20,27 +20,6 @@ from ..core.matching import (
 )
 from .errors import can_name_a_topic, illegal_argument
 
-__all__ = [
-    "AUTO_OFFSET_RESETS",
-    "CONSUMER_HEADERS",
-    "INT64_MAX",
-    "MEMBER_FIELDS",
-    "OFFSET_FIELDS",
-    "RECORD_FIELDS",
-    "TOPIC",
-    "ConsumerConfig",
-    "GroupAssignments",
-    "GroupView",
-    "Header",
-    "MemberView",
-    "Metadata",
-    "ProducerRecord",
-    "Record",
-    "TopicPartition",
-    "TopicPartitionOffset",
-    "TopicView",
-]
-
 INT64_MAX = 2**63 - 1
 """The largest offset, and the largest timestamp."""
 

@@ -40,8 +40,6 @@ from .model import (
 )
 from .webhook import message_headers
 
-__all__ = ["BrokerApp", "record_json"]
-
 SUCCESS = {"result": "Success", "status": 200}
 POLL_TIMEOUT_MS = 1000
 METADATA_TIMEOUT_MS = 10_000

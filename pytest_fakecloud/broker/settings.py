@@ -10,17 +10,6 @@ from ..core.errors import ContractError
 from ..core.timeparse import Duration
 from .errors import STATUSES
 
-__all__ = [
-    "PRESETS",
-    "Behaviour",
-    "BrokerLimits",
-    "BrokerSettings",
-    "choice",
-    "string",
-    "strings",
-    "whole",
-]
-
 
 def choice(name: str, value: object, *known: object) -> None:
     """Reject a value that is none of the known ones, and name them."""

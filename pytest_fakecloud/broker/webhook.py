@@ -10,8 +10,6 @@ from collections.abc import Iterable, Sequence
 
 from .model import Header
 
-__all__ = ["ALWAYS_DROPPED", "STANDARD", "message_headers"]
-
 ALWAYS_DROPPED = frozenset({"authorization", "cookie", "host", "content-length"})
 """Dropped even when a setting says to keep them: they carry secrets or describe the transport."""
 

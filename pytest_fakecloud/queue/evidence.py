@@ -21,8 +21,6 @@ from .refusals import Refusal, Refusals
 from .timeline import raised_text
 from .wire.signing import body_hash, explain, published_text
 
-__all__ = ["Evidence"]
-
 LONGEST = 2_000
 """The most characters that are kept of a body."""
 _SETTING = "QSTASH_CURRENT_SIGNING_KEY"

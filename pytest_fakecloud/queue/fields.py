@@ -26,22 +26,6 @@ from .errors import QueueError
 from .model import KINDS, Attempt
 from .wire.named import NAMED
 
-__all__ = [
-    "ATTEMPTS",
-    "CRON",
-    "DESTINATION",
-    "DLQ_ID",
-    "LABEL",
-    "NAME",
-    "AttemptFields",
-    "DeadLetterFields",
-    "ListedFields",
-    "MessageFields",
-    "always",
-    "found_attempts",
-    "json_of",
-]
-
 
 class MessageFields(TypedDict, total=False):
     """The fields of a message that assertions and listings ask about.

@@ -29,14 +29,12 @@ from .delivery.destinations import Destinations
 from .delivery.drivers import (
     Attempts,
     Driver,
-    NotIdle,
     QueueAio,
 )
 from .delivery.faults import DeliveryFaults, QueueFaults
 from .delivery.sender import Sender
 from .delivery.sender import signature_clock as clock_of_signatures
 from .engine.engine import Engine
-from .errors import Loop
 from .evidence import Evidence
 from .loading import load
 from .model import (
@@ -508,6 +506,3 @@ def _leaves(error: BaseException | None, *, driving: bool) -> bool:
     if isinstance(error, Exception):
         return isinstance(error, ContractError)
     return error is not None and not driving
-
-
-__all__ = ["Attempts", "Loop", "NotIdle", "Queue"]

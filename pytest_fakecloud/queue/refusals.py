@@ -12,8 +12,6 @@ from dataclasses import dataclass
 from types import FunctionType
 from typing import Any
 
-__all__ = ["Refusal", "Refusals"]
-
 
 @dataclass(frozen=True, slots=True)
 class Refusal:

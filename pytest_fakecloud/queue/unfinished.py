@@ -14,8 +14,6 @@ from .model import Message
 from .timeline import due_text, waiting_text
 from .wire.headers import as_text
 
-__all__ = ["given_up", "pending", "schedules", "waiting"]
-
 _TOLD = 5
 """How many messages a sentence tells of."""
 

@@ -12,8 +12,6 @@ from ..core.calls import Call, whole_body
 from ..core.journal import Journal
 from ..core.wording import brief
 
-__all__ = ["QUERIES", "UPSERTS", "Item", "namespace_of", "queries", "refused", "shown", "upserts"]
-
 UPSERTS = ("upsert", "upsert-data")
 QUERIES = ("query", "query-data", "resumable-query", "resumable-query-data")
 DEFAULTS = {"topK": 10, "filter": ""}

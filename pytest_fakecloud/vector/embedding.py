@@ -26,8 +26,6 @@ from .errors import VectorError, invalid_dimension, unprocessable
 from .fields import as_floats, as_sparse, from_array
 from .model import Floats, Kind, SparseVector
 
-__all__ = ["MODELS", "MOST_DIMENSIONS", "Embedder", "hash_dense", "hash_sparse"]
-
 WORD = re.compile(r"\w+")
 TRIGRAM_WEIGHT = 0.5
 K1 = 1.2

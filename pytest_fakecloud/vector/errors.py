@@ -9,8 +9,6 @@ from __future__ import annotations
 
 from ..core.errors import ServiceError
 
-__all__ = ["VectorError"]
-
 
 class VectorError(ServiceError):
     """An answer ``{"error": text, "status": code}``."""

@@ -38,8 +38,6 @@ from .model import (
 )
 from .settings import VectorLimits
 
-__all__ = ["FieldReader", "Include", "as_floats", "as_sparse", "from_array"]
-
 Choice = TypeVar("Choice", bound=StrEnum)
 
 KNOWN = frozenset(

@@ -33,8 +33,6 @@ from .settings import Approximation, Loadable, VectorLimits, limits_of
 if TYPE_CHECKING:
     import upstash_vector
 
-__all__ = ["PendingChanges", "VectorIndex"]
-
 Choice = TypeVar("Choice", bound=StrEnum)
 EVERY_PART = Include(True, True, True)
 

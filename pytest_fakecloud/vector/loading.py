@@ -36,8 +36,6 @@ from .errors import VectorError, invalid_dimension
 from .fields import FieldReader, from_array
 from .model import VectorRecord
 
-__all__ = ["as_json", "read_records"]
-
 Raw = dict[str, Any]
 BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 MOST_MEMBERS = 1_000_000

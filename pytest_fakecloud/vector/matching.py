@@ -29,8 +29,6 @@ from .errors import VectorError
 from .fields import as_floats, from_array
 from .model import Floats, Fusion, QueryMode, Weighting
 
-__all__ = ["QUERY_FIELDS", "RECORD_FIELDS", "UPSERT_FIELDS", "QueryFields", "UpsertFields"]
-
 
 class UpsertFields(TypedDict, total=False):
     """The fields of an upserted record that assertions ask about, besides its id."""

@@ -10,26 +10,6 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = [
-    "DEFAULT_NAMESPACE",
-    "EVERYTHING",
-    "Change",
-    "Floats",
-    "Fusion",
-    "Hit",
-    "Ints",
-    "Kind",
-    "Metadata",
-    "QueryMode",
-    "Rows",
-    "Similarity",
-    "SparseVector",
-    "UpdateMode",
-    "VectorQuery",
-    "VectorRecord",
-    "Weighting",
-]
-
 Floats = NDArray[np.float32]
 Ints = NDArray[np.int32]
 Rows = NDArray[np.intp]

@@ -40,8 +40,6 @@ from .model import (
     VectorRecord,
 )
 
-__all__ = ["VectorApp", "record_json"]
-
 METHODS = "GET POST PUT DELETE"
 SUCCESS = "Success"
 _BODY_FACTS = (

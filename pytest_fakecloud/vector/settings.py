@@ -11,8 +11,6 @@ from typing import Any, Literal, TypedDict
 from ..core.errors import ContractError
 from ..core.timeparse import Duration
 
-__all__ = ["Approximation", "Loadable", "VectorLimits", "VectorSettings"]
-
 Loadable = Iterable[object] | Mapping[Any, object] | str | PathLike[str]
 """A list of records, a mapping from id to vector, text or record, or the path of a file."""
 

@@ -30,8 +30,8 @@ import trio
 
 from pytest_fakecloud import Cloud
 from pytest_fakecloud.core.errors import ContractError
-from pytest_fakecloud.queue.delivery.destinations import DeliveredRequest, DestinationTimeout
 from pytest_fakecloud.queue.delivery.drivers import Attempts
+from pytest_fakecloud.queue.delivery.replies import DeliveredRequest, DestinationTimeout
 
 from . import matrix_app
 

@@ -49,8 +49,6 @@ from .placement import Placement
 from .quota import BrokerQuota
 from .views import group_view, topic_view
 
-__all__ = ["BrokerSnapshot", "MemoryEngine", "distinct_positions"]
-
 T = TypeVar("T")
 _STATE: tuple[Lane, ...] = ("state",)
 _AGAIN: Any = object()

@@ -10,8 +10,6 @@ from ...core.timers import Signal
 from .groups.members import Happening
 from .groups.table import GroupTable
 
-__all__ = ["Guard", "Tell"]
-
 Tell = Callable[..., object]
 """Called for each event of a group: its kind, a readable line, ``at_us``, and details."""
 

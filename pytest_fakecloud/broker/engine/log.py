@@ -17,8 +17,6 @@ from ...core.timers import Signal
 from ..model import Header, Record
 from .partitioning import partition_for_key
 
-__all__ = ["PartitionLog", "Topic"]
-
 # Trimmed entries stay in front of the columns until they are worth a move of the rest.
 _WORTH_COMPACTING = 1024
 

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from struct import unpack_from
 
-__all__ = ["murmur2", "partition_for_key"]
-
 _SEED = 0x9747B28C
 _M = 0x5BD1E995
 _MASK = 0xFFFFFFFF

@@ -10,8 +10,6 @@ from ..model import Header, Metadata, ProducerRecord
 from ..settings import Behaviour
 from .log import PartitionLog, Topic
 
-__all__ = ["Columns", "Placement"]
-
 Columns = tuple[list[int], list[str | None], list[str], list[tuple[Header, ...]], list[int]]
 """Timestamps, keys, values, headers and sizes of the records for one partition."""
 

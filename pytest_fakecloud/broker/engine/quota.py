@@ -7,8 +7,6 @@ from collections.abc import Callable
 from ..errors import BrokerError
 from ..settings import BrokerLimits
 
-__all__ = ["BrokerQuota"]
-
 _SECOND_US = 1_000_000
 _DAY_US = 86_400 * _SECOND_US
 

@@ -16,8 +16,6 @@ from ..model import (
 from .groups.members import ConsumerGroup, Instance
 from .log import Topic
 
-__all__ = ["group_view", "topic_view"]
-
 
 def topic_view(topic: Topic) -> TopicView:
     """A topic as it is now."""

@@ -24,8 +24,6 @@ from ..errors import STATUSES, BrokerError
 # The types that come with the library leave out half of this module.
 _api: Any = _admin
 
-__all__ = ["Address", "Cluster", "Unavailable", "real_only", "silent", "translated", "when_away"]
-
 REQUEST_TIMEOUT = 5.0
 """Seconds an admin request may take, unless the address says otherwise."""
 _MORE = 1.0

@@ -44,8 +44,6 @@ from .instance import KafkaInstance
 from .producing import KafkaProducing
 from .topics import KafkaTopics
 
-__all__ = ["KafkaCopy", "KafkaEngine"]
-
 _GOODBYE = 0.7
 """Seconds in which a cluster has to answer to be told of the end of a handle."""
 _LEFT = 0.3

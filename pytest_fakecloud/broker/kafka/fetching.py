@@ -24,8 +24,6 @@ from ..settings import Behaviour
 from .cluster import Address, translated, when_away
 from .topics import KafkaTopics
 
-__all__ = ["KafkaFetching", "Waits"]
-
 _STEP = 0.05
 
 

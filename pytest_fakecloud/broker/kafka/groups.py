@@ -28,8 +28,6 @@ from .fetching import Waits
 from .instance import KafkaInstance
 from .topics import KafkaTopics
 
-__all__ = ["KafkaGroups"]
-
 
 class KafkaGroups:
     """The instances this server has a client for, by group and name; ``tell`` takes events."""

@@ -23,8 +23,6 @@ from ..errors import BrokerError
 from ..model import ConsumerConfig
 from .cluster import Unavailable, translated, when_away
 
-__all__ = ["KafkaInstance"]
-
 _LOOK = 0.02
 """Seconds between two looks for records when there were none."""
 _SOON = 0.001

@@ -20,8 +20,6 @@ from ..settings import Behaviour
 from .cluster import Address, Unavailable, translated
 from .topics import KafkaTopics
 
-__all__ = ["KafkaProducing"]
-
 CREATE_TIME = 1
 _LOOK = 0.02
 """Seconds the thread waits for confirmations at a time; what closing may have to wait for."""

@@ -20,8 +20,6 @@ from ..errors import as_misuse
 from ..settings import Behaviour, string, whole
 from .cluster import Address, real_only
 
-__all__ = ["KafkaTopics"]
-
 _FRESH = 1.0
 """Seconds for which the list of topics is taken as current."""
 _STEP = 0.05

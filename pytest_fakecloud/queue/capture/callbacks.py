@@ -28,8 +28,6 @@ if TYPE_CHECKING:
     from .handle import CallbackCapture
 
 
-__all__ = ["DEFAULT_TIMEOUT", "Callback", "Captured"]
-
 DEFAULT_TIMEOUT = 5.0
 
 Predicate: TypeAlias = "Callable[[Callback], object]"

@@ -37,8 +37,6 @@ from .callbacks import (
 )
 from .faults import ScopedFaults
 
-__all__ = ["Callback", "CallbackCapture", "Captured", "Destination"]
-
 _LONGEST_DRIVE_US = 30 * DAY
 _NAP = 0.02
 """Real seconds between looks at a background that is busy."""

@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TypedDict
 
-__all__ = ["CallbackCaptureSettings", "DestinationSettings"]
-
 
 class DestinationSettings(TypedDict, total=False):
     """What ``Cloud.destination()`` takes; ``Destination`` says what it means."""

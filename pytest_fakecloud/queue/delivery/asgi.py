@@ -29,8 +29,6 @@ from .handled import (
 )
 from .lifespans import AsgiApp, AsyncioHost, Event, Host, Lifespan
 
-__all__ = ["AsgiRunner", "call_asgi"]
-
 T = TypeVar("T")
 
 

@@ -15,8 +15,6 @@ from typing import Any, TypeVar
 
 from ...core.timeparse import monotonic
 
-__all__ = ["DEFAULT_CAP", "Deadlines"]
-
 T = TypeVar("T")
 
 DEFAULT_CAP = 5.0

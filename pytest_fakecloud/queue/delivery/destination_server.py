@@ -26,8 +26,6 @@ from ...http.messages import Answer, Request
 from ...http.routing import Route
 from .wsgi import environ_of
 
-__all__ = ["Destination"]
-
 BODY_LIMIT = 512 * 1024 * 1024
 """A callback carries two bodies of the largest message, both in Base64."""
 _METHODS = "GET HEAD POST PUT PATCH DELETE OPTIONS TRACE"

@@ -35,7 +35,6 @@ from .replies import (
     DELIVERIES,
     Answer,
     DeliveredRequest,
-    DestinationTimeout,
     Handler,
     Reply,
     as_reply,
@@ -49,16 +48,6 @@ if TYPE_CHECKING:
     from .asgi import AsgiRunner
     from .lifespans import AsgiApp, Elsewhere, Elsewheres
     from .loopback import LoopbackSender
-
-__all__ = [
-    "Answer",
-    "DeliveredRequest",
-    "DestinationRoute",
-    "DestinationTimeout",
-    "Destinations",
-    "Reply",
-    "route_to",
-]
 
 LifespanMode: TypeAlias = Literal["auto"] | bool
 Url: TypeAlias = str | re.Pattern[str] | Callable[[str], object]

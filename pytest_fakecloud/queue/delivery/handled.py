@@ -12,16 +12,6 @@ from urllib.parse import urlsplit
 
 from ..model import HeaderList
 
-__all__ = [
-    "CLIENT",
-    "Address",
-    "Handled",
-    "caught_by_framework",
-    "checked_status",
-    "failed",
-    "with_caught",
-]
-
 CLIENT = ("127.0.0.1", 0)
 """The address an application sees as the client's."""
 

@@ -11,18 +11,6 @@ from dataclasses import dataclass
 from types import CellType, CoroutineType, FrameType, FunctionType
 from typing import Any, TypeAlias, TypeVar
 
-__all__ = [
-    "AsgiApp",
-    "AsyncioHost",
-    "Elsewhere",
-    "Elsewheres",
-    "Event",
-    "Host",
-    "Lifespan",
-    "TrioHost",
-    "lifespan_elsewhere",
-]
-
 T = TypeVar("T")
 _LOOKS = 20
 

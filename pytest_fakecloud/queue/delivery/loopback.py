@@ -21,8 +21,6 @@ from ..wire.headers import HOP_BY_HOP
 from .deadlines import Deadlines
 from .replies import timed_out
 
-__all__ = ["LoopbackSender", "sendable"]
-
 LARGEST_ANSWER = 100 * 1024 * 1024
 IDLE_SECONDS = 0.05
 

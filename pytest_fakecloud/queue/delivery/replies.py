@@ -23,18 +23,6 @@ from ..model import (
 )
 from ..wire.signing import published_text
 
-__all__ = [
-    "DELIVERIES",
-    "Answer",
-    "DeliveredRequest",
-    "DestinationTimeout",
-    "Handler",
-    "Reply",
-    "as_reply",
-    "outcome_of",
-    "timed_out",
-]
-
 Ending = Literal["answer", "hang", "refuse"]
 
 

@@ -21,8 +21,6 @@ from .deadlines import DEFAULT_CAP
 from .handled import failed
 from .loopback import sendable
 
-__all__ = ["through_responses"]
-
 
 def through_responses(delivery: Delivery) -> Outcome | str:
     """Return what an active mock answers, or else in words why none does ("" without mocks)."""

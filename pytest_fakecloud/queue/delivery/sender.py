@@ -31,14 +31,6 @@ from .destinations import DestinationRoute, Destinations, route_to
 if TYPE_CHECKING:
     from .loopback import LoopbackSender
 
-__all__ = [
-    "ReportUnstubbed",
-    "Sender",
-    "UnstubbedDestination",
-    "is_loopback",
-    "signature_clock",
-]
-
 
 class UnstubbedDestination(ConnectionError):
     """The destination is neither a route, a mock nor a loopback server, so nothing was sent."""

@@ -24,8 +24,6 @@ from .handled import (
     with_caught,
 )
 
-__all__ = ["WsgiApp", "call_wsgi", "environ_of"]
-
 WsgiApp: TypeAlias = Callable[..., Iterable[bytes]]
 
 

@@ -48,8 +48,6 @@ from .payloads import (
 )
 from .routes import HOOKS
 
-__all__ = ["WorkflowRoutes"]
-
 _METHODS = "GET POST PUT PATCH DELETE HEAD OPTIONS"
 _MOST = 100
 _STATES = get_args(RunState)

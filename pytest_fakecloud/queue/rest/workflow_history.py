@@ -32,8 +32,6 @@ from .payloads import (
     segment,
 )
 
-__all__ = ["WorkflowHistoryRoutes"]
-
 _OVERRIDES = ("retr", "flow-control-", "label", "delay", "failure-callback")
 """Beginnings of the settings of a run that may be given when it is resumed or restarted."""
 _ON_ITS_WAY = ("CREATED", "ACTIVE", "RETRY")

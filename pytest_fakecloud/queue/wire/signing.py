@@ -23,8 +23,6 @@ from urllib.parse import urlsplit
 from ...core.ids import BASE58, RandomStream
 from ..model import Delivery, HeaderList, SigningKeys
 
-__all__ = ["LIFETIME", "Signer", "body_hash", "explain", "published_text"]
-
 LIFETIME = 300
 """Seconds between a token's ``iat`` and its ``exp``."""
 

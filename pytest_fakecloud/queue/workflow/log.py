@@ -15,8 +15,6 @@ from ..wire.headers import as_text, header_map
 from ..wire.records import ms
 from .model import RunStep, WorkflowRun, callback_state
 
-__all__ = ["run_record"]
-
 Record = dict[str, Any]
 _NEXT_STATES = {
     "CREATED": "STEP_PROGRESS",

@@ -11,17 +11,6 @@ from ..errors import bad_request
 from ..model import HeaderList, Message, PublishSettings
 from ..wire.headers import as_wire
 
-__all__ = [
-    "SDK_VERSION",
-    "Invoker",
-    "RunState",
-    "RunStep",
-    "Waiter",
-    "WorkflowRun",
-    "callback_state",
-    "flattened",
-]
-
 RunState = Literal["RUN_STARTED", "RUN_SUCCESS", "RUN_FAILED", "RUN_CANCELED"]
 
 SDK_VERSION = "Upstash-Workflow-Sdk-Version"

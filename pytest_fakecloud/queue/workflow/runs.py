@@ -56,8 +56,6 @@ from .model import (
 if TYPE_CHECKING:
     from ..engine.engine import Engine
 
-__all__ = ["WorkflowRuns"]
-
 _INHERITED = ("retry_delay", "failure_callback", "flow")
 """The run's settings that its trigger gives to every later message of it
 (``WF_TriggerOnConfig``)."""

@@ -20,8 +20,6 @@ from ..settings import VectorLimits
 if TYPE_CHECKING:
     from ..filter.predicate import Predicate
 
-__all__ = ["Checks", "VectorQuota", "check_metadata"]
-
 DAY_US = 86_400_000_000
 # Answers put metadata into arrays and objects; orjson writes at most 254 levels in all.
 ENVELOPE_LEVELS = 8

@@ -7,8 +7,6 @@ from dataclasses import dataclass, field, replace
 
 from ..model import VectorQuery
 
-__all__ = ["Cursor", "Cursors"]
-
 
 @dataclass(slots=True)
 class Cursor:

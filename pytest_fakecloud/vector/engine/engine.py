@@ -43,8 +43,6 @@ from .ranking import HYBRID_DEPTH, Question, Ranker
 if TYPE_CHECKING:
     from ..filter.predicate import Predicate
 
-__all__ = ["VectorEngine", "VectorSnapshot", "merge_patch"]
-
 
 @dataclass(frozen=True, slots=True)
 class Identity:

@@ -14,8 +14,6 @@ import numpy as np
 from ..model import Floats, Fusion, Rows
 from .similarity import Ranking, best_first
 
-__all__ = ["fuse"]
-
 RANK_CONSTANT = 60
 
 

@@ -7,8 +7,6 @@ from numpy.typing import NDArray
 
 from ..model import Floats, Rows
 
-__all__ = ["Matrix"]
-
 FIRST_CAPACITY = 16
 # Between these norms a float32 product neither overflows nor loses its relative precision.
 SMALLEST_TAME_NORM = 1e-15

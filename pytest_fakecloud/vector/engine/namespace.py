@@ -27,8 +27,6 @@ from ..model import (
 from .matrix import Matrix
 from .sparse import SparseIndex
 
-__all__ = ["Namespace"]
-
 MINIMUM_HOLES = 64
 ROW_BYTES = 16
 ENTRY_BYTES = 8

@@ -10,8 +10,6 @@ from ...core.timekeeper import Timekeeper
 from ...core.timers import Timer
 from ..model import VectorRecord
 
-__all__ = ["Batch", "Readiness"]
-
 
 @dataclass(slots=True, eq=False)
 class Batch:

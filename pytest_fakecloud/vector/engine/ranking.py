@@ -38,8 +38,6 @@ from .similarity import (
 if TYPE_CHECKING:
     from ..filter.predicate import Predicate
 
-__all__ = ["HYBRID_DEPTH", "Question", "Ranker"]
-
 HYBRID_DEPTH = 1000
 SPARE = 32  # rows asked for beyond those a lossy ranking is expected to need
 

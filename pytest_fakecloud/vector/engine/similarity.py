@@ -20,8 +20,6 @@ from numpy.typing import NDArray
 from ..model import Floats, Rows, Similarity
 from .matrix import Matrix
 
-__all__ = ["Accept", "Ranking", "Search", "best_first", "float32_scores", "rank_dense", "threshold"]
-
 Doubles = NDArray[np.float64]
 Accept = Callable[[int], bool]
 

@@ -20,8 +20,6 @@ from ..model import (
     Weighting,
 )
 
-__all__ = ["SparseIndex", "merged"]
-
 
 def merged(vector: SparseVector) -> dict[int, float]:
     """The non-zero values by dimension, duplicates added up in float32."""

@@ -9,8 +9,6 @@ from typing import Any
 from .predicate import MISSING, getter, predicate
 from .syntax import And, Compare, Contains, Expression, Glob, HasField, In, Literal, Or, parse
 
-__all__ = ["why_not"]
-
 
 def why_not(text: str, metadata: Mapping[str, Any] | None) -> str | None:
     """Return why a filter refuses this metadata, or None where it takes it.

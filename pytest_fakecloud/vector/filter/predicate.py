@@ -33,8 +33,6 @@ from .syntax import (
     parse,
 )
 
-__all__ = ["MISSING", "Predicate", "compile_filter", "getter", "glob_matcher", "predicate"]
-
 Predicate = Callable[[Any], bool]
 """Takes a record's metadata, or None where it has none."""
 Getter = Callable[[Any], Any]

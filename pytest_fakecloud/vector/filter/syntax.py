@@ -28,8 +28,6 @@ from typing import NoReturn
 
 from ..errors import invalid_filter
 
-__all__ = ["And", "Compare", "Contains", "Expression", "Glob", "HasField", "In", "Or", "parse"]
-
 Literal = str | int | float | bool
 
 MAX_DEPTH = 100

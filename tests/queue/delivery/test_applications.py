@@ -19,7 +19,7 @@ import pytest
 import trio
 
 from pytest_fakecloud.core.errors import ContractError
-from pytest_fakecloud.queue.delivery.destinations import DestinationTimeout
+from pytest_fakecloud.queue.delivery.replies import DestinationTimeout
 from pytest_fakecloud.queue.model import (
     SECOND,
     Delivery,

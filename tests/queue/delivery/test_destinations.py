@@ -17,13 +17,8 @@ from hypothesis import strategies as st
 from pytest_fakecloud import Cloud
 from pytest_fakecloud.core.errors import ContractError
 from pytest_fakecloud.handle import Context
-from pytest_fakecloud.queue.delivery.destinations import (
-    DeliveredRequest,
-    Destinations,
-    DestinationTimeout,
-    Reply,
-    route_to,
-)
+from pytest_fakecloud.queue.delivery.destinations import Destinations, route_to
+from pytest_fakecloud.queue.delivery.replies import DeliveredRequest, DestinationTimeout, Reply
 from pytest_fakecloud.queue.handle import Queue
 from pytest_fakecloud.queue.model import SECOND, Delivery, HeaderList
 

@@ -14,7 +14,7 @@ import pytest
 import trio
 
 from pytest_fakecloud import Cloud
-from pytest_fakecloud.queue.delivery.destinations import DestinationTimeout
+from pytest_fakecloud.queue.delivery.replies import DestinationTimeout
 from pytest_fakecloud.queue.delivery.sender import Sender, is_loopback
 from pytest_fakecloud.queue.model import Outcome
 

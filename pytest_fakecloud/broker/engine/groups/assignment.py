@@ -6,8 +6,6 @@ from collections.abc import Mapping, Sequence
 
 from ...model import TopicPartition
 
-__all__ = ["range_assignment"]
-
 
 def range_assignment(
     subscriptions: Mapping[str, Sequence[str]], partitions: Mapping[str, int]

@@ -14,8 +14,6 @@ from .members import (
 )
 from .table import GroupTable
 
-__all__ = ["Commits"]
-
 
 class Commits:
     """What the groups of a table have committed, and the rules by which they do."""

@@ -25,8 +25,6 @@ from .members import (
 )
 from .table import GroupTable
 
-__all__ = ["Coordinator"]
-
 
 class Coordinator:
     """Lets instances join, leave, vanish and return, and hands the partitions out."""

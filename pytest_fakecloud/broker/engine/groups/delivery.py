@@ -10,8 +10,6 @@ from .commits import Commits
 from .members import ConsumerGroup, Instance, remember
 from .table import GroupTable
 
-__all__ = ["GroupDelivery"]
-
 
 class GroupDelivery:
     """Takes records for instances and moves their positions."""

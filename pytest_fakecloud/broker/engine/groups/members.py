@@ -22,19 +22,6 @@ from ....core.timekeeper import Timekeeper
 from ....core.timers import Signal, Timer
 from ...model import ConsumerConfig, TopicPartition
 
-__all__ = [
-    "ConsumerGroup",
-    "GroupCopy",
-    "Happening",
-    "Instance",
-    "by_topic",
-    "cancel",
-    "cancel_timers",
-    "copied",
-    "names",
-    "remember",
-]
-
 InstanceState = Literal["joining", "active", "closed", "crashed", "expired", "removed"]
 GroupState = Literal["Empty", "PreparingRebalance", "Stable", "Dead"]
 LIVE = ("joining", "active", "expired")

@@ -17,8 +17,6 @@ from ...settings import Behaviour
 from ..log import PartitionLog, Topic
 from .members import ConsumerGroup, Happening, Instance
 
-__all__ = ["GroupTable"]
-
 
 class GroupTable:
     """All groups by name. ``call_at`` plans a callback that will run with the engine's lock."""
