@@ -74,7 +74,9 @@ def check_table(kind: type[Handle], table: Table, without_parameters: set[str]) 
     """The table has every public method of the handle, and every parameter of each."""
     own = {
         name: method
-        for name, method in vars(kind).items()
+        for owner in (kind, *kind.__bases__)
+        if owner is not Handle
+        for name, method in vars(owner).items()
         if not name.startswith("_") and inspect.isfunction(method)
     }
     own["restore"] = Handle.restore

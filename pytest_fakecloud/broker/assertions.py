@@ -1,0 +1,286 @@
+"""What a test can look at in a broker, wait for and assert; nothing here changes the broker."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, Unpack
+
+from ..core.calls import Call
+from ..core.errors import ContractError
+from ..core.found import Found, check_predicate, expect, found_of
+from ..core.journal import Journal
+from ..core.matching import ITEM, Asked, Field, Query, one_of
+from ..core.timekeeper import Timekeeper
+from ..core.wording import brief
+from .engines import BrokerEngine
+from .errors import as_misuse
+from .loading import ListedFields, RecordFields, header_list
+from .model import (
+    OFFSET_FIELDS,
+    RECORD_FIELDS,
+    GroupView,
+    Record,
+    TopicPartitionOffset,
+    TopicView,
+    record_fields,
+)
+from .settings import string
+
+_WHOLE_RECORD = Field(ITEM, lambda record: record, bare=True)
+
+
+class BrokerAssertions:
+    """The part of a broker's handle that looks, waits and asserts."""
+
+    _engine: BrokerEngine
+    _time: Timekeeper
+    journal: Journal
+
+    # -- looking ---------------------------------------------------------------------------------
+
+    def topics(self) -> dict[str, int]:
+        """Return the partition counts by topic name."""
+        return self._engine.topics()
+
+    def topic(self, name: str) -> TopicView:
+        """Return a topic with its records and the ends of its logs.
+
+        Raises ``ContractError`` for an unknown one.
+        """
+        __tracebackhide__ = True
+        string("topic", name)
+        self._time.settle()
+        with as_misuse():
+            return self._engine.topic_view(name)
+
+    def records(self, topic: str, **where: Unpack[ListedFields]) -> Found[Record]:
+        """Return the records of a topic in (partition, offset) order, filtered by their fields.
+
+        A function as a field's value is a predicate. Raises ``ContractError`` for a field that no
+        record has, and for a value that it can never have.
+        """
+        __tracebackhide__ = True
+        records = self.topic(topic).records
+        return records.where(**where) if where else records
+
+    @staticmethod
+    def _found(records: Iterable[Record]) -> Found[Record]:
+        return found_of(records, RECORD_FIELDS, "record")
+
+    def group(self, name: str) -> GroupView:
+        """Return a group with its members, assignment, committed offsets, positions and lag."""
+        __tracebackhide__ = True
+        string("group", name)
+        self._time.settle()
+        with as_misuse():
+            return self._engine.group_view(name)
+
+    def groups(self) -> list[str]:
+        """Return the names of the groups that have members or committed offsets."""
+        self._time.settle()
+        return self._engine.group_names()
+
+    # -- asserting and waiting -------------------------------------------------------------------
+
+    def assert_produced(
+        self,
+        topic: str,
+        value: object = None,
+        *,
+        times: int | None = None,
+        **where: Unpack[RecordFields],
+    ) -> Found[Record]:
+        """Return the matching records that clients produced; at least one, or exactly ``times``.
+
+        ``value`` is text, or anything else to compare with the value as JSON; ``headers`` must be
+        among the record's; the key of a record without one is ``""``. See ``core.matching`` for
+        what else may be given. What the tester put in does not count.
+        """
+        __tracebackhide__ = True
+        string("topic", topic)
+        self._time.settle()
+        wanted = {"value": value, **where, "headers": _by_name(where.get("headers"))}
+        with as_misuse():
+            by_clients, by_tester = self._engine.produced(topic)
+        query = Query(_given(wanted), self._fields_of(topic), "record")
+        return expect(
+            f"a record in topic {topic!r}",
+            by_clients,
+            query,
+            times=times,
+            show=_shown_record,
+            not_counted=((record, "the test itself put it in") for record in by_tester),
+            notes=lambda found: self._came_to_nothing() if found < (times or 1) else (),
+            none="no client has produced to it",
+        )
+
+    def _fields_of(self, topic: str) -> Mapping[str, Field]:
+        count = self.topics().get(topic)
+        # A cluster may take a moment to list a topic that it has.
+        return RECORD_FIELDS if count is None else record_fields(count)
+
+    def assert_not_produced(
+        self, topic: str, value: object = None, **where: Unpack[RecordFields]
+    ) -> None:
+        """Fail when a client has produced a matching record; see ``assert_produced``."""
+        __tracebackhide__ = True
+        self.assert_produced(topic, value, times=0, **where)
+
+    def _came_to_nothing(self) -> list[str]:
+        """The last produce calls that were not carried out, in words."""
+        refused = [
+            call
+            for call in self.journal.calls()
+            if call.path.startswith(("/produce", "/webhook"))
+            and (not call.reached or (call.status or 0) >= 400)
+        ]
+        return [f"  came to nothing: {_shown_call(call)}" for call in refused[-5:]]
+
+    def assert_committed(
+        self,
+        group: str,
+        topic: Asked[str] = None,
+        partition: Asked[int] = None,
+        offset: Asked[int] = None,
+        *,
+        times: int | None = None,
+    ) -> Found[TopicPartitionOffset]:
+        """Return the group's committed offsets that match; fail when none does.
+
+        With ``times``, counts the commits that were made (by clients, or automatically) instead of
+        looking at what is committed now. Raises ``ContractError`` for a topic that does not exist.
+        """
+        __tracebackhide__ = True
+        string("group", group)
+        self._time.settle()
+        wanted = {"topic": topic, "partition": partition, "offset": offset}
+        fields = {**OFFSET_FIELDS, "topic": Field(one_of("topic", self.topics()), optional=False)}
+        query = Query(_given(wanted), fields, "committed offset")
+        if times is None:
+            now = self.group(group).committed
+            places = [TopicPartitionOffset(*tp, at) for tp, at in now.items()]
+        else:
+            places = [
+                TopicPartitionOffset(*place)
+                for event in self.journal.events(group=group)
+                if event.kind in ("commit", "auto commit")
+                for place in event.data["offsets"]
+            ]
+        known = group in self.groups()
+        return expect(
+            f"a {'committed offset' if times is None else 'commit'} of group {group!r}",
+            places,
+            query,
+            times=times,
+            show=lambda at: f"{at.topic}-{at.partition}={at.offset}",
+            none="the group has never committed" if known else "there is no such group",
+        )
+
+    def assert_not_committed(
+        self,
+        group: str,
+        topic: Asked[str] = None,
+        partition: Asked[int] = None,
+        offset: Asked[int] = None,
+    ) -> None:
+        """Fail when the group has ever made a matching commit; see ``assert_committed``."""
+        __tracebackhide__ = True
+        self.assert_committed(group, topic, partition, offset, times=0)
+
+    def assert_caught_up(self, group: str) -> GroupView:
+        """Return the group if it has committed all there is; fail with the lag of each partition."""
+        __tracebackhide__ = True
+        view = self.group(group)
+        if view.state == "Dead":
+            raise AssertionError(
+                f"expected group {group!r} to be caught up, but there is no such group; "
+                f"known groups: {', '.join(self.groups()) or 'none'}"
+            )
+        if not view.lag:
+            raise AssertionError(
+                f"expected group {group!r} to be caught up, but it has neither members nor committed "
+                "offsets: there is nothing it reads"
+            )
+        if view.total_lag == 0:
+            return view
+        owners = {tp: name for name, owned in view.assignment.items() for tp in owned}
+        lines = [
+            f"expected group {group!r} to be caught up, it is {view.total_lag} record(s) behind"
+        ]
+        lines += [
+            f"  {tp.topic}-{tp.partition}: committed {view.committed.get(tp, 'nothing')}, "
+            f"position {view.position.get(tp, 'none')}, {lag} behind, "
+            f"owned by {owners.get(tp, 'nobody')}"
+            for tp, lag in view.lag.items()
+            if lag
+        ]
+        raise AssertionError("\n".join(lines))
+
+    def wait_for_record(
+        self,
+        topic: str,
+        predicate: Callable[[Record], object] | None = None,
+        *,
+        timeout: float = 5.0,
+        **where: Unpack[ListedFields],
+    ) -> Record:
+        """Return the first matching record of a topic, now or as soon as one comes.
+
+        ``where`` are fields of the record. ``timeout`` is real seconds; when it is over,
+        ``AssertionError`` lists what is there. Raises ``ContractError`` for a predicate that raises.
+        """
+        __tracebackhide__ = True
+        string("topic", topic)
+        check_predicate(predicate)
+        if not isinstance(timeout, int | float) or isinstance(timeout, bool) or not timeout >= 0:
+            raise ContractError(
+                f"timeout={timeout!r:.200} must be real seconds, a number of at least 0"
+            )
+        given: Mapping[str, object] = where
+        fields = self._fields_of(topic)
+        if predicate is not None:
+            given = {**where, "predicate": predicate}
+            fields = {**fields, "predicate": _WHOLE_RECORD}
+        query = Query(given, fields, "record")
+        with as_misuse():
+            found = self._engine.wait_for(
+                topic, lambda: next(filter(query, self.records(topic)), None), timeout
+            )
+        if found is None:
+            records = self.records(topic)
+            # One that came at the last moment is found here.
+            found = expect(
+                f"a record in topic {topic!r} within {timeout} s",
+                records,
+                query,
+                show=_shown_record,
+                none="there is no record at all",
+            )[0]
+        return found
+
+
+def _by_name(headers: Any) -> Any:
+    """Headers given as pairs, or as the API has them, by their names."""
+    if not isinstance(headers, list | tuple):
+        return headers
+    pairs = header_list(headers)
+    if len(dict(pairs)) < len(pairs):
+        raise ContractError(f"headers={brief(headers)}: ask for one value of each name at a time")
+    return dict(pairs)
+
+
+def _given(wanted: Mapping[str, object]) -> dict[str, object]:
+    return {name: value for name, value in wanted.items() if value is not None}
+
+
+def _shown_record(record: Record) -> str:
+    return f"{record.topic}-{record.partition}@{record.offset} {brief(record.value)}"
+
+
+def _shown_call(call: Call) -> str:
+    ended = f"{call.status}" if call.status is not None else call.outcome
+    try:
+        why = call.answer_json()["error"]
+    except (ValueError, TypeError, KeyError):
+        why = call.fault or ""
+    return f"{call.method} {call.target[:200]} -> {ended}" + (f": {why}" if why else "")
