@@ -14,23 +14,21 @@ import inspect
 import re
 import threading
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from functools import lru_cache
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 from urllib.parse import urlsplit
 
 from ...core.aio import in_thread
 from ...core.errors import ContractError, shown
 from ...core.found import Found, found_of
-from ...core.matching import TEXT, Question
 from ...core.problems import broken_promise
 from ...core.timeparse import Duration
 from ...core.wording import brief
 from ..model import Delivery, Outcome
 from ..wire.named import named_url
-from ..wire.signing import published_text
 from .deadlines import Deadlines
 from .handled import Handled, failed
+from .places import Place, place_of, split_text, split_wire
 from .replies import (
     DELIVERIES,
     Answer,
@@ -52,7 +50,6 @@ if TYPE_CHECKING:
 LifespanMode: TypeAlias = Literal["auto"] | bool
 Url: TypeAlias = str | re.Pattern[str] | Callable[[str], object]
 """Which URLs a route takes: those under a prefix, or those that agree (``core.matching``)."""
-_DEFAULT_PORTS = {"http": 80, "https": 443}
 
 
 class DestinationRoute:
@@ -222,9 +219,9 @@ class _Forward(DestinationRoute):
 
     def _forwarded(self, delivery: Delivery) -> Delivery:
         published = urlsplit(delivery.url)
-        rest = _split(delivery.url).rest
+        rest = split_wire(delivery.url).rest
         if self._is_prefix:
-            prefix = _split_text(named_url(str(self.prefix)) or str(self.prefix)).rest
+            prefix = split_text(named_url(str(self.prefix)) or str(self.prefix)).rest
             rest = rest[len(prefix.rstrip("/")) :]
         elif urlsplit(self._target).path:
             # A pattern has no part that the target's path could stand for.
@@ -280,7 +277,7 @@ class Destinations:
     def __init__(self, *, raise_exceptions: bool = False, recorder: Recorder | None = None) -> None:
         self.raise_exceptions = raise_exceptions
         self._recorder = recorder
-        self._routes: dict[_Place, DestinationRoute] = {}
+        self._routes: dict[Place, DestinationRoute] = {}
         self._runner: AsgiRunner | None = None
         self._elsewheres: Elsewheres | None = None
         self._lock = threading.Lock()
@@ -404,7 +401,7 @@ class Destinations:
         loopback address. Raises ``ContractError`` where it is no absolute HTTP URL.
         """
         __tracebackhide__ = True
-        place = _split_text(target) if isinstance(target, str) else None
+        place = split_text(target) if isinstance(target, str) else None
         if place is None or not place.origin or "?" in place.rest or "*" in target:
             raise ContractError(
                 f"{shown(target)} is not a target: give an absolute URL without a query, such as "
@@ -476,7 +473,7 @@ class Destinations:
         return self._elsewheres.find(app)
 
     def _add(self, route: DestinationRoute) -> DestinationRoute:
-        place = _place(route.prefix)
+        place = place_of(route.prefix)
         with self._lock:
             self._routes.pop(place, None)
             self._routes[place] = route
@@ -485,97 +482,13 @@ class Destinations:
 
 def route_to(table: Destinations, url: str) -> DestinationRoute | None:
     """Return the route that takes a URL, or None."""
-    target = _split(url if "://" in url else named_url(url) or url)
+    target = split_wire(url if "://" in url else named_url(url) or url)
     with table._lock:
         best: tuple[int, DestinationRoute] | None = None
         for place, route in table._routes.items():
             if (best is None or place.length >= best[0]) and place.takes(target):
                 best = (place.length, route)
     return best[1] if best else None
-
-
-# -- matching ------------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True)
-class _Target:
-    url: str
-    origin: str
-    rest: str
-
-
-@dataclass(frozen=True)
-class _Everything:
-    length: int = -1
-
-    def takes(self, target: _Target) -> bool:
-        return True
-
-
-@dataclass(frozen=True)
-class _Pattern:
-    wanted: object
-    asked: Question = field(compare=False)
-    length: int = 0
-
-    def takes(self, target: _Target) -> bool:
-        return self.asked.why_not(target.url) is None
-
-
-@dataclass(frozen=True)
-class _Prefix:
-    origin: str
-    rest: str
-
-    @property
-    def length(self) -> int:
-        return len(self.origin) + len(self.rest)
-
-    def takes(self, target: _Target) -> bool:
-        if self.origin != target.origin or not target.rest.startswith(self.rest):
-            return False
-        following = target.rest[len(self.rest) : len(self.rest) + 1]
-        return self.rest[-1:] in ("", "/") or following in ("", "/", "?", "&")
-
-
-_Place: TypeAlias = _Everything | _Pattern | _Prefix
-"""The destinations that a route takes. Of several places that take a URL, the longest wins."""
-
-
-def _place(url: object) -> _Place:
-    __tracebackhide__ = True
-    if url == "*":
-        return _Everything()
-    target = _split_text(named_url(url) or url) if isinstance(url, str) else None
-    if callable(url) or hasattr(url, "pattern") or (target and target.origin and "*" in target.url):
-        return _Pattern(url, Question("url", url, TEXT))
-    if target is None or not target.origin:
-        raise ContractError(
-            f"{shown(url)} is not a destination: give an absolute URL such as "
-            "'https://app.example.com/hook', one with * for anything, a pattern, a function of the "
-            "URL, or '*' for every destination not named otherwise"
-        )
-    return _Prefix(target.origin, "" if target.rest == "/" else target.rest)
-
-
-def _split(url: str) -> _Target:
-    """Split a URL as it is on the wire, one character per byte."""
-    return _split_text(url if url.isascii() else published_text(url))
-
-
-@lru_cache(maxsize=1024)  # few are delivered to, each again and again
-def _split_text(url: str) -> _Target:
-    """Split into a comparable origin and the rest; an unreadable URL has no origin."""
-    try:
-        parts = urlsplit(url)
-        port = parts.port
-    except ValueError:
-        return _Target(url, "", url)
-    scheme, host = parts.scheme.lower(), (parts.hostname or "").rstrip(".")
-    if scheme not in _DEFAULT_PORTS or not host:
-        return _Target(url, "", url)
-    origin = f"{scheme}://{host}:{port or _DEFAULT_PORTS[scheme]}"
-    return _Target(url, origin, (parts.path or "/") + (f"?{parts.query}" if parts.query else ""))
 
 
 # -- slips ---------------------------------------------------------------------------------------

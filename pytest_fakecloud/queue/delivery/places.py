@@ -1,0 +1,109 @@
+"""The URLs that a route takes: all of them, those of a pattern, or those below a prefix."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from functools import lru_cache
+from typing import TypeAlias
+from urllib.parse import urlsplit
+
+from ...core.errors import ContractError, shown
+from ...core.matching import TEXT, Question
+from ..wire.named import named_url
+from ..wire.signing import published_text
+
+_DEFAULT_PORTS = {"http": 80, "https": 443}
+
+
+@dataclass(frozen=True)
+class Target:
+    """A URL split for comparison; ``origin`` is empty where the URL cannot be read."""
+
+    url: str
+    origin: str
+    rest: str
+
+
+@dataclass(frozen=True)
+class Everything:
+    """Every destination for which there is no other route."""
+
+    length: int = -1
+
+    def takes(self, target: Target) -> bool:
+        """Return whether the route takes this URL."""
+        return True
+
+
+@dataclass(frozen=True)
+class Pattern:
+    """The URLs that agree with a wildcard, a pattern or a function."""
+
+    wanted: object
+    asked: Question = field(compare=False)
+    length: int = 0
+
+    def takes(self, target: Target) -> bool:
+        """Return whether the route takes this URL."""
+        return self.asked.why_not(target.url) is None
+
+
+@dataclass(frozen=True)
+class Prefix:
+    """The URLs of an origin below a path, which ends at a segment."""
+
+    origin: str
+    rest: str
+
+    @property
+    def length(self) -> int:
+        """The rank among the places that take a URL."""
+        return len(self.origin) + len(self.rest)
+
+    def takes(self, target: Target) -> bool:
+        """Return whether the route takes this URL."""
+        if self.origin != target.origin or not target.rest.startswith(self.rest):
+            return False
+        following = target.rest[len(self.rest) : len(self.rest) + 1]
+        return self.rest[-1:] in ("", "/") or following in ("", "/", "?", "&")
+
+
+Place: TypeAlias = Everything | Pattern | Prefix
+"""The destinations that a route takes. Of several places that take a URL, the longest wins."""
+
+
+def place_of(url: object) -> Place:
+    """Return the place that a tester names; raise ``ContractError`` for what is not a destination."""
+    __tracebackhide__ = True
+    if url == "*":
+        return Everything()
+    target = split_text(named_url(url) or url) if isinstance(url, str) else None
+    if callable(url) or hasattr(url, "pattern") or (target and target.origin and "*" in target.url):
+        return Pattern(url, Question("url", url, TEXT))
+    if target is None or not target.origin:
+        raise ContractError(
+            f"{shown(url)} is not a destination: give an absolute URL such as "
+            "'https://app.example.com/hook', one with * for anything, a pattern, a function of the "
+            "URL, or '*' for every destination not named otherwise"
+        )
+    return Prefix(target.origin, "" if target.rest == "/" else target.rest)
+
+
+def split_wire(url: str) -> Target:
+    """Split a URL as it is on the wire, one character per byte."""
+    return split_text(url if url.isascii() else published_text(url))
+
+
+@lru_cache(maxsize=1024)  # few are delivered to, each again and again
+def split_text(url: str) -> Target:
+    """Split into a comparable origin and the rest; an unreadable URL has no origin."""
+    try:
+        parts = urlsplit(url)
+        port = parts.port
+    except ValueError:
+        return Target(url, "", url)
+    scheme, host = parts.scheme.lower(), (parts.hostname or "").rstrip(".")
+    if scheme not in _DEFAULT_PORTS or not host:
+        return Target(url, "", url)
+    origin = f"{scheme}://{host}:{port or _DEFAULT_PORTS[scheme]}"
+    return Target(url, origin, (parts.path or "/") + (f"?{parts.query}" if parts.query else ""))
