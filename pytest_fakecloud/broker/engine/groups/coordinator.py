@@ -6,9 +6,10 @@ Called with the engine's lock held; see ``table`` for what happens after it is l
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 from ... import errors
-from ...model import GroupAssignments, consumer_config, distinct
+from ...model import GroupAssignments, TopicPartition, consumer_config, distinct
 from .assignment import range_assignment
 from .commits import Commits
 from .delivery import GroupDelivery
@@ -92,23 +93,12 @@ class Coordinator:
             instance.assignment = before.assignment
             if group.state == "Stable":
                 self._activate(group, instance, now)
-            self._table.tell(
-                "return",
-                f"{name} returned to {group.name} within its session and keeps "
-                f"{names(instance.assignment)}",
-                now,
-                group=group.name,
-                instance=name,
-            )
+            kept = names(instance.assignment)
+            text = f"{name} returned to {group.name} within its session and keeps {kept}"
+            self._tell("return", text, now, group, instance)
         else:
-            self._table.tell(
-                "join",
-                f"{name} joined {group.name}, subscribed to {', '.join(topics)}",
-                now,
-                group=group.name,
-                instance=name,
-                topics=list(topics),
-            )
+            text = f"{name} joined {group.name}, subscribed to {', '.join(topics)}"
+            self._tell("join", text, now, group, instance, topics=list(topics))
             self.rebalance(group, f"{name} joined", now)
         return group, instance
 
@@ -135,16 +125,17 @@ class Coordinator:
                 self._table.woken.add(instance.signal)
         if instance.consuming or not instance.live:
             return
+        for kind, left in self._idle_timers(instance).items():
+            self._arm(group, instance, kind, now + left)
+
+    def _idle_timers(self, instance: Instance) -> dict[str, int]:
+        """Return the microseconds of the timers that start when an instance stops consuming."""
+        timers = {}
         if self._settings.idle_close_ms is not None:
-            self._table.arm(
-                group,
-                instance,
-                "idle close",
-                now + self._settings.idle_close_ms * 1000,
-                lambda at: self._close_idle(group, instance, at),
-            )
+            timers["idle close"] = self._settings.idle_close_ms * 1000
         if self._settings.heartbeats == "consume" and instance.member:
-            self._arm_session(group, instance, now)
+            timers["session"] = instance.config.session_timeout_ms * 1000
+        return timers
 
     # -- rebalancing -----------------------------------------------------------------------------
 
@@ -206,10 +197,15 @@ class Coordinator:
             member.assignment = shares[member.name]
             if member.live:
                 self._activate(group, member, at)
-        text = "; ".join(f"{name}: {names(shares[name])}" for name in shares)
+        self._tell_rebalance(group, shares, at)
+
+    def _tell_rebalance(
+        self, group: ConsumerGroup, shares: Mapping[str, Sequence[TopicPartition]], at: int
+    ) -> None:
+        text = "; ".join(f"{name}: {names(share)}" for name, share in shares.items())
         self._table.tell(
             "rebalance",
-            f"{group.name} generation {group.generation} ({group.reason}): {text}",
+            f"{group.name} generation {group.generation} ({group.reason}): {text or 'no members'}",
             at,
             group=group.name,
             generation=group.generation,
@@ -247,15 +243,7 @@ class Coordinator:
     def _empty(self, group: ConsumerGroup, now: int) -> None:
         group.generation += 1
         group.state = "Empty"
-        self._table.tell(
-            "rebalance",
-            f"{group.name} generation {group.generation} ({group.reason}): no members",
-            now,
-            group=group.name,
-            generation=group.generation,
-            reason=group.reason,
-            assignment={},
-        )
+        self._tell_rebalance(group, {}, now)
         self._commits.retain(group, now)
 
     def _plan_completion(self, group: ConsumerGroup, due: int) -> None:
@@ -270,13 +258,7 @@ class Coordinator:
         if not self._settings.delete_leaves and instance.member:
             self._vanish(group, instance, "closed", f"{name} of {group.name} was deleted", now)
             return
-        self._table.tell(
-            "leave",
-            f"{name} was deleted and left {group.name}",
-            now,
-            group=group.name,
-            instance=name,
-        )
+        self._tell("leave", f"{name} was deleted and left {group.name}", now, group, instance)
         self._remove(group, instance, f"{name} left", now)
 
     def crash(self, group_name: str, name: str, now: int) -> None:
@@ -312,27 +294,16 @@ class Coordinator:
         if not was_member:
             instance.state = "removed"
             del group.instances[instance.name]
-            self._table.tell(kind, text, now, group=group.name, instance=instance.name)
+            self._tell(kind, text, now, group, instance)
             return
         instance.state = state
-        self._arm_session(group, instance, now)
-        self._table.tell(
-            kind,
-            f"{text}; {names(instance.assignment)} stay its own for "
-            f"{instance.config.session_timeout_ms} ms",
-            now,
-            group=group.name,
-            instance=instance.name,
-        )
+        self._arm(group, instance, "session", now + instance.config.session_timeout_ms * 1000)
+        kept, left = names(instance.assignment), instance.config.session_timeout_ms
+        self._tell(kind, f"{text}; {kept} stay its own for {left} ms", now, group, instance)
 
     def _session_over(self, group: ConsumerGroup, instance: Instance, at: int) -> None:
-        self._table.tell(
-            "expire",
-            f"the session of {instance.name} in {group.name} expired",
-            at,
-            group=group.name,
-            instance=instance.name,
-        )
+        text = f"the session of {instance.name} in {group.name} expired"
+        self._tell("expire", text, at, group, instance)
         reason = f"the session of {instance.name} expired"
         if not instance.live:
             self._remove(group, instance, reason, at)
@@ -353,14 +324,14 @@ class Coordinator:
         if was_member:
             self.rebalance(group, reason, now)
 
-    def _arm_session(self, group: ConsumerGroup, instance: Instance, now: int) -> None:
-        self._table.arm(
-            group,
-            instance,
-            "session",
-            now + instance.config.session_timeout_ms * 1000,
-            lambda at: self._session_ran_out(group, instance, at),
-        )
+    def _arm(self, group: ConsumerGroup, instance: Instance, kind: str, due: int) -> None:
+        ended = self._close_idle if kind == "idle close" else self._session_ran_out
+        self._table.arm(group, instance, kind, due, lambda at: ended(group, instance, at))
+
+    def _tell(
+        self, kind: str, text: str, at: int, group: ConsumerGroup, instance: Instance, **data: Any
+    ) -> None:
+        self._table.tell(kind, text, at, group=group.name, instance=instance.name, **data)
 
     def _session_ran_out(self, group: ConsumerGroup, instance: Instance, at: int) -> None:
         if not instance.consuming:
@@ -391,12 +362,9 @@ class Coordinator:
                 for name, instance in group.instances.items()
             }
             for name, instance in group.instances.items():
-                # The copy consumes no more: what begins with the end of a consume begins now.
+                # The copy has no consume in progress, so start the timers that start at its end.
                 if instance.consuming and instance.live:
-                    if self._settings.idle_close_ms is not None:
-                        left[name]["idle close"] = self._settings.idle_close_ms * 1000
-                    if self._settings.heartbeats == "consume" and instance.member:
-                        left[name]["session"] = instance.config.session_timeout_ms * 1000
+                    left[name] |= self._idle_timers(instance)
             remaining = None if group.timer is None else group.timer.due_us - now
             copies.append(GroupCopy(copied(group, self._table.clock), left, remaining))
         return copies
@@ -419,7 +387,11 @@ class Coordinator:
             group = self._table.groups[copy.group.name] = copied(copy.group, self._table.clock)
             for name, timers in copy.timers.items():
                 for kind, left in timers.items():
-                    self._resume(group, group.instances[name], kind, now + left)
+                    instance = group.instances[name]
+                    if kind == "auto commit":
+                        self._commits.plan_tick(group, instance, now + left)
+                    else:
+                        self._arm(group, instance, kind, now + left)
             for instance in group.instances.values():
                 for tp in instance.positions:
                     self._table.log(tp).watchers.add(instance.signal)
@@ -428,15 +400,3 @@ class Coordinator:
                     self._plan_completion(group, now + copy.remaining)
                 else:
                     self._commits.plan_forgetting(group, now + copy.remaining)
-
-    def _resume(self, group: ConsumerGroup, instance: Instance, kind: str, due: int) -> None:
-        if kind == "idle close":
-            self._table.arm(
-                group, instance, kind, due, lambda at: self._close_idle(group, instance, at)
-            )
-        elif kind == "session":
-            self._table.arm(
-                group, instance, kind, due, lambda at: self._session_ran_out(group, instance, at)
-            )
-        else:
-            self._commits.plan_tick(group, instance, due)
