@@ -21,6 +21,16 @@ def error(text: str) -> CommandError:
     return CommandError(text.encode())
 
 
+WRONG_TYPE = error("WRONGTYPE Operation against a key holding the wrong kind of value")
+SYNTAX_ERROR = error("ERR syntax error")
+NOT_AN_INTEGER = error("ERR value is not an integer or out of range")
+NOT_A_FLOAT = error("ERR value is not a valid float")
+NEGATIVE_TIMEOUT = error("ERR timeout is negative")
+NO_NUMKEYS = error("ERR numkeys should be greater than 0")
+NO_SUCH_KEY = error("ERR no such key")
+"""Errors of several groups of commands."""
+
+
 def status(text: str) -> Status:
     """A simple string other than OK."""
     return Status(text.encode())

@@ -4,7 +4,14 @@ from __future__ import annotations
 
 from pytest_fakecloud.kv.reply import NIL_ARRAY, OK
 
-from . import Scenario, error
+from . import NOT_A_FLOAT, NOT_AN_INTEGER, SYNTAX_ERROR, WRONG_TYPE, Scenario, error
+
+UNSUPPORTED_UNIT = error("ERR unsupported unit provided. please use M, KM, FT, MI")
+STORE_WITH_EXTRAS = error(
+    "ERR STORE option in GEORADIUS is not compatible with WITHDIST, WITHHASH and WITHCOORD options"
+)
+NO_SUCH_MEMBER = error("ERR could not decode requested zset member")
+NO_RADIUS = error("ERR need numeric radius")
 
 SCENARIOS: dict[str, Scenario] = {
     "positions": [
@@ -26,10 +33,10 @@ SCENARIOS: dict[str, Scenario] = {
         ("GEOHASH g", []),
         ("ZSCORE g Palermo", b"3479099956230698"),
         ("ZRANGE g 0 -1", [b"Palermo", b"Catania", b"Paris"]),
-        ("GEOADD g NX XX 1 1 a", error("ERR syntax error")),
+        ("GEOADD g NX XX 1 1 a", SYNTAX_ERROR),
         ("GEOADD g 1 1", error("ERR wrong number of arguments for 'geoadd' command")),
-        ("GEOADD g 1 1 a 2", error("ERR syntax error")),
-        ("GEOADD g abc 1 a", error("ERR value is not a valid float")),
+        ("GEOADD g 1 1 a 2", SYNTAX_ERROR),
+        ("GEOADD g abc 1 a", NOT_A_FLOAT),
         ("GEOADD g 181 1 a", error("ERR invalid longitude,latitude pair 181.000000,1.000000")),
         ("GEOADD g 1 86 a", error("ERR invalid longitude,latitude pair 1.000000,86.000000")),
         ("GEOADD g 180 85.05112878 Corner", 1),
@@ -46,11 +53,8 @@ SCENARIOS: dict[str, Scenario] = {
         ("GEODIST g Palermo Palermo", b"0.0000"),
         ("GEODIST g Palermo None", None),
         ("GEODIST none a b", None),
-        (
-            "GEODIST g Palermo Catania parsec",
-            error("ERR unsupported unit provided. please use M, KM, FT, MI"),
-        ),
-        ("GEODIST g Palermo Catania km extra", error("ERR syntax error")),
+        ("GEODIST g Palermo Catania parsec", UNSUPPORTED_UNIT),
+        ("GEODIST g Palermo Catania km extra", SYNTAX_ERROR),
     ],
     "around a position": [
         (
@@ -99,31 +103,19 @@ SCENARIOS: dict[str, Scenario] = {
         ),
         ("GEORADIUS none 15 37 200 km STORE d", 0),
         ("EXISTS d", 0),
-        (
-            "GEORADIUS g 15 37 200 km STORE d WITHDIST",
-            error(
-                "ERR STORE option in GEORADIUS is not compatible with WITHDIST, WITHHASH and "
-                "WITHCOORD options"
-            ),
-        ),
+        ("GEORADIUS g 15 37 200 km STORE d WITHDIST", STORE_WITH_EXTRAS),
         ("GEORADIUS g 15 37 200 km COUNT 0", error("ERR COUNT must be > 0")),
-        (
-            "GEORADIUS g 15 37 200 km COUNT abc",
-            error("ERR value is not an integer or out of range"),
-        ),
+        ("GEORADIUS g 15 37 200 km COUNT abc", NOT_AN_INTEGER),
         ("GEORADIUS g 15 37 200 km ANY", error("ERR the ANY argument requires COUNT argument")),
-        ("GEORADIUS g 15 37 200 km FOO", error("ERR syntax error")),
-        ("GEORADIUS g 15 37 abc km", error("ERR need numeric radius")),
+        ("GEORADIUS g 15 37 200 km FOO", SYNTAX_ERROR),
+        ("GEORADIUS g 15 37 abc km", NO_RADIUS),
         ("GEORADIUS g 15 37 -1 km", error("ERR radius cannot be negative")),
-        (
-            "GEORADIUS g 15 37 200 parsec",
-            error("ERR unsupported unit provided. please use M, KM, FT, MI"),
-        ),
+        ("GEORADIUS g 15 37 200 parsec", UNSUPPORTED_UNIT),
         (
             "GEORADIUS g 181 37 200 km",
             error("ERR invalid longitude,latitude pair 181.000000,37.000000"),
         ),
-        ("GEORADIUS g abc 37 200 km", error("ERR value is not a valid float")),
+        ("GEORADIUS g abc 37 200 km", NOT_A_FLOAT),
         (
             "GEORADIUS_RO g 15 37 200 km WITHDIST WITHCOORD WITHHASH COUNT 5 ANY ASC",
             [
@@ -144,13 +136,10 @@ SCENARIOS: dict[str, Scenario] = {
         ("GEORADIUS_RO g 15 37 200 mi DESC", [b"edge1", b"edge2", b"Palermo", b"Catania"]),
         ("GEORADIUS_RO g 15 37 200000 m", [b"Palermo", b"Catania"]),
         ("GEORADIUS_RO g 15 37 200000 ft", [b"Catania"]),
-        ("GEORADIUS_RO g 15 37 200 km STORE d", error("ERR syntax error")),
-        (
-            "GEORADIUS_RO g 15 37 200 xx",
-            error("ERR unsupported unit provided. please use M, KM, FT, MI"),
-        ),
-        ("GEORADIUS_RO g 15 37 abc km", error("ERR need numeric radius")),
-        ("GEORADIUS_RO g 15 x 200 km", error("ERR value is not a valid float")),
+        ("GEORADIUS_RO g 15 37 200 km STORE d", SYNTAX_ERROR),
+        ("GEORADIUS_RO g 15 37 200 xx", UNSUPPORTED_UNIT),
+        ("GEORADIUS_RO g 15 37 abc km", NO_RADIUS),
+        ("GEORADIUS_RO g 15 x 200 km", NOT_A_FLOAT),
     ],
     "around a member": [
         (
@@ -175,14 +164,11 @@ SCENARIOS: dict[str, Scenario] = {
         ("GEORADIUSBYMEMBER g Agrigento 400000 ft STORE d", 2),
         ("GEORADIUSBYMEMBER g Agrigento 100 km STOREDIST d", 2),
         ("ZRANGE d 0 -1 WITHSCORES", [b"Agrigento", b"0", b"Palermo", b"90.977753537996037"]),
-        ("GEORADIUSBYMEMBER g None 100 km", error("ERR could not decode requested zset member")),
+        ("GEORADIUSBYMEMBER g None 100 km", NO_SUCH_MEMBER),
         ("GEORADIUSBYMEMBER none None 100 km", []),
         ("GEORADIUSBYMEMBER none None 100 km STORE d", 0),
-        ("GEORADIUSBYMEMBER g Agrigento abc km", error("ERR need numeric radius")),
-        (
-            "GEORADIUSBYMEMBER g Agrigento 100 parsec",
-            error("ERR unsupported unit provided. please use M, KM, FT, MI"),
-        ),
+        ("GEORADIUSBYMEMBER g Agrigento abc km", NO_RADIUS),
+        ("GEORADIUSBYMEMBER g Agrigento 100 parsec", UNSUPPORTED_UNIT),
         (
             "GEORADIUSBYMEMBER_RO g Agrigento 100 km WITHCOORD WITHDIST WITHHASH COUNT 1 DESC",
             [
@@ -197,8 +183,8 @@ SCENARIOS: dict[str, Scenario] = {
         ("GEORADIUSBYMEMBER_RO g Agrigento 100 mi COUNT 1 ANY ASC", [b"Agrigento"]),
         ("GEORADIUSBYMEMBER_RO g Agrigento 100000 m", [b"Agrigento", b"Palermo"]),
         ("GEORADIUSBYMEMBER_RO g Agrigento 400000 ft", [b"Agrigento", b"Palermo"]),
-        ("GEORADIUSBYMEMBER_RO g None 100 km", error("ERR could not decode requested zset member")),
-        ("GEORADIUSBYMEMBER_RO g Agrigento 100 km STORE d", error("ERR syntax error")),
+        ("GEORADIUSBYMEMBER_RO g None 100 km", NO_SUCH_MEMBER),
+        ("GEORADIUSBYMEMBER_RO g Agrigento 100 km STORE d", SYNTAX_ERROR),
     ],
     "searching": [
         (
@@ -243,10 +229,7 @@ SCENARIOS: dict[str, Scenario] = {
             [b"Palermo", b"edge1", b"Catania"],
         ),
         ("GEOSEARCH g FROMMEMBER Palermo BYBOX 1000 1000 m", [b"Palermo"]),
-        (
-            "GEOSEARCH g FROMMEMBER None BYRADIUS 200 km",
-            error("ERR could not decode requested zset member"),
-        ),
+        ("GEOSEARCH g FROMMEMBER None BYRADIUS 200 km", NO_SUCH_MEMBER),
         ("GEOSEARCH none FROMMEMBER None BYRADIUS 200 km", []),
         (
             "GEOSEARCH g FROMLONLAT 15 37 ASC DESC COUNT 1",
@@ -256,7 +239,7 @@ SCENARIOS: dict[str, Scenario] = {
             "GEOSEARCH g BYRADIUS 200 km ASC DESC COUNT 1",
             error("ERR exactly one of FROMMEMBER or FROMLONLAT can be specified for GEOSEARCH"),
         ),
-        ("GEOSEARCH g FROMLONLAT 15 37 BYRADIUS abc km", error("ERR need numeric radius")),
+        ("GEOSEARCH g FROMLONLAT 15 37 BYRADIUS abc km", NO_RADIUS),
         ("GEOSEARCH g FROMLONLAT 15 37 BYBOX abc 1 km", error("ERR need numeric width")),
         ("GEOSEARCH g FROMLONLAT 15 37 BYBOX 1 abc km", error("ERR need numeric height")),
         (
@@ -264,21 +247,15 @@ SCENARIOS: dict[str, Scenario] = {
             error("ERR height or width cannot be negative"),
         ),
         ("GEOSEARCH g FROMLONLAT 15 37 BYRADIUS -1 km", error("ERR radius cannot be negative")),
-        (
-            "GEOSEARCH g FROMLONLAT 15 37 BYRADIUS 1 parsec",
-            error("ERR unsupported unit provided. please use M, KM, FT, MI"),
-        ),
-        ("GEOSEARCH g FROMLONLAT 15 x BYRADIUS 1 km", error("ERR value is not a valid float")),
-        ("GEOSEARCH g FROMLONLAT 15 37 BYRADIUS 1 km BYBOX 1 1 km", error("ERR syntax error")),
-        (
-            "GEOSEARCH g FROMLONLAT 15 37 FROMMEMBER Palermo BYRADIUS 1 km",
-            error("ERR syntax error"),
-        ),
+        ("GEOSEARCH g FROMLONLAT 15 37 BYRADIUS 1 parsec", UNSUPPORTED_UNIT),
+        ("GEOSEARCH g FROMLONLAT 15 x BYRADIUS 1 km", NOT_A_FLOAT),
+        ("GEOSEARCH g FROMLONLAT 15 37 BYRADIUS 1 km BYBOX 1 1 km", SYNTAX_ERROR),
+        ("GEOSEARCH g FROMLONLAT 15 37 FROMMEMBER Palermo BYRADIUS 1 km", SYNTAX_ERROR),
         (
             "GEOSEARCH g FROMLONLAT 15 37 BYRADIUS 1 km ANY",
             error("ERR the ANY argument requires COUNT argument"),
         ),
-        ("GEOSEARCH g FROMLONLAT 15 37 BYRADIUS 1 km STOREDIST", error("ERR syntax error")),
+        ("GEOSEARCH g FROMLONLAT 15 37 BYRADIUS 1 km STOREDIST", SYNTAX_ERROR),
         ("GEOSEARCHSTORE d g FROMLONLAT 15 37 BYRADIUS 200 km", 2),
         (
             "ZRANGE d 0 -1 WITHSCORES",
@@ -300,17 +277,11 @@ SCENARIOS: dict[str, Scenario] = {
                 "ERR GEOSEARCHSTORE is not compatible with WITHDIST, WITHHASH and WITHCOORD options"
             ),
         ),
-        (
-            "GEOSEARCHSTORE d g FROMMEMBER None BYRADIUS 200 km",
-            error("ERR could not decode requested zset member"),
-        ),
-        ("GEOSEARCHSTORE d g FROMLONLAT 15 37 BYRADIUS abc km", error("ERR need numeric radius")),
+        ("GEOSEARCHSTORE d g FROMMEMBER None BYRADIUS 200 km", NO_SUCH_MEMBER),
+        ("GEOSEARCHSTORE d g FROMLONLAT 15 37 BYRADIUS abc km", NO_RADIUS),
         ("GEOSEARCHSTORE d g FROMLONLAT 15 37 BYBOX abc 1 km", error("ERR need numeric width")),
         ("GEOSEARCHSTORE d g FROMLONLAT 15 37 BYBOX 1 abc km", error("ERR need numeric height")),
-        (
-            "GEOSEARCHSTORE d g FROMLONLAT 15 37 BYBOX 1 1 xx",
-            error("ERR unsupported unit provided. please use M, KM, FT, MI"),
-        ),
+        ("GEOSEARCHSTORE d g FROMLONLAT 15 37 BYBOX 1 1 xx", UNSUPPORTED_UNIT),
     ],
     "at the edge of the map and at huge radii": [
         ("GEOADD g 179.9 0 East -179.9 0 West 0 85 Pole 0 -85 South", 4),
@@ -321,46 +292,16 @@ SCENARIOS: dict[str, Scenario] = {
     ],
     "keys of other types": [
         ("SET str v", OK),
-        (
-            "GEOADD str 1 1 a",
-            error("WRONGTYPE Operation against a key holding the wrong kind of value"),
-        ),
-        (
-            "GEOPOS str a",
-            error("WRONGTYPE Operation against a key holding the wrong kind of value"),
-        ),
-        (
-            "GEOHASH str a",
-            error("WRONGTYPE Operation against a key holding the wrong kind of value"),
-        ),
-        (
-            "GEODIST str a b",
-            error("WRONGTYPE Operation against a key holding the wrong kind of value"),
-        ),
-        (
-            "GEORADIUS str 1 1 1 km",
-            error("WRONGTYPE Operation against a key holding the wrong kind of value"),
-        ),
-        (
-            "GEORADIUS_RO str 1 1 1 km",
-            error("WRONGTYPE Operation against a key holding the wrong kind of value"),
-        ),
-        (
-            "GEORADIUSBYMEMBER str a 1 km",
-            error("WRONGTYPE Operation against a key holding the wrong kind of value"),
-        ),
-        (
-            "GEORADIUSBYMEMBER_RO str a 1 km",
-            error("WRONGTYPE Operation against a key holding the wrong kind of value"),
-        ),
-        (
-            "GEOSEARCH str FROMLONLAT 1 1 BYRADIUS 1 km",
-            error("WRONGTYPE Operation against a key holding the wrong kind of value"),
-        ),
-        (
-            "GEOSEARCHSTORE d str FROMLONLAT 1 1 BYRADIUS 1 km",
-            error("WRONGTYPE Operation against a key holding the wrong kind of value"),
-        ),
+        ("GEOADD str 1 1 a", WRONG_TYPE),
+        ("GEOPOS str a", WRONG_TYPE),
+        ("GEOHASH str a", WRONG_TYPE),
+        ("GEODIST str a b", WRONG_TYPE),
+        ("GEORADIUS str 1 1 1 km", WRONG_TYPE),
+        ("GEORADIUS_RO str 1 1 1 km", WRONG_TYPE),
+        ("GEORADIUSBYMEMBER str a 1 km", WRONG_TYPE),
+        ("GEORADIUSBYMEMBER_RO str a 1 km", WRONG_TYPE),
+        ("GEOSEARCH str FROMLONLAT 1 1 BYRADIUS 1 km", WRONG_TYPE),
+        ("GEOSEARCHSTORE d str FROMLONLAT 1 1 BYRADIUS 1 km", WRONG_TYPE),
         ("GEOADD g 1 1", error("ERR wrong number of arguments for 'geoadd' command")),
     ],
 }

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from pytest_fakecloud.kv.reply import OK
 
-from . import Scenario, error, status
+from . import WRONG_TYPE, Scenario, error, status
+
+INVALID_HYPERLOGLOG = error("WRONGTYPE Key is not a valid HyperLogLog string value.")
 
 SCENARIOS: dict[str, Scenario] = {
     "counting": [
@@ -76,24 +78,21 @@ SCENARIOS: dict[str, Scenario] = {
     ],
     "not a HyperLogLog": [
         ("SET s hello", OK),
-        ("PFADD s a", error("WRONGTYPE Key is not a valid HyperLogLog string value.")),
-        ("PFCOUNT s", error("WRONGTYPE Key is not a valid HyperLogLog string value.")),
-        ("PFCOUNT s none", error("WRONGTYPE Key is not a valid HyperLogLog string value.")),
-        ("PFMERGE s", error("WRONGTYPE Key is not a valid HyperLogLog string value.")),
-        ("PFMERGE h s", error("WRONGTYPE Key is not a valid HyperLogLog string value.")),
-        ("PFDEBUG ENCODING s", error("WRONGTYPE Key is not a valid HyperLogLog string value.")),
+        ("PFADD s a", INVALID_HYPERLOGLOG),
+        ("PFCOUNT s", INVALID_HYPERLOGLOG),
+        ("PFCOUNT s none", INVALID_HYPERLOGLOG),
+        ("PFMERGE s", INVALID_HYPERLOGLOG),
+        ("PFMERGE h s", INVALID_HYPERLOGLOG),
+        ("PFDEBUG ENCODING s", INVALID_HYPERLOGLOG),
         ("PFDEBUG ENCODING none", error("ERR The specified key does not exist")),
         ("PFADD h a", 1),
         ("PFDEBUG FOO h", error("ERR Unknown PFDEBUG subcommand 'FOO'")),
         ("RPUSH l a", 1),
-        ("PFADD l a", error("WRONGTYPE Operation against a key holding the wrong kind of value")),
-        ("PFCOUNT l", error("WRONGTYPE Operation against a key holding the wrong kind of value")),
-        ("PFMERGE l", error("WRONGTYPE Operation against a key holding the wrong kind of value")),
-        ("PFMERGE h l", error("WRONGTYPE Operation against a key holding the wrong kind of value")),
-        (
-            "PFDEBUG GETREG l",
-            error("WRONGTYPE Operation against a key holding the wrong kind of value"),
-        ),
+        ("PFADD l a", WRONG_TYPE),
+        ("PFCOUNT l", WRONG_TYPE),
+        ("PFMERGE l", WRONG_TYPE),
+        ("PFMERGE h l", WRONG_TYPE),
+        ("PFDEBUG GETREG l", WRONG_TYPE),
         ("PFADD", error("ERR wrong number of arguments for 'pfadd' command")),
         ("PFDEBUG GETREG", error("ERR wrong number of arguments for 'pfdebug' command")),
     ],

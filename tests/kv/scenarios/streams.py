@@ -2,26 +2,129 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from pytest_fakecloud.kv.reply import NIL_ARRAY, OK
 
-from . import Scenario, error, fields, status
+from . import (
+    NEGATIVE_TIMEOUT,
+    NO_SUCH_KEY,
+    NOT_AN_INTEGER,
+    SYNTAX_ERROR,
+    WRONG_TYPE,
+    Scenario,
+    error,
+    fields,
+    status,
+)
+
+NOW_MS = 1767225600000
+"""The time of the fake clock."""
+INVALID_ID = error("ERR Invalid stream ID specified as stream command argument")
+XGROUP_NEEDS_KEY = error(
+    "ERR The XGROUP subcommand requires the key to exist. Note that for CREATE you may "
+    "want to use the MKSTREAM option to create an empty stream automatically."
+)
+UNBALANCED_STREAMS = error(
+    "ERR Unbalanced XREAD list of streams: for each stream key an ID or '$' must be specified."
+)
+ID_TOO_SMALL = error(
+    "ERR The ID specified in XADD is equal or smaller than the target stream top item"
+)
+UNKNOWN_XINFO_STREAM = error(
+    "ERR unknown subcommand or wrong number of arguments for 'STREAM'. Try XINFO HELP."
+)
+NO_SUCH_GROUP = error("NOGROUP No such consumer group 'none' for key name 's'")
+STREAM_EXHAUSTED = error(
+    "ERR The stream has exhausted the last possible ID, unable to add more items"
+)
+MAXLEN_AND_MINID = error(
+    "ERR syntax error, MAXLEN and MINID options at the same time are not compatible"
+)
+LIMIT_WITHOUT_TILDE = error("ERR syntax error, LIMIT cannot be used without the special ~ option")
+LIMIT_WITHOUT_STRATEGY = error(
+    "ERR syntax error, LIMIT cannot be used without specifying a trimming strategy"
+)
+INVALID_START = error("ERR invalid start ID for the interval")
+
+
+def entry(text: str) -> list[Any]:
+    """An entry of a stream: its ID, then its fields and values, separated by spaces."""
+    entry_id, *items = text.encode().split()
+    return [entry_id, items]
+
+
+def entries(*texts: str) -> list[Any]:
+    """Entries of a stream, each as `entry()` reads it."""
+    return [entry(text) for text in texts]
+
+
+def group(
+    name: bytes, consumers: int, pending: int, last: bytes, read: int | None, lag: int | None
+) -> list[Any]:
+    """A consumer group as XINFO GROUPS reports it, with the ID that it delivered last."""
+    return fields(
+        name=name,
+        consumers=consumers,
+        pending=pending,
+        last_delivered_id=last,
+        entries_read=read,
+        lag=lag,
+    )
+
+
+def full_group(
+    name: bytes, last: bytes, read: int | None, lag: int, count: int = 0, *pending: bytes
+) -> list[Any]:
+    """A consumer group as XINFO STREAM FULL reports it.
+
+    Its `count` pending entries were delivered once, to the consumer `a`; `pending` are the reported IDs.
+    """
+    consumer = fields(
+        name=b"a",
+        seen_time=NOW_MS,
+        pel_count=count,
+        pending=[[entry_id, NOW_MS, 1] for entry_id in pending],
+    )
+    return fields(
+        name=name,
+        last_delivered_id=last,
+        entries_read=read,
+        lag=lag,
+        pel_count=count,
+        pending=[[entry_id, b"a", NOW_MS, 1] for entry_id in pending],
+        consumers=[consumer] if count else [],
+    )
+
+
+def full_stream(
+    length: int, added: int, last: bytes, first: bytes, found: list[Any], groups: list[Any]
+) -> list[Any]:
+    """A stream as XINFO STREAM FULL reports it, with 2-1 as the highest deleted ID."""
+    return fields(
+        length=length,
+        radix_tree_keys=1 if length else 0,
+        radix_tree_nodes=2 if length else 1,
+        last_generated_id=last,
+        max_deleted_entry_id=b"2-1",
+        entries_added=added,
+        recorded_first_entry_id=first,
+        entries=found,
+        groups=groups,
+    )
+
 
 SCENARIOS: dict[str, Scenario] = {
     "adding": [
         ("XADD s 1-1 a 1", b"1-1"),
-        (
-            "XADD s 1-1 a 1",
-            error(
-                "ERR The ID specified in XADD is equal or smaller than the target stream top item"
-            ),
-        ),
+        ("XADD s 1-1 a 1", ID_TOO_SMALL),
         ("XADD s 1-* a 2", b"1-2"),
         ("XADD s 2 a 3 b 4", b"2-0"),
         ("XADD s 2-* a 5", b"2-1"),
         ("XADD s 0-0 a 1", error("ERR The ID specified in XADD must be greater than 0-0")),
-        ("XADD s abc a 1", error("ERR Invalid stream ID specified as stream command argument")),
-        ("XADD s 1-1-1 a 1", error("ERR Invalid stream ID specified as stream command argument")),
-        ("XADD s - a 1", error("ERR Invalid stream ID specified as stream command argument")),
+        ("XADD s abc a 1", INVALID_ID),
+        ("XADD s 1-1-1 a 1", INVALID_ID),
+        ("XADD s - a 1", INVALID_ID),
         ("XADD s 5-5 a", error("ERR wrong number of arguments for 'xadd' command")),
         ("XADD s 5-5", error("ERR wrong number of arguments for 'xadd' command")),
         ("XADD s *", error("ERR wrong number of arguments for 'xadd' command")),
@@ -33,27 +136,18 @@ SCENARIOS: dict[str, Scenario] = {
             "XADD s 18446744073709551615-18446744073709551615 a 1",
             b"18446744073709551615-18446744073709551615",
         ),
-        (
-            "XADD s * a 1",
-            error("ERR The stream has exhausted the last possible ID, unable to add more items"),
-        ),
-        (
-            "XADD s 18446744073709551615-* a 1",
-            error("ERR The stream has exhausted the last possible ID, unable to add more items"),
-        ),
-        (
-            "XADD s 18446744073709551616-1 a 1",
-            error("ERR Invalid stream ID specified as stream command argument"),
-        ),
+        ("XADD s * a 1", STREAM_EXHAUSTED),
+        ("XADD s 18446744073709551615-* a 1", STREAM_EXHAUSTED),
+        ("XADD s 18446744073709551616-1 a 1", INVALID_ID),
         (
             "XRANGE s - +",
-            [
-                [b"1-1", [b"a", b"1"]],
-                [b"1-2", [b"a", b"2"]],
-                [b"2-0", [b"a", b"3", b"b", b"4"]],
-                [b"2-1", [b"a", b"5"]],
-                [b"18446744073709551615-18446744073709551615", [b"a", b"1"]],
-            ],
+            entries(
+                "1-1 a 1",
+                "1-2 a 2",
+                "2-0 a 3 b 4",
+                "2-1 a 5",
+                "18446744073709551615-18446744073709551615 a 1",
+            ),
         ),
     ],
     "trimming as it is added": [
@@ -64,34 +158,14 @@ SCENARIOS: dict[str, Scenario] = {
         ("XADD s MINID = 4-1 5-1 a 1", b"5-1"),
         ("XADD s MINID ~ 4-1 6-1 a 1", b"6-1"),
         ("XADD s MAXLEN ~ 100 LIMIT 10 7-1 a 1", b"7-1"),
-        (
-            "XRANGE s - +",
-            [
-                [b"4-1", [b"a", b"1"]],
-                [b"5-1", [b"a", b"1"]],
-                [b"6-1", [b"a", b"1"]],
-                [b"7-1", [b"a", b"1"]],
-            ],
-        ),
+        ("XRANGE s - +", entries("4-1 a 1", "5-1 a 1", "6-1 a 1", "7-1 a 1")),
         ("XADD s MAXLEN -1 8-1 a 1", error("ERR The MAXLEN argument must be >= 0.")),
-        ("XADD s MAXLEN abc 8-1 a 1", error("ERR value is not an integer or out of range")),
-        (
-            "XADD s MINID abc 8-1 a 1",
-            error("ERR Invalid stream ID specified as stream command argument"),
-        ),
-        (
-            "XADD s MAXLEN 1 MINID 1 8-1 a 1",
-            error("ERR syntax error, MAXLEN and MINID options at the same time are not compatible"),
-        ),
-        (
-            "XADD s MAXLEN 1 LIMIT 1 8-1 a 1",
-            error("ERR syntax error, LIMIT cannot be used without the special ~ option"),
-        ),
+        ("XADD s MAXLEN abc 8-1 a 1", NOT_AN_INTEGER),
+        ("XADD s MINID abc 8-1 a 1", INVALID_ID),
+        ("XADD s MAXLEN 1 MINID 1 8-1 a 1", MAXLEN_AND_MINID),
+        ("XADD s MAXLEN 1 LIMIT 1 8-1 a 1", LIMIT_WITHOUT_TILDE),
         ("XADD s MAXLEN ~ 1 LIMIT -1 8-1 a 1", error("ERR The LIMIT argument must be >= 0.")),
-        (
-            "XADD s LIMIT 1 8-1 a 1",
-            error("ERR syntax error, LIMIT cannot be used without specifying a trimming strategy"),
-        ),
+        ("XADD s LIMIT 1 8-1 a 1", LIMIT_WITHOUT_STRATEGY),
     ],
     "trimming": [
         ("XADD s 1-1 a 1", b"1-1"),
@@ -105,108 +179,68 @@ SCENARIOS: dict[str, Scenario] = {
         ("XTRIM s MINID 4", 1),
         ("XTRIM s MINID = 4-1", 0),
         ("XTRIM s MINID ~ 4-1 LIMIT 0", 0),
-        ("XRANGE s - +", [[b"4-1", [b"a", b"1"]]]),
+        ("XRANGE s - +", entries("4-1 a 1")),
         ("XTRIM s MAXLEN 0", 1),
         ("XLEN s", 0),
         ("EXISTS s", 1),
         ("XTRIM none MAXLEN 1", 0),
-        (
-            "XTRIM s LIMIT 5",
-            error("ERR syntax error, LIMIT cannot be used without specifying a trimming strategy"),
-        ),
-        ("XTRIM s FOO 1", error("ERR syntax error")),
-        (
-            "XTRIM s MAXLEN 1 LIMIT 5",
-            error("ERR syntax error, LIMIT cannot be used without the special ~ option"),
-        ),
+        ("XTRIM s LIMIT 5", LIMIT_WITHOUT_STRATEGY),
+        ("XTRIM s FOO 1", SYNTAX_ERROR),
+        ("XTRIM s MAXLEN 1 LIMIT 5", LIMIT_WITHOUT_TILDE),
         ("XTRIM s MAXLEN -5", error("ERR The MAXLEN argument must be >= 0.")),
         ("XTRIM s MAXLEN ~ 1 LIMIT -5", error("ERR The LIMIT argument must be >= 0.")),
-        ("XTRIM s MINID abc", error("ERR Invalid stream ID specified as stream command argument")),
-        ("XTRIM s MINID -", error("ERR Invalid stream ID specified as stream command argument")),
-        (
-            "XTRIM s MAXLEN 1 MINID 2",
-            error("ERR syntax error, MAXLEN and MINID options at the same time are not compatible"),
-        ),
+        ("XTRIM s MINID abc", INVALID_ID),
+        ("XTRIM s MINID -", INVALID_ID),
+        ("XTRIM s MAXLEN 1 MINID 2", MAXLEN_AND_MINID),
     ],
     "reading ranges": [
         ("XADD s 1-1 a 1", b"1-1"),
         ("XADD s 1-2 a 2", b"1-2"),
         ("XADD s 2-1 a 3", b"2-1"),
         ("XADD s 3-0 a 4", b"3-0"),
-        (
-            "XRANGE s - +",
-            [
-                [b"1-1", [b"a", b"1"]],
-                [b"1-2", [b"a", b"2"]],
-                [b"2-1", [b"a", b"3"]],
-                [b"3-0", [b"a", b"4"]],
-            ],
-        ),
-        ("XRANGE s 1 1", [[b"1-1", [b"a", b"1"]], [b"1-2", [b"a", b"2"]]]),
-        ("XRANGE s 2 3", [[b"2-1", [b"a", b"3"]], [b"3-0", [b"a", b"4"]]]),
-        ("XRANGE s (1-1 (3-0", [[b"1-2", [b"a", b"2"]], [b"2-1", [b"a", b"3"]]]),
-        ("XRANGE s - + COUNT 2", [[b"1-1", [b"a", b"1"]], [b"1-2", [b"a", b"2"]]]),
+        ("XRANGE s - +", entries("1-1 a 1", "1-2 a 2", "2-1 a 3", "3-0 a 4")),
+        ("XRANGE s 1 1", entries("1-1 a 1", "1-2 a 2")),
+        ("XRANGE s 2 3", entries("2-1 a 3", "3-0 a 4")),
+        ("XRANGE s (1-1 (3-0", entries("1-2 a 2", "2-1 a 3")),
+        ("XRANGE s - + COUNT 2", entries("1-1 a 1", "1-2 a 2")),
         ("XRANGE s - + COUNT 0", NIL_ARRAY),
         ("XRANGE s - + COUNT -5", NIL_ARRAY),
         ("XRANGE s + -", []),
-        (
-            "XREVRANGE s + -",
-            [
-                [b"3-0", [b"a", b"4"]],
-                [b"2-1", [b"a", b"3"]],
-                [b"1-2", [b"a", b"2"]],
-                [b"1-1", [b"a", b"1"]],
-            ],
-        ),
-        ("XREVRANGE s 2 1 COUNT 1", [[b"2-1", [b"a", b"3"]]]),
-        ("XREVRANGE s (3-0 (1-1", [[b"2-1", [b"a", b"3"]], [b"1-2", [b"a", b"2"]]]),
+        ("XREVRANGE s + -", entries("3-0 a 4", "2-1 a 3", "1-2 a 2", "1-1 a 1")),
+        ("XREVRANGE s 2 1 COUNT 1", entries("2-1 a 3")),
+        ("XREVRANGE s (3-0 (1-1", entries("2-1 a 3", "1-2 a 2")),
         ("XRANGE none - +", []),
         ("XRANGE none - + COUNT 0", []),
-        ("XRANGE s abc +", error("ERR Invalid stream ID specified as stream command argument")),
-        ("XRANGE s - abc", error("ERR Invalid stream ID specified as stream command argument")),
-        (
-            "XRANGE s (18446744073709551615-18446744073709551615 +",
-            error("ERR invalid start ID for the interval"),
-        ),
+        ("XRANGE s abc +", INVALID_ID),
+        ("XRANGE s - abc", INVALID_ID),
+        ("XRANGE s (18446744073709551615-18446744073709551615 +", INVALID_START),
         ("XRANGE s - (0-0", error("ERR invalid end ID for the interval")),
-        ("XRANGE s - + FOO 1", error("ERR syntax error")),
-        ("XRANGE s - + COUNT", error("ERR syntax error")),
-        ("XRANGE s - + COUNT abc", error("ERR value is not an integer or out of range")),
+        ("XRANGE s - + FOO 1", SYNTAX_ERROR),
+        ("XRANGE s - + COUNT", SYNTAX_ERROR),
+        ("XRANGE s - + COUNT abc", NOT_AN_INTEGER),
         ("XDEL s 1-2 9-9", 1),
         ("XDEL none 1-1", 0),
         ("XDEL none abc", 0),
-        ("XDEL s abc", error("ERR Invalid stream ID specified as stream command argument")),
-        ("XDEL s 1-1 abc", error("ERR Invalid stream ID specified as stream command argument")),
+        ("XDEL s abc", INVALID_ID),
+        ("XDEL s 1-1 abc", INVALID_ID),
         ("XLEN s", 3),
     ],
     "reading behind ids": [
         ("XADD a 1-1 x 1", b"1-1"),
         ("XADD a 2-1 x 2", b"2-1"),
         ("XADD b 1-5 y 1", b"1-5"),
-        ("XREAD STREAMS a 0", [[b"a", [[b"1-1", [b"x", b"1"]], [b"2-1", [b"x", b"2"]]]]]),
-        (
-            "XREAD COUNT 1 STREAMS a b 0 0",
-            [[b"a", [[b"1-1", [b"x", b"1"]]]], [b"b", [[b"1-5", [b"y", b"1"]]]]],
-        ),
-        ("XREAD COUNT 0 STREAMS a 1-1", [[b"a", [[b"2-1", [b"x", b"2"]]]]]),
+        ("XREAD STREAMS a 0", [[b"a", entries("1-1 x 1", "2-1 x 2")]]),
+        ("XREAD COUNT 1 STREAMS a b 0 0", [[b"a", entries("1-1 x 1")], [b"b", entries("1-5 y 1")]]),
+        ("XREAD COUNT 0 STREAMS a 1-1", [[b"a", entries("2-1 x 2")]]),
         ("XREAD STREAMS a 2-1", NIL_ARRAY),
         ("XREAD STREAMS a $", NIL_ARRAY),
         ("XREAD BLOCK 1 STREAMS a $", NIL_ARRAY),
-        ("XREAD BLOCK 1 COUNT 5 STREAMS b 0", [[b"b", [[b"1-5", [b"y", b"1"]]]]]),
+        ("XREAD BLOCK 1 COUNT 5 STREAMS b 0", [[b"b", entries("1-5 y 1")]]),
         ("XREAD STREAMS none 0", NIL_ARRAY),
-        (
-            "XREAD STREAMS a b 0",
-            error(
-                "ERR Unbalanced XREAD list of streams: for each stream key an ID or '$' must "
-                "be specified."
-            ),
-        ),
+        ("XREAD STREAMS a b 0", UNBALANCED_STREAMS),
         ("XREAD STREAMS a", error("ERR wrong number of arguments for 'xread' command")),
-        ("XREAD COUNT 1 FOO a", error("ERR syntax error")),
-        (
-            "XREAD STREAMS a abc",
-            error("ERR Invalid stream ID specified as stream command argument"),
-        ),
+        ("XREAD COUNT 1 FOO a", SYNTAX_ERROR),
+        ("XREAD STREAMS a abc", INVALID_ID),
         (
             "XREAD STREAMS a >",
             error(
@@ -227,26 +261,21 @@ SCENARIOS: dict[str, Scenario] = {
             ),
         ),
         ("XREAD BLOCK abc STREAMS a 0", error("ERR timeout is not an integer or out of range")),
-        ("XREAD BLOCK -1 STREAMS a 0", error("ERR timeout is negative")),
-        ("XREAD COUNT abc STREAMS a 0", error("ERR value is not an integer or out of range")),
-        ("XREAD COUNT 1 BLOCK 1", error("ERR syntax error")),
+        ("XREAD BLOCK -1 STREAMS a 0", NEGATIVE_TIMEOUT),
+        ("XREAD COUNT abc STREAMS a 0", NOT_AN_INTEGER),
+        ("XREAD COUNT 1 BLOCK 1", SYNTAX_ERROR),
     ],
     "ids set by hand": [
         ("XADD s 1-1 a 1", b"1-1"),
         ("XADD s 2-1 a 1", b"2-1"),
         ("XSETID s 5-5", OK),
-        (
-            "XADD s 3-1 a 1",
-            error(
-                "ERR The ID specified in XADD is equal or smaller than the target stream top item"
-            ),
-        ),
+        ("XADD s 3-1 a 1", ID_TOO_SMALL),
         (
             "XSETID s 1-1",
             error("ERR The ID specified in XSETID is smaller than the target stream top item"),
         ),
-        ("XSETID s abc", error("ERR Invalid stream ID specified as stream command argument")),
-        ("XSETID none 1-1", error("ERR no such key")),
+        ("XSETID s abc", INVALID_ID),
+        ("XSETID none 1-1", NO_SUCH_KEY),
         ("XSETID s 6-6 ENTRIESADDED 100 MAXDELETEDID 4-4", OK),
         (
             "XINFO STREAM s",
@@ -259,8 +288,8 @@ SCENARIOS: dict[str, Scenario] = {
                 entries_added=100,
                 recorded_first_entry_id=b"1-1",
                 groups=0,
-                first_entry=[b"1-1", [b"a", b"1"]],
-                last_entry=[b"2-1", [b"a", b"1"]],
+                first_entry=entry("1-1 a 1"),
+                last_entry=entry("2-1 a 1"),
             ),
         ),
         ("XSETID s 7-7 ENTRIESADDED -1", error("ERR entries_added must be positive")),
@@ -270,7 +299,7 @@ SCENARIOS: dict[str, Scenario] = {
                 "ERR The entries_added specified in XSETID is smaller than the target stream length"
             ),
         ),
-        ("XSETID s 7-7 ENTRIESADDED abc", error("ERR value is not an integer or out of range")),
+        ("XSETID s 7-7 ENTRIESADDED abc", NOT_AN_INTEGER),
         (
             "XSETID s 7-7 MAXDELETEDID 8-8",
             error(
@@ -278,37 +307,21 @@ SCENARIOS: dict[str, Scenario] = {
             ),
         ),
         ("XSETID s 3-3", OK),
-        ("XSETID s 7-7 FOO 1", error("ERR syntax error")),
-        (
-            "XSETID s 7-7 MAXDELETEDID abc",
-            error("ERR Invalid stream ID specified as stream command argument"),
-        ),
+        ("XSETID s 7-7 FOO 1", SYNTAX_ERROR),
+        ("XSETID s 7-7 MAXDELETEDID abc", INVALID_ID),
     ],
     "groups": [
-        (
-            "XGROUP CREATE s g 0",
-            error(
-                "ERR The XGROUP subcommand requires the key to exist. Note that for CREATE "
-                "you may want to use the MKSTREAM option to create an empty stream "
-                "automatically."
-            ),
-        ),
+        ("XGROUP CREATE s g 0", XGROUP_NEEDS_KEY),
         ("XGROUP CREATE s g 0 MKSTREAM", OK),
         ("XGROUP CREATE s g 0", error("BUSYGROUP Consumer Group name already exists")),
         ("XGROUP CREATE s g2 $ ENTRIESREAD 3", OK),
         ("XGROUP CREATE s g3 $ MKSTREAM ENTRIESREAD -1", OK),
-        (
-            "XGROUP CREATE s g4 abc",
-            error("ERR Invalid stream ID specified as stream command argument"),
-        ),
+        ("XGROUP CREATE s g4 abc", INVALID_ID),
         (
             "XGROUP CREATE s g4 0 ENTRIESREAD -2",
             error("ERR value for ENTRIESREAD must be positive or -1"),
         ),
-        (
-            "XGROUP CREATE s g4 0 ENTRIESREAD abc",
-            error("ERR value is not an integer or out of range"),
-        ),
+        ("XGROUP CREATE s g4 0 ENTRIESREAD abc", NOT_AN_INTEGER),
         (
             "XGROUP CREATE s g4 0 FOO",
             error(
@@ -317,39 +330,16 @@ SCENARIOS: dict[str, Scenario] = {
         ),
         ("XGROUP CREATECONSUMER s g alice", 1),
         ("XGROUP CREATECONSUMER s g alice", 0),
-        (
-            "XGROUP CREATECONSUMER s none alice",
-            error("NOGROUP No such consumer group 'none' for key name 's'"),
-        ),
-        (
-            "XGROUP CREATECONSUMER none g alice",
-            error(
-                "ERR The XGROUP subcommand requires the key to exist. Note that for CREATE "
-                "you may want to use the MKSTREAM option to create an empty stream "
-                "automatically."
-            ),
-        ),
+        ("XGROUP CREATECONSUMER s none alice", NO_SUCH_GROUP),
+        ("XGROUP CREATECONSUMER none g alice", XGROUP_NEEDS_KEY),
         ("XGROUP SETID s g 5-5", OK),
         ("XGROUP SETID s g $ ENTRIESREAD 4", OK),
-        (
-            "XGROUP SETID s g abc",
-            error("ERR Invalid stream ID specified as stream command argument"),
-        ),
+        ("XGROUP SETID s g abc", INVALID_ID),
         ("XGROUP SETID s g -", OK),
         ("XGROUP SETID s g +", OK),
-        (
-            "XGROUP CREATE s g9 -",
-            error("ERR Invalid stream ID specified as stream command argument"),
-        ),
-        ("XGROUP SETID s none 5", error("NOGROUP No such consumer group 'none' for key name 's'")),
-        (
-            "XGROUP SETID none g 5",
-            error(
-                "ERR The XGROUP subcommand requires the key to exist. Note that for CREATE "
-                "you may want to use the MKSTREAM option to create an empty stream "
-                "automatically."
-            ),
-        ),
+        ("XGROUP CREATE s g9 -", INVALID_ID),
+        ("XGROUP SETID s none 5", NO_SUCH_GROUP),
+        ("XGROUP SETID none g 5", XGROUP_NEEDS_KEY),
         (
             "XGROUP SETID s g 5 FOO",
             error(
@@ -359,76 +349,28 @@ SCENARIOS: dict[str, Scenario] = {
         (
             "XINFO GROUPS s",
             [
-                fields(
-                    name=b"g",
-                    consumers=1,
-                    pending=0,
-                    last_delivered_id=b"18446744073709551615-18446744073709551615",
-                    entries_read=None,
-                    lag=0,
-                ),
-                fields(
-                    name=b"g2",
-                    consumers=0,
-                    pending=0,
-                    last_delivered_id=b"0-0",
-                    entries_read=3,
-                    lag=0,
-                ),
-                fields(
-                    name=b"g3",
-                    consumers=0,
-                    pending=0,
-                    last_delivered_id=b"0-0",
-                    entries_read=None,
-                    lag=0,
-                ),
+                group(b"g", 1, 0, b"18446744073709551615-18446744073709551615", None, 0),
+                group(b"g2", 0, 0, b"0-0", 3, 0),
+                group(b"g3", 0, 0, b"0-0", None, 0),
             ],
         ),
-        ("XINFO CONSUMERS s none", error("NOGROUP No such consumer group 'none' for key name 's'")),
-        ("XINFO CONSUMERS none g", error("ERR no such key")),
+        ("XINFO CONSUMERS s none", NO_SUCH_GROUP),
+        ("XINFO CONSUMERS none g", NO_SUCH_KEY),
         ("XGROUP DELCONSUMER s g alice", 0),
         ("XGROUP DELCONSUMER s g alice", 0),
-        (
-            "XGROUP DELCONSUMER s none alice",
-            error("NOGROUP No such consumer group 'none' for key name 's'"),
-        ),
-        (
-            "XGROUP DELCONSUMER none g alice",
-            error(
-                "ERR The XGROUP subcommand requires the key to exist. Note that for CREATE "
-                "you may want to use the MKSTREAM option to create an empty stream "
-                "automatically."
-            ),
-        ),
+        ("XGROUP DELCONSUMER s none alice", NO_SUCH_GROUP),
+        ("XGROUP DELCONSUMER none g alice", XGROUP_NEEDS_KEY),
         ("XGROUP DESTROY s g", 1),
         ("XGROUP DESTROY s g", 0),
-        (
-            "XGROUP DESTROY none g",
-            error(
-                "ERR The XGROUP subcommand requires the key to exist. Note that for CREATE "
-                "you may want to use the MKSTREAM option to create an empty stream "
-                "automatically."
-            ),
-        ),
+        ("XGROUP DESTROY none g", XGROUP_NEEDS_KEY),
         ("XGROUP FOO s g", error("ERR unknown subcommand 'FOO'. Try XGROUP HELP.")),
         ("XGROUP", error("ERR wrong number of arguments for 'xgroup' command")),
         ("XGROUP CREATE s", error("ERR wrong number of arguments for 'xgroup|create' command")),
         ("XINFO FOO s", error("ERR unknown subcommand 'FOO'. Try XINFO HELP.")),
-        ("XINFO STREAM none", error("ERR no such key")),
-        (
-            "XINFO STREAM s FOO",
-            error(
-                "ERR unknown subcommand or wrong number of arguments for 'STREAM'. Try XINFO HELP."
-            ),
-        ),
-        (
-            "XINFO STREAM s FULL COUNT",
-            error(
-                "ERR unknown subcommand or wrong number of arguments for 'STREAM'. Try XINFO HELP."
-            ),
-        ),
-        ("XINFO STREAM s FULL COUNT abc", error("ERR value is not an integer or out of range")),
+        ("XINFO STREAM none", NO_SUCH_KEY),
+        ("XINFO STREAM s FOO", UNKNOWN_XINFO_STREAM),
+        ("XINFO STREAM s FULL COUNT", UNKNOWN_XINFO_STREAM),
+        ("XINFO STREAM s FULL COUNT abc", NOT_AN_INTEGER),
     ],
     "reading as consumers": [
         ("XADD s 1-1 a 1", b"1-1"),
@@ -436,17 +378,11 @@ SCENARIOS: dict[str, Scenario] = {
         ("XADD s 3-1 a 3", b"3-1"),
         ("XADD s 4-1 a 4", b"4-1"),
         ("XGROUP CREATE s g 0", OK),
-        ("XREADGROUP GROUP g alice COUNT 1 STREAMS s >", [[b"s", [[b"1-1", [b"a", b"1"]]]]]),
-        (
-            "XREADGROUP GROUP g bob COUNT 2 STREAMS s >",
-            [[b"s", [[b"2-1", [b"a", b"2"]], [b"3-1", [b"a", b"3"]]]]],
-        ),
-        (
-            "XREADGROUP GROUP g bob STREAMS s 0",
-            [[b"s", [[b"2-1", [b"a", b"2"]], [b"3-1", [b"a", b"3"]]]]],
-        ),
-        ("XREADGROUP GROUP g bob COUNT 1 STREAMS s 2-1", [[b"s", [[b"3-1", [b"a", b"3"]]]]]),
-        ("XREADGROUP GROUP g carol NOACK BLOCK 1 STREAMS s >", [[b"s", [[b"4-1", [b"a", b"4"]]]]]),
+        ("XREADGROUP GROUP g alice COUNT 1 STREAMS s >", [[b"s", entries("1-1 a 1")]]),
+        ("XREADGROUP GROUP g bob COUNT 2 STREAMS s >", [[b"s", entries("2-1 a 2", "3-1 a 3")]]),
+        ("XREADGROUP GROUP g bob STREAMS s 0", [[b"s", entries("2-1 a 2", "3-1 a 3")]]),
+        ("XREADGROUP GROUP g bob COUNT 1 STREAMS s 2-1", [[b"s", entries("3-1 a 3")]]),
+        ("XREADGROUP GROUP g carol NOACK BLOCK 1 STREAMS s >", [[b"s", entries("4-1 a 4")]]),
         ("XREADGROUP GROUP g carol STREAMS s >", NIL_ARRAY),
         ("XREADGROUP GROUP g carol STREAMS s 0", [[b"s", []]]),
         ("XPENDING s g", [3, b"1-1", b"3-1", [[b"alice", b"1"], [b"bob", b"2"]]]),
@@ -455,47 +391,23 @@ SCENARIOS: dict[str, Scenario] = {
         ("XPENDING s g - + 0", []),
         ("XPENDING s g - + -1", []),
         ("XPENDING s g IDLE 100000000 - + 10", []),
-        ("XPENDING s g IDLE abc - + 10", error("ERR value is not an integer or out of range")),
-        ("XPENDING s g IDLE 1 - +", error("ERR syntax error")),
-        ("XPENDING s g - + abc", error("ERR value is not an integer or out of range")),
-        (
-            "XPENDING s g abc + 10",
-            error("ERR Invalid stream ID specified as stream command argument"),
-        ),
-        (
-            "XPENDING s g - abc 10",
-            error("ERR Invalid stream ID specified as stream command argument"),
-        ),
-        (
-            "XPENDING s g (18446744073709551615-18446744073709551615 + 10",
-            error("ERR invalid start ID for the interval"),
-        ),
+        ("XPENDING s g IDLE abc - + 10", NOT_AN_INTEGER),
+        ("XPENDING s g IDLE 1 - +", SYNTAX_ERROR),
+        ("XPENDING s g - + abc", NOT_AN_INTEGER),
+        ("XPENDING s g abc + 10", INVALID_ID),
+        ("XPENDING s g - abc 10", INVALID_ID),
+        ("XPENDING s g (18446744073709551615-18446744073709551615 + 10", INVALID_START),
         ("XPENDING s g - (0-0 10", error("ERR invalid end ID for the interval")),
-        ("XPENDING s g -", error("ERR syntax error")),
+        ("XPENDING s g -", SYNTAX_ERROR),
         ("XPENDING s none", error("NOGROUP No such key 's' or consumer group 'none'")),
         ("XPENDING none g", error("NOGROUP No such key 'none' or consumer group 'g'")),
         ("XACK s g 1-1 9-9", 1),
         ("XACK s none 1-1", 0),
         ("XACK none g 1-1", 0),
-        ("XACK s g abc", error("ERR Invalid stream ID specified as stream command argument")),
+        ("XACK s g abc", INVALID_ID),
         ("XDEL s 2-1", 1),
-        (
-            "XREADGROUP GROUP g bob STREAMS s 0",
-            [[b"s", [[b"2-1", NIL_ARRAY], [b"3-1", [b"a", b"3"]]]]],
-        ),
-        (
-            "XINFO GROUPS s",
-            [
-                fields(
-                    name=b"g",
-                    consumers=3,
-                    pending=2,
-                    last_delivered_id=b"4-1",
-                    entries_read=4,
-                    lag=0,
-                )
-            ],
-        ),
+        ("XREADGROUP GROUP g bob STREAMS s 0", [[b"s", [[b"2-1", NIL_ARRAY], entry("3-1 a 3")]]]),
+        ("XINFO GROUPS s", [group(b"g", 3, 2, b"4-1", 4, 0)]),
         (
             "XREADGROUP GROUP none bob STREAMS s >",
             error(
@@ -516,22 +428,13 @@ SCENARIOS: dict[str, Scenario] = {
                 "get new messages. The $ ID would just return an empty result set."
             ),
         ),
-        (
-            "XREADGROUP GROUP g bob STREAMS s abc",
-            error("ERR Invalid stream ID specified as stream command argument"),
-        ),
-        (
-            "XREADGROUP GROUP g bob STREAMS s s >",
-            error(
-                "ERR Unbalanced XREAD list of streams: for each stream key an ID or '$' must "
-                "be specified."
-            ),
-        ),
+        ("XREADGROUP GROUP g bob STREAMS s abc", INVALID_ID),
+        ("XREADGROUP GROUP g bob STREAMS s s >", UNBALANCED_STREAMS),
         (
             "XREADGROUP COUNT 1 NOACK STREAMS s s s s",
             error("ERR Missing GROUP option for XREADGROUP"),
         ),
-        ("XREADGROUP GROUP g bob COUNT 1 BLOCK 5", error("ERR syntax error")),
+        ("XREADGROUP GROUP g bob COUNT 1 BLOCK 5", SYNTAX_ERROR),
     ],
     "claiming": [
         ("XADD s 1-1 a 1", b"1-1"),
@@ -540,13 +443,13 @@ SCENARIOS: dict[str, Scenario] = {
         ("XGROUP CREATE s g 0", OK),
         (
             "XREADGROUP GROUP g alice STREAMS s >",
-            [[b"s", [[b"1-1", [b"a", b"1"]], [b"2-1", [b"a", b"2"]], [b"3-1", [b"a", b"3"]]]]],
+            [[b"s", entries("1-1 a 1", "2-1 a 2", "3-1 a 3")]],
         ),
-        ("XCLAIM s g bob 0 1-1", [[b"1-1", [b"a", b"1"]]]),
+        ("XCLAIM s g bob 0 1-1", entries("1-1 a 1")),
         ("XCLAIM s g bob 0 2-1 JUSTID", [b"2-1"]),
         ("XCLAIM s g bob 100000000 3-1", []),
         ("XCLAIM s g bob 0 3-1 IDLE 5 RETRYCOUNT 7 LASTID 9-9 FORCE JUSTID", [b"3-1"]),
-        ("XCLAIM s g bob 0 3-1 TIME 1 RETRYCOUNT 7", [[b"3-1", [b"a", b"3"]]]),
+        ("XCLAIM s g bob 0 3-1 TIME 1 RETRYCOUNT 7", entries("3-1 a 3")),
         ("XCLAIM s g bob 0 9-9 FORCE", []),
         ("XCLAIM s g bob abc 1-1", error("ERR Invalid min-idle-time argument for XCLAIM")),
         ("XCLAIM s g bob 0 1-1 IDLE abc", error("ERR Invalid IDLE option argument for XCLAIM")),
@@ -555,30 +458,21 @@ SCENARIOS: dict[str, Scenario] = {
             "XCLAIM s g bob 0 1-1 RETRYCOUNT abc",
             error("ERR Invalid RETRYCOUNT option argument for XCLAIM"),
         ),
-        (
-            "XCLAIM s g bob 0 1-1 LASTID abc",
-            error("ERR Invalid stream ID specified as stream command argument"),
-        ),
+        ("XCLAIM s g bob 0 1-1 LASTID abc", INVALID_ID),
         ("XCLAIM s g bob 0 1-1 FOO", error("ERR Unrecognized XCLAIM option 'FOO'")),
         ("XCLAIM s none bob 0 1-1", error("NOGROUP No such key 's' or consumer group 'none'")),
         ("XCLAIM none g bob 0 1-1", error("NOGROUP No such key 'none' or consumer group 'g'")),
         ("XDEL s 1-1", 1),
         ("XAUTOCLAIM s g carol 0 0 COUNT 1", [b"2-1", [], [b"1-1"]]),
         ("XAUTOCLAIM s g carol 0 - COUNT 10 JUSTID", [b"0-0", [b"2-1", b"3-1"], []]),
-        ("XAUTOCLAIM s g carol 0 (2-1", [b"0-0", [[b"3-1", [b"a", b"3"]]], []]),
+        ("XAUTOCLAIM s g carol 0 (2-1", [b"0-0", entries("3-1 a 3"), []]),
         ("XAUTOCLAIM s g carol 100000000 0", [b"0-0", [], []]),
         ("XAUTOCLAIM s g carol abc 0", error("ERR Invalid min-idle-time argument for XAUTOCLAIM")),
-        (
-            "XAUTOCLAIM s g carol 0 abc",
-            error("ERR Invalid stream ID specified as stream command argument"),
-        ),
-        (
-            "XAUTOCLAIM s g carol 0 (18446744073709551615-18446744073709551615",
-            error("ERR invalid start ID for the interval"),
-        ),
+        ("XAUTOCLAIM s g carol 0 abc", INVALID_ID),
+        ("XAUTOCLAIM s g carol 0 (18446744073709551615-18446744073709551615", INVALID_START),
         ("XAUTOCLAIM s g carol 0 0 COUNT 0", error("ERR COUNT must be > 0")),
         ("XAUTOCLAIM s g carol 0 0 COUNT abc", error("ERR COUNT must be > 0")),
-        ("XAUTOCLAIM s g carol 0 0 FOO", error("ERR syntax error")),
+        ("XAUTOCLAIM s g carol 0 0 FOO", SYNTAX_ERROR),
         ("XAUTOCLAIM s none carol 0 0", error("NOGROUP No such key 's' or consumer group 'none'")),
         ("XAUTOCLAIM none g carol 0 0", error("NOGROUP No such key 'none' or consumer group 'g'")),
         ("XGROUP DELCONSUMER s g carol", 2),
@@ -594,153 +488,45 @@ SCENARIOS: dict[str, Scenario] = {
         (
             "XINFO GROUPS s",
             [
-                fields(
-                    name=b"end",
-                    consumers=0,
-                    pending=0,
-                    last_delivered_id=b"3-1",
-                    entries_read=None,
-                    lag=0,
-                ),
-                fields(
-                    name=b"g",
-                    consumers=0,
-                    pending=0,
-                    last_delivered_id=b"0-0",
-                    entries_read=None,
-                    lag=3,
-                ),
-                fields(
-                    name=b"middle",
-                    consumers=0,
-                    pending=0,
-                    last_delivered_id=b"2-1",
-                    entries_read=None,
-                    lag=None,
-                ),
+                group(b"end", 0, 0, b"3-1", None, 0),
+                group(b"g", 0, 0, b"0-0", None, 3),
+                group(b"middle", 0, 0, b"2-1", None, None),
             ],
         ),
-        (
-            "XREADGROUP GROUP g a COUNT 2 STREAMS s >",
-            [[b"s", [[b"1-1", [b"a", b"1"]], [b"2-1", [b"a", b"2"]]]]],
-        ),
+        ("XREADGROUP GROUP g a COUNT 2 STREAMS s >", [[b"s", entries("1-1 a 1", "2-1 a 2")]]),
         (
             "XINFO GROUPS s",
             [
-                fields(
-                    name=b"end",
-                    consumers=0,
-                    pending=0,
-                    last_delivered_id=b"3-1",
-                    entries_read=None,
-                    lag=0,
-                ),
-                fields(
-                    name=b"g",
-                    consumers=1,
-                    pending=2,
-                    last_delivered_id=b"2-1",
-                    entries_read=2,
-                    lag=1,
-                ),
-                fields(
-                    name=b"middle",
-                    consumers=0,
-                    pending=0,
-                    last_delivered_id=b"2-1",
-                    entries_read=None,
-                    lag=None,
-                ),
+                group(b"end", 0, 0, b"3-1", None, 0),
+                group(b"g", 1, 2, b"2-1", 2, 1),
+                group(b"middle", 0, 0, b"2-1", None, None),
             ],
         ),
         ("XDEL s 2-1", 1),
         (
             "XINFO GROUPS s",
             [
-                fields(
-                    name=b"end",
-                    consumers=0,
-                    pending=0,
-                    last_delivered_id=b"3-1",
-                    entries_read=None,
-                    lag=0,
-                ),
-                fields(
-                    name=b"g",
-                    consumers=1,
-                    pending=2,
-                    last_delivered_id=b"2-1",
-                    entries_read=2,
-                    lag=None,
-                ),
-                fields(
-                    name=b"middle",
-                    consumers=0,
-                    pending=0,
-                    last_delivered_id=b"2-1",
-                    entries_read=None,
-                    lag=None,
-                ),
+                group(b"end", 0, 0, b"3-1", None, 0),
+                group(b"g", 1, 2, b"2-1", 2, None),
+                group(b"middle", 0, 0, b"2-1", None, None),
             ],
         ),
-        ("XREADGROUP GROUP g a STREAMS s >", [[b"s", [[b"3-1", [b"a", b"3"]]]]]),
+        ("XREADGROUP GROUP g a STREAMS s >", [[b"s", entries("3-1 a 3")]]),
         (
             "XINFO GROUPS s",
             [
-                fields(
-                    name=b"end",
-                    consumers=0,
-                    pending=0,
-                    last_delivered_id=b"3-1",
-                    entries_read=None,
-                    lag=0,
-                ),
-                fields(
-                    name=b"g",
-                    consumers=1,
-                    pending=3,
-                    last_delivered_id=b"3-1",
-                    entries_read=3,
-                    lag=0,
-                ),
-                fields(
-                    name=b"middle",
-                    consumers=0,
-                    pending=0,
-                    last_delivered_id=b"2-1",
-                    entries_read=None,
-                    lag=None,
-                ),
+                group(b"end", 0, 0, b"3-1", None, 0),
+                group(b"g", 1, 3, b"3-1", 3, 0),
+                group(b"middle", 0, 0, b"2-1", None, None),
             ],
         ),
         ("XTRIM s MAXLEN 0", 2),
         (
             "XINFO GROUPS s",
             [
-                fields(
-                    name=b"end",
-                    consumers=0,
-                    pending=0,
-                    last_delivered_id=b"3-1",
-                    entries_read=None,
-                    lag=0,
-                ),
-                fields(
-                    name=b"g",
-                    consumers=1,
-                    pending=3,
-                    last_delivered_id=b"3-1",
-                    entries_read=3,
-                    lag=0,
-                ),
-                fields(
-                    name=b"middle",
-                    consumers=0,
-                    pending=0,
-                    last_delivered_id=b"2-1",
-                    entries_read=None,
-                    lag=0,
-                ),
+                group(b"end", 0, 0, b"3-1", None, 0),
+                group(b"g", 1, 3, b"3-1", 3, 0),
+                group(b"middle", 0, 0, b"2-1", None, 0),
             ],
         ),
         (
@@ -760,58 +546,16 @@ SCENARIOS: dict[str, Scenario] = {
         ),
         (
             "XINFO STREAM s FULL",
-            fields(
-                length=0,
-                radix_tree_keys=0,
-                radix_tree_nodes=1,
-                last_generated_id=b"3-1",
-                max_deleted_entry_id=b"2-1",
-                entries_added=3,
-                recorded_first_entry_id=b"0-0",
-                entries=[],
+            full_stream(
+                0,
+                3,
+                b"3-1",
+                b"0-0",
+                [],
                 groups=[
-                    fields(
-                        name=b"end",
-                        last_delivered_id=b"3-1",
-                        entries_read=None,
-                        lag=0,
-                        pel_count=0,
-                        pending=[],
-                        consumers=[],
-                    ),
-                    fields(
-                        name=b"g",
-                        last_delivered_id=b"3-1",
-                        entries_read=3,
-                        lag=0,
-                        pel_count=3,
-                        pending=[
-                            [b"1-1", b"a", 1767225600000, 1],
-                            [b"2-1", b"a", 1767225600000, 1],
-                            [b"3-1", b"a", 1767225600000, 1],
-                        ],
-                        consumers=[
-                            fields(
-                                name=b"a",
-                                seen_time=1767225600000,
-                                pel_count=3,
-                                pending=[
-                                    [b"1-1", 1767225600000, 1],
-                                    [b"2-1", 1767225600000, 1],
-                                    [b"3-1", 1767225600000, 1],
-                                ],
-                            )
-                        ],
-                    ),
-                    fields(
-                        name=b"middle",
-                        last_delivered_id=b"2-1",
-                        entries_read=None,
-                        lag=0,
-                        pel_count=0,
-                        pending=[],
-                        consumers=[],
-                    ),
+                    full_group(b"end", b"3-1", None, 0),
+                    full_group(b"g", b"3-1", 3, 0, 3, b"1-1", b"2-1", b"3-1"),
+                    full_group(b"middle", b"2-1", None, 0),
                 ],
             ),
         ),
@@ -819,239 +563,70 @@ SCENARIOS: dict[str, Scenario] = {
         ("XADD s 9-2 a 1", b"9-2"),
         (
             "XINFO STREAM s FULL COUNT 1",
-            fields(
-                length=2,
-                radix_tree_keys=1,
-                radix_tree_nodes=2,
-                last_generated_id=b"9-2",
-                max_deleted_entry_id=b"2-1",
-                entries_added=5,
-                recorded_first_entry_id=b"9-1",
-                entries=[[b"9-1", [b"a", b"1"]]],
+            full_stream(
+                2,
+                5,
+                b"9-2",
+                b"9-1",
+                entries("9-1 a 1"),
                 groups=[
-                    fields(
-                        name=b"end",
-                        last_delivered_id=b"3-1",
-                        entries_read=None,
-                        lag=2,
-                        pel_count=0,
-                        pending=[],
-                        consumers=[],
-                    ),
-                    fields(
-                        name=b"g",
-                        last_delivered_id=b"3-1",
-                        entries_read=3,
-                        lag=2,
-                        pel_count=3,
-                        pending=[[b"1-1", b"a", 1767225600000, 1]],
-                        consumers=[
-                            fields(
-                                name=b"a",
-                                seen_time=1767225600000,
-                                pel_count=3,
-                                pending=[[b"1-1", 1767225600000, 1]],
-                            )
-                        ],
-                    ),
-                    fields(
-                        name=b"middle",
-                        last_delivered_id=b"2-1",
-                        entries_read=None,
-                        lag=2,
-                        pel_count=0,
-                        pending=[],
-                        consumers=[],
-                    ),
+                    full_group(b"end", b"3-1", None, 2),
+                    full_group(b"g", b"3-1", 3, 2, 3, b"1-1"),
+                    full_group(b"middle", b"2-1", None, 2),
                 ],
             ),
         ),
         (
             "XINFO STREAM s FULL COUNT 0",
-            fields(
-                length=2,
-                radix_tree_keys=1,
-                radix_tree_nodes=2,
-                last_generated_id=b"9-2",
-                max_deleted_entry_id=b"2-1",
-                entries_added=5,
-                recorded_first_entry_id=b"9-1",
-                entries=[[b"9-1", [b"a", b"1"]], [b"9-2", [b"a", b"1"]]],
+            full_stream(
+                2,
+                5,
+                b"9-2",
+                b"9-1",
+                entries("9-1 a 1", "9-2 a 1"),
                 groups=[
-                    fields(
-                        name=b"end",
-                        last_delivered_id=b"3-1",
-                        entries_read=None,
-                        lag=2,
-                        pel_count=0,
-                        pending=[],
-                        consumers=[],
-                    ),
-                    fields(
-                        name=b"g",
-                        last_delivered_id=b"3-1",
-                        entries_read=3,
-                        lag=2,
-                        pel_count=3,
-                        pending=[
-                            [b"1-1", b"a", 1767225600000, 1],
-                            [b"2-1", b"a", 1767225600000, 1],
-                            [b"3-1", b"a", 1767225600000, 1],
-                        ],
-                        consumers=[
-                            fields(
-                                name=b"a",
-                                seen_time=1767225600000,
-                                pel_count=3,
-                                pending=[
-                                    [b"1-1", 1767225600000, 1],
-                                    [b"2-1", 1767225600000, 1],
-                                    [b"3-1", 1767225600000, 1],
-                                ],
-                            )
-                        ],
-                    ),
-                    fields(
-                        name=b"middle",
-                        last_delivered_id=b"2-1",
-                        entries_read=None,
-                        lag=2,
-                        pel_count=0,
-                        pending=[],
-                        consumers=[],
-                    ),
+                    full_group(b"end", b"3-1", None, 2),
+                    full_group(b"g", b"3-1", 3, 2, 3, b"1-1", b"2-1", b"3-1"),
+                    full_group(b"middle", b"2-1", None, 2),
                 ],
             ),
         ),
         (
             "XINFO STREAM s FULL COUNT -1",
-            fields(
-                length=2,
-                radix_tree_keys=1,
-                radix_tree_nodes=2,
-                last_generated_id=b"9-2",
-                max_deleted_entry_id=b"2-1",
-                entries_added=5,
-                recorded_first_entry_id=b"9-1",
-                entries=[[b"9-1", [b"a", b"1"]], [b"9-2", [b"a", b"1"]]],
+            full_stream(
+                2,
+                5,
+                b"9-2",
+                b"9-1",
+                entries("9-1 a 1", "9-2 a 1"),
                 groups=[
-                    fields(
-                        name=b"end",
-                        last_delivered_id=b"3-1",
-                        entries_read=None,
-                        lag=2,
-                        pel_count=0,
-                        pending=[],
-                        consumers=[],
-                    ),
-                    fields(
-                        name=b"g",
-                        last_delivered_id=b"3-1",
-                        entries_read=3,
-                        lag=2,
-                        pel_count=3,
-                        pending=[
-                            [b"1-1", b"a", 1767225600000, 1],
-                            [b"2-1", b"a", 1767225600000, 1],
-                            [b"3-1", b"a", 1767225600000, 1],
-                        ],
-                        consumers=[
-                            fields(
-                                name=b"a",
-                                seen_time=1767225600000,
-                                pel_count=3,
-                                pending=[
-                                    [b"1-1", 1767225600000, 1],
-                                    [b"2-1", 1767225600000, 1],
-                                    [b"3-1", 1767225600000, 1],
-                                ],
-                            )
-                        ],
-                    ),
-                    fields(
-                        name=b"middle",
-                        last_delivered_id=b"2-1",
-                        entries_read=None,
-                        lag=2,
-                        pel_count=0,
-                        pending=[],
-                        consumers=[],
-                    ),
+                    full_group(b"end", b"3-1", None, 2),
+                    full_group(b"g", b"3-1", 3, 2, 3, b"1-1", b"2-1", b"3-1"),
+                    full_group(b"middle", b"2-1", None, 2),
                 ],
             ),
         ),
     ],
     "keys of other types": [
         ("SET str v", OK),
-        (
-            "XADD str 1-1 a 1",
-            error("WRONGTYPE Operation against a key holding the wrong kind of value"),
-        ),
-        ("XLEN str", error("WRONGTYPE Operation against a key holding the wrong kind of value")),
-        (
-            "XRANGE str - +",
-            error("WRONGTYPE Operation against a key holding the wrong kind of value"),
-        ),
-        (
-            "XREVRANGE str + -",
-            error("WRONGTYPE Operation against a key holding the wrong kind of value"),
-        ),
-        (
-            "XDEL str 1-1",
-            error("WRONGTYPE Operation against a key holding the wrong kind of value"),
-        ),
-        (
-            "XTRIM str MAXLEN 1",
-            error("WRONGTYPE Operation against a key holding the wrong kind of value"),
-        ),
-        (
-            "XREAD STREAMS str 0",
-            error("WRONGTYPE Operation against a key holding the wrong kind of value"),
-        ),
-        (
-            "XSETID str 1-1",
-            error("WRONGTYPE Operation against a key holding the wrong kind of value"),
-        ),
-        (
-            "XGROUP CREATE str g 0",
-            error("WRONGTYPE Operation against a key holding the wrong kind of value"),
-        ),
-        (
-            "XGROUP CREATE str g 0 MKSTREAM",
-            error("WRONGTYPE Operation against a key holding the wrong kind of value"),
-        ),
-        (
-            "XGROUP DESTROY str g",
-            error("WRONGTYPE Operation against a key holding the wrong kind of value"),
-        ),
-        (
-            "XREADGROUP GROUP g c STREAMS str >",
-            error("WRONGTYPE Operation against a key holding the wrong kind of value"),
-        ),
-        (
-            "XACK str g 1-1",
-            error("WRONGTYPE Operation against a key holding the wrong kind of value"),
-        ),
-        (
-            "XPENDING str g",
-            error("WRONGTYPE Operation against a key holding the wrong kind of value"),
-        ),
-        (
-            "XCLAIM str g c 0 1-1",
-            error("WRONGTYPE Operation against a key holding the wrong kind of value"),
-        ),
-        (
-            "XAUTOCLAIM str g c 0 0",
-            error("WRONGTYPE Operation against a key holding the wrong kind of value"),
-        ),
-        (
-            "XINFO STREAM str",
-            error("WRONGTYPE Operation against a key holding the wrong kind of value"),
-        ),
-        (
-            "XINFO GROUPS str",
-            error("WRONGTYPE Operation against a key holding the wrong kind of value"),
-        ),
+        ("XADD str 1-1 a 1", WRONG_TYPE),
+        ("XLEN str", WRONG_TYPE),
+        ("XRANGE str - +", WRONG_TYPE),
+        ("XREVRANGE str + -", WRONG_TYPE),
+        ("XDEL str 1-1", WRONG_TYPE),
+        ("XTRIM str MAXLEN 1", WRONG_TYPE),
+        ("XREAD STREAMS str 0", WRONG_TYPE),
+        ("XSETID str 1-1", WRONG_TYPE),
+        ("XGROUP CREATE str g 0", WRONG_TYPE),
+        ("XGROUP CREATE str g 0 MKSTREAM", WRONG_TYPE),
+        ("XGROUP DESTROY str g", WRONG_TYPE),
+        ("XREADGROUP GROUP g c STREAMS str >", WRONG_TYPE),
+        ("XACK str g 1-1", WRONG_TYPE),
+        ("XPENDING str g", WRONG_TYPE),
+        ("XCLAIM str g c 0 1-1", WRONG_TYPE),
+        ("XAUTOCLAIM str g c 0 0", WRONG_TYPE),
+        ("XINFO STREAM str", WRONG_TYPE),
+        ("XINFO GROUPS str", WRONG_TYPE),
         ("XADD s 1-1", error("ERR wrong number of arguments for 'xadd' command")),
         ("XREAD", error("ERR wrong number of arguments for 'xread' command")),
         ("XLEN", error("ERR wrong number of arguments for 'xlen' command")),
