@@ -266,10 +266,18 @@ def to_json(reply: Reply, base64: bool = False) -> Any:
 
 
 def size_of(reply: Reply) -> int:
-    """The bytes of all strings of a reply."""
-    if isinstance(reply, list):
-        return sum(len(item) if item.__class__ is bytes else size_of(item) for item in reply)
-    return len(reply) if isinstance(reply, bytes | bytearray) else 0
+    """Return the number of bytes in all strings of a reply."""
+    # Without recursion: a script's reply may be nested deeper than Python calls may.
+    size, open_lists = 0, [[reply]]
+    while open_lists:
+        for item in open_lists.pop():
+            if item.__class__ is bytes:
+                size += len(item)
+            elif isinstance(item, list):
+                open_lists.append(item)
+            elif isinstance(item, bytes | bytearray):
+                size += len(item)
+    return size
 
 
 def to_resp(reply: Reply, version: int = 2) -> bytes:

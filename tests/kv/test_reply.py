@@ -18,6 +18,7 @@ from pytest_fakecloud.kv.reply import (
     SetReply,
     Status,
     Verbatim,
+    size_of,
     to_json,
     to_resp,
 )
@@ -71,3 +72,11 @@ def test_other_objects_are_refused() -> None:
         to_json(object())  # type: ignore[arg-type]
     with pytest.raises(TypeError, match="is not a reply"):
         to_resp(object())  # type: ignore[arg-type]
+
+
+def test_a_reply_may_be_nested_deeper_than_python_calls() -> None:
+    reply: Any = b"deep"
+    for _ in range(8000):
+        reply = [reply]
+    assert size_of(reply) == 4
+    assert to_resp(reply) == b"*1\r\n" * 8000 + b"$4\r\ndeep\r\n"
