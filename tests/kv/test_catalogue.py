@@ -15,6 +15,7 @@ from pytest_fakecloud.kv.table.registry import COMMANDS as TABLE
 from pytest_fakecloud.kv.table.registry import CommandSpec
 from tests.harness import QUIET, check_each
 from tests.kv import catalogue
+from tests.kv.comparison.templates import NOT_COMPARED, TEMPLATES
 from tests.kv.conftest import (
     EXERCISED_FILE,
     Exercised,
@@ -46,6 +47,19 @@ class TestTable:
 
     def test_every_command_has_a_function(self) -> None:
         assert [spec.name for spec in TABLE.values() if not bound(spec)] == []
+
+
+def test_every_data_command_is_compared_with_real_servers() -> None:
+    def name(line: str) -> str:
+        words = line.split()[:2]
+        return " ".join(words) if TABLE[words[0]].subcommands else words[0]
+
+    compared = {name(line) for lines in TEMPLATES.values() for line in lines}
+    excluded = {word.replace("|", " ") for words in NOT_COMPARED.values() for word in words.split()}
+    commands = {
+        spec.name for spec in TABLE.values() if spec.group in TEMPLATES and not spec.subcommands
+    }
+    assert commands - compared == excluded
 
 
 @pytest.fixture(scope="module")

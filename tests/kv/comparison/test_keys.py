@@ -36,27 +36,6 @@ def test_keys_are_those_of_a_real_server(name: str, binary: str) -> None:
 
 
 @pytest.mark.parametrize(("name", "binary"), [one for one in available() if one[0] == "redis"])
-def test_the_stock_dialect_has_the_parameters_and_commands_of_its_version(
-    name: str, binary: str
-) -> None:
-    """What it announces is how it answers: 7.0, and not what came with 7.2."""
-    server, face = RealServer(name, binary), InProcess()
-    try:
-        if not server.version.startswith("7.0"):
-            pytest.skip(f"the stock dialect is 7.0, this server {server.version}")
-        theirs, ours = (one.call([b"CONFIG", b"GET", b"*"])[::2] for one in (server, face))
-        assert sorted(ours) == sorted(theirs)
-        missing = {*server.call([b"COMMAND", b"LIST"])} - {*face.call([b"COMMAND", b"LIST"])}
-        assert missing == set()
-        for one in (server, face):
-            one.call([b"RPUSH", b"l", b"a"])
-            assert one.call([b"OBJECT", b"ENCODING", b"l"]) == b"quicklist"
-    finally:
-        server.close()
-        face.close()
-
-
-@pytest.mark.parametrize(("name", "binary"), [one for one in available() if one[0] == "redis"])
 def test_what_changes_nothing_counts_as_no_change(name: str, binary: str) -> None:
     """Neither for what others watch nor for the figures of changes."""
     server, face = RealServer(name, binary), InProcess()
