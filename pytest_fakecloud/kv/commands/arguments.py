@@ -5,14 +5,13 @@ from __future__ import annotations
 import fractions
 import math
 from collections.abc import Callable
-from typing import Protocol
 
 from .. import errors
 from ..algorithms.glob import matcher
 from ..engine.engine import Session
+from ..engine.keyspace import Value
 from ..errors import CommandError
 from ..reply import NIL_ARRAY, Blocked, Reply
-from ..table.config import Config
 from ..table.registry import Args
 from ..table.syntax import (
     I64_MAX,
@@ -32,15 +31,6 @@ __all__ = [
 
 DEFAULT_PAGE = {"vendor": 100, "redis": 10}
 """Elements a scan visits unless told: the vendor answers a small collection with a single page."""
-
-
-class Scanned(Protocol):
-    """A collection that can be paged through."""
-
-    def __len__(self) -> int: ...
-
-    def encoding(self, config: Config) -> str:
-        """The word OBJECT ENCODING answers."""
 
 
 MOST_REPETITIONS = 1_000_000
@@ -105,7 +95,7 @@ def parse_cursor(text: bytes) -> int:
     return parse_unsigned(text, errors.INVALID_CURSOR)
 
 
-def fits_a_page(session: Session, value: Scanned, cursor: int, count: int) -> bool:
+def fits_a_page(session: Session, value: Value, cursor: int, count: int) -> bool:
     """Whether a scan answers a whole collection at once.
 
     The vendor pages by exact COUNT, as its SCAN does; a stock server pages hash tables and gives

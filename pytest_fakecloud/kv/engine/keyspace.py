@@ -8,7 +8,7 @@ until the next one).
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, Protocol, TypeVar
 
 from ..algorithms.scanning import ScanOrder
 from ..errors import WRONGTYPE, CommandError
@@ -17,10 +17,10 @@ from ..values.hashes import HashValue
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
+    from ..search.indexes import Indexes
     from ..table.config import Config
+    from .client import Client
     from .frequency import Frequencies
-
-__all__ = ["Keyspace", "KeyspaceCopy", "String", "Value", "Watcher", "type_name"]
 
 String = bytes | bytearray
 T = TypeVar("T")
@@ -33,7 +33,7 @@ _MANY = 1024
 class Value(Protocol):
     """What a data structure offers so that it can be kept under a key."""
 
-    type_name: str
+    type_name: ClassVar[str]
     """The word TYPE answers."""
 
     def encoding(self, config: Config) -> str:
@@ -46,33 +46,11 @@ class Value(Protocol):
         """The number of elements; a value without any is removed (streams excepted)."""
 
 
-class Watcher(Protocol):
-    """A client to tell when a key it watches was touched."""
-
-    watch_broken: bool
-
-
 def type_name(value: object) -> str:
     """The word TYPE answers for a stored value."""
     if isinstance(value, bytes | bytearray):
         return "string"
     return value.type_name  # type: ignore[attr-defined,no-any-return]
-
-
-class Follower(Protocol):
-    """Search indexes, as a keyspace that has some knows them."""
-
-    def note(self, keyspace: Keyspace, key: bytes) -> None:
-        """Take note of a key that changed."""
-
-    def adopt(self, values: dict[bytes, Any]) -> None:
-        """Take up values that replaced all others."""
-
-    def forget(self) -> None:
-        """Forget all, as the keyspace was emptied."""
-
-    def copy(self) -> Follower:
-        """What a snapshot needs beside the values."""
 
 
 class KeyspaceCopy:
@@ -85,7 +63,7 @@ class KeyspaceCopy:
         values: dict[bytes, Any],
         expires: dict[bytes, int],
         accessed: dict[bytes, int],
-        indexes: Follower | None,
+        indexes: Indexes | None,
     ) -> None:
         self.indexes = indexes
         self.values = values
@@ -133,7 +111,7 @@ class Keyspace:
         self.accessed: dict[bytes, int] = {}
         self.volatile: dict[bytes, int] = {}
         """The instant at which the first field of a hash goes, for hashes that have such fields."""
-        self.watchers: dict[bytes, list[Watcher]] = {}
+        self.watchers: dict[bytes, list[Client]] = {}
         self.frequencies: Frequencies | None = None
         """Counters of accesses, under an LFU policy only."""
         self.changes = 0
@@ -153,7 +131,7 @@ class Keyspace:
         """Told of every event of a key (see ``notifications``), while they are wanted.
 
         Only ever set together with ``on_touch``."""
-        self.indexes: Follower | None = None
+        self.indexes: Indexes | None = None
         """The search indexes, once there is one; told of changes while ``on_touch`` is set."""
         self._order: ScanOrder | None = None
         self._soonest = 0

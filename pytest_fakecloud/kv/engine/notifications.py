@@ -8,20 +8,13 @@ observed on Redis 7.0, those of fields with an expiry on Valkey 9.1; those of JS
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 from ..table.registry import CommandSpec
 
 if TYPE_CHECKING:
-    from contextlib import AbstractContextManager
-
-    from ...core.timekeeper import Timekeeper
-    from ..table.config import Config
+    from .engine import Engine
     from .keyspace import Keyspace
-    from .pubsub import PubSub
-    from .tracking import Tracking
-
-__all__ = ["Notifications", "Notifying"]
 
 _CLASSES = {
     "g": "del expire persist rename_from rename_to move_from move_to copy_to restore",
@@ -66,28 +59,10 @@ _SILENT = frozenset({"OBJECT ENCODING", "OBJECT FREQ", "OBJECT IDLETIME", "OBJEC
 """Commands that miss a key and tell nobody."""
 
 
-class Notifying(Protocol):
-    """What notifications need of an engine."""
-
-    clock: Timekeeper
-    config: Config
-    databases: list[Keyspace]
-    pubsub: PubSub
-    running: CommandSpec | None
-    tracking: Tracking
-
-    @property
-    def lock(self) -> AbstractContextManager[object]:
-        """What keeps others from running commands."""
-
-    def remove_expired(self) -> None:
-        """Remove what is expired by now."""
-
-
 class Notifications:
     """Turns what keyspaces report into messages, while the configuration asks for any."""
 
-    def __init__(self, engine: Notifying) -> None:
+    def __init__(self, engine: Engine) -> None:
         self._engine = engine
         self._letters: frozenset[str] = frozenset()
         self._planned_us: int | None = None

@@ -16,7 +16,7 @@ import hashlib
 import math
 from collections.abc import Collection
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 from ...core.timeparse import give_way, monotonic
 from ..acl.users import Denied
@@ -32,13 +32,9 @@ from .shebang import KEY_LOCKING, library_name, script_shebang
 if TYPE_CHECKING:
     from ...core.timekeeper import Timekeeper
     from ..engine.client import Client
-    from ..engine.statistics import Statistics
-    from ..settings import Dialect
-    from ..table.config import Config
-    from ..table.registry import CommandSpec, Table
+    from ..engine.engine import Engine
+    from ..table.registry import CommandSpec
     from .host import LuaHost
-
-__all__ = ["Library", "LibraryFunction", "Script", "ScriptedEngine", "Scripting", "ScriptingCopy"]
 
 _MAY_REPLICATE = frozenset({"PUBLISH", "SPUBLISH", "PFCOUNT"})
 """Not writes, yet refused to read-only scripts."""
@@ -139,49 +135,10 @@ class _Run:
         return max(real, (self.clock.now_us() - self.begun_us) // 1000)
 
 
-class _Lock(Protocol):
-    def acquire(self, blocking: bool = True, timeout: float = -1) -> bool: ...
-
-
-class ScriptedEngine(Protocol):
-    """What scripts need of the engine they run in."""
-
-    dialect: Dialect
-    version: str
-    table: Table
-    config: Config
-    clock: Timekeeper
-    now_us: int
-    started_us: int
-    line: list[bytes]
-    statistics: Statistics
-    offered: frozenset[str] | None
-    wants_replicas: bool
-
-    @property
-    def lock(self) -> _Lock:
-        """What keeps others from running commands."""
-
-    def resolve(self, argv: list[bytes]) -> CommandSpec:
-        """The command a line names."""
-
-    def offers(self, session: Client, spec: CommandSpec) -> bool:
-        """Whether a client may know of a command at all."""
-
-    def permit(self, session: Client, spec: CommandSpec, argv: list[bytes]) -> None:
-        """Raise the NOPERM error unless the client's user may run the line."""
-
-    def is_without_memory(self, session: Client) -> bool:
-        """Whether a client has to do without further memory."""
-
-    def run(self, session: Client, spec: CommandSpec, argv: list[bytes]) -> Reply:
-        """Run a command line that was checked already."""
-
-
 class Scripting:
     """What EVAL, SCRIPT, FUNCTION and FCALL work on. The Lua host is built when first needed."""
 
-    def __init__(self, engine: ScriptedEngine) -> None:
+    def __init__(self, engine: Engine) -> None:
         self.engine = engine
         self.scripts: dict[bytes, Script] = {}
         self.libraries: dict[bytes, Library] = {}
