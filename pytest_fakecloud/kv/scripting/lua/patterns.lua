@@ -2,6 +2,8 @@
 --
 -- Lua's own matcher is used where its worst case is small; it cannot be interrupted once it runs.
 -- Everything else goes through the matcher below, whose instructions are counted like a script's.
+-- The C matcher takes 3 s to look for 'a-a-a-b' in 200 letters, 32 s in 400, and 87 s for 'a-a-a-a-b'
+-- in 200. It holds Python's lock meanwhile: no other thread, signal handler or timeout runs.
 local host = ...
 
 local error, pcall, select, setmetatable, tostring, type, unpack =
