@@ -117,6 +117,9 @@ def test_kv(loaded: KVServer) -> None:
     first: KVReply = reply[0]
     assert first == "a"
     assert_type(loaded.value("k"), KVValue)
+    int(loaded.value("k"))  # wrong
+    assert_type(loaded.integer("k") + 1, int)
+    assert_type(loaded.entries("k")[0][0], str)
     assert loaded.value("h") == {"field": "value"}
     assert loaded.value("board") == [("ann", 1.5)]
     print(loaded.value("h")["field"])  # wrong

@@ -29,8 +29,10 @@ from .python_values import (
     Word,
     commands_for,
     encode,
+    integer_of,
     plain,
     python_value,
+    value_of_type,
     word,
 )
 from .races import Between, Place
@@ -406,6 +408,53 @@ class KVServer(Handle):
         """
         with self._engine.reading() as keyspace:
             return python_value(keyspace.peek(encode(key)))
+
+    def string(self, key: str | bytes) -> Word:
+        """Read a string. Raises ``ContractError`` for a missing key, and for one of another type."""
+        text: Word = self._read(key, "string")
+        return text
+
+    def integer(self, key: str | bytes) -> int:
+        """Read a string that is an integer, such as a counter.
+
+        Raises ``ContractError`` for a missing key, for one of another type, and for another string.
+        """
+        return integer_of(key, self.string(key))
+
+    def hash(self, key: str | bytes) -> dict[Word, Word]:
+        """Read a hash, empty for a missing key. Raises ``ContractError`` for one of another type."""
+        fields: dict[Word, Word] = self._read(key, "hash", {})
+        return fields
+
+    def elements(self, key: str | bytes) -> list[Word]:
+        """Read a list, empty for a missing key. Raises ``ContractError`` for one of another type."""
+        elements: list[Word] = self._read(key, "list", [])
+        return elements
+
+    def members(self, key: str | bytes) -> set[Word]:
+        """Read a set, empty for a missing key. Raises ``ContractError`` for one of another type."""
+        members: set[Word] = self._read(key, "set", set())
+        return members
+
+    def scores(self, key: str | bytes) -> dict[Word, float]:
+        """Read a sorted set: its members, the lowest score first, with their scores.
+
+        It is empty for a missing key. Raises ``ContractError`` for one of another type.
+        """
+        return dict(self._read(key, "zset", []))
+
+    def entries(self, key: str | bytes) -> list[tuple[str, dict[Word, Word]]]:
+        """Read a stream: ``(id, fields)`` of each entry.
+
+        It is empty for a missing key. Raises ``ContractError`` for one of another type.
+        """
+        entries: list[tuple[str, dict[Word, Word]]]
+        entries = self._read(key, "stream", [])
+        return entries
+
+    def _read(self, key: str | bytes, wanted: str, empty: Any = None) -> Any:
+        with self._engine.reading() as keyspace:
+            return value_of_type(key, keyspace.peek(encode(key)), wanted, empty)
 
     def values(self) -> dict[Word, KVValue]:
         """Read every key and what it holds, as ``value()`` gives it."""

@@ -6,8 +6,11 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, TypeAlias
 
 from ..core.errors import ContractError
+from ..core.wording import brief
+from .engine.keyspace import type_name
+from .errors import CommandError
 from .reply import Reply, to_json
-from .table.syntax import format_double
+from .table.syntax import format_double, parse_int
 
 __all__ = [
     "KVReply",
@@ -16,8 +19,10 @@ __all__ = [
     "Word",
     "commands_for",
     "encode",
+    "integer_of",
     "plain",
     "python_value",
+    "value_of_type",
     "word",
 ]
 
@@ -113,6 +118,47 @@ def python_value(value: Any) -> KVValue:
             return [(word(name), _fields(fields)) for name, fields in value.written()]
     held: KVValue = value.to_python()
     return held
+
+
+_READERS = {
+    "string": "string()",
+    "hash": "hash()",
+    "list": "elements()",
+    "set": "members()",
+    "zset": "scores()",
+    "stream": "entries()",
+}
+"""The method of the handle that reads a type."""
+
+
+def value_of_type(key: str | bytes, value: Any, wanted: str, empty: Any = None) -> Any:
+    """Return a stored value of one type as plain Python, and ``empty`` for a missing key.
+
+    Raises ``ContractError`` for a value of another type, and for a missing key without ``empty``.
+    """
+    if value is None:
+        if empty is None:
+            raise ContractError(
+                f"the key {key!r} does not exist: check it with value({key!r}), which returns None then"
+            )
+        return empty
+    found = type_name(value)
+    if found != wanted:
+        raise ContractError(
+            f"the key {key!r} holds a {found}, not a {wanted}: read it with "
+            f"{_READERS.get(found, 'value()')}"
+        )
+    return python_value(value)
+
+
+def integer_of(key: str | bytes, text: Word) -> int:
+    """Return a string as an integer. Raises ``ContractError`` for any other string."""
+    try:
+        return parse_int(encode(text))
+    except CommandError:
+        raise ContractError(
+            f"the key {key!r} holds {brief(text)}, which is not an integer: read it with string()"
+        ) from None
 
 
 def _fields(flat: list[bytes]) -> dict[Any, Any]:

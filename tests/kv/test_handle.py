@@ -57,6 +57,31 @@ class TestContents:
         server.value("doc")["a"].append("mine")
         assert server.values() == {"doc": document}
 
+    def test_each_type_has_a_reader(self, server: KVServer) -> None:
+        server.load({**CONTENT, "n": "-7", "board": [("bob", 2.5), ("ann", 1.5)]})
+        assert server.string("n") == "-7"
+        assert server.integer("n") == -7
+        assert server.hash("hash") == CONTENT["hash"]
+        assert server.elements("list") == CONTENT["list"]
+        assert server.members("set") == CONTENT["set"]
+        assert list(server.scores("board").items()) == [("ann", 1.5), ("bob", 2.5)]
+        assert server.entries("stream") == CONTENT["stream"]
+
+    def test_a_collection_that_does_not_exist_is_empty(self, server: KVServer) -> None:
+        assert (server.hash("x"), server.elements("x"), server.members("x")) == ({}, [], set())
+        assert (server.scores("x"), server.entries("x")) == ({}, [])
+
+    def test_a_reader_names_what_the_key_holds(self, server: KVServer) -> None:
+        server.load({"h": {"f": "v"}, "words": "some words"})
+        for call, text in (
+            (lambda: server.string("h"), r"'h' holds a hash, not a string: read it with hash\(\)"),
+            (lambda: server.members("words"), r"holds a string, not a set: .*string\(\)"),
+            (lambda: server.integer("words"), "'some words', which is not an integer"),
+            (lambda: server.integer("none"), r"'none' does not exist: .*value\('none'\)"),
+        ):
+            with pytest.raises(ContractError, match=text):
+                call()
+
     def test_nothing_is_made_of_nothing(self, server: KVServer) -> None:
         server.execute("SET", "list", "gone")
         server.load({"list": [], "set": set(), "hash": {}, "flag": True, "no": False})

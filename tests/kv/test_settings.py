@@ -39,4 +39,5 @@ def test_a_handle_shows_only_what_a_tester_uses() -> None:
         ),
         *("assert_not_searched", "assert_searched", "search_index", "searches"),
         *("ttl", "value", "values"),
+        *("elements", "entries", "hash", "integer", "members", "scores", "string"),
     }
