@@ -15,7 +15,6 @@ from ...core.budget import UNBOUNDED, OverBudget, running
 from ...core.errors import ContractError
 from ...core.ids import Ids
 from ...core.timekeeper import Timekeeper
-from ...core.timers import Signal
 from ..acl.log import AclLog
 from ..acl.users import (
     ANONYMOUS,
@@ -54,6 +53,7 @@ from .frequency import Frequencies
 from .keyspace import Keyspace, KeyspaceCopy, type_name
 from .monitor import monitor_line
 from .notifications import Notifications
+from .pauses import Pauses
 from .pubsub import PubSub
 from .statistics import Statistics
 from .tracking import Tracking
@@ -163,18 +163,11 @@ class Engine:
         self.last_save_us = self.started_us
         self.active_expire = True
         """Whether expired keys go without an access (``DEBUG SET-ACTIVE-EXPIRE``)."""
-        self.paused_until_us = 0
-        self.paused_writes_only = False
-        self.asleep_until_us = 0
-        self.held_until_us = 0
-        """The instant at which commands of the port go on; 0 when there was never anything."""
-        self._resumed: Signal | None = None
+        self.pauses = Pauses(self)
         self.asleep_ms = 0
         """How long EXEC still has to wait for the sleeps of its transaction."""
         self.slept_us = 0
         """What the running command took on top of what the clock shows: it sleeps afterwards."""
-        self.held: set[int] = set()
-        """The sessions, by number, whose next command a pause holds back."""
         self.rest_tokens: dict[str, RestToken] = {}
         """REST tokens made for users; a token ends with its user and with its password."""
         self.pubsub = PubSub()
@@ -229,7 +222,7 @@ class Engine:
 
     def describe(self, session: Client, running: str = "") -> bytes:
         """One line of CLIENT LIST; ``running`` is the command it is asked with, if it is its own."""
-        waits = self.waiters.of(session.id) is not None or session.id in self.held
+        waits = self.waiters.of(session.id) is not None or session.id in self.pauses.held
         return session.describe(
             self.now_us,
             waits=waits,
@@ -580,55 +573,7 @@ class Engine:
             elif keyspace.frequencies is None:
                 keyspace.frequencies = Frequencies(self.config, self.random)
 
-    # -- pausing ---------------------------------------------------------------------------------
-
-    @property
-    def resumed(self) -> Signal:
-        """Notified when a pause changes."""
-        with self.lock:
-            if self._resumed is None:
-                self._resumed = self.clock.signal()
-            return self._resumed
-
-    def pause(self, until_us: int, writes_only: bool) -> None:
-        """Let the database port hold commands back until an instant; 0 ends it.
-
-        Of two pauses the later end and the stronger kind count (measured on 7.0).
-        """
-        if until_us and self.clock.now_us() < self.paused_until_us:
-            until_us = max(until_us, self.paused_until_us)
-            writes_only = writes_only and self.paused_writes_only
-        self.paused_until_us = until_us
-        self.paused_writes_only = writes_only
-        self._hold()
-
-    def sleep(self, until_us: int) -> None:
-        """Let the database port hold everything back until an instant, whatever pauses there are."""
-        self.asleep_until_us = until_us
-        self._hold()
-
-    def _hold(self) -> None:
-        self.held_until_us = max(self.paused_until_us, self.asleep_until_us)
-        self.resumed.notify()
-
-    def holds_back(self, session: Client, argv: list[bytes]) -> bool:
-        """Whether a pause lets a line of a connection wait; not one that is refused anyway."""
-        now_us = self.clock.now_us()
-        if now_us >= self.held_until_us:
-            return False
-        try:
-            spec = self.resolve(argv)
-            if not spec.least <= len(argv) <= spec.most:
-                return False
-            session.user.check(spec, argv)
-            if not self.paused_writes_only or now_us < self.asleep_until_us:
-                return True
-            if spec.name == "EXEC":
-                queued = session.queue or ()
-                return any(self.scripting.may_write(each, line) for each, line in queued)
-            return self.scripting.may_write(spec, argv)
-        except CommandError:
-            return False
+    # -- commands ----------------------------------------------------------------------------------
 
     def resolve(self, argv: list[bytes]) -> CommandSpec:
         """The command a line names; raises the unknown command or sub-command error."""
@@ -802,9 +747,7 @@ class Engine:
             self.last_save_us = self.started_us
             self.reset_statistics()
             self.active_expire = True
-            if self.held_until_us:
-                self.asleep_until_us = 0
-                self.pause(0, False)
+            self.pauses.end()
 
     def _restore_users(self, saved: dict[str, AclUser]) -> None:
         # Who is logged in holds the user itself, so those that stay must stay the same objects.

@@ -139,7 +139,7 @@ class DatabasePort:
             clients = list(self._open)
         for client in clients:
             client.wake()
-        self.engine.resumed.notify()
+        self.engine.pauses.resumed.notify()
 
 
 class PortConnection:
@@ -500,25 +500,25 @@ class PortConnection:
     def _wait_for_pause(self, argv: list[bytes]) -> None:
         """Hold the command back while CLIENT PAUSE lasts."""
         engine = self.engine
-        if not engine.held_until_us or not engine.holds_back(self.session, argv):
+        if not engine.pauses.held_until_us or not engine.pauses.holds_back(self.session, argv):
             return
 
         def resumed() -> bool | None:
-            held = engine.holds_back(self.session, argv)
+            held = engine.pauses.holds_back(self.session, argv)
             return None if held and not self._signal.closed else True
 
         self._send()
         # Where time stands, the wait ends as every wait does then.
-        engine.held.add(self.session.id)
+        engine.pauses.held.add(self.session.id)
         try:
             with self.connection.watched(self._signal.close):
                 until_us = 0
                 # Another pause may have put the end off meanwhile.
-                while until_us < engine.held_until_us and not resumed():
-                    until_us = engine.held_until_us
-                    engine.clock.wait(engine.resumed, resumed, until_us)
+                while until_us < engine.pauses.held_until_us and not resumed():
+                    until_us = engine.pauses.held_until_us
+                    engine.clock.wait(engine.pauses.resumed, resumed, until_us)
         finally:
-            engine.held.discard(self.session.id)
+            engine.pauses.held.discard(self.session.id)
         self._running = True
 
     # -- what others do to it --------------------------------------------------------------------

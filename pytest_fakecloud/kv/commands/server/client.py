@@ -323,14 +323,14 @@ def client_pause(session: Session, args: Args) -> Reply:
     mode = args[1].upper() if len(args) > 1 else b"ALL"
     if len(args) > 2 or mode not in (b"ALL", b"WRITE"):
         raise CommandError(errors.CLIENT_PAUSE_MODE)
-    session.engine.pause(session.engine.now_us + timeout_ms * 1000, mode == b"WRITE")
+    session.engine.pauses.pause(session.engine.now_us + timeout_ms * 1000, mode == b"WRITE")
     return OK
 
 
 @command("CLIENT UNPAUSE")
 def client_unpause(session: Session, args: Args) -> Reply:
     """Let commands of the database port go on."""
-    session.engine.pause(0, writes_only=False)
+    session.engine.pauses.pause(0, writes_only=False)
     return OK
 
 

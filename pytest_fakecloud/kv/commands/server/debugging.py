@@ -69,9 +69,9 @@ def _sleep(session: Session, args: Args) -> Reply:
     engine.slept_us = milliseconds * 1000
     if session.in_exec:
         engine.asleep_ms += milliseconds
-        engine.sleep(engine.now_us + engine.asleep_ms * 1000)
+        engine.pauses.sleep(engine.now_us + engine.asleep_ms * 1000)
         return OK
-    engine.sleep(engine.now_us + milliseconds * 1000)
+    engine.pauses.sleep(engine.now_us + milliseconds * 1000)
     return Blocked([], milliseconds, lambda: None, on_timeout=OK)
 
 

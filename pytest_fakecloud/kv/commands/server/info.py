@@ -103,7 +103,7 @@ def _clients(engine: Engine) -> Iterator[str]:
         _CLIENTS,
         connected_clients=len(engine.connected),
         maxclients=engine.config.text("maxclients"),
-        blocked_clients=len(engine.waiters) + len(engine.held),
+        blocked_clients=len(engine.waiters) + len(engine.pauses.held),
         tracking_clients=sum(s.tracking is not None for s in engine.clients()),
     )
 

@@ -120,7 +120,7 @@ def test_a_sleep_holds_everybody_back_until_the_clock_has_moved(kv: KVServer) ->
         return thread
 
     asleep = ask("sleeper", sleeper, b"DEBUG", b"SLEEP", b"1.5")
-    eventually(lambda: kv._engine.held_until_us)
+    eventually(lambda: kv._engine.pauses.held_until_us)
     waiting = ask("other", other, b"PING")
     kv.clock.advance("1s")
     assert answers == []
@@ -140,7 +140,7 @@ def test_a_transaction_sleeps_and_the_slow_log_tells_how_long(kv: KVServer) -> N
     sleeper.call([b"GET", b"k"])
     waiting = threading.Thread(target=lambda: answers.append(sleeper.call([b"EXEC"])))
     waiting.start()
-    eventually(lambda: kv._engine.held_until_us)
+    eventually(lambda: kv._engine.pauses.held_until_us)
     kv.clock.advance("0.1s")
     assert answers == []
     kv.clock.advance("0.1s")

@@ -1,0 +1,84 @@
+"""Pauses of the database port: CLIENT PAUSE, and the sleeps of DEBUG."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from ..errors import CommandError
+
+if TYPE_CHECKING:
+    from ...core.timers import Signal
+    from .client import Client
+    from .engine import Engine
+
+
+class Pauses:
+    """The times until which the database port holds commands back, and the sessions that wait."""
+
+    def __init__(self, engine: Engine) -> None:
+        self._engine = engine
+        self._resumed: Signal | None = None
+        self._asleep_until_us = 0
+        self.until_us = 0
+        """The end of the last CLIENT PAUSE."""
+        self.writes_only = False
+        """Whether that pause lets commands pass that only read."""
+        self.held_until_us = 0
+        """The time until which any command is held back; 0 before the first pause."""
+        self.held: set[int] = set()
+        """The numbers of the sessions whose next command is held back."""
+
+    @property
+    def resumed(self) -> Signal:
+        """Notified when a pause changes."""
+        with self._engine.lock:
+            if self._resumed is None:
+                self._resumed = self._engine.clock.signal()
+            return self._resumed
+
+    def pause(self, until_us: int, writes_only: bool) -> None:
+        """Hold commands back until a time; 0 ends the pause.
+
+        Of two pauses the later end and the stronger kind count (measured on 7.0).
+        """
+        if until_us and self._engine.clock.now_us() < self.until_us:
+            until_us = max(until_us, self.until_us)
+            writes_only = writes_only and self.writes_only
+        self.until_us = until_us
+        self.writes_only = writes_only
+        self._hold()
+
+    def sleep(self, until_us: int) -> None:
+        """Hold all commands back until a time, whatever CLIENT PAUSE lets pass."""
+        self._asleep_until_us = until_us
+        self._hold()
+
+    def end(self) -> None:
+        """End all pauses and sleeps."""
+        if self.held_until_us:
+            self._asleep_until_us = 0
+            self.pause(0, writes_only=False)
+
+    def _hold(self) -> None:
+        self.held_until_us = max(self.until_us, self._asleep_until_us)
+        self.resumed.notify()
+
+    def holds_back(self, session: Client, argv: list[bytes]) -> bool:
+        """Return whether a line of a connection has to wait; a line that is rejected need not."""
+        engine = self._engine
+        now_us = engine.clock.now_us()
+        if now_us >= self.held_until_us:
+            return False
+        try:
+            spec = engine.resolve(argv)
+            if not spec.least <= len(argv) <= spec.most:
+                return False
+            session.user.check(spec, argv)
+            if not self.writes_only or now_us < self._asleep_until_us:
+                return True
+            may_write = engine.scripting.may_write
+            if spec.name == "EXEC":
+                return any(may_write(each, line) for each, line in session.queue or ())
+            return may_write(spec, argv)
+        except CommandError:
+            return False
