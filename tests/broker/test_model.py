@@ -1,3 +1,5 @@
+"""Consumer configuration from headers, the values of a record, and plans."""
+
 from __future__ import annotations
 
 import pytest

@@ -1,3 +1,5 @@
+"""The request headers that a webhook keeps as the headers of its record."""
+
 from __future__ import annotations
 
 import pytest

@@ -1,3 +1,5 @@
+"""The log of one partition: reading, offsets by time, retention and copies."""
+
 from __future__ import annotations
 
 from unittest import mock

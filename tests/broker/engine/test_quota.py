@@ -1,3 +1,5 @@
+"""The limits of a plan: messages per second and per day, and storage."""
+
 from __future__ import annotations
 
 import pytest

@@ -1,3 +1,5 @@
+"""Range assignment of partitions to the members of a group."""
+
 from __future__ import annotations
 
 from hypothesis import given
