@@ -25,6 +25,7 @@ from .arguments import (
     text,
 )
 from .assertions import QueueAssertions
+from .attempt_details import AttemptDetails
 from .delivery.destinations import Destinations
 from .delivery.drivers import (
     Attempts,
@@ -35,7 +36,6 @@ from .delivery.faults import DeliveryFaults, QueueFaults
 from .delivery.sender import Sender
 from .delivery.sender import signature_clock as clock_of_signatures
 from .engine.engine import Engine
-from .evidence import Evidence
 from .loading import load
 from .model import (
     MESSAGE,
@@ -193,13 +193,13 @@ class Queue(QueueAssertions, QueueActions, Handle):
             context.ids.stream(name, "token ids"),
             header=f"{header_prefix}-Signature",
         )
-        self._evidence = Evidence(keys, signer.now, alone=self.delivery == "driven")
+        self._details = AttemptDetails(keys, signer.now, alone=self.delivery == "driven")
         workflow = WorkflowRuns()
         self._engine = Engine(
             context.time,
             context.ids,
-            perform=self._evidence.watched(self._sender.send),
-            perform_async=self._evidence.awatched(self._sender.asend),
+            perform=self._details.watched(self._sender.send),
+            perform_async=self._details.awatched(self._sender.asend),
             sign=signer,
             keys=keys,
             new_key=_new_key,
@@ -234,7 +234,7 @@ class Queue(QueueAssertions, QueueActions, Handle):
         self.read_only_token = self._new_token()
         app = QueueApp(self._engine, lambda: (self.token, self.read_only_token), [runs, letters])
         super().__init__(context, app, name=name, faults=QueueFaults(table))
-        self._evidence.recorder = self._recorder
+        self._details.recorder = self._recorder
         # The service answers for its own limits; only what is far beyond them is the server's.
         self._mount.body_limit = 2 * max(
             self._engine.limits.message_size, self._engine.limits.batch_size
@@ -329,7 +329,7 @@ class Queue(QueueAssertions, QueueActions, Handle):
             data, routes = snapshot.data
             super().restore(replace(snapshot, data=data))
             self.destinations._restore(routes)
-            self._evidence.forget()
+            self._details.forget()
         else:
             super().restore(snapshot)
 
@@ -439,7 +439,7 @@ class Queue(QueueAssertions, QueueActions, Handle):
             note=attempt_note(outcome) if raised else None,
             exception=outcome.exception,
             traceback=handler_traceback(outcome) if raised else None,
-            **self._evidence.of(delivery, outcome),
+            **self._details.of(delivery, outcome),
         )
         error = self._sender.to_raise(delivery, outcome) if raised else None
         if error is not None and self.delivery == "driven":

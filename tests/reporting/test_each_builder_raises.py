@@ -9,7 +9,7 @@ from types import FunctionType, ModuleType
 
 import pytest
 
-import pytest_fakecloud.queue.evidence
+import pytest_fakecloud.queue.attempt_details
 import pytest_fakecloud.queue.refusals
 import pytest_fakecloud.reporting
 
@@ -17,14 +17,14 @@ from ..harness import Run
 
 PACKAGE = pytest_fakecloud.reporting
 BESIDE = (
-    pytest_fakecloud.queue.evidence,
+    pytest_fakecloud.queue.attempt_details,
     pytest_fakecloud.queue.refusals,
 )
 """Modules outside of the package whose only use is in reports."""
 LEFT_OUT = {"pytest_fakecloud.reporting.tracebacks", "pytest_fakecloud.reporting.applications"}
 """What works before a report is made; tests of its own show that it raises nothing."""
 DELIVERS = {"listening", "watched", "awatched", "forget", "_collect", "of"}
-"""What of the evidence is a part of the delivery itself, or keeps it from what raises."""
+"""What of the details is a part of the delivery itself, or keeps it from what raises."""
 
 
 def modules() -> list[ModuleType]:

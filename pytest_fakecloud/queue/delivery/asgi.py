@@ -17,22 +17,22 @@ from urllib.parse import unquote_to_bytes
 
 from ...core.problems import ends_the_test
 from ..model import Delivery, HeaderList
-from .deadlines import Deadlines
-from .handled import (
+from .app_answer import (
     CLIENT,
     Address,
-    Handled,
+    AppAnswer,
     caught_by_framework,
     checked_status,
     failed,
     with_caught,
 )
+from .deadlines import Deadlines
 from .lifespans import AsgiApp, AsyncioHost, Event, Host, Lifespan
 
 T = TypeVar("T")
 
 
-async def call_asgi(app: AsgiApp, delivery: Delivery, state: Mapping[str, Any]) -> Handled:
+async def call_asgi(app: AsgiApp, delivery: Delivery, state: Mapping[str, Any]) -> AppAnswer:
     """Return what an ASGI application answers; it runs in the running loop (asyncio or trio).
 
     ``state`` is the lifespan's state. When an application raises after a complete answer (a
@@ -95,8 +95,8 @@ class _AsgiAnswer:
                 self.complete = True
                 self.finished.set()
 
-    def handled(self) -> Handled:
-        return Handled(self.status, self.headers, bytes(self.body))
+    def handled(self) -> AppAnswer:
+        return AppAnswer(self.status, self.headers, bytes(self.body))
 
 
 def _scope(delivery: Delivery, state: Mapping[str, Any]) -> dict[str, Any]:

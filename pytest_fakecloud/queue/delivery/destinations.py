@@ -26,8 +26,8 @@ from ...core.timeparse import Duration
 from ...core.wording import brief
 from ..model import Delivery, Outcome
 from ..wire.named import named_url
+from .app_answer import AppAnswer, failed
 from .deadlines import Deadlines
-from .handled import Handled, failed
 from .places import Place, place_of, split_text, split_wire
 from .replies import (
     DELIVERIES,
@@ -151,7 +151,7 @@ class _Asgi(DestinationRoute):
 
         runner = self._table._loop_runner()
 
-        async def whole() -> Handled:
+        async def whole() -> AppAnswer:
             state: Mapping[str, Any] = {}
             try:
                 if elsewhere is not None:
@@ -526,7 +526,7 @@ def _is_status(value: object) -> bool:
 # -- outcomes ------------------------------------------------------------------------------------
 
 
-def _outcome(handled: Handled, where: str) -> Outcome:
+def _outcome(handled: AppAnswer, where: str) -> Outcome:
     return Outcome(
         handled.status, handled.headers, handled.body, exception=handled.exception, where=where
     )

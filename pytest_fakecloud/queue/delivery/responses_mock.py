@@ -17,8 +17,8 @@ from requests.utils import requote_uri
 
 from ..model import Delivery, HeaderList, Outcome
 from ..wire.signing import published_text
+from .app_answer import failed
 from .deadlines import DEFAULT_CAP
-from .handled import failed
 from .loopback import sendable
 
 

@@ -14,10 +14,10 @@ from typing import Any, TypeAlias
 from urllib.parse import unquote_to_bytes
 
 from ..model import Delivery, HeaderList
-from .handled import (
+from .app_answer import (
     CLIENT,
     Address,
-    Handled,
+    AppAnswer,
     caught_by_framework,
     checked_status,
     failed,
@@ -27,7 +27,7 @@ from .handled import (
 WsgiApp: TypeAlias = Callable[..., Iterable[bytes]]
 
 
-def call_wsgi(app: WsgiApp, delivery: Delivery) -> Handled:
+def call_wsgi(app: WsgiApp, delivery: Delivery) -> AppAnswer:
     """Return what a WSGI application answers; it runs in the calling thread."""
     status_line = ""
     headers: HeaderList = []
@@ -55,7 +55,7 @@ def call_wsgi(app: WsgiApp, delivery: Delivery) -> Handled:
             if not status_line:
                 raise AssertionError("the WSGI application never called start_response()")
             code = checked_status(int(status_line.split(None, 1)[0]))
-            handled = Handled(code, headers, b"".join(written))
+            handled = AppAnswer(code, headers, b"".join(written))
         except Exception as error:
             return failed(error)
     return with_caught(handled, seen)

@@ -52,7 +52,7 @@ from .payloads import (
     refuse_empty_id,
     segment,
 )
-from .v1 import FirstEra
+from .v1 import V1Routes
 
 _CHANGING = frozenset({"rotate_keys", "rotate_keys_v1"})
 """Changes that may be asked for with a GET."""
@@ -84,7 +84,7 @@ class QueueApp(App):
     ) -> None:
         self.engine = engine
         self._tokens = tokens
-        parts = (FirstEra(engine), AdministrationRoutes(engine), HistoryRoutes(engine))
+        parts = (V1Routes(engine), AdministrationRoutes(engine), HistoryRoutes(engine))
         self._more = [*(part.routes for part in parts), *more]
 
     def routes(self) -> list[Route]:

@@ -28,7 +28,7 @@ from .payloads import caller_of, destination_of, segment
 OK = {"status": "ok"}
 
 
-class FirstEra:
+class V1Routes:
     """Routes of ``/v1``."""
 
     def __init__(self, engine: Engine) -> None:

@@ -732,12 +732,12 @@ def test_a_framework_that_was_imported_again_is_heard(monkeypatch: pytest.Monkey
     signals = pytest.importorskip("flask.signals")
     from blinker import Namespace
 
-    from pytest_fakecloud.queue.delivery import handled
+    from pytest_fakecloud.queue.delivery.app_answer import caught_by_framework
 
-    with handled.caught_by_framework() as seen:
+    with caught_by_framework() as seen:
         signals.got_request_exception.send(None, exception=ValueError("first"))
     again = Namespace().signal("got-request-exception")
     monkeypatch.setattr(signals, "got_request_exception", again)
-    with handled.caught_by_framework() as seen_again:
+    with caught_by_framework() as seen_again:
         again.send(None, exception=ValueError("second"))
     assert [str(one) for one in (*seen, *seen_again)] == ["first", "second"]

@@ -18,7 +18,7 @@ from pytest_fakecloud.queue.delivery.destinations import Reply, route_to
 from pytest_fakecloud.queue.handle import Queue
 from pytest_fakecloud.queue.rest.admin import AdministrationRoutes
 from pytest_fakecloud.queue.rest.history import HistoryRoutes
-from pytest_fakecloud.queue.rest.v1 import FirstEra
+from pytest_fakecloud.queue.rest.v1 import V1Routes
 from pytest_fakecloud.queue.wire import filters, headers
 
 from ..scene import (
@@ -1547,7 +1547,7 @@ def test_an_endpoint_does_its_work(scene: Scene, name: str) -> None:
     ENDPOINTS[name](scene)
 
 
-OWN = (FirstEra, AdministrationRoutes, HistoryRoutes)
+OWN = (V1Routes, AdministrationRoutes, HistoryRoutes)
 
 
 def own_routes(queue: Queue) -> list[Any]:

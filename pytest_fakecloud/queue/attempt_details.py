@@ -28,7 +28,7 @@ _Taken = tuple[int, Delivery, list[BaseException], list[Refusal]]
 """A number of the journal, what was sent, what was logged and what a receiver refused."""
 
 
-class Evidence:
+class AttemptDetails:
     """Watches the deliveries of one queue.
 
     ``recorder`` writes the queue's journal, ``keys`` are its signing keys, ``now`` the Unix seconds that

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from pytest_fakecloud import Cloud
+from pytest_fakecloud.queue.attempt_details import _Ear, _Listening
 from pytest_fakecloud.queue.delivery.destinations import DeliveredRequest
-from pytest_fakecloud.queue.evidence import _Ear, _Listening
 from pytest_fakecloud.queue.handle import Queue
 
 URL = "https://app.example.com/hook"

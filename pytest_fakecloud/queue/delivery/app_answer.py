@@ -17,7 +17,7 @@ CLIENT = ("127.0.0.1", 0)
 
 
 @dataclass
-class Handled:
+class AppAnswer:
     """What an application answered; ``exception`` is what left it, or what its framework caught."""
 
     status: int
@@ -26,10 +26,10 @@ class Handled:
     exception: BaseException | None = None
 
 
-def failed(exception: BaseException) -> Handled:
+def failed(exception: BaseException) -> AppAnswer:
     """Return the 500 of a handler that raised."""
     headers = [("Content-Type", "text/plain; charset=utf-8")]
-    return Handled(500, headers, b"Internal Server Error", exception)
+    return AppAnswer(500, headers, b"Internal Server Error", exception)
 
 
 @dataclass(frozen=True)
@@ -108,7 +108,7 @@ def _heard(sender: object, **details: Any) -> None:
         seen.append(exception)
 
 
-def with_caught(handled: Handled, seen: list[BaseException]) -> Handled:
+def with_caught(handled: AppAnswer, seen: list[BaseException]) -> AppAnswer:
     """Return what was answered, with what the framework caught where it answered 5xx by itself."""
     if handled.exception is None and handled.status >= 500 and seen:
         handled.exception = seen[-1]
