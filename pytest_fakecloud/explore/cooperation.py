@@ -217,7 +217,7 @@ def _begin(
             turns.begin_adopted(child)
             run()
         except Crash:
-            child.crashed = child.root.crashed
+            child.crashed = True
         except BaseException as error:
             child.error = error
         finally:

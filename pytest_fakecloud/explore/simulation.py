@@ -237,6 +237,7 @@ class Simulation:
         finally:
             self._world.stage = None
             simulation.reset(token)
+            self._cut_wires(lambda owner: owner.crashed or owner.host.crashed or owner.is_over)
         self._world.settle()
         run = self.run
         run.ids = self._world.message_names()
@@ -245,6 +246,13 @@ class Simulation:
                 run.errors[strand.name] = strand.error
                 run.broken = run.broken or broken_promise(strand.error)
         return run
+
+    def _cut_wires(self, concerned: Callable[[Strand], bool]) -> None:
+        """End connections whose strands were ended: a fake must see them go, as a server would."""
+        for wire in self._world.wires.all():
+            owner = self._owners.get(wire.port)
+            if owner is not None and concerned(owner):
+                wire.cut()
 
     # -- which strand runs -----------------------------------------------------------------------
 
@@ -441,7 +449,7 @@ class Simulation:
             kinds += [("fail", str(left))] if left > 1 else []
             kinds.append(("unreachable", "1"))
             kinds += [("unreachable", str(left))] if left > 1 else []
-        kinds.append(("unreachable", str(left + 1)))
+        kinds += [("fail", str(left + 1)), ("unreachable", str(left + 1))]
         self._note(due.name, 0, kinds)
         hit = [e for e in self._schedule.at(due.name, 0) if e.kind not in SWITCHES]
         hit = [
@@ -649,6 +657,7 @@ class Simulation:
             raise error
         if strand.crashed:
             strand.root.crashed = True
+            self._cut_wires(lambda owner: owner.root is strand.root)
             if strand.root is strand:
                 history.crashed.append(strand.title)
         if strand.role in ("client", "worker"):
@@ -1248,6 +1257,8 @@ class Simulation:
         """The code sends something from a local port to a fake."""
         strand = self._here()
         if strand is not None:
+            if (self._turns.over or strand.is_over) and _is_finalizer(sys._getframe(1)):
+                raise ConnectionResetError("the process has ended")
             self._check_alive(strand)
             if strand is not strand.host or strand.loop is None:
                 self._owners[port] = strand
@@ -1265,7 +1276,7 @@ class Simulation:
         while not is_readable(0):
             self._check_alive(strand)
             if not is_quiet():
-                is_readable(0.05)
+                is_readable(0.01)
                 continue
             if is_readable(0):
                 break
@@ -1387,6 +1398,15 @@ async def _awaited(value: Any) -> Any:
 
 def _nothing() -> None:
     return None
+
+
+def _is_finalizer(frame: FrameType | None) -> bool:
+    """Whether a stack is inside of ``__del__``, whose exceptions nobody receives."""
+    while frame is not None:
+        if frame.f_code.co_name == "__del__":
+            return True
+        frame = frame.f_back
+    return False
 
 
 def _has(schedule: Schedule, kind: Kind) -> bool:

@@ -61,6 +61,7 @@ class Connection:
         "handled",
         "inside",
         "mount",
+        "received",
         "sock",
         "unsent",
         "worker",
@@ -76,8 +77,8 @@ class Connection:
         self.worker: threading.Thread | None = None
         self.early = b""
         """What the client sent while an answer was on its way: the next requests."""
-        self.handled = 0
-        """How many bytes of the client have been answered or otherwise dealt with."""
+        self.received = self.handled = 0
+        """How many bytes of the client were read, and how many of them are dealt with."""
         self.unsent: Callable[[], bool] | None = None
         """Whether messages wait to be sent to the client, for a protocol that pushes some."""
 

@@ -59,6 +59,7 @@ class HTTPHandler:
         # engine.
         data = begun or sock.recv(16_384)
         while data:
+            self.held.received += len(data)
             reader.feed(data)
             while messages:
                 message = messages.popleft()

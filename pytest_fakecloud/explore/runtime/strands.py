@@ -309,6 +309,8 @@ class Turns:
         chosen = self._choose()
         if chosen is not strand:
             self._hand(chosen)
+            if self.over:
+                raise Crash
             strand.go.acquire()
         self._go_on(strand)
 
@@ -486,6 +488,8 @@ class Turns:
 
     def _end_of(self, strand: Strand) -> None:
         strand.state = "ended"
+        # A fake's thread may still wait for a turn of its last call.
+        strand.go.release()
         if self.over:
             return
         try:

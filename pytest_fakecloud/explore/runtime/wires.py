@@ -47,7 +47,7 @@ class Wire:
         self._connection: Any = None
         connection = self.connection()
         if connection is not None:
-            self._base = connection.handled
+            self._base = connection.received
 
     def connection(self) -> Any:
         """The fake's end; None before it has accepted the connection."""
@@ -57,13 +57,21 @@ class Wire:
                     self._connection = each
         return self._connection
 
+    def cut(self) -> None:
+        """End the connection, as if the client had died."""
+        connection = self.connection()
+        if connection is not None:
+            connection.end()
+
     def is_quiet(self) -> bool:
         """Whether the fake has handled all that was sent, and has nothing left to send."""
         connection = self.connection()
         if connection is None:
             return self.sent == 0
+        if connection.ended or connection not in self.mount._live:
+            return True
         if connection.handled - (self._base or 0) < self.sent or connection.inside:
-            return connection not in self.mount._live
+            return False
         return connection.unsent is None or not connection.unsent()
 
 
@@ -105,7 +113,7 @@ class Wires:
             while True:
                 connection = wire.connection()
                 unsent = None if connection is None else connection.unsent
-                if unsent is None or not unsent() or monotonic() > deadline:
+                if unsent is None or connection.ended or not unsent() or monotonic() > deadline:
                     break
                 pause(0.0001)
 

@@ -190,6 +190,7 @@ class PortConnection:
         receive = self._receive_secured if isinstance(sock, ssl.SSLSocket) else sock.recv
         data = begun
         while data:
+            self.connection.received += len(data)
             reader.feed(data)
             if not self.connection.enter("a command of the database port"):
                 return

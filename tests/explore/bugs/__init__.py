@@ -1,4 +1,4 @@
-"""Ten small applications with a bug that is found in the wild, each with its correction."""
+"""Small applications with a bug that is found in the wild, each with its correction."""
 
 from __future__ import annotations
 

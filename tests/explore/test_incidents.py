@@ -1,0 +1,52 @@
+"""Applications with a bug that real incidents had: each is found, and no correction is accused."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from types import ModuleType
+from typing import Any
+
+import pytest
+
+from pytest_fakecloud import BrokenSchedule, Cloud, Exploration
+
+from ..budget import cases
+from .bugs import Scenario, locks, queues, reads
+
+pytestmark = pytest.mark.slow
+
+
+def of(module: ModuleType) -> list[Callable[..., Scenario]]:
+    found = [value for name, value in vars(module).items() if callable(value)]
+    return [f for f in found if f.__module__ == module.__name__ and f.__name__ != "parts"]
+
+
+ALL = [*of(locks), *of(queues), *of(reads)]
+
+
+def explored(cloud: Cloud, scenario: Scenario, **options: Any) -> Exploration:
+    return cloud.explore(
+        scenario.run,
+        scenario.check,
+        workers=scenario.workers,
+        setup=scenario.setup,
+        **{**scenario.options, **options},
+    )
+
+
+@pytest.mark.parametrize("make", ALL, ids=lambda make: make.__name__)
+def test_the_bug_is_found_within_the_default_budget(
+    make: Callable[..., Scenario], cloud: Cloud
+) -> None:
+    started = time.perf_counter()
+    with pytest.raises(BrokenSchedule) as found:
+        explored(cloud, make(cloud, False))
+    assert "replays" not in str(found.value), "it repeats"
+    print(f"{make.__name__}: {found.value.tried} schedules, {time.perf_counter() - started:.1f} s")
+    print(found.value.story, found.value.schedule, sep="\n")
+
+
+@pytest.mark.parametrize("make", ALL, ids=lambda make: make.__name__)
+def test_the_correction_is_not_accused(make: Callable[..., Scenario], cloud: Cloud) -> None:
+    explored(cloud, make(cloud, True), budget=cases(300))
