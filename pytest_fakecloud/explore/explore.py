@@ -251,7 +251,7 @@ def _explored(
             )
         tally.drawn = 1
         return Exploration(tally, asked)
-    undisturbed = explorer.play(Schedule())
+    undisturbed = explorer.play(Schedule(), notes=True)
     _check_undisturbed(explorer, undisturbed)
     if not promises and not any(map(may_assert, explorer.programs)):
         raise ContractError(

@@ -214,8 +214,12 @@ class Explorer:
         strategy: Strategy | None = None,
         keep: bool = False,
         stacks: bool = False,
+        notes: bool = False,
     ) -> Run:
-        """Run everything under a schedule, from the baseline, and check the promise."""
+        """Run everything under a schedule, from the baseline, and check the promise.
+
+        ``notes`` asks for the points of the run, ``stacks`` for the lines of the application.
+        """
         world = self.world
         number = recorder_of(world.cloud.journal).reserve()
         world.reset()
@@ -223,7 +227,14 @@ class Explorer:
         if self.setup is not None:
             self._call(self.setup)
         simulation = Simulation(
-            world, self.programs, schedule, self.choice, self.threads, strategy, stacks=stacks
+            world,
+            self.programs,
+            schedule,
+            self.choice,
+            self.threads,
+            strategy,
+            stacks=stacks,
+            notes=notes,
         )
         try:
             run = simulation.play()
@@ -362,7 +373,7 @@ class Explorer:
             if not budget.left(self.tally.tried):
                 break
             self.tally.singles += 1
-            run = self.play(schedule)
+            run = self.play(schedule, notes=True)
             if run.broken is not None:
                 return run
             found.append(run)

@@ -190,8 +190,10 @@ class Simulation:
         strategy: Strategy | None = None,
         *,
         stacks: bool = False,
+        notes: bool = True,
     ) -> None:
         self._world = world
+        self._notes = notes
         self._choice = choice
         self._schedule = schedule
         self._strategy = strategy
@@ -891,7 +893,7 @@ class Simulation:
             )
         is_point = handle.name in self._choice.handles
         may_wait = not self._world.clock.driving
-        if is_point:
+        if is_point and self._notes:
             self._note_call(strand, number, handle, request, may_wait)
         if not may_wait:
             return
@@ -969,7 +971,8 @@ class Simulation:
         if strand.role == "task" and own:
             return
         strand.points += 1
-        self._note_moves(strand, strand.points, [])
+        if self._notes:
+            self._note_moves(strand, strand.points, [])
         for event in self._schedule.at(strand.name, strand.points):
             if event.kind in _MOVES and self._pause(strand, event):
                 self.run.fired.append(event)
