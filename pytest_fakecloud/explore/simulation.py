@@ -56,6 +56,8 @@ MOST_STARTS = 12
 """How often a worker is started at most."""
 FIRINGS = 3
 """How often schedules fire, where no horizon is given, after all else has ended."""
+_GRACE = 500
+"""Real milliseconds that a waiting strand is given before it counts as stuck."""
 _AT_CALLS: tuple[Kind, ...] = ("answer", "drop", "lose_answer", "crash")
 _PREPARING = frozenset(
     ("HELLO", "AUTH", "CLIENT", "SELECT", "QUIT", "RESET", "MULTI", "DISCARD", "UNWATCH")
@@ -275,8 +277,7 @@ class Simulation:
             elif any(s.carried for s in self._strands):
                 if not self._wait_for_carried():
                     return None
-            elif not self._pass_time():
-                self._look_for_deadlock()
+            elif not self._pass_time() and self._is_the_end():
                 return None
 
     def _is_dying(self, strand: Strand) -> bool:
@@ -713,7 +714,8 @@ class Simulation:
         self._report_stuck([s for s in self._strands if s.carried])
         return False
 
-    def _look_for_deadlock(self) -> None:
+    def _is_the_end(self) -> bool:
+        """Whether no strand will ever run again; those that wait are reported."""
         waiting = [
             strand
             for strand in self._strands
@@ -725,11 +727,17 @@ class Simulation:
         # A thread of a pool waits for work in the library's code only.
         busy = [s for s in waiting if s.role != "thread" or is_in_application(s)]
         if busy:
+            for _ in range(_GRACE):
+                # A thread that is not explored, such as one from before, may be at work for it.
+                pause(0.001)
+                if self._turns.over or self._options():
+                    return False
             self._report_stuck(busy)
         for strand in self._strands:
             if strand.is_daemon and strand.state not in ("ended", "new"):
                 note = f"the daemon thread {strand.title} was still running at the end"
                 self.run.notes[note] = None
+        return True
 
     def _report_stuck(self, strands: Sequence[Strand]) -> None:
         text = describe_stuck(self._strands, strands)
@@ -795,7 +803,9 @@ class Simulation:
             owner = self._owners.get(request.client[1])
             if owner is not None and owner.state != "ended":
                 return owner, False
-        return self._turns.current, False
+        # A thread that is not explored: it works for the strand that runs, or that waits for it.
+        waiting = (s for s in self._strands if s.state == "waiting" and s.why in ("lock", "join"))
+        return self._turns.current or next(waiting, None), False
 
     def at_call(self, handle: Handle, request: Request, serve: Serve) -> Response:
         """A request has come to its endpoint; returns its outcome."""
@@ -810,7 +820,10 @@ class Simulation:
                 raise Crash
             self._serving[me] = strand
             if strand.state != "running" and not strand.granted:
-                # A library makes another call for the same strand at the same time.
+                # Another thread makes a call for a strand that waits: there is no turn to give.
+                strand.points += 1
+                if self._notes and handle.name in self._choice.handles:
+                    self._note_call(strand, strand.points, handle, request, False)
                 return self._serve(strand, handle, request, serve)
             if request.call.route == "database-port" and self._is_silent(handle, request):
                 return serve()

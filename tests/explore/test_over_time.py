@@ -1,0 +1,179 @@
+"""Promises that are checked after every step, and what is said of a failure that does not repeat."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+from qstash import QStash
+from upstash_redis import Redis
+
+from pytest_fakecloud import (
+    BrokenSchedule,
+    Cloud,
+    ContractError,
+    DeliveredRequest,
+    History,
+    KVServer,
+    always,
+    at_most_one,
+    eventually,
+    never,
+    once,
+    sometimes,
+)
+
+HOOK = "https://app.example.com/hook"
+
+
+@pytest.fixture
+def redis(kv: KVServer) -> Redis:
+    return Redis(kv.url, kv.token, rest_retries=0)
+
+
+def holds_a_lock(redis: Redis, name: str, *, atomic: bool) -> Callable[[], None]:
+    def run() -> None:
+        if atomic:
+            taken = redis.set("lock", name, nx=True)
+        else:
+            taken = redis.get("lock") is None
+            if taken:
+                redis.set("lock", name)
+        if taken:
+            redis.sadd("inside", name)
+            redis.srem("inside", name)
+            redis.delete("lock")
+
+    return run
+
+
+def inside(kv: KVServer) -> Callable[[], object]:
+    def holders() -> object:
+        return kv.value("inside") or ()
+
+    return holders
+
+
+def test_at_most_one_is_checked_in_the_middle(cloud: Cloud, kv: KVServer, redis: Redis) -> None:
+    def clients(atomic: bool) -> dict[str, Callable[[], None]]:
+        return {name: holds_a_lock(redis, name, atomic=atomic) for name in ("ann", "bob")}
+
+    with pytest.raises(BrokenSchedule, match="at most one: holders returned") as found:
+        cloud.explore(clients(False), at_most_one(inside(kv)), kinds="switch")
+    assert "always: no longer holds" in found.value.story, "the step at which it broke"
+    held = cloud.explore(clients(True), at_most_one(inside(kv)), kinds="switch")
+    assert held.is_exhaustive
+
+
+def test_always_and_never(cloud: Cloud, kv: KVServer, redis: Redis) -> None:
+    def run() -> None:
+        redis.set("n", "1")
+        redis.set("n", "2")
+        redis.set("n", "1")
+
+    def is_small() -> bool:
+        return int(kv.value("n") or 0) < 2
+
+    def is_large(history: History) -> bool:
+        assert isinstance(history, History)
+        return int(kv.value("n") or 0) > 1
+
+    for promise, said in (
+        (always(is_small), "always: is_small returned False"),
+        (never(is_large), "never: is_large returned True"),
+    ):
+        with pytest.raises(BrokenSchedule, match=said):
+            cloud.explore(run, promise, kinds="drop")
+    cloud.explore(run, [always(lambda: int(kv.value("n") or 0) < 3), lambda: None], kinds="drop")
+
+
+def test_eventually_lets_time_pass(cloud: Cloud, kv: KVServer, redis: Redis) -> None:
+    queue = cloud.queue()
+    publisher = QStash(queue.token, base_url=queue.url)
+
+    def handle(request: DeliveredRequest) -> None:
+        redis.set("done", "yes")
+
+    queue.destinations.call(HOOK, handle)
+
+    def run() -> None:
+        redis.set("lock", "x", ex=600)
+        publisher.message.publish(url=HOOK, body="x", retries=3)
+
+    def is_free() -> bool:
+        return kv.value("lock") is None
+
+    cloud.explore(run, eventually(is_free, within="1h"), kinds="delay")
+    with pytest.raises(BrokenSchedule, match="eventually: is_free did not hold within 1m"):
+        cloud.explore(run, eventually(is_free, within="1m"), kinds="delay")
+
+
+def test_sometimes_must_be_reached(cloud: Cloud, kv: KVServer, redis: Redis) -> None:
+    def client() -> None:
+        redis.incr("n")
+        redis.decr("n")
+
+    def two_at_once() -> bool:
+        return kv.value("n") == "2"
+
+    cloud.explore([client, client], sometimes(two_at_once), kinds="switch")
+    with pytest.raises(AssertionError, match="no schedule reached two_at_once"):
+        cloud.explore(client, sometimes(two_at_once), kinds="drop")
+
+
+def test_promises_are_refused_that_are_none() -> None:
+    for wrong in (
+        lambda: always("n"),  # type: ignore[arg-type]
+        lambda: sometimes(3),  # type: ignore[arg-type]
+        lambda: eventually(None, within="1h"),  # type: ignore[arg-type]
+    ):
+        with pytest.raises(ContractError, match="give a function"):
+            wrong()  # type: ignore[no-untyped-call]
+
+
+def test_a_failure_that_does_not_always_repeat_says_so(
+    cloud: Cloud, kv: KVServer, redis: Redis
+) -> None:
+    runs: list[int] = []
+
+    def check() -> None:
+        runs.append(1)
+        assert kv.value("n") != "2" or len(runs) % 3 == 0
+
+    with pytest.raises(BrokenSchedule, match=r"it failed in [1-4] of 5 replays"):
+        cloud.explore(lambda: redis.incr("n"), check, kinds="duplicate")
+
+
+def test_a_thread_from_before_may_work_for_the_code(
+    cloud: Cloud, kv: KVServer, redis: Redis
+) -> None:
+    with ThreadPoolExecutor(1) as pool:
+        pool.submit(int).result()
+
+        def run() -> None:
+            pool.submit(redis.incr, "n").result()
+
+        cloud.explore(run, once("n"), kinds=("drop", "answer"))
+
+
+def test_a_partition_cuts_one_client_off(cloud: Cloud, kv: KVServer, redis: Redis) -> None:
+    def client(name: str) -> Callable[[], None]:
+        def run() -> None:
+            for _ in range(3):
+                try:
+                    redis.incr(name)
+                except Exception:
+                    time.sleep(40)
+
+        return run
+
+    clients = {"ann": client("ann"), "bob": client("bob")}
+    seen: list[tuple[object, object]] = []
+    cloud.explore(
+        clients,
+        lambda: seen.append((kv.value("ann"), kv.value("bob"))),
+        schedule="ann.1 partition 60",
+    )
+    assert seen == [("1", "3")]
