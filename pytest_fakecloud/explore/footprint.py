@@ -170,6 +170,8 @@ def touches_of_request(fixture: str, fake: str, request: Request) -> Iterable[To
         yield Touch(fake, "namespace", ALL if whole else namespace or "default", not reads)
     elif fixture == "queue":
         reads = request.method in _READS
-        yield Touch(fake, "message", ALL, not reads)
+        yield Touch(fake, "publishing", ALL, not reads)
+        if route not in ("publish", "enqueue", "batch"):
+            yield Touch(fake, "message", ALL, not reads)
     else:
         yield Touch(fake, "data", ALL, request.method not in _READS)

@@ -413,6 +413,10 @@ class Simulation:
                     # A promise that is checked after every step sees the order of all writes.
                     footprint.add(Touch("", "promise", "*", True))
 
+    def _touch_message(self, due: Due) -> None:
+        if self._records:
+            self.touch([Touch(due.queue.name, "message", due.first_name, True)])
+
     def _touch_history(self, writes: bool) -> None:
         if self._choice.is_history_read and self._records:
             self.touch([Touch("", "history", "*", writes)])
@@ -470,6 +474,7 @@ class Simulation:
         if body is None:
             return None
         self.run.fired += hit
+        self._touch_message(due)
         strand = self._add(Strand(due.name, "delivery", body, due))
         strand.began_us = self._world.now_us()
         strand.patience_us = max(0, due.message.timeout_us - 1000)
@@ -674,6 +679,7 @@ class Simulation:
             if error is None and not strand.crashed:
                 end(history, operation, strand.result)
         if strand.due is not None:
+            self._touch_message(strand.due)
             attempt = strand.due.message.attempts[-1]
             if attempt.state != "delivered":
                 said = attempt.status if attempt.status is not None else "nothing"

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import asyncio
 import random
 import threading
+import time
 from collections.abc import Callable, Mapping
 from typing import Any
 
 import pytest
+from qstash import QStash
 from upstash_redis import Redis
+from upstash_redis.asyncio import Redis as AsyncRedis
 
-from pytest_fakecloud import Cloud, KVServer, observed
+from pytest_fakecloud import Cloud, DeliveredRequest, KVServer, observed
 from pytest_fakecloud.explore.cooperation import cooperation, share_locks
 from pytest_fakecloud.explore.dpor import Everything, Interleavings, Redundant
 from pytest_fakecloud.explore.runtime.strands import Threads
@@ -32,7 +36,9 @@ def outcomes(
     programs = [Program(name, function) for name, function in clients.items()]
     threads = Threads()
     late = "late" in strategy.places
-    choice = Choice(frozenset({kv.name}), SWITCHES if late else SWITCHES - {"late"})
+    choice = Choice(
+        frozenset(h.name for h in cloud.handles), SWITCHES if late else SWITCHES - {"late"}
+    )
     try:
         with World(cloud) as world, cooperation(world), share_locks(world, programs):
             while strategy.next():
@@ -126,6 +132,53 @@ def test_locks_of_the_process_are_orders_too(cloud: Cloud, kv: KVServer, redis: 
 
     few, many = compared(cloud, kv, {"a": client, "b": client}, late=False)
     assert few <= many
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("same", [True, False], ids=["one key", "two keys"])
+def test_deliveries_are_orders_too(cloud: Cloud, kv: KVServer, redis: Redis, same: bool) -> None:
+    queue = cloud.queue()
+    publisher = QStash(queue.token, base_url=queue.url)
+
+    def handle(request: DeliveredRequest) -> int:
+        key = "n" if same else request.body.decode()
+        redis.incrby(key, 2 * int(redis.get(key) or 0) + int(request.body))
+        return 489
+
+    queue.destinations.call("https://app.example.com/hook", handle)
+
+    def client() -> None:
+        for body in ("1", "2"):
+            publisher.message.publish(url="https://app.example.com/hook", body=body, retries=0)
+
+    few, many = compared(cloud, kv, {"client": client}, late=False)
+    assert few < many
+    publisher.message.publish(url="https://app.example.com/hook", body="3", retries=0)
+    clients: Clients = {
+        "looks": lambda: len(publisher.dlq.list().messages),
+        "reads": lambda: redis.get("n"),
+    }
+    few, many = compared(cloud, kv, clients, late=False)
+    assert few < many
+
+
+def test_tasks_and_sleeps_are_orders_too(cloud: Cloud, kv: KVServer, redis: Redis) -> None:
+    async def add(client: AsyncRedis, key: str) -> None:
+        value = int(await client.get(key) or 0)
+        await client.set(key, str(value + 1))
+
+    async def tasks() -> None:
+        async with AsyncRedis(kv.url, kv.token) as client:
+            await asyncio.gather(add(client, "n"), add(client, "n"))
+
+    def sleeps() -> None:
+        redis.incr("m")
+        time.sleep(1)
+        redis.incr("n")
+
+    assert compared(cloud, kv, {"a": tasks}, late=False)[0] > 1
+    few, many = compared(cloud, kv, {"a": sleeps, "b": sleeps}, late=False)
+    assert few < many
 
 
 @pytest.mark.slow
