@@ -81,6 +81,7 @@ if TYPE_CHECKING:
         always as always,
         at_most_one as at_most_one,
         eventually as eventually,
+        follows as follows,
         linearizable as linearizable,
         monotonic_reads as monotonic_reads,
         never as never,

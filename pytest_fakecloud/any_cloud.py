@@ -410,6 +410,13 @@ class AnyCloud(ABC):
         return sometimes(predicate)
 
     @staticmethod
+    def follows(model: Callable[[], Any]) -> Check:
+        """The promise that every answer is a model's; see ``promises.follows``."""
+        from .explore.promises import follows
+
+        return follows(model)
+
+    @staticmethod
     def eventually(predicate: Callable[..., object], *, within: Duration) -> Check:
         """The promise that a predicate holds a while after the run; see ``promises.eventually``."""
         from .explore.promises import eventually

@@ -89,6 +89,7 @@ PUBLIC_NAMES: dict[str, str] = {
     "always": "explore.promises",
     "at_most_one": "explore.promises",
     "eventually": "explore.promises",
+    "follows": "explore.promises",
     "linearizable": "explore.promises",
     "monotonic_reads": "explore.promises",
     "never": "explore.promises",

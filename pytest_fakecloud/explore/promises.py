@@ -23,6 +23,7 @@ __all__ = [
     "always",
     "at_most_one",
     "eventually",
+    "follows",
     "linearizable",
     "monotonic_reads",
     "never",
@@ -58,7 +59,8 @@ class Promises:
         for promise in self._sometimes:
             promise.was_reached = False
         self.reads_history = any(
-            takes_argument(each) for each in self._all if not isinstance(each, _OverTime)
+            each._takes if isinstance(each, _OverTime) else takes_argument(each)
+            for each in self._all
         )
 
     def __bool__(self) -> bool:
@@ -147,6 +149,32 @@ class _AtMostOne(_OverTime):
             raise AssertionError(f"at most one: {self.name} returned {shown(found)}")
 
 
+class _Follows(_OverTime):
+    """A promise that compares each answer with a model's."""
+
+    def __init__(self, model: Callable[[], Any]) -> None:
+        super().__init__(model, "follows")
+        self._model = model
+        self._takes = True
+        self._history: object = None
+        self._seen = 0
+
+    def at_step(self, history: History) -> None:
+        __tracebackhide__ = True
+        operations = history.operations
+        ended = sum(each.ended is not None for each in operations)
+        if not ended or (self._history is history and self._seen == ended):
+            return
+        _check_names(operations, self._model)
+        if not _explained(operations, self._model, None):
+            latest = max(operations, key=lambda each: each.ended or -1)
+            raise AssertionError(
+                f"the model gives another answer: {latest!r}, after "
+                f"{', '.join(repr(each) for each in operations if each is not latest) or 'nothing'}"
+            )
+        self._history, self._seen = history, ended
+
+
 class _Sometimes(_OverTime):
     was_reached = False
 
@@ -172,6 +200,19 @@ def never(predicate: Callable[..., object]) -> Check:
 def at_most_one(found: Callable[..., object]) -> Check:
     """Check after every step that a function returns at most one: a number, or a collection."""
     return _AtMostOne(found, "at_most_one")
+
+
+def follows(model: Callable[[], Any]) -> Check:
+    """Compare every answer with a model's, at the step at which it comes.
+
+    ``model`` makes an object whose methods are the operations: a plain class such as ``Counter``. The
+    operations are the calls of functions marked with ``observed``. As for ``linearizable``, calls that
+    overlap may have taken effect in either order; the failure is reported at the first answer that no
+    order explains. Raises ``ContractError`` for an operation the model does not have.
+    """
+    if not callable(model):
+        raise ContractError(f"follows({shown(model)}): give a class that needs no arguments")
+    return _Follows(model)
 
 
 def sometimes(predicate: Callable[..., object]) -> Check:
@@ -276,17 +317,21 @@ def linearizable(
     def check(history: History) -> None:
         __tracebackhide__ = True
         operations = history.operations or history.clients
-        for each in operations:
-            if not callable(getattr(model(), each.name, None)):
-                raise ContractError(
-                    f"{shown(model)} has no method {each.name}, which a client has called"
-                )
+        _check_names(operations, model)
         if not _explained(operations, model, final):
             listing = "\n".join(f"  {each!r}" for each in operations)
             end = " that ends with what the fakes hold" if final is not None else ""
             raise AssertionError(f"no order of the operations explains them{end}:\n{listing}")
 
     return check
+
+
+def _check_names(operations: Sequence[Operation], model: Callable[[], Any]) -> None:
+    for each in operations:
+        if not callable(getattr(model(), each.name, None)):
+            raise ContractError(
+                f"{shown(model)} has no method {each.name}, which a client has called"
+            )
 
 
 def _explained(

@@ -20,7 +20,9 @@ from pytest_fakecloud import (
     always,
     at_most_one,
     eventually,
+    follows,
     never,
+    observed,
     once,
     sometimes,
 )
@@ -121,6 +123,43 @@ def test_sometimes_must_be_reached(cloud: Cloud, kv: KVServer, redis: Redis) -> 
     cloud.explore([client, client], sometimes(two_at_once), kinds="switch")
     with pytest.raises(AssertionError, match="no schedule reached two_at_once"):
         cloud.explore(client, sometimes(two_at_once), kinds="drop")
+
+
+class Stack:
+    """What a list of the server is to be like."""
+
+    def __init__(self) -> None:
+        self.items: list[str] = []
+
+    def push(self, item: str) -> int:
+        self.items.append(item)
+        return len(self.items)
+
+    def pop(self) -> str | None:
+        return self.items.pop() if self.items else None
+
+
+def test_every_answer_is_compared_with_a_model(cloud: Cloud, kv: KVServer, redis: Redis) -> None:
+    @observed
+    def push(item: str) -> int:
+        return redis.rpush("stack", item)
+
+    def clients(side: str) -> dict[str, Callable[[], object]]:
+        @observed
+        def pop() -> str | None:
+            return redis.rpop("stack") if side == "right" else redis.lpop("stack")  # type: ignore[return-value]
+
+        return {"ann": lambda: (push("a"), pop()), "bob": lambda: push("b")}
+
+    held = cloud.explore(clients("right"), follows(Stack), kinds="switch")
+    assert held.is_exhaustive
+    with pytest.raises(
+        BrokenSchedule, match=r"the model gives another answer: ann: pop\(\)"
+    ) as found:
+        cloud.explore(clients("left"), follows(Stack), kinds="switch")
+    assert "always: no longer holds" in found.value.story
+    with pytest.raises(ContractError, match="no method push"):
+        cloud.explore(clients("left"), follows(int), kinds="switch")
 
 
 def test_promises_are_refused_that_are_none() -> None:
