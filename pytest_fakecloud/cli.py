@@ -19,11 +19,11 @@ from typing import TYPE_CHECKING, Any, cast
 
 from .core.calls import KEEP_BYTES
 from .core.errors import ContractError
+from .core.settings import MOST_PORT
 from .core.wording import brief, one_line
 from .files import read_file
 from .reporting.private_files import make_private
 from .services import by_word
-from .settings import MOST_PORT
 from .standalone import commands
 from .standalone.log import FORMATS, Log, LogFormat
 from .standalone.signals import ended_by_signals

@@ -22,11 +22,11 @@ from .core.found import Found
 from .core.ids import Ids
 from .core.journal import Journal, Recorder
 from .core.problems import Problem, Problems
+from .core.settings import reject_unknown
 from .core.timekeeper import STANDS, Mode, Timekeeper
 from .core.timeparse import Instant
 from .handle import Context, Delivery, Gone, Handle, Snapshot
 from .services import find, handle_class
-from .settings import PLACE_SETTINGS, check_settings
 from .transport.patches import changes
 
 if TYPE_CHECKING:
@@ -235,34 +235,18 @@ class Cloud(AnyCloud):
         if self.closed:
             raise ContractError("this cloud is closed: make a new one")
         service = find(fixture)
-        made_by = handle_class(service)
+        made_by: Any = handle_class(service)
         if not isinstance(settings, Mapping):
             raise ContractError(
                 f"{shown(settings)} are not settings of {fixture}: give a dict, empty for none"
             )
-        if settings:
-            check_settings(fixture, made_by, settings)
+        reject_unknown(made_by._settings, settings, fixture)
         with self._starting:
-            if settings:
-                handle = self._start_there(made_by, settings)
-            else:
-                handle = made_by(self._context, **settings)
+            handle: Handle = made_by(self._context, **settings)
         self._open_transport(handle)
         for listener in tuple(self._listeners):
             listener(handle)
         return handle
-
-    def _start_there(self, made_by: Callable[..., Handle], settings: Mapping[str, Any]) -> Handle:
-        own = {key: value for key, value in settings.items() if key not in PLACE_SETTINGS}
-        context = self._context
-        context.place = {
-            key: settings[key] for key in ("host", "port") if settings.get(key) is not None
-        }
-        context.wanted_token = settings.get("token")
-        try:
-            return made_by(context, **own)
-        finally:
-            context.place, context.wanted_token = {}, None
 
     def fixture_handle(self, fixture: str) -> Any:
         """Return the one handle of a fixture in this cloud, started with the fixture's settings.

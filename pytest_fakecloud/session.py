@@ -635,11 +635,11 @@ def _check_service_settings(name: str, settings: Mapping[str, Any]) -> None:
     if not settings:
         return
     from .core.errors import ContractError
+    from .core.settings import read
     from .services import handle_class
-    from .settings import check_settings as check
 
     try:
-        check(name, handle_class(SERVICES[name]), settings)
+        read(handle_class(SERVICES[name])._settings, settings, name)
     except ContractError as error:
         raise misuse(str(error)) from None
 

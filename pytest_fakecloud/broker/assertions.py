@@ -13,7 +13,7 @@ from ..core.matching import ITEM, Asked, Field, Query, one_of
 from ..core.timekeeper import Timekeeper
 from ..core.wording import brief
 from .engines import BrokerEngine
-from .errors import as_misuse
+from .errors import as_misuse, string
 from .loading import ListedFields, RecordFields, header_list
 from .model import (
     OFFSET_FIELDS,
@@ -24,7 +24,6 @@ from .model import (
     TopicView,
     record_fields,
 )
-from .settings import string
 
 _WHOLE_RECORD = Field(ITEM, lambda record: record, bare=True)
 
