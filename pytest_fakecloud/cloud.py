@@ -22,10 +22,11 @@ from .core.found import Found
 from .core.ids import Ids
 from .core.journal import Journal, Recorder
 from .core.problems import Problem, Problems
-from .core.settings import reject_unknown
+from .core.settings import SWITCH, reject_unknown
 from .core.timekeeper import STANDS, Mode, Timekeeper
 from .core.timeparse import Instant
 from .handle import Context, Delivery, Gone, Handle, Snapshot
+from .marker import DELIVERY, TRANSPORT
 from .services import find, handle_class
 from .transport.patches import changes
 
@@ -79,16 +80,13 @@ class Cloud(AnyCloud):
         tls: bool = False,
         share_tls_context: bool = True,
     ) -> None:
-        if transport not in ("socket", "inprocess"):
-            raise ContractError(
-                f"transport={shown(transport)} is unknown: give 'socket' or 'inprocess'"
-            )
-        if delivery not in ("background", "driven"):
-            raise ContractError(
-                f"delivery={shown(delivery)} is unknown: give 'background' or 'driven'"
-            )
-        if type(tls) is not bool or type(share_tls_context) is not bool:
-            raise _not_a_switch(tls=tls, share_tls_context=share_tls_context)
+        for name, kind, value in (
+            ("transport", TRANSPORT, transport),
+            ("delivery", DELIVERY, delivery),
+            ("tls", SWITCH, tls),
+            ("share_tls_context", SWITCH, share_tls_context),
+        ):
+            kind.read(name, value, "Cloud")
         if process_time is not False:
             from .process_time import check_process_time
 
@@ -459,8 +457,3 @@ def _call_all(ends: Iterable[Callable[[], object]]) -> None:
                 first = error
     if first is not None:
         raise first
-
-
-def _not_a_switch(**switches: object) -> ContractError:
-    name, value = next(each for each in switches.items() if type(each[1]) is not bool)
-    return ContractError(f"{name}={shown(value)} is not a switch: give True or False")

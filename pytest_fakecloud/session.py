@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from functools import cache, cached_property, partial
 from importlib import import_module
 from pathlib import Path
@@ -43,7 +43,6 @@ __all__ = [
 ]
 
 T = TypeVar("T")
-GENERAL_SETTINGS = ("now", "clock", "seed", "process_time", "strict", "env", "transport", "tls")
 PER_TEST_SETTINGS = ("strict", "env")
 SERVERS_OWN_SETTINGS = ("process_time", "tls", "transport")
 BECAUSE_OF_SESSION = (
@@ -342,12 +341,21 @@ class Run:
         return self._merged(item.nodeid, layers)
 
     def _merged(self, seed: Any, layers: list[Mapping[str, Any]]) -> dict[str, Any]:
-        settings = dict(self._defaults)
-        settings["seed"] = settings["seed"] or seed
+        from .core.settings import settings_of
+        from .marker import MarkerConfig
+
+        known = settings_of(MarkerConfig)
+        defaults = {name: each.default for name, each in known.items()} | self._defaults
+        defaults["seed"] = defaults["seed"] or seed
+        settings = dict(defaults)
         for layer in layers:
             for name, value in layer.items():
-                _merge(settings, name, value)
-        if settings.get("process_time"):
+                if name in known:
+                    self.given(partial(known[name].kind.read, name, value))
+                    settings[name] = defaults[name] if value is None else value
+                else:
+                    _merge(settings, name, value, known)
+        if settings["process_time"]:
             self._check_process_time(settings)
         return settings
 
@@ -610,20 +618,17 @@ def publish_env(cloud: AnyCloud, monkeypatch: pytest.MonkeyPatch) -> Callable[[]
     return cloud._on_start(publish)
 
 
-def _merge(settings: dict[str, Any], name: str, value: Any) -> None:
-    known = (*GENERAL_SETTINGS, *SERVICES)
-    if name not in known:
+def _merge(settings: dict[str, Any], name: str, value: Any, general: Iterable[str]) -> None:
+    """Merge the settings of a fake key by key."""
+    if name not in SERVICES:
         from .core.matching import nearest
 
+        known = (*general, *SERVICES)
         raise misuse(
             f"fakecloud has no setting {name!r}{nearest(name, known)}; "
             f"the settings are: {', '.join(known)}"
         )
-    if name == "env" and not isinstance(value, bool):
-        raise misuse(f"env={value!r} is not a switch: give True or False")
-    if name not in SERVICES:
-        settings[name] = value
-    elif isinstance(value, Mapping):
+    if isinstance(value, Mapping):
         _check_service_settings(name, value)
         settings[name] = {**settings.get(name, {}), **value}
     else:
@@ -684,12 +689,12 @@ def _new_cloud(settings: Mapping[str, Any], delivery: Any) -> Cloud:
 
     cloud = Cloud(
         settings["seed"],
-        settings.get("now"),
+        settings["now"],
         settings["clock"],
-        settings.get("process_time", False),
+        settings["process_time"],
         delivery=delivery,
         transport=settings["transport"],
-        tls=settings.get("tls", False),
+        tls=settings["tls"],
         share_tls_context=settings["share_tls_context"],
     )
     cloud._fixture_settings = settings

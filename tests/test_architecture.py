@@ -30,7 +30,7 @@ FLOORS = (
     ("transport",),
     ("settings", "handle", "files"),
     tuple(NAMES),
-    ("services",),
+    ("marker", "services"),
     ("failures", "reporting", "process_time"),
     ("recordings", "explore"),
     ("any_cloud",),

@@ -2,44 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from dataclasses import fields, is_dataclass
 from types import NoneType, UnionType
 from typing import Any, Literal, Union, get_args, get_origin
 
 from pytest_fakecloud.broker.settings import BrokerConfig, BrokerLimits
 from pytest_fakecloud.core.settings import HandleConfig, settings_of
-from pytest_fakecloud.core.timeparse import Duration
+from pytest_fakecloud.core.timeparse import Duration, Instant
+from pytest_fakecloud.marker import MarkerConfig
+from pytest_fakecloud.plugin import SETTINGS as INI
 from pytest_fakecloud.queue.settings import PROFILES, PlanLimits, QueueConfig
 from pytest_fakecloud.services import SERVICES, handle_class
-from pytest_fakecloud.session import GENERAL_SETTINGS
 from pytest_fakecloud.vector.embedding import MODELS
 from pytest_fakecloud.vector.settings import VectorConfig, VectorLimits
 
 from .markdown import HEAD, attribute_docs, table
 
-__all__ = ["GENERAL", "page"]
+__all__ = ["page"]
 
-GENERAL: Mapping[str, tuple[str, str, str]] = {
-    "now": ("an instant", "the present", "Where the clock begins."),
-    "clock": ('`"running"` or `"frozen"`', "ini `fakecloud_clock`", "Whether time passes by itself."),
-    "seed": ("a number or text", "the test's node id", "What all ids and randomness come from."),
-    "process_time": (
-        'bool, or `"autojump"`', "`False`",
-        "Whether `time.time()` and `datetime.now()` follow the clock, which then stands until it is"
-        " moved; `\"autojump\"` lets sleeps of the process move it (extra `time`).",
-    ),
-    "strict": ("bool, or names of problems", "ini `fakecloud_strict`", "What fails a passing test."),
-    "env": (
-        "bool", "ini `fakecloud_env`", "Whether the variables that official clients read are set."
-    ),
-    "transport": (
-        '`"socket"` or `"inprocess"`', "ini `fakecloud_transport`",
-        "Whether requests, httpx and urllib3 of this process skip the socket.",
-    ),
-    "tls": ("bool", "`False`", "Whether the fakes speak HTTPS (extra `tls`)."),
-}  # fmt: skip
-"""The settings of a test's whole cloud: type, default, meaning."""
 _COLUMNS = ("Setting", "Type", "Default", "What it is")
 _HEAD = f"""\
 {HEAD}
@@ -66,7 +47,7 @@ marker on a test goes before one on its class, its module, then `fakecloud_setti
 ini file; settings of a fake are merged key by key.
 
 A duration is seconds, a text such as `"90s"`, `"1h30m"` or `"7d"`, or a `timedelta`. An instant is an
-ISO text with an offset, a `datetime` with a time zone, or Unix seconds.
+ISO text with an offset, or a `datetime` with a time zone.
 
 ## Of the whole test
 
@@ -86,8 +67,9 @@ def page() -> str:
 
 
 def _general() -> Iterator[tuple[str, ...]]:
-    for name in GENERAL_SETTINGS:
-        yield (f"`{name}`", *GENERAL[name])
+    for name, kind, default, meaning in _rows(MarkerConfig):
+        ini = f"fakecloud_{name.strip('`')}"
+        yield name, kind, f"ini `{ini}`" if ini in INI else default, meaning
 
 
 def _rows(declared: Any) -> Iterator[tuple[str, str, str, str]]:
@@ -110,9 +92,10 @@ def _type(accepts: Any) -> str:
     union = get_origin(accepts) in (Union, UnionType)
     members = set(get_args(accepts)) if union else {accepts}
     parts = []
-    if members >= _DURATION:
-        parts.append("duration")
-        members -= _DURATION
+    for word, kind in {"duration": Duration, "instant": Instant}.items():
+        if members >= set(get_args(kind)):
+            parts.append(word)
+            members -= set(get_args(kind))
     for each in get_args(accepts) if union else [accepts]:
         if each not in members:
             continue
@@ -126,9 +109,6 @@ def _type(accepts: Any) -> str:
         else:
             parts.append({None: "None", NoneType: "None", Any: "object"}.get(each) or each.__name__)
     return " | ".join(parts)
-
-
-_DURATION = set(get_args(Duration))
 
 
 def _literal(value: object) -> str:

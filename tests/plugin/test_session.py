@@ -443,7 +443,7 @@ def test_a_switch_of_a_marker_is_a_bool(pytester: pytest.Pytester) -> None:
     )
     result = pytester.runpytest_inprocess(*QUIET)
     result.assert_outcomes(errors=1)
-    result.stdout.fnmatch_lines(["fakecloud: env='no' is not a switch: give True or False"])
+    result.stdout.fnmatch_lines(["fakecloud: env='no' must be True or False, or None"])
 
 
 @pytest.mark.slow
