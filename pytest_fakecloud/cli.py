@@ -23,7 +23,7 @@ from .core.settings import MOST_PORT
 from .core.wording import brief, one_line
 from .files import read_file
 from .reporting.private_files import make_private
-from .services import by_word
+from .services import by_word, named
 from .standalone import commands
 from .standalone.log import FORMATS, Log, LogFormat
 from .standalone.signals import ended_by_signals
@@ -293,7 +293,7 @@ def _names(value: Any, where: str) -> list[str]:
     words = value.split(",") if isinstance(value, str) else value
     if not isinstance(words, list) or not all(isinstance(word, str) for word in words):
         raise Usage(f"{where}={value!r} is not a list of names")
-    names = [word.strip() for word in words if word.strip()]
+    names = list(dict.fromkeys(_word(word.strip()) for word in words if word.strip()))
     unknown = [name for name in names if name not in services]
     known = ", ".join(services)
     if unknown:
@@ -301,6 +301,12 @@ def _names(value: Any, where: str) -> list[str]:
     if not names:
         raise Usage(f"{where}={value!r} names no service; the services are: {known}")
     return names
+
+
+def _word(name: str) -> str:
+    """Return the service's word for a fixture's name (``kv_server``); any other name stays."""
+    service = named(name)
+    return name if service is None or service.word is None else service.word
 
 
 def _hosts(value: Any, where: str) -> list[str]:
@@ -401,6 +407,10 @@ def _file(path: Path) -> dict[str, Any]:
     }
     known |= {"journal", "journal_bytes", "journal_entries", "json", "load", "forward"}
     known |= {"log_format", *by_word()}
+    twice = [name for name in content if _word(name) != name and _word(name) in content]
+    if twice:
+        raise Usage(f"{path}: {twice[0]} and {_word(twice[0])} are one fake: give one table")
+    content = {_word(name): value for name, value in content.items()}
     unknown = sorted(set(content) - known)
     if unknown:
         raise Usage(
@@ -554,9 +564,7 @@ def _run(options: Mapping[str, Any], program: list[str]) -> int:
         try:
             process = subprocess.Popen(command, env=environment)
         except OSError as error:
-            hint = (
-                " (which fakes to start is said by --services)" if command[0] in by_word() else ""
-            )
+            hint = " (which fakes to start is said by --services)" if named(command[0]) else ""
             print(
                 f"pytest-fakecloud: cannot run {command[0]}: {error.strerror}{hint}",
                 file=sys.stderr,

@@ -233,6 +233,7 @@ class Cloud(AnyCloud):
         if self.closed:
             raise ContractError("this cloud is closed: make a new one")
         service = find(fixture)
+        fixture = service.fixture
         made_by: Any = handle_class(service)
         if not isinstance(settings, Mapping):
             raise ContractError(
@@ -251,7 +252,8 @@ class Cloud(AnyCloud):
 
         Raises ``ContractError`` for a name that is no fixture's.
         """
-        handle = self._fixture_handles.get(find(fixture).fixture)
+        fixture = find(fixture).fixture
+        handle = self._fixture_handles.get(fixture)
         if handle is None:
             if not isinstance(self._fixture_settings, Mapping):
                 raise ContractError(

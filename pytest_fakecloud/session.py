@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 import pytest
 
-from .services import SERVICES, by_word
+from .services import SERVICES, by_word, named
 
 try:
     import resource
@@ -153,6 +153,7 @@ def _folder(config: pytest.Config, option: str) -> Path | None:
 def begin_early(config: pytest.Config, names: list[str]) -> None:
     """Start fakes, with their variables, before conftests are imported."""
     known = [service.fixture for service in by_word().values()]
+    names = [_fixture_of(name) for name in names]
     unknown = [name for name in names if name not in known]
     if unknown:
         raise pytest.UsageError(
@@ -354,7 +355,7 @@ class Run:
                     self.given(partial(known[name].kind.read, name, value))
                     settings[name] = defaults[name] if value is None else value
                 else:
-                    _merge(settings, name, value, known)
+                    _merge(settings, _fixture_of(name), value, known)
         if settings["process_time"]:
             self._check_process_time(settings)
         return settings
@@ -487,7 +488,8 @@ class Run:
             self._seed = merged["seed"]
             self._long = _new_cloud(merged, "background")
         elif settings:
-            self._long._fixture_settings = {**self._long._fixture_settings, **settings}
+            given = {_fixture_of(name): value for name, value in settings.items()}
+            self._long._fixture_settings = {**self._long._fixture_settings, **given}
         return self._long
 
     def start_early(self, names: list[str]) -> None:
@@ -616,6 +618,12 @@ def publish_env(cloud: AnyCloud, monkeypatch: pytest.MonkeyPatch) -> Callable[[]
     for handle in cloud.handles:
         publish(handle)
     return cloud._on_start(publish)
+
+
+def _fixture_of(name: str) -> str:
+    """Return the fixture's name for a service's word (``kv``); any other name stays."""
+    service = named(name)
+    return name if service is None else service.fixture
 
 
 def _merge(settings: dict[str, Any], name: str, value: Any, general: Iterable[str]) -> None:
@@ -761,7 +769,8 @@ def _is_overridden(item: pytest.Item) -> bool:
 
 def _given_to(item: pytest.Item, own: Mapping[str, Any]) -> set[str]:
     """What the test itself, its class or module, or its settings fixture sets."""
-    return {name for marker in item.iter_markers("fakecloud") for name in marker.kwargs} | set(own)
+    given = {name for marker in item.iter_markers("fakecloud") for name in marker.kwargs}
+    return {_fixture_of(name) for name in given.union(own)}
 
 
 def _refuse(names: set[str], reason: str) -> None:

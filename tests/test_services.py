@@ -269,6 +269,25 @@ def test_a_remote_cloud_knows_it(control: tuple[Cloud, str], toy: str) -> None:
         assert remote.fixture_handle("toy").name == "toy"
 
 
+# -- names of services -----------------------------------------------------------------------------
+
+
+def test_a_service_is_known_by_its_fixture_and_by_its_word(run: Run) -> None:
+    with Cloud() as cloud:
+        assert cloud.fixture_handle("kv") is cloud.fixture_handle("kv_server")
+        assert cloud.start("vector", {"dimension": 2}).fixture == "vector_index"
+    run(
+        """
+        import pytest
+
+        @pytest.mark.fakecloud(kv={"daily_limit": 7}, kv_server={"max_pipeline_length": 3})
+        def test_marker(kv_server):
+            assert kv_server._app.limits.daily_limit == 7
+            assert kv_server._app.limits.max_pipeline_length == 3
+        """
+    ).assert_outcomes(passed=1)
+
+
 # -- those there are -------------------------------------------------------------------------------
 
 

@@ -14,7 +14,7 @@ from urllib.parse import quote
 
 from ..core.errors import ContractError, ServiceError
 from ..core.matching import nearest
-from ..services import by_word
+from ..services import by_word, named
 from .api import PREFIX
 from .remote import RemoteCloud
 
@@ -104,11 +104,11 @@ def _value(text: str) -> Any:
 def _handle(cloud: RemoteCloud, name: str) -> Any:
     """A fake by its name, or by its service's short one."""
     known = [one.name for one in cloud.handles]
-    words = {word: service.fixture for word, service in by_word().items()}
+    service = named(name)
     for one in cloud.handles:
-        if name == one.name or words.get(name) == one.fixture:
+        if name == one.name or (service is not None and service.fixture == one.fixture):
             return one
-    near = nearest(name, [*known, *words])
+    near = nearest(name, [*known, *by_word()])
     raise ContractError(f"there is no fake {name!r}{near}; there are: {', '.join(known)}")
 
 
