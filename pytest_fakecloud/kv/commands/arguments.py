@@ -22,13 +22,6 @@ from ..table.syntax import (
     try_int,
 )
 
-__all__ = [
-    "DEFAULT_PAGE", "MOST_REPETITIONS", "bounds", "check_repetitions", "fits_a_page", "parse_block",
-    "parse_count",
-    "parse_counted_keys", "parse_cursor", "parse_pop_count", "parse_scan", "parse_timeout",
-    "slice_bounds", "try_or_wait",
-]  # fmt: skip
-
 DEFAULT_PAGE = {"vendor": 100, "redis": 10}
 """Elements a scan visits unless told: the vendor answers a small collection with a single page."""
 
@@ -70,24 +63,32 @@ def slice_bounds(first: int, last: int, length: int) -> tuple[int, int]:
     return (first, stop) if first < stop else (0, 0)
 
 
-def parse_counted_keys(args: Args, at: int) -> tuple[list[bytes], int]:
-    """``numkeys key [key ...]`` of LMPOP and its kin: the keys and the place of what follows."""
-    numkeys = parse_int(args[at], 1, I64_MAX, errors.NUMKEYS_NOT_POSITIVE)
-    following = at + 1 + numkeys
-    if following >= len(args):
+def is_first_end(word: bytes, first: bytes, last: bytes) -> bool:
+    """Return whether a word names the first of two ends; raises for any other word."""
+    end = word.upper()
+    if end not in (first, last):
         raise CommandError(errors.SYNTAX)
-    return args[at + 1 : following], following
+    return end == first
 
 
-def parse_pop_count(args: Args, at: int) -> int:
-    """The ``[COUNT n]`` that ends LMPOP and its kin; 1 when absent."""
-    if at == len(args):
-        return 1
-    if at + 2 != len(args) or args[at].upper() != b"COUNT":
-        if at + 1 < len(args) and args[at].upper() == b"COUNT":
-            parse_int(args[at + 1], 1, I64_MAX, errors.COUNT_NOT_POSITIVE)
+def parse_pop(args: Args, at: int, first: bytes, last: bytes) -> tuple[list[bytes], bool, int]:
+    """Read ``numkeys key [key ...] first|last [COUNT n]`` of LMPOP, ZMPOP and their waiting forms.
+
+    Returns the keys, whether elements are taken from the first end, and how many.
+    """
+    end = at + 1 + parse_int(args[at], 1, I64_MAX, errors.NUMKEYS_NOT_POSITIVE)
+    if end >= len(args):
         raise CommandError(errors.SYNTAX)
-    return parse_int(args[at + 1], 1, I64_MAX, errors.COUNT_NOT_POSITIVE)
+    is_first = is_first_end(args[end], first, last)
+    words = args[end + 1 :]
+    count = 1
+    if len(words) > 1 and words[0].upper() == b"COUNT":
+        count = parse_int(words[1], 1, I64_MAX, errors.COUNT_NOT_POSITIVE)
+    elif words:
+        raise CommandError(errors.SYNTAX)
+    if len(words) > 2:
+        raise CommandError(errors.SYNTAX)
+    return args[at + 1 : end], is_first, count
 
 
 def parse_cursor(text: bytes) -> int:

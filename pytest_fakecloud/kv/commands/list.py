@@ -13,9 +13,9 @@ from ..table.syntax import I64_MAX, I64_MIN, parse_int
 from ..values.lists import QuickList
 from .arguments import (
     bounds,
+    is_first_end,
     parse_count,
-    parse_counted_keys,
-    parse_pop_count,
+    parse_pop,
     parse_timeout,
     slice_bounds,
     try_or_wait,
@@ -23,10 +23,7 @@ from .arguments import (
 
 
 def _is_left(word: bytes) -> bool:
-    end = word.upper()
-    if end not in (b"LEFT", b"RIGHT"):
-        raise CommandError(errors.SYNTAX)
-    return end == b"LEFT"
+    return is_first_end(word, b"LEFT", b"RIGHT")
 
 
 def _changed(session: Session, key: bytes, event: str | None = None) -> None:
@@ -250,9 +247,7 @@ def _pop_first(session: Session, keys: list[bytes], count: int, *, left: bool) -
 @command("LMPOP")
 def lmpop(session: Session, args: Args) -> Reply:
     """Remove and return elements of the first list that has any."""
-    keys, at = parse_counted_keys(args, 0)
-    left = _is_left(args[at])
-    count = parse_pop_count(args, at + 1)
+    keys, left, count = parse_pop(args, 0, b"LEFT", b"RIGHT")
     found = _pop_first(session, keys, count, left=left)
     return NIL_ARRAY if found is None else found
 
@@ -320,9 +315,7 @@ def brpop(session: Session, args: Args) -> Reply:
 def blmpop(session: Session, args: Args) -> Reply:
     """LMPOP, waiting for an element where the session may."""
     timeout_ms = parse_timeout(session, args[0])
-    keys, at = parse_counted_keys(args, 1)
-    left = _is_left(args[at])
-    count = parse_pop_count(args, at + 1)
+    keys, left, count = parse_pop(args, 1, b"LEFT", b"RIGHT")
     return try_or_wait(
         session,
         keys,

@@ -12,8 +12,7 @@ from ...values.zset import Item, SortedSet
 from ..arguments import (
     check_repetitions,
     parse_count,
-    parse_counted_keys,
-    parse_pop_count,
+    parse_pop,
     parse_timeout,
     try_or_wait,
 )
@@ -74,19 +73,10 @@ def _pop_pairs(session: Session, keys: list[bytes], count: int, *, lowest: bool)
     return [found[0], [[member, shown(session, score)] for score, member in found[1]]]
 
 
-def _is_lowest(word: bytes) -> bool:
-    end = word.upper()
-    if end not in (b"MIN", b"MAX"):
-        raise CommandError(errors.SYNTAX)
-    return end == b"MIN"
-
-
 @command("ZMPOP")
 def zmpop(session: Session, args: Args) -> Reply:
     """Remove and return members of the first sorted set that has any."""
-    keys, at = parse_counted_keys(args, 0)
-    lowest = _is_lowest(args[at])
-    count = parse_pop_count(args, at + 1)
+    keys, lowest, count = parse_pop(args, 0, b"MIN", b"MAX")
     found = _pop_pairs(session, keys, count, lowest=lowest)
     return NIL_ARRAY if found is None else found
 
@@ -95,9 +85,7 @@ def zmpop(session: Session, args: Args) -> Reply:
 def bzmpop(session: Session, args: Args) -> Reply:
     """ZMPOP, waiting for a member where the session may."""
     timeout_ms = parse_timeout(session, args[0])
-    keys, at = parse_counted_keys(args, 1)
-    lowest = _is_lowest(args[at])
-    count = parse_pop_count(args, at + 1)
+    keys, lowest, count = parse_pop(args, 1, b"MIN", b"MAX")
     return try_or_wait(
         session,
         keys,
