@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from pytest_fakecloud.kv.reply import NIL_ARRAY, OK
 
 from . import NOT_A_FLOAT, NOT_AN_INTEGER, SYNTAX_ERROR, WRONG_TYPE, Scenario, error
@@ -13,20 +15,28 @@ STORE_WITH_EXTRAS = error(
 NO_SUCH_MEMBER = error("ERR could not decode requested zset member")
 NO_RADIUS = error("ERR need numeric radius")
 
+TOWNS: dict[str, tuple[int, list[bytes]]] = {
+    "Palermo": (3479099956230698, [b"13.36138933897018433", b"38.11555639549629859"]),
+    "Catania": (3479447370796909, [b"15.08726745843887329", b"37.50266842333162032"]),
+    "edge2": (3481342659049484, [b"17.24151045083999634", b"38.78813451624225195"]),
+    "edge1": (3479273021651468, [b"12.7584877610206604", b"38.78813451624225195"]),
+}
+"""The geohash and the position of each town."""
+
+
+def found(name: str, distance: str) -> list[Any]:
+    """A town as a search with WITHDIST, WITHHASH and WITHCOORD reports it."""
+    geohash, position = TOWNS[name]
+    return [name.encode(), distance.encode(), geohash, position]
+
+
 SCENARIOS: dict[str, Scenario] = {
     "positions": [
         ("GEOADD g 13.361389 38.115556 Palermo 15.087269 37.502669 Catania", 2),
         ("GEOADD g NX 2.349014 48.864716 Palermo 2.349014 48.864716 Paris", 1),
         ("GEOADD g XX CH 13.5 38.2 Palermo 0 0 Null", 1),
         ("GEOADD g CH 13.361389 38.115556 Palermo", 1),
-        (
-            "GEOPOS g Palermo None Catania",
-            [
-                [b"13.36138933897018433", b"38.11555639549629859"],
-                NIL_ARRAY,
-                [b"15.08726745843887329", b"37.50266842333162032"],
-            ],
-        ),
+        ("GEOPOS g Palermo None Catania", [TOWNS["Palermo"][1], NIL_ARRAY, TOWNS["Catania"][1]]),
         ("GEOPOS none a b", [NIL_ARRAY, NIL_ARRAY]),
         ("GEOHASH g Palermo None", [b"sqc8b49rny0", None]),
         ("GEOHASH none a", [None]),
@@ -65,20 +75,7 @@ SCENARIOS: dict[str, Scenario] = {
         ("GEORADIUS g 15 37 200 km", [b"Palermo", b"Catania"]),
         (
             "GEORADIUS g 15 37 200 km WITHDIST WITHCOORD WITHHASH",
-            [
-                [
-                    b"Palermo",
-                    b"190.4424",
-                    3479099956230698,
-                    [b"13.36138933897018433", b"38.11555639549629859"],
-                ],
-                [
-                    b"Catania",
-                    b"56.4413",
-                    3479447370796909,
-                    [b"15.08726745843887329", b"37.50266842333162032"],
-                ],
-            ],
+            [found("Palermo", "190.4424"), found("Catania", "56.4413")],
         ),
         ("GEORADIUS g 15 37 200 km DESC", [b"Palermo", b"Catania"]),
         ("GEORADIUS g 15 37 200 km ASC COUNT 1", [b"Catania"]),
@@ -118,20 +115,7 @@ SCENARIOS: dict[str, Scenario] = {
         ("GEORADIUS g abc 37 200 km", NOT_A_FLOAT),
         (
             "GEORADIUS_RO g 15 37 200 km WITHDIST WITHCOORD WITHHASH COUNT 5 ANY ASC",
-            [
-                [
-                    b"Catania",
-                    b"56.4413",
-                    3479447370796909,
-                    [b"15.08726745843887329", b"37.50266842333162032"],
-                ],
-                [
-                    b"Palermo",
-                    b"190.4424",
-                    3479099956230698,
-                    [b"13.36138933897018433", b"38.11555639549629859"],
-                ],
-            ],
+            [found("Catania", "56.4413"), found("Palermo", "190.4424")],
         ),
         ("GEORADIUS_RO g 15 37 200 mi DESC", [b"edge1", b"edge2", b"Palermo", b"Catania"]),
         ("GEORADIUS_RO g 15 37 200000 m", [b"Palermo", b"Catania"]),
@@ -150,14 +134,7 @@ SCENARIOS: dict[str, Scenario] = {
         ("GEORADIUSBYMEMBER g Agrigento 100 km", [b"Agrigento", b"Palermo"]),
         (
             "GEORADIUSBYMEMBER g Agrigento 100 km WITHCOORD WITHDIST WITHHASH COUNT 1 DESC",
-            [
-                [
-                    b"Palermo",
-                    b"90.9778",
-                    3479099956230698,
-                    [b"13.36138933897018433", b"38.11555639549629859"],
-                ]
-            ],
+            [found("Palermo", "90.9778")],
         ),
         ("GEORADIUSBYMEMBER g Agrigento 100 mi COUNT 1 ANY ASC", [b"Agrigento"]),
         ("GEORADIUSBYMEMBER g Agrigento 100000 m", [b"Agrigento", b"Palermo"]),
@@ -171,14 +148,7 @@ SCENARIOS: dict[str, Scenario] = {
         ("GEORADIUSBYMEMBER g Agrigento 100 parsec", UNSUPPORTED_UNIT),
         (
             "GEORADIUSBYMEMBER_RO g Agrigento 100 km WITHCOORD WITHDIST WITHHASH COUNT 1 DESC",
-            [
-                [
-                    b"Palermo",
-                    b"90.9778",
-                    3479099956230698,
-                    [b"13.36138933897018433", b"38.11555639549629859"],
-                ]
-            ],
+            [found("Palermo", "90.9778")],
         ),
         ("GEORADIUSBYMEMBER_RO g Agrigento 100 mi COUNT 1 ANY ASC", [b"Agrigento"]),
         ("GEORADIUSBYMEMBER_RO g Agrigento 100000 m", [b"Agrigento", b"Palermo"]),
@@ -196,30 +166,10 @@ SCENARIOS: dict[str, Scenario] = {
         (
             "GEOSEARCH g FROMLONLAT 15 37 BYBOX 400 400 km ASC WITHCOORD WITHDIST WITHHASH",
             [
-                [
-                    b"Catania",
-                    b"56.4413",
-                    3479447370796909,
-                    [b"15.08726745843887329", b"37.50266842333162032"],
-                ],
-                [
-                    b"Palermo",
-                    b"190.4424",
-                    3479099956230698,
-                    [b"13.36138933897018433", b"38.11555639549629859"],
-                ],
-                [
-                    b"edge2",
-                    b"279.7403",
-                    3481342659049484,
-                    [b"17.24151045083999634", b"38.78813451624225195"],
-                ],
-                [
-                    b"edge1",
-                    b"279.7405",
-                    3479273021651468,
-                    [b"12.7584877610206604", b"38.78813451624225195"],
-                ],
+                found("Catania", "56.4413"),
+                found("Palermo", "190.4424"),
+                found("edge2", "279.7403"),
+                found("edge1", "279.7405"),
             ],
         ),
         ("GEOSEARCH g FROMLONLAT 15 37 BYBOX 400 400 km DESC COUNT 2", [b"edge1", b"edge2"]),
