@@ -15,7 +15,7 @@ from __future__ import annotations
 import hashlib
 import math
 from collections.abc import Collection
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from ...core.timeparse import give_way, monotonic
@@ -86,47 +86,28 @@ class ScriptingCopy:
     libraries: tuple[bytes, ...]
 
 
+@dataclass(eq=False, slots=True)
 class _Run:
-    """A script that runs; ``line`` is the command line of a function, None for a script."""
+    """A script that runs."""
 
-    __slots__ = (
-        "begun",
-        "begun_us",
-        "clock",
-        "gives_way_at",
-        "keys",
-        "killed",
-        "line",
-        "name",
-        "read_only",
-        "session",
-        "without_memory",
-        "wrote",
-    )
+    clock: Timekeeper
+    session: Client
+    read_only: bool
+    keys: frozenset[bytes] | None
+    name: bytes
+    line: list[bytes] | None
+    """The command line of a function, None for a script."""
+    without_memory: bool
+    """Whether there was no memory to write with when it began."""
+    wrote: bool = False
+    killed: bool = False
+    begun: float = field(init=False)
+    begun_us: int = field(init=False)
+    gives_way_at: float = field(init=False)
 
-    def __init__(
-        self,
-        clock: Timekeeper,
-        session: Client,
-        read_only: bool,
-        keys: frozenset[bytes] | None,
-        name: bytes,
-        line: list[bytes] | None,
-        without_memory: bool,
-    ) -> None:
-        self.clock = clock
-        self.session = session
-        self.read_only = read_only
-        self.keys = keys
-        self.name = name
-        self.line = line
-        self.without_memory = without_memory
-        """Whether there was no memory to write with when it began."""
-        self.wrote = False
-        self.killed = False
-        self.begun_us = clock.now_us()
-        self.begun = now = monotonic()
-        self.gives_way_at = now + _GIVE_WAY_SECONDS
+    def __post_init__(self) -> None:
+        self.begun, self.begun_us = monotonic(), self.clock.now_us()
+        self.gives_way_at = self.begun + _GIVE_WAY_SECONDS
 
     @property
     def milliseconds(self) -> int:
