@@ -178,16 +178,12 @@ class Engine:
         """Whether writes are refused for want of replicas, of which there are none."""
         self._refuses = documented_only
         """Whether anything refuses lines that are in order: a setting, or a parameter."""
-        self._changed: dict[bytes, bool] = {}
-        """Keys whose change readers were told of, and prefixes not yet."""
-        self.evicting = False
-        """Whether clients are told what was evicted, which they hear before the next reply."""
-        self.waiters = Waiters(self._tell_tracking)
         self.can_listen: Callable[[int], bool] = lambda port: True
         """What tells whether the database port could listen at another number."""
         self.connected: dict[int, Session] = {}
         """The sessions of the database port, by number."""
-        self.tracking = Tracking(self.connected, self.config)
+        self.tracking = Tracking(self.connected, self.config, self.databases)
+        self.waiters = Waiters(self.tracking.tell_changes)
         self.notifications = Notifications(self)
         self.running: CommandSpec | None = None
         """The command that runs, or ran last."""
@@ -333,11 +329,11 @@ class Engine:
             return False
         room = self.eviction.has_room(self.clock.now_us() // 1000)
         if self.tracking:
-            self.evicting = True
+            self.tracking.evicting = True
             try:
-                self._tell_tracking(None)
+                self.tracking.tell_changes(None)
             finally:
-                self.evicting = False
+                self.tracking.evicting = False
         return not room
 
     def _would_write(self, session: Client, spec: CommandSpec, argv: list[bytes]) -> bool:
@@ -378,24 +374,10 @@ class Engine:
             elif keyspace.changed is None:
                 keyspace.changed = {}
 
-    def _tell_tracking(self, writer: Client | None, *, within: bool = False) -> None:
-        """Tell the sessions that track what has changed since they were last told.
-
-        ``within`` a transaction or script only who read a key: who reads it next has read it anew.
-        """
-        for keyspace in self.databases:
-            if keyspace.changed:
-                changed, keyspace.changed = keyspace.changed, {}
-                self.tracking.tell_readers(changed, writer)
-                self._changed.update(changed)
-        if self._changed and not within:
-            changed, self._changed = self._changed, {}
-            self.tracking.tell_prefixes(changed, writer)
-
     def _after(self, session: Client | None) -> None:
         """Tell the sessions that track touched keys, and serve those that wait for them."""
         if self.tracking:
-            self._tell_tracking(session)
+            self.tracking.tell_changes(session)
             self.tracking.keep_within_bounds()
             self.notifications.plan()
         if self.waiters:
@@ -638,7 +620,7 @@ class Engine:
             session.last_command = spec.full_name
         if session.tracking is not None:
             if session.in_exec or session.in_script:
-                self._tell_tracking(session, within=True)
+                self.tracking.tell_changes(session, within=True)
             self.tracking.note(session, spec, argv)
         if not session.no_touch:
             return spec.function(session, argv[spec.skip :])

@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from ..table.config import Config
     from ..table.registry import CommandSpec
     from .client import Client, TrackingOptions
+    from .keyspace import Keyspace
 
 __all__ = ["Tracking"]
 
@@ -29,9 +30,16 @@ class Tracking:
     redirected. Called under the engine's lock.
     """
 
-    def __init__(self, connected: Mapping[int, Client], config: Config) -> None:
+    def __init__(
+        self, connected: Mapping[int, Client], config: Config, databases: list[Keyspace]
+    ) -> None:
         self._connected = connected
         self._config = config
+        self._databases = databases
+        self._changed: dict[bytes, bool] = {}
+        """Keys whose change was told to their readers, and not yet to those of prefixes."""
+        self.evicting = False
+        """Whether clients are told what was evicted, which they hear before the next reply."""
         self._line: tuple[CommandSpec, list[bytes], bool | None] | None = None
         """The last command that was no script's: its line, and the CLIENT CACHING before it."""
         self._readers: dict[bytes, dict[int, None]] = {}
@@ -76,7 +84,22 @@ class Tracking:
         for place, _ in spec.key_positions(argv):
             self._readers.setdefault(argv[place], {})[session.id] = None
 
-    def tell_readers(self, changed: Mapping[bytes, bool], writer: Client | None) -> None:
+    def tell_changes(self, writer: Client | None, *, within: bool = False) -> None:
+        """Tell the sessions that track what has changed since they were last told.
+
+        ``within`` a transaction or script tell only the readers of a key: a session that reads it
+        next has read the new value.
+        """
+        for keyspace in self._databases:
+            if keyspace.changed:
+                changed, keyspace.changed = keyspace.changed, {}
+                self._tell_readers(changed, writer)
+                self._changed.update(changed)
+        if self._changed and not within:
+            changed, self._changed = self._changed, {}
+            self._tell_prefixes(changed, writer)
+
+    def _tell_readers(self, changed: Mapping[bytes, bool], writer: Client | None) -> None:
         """Tell who read keys that they have changed, by ``writer`` unless they expired."""
         for key, expired in changed.items():
             for number in self._readers.pop(key, ()):
@@ -89,7 +112,7 @@ class Tracking:
                 ):
                     self._send(session, session.tracking, [key])
 
-    def tell_prefixes(self, changed: Mapping[bytes, bool], writer: Client | None) -> None:
+    def _tell_prefixes(self, changed: Mapping[bytes, bool], writer: Client | None) -> None:
         """Tell who wants whole prefixes: one message for each, whatever its keys."""
         for session in list(self._sessions.values()):
             options = session.tracking
@@ -105,7 +128,7 @@ class Tracking:
         """Forget keys beyond ``tracking-table-max-keys``, which their readers are told."""
         most = self._config.number("tracking-table-max-keys")
         while most and len(self._readers) > most:
-            self.tell_readers({next(iter(self._readers)): True}, None)
+            self._tell_readers({next(iter(self._readers)): True}, None)
 
     def sizes(self) -> tuple[int, int, int]:
         """The keys that somebody has read, their readers added up, and the prefixes."""

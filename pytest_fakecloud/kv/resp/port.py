@@ -538,7 +538,7 @@ class PortConnection:
             data = b"".join(to_resp(Status(line)) for line in message)
         waiter = self._waiter
         replying = self._executing == threading.get_ident() or (waiter is not None and waiter.done)
-        if replying and not engine.evicting and _comes_after(message):
+        if replying and not engine.tracking.evicting and _comes_after(message):
             self._late.append(data)
             return
         self._put(data)
