@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any
 
 from ..reply import Map
@@ -13,19 +14,15 @@ SAME_WITHIN_US = 60_000_000
 """Refusals of the same kind less than this apart are one entry that is counted."""
 
 
+@dataclass(eq=False, slots=True)
 class _Entry:
-    __slots__ = ("at_us", "client", "context", "count", "name", "object", "reason")
-
-    def __init__(
-        self, reason: str, context: str, object: bytes, name: bytes, at_us: int, client: bytes
-    ) -> None:
-        self.count = 1
-        self.reason = reason
-        self.context = context
-        self.object = object
-        self.name = name
-        self.at_us = at_us
-        self.client = client
+    reason: str
+    context: str
+    object: bytes
+    name: bytes
+    at_us: int
+    client: bytes
+    count: int = 1
 
     def same(self, other: _Entry) -> bool:
         return (

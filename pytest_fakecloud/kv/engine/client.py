@@ -39,6 +39,7 @@ class TrackingOptions:
     broken: bool = False
 
 
+@dataclass(eq=False, repr=False, slots=True)
 class Client:
     """One client: who runs commands, on which database, in which state.
 
@@ -47,84 +48,45 @@ class Client:
     is pushed to the session (pub/sub messages), where the transport can carry it.
     """
 
-    __slots__ = (
-        "aborted",
-        "address",
-        "closing",
-        "created_us",
-        "db",
-        "deliver",
-        "has_left",
-        "id",
-        "in_exec",
-        "in_script",
-        "last_command",
-        "last_us",
-        "library",
-        "local_address",
-        "monitor",
-        "name",
-        "no_evict",
-        "no_touch",
-        "queue",
-        "reply_mode",
-        "resp",
-        "subscriptions",
-        "tracking",
-        "transport",
-        "user",
-        "wake",
-        "watch_broken",
-        "watched",
+    user: User
+    db: Keyspace
+    transport: Transport
+    resp: int
+    address: str
+    id: int
+    created_us: int
+    local_address: str = "127.0.0.1:6379"
+    name: bytes = b""
+    library: dict[str, bytes] = field(default_factory=dict)
+    queue: list[tuple[CommandSpec, list[bytes]]] | None = None
+    """The commands of an open transaction; None outside of one."""
+    aborted: bool = False
+    watched: list[tuple[Keyspace, bytes, bool]] = field(default_factory=list)
+    watch_broken: bool = False
+    in_exec: int = 0
+    """The number of commands of the transaction that EXEC runs; 0 outside of one."""
+    in_script: bool = False
+    subscriptions: dict[str, dict[bytes, None]] = field(
+        default_factory=lambda: {"channel": {}, "pattern": {}, "shard": {}}
     )
+    monitor: Monitor | None = None
+    reply_mode: str = "on"
+    """What CLIENT REPLY chose for a port: "on", "off", or "skip" for the next reply only."""
+    wake: Callable[[], None] | None = None
+    """Called when the session is to be closed from elsewhere."""
+    has_left: Callable[[], bool] | None = None
+    """Returns whether the transport's client has closed its side; None where that is unknown."""
+    closing: bool = False
+    """Whether the transport is to end the connection after the present reply."""
+    tracking: TrackingOptions | None = None
+    no_evict: bool = False
+    no_touch: bool = False
+    last_us: int = field(init=False)
+    last_command: str = ""
+    deliver: Callable[[list[Any]], None] | None = None
 
-    def __init__(
-        self,
-        user: User,
-        db: Keyspace,
-        transport: Transport,
-        resp: int,
-        address: str,
-        id: int,
-        created_us: int,
-    ) -> None:
-        self.user = user
-        self.db = db
-        self.transport = transport
-        self.resp = resp
-        self.address = address
-        self.local_address = "127.0.0.1:6379"
-        self.id = id
-        self.name = b""
-        self.library: dict[str, bytes] = {}
-        self.queue: list[tuple[CommandSpec, list[bytes]]] | None = None
-        self.aborted = False
-        self.watched: list[tuple[Keyspace, bytes, bool]] = []
-        self.watch_broken = False
-        self.in_exec = 0
-        """The number of commands of the transaction that EXEC runs; 0 outside of one."""
-        self.in_script = False
-        self.subscriptions: dict[str, dict[bytes, None]] = {
-            "channel": {},
-            "pattern": {},
-            "shard": {},
-        }
-        self.monitor: Monitor | None = None
-        self.reply_mode = "on"
-        """What CLIENT REPLY chose for a port: "on", "off", or "skip" for the next reply only."""
-        self.wake: Callable[[], None] | None = None
-        """What the transport wants called when the session is to be closed from elsewhere."""
-        self.has_left: Callable[[], bool] | None = None
-        """What tells whether the transport's client has closed its side; None where it cannot."""
-        self.closing = False
-        """Whether the transport is to end the connection after the present reply."""
-        self.tracking: TrackingOptions | None = None
-        self.no_evict = False
-        self.no_touch = False
-        self.created_us = created_us
+    def __post_init__(self) -> None:
         self.last_us = self.created_us
-        self.last_command = ""
-        self.deliver: Callable[[list[Any]], None] | None = None
 
     def push(self, message: list[Any]) -> None:
         """Give the session something it did not ask for, where its transport can carry it."""

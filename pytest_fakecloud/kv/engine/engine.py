@@ -81,24 +81,11 @@ class EngineCopy:
     config: Mapping[str, str]
 
 
+@dataclass(eq=False, repr=False, slots=True, kw_only=True)
 class Session(Client):
     """A client of an engine, as commands are given it."""
 
-    __slots__ = ("engine",)
-
-    def __init__(
-        self,
-        engine: Engine,
-        user: User,
-        db: Keyspace,
-        transport: Transport,
-        resp: int,
-        address: str,
-        id: int,
-        at_us: int,
-    ) -> None:
-        super().__init__(user, db, transport, resp, address, id, at_us)
-        self.engine = engine
+    engine: Engine
 
 
 class Engine:
@@ -207,7 +194,9 @@ class Engine:
         user = user or self.users["default"]
         number = next(self._sessions)
         began_us = self.clock.now_us() if at_us is None else at_us
-        session = Session(self, user, self.databases[0], transport, resp, address, number, began_us)
+        session = Session(
+            user, self.databases[0], transport, resp, address, number, began_us, engine=self
+        )
         if transport == "port":
             self.connected[session.id] = session
         return session

@@ -8,6 +8,7 @@ until the next one).
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, Protocol, TypeVar
 
 from ..algorithms.scanning import ScanOrder
@@ -53,22 +54,14 @@ def type_name(value: object) -> str:
     return value.type_name  # type: ignore[attr-defined,no-any-return]
 
 
+@dataclass(frozen=True, slots=True)
 class KeyspaceCopy:
     """The frozen content of a database, made by ``snapshot``."""
 
-    __slots__ = ("accessed", "expires", "indexes", "values")
-
-    def __init__(
-        self,
-        values: dict[bytes, Any],
-        expires: dict[bytes, int],
-        accessed: dict[bytes, int],
-        indexes: Indexes | None,
-    ) -> None:
-        self.indexes = indexes
-        self.values = values
-        self.expires = expires
-        self.accessed = accessed
+    values: dict[bytes, Any]
+    expires: dict[bytes, int]
+    accessed: dict[bytes, int]
+    indexes: Indexes | None
 
 
 class Keyspace:

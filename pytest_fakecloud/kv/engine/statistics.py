@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from ..errors import CommandError, HandedOn
@@ -16,17 +16,15 @@ if TYPE_CHECKING:
 __all__ = ["CommandCount", "SlowCommand", "Statistics"]
 
 
+@dataclass(eq=False, slots=True)
 class CommandCount:
     """The figures of one command; ``lengths`` counts durations by the bits of their microseconds."""
 
-    __slots__ = ("calls", "failed", "lengths", "rejected", "usec")
-
-    def __init__(self) -> None:
-        self.calls = 0
-        self.usec = 0
-        self.rejected = 0
-        self.failed = 0
-        self.lengths = [0] * 65
+    calls: int = 0
+    usec: int = 0
+    rejected: int = 0
+    failed: int = 0
+    lengths: list[int] = field(default_factory=lambda: [0] * 65)
 
     @property
     def buckets(self) -> dict[int, int]:
