@@ -189,8 +189,9 @@ class Call:
 
     ``at_us`` is the instant on the cloud's clock, ``target`` the request target as it came,
     ``headers`` the raw header list, ``route`` the name of the endpoint, ``facts`` what the service
-    tells of the call (``command``, ``topic``, …), ``fault`` the fault applied, ``problem`` why a
-    strict test should fail, ``note`` the diagnosis for reports, ``outcome`` an ``Outcome``.
+    tells of the call (``command``, ``topic``, …), ``fault`` the faults applied, in words, and
+    ``faults`` the same as data (``kind``, ``description``, ``function``, ``moment``), ``problem`` why
+    a strict test should fail, ``note`` the diagnosis for reports, ``outcome`` an ``Outcome``.
     ``reached`` tells whether the endpoint did what was asked, whatever a fault made of its answer.
     ``cut`` names the fields and facts of which the journal has kept the beginning only, with their
     true sizes.
@@ -202,6 +203,7 @@ class Call:
     answer: bytes = b""
     route: str = ""
     fault: str | None = None
+    faults: Sequence[Mapping[str, str]] = ()
     outcome: Outcome = "open"
     reached: bool = False
     problem: str | None = None

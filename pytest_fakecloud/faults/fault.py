@@ -135,6 +135,11 @@ class Rule:
         """Whether it can still fire."""
         return not self.taken_back and (self.times is None or self.hits < self.times)
 
+    @property
+    def applied(self) -> dict[str, str]:
+        """A hit as a call's ``faults`` have it."""
+        return {"kind": self.kind, "description": self.description}
+
     @cached_property
     def fault(self) -> Fault:
         """What the test holds of it."""

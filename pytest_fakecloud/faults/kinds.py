@@ -217,12 +217,16 @@ class CallRule(Rule):
         dumped: Callable[[Answer], Answer],
         matchers: Mapping[str, Any],
     ) -> None:
-        name = getattr(function, "__name__", type(function).__name__)
-        super().__init__(table, "call", f"call {name} {moment}", matchers)
+        self._name = getattr(function, "__name__", type(function).__name__)
+        super().__init__(table, "call", f"call {self._name} {moment}", matchers)
         self._function = function
         self._moment = moment
         self._dumped = dumped
         self._takes_request = _takes_argument(function)
+
+    @property
+    def applied(self) -> dict[str, str]:
+        return {**super().applied, "function": self._name, "moment": self._moment}
 
     def apply(self, request: Request, serve: Serve, hit: int) -> Response:
         if self._moment == "before":

@@ -235,6 +235,7 @@ class FaultTable:
                 self._retire(rule)
         call, told = request.call, rule.description
         call.fault = told if call.fault is None else f"{call.fault}, {told}"
+        call.faults = (*call.faults, rule.applied)
         return hit
 
     def _retire(self, rule: Rule) -> None:

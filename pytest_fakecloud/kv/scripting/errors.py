@@ -12,16 +12,23 @@ class HostLost(Exception):
 class ScriptFailure(Exception):
     """A script raised: ``text`` with its class word, and where, if it was in the script itself.
 
-    ``counted`` says whether statistics know of it: it came from a command that the script called.
+    ``counted`` is true when statistics include it: it came from a command that the script called.
+    ``too_long`` is true when the script ran into the limit of instructions.
     """
 
     def __init__(
-        self, text: bytes, source: bytes | None, line: int | None, counted: bool = False
+        self,
+        text: bytes,
+        source: bytes | None,
+        line: int | None,
+        counted: bool = False,
+        too_long: bool = False,
     ) -> None:
         self.text = text
         self.source = source
         self.line = line
         self.counted = counted
+        self.too_long = too_long
 
 
 # -- texts ---------------------------------------------------------------------------------------

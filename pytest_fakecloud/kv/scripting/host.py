@@ -98,16 +98,18 @@ class LuaHost:
             b"look": look,
         }
         limits = self.limits
+        self._too_long = (
+            b"ERR Script stopped: it ran more than %d instructions" % limits.instructions,
+            b"ERR Script stopped: it ran for more than %g seconds" % limits.seconds,
+        )
         settings = {
             b"instructions": limits.instructions,
             b"seconds": limits.seconds,
             b"kilobytes": limits.memory // 1024,
             b"memory_text": b"ERR Script stopped: it used more than %d bytes of memory"
             % limits.memory,
-            b"instructions_text": b"ERR Script stopped: it ran more than %d instructions"
-            % limits.instructions,
-            b"seconds_text": b"ERR Script stopped: it ran for more than %g seconds"
-            % limits.seconds,
+            b"instructions_text": self._too_long[0],
+            b"seconds_text": self._too_long[1],
             b"version": version.encode(),
             b"version_number": int.from_bytes(as_numbers(version)),
             b"has_os": knows["`os.clock` in scripts"],
@@ -177,7 +179,7 @@ class LuaHost:
         if outcome[0]:
             return _unbox(outcome[1], self._double) if len(outcome) > 1 else None
         text, counted, source, line = (*outcome[1:], None, None)[:4]
-        raise ScriptFailure(text, source, line, counted)
+        raise ScriptFailure(text, source, line, counted, text in self._too_long)
 
     @staticmethod
     def _protected(function: Any, *args: Any) -> Any:

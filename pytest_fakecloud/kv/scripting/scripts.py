@@ -252,8 +252,7 @@ class Scripting:
         except SyntaxError as error:
             raise CommandError(errors.library_compile_error(str(error))) from None
         except ScriptFailure as failure:
-            stopped = failure.text.startswith(b"ERR Script stopped: it ran")
-            text = errors.LOAD_TIMEOUT if stopped else failure.text
+            text = errors.LOAD_TIMEOUT if failure.too_long else failure.text
             raise CommandError(errors.registration_error(text)) from None
         except HostLost:
             self._lose_host()

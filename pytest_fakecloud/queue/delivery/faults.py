@@ -11,7 +11,7 @@ they are removed; what was overtaken is due again after the next delivery, or a 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Unpack
 
@@ -57,6 +57,7 @@ class _SubjectCall:
     path: str
     route: str = "delivery"
     fault: str | None = None
+    faults: Sequence[Mapping[str, str]] = ()
 
 
 class DeliverySubject:

@@ -99,7 +99,7 @@ class Coordinator:
         else:
             text = f"{name} joined {group.name}, subscribed to {', '.join(topics)}"
             self._tell("join", text, now, group, instance, topics=list(topics))
-            self.rebalance(group, f"{name} joined", now)
+            self.rebalance(group, f"{name} joined", now, ("join", name))
         return group, instance
 
     def _check_instance_limit(self, group_name: str) -> None:
@@ -158,16 +158,19 @@ class Coordinator:
             if any(topic in member.topics for member in group.members()):
                 self.rebalance(group, reason, now)
 
-    def rebalance(self, group: ConsumerGroup, reason: str, now: int) -> None:
+    def rebalance(
+        self, group: ConsumerGroup, reason: str, now: int, cause: tuple[str, str] = ("", "")
+    ) -> None:
         """Take all partitions away and hand them out again, as after any change of membership.
 
+        ``cause`` is the kind of event and the instance that ``reason`` describes.
         Members with auto commit on commit first what they were given.
         """
         members = group.members()
         for instance in group.instances.values():
             self._commits.before_losing(group, instance, now)
             self._revoke(instance)
-        group.reason = reason
+        group.reason, group.cause = reason, cause
         if not members:
             self._empty(group, now)
         elif self._settings.join_delay_ms:
@@ -180,6 +183,7 @@ class Coordinator:
                 now,
                 group=group.name,
                 reason=reason,
+                cause=cause,
             )
         else:
             self._complete(group, now)
@@ -210,6 +214,7 @@ class Coordinator:
             group=group.name,
             generation=group.generation,
             reason=group.reason,
+            cause=group.cause,
             assignment={name: [tuple(tp) for tp in share] for name, share in shares.items()},
         )
 
@@ -259,7 +264,7 @@ class Coordinator:
             self._vanish(group, instance, "closed", f"{name} of {group.name} was deleted", now)
             return
         self._tell("leave", f"{name} was deleted and left {group.name}", now, group, instance)
-        self._remove(group, instance, f"{name} left", now)
+        self._remove(group, instance, f"{name} left", now, "leave")
 
     def crash(self, group_name: str, name: str, now: int) -> None:
         """Let an instance vanish: nothing is committed, and its session runs on without it."""
@@ -306,15 +311,17 @@ class Coordinator:
         self._tell("expire", text, at, group, instance)
         reason = f"the session of {instance.name} expired"
         if not instance.live:
-            self._remove(group, instance, reason, at)
+            self._remove(group, instance, reason, at, "expire")
             return
         self._revoke(instance)
         instance.epoch += 1
         instance.state = "expired"
         cancel(instance, "session")
-        self.rebalance(group, reason, at)
+        self.rebalance(group, reason, at, ("expire", instance.name))
 
-    def _remove(self, group: ConsumerGroup, instance: Instance, reason: str, now: int) -> None:
+    def _remove(
+        self, group: ConsumerGroup, instance: Instance, reason: str, now: int, kind: str
+    ) -> None:
         was_member = instance.member
         cancel_timers(instance)
         self._revoke(instance)
@@ -322,7 +329,7 @@ class Coordinator:
         instance.state = "removed"
         del group.instances[instance.name]
         if was_member:
-            self.rebalance(group, reason, now)
+            self.rebalance(group, reason, now, (kind, instance.name))
 
     def _arm(self, group: ConsumerGroup, instance: Instance, kind: str, due: int) -> None:
         ended = self._close_idle if kind == "idle close" else self._session_ran_out

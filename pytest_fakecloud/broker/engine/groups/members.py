@@ -81,6 +81,7 @@ class ConsumerGroup:
     )
     """Partition, first offset and offset after the last, in the order of delivery."""
     reason: str = ""
+    cause: tuple[str, str] = ("", "")
     timer: Timer | None = None
     """Completes the rebalance under way, or forgets the empty group."""
 
