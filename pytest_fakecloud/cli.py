@@ -576,7 +576,7 @@ def _run(options: Mapping[str, Any], program: list[str]) -> int:
             # What the command says by its exit code is worth more than that of a lost file.
             code = code or (0 if written else EXIT_CANNOT_START)
         if code:
-            from .reporting.section import section
+            from .reporting.text import section
 
             print(section(cloud), file=sys.stderr)
         return code

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
     from .any_cloud import AnyCloud
     from .core.problems import Problem
+    from .reporting.model import Report
 
 __all__ = ["FakecloudWarning", "check", "explain", "finish", "report_on"]
 
@@ -118,13 +119,18 @@ def _failure(run: Run) -> BaseException | None:
     if ending is not None:
         return ending
     from .reporting.masking import Mask
-    from .reporting.section import counted
+    from .reporting.report import problems
+    from .reporting.text import problem
+    from .reporting.wording import Scene
 
-    masks = {id(cloud): Mask(cloud) for cloud in clouds}
-    # A client that tries again leaves the same problem behind again.
-    lines = counted(
-        f"[{problem.kind}] {masks[id(cloud)].text(problem.text)}" for cloud, problem in found
-    )
+    kinds = {problem.kind for _, problem in found}
+    # A client that retries causes the same violation again.
+    lines = [
+        Mask(cloud).text(problem(one, Scene()))
+        for cloud in clouds
+        for one in problems(cloud)
+        if one.values.get("problem") in kinds
+    ]
     text = f"fakecloud: the test passed, but left {len(found)} problem(s) behind\n" + "\n".join(
         lines
     )
@@ -143,10 +149,12 @@ def _warn_of_refused_clients(cloud: AnyCloud) -> None:
     meant: Callable[[Call], bool] = partial(_is_meant, cloud)
     if not any(isinstance(e, Call) and e.status == 401 and not meant(e) for e in entries):
         return
-    from .reporting.section import refused
+    from .reporting.report import rejected
+    from .reporting.wording import Scene, sentence
 
-    for _, why in refused(cloud, every_call=True, meant=meant):
-        _warn(f"{why} (where that is meant: fakecloud.allow('refused', path=...))")
+    for one in rejected(cloud, every_call=True, meant=meant):
+        why = sentence(one, Scene())
+        _warn(f"{why} (if that is intended: fakecloud.allow('refused', path=...))")
 
 
 def _is_meant(cloud: AnyCloud, call: Call) -> bool:
@@ -206,17 +214,9 @@ def _told(
     call: pytest.CallInfo[None],
     report: pytest.TestReport,
 ) -> str:
-    from .reporting.section import section
+    from .reporting.report import report_of
+    from .reporting.text import text
 
-    links: list[str] = []
-    if run.timelines and report.failed:
-        from .reporting.page import write
-
-        with telling("(it could not be written", lambda line: links.append(f"{line})")):
-            link = str(write(cloud, run.timelines, name, str(report.longrepr), run.served(cloud)))
-            links.append(link)
-            # As JUnit's XML has them, with the report of the teardown.
-            item.user_properties.append(("fakecloud_timeline", link))
     lines: list[str] = []
     if call.excinfo is not None:
         from .reporting.hints import hints, strangers, suspicions
@@ -228,19 +228,33 @@ def _told(
                 lines += suspicions(cloud, known, call.excinfo.value)
     with telling(UNTOLD, lines.append):
         width = shutil.get_terminal_size().columns
-        # By its own clock: pytest's is the tests' to freeze.
-        idle_s = run.idle_s() if call.when == "call" else None
-        lines.append(
-            section(
-                cloud,
-                link="".join(links),
-                width=width,
-                idle_s=idle_s,
-                served=run.served(cloud),
-                raised=None if call.excinfo is None else call.excinfo.value,
-            )
+        data = report_of(
+            cloud,
+            test=name,
+            failure=str(report.longrepr) if report.failed else "",
+            served=run.served(cloud),
+            # By its own clock: pytest's is the tests' to freeze.
+            idle_s=run.idle_s() if call.when == "call" else None,
+            raised=None if call.excinfo is None else call.excinfo.value,
         )
+        link = _written(run, cloud, data, item) if run.timelines and report.failed else ""
+        lines.append(text(data, link=link, width=width))
     return "\n".join(lines)
+
+
+def _written(run: Run, cloud: AnyCloud, data: Report, item: pytest.Item) -> str:
+    """Write the page of a test and its JSON; return the path of the page."""
+    from .reporting import as_json, page
+
+    assert run.timelines is not None
+    links: list[str] = []
+    with telling("(it could not be written", lambda line: links.append(f"{line})")):
+        written = page.write(cloud, run.timelines, data)
+        as_json.write(data, written.with_suffix(".json"))
+        links.append(str(written))
+        # As JUnit's XML has them, with the report of the teardown.
+        item.user_properties.append(("fakecloud_timeline", str(written)))
+    return "".join(links)
 
 
 def finish(config: pytest.Config) -> None:

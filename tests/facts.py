@@ -1,7 +1,7 @@
 """Count what reports would say in tests that pass: ``python -m tests.facts examples tests/kv``.
 
 Every cloud of a passing test gets its report when it closes, as a failure would have brought it: the
-fixtures' and those that a test opened itself. The facts ("worth a look") and hints in them are counted,
+fixtures' and those that a test opened itself. The findings and hints in them are counted,
 each distinct one with a test it came from, to be read: in a passing test a fact may be true, since tests
 provoke what is wrong, and none may be false. ``--to FILE`` adds every one to a file, as lines of JSON.
 Further arguments are pytest's.
@@ -21,10 +21,10 @@ from typing import Any
 import pytest
 
 from pytest_fakecloud.cloud import Cloud
-from pytest_fakecloud.reporting.facts import facts
 from pytest_fakecloud.reporting.hints import strangers, suspicions
-from pytest_fakecloud.reporting.rows import scene_of
-from pytest_fakecloud.reporting.section import section
+from pytest_fakecloud.reporting.report import report_of
+from pytest_fakecloud.reporting.text import text as as_text
+from pytest_fakecloud.reporting.wording import sentence
 from pytest_fakecloud.session import run_of
 
 __all__ = ["Counted", "alike", "said_of"]
@@ -42,11 +42,11 @@ def alike(text: str) -> str:
 def said_of(cloud: Any, idle_s: float | None = None) -> list[str]:
     """The facts about a cloud; a line for a section that cannot be made."""
     try:
-        section(cloud, idle_s=idle_s)
-        found = facts(cloud, scene_of(cloud, list(cloud.journal.entries)), idle_s)
+        report = report_of(cloud, idle_s=idle_s)
+        as_text(report)
     except Exception as error:
         return [f"NO SECTION: {error!r}"]
-    return [one.text for one in found]
+    return [sentence(one, report.scene) for one in report.findings]
 
 
 @dataclass(eq=False)

@@ -16,7 +16,8 @@ from pytest_fakecloud.core.journal import Recorder
 from pytest_fakecloud.faults.table import FaultTable
 from pytest_fakecloud.recordings import write as record
 from pytest_fakecloud.reporting.page import page
-from pytest_fakecloud.reporting.section import section
+from pytest_fakecloud.reporting.report import report_of
+from pytest_fakecloud.reporting.text import section
 from pytest_fakecloud.standalone.api import PREFIX, ControlApp
 
 LAST = "9999-12-31T23:59:59.999999Z"
@@ -108,7 +109,12 @@ def test_the_queue_and_every_report_of_it(cloud: Cloud, tmp_path: Path) -> None:
     if cloud.clock.now().year == 9999:
         with pytest.raises(ContractError, match="time ends for it with the year 9999"):
             queue.run_until_idle(within="365d")
-    for text in (section(cloud), page(cloud, "t"), repr(cloud), *map(repr, cloud.journal.entries)):
+    for text in (
+        section(cloud),
+        page(cloud, report_of(cloud, test="t")),
+        repr(cloud),
+        *map(repr, cloud.journal.entries),
+    ):
         assert text
     record(cloud, tmp_path / "calls.har")
     cloud.restore(cloud.snapshot())

@@ -6,7 +6,7 @@ import itertools
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
-from ..reporting.summaries import Scene, summarise
+from ..reporting.wording import Scene, summarise
 from .simulation import Line, Run
 
 if TYPE_CHECKING:

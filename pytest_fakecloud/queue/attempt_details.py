@@ -9,7 +9,7 @@ import json
 import logging
 import os
 import time
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Callable
 from functools import cached_property
 from typing import Any
 from urllib.parse import urlsplit
@@ -97,7 +97,7 @@ class AttemptDetails:
         since was caused by it. Of a callback also ``sent`` and ``sent_type``: what it tells decides.
         Of an attempt that failed, or logged an exception, these and ``sent_headers``, ``answer`` and
         ``answer_type``, ``logged`` (exceptions in words) and, of a 401 or 403, ``signature`` (what
-        was signed and what of it differs, a line each) or, of a 3xx, ``location``.
+        was signed and what the application compared it with) or, of a 3xx, ``location``.
         """
         found = self._sent.pop((delivery.message_id, delivery.url, delivery.attempt), None)
         if found is None:
@@ -128,10 +128,12 @@ class AttemptDetails:
             told["answer"] = _text(outcome.body)
             told["answer_type"] = first(outcome.headers, "Content-Type") or ""
         told["logged"] = [
-            raised_text(error, "logged") for error in logged if error is not outcome.exception
+            raised_text(error, "the handler logged")
+            for error in logged
+            if error is not outcome.exception
         ]
         if outcome.status in (401, 403):
-            told["signature"] = list(self._signature(sent, refused))
+            told["signature"] = self._signature(sent, refused)
         if outcome.status is not None and 300 <= outcome.status < 400:
             told["location"] = first(outcome.headers, "Location")
         return told
@@ -140,55 +142,59 @@ class AttemptDetails:
         """Drop what is under way."""
         self._sent.clear()
 
-    def _signature(self, sent: Delivery, refused: list[Refusal]) -> Iterator[str]:
+    def _signature(self, sent: Delivery, refused: list[Refusal]) -> dict[str, Any]:
         signature = first(sent.headers, "Upstash-Signature") or next(
             (value for name, value in sent.headers if name.lower().endswith("-signature")), None
         )
-        signed, seen = published_text(sent.sub or sent.url), _as_served(sent.url)
+        signed = published_text(sent.sub or sent.url)
+        told: dict[str, Any] = {
+            "missing": signature is None,
+            "url": signed,
+            "called": _as_served(sent.url),
+            "size": len(sent.body),
+            "hash": body_hash(sent.body),
+            "invalid": None,
+            "compared": False,
+            "verified_url": None,
+            "verified_body": None,
+            "verified_key": None,
+            "ahead_s": time.time() - self._now(),
+            "environment": _environment(self._keys),
+            "rewritten_differs": _written_again(sent.body) not in (None, sent.body),
+        }
         if signature is None:
-            yield "the delivery was sent without a signature"
-            return
-        why = explain(signature, body=sent.body, keys=self._keys, at=self._now(), url=signed)
-        yield f"signed for {signed}"
-        yield f"signed body: {len(sent.body)} bytes, hash {body_hash(sent.body)[:12]}…"
-        if seen != signed:
-            yield f"the application was called at {seen}: another text than the signed URL"
-        if why is not None:
-            yield f"differs: {why}"
-            return
-        compared = list(_compared(refused[-1], sent, signed, self._keys)) if refused else []
-        if compared:
-            yield from compared
-            return
-        yield "it verifies with this queue's keys; what the application compared is not known"
-        real = time.time() - self._now()
-        if abs(real) > 1:
-            yield f"time.time() of this process is {real:+.0f} s from the clock of the signature"
-        key = os.environ.get(_SETTING)
-        if key is None:
-            yield f"{_SETTING} is not set in this process (fakecloud_env sets it)"
-        elif key == self._keys.next:
-            yield f"{_SETTING} of this process is the queue's next key"
-        elif key != self._keys.current:
-            yield f"{_SETTING} of this process is another key than this queue's"
-        if _written_again(sent.body) not in (None, sent.body):
-            yield "read as JSON and written by json.dumps() again, the body has another hash"
-        elif key in (None, self._keys.current):
-            others = ["with http://"] if signed.startswith("https://") else ["with https://"]
-            others += [f"without ?{signed.partition('?')[2]}"] if "?" in signed else []
-            fits = "QSTASH_CURRENT_SIGNING_KEY is right; " if key is not None else ""
-            yield f"{fits}the URL counts to the letter: {' and '.join(others)} it does not verify"
+            return told
+        told["invalid"] = explain(
+            signature, body=sent.body, keys=self._keys, at=self._now(), url=signed
+        )
+        if refused and told["invalid"] is None:
+            told |= _compared(refused[-1], sent, signed, self._keys)
+        return told
 
 
-def _compared(refused: Refusal, sent: Delivery, signed: str, keys: SigningKeys) -> Iterator[str]:
-    """What the application gave its receiver, where it is not what was signed."""
+def _environment(keys: SigningKeys) -> str:
+    """Which signing key the environment of this process has."""
+    key = os.environ.get(_SETTING)
+    if key is None:
+        return "unset"
+    return {keys.current: "current", keys.next: "next"}.get(key, "other")
+
+
+def _compared(refused: Refusal, sent: Delivery, signed: str, keys: SigningKeys) -> dict[str, Any]:
+    """What the application passed to its receiver, where that differs from what was signed."""
     body = refused.body.encode() if isinstance(refused.body, str) else refused.body
+    told: dict[str, Any] = {}
     if refused.url is not None and refused.url != signed:
-        yield f"but Receiver.verify() was given the URL {refused.url}"
+        told["verified_url"] = refused.url
     if body is not None and body != sent.body:
-        yield f"but Receiver.verify() was given another body, of {len(body)} bytes: {_text(body)}"
+        told["verified_body"] = _text(body)
+        told["verified_size"] = len(body)
+        told["verified_body_same_json"] = (
+            _written_again(body) == _written_again(sent.body) is not None
+        )
     if keys.current not in refused.keys:
-        yield "but the Receiver has another key than this queue's"
+        told["verified_key"] = False
+    return {**told, "compared": bool(told)}
 
 
 class _Ear:

@@ -351,6 +351,7 @@ class Queue(QueueAssertions, QueueActions, Handle):
             message_kind=message.kind,
             about=self._about(message),
             method=delivery.method,
+            error=None if outcome.exception is None else type(outcome.exception).__name__,
             fault=", ".join(attempt.faults) or None,
             faults=attempt.faults or None,
             note=attempt_note(outcome) if raised else None,

@@ -87,13 +87,12 @@ _SHORT = 60
 """The most characters of a value that stands beside a line of source."""
 
 
-def raised_text(exception: BaseException, verb: str = "raised") -> str:
-    """Return what left a handler, and the last line of the test's or application's code in it.
+def raised_text(exception: BaseException, did: str = "the handler raised") -> str:
+    """Return the exception of a handler, and the last line of the test's or application's code in it.
 
-    That line stands there too, unless it is long or says no more than the exception. ``verb`` is
-    what the handler did with the exception: it ``raised`` or ``logged`` it.
+    The line is included unless it is long or repeats the exception. ``did`` is the beginning.
     """
-    text = f"the handler {verb} {type(exception).__name__}"
+    text = f"{did} {type(exception).__name__}"
     if str(exception):
         text += f": {exception}"
     frames = traceback.extract_tb(exception.__traceback__)
@@ -148,7 +147,12 @@ def attempt_note(outcome: Outcome) -> str | None:
     """Return in words why an attempt went wrong, where its status does not say it."""
     if outcome.exception is None or outcome.unstubbed is not None:
         return None
-    return failure_text(outcome) if outcome.status is None else raised_text(outcome.exception)
+    if outcome.status is None:
+        return failure_text(outcome)
+    if 200 <= outcome.status < 300:
+        # A handler that raises is answered with an error, so the answer was complete by then.
+        return raised_text(outcome.exception, "after the answer, a background task raised")
+    return raised_text(outcome.exception)
 
 
 def handler_traceback(outcome: Outcome) -> str | None:

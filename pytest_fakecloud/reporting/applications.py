@@ -14,7 +14,8 @@ import threading
 from collections import deque
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from io import BytesIO
 from types import FrameType, ModuleType
 from typing import TYPE_CHECKING, Any
 
@@ -28,6 +29,8 @@ __all__ = ["Listener", "Served"]
 
 _MOST = 1000
 """How many requests are remembered, the newest."""
+_BODY = 2_000
+"""The characters of a body that are kept."""
 _NEAR = 20
 """How many frames above a signal's receiver its sender is looked for."""
 _Receiver = Callable[..., None]
@@ -39,8 +42,10 @@ class Served:
 
     ``began`` and ``ended`` are numbers of the journal (``ended`` 0: not yet, or nobody told),
     ``status`` is None where the framework does not say, ``raised`` what left the view, in words.
-    ``thread`` serves it, 0 where an event loop does. ``alone`` tells whether no other request was
-    served meanwhile, but for those it made itself.
+    ``thread`` serves it, 0 in an event loop. ``alone`` is true when no other request was served at
+    the same time, except for those it made itself; ``overlaps`` has the others. ``body`` is the
+    beginning of its body when a test client sent it, ``body_type`` its content type, ``headers`` the
+    other headers, sorted.
     """
 
     began: int
@@ -53,6 +58,11 @@ class Served:
     status: int | None = None
     raised: str = ""
     alone: bool = True
+    overlaps: list[Served] = field(default_factory=list)
+    body: str = ""
+    body_type: str = ""
+    path: str = ""
+    headers: tuple[tuple[str, str], ...] = ()
 
 
 class Listener:
@@ -131,15 +141,21 @@ class Listener:
         cloud = self.cloud
         if cloud is None:
             return
-        at_us, target = cloud.clock.now_us(), _target(environ)
+        at_us, (target, path) = cloud.clock.now_us(), _target(environ)
         thread = threading.get_ident() if "REQUEST_METHOD" in environ else 0
         with self._lock:
             number = recorder_of(cloud.journal).reserve()
-            one = Served(number, at_us, target, framework, environ, thread)
+            one = Served(number, at_us, target, framework, environ, thread, path=path)
+            one.body, one.body_type = _body_of(environ)
+            one.headers = tuple(
+                sorted((n, str(v)) for n, v in environ.items() if str(n).startswith("HTTP_"))
+            )
             for other in self._under_way:
                 # In one thread the later one was made by the earlier one.
                 if not thread or other.thread != thread:
                     one.alone = other.alone = False
+                    one.overlaps.append(other)
+                    other.overlaps.append(one)
             self._under_way.append(one)
             self.served.append(one)
 
@@ -181,8 +197,8 @@ def _in_words(error: BaseException) -> str:
         return f"the handler raised {type(error).__name__}"
 
 
-def _target(environ: Any) -> str:
-    """Method, path and query out of a WSGI environment or an ASGI scope."""
+def _target(environ: Any) -> tuple[str, str]:
+    """Method, path and query of a WSGI environment or an ASGI scope, and the path alone."""
     if "REQUEST_METHOD" in environ:
         # The standard lets a server leave out what is empty.
         method, path = environ["REQUEST_METHOD"], environ.get("PATH_INFO") or "/"
@@ -191,7 +207,18 @@ def _target(environ: Any) -> str:
         method, path, query = environ["method"], environ["path"], environ["query_string"]
         if isinstance(query, bytes):  # Django's own client has a text here
             query = query.decode("latin-1")
-    return f"{method} {path}{query and f'?{query}'}"
+    return f"{method} {path}{query and f'?{query}'}", path
+
+
+def _body_of(environ: Any) -> tuple[str, str]:
+    """The beginning of a body that a test client sent, without reading the stream, and its type."""
+    stream = environ.get("wsgi.input")
+    # Django's client wraps its buffer.
+    stream = getattr(stream, "_FakePayload__content", stream)
+    if not isinstance(stream, BytesIO):
+        return "", ""
+    sent = bytes(stream.getbuffer()[: 4 * _BODY])
+    return sent.decode("utf-8", "replace")[:_BODY], str(environ.get("CONTENT_TYPE") or "")
 
 
 def _environ_of(request: Any) -> object:

@@ -11,12 +11,11 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from ..core.calls import Call
+from .bodies import parsed, readable, scalar
 from .masking import hides_words
 
 if TYPE_CHECKING:
     from ..core.calls import Entry
-
-__all__ = ["Gathered", "gathered", "is_error", "on_connection", "reply"]
 
 _GREETINGS = {"HELLO", "AUTH", "SELECT", "CLIENT SETINFO", "CLIENT SETNAME",
               "CLIENT MAINT_NOTIFICATIONS"}  # fmt: skip
@@ -131,3 +130,15 @@ def gathered(entries: Iterable[Entry]) -> Gathered:
         if len(clients[handle]) == 1:
             told |= silent.get(handle, set())
     return Gathered(found, told)
+
+
+def error_of(call: Call) -> tuple[str, str]:
+    """Return the status and the text of an error answer; empty strings for any other answer."""
+    if call.status is None or call.status < 400:
+        return "", ""
+    if on_connection(call) and call.answer.startswith(b"-"):
+        return "", str(reply(call)["error"])  # the status is not part of a Redis reply
+    body = parsed(call.answer)
+    if isinstance(body, dict) and isinstance(body.get("error"), str):
+        return str(call.status), scalar(body["error"])
+    return str(call.status), readable(call.answer)

@@ -15,7 +15,8 @@ from ..handle import gone_of, secrets_of
 
 if TYPE_CHECKING:
     from ..any_cloud import AnyCloud
-    from ..core.calls import Call
+    from ..core.calls import Call, Event
+    from .applications import Served
 
 __all__ = ["HIDDEN", "Mask", "hides_words"]
 
@@ -106,8 +107,10 @@ class Mask:
         told = copy.copy(call)
         told.target = self.target(call)
         told.headers = [(name, self.header(name, value)) for name, value in call.headers]
-        told.body = self.data(call.body)
+        told.body = HIDDEN.encode() if call.body and hides_words(call) else self.data(call.body)
         told.answer = self.data(call.answer)
+        told.answer_headers = [(name, self.header(name, it)) for name, it in call.answer_headers]
+        told.note = self.text(call.note)
         told._facts = self.value(call.facts)
         return told
 
@@ -115,15 +118,34 @@ class Mask:
         """Return a JSON value with every string in it masked."""
         if isinstance(value, str):
             return self.text(value)
-        if isinstance(value, list):
+        if isinstance(value, list | tuple):
             return [self.value(each) for each in value]
         if isinstance(value, dict):
             return {self.value(name): self.value(each) for name, each in value.items()}
         return value
 
     def body(self, call: Call) -> bytes | str:
-        """A call's request body: as it is unless its words are to be hidden."""
+        """A call's request body, unless its words are to be hidden."""
         return HIDDEN if call.body and hides_words(call) else call.body
+
+    def event(self, event: Event) -> Event:
+        """An event like this one without credentials."""
+        told = copy.copy(event)
+        told.text = self.text(event.text)
+        told.data = {
+            name: [[one, self.header(one, it)] for one, it in value]
+            if name == "sent_headers" and value
+            else self.value(value)
+            for name, value in event.data.items()
+        }
+        return told
+
+    def served(self, served: Served) -> Served:
+        """A request to the application like this one without credentials."""
+        told = copy.copy(served)
+        told.target, told.raised = self.text(served.target), self.text(served.raised)
+        told.body, told.environ = self.text(served.body), None
+        return told
 
 
 def _hidden(found: re.Match[str]) -> str:

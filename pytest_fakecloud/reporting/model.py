@@ -8,11 +8,11 @@ renderers (`text`, `page`, `as_json`) call it.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import field
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 from ..core.calls import Call, Event
-from ..core.lazy import dataclass
+from .scene import Scene
 
 if TYPE_CHECKING:
     from .applications import Served
@@ -31,6 +31,18 @@ application. ``event``: something that a fake did. ``action``: something that th
 """
 Severity: TypeAlias = Literal["cause", "hint", "context"]
 """``cause`` explains a wrong result, ``hint`` often does, ``context`` is expected in many tests."""
+WEIGHT: Mapping[Severity, int] = {"cause": 0, "hint": 1, "context": 2}
+"""The order in which findings are shown."""
+SEVERITIES: Mapping[str, Severity] = {
+    **dict.fromkeys(
+        ("metadata_not_included", "upsert_replaced", "several_callbacks", "no_order", "never_called",
+         "received_again", "continued_after_error", "error_not_seen", "message_waits",
+         "group_behind"),
+        "hint",
+    ),
+    **dict.fromkeys(("dead_letter", "schedule_waits"), "context"),
+}  # fmt: skip
+"""The severity of each kind of finding that is not a cause."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,7 +150,7 @@ class Report:
 
     ``findings``, ``unfinished`` (what still waits) and ``problems`` (strict-mode violations and
     rejected credentials) are findings. ``failures`` are descriptions of parts of the report that
-    could not be made.
+    could not be made, ``scene`` is what the wording looks up.
     """
 
     now_us: int
@@ -152,3 +164,4 @@ class Report:
     unfinished: Sequence[Finding] = ()
     problems: Sequence[Finding] = ()
     failures: Sequence[str] = ()
+    scene: Scene = field(default_factory=Scene)

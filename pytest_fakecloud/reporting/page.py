@@ -9,26 +9,22 @@ import hashlib
 import html
 import re
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 from urllib.parse import quote
 
 from ..core.timeparse import to_datetime
-from ..handle import gone_of
-from .facts import facts as find_facts
+from .as_json import whole_text
 from .masking import Mask
+from .model import CLIENT, Finding, Report, Row
 from .pictures import groups, ladders
 from .private_files import write_private
-from .rows import CLIENT, Row, parts_of, rows, scene_of
-from .section import findings
-from .waiting import waiting
+from .rows import parts_of
+from .text import problem
+from .wording import Scene, describe, sentence
 
 if TYPE_CHECKING:
     from ..any_cloud import AnyCloud
-    from .applications import Served
-
-__all__ = ["file_name", "page", "write", "write_index"]
 
 _INDEX = "index.html"
 _HEAD = 20_000
@@ -136,31 +132,31 @@ pre { margin: 0; padding: 8px; background: var(--paper); border: 1px solid var(-
 """
 
 
-def page(cloud: AnyCloud, title: str, failure: str = "", served: Sequence[Served] = ()) -> str:
-    """The whole page of one test; ``failure`` is the text of its error, ``served`` as for rows."""
-    mask = Mask(cloud)
-    every = _from_their_callers(rows(cloud, served=served))
-    lanes = _lanes(every, [*(handle.name for handle in cloud.handles), *gone_of(cloud).homes])
+def page(cloud: AnyCloud, report: Report) -> str:
+    """Return the whole page of one test."""
+    mask, scene = Mask(cloud), report.scene
+    every = list(report.rows)
+    lanes = _lanes(every, [fake.name for fake in report.fakes])
     now = cloud.clock.now()
     facts = (
         f"seed <code>{html.escape(repr(cloud.seed))}</code> · clock {cloud.clock.mode} at "
         f"<code>{now:%Y-%m-%d %H:%M:%S} UTC</code> · {len(every)} entries"
     )
     entries = list(cloud.journal.entries)
-    scene = scene_of(cloud, entries)
+    problems = [problem(one, scene).partition("\n") for one in report.problems]
     body = [
-        f"<header><h1>{html.escape(title)}</h1>",
+        f"<header><h1>{html.escape(report.test)}</h1>",
         f'<p class="facts">{facts}</p>',
-        *_failure(mask.text(failure)),
-        _first_error(every),
-        *(_folded(summary, rest) for summary, rest in findings(cloud)),
-        _list("worth a look", (fact.text for fact in find_facts(cloud, scene)), mask),
-        _list("unfinished", waiting(cloud, scene), mask),
+        *_failure(report.failure),
+        _first_error(every, scene),
+        *(_folded(summary, rest) for summary, _, rest in problems),
+        _list("Findings", report.findings, scene),
+        _list("Unfinished", report.unfinished, scene),
         "</header>",
         *_pictures([*ladders(entries, scene), *groups(entries)], mask),
-        *_diagram(every, lanes),
+        *_diagram(every, lanes, scene),
     ]
-    return _whole(title, "\n".join(body))
+    return _whole(report.test, "\n".join(body))
 
 
 def _whole(title: str, body: str) -> str:
@@ -183,40 +179,28 @@ def _failure(text: str) -> Iterator[str]:
     yield _folded("where it failed" if message else "the failure", text, is_open=not message)
 
 
-def _list(title: str, texts: Iterable[str], mask: Mask) -> str:
-    items = "".join(f"<li>{html.escape(mask.text(text))}</li>" for text in texts)
+def _list(title: str, findings: Iterable[Finding], scene: Scene) -> str:
+    items = "".join(f"<li>{html.escape(sentence(one, scene))}</li>" for one in findings)
     return f'<div class="worth"><b>{title}</b><ul>{items}</ul></div>' if items else ""
 
 
-def _first_error(every: Sequence[Row]) -> str:
+def _first_error(every: Sequence[Row], scene: Scene) -> str:
     """The first row that went wrong, in words, and the way to it."""
     wrong = [row for row in every if not row.ok]
     if not wrong:
         return ""
     count = f"the first of {len(wrong)} errors" if len(wrong) > 1 else "the error"
     first = wrong[0]
-    told = html.escape(f"{row_ends(first)} {first.what} {first.answer}".strip())
-    why = "".join(f"\n{html.escape(text)}" for text in (*first.remarks, first.note) if text)
+    words = describe(first, scene)
+    told = html.escape(f"{row_ends(first)} {words.what} {words.answer}".strip())
+    why = "".join(f"\n{html.escape(text)}" for text in (*words.remarks, words.note) if text)
     rest = f'<span class="below">{why}</span>' if why else ""
     return f'<div class="short"><a href="#error-1">{count}</a>: {told}{rest}</div>'
 
 
-def _from_their_callers(every: Iterable[Row]) -> list[Row]:
-    """The rows with the arrows of calls that stand below another beginning where that one ended."""
-    found: list[Row] = []
-    callers: list[str] = []
-    for row in every:
-        del callers[row.depth :]
-        if row.source == CLIENT and callers:
-            row = replace(row, source=callers[-1])
-        callers += [row.target] * (row.depth + 1 - len(callers))
-        found.append(row)
-    return found
-
-
 def row_ends(row: Row) -> str:
     """Both ends of a row in words, where there is no room for lanes."""
-    return row.source if row.source == row.target else f"{row.source} → {row.target}"
+    return row.actor if row.actor == row.peer else f"{row.actor} → {row.peer}"
 
 
 def _pictures(pictures: Sequence[str], mask: Mask) -> Iterator[str]:
@@ -232,11 +216,9 @@ def _folded(summary: str, rest: str, *, is_open: bool = False) -> str:
     return f"<details{state}>{told}</details>"
 
 
-def write(
-    cloud: AnyCloud, folder: Path, name: str, failure: str = "", served: Sequence[Served] = ()
-) -> Path:
-    """Write the page of a test into a folder, for its owner alone; the path of the file."""
-    return write_private(folder / f"{file_name(name)}.html", page(cloud, name, failure, served))
+def write(cloud: AnyCloud, folder: Path, report: Report) -> Path:
+    """Write the page of a test into a folder, readable for its owner only; return its path."""
+    return write_private(folder / f"{file_name(report.test)}.html", page(cloud, report))
 
 
 def write_index(folder: Path) -> Path | None:
@@ -283,14 +265,14 @@ def _lane(row_end: str, handles: Sequence[str]) -> str:
 def _lanes(every: Sequence[Row], handles: list[str]) -> list[str]:
     lanes = [CLIENT]
     for row in every:
-        for end in (row.source, row.target):
+        for end in (row.actor, row.peer):
             lane = _lane(end, handles)
             if lane not in lanes:
                 lanes.append(lane)
     return lanes
 
 
-def _diagram(every: Sequence[Row], lanes: list[str]) -> Iterator[str]:
+def _diagram(every: Sequence[Row], lanes: list[str], scene: Scene) -> Iterator[str]:
     days = {to_datetime(row.at_us).date() for row in every}
     yield (
         f'<div class="diagram" style="--lanes:{len(lanes)};'
@@ -313,38 +295,41 @@ def _diagram(every: Sequence[Row], lanes: list[str]) -> Iterator[str]:
         stamp = f"{at:%H:%M:%S}.{at.microsecond // 1000:03}"
         yield f'<div class="time" style="grid-row:{line}">{stamp}</div>'
         error = errors.index(row.number) + 1 if not row.ok else 0
-        yield _entry(row, lanes, line, error, error < len(errors))
+        yield _entry(row, lanes, line, error, scene, has_next=error < len(errors))
     yield "</div>"
 
 
-def _entry(row: Row, lanes: list[str], line: int, error: int, has_next: bool) -> str:
+def _entry(
+    row: Row, lanes: list[str], line: int, error: int, scene: Scene, *, has_next: bool
+) -> str:
     """One row; ``error`` is its number among those that went wrong, 0 for one that did not."""
-    start, end = (lanes.index(_lane(one, lanes)) for one in (row.source, row.target))
+    start, end = (lanes.index(_lane(one, lanes)) for one in (row.actor, row.peer))
     first, last = sorted((start, end))
     classes = [
         "entry",
         "" if row.ok else "failed",
-        "out" if row.source != CLIENT else "",
+        "out" if row.actor != CLIENT else "",
         # What happens inside a lane in the right half stands to the left of its line.
         "late" if start == end and 2 * start >= len(lanes) else "",
     ]
-    detail = f' <span class="detail">{html.escape(row.detail)}</span>' if row.detail else ""
+    words = describe(row, scene)
+    fault = ", ".join(one.description for one in row.faults)
     direction = "right" if end > start else "left"
-    below = html.escape("\n".join([*row.below, *row.remarks]))
+    below = html.escape("\n".join([*words.below, *words.remarks]))
     parts = [
         f'<span class="ends">{html.escape(row_ends(row))}</span>',
-        f'<span class="what">{html.escape(row.what)}{detail}</span>',
+        f'<span class="what">{html.escape(words.what)}</span>',
         f'<span class="arrow {direction}"></span>' if start != end else "",
-        f'<span class="answer">{html.escape(row.answer)}</span>' if row.answer else "",
-        f'<span class="fault">fault: {html.escape(row.fault)}</span>' if row.fault else "",
-        f'<span class="note">{html.escape(row.note)}</span>' if row.note else "",
+        f'<span class="answer">{html.escape(words.answer)}</span>' if words.answer else "",
+        f'<span class="fault">fault: {html.escape(fault)}</span>' if fault else "",
+        f'<span class="note">{html.escape(words.note)}</span>' if words.note else "",
         f'<span class="below">{below}</span>' if below else "",
         f'<span><a class="next" href="#error-{error + 1}">next error</a></span>'
         if error and has_next
         else "",
     ]
     id = f' id="error-{error}"' if error else ""
-    bodies = "".join(f"<pre>{html.escape(text)}</pre>" for text in (row.sent, row.got) if text)
+    bodies = "".join(f"<pre>{html.escape(text)}</pre>" for text in whole_text(row) if text)
     style = f"grid-row:{line};--first:{first};--span:{last - first + 1}"
     return (
         f'<details{id} class="{" ".join(filter(None, classes))}" style="{style}">'

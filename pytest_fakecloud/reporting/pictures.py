@@ -8,7 +8,7 @@ from typing import Any
 
 from ..core.calls import Entry, Event
 from ..queue.timeline import span
-from .summaries import Scene
+from .scene import Scene
 
 __all__ = ["groups", "ladders"]
 

@@ -32,7 +32,10 @@ from ..http.app import App
 from ..http.messages import Answer, Effect, Request, Response, Stream
 from ..http.readers import decode_segment, json_value
 from ..http.routing import Route, RouteMatch
+from ..reporting.as_json import whole_text
 from ..reporting.rows import rows
+from ..reporting.wording import Scene
+from ..reporting.wording import describe as in_words
 from .codec import (
     Objects,
     Unreadable,
@@ -763,19 +766,20 @@ def _is_done(entry: Entry) -> bool:
 
 def _row_of(cloud: Cloud, entry: Entry) -> dict[str, Any]:
     row = rows(cloud, [entry])[0]
+    words = in_words(row, Scene())
     return {
         "number": row.number,
         "at": told(entry.at_us),
         "kind": "call" if isinstance(entry, Call) else entry.kind,
         "handle": entry.handle,
-        "source": row.source,
-        "target": row.target,
-        "what": row.what,
-        "answer": row.answer,
+        "source": row.actor,
+        "target": row.peer,
+        "what": words.what,
+        "answer": words.answer,
         "ok": row.ok,
         "done": _is_done(entry),
-        "fault": row.fault,
-        "note": row.note,
-        "sent": row.sent,
-        "got": row.got,
+        "fault": ", ".join(one.description for one in row.faults),
+        "note": words.note,
+        "sent": whole_text(row)[0],
+        "got": whole_text(row)[1],
     }

@@ -21,13 +21,13 @@ def reported(text: str) -> set[str]:
     """The facts of all sections, without what differs from run to run."""
     found, fact, inside = set(), "", False
     for line in [*text.splitlines(), ""]:
-        begins = line.startswith(("worth a look", "- ")) and (inside or line[0] == "w")
+        begins = line.startswith(("Findings:", "- ")) and (inside or line[0] == "F")
         if fact and not line.startswith("  "):
             found.add(fact)
             fact = ""
         if begins:
             inside = True
-            fact = line.removeprefix("worth a look:").removeprefix("- ").strip()
+            fact = line.removeprefix("Findings:").removeprefix("- ").strip()
         elif inside and line.startswith("  ") and fact:
             fact += f" {line.strip()}"
         else:

@@ -17,9 +17,9 @@ import pytest
 from pytest_fakecloud import Cloud
 from pytest_fakecloud.reporting import applications
 from pytest_fakecloud.reporting.applications import Listener
-from pytest_fakecloud.reporting.rows import rows
 
 from ..harness import Run
+from .shown import shown as rows
 
 URL = "https://shop.example.com"
 
@@ -412,8 +412,9 @@ def test_nobody_listens_where_no_report_is_wanted(run: Run) -> None:
 
 def test_the_page_has_a_lane_for_the_application(cloud: Cloud, listener: Listener) -> None:
     from pytest_fakecloud.reporting.page import page
+    from pytest_fakecloud.reporting.report import report_of
 
     shop(cloud.kv_server().client()).test_client().post("/checkout")
-    text = page(cloud, "test_it", served=listener.served)
+    text = page(cloud, report_of(cloud, test="test_it", served=listener.served))
     assert ">application</div>" in text
     assert "POST /checkout (Flask)" in text

@@ -22,8 +22,9 @@ from pytest_fakecloud.kv.reply import (
     to_resp,
 )
 from pytest_fakecloud.reporting.connections import reply
-from pytest_fakecloud.reporting.rows import rows
-from pytest_fakecloud.reporting.section import section
+from pytest_fakecloud.reporting.text import section
+
+from .shown import shown as rows
 
 
 @pytest.fixture
@@ -155,7 +156,7 @@ def test_a_transaction_stands_in_the_row_of_its_end(cloud: Cloud) -> None:
         kv.execute_command("INCR", "n")
         kv.execute_command("DISCARD")
     assert lines(cloud) == [
-        "EXEC of 2 <-- 2 answers, 1 of them an error | SET a 1 <-- OK | "
+        "EXEC of 2 <-- 2 answers, 1 error | SET a 1 <-- OK | "
         "LPUSH a x <-- WRONGTYPE Operation against a key holding the wrong kind of value",
         "DISCARD of 1 <-- OK | INCR n",
     ]
@@ -170,7 +171,7 @@ def test_a_transaction_that_a_watched_key_ended_says_so(cloud: Cloud) -> None:
         with pytest.raises(redis.WatchError):
             pipe.execute()
     assert lines(cloud)[-1] == (
-        "EXEC of 1 <-- null: a key it watched was changed, so nothing was done | SET a 1"
+        "EXEC of 1 <-- null: a watched key was changed, so nothing was executed | SET a 1"
     )
 
 

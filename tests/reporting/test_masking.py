@@ -18,7 +18,8 @@ from pytest_fakecloud.recordings import archive
 from pytest_fakecloud.reporting.masking import HIDDEN, Mask
 from pytest_fakecloud.reporting.page import page, write
 from pytest_fakecloud.reporting.private_files import write_private
-from pytest_fakecloud.reporting.section import section
+from pytest_fakecloud.reporting.report import report_of
+from pytest_fakecloud.reporting.text import section
 
 posix = pytest.mark.skipif(sys.platform == "win32", reason="modes of files are POSIX'")
 TOKENS = ["a-plain-token-of-24-chars", "pa?s/word~with+odd>ones", "eightchr", "schlüssel-ungleich"]
@@ -109,7 +110,11 @@ def test_no_report_shows_a_token_in_a_base64_body_or_a_binary_one(cloud: Cloud) 
         httpx.get(f"{kv.url}/get/{body.decode()}", headers={**kv.headers, "X-Forwarded": body})
     httpx.post(f"{kv.url}/set/raw", content=b"\xff\x00" + kv.token.encode(), headers=kv.headers)
     httpx.get(f"{kv.url}/get/raw", headers=kv.headers)
-    for text in (section(cloud), page(cloud, "test"), json.dumps(archive(cloud))):
+    for text in (
+        section(cloud),
+        page(cloud, report_of(cloud, test="test")),
+        json.dumps(archive(cloud)),
+    ):
         assert kv.token not in text
         assert not any(body.decode()[4:-8] in text for body in bodies)
         assert not any(kv.token in each for each in decodings(text))
@@ -120,7 +125,7 @@ def test_a_token_that_a_long_body_is_cut_in_is_hidden_whole(cloud: Cloud) -> Non
     for before in range(19_976, 20_000, 4):
         body = b"\xff" + b"y" * (before - 1) + kv.token.encode() + b"z" * 5000
         httpx.post(kv.url, content=body, headers=kv.headers)
-    text = page(cloud, "test")
+    text = page(cloud, report_of(cloud, test="test"))
     assert "more bytes" in text
     assert "a-pl" not in text
 
@@ -161,11 +166,11 @@ def mode(path: Path) -> int:
 
 @posix
 def test_a_page_is_for_its_owners_eyes(cloud: Cloud, tmp_path: Path) -> None:
-    path = write(cloud, tmp_path / "deep" / "er", "test_it")
+    path = write(cloud, tmp_path / "deep" / "er", report_of(cloud, test="test_it"))
     assert mode(path) == 0o600
     # One of an earlier run, from before or from somebody careless.
     path.chmod(0o666)
-    assert mode(write(cloud, path.parent, "test_it")) == 0o600
+    assert mode(write(cloud, path.parent, report_of(cloud, test="test_it"))) == 0o600
     assert path.read_text(encoding="utf-8").startswith("<!doctype html>")
 
 

@@ -39,9 +39,9 @@ def test_every_fact_of_the_examples_was_judged() -> None:
 
 def test_facts_are_read_out_of_a_section() -> None:
     text = (
-        "12:00:00.000 --> kv GET a <-- 1\n\nunfinished: msg_1 due\nworth a look:\n"
+        "12:00:00.000 --> kv GET a <-- 1\n\nunfinished: msg_1 due\nFindings:\n"
         "- [1] kv: this SET\n  took msg_2\n- queue: nobody called it\n[bug] no\n- not one\n"
-        "=== x ===\nworth a look: [2] kv: only\n  one\n"
+        "=== x ===\nFindings: [2] kv: only\n  one\n"
     )
     assert reported(text) == {"kv: this SET took #", "queue: nobody called it", "kv: only one"}
 
@@ -52,14 +52,14 @@ def test_facts_are_judged_under_their_title(
     monkeypatch.delenv("FAKECLOUD_WRITE_FACTS", raising=False)
     file = tmp_path / "judged.txt"
     file.write_text("== a\nkv: one\n== b: c\nkv: two\n", encoding="utf-8")
-    judge(file, "b: c", "worth a look: kv: two\n")
+    judge(file, "b: c", "Findings: kv: two\n")
     judge(file, "d", "1 passed\n")
     for title, text in (("a", "kv: two"), ("b: c", "nothing"), ("d", "kv: one")):
         with pytest.raises(AssertionError):
-            judge(file, title, f"worth a look: {text}\n")
+            judge(file, title, f"Findings: {text}\n")
     with pytest.raises(AssertionError):
         judge(file, "a", "1 passed\n")
     monkeypatch.setenv("FAKECLOUD_WRITE_FACTS", "1")
-    judge(file, "d", "worth a look:\n- kv: six\n- kv: four\n")
+    judge(file, "d", "Findings:\n- kv: six\n- kv: four\n")
     judge(file, "a", "1 passed\n")
     assert file.read_text(encoding="utf-8") == "== b: c\nkv: two\n== d\nkv: four\nkv: six\n"

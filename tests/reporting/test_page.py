@@ -16,11 +16,20 @@ import requests
 
 from pytest_fakecloud import Cloud
 from pytest_fakecloud.reporting.page import file_name, page, write
+from pytest_fakecloud.reporting.report import report_of
 
 from ..harness import Run
 
 CHROMIUM = shutil.which("chromium")
 EVIL = "<script>document.title='owned'</script>&\"'"
+
+
+def a_page(cloud: Cloud, **given: str) -> str:
+    return page(cloud, report_of(cloud, **given))  # type: ignore[arg-type]
+
+
+def written(cloud: Cloud, folder: Path, **given: str) -> Path:
+    return write(cloud, folder, report_of(cloud, **given))  # type: ignore[arg-type]
 
 
 @pytest.fixture
@@ -83,7 +92,7 @@ class Outline(HTMLParser):
 
 def test_everything_stands_in_its_lane(cloud: Cloud) -> None:
     fill(cloud)
-    outline = Outline(page(cloud, "test_x.py::test_it", "AssertionError: no"))
+    outline = Outline(a_page(cloud, test="test_x.py::test_it", failure="AssertionError: no"))
     assert outline.texts["lane"] == [
         "time (UTC)", "client", "kv_server", "broker", "queue", "shop.example.com",
         "callback_capture",
@@ -103,7 +112,7 @@ def test_everything_stands_in_its_lane(cloud: Cloud) -> None:
 
 def test_the_page_is_whole_in_itself(cloud: Cloud) -> None:
     fill(cloud)
-    text = page(cloud, "test_x.py::test_it")
+    text = a_page(cloud, test="test_x.py::test_it")
     outline = Outline(text)
     # Places within the page are all it refers to.
     assert [place for place in outline.loads if not place.startswith("#error-")] == []
@@ -119,7 +128,7 @@ def test_nothing_of_a_test_becomes_markup(cloud: Cloud) -> None:
     kv = cloud.kv_server(name="<b>kv</b>")
     httpx.post(kv.url, json=["SET", EVIL, EVIL], headers={**kv.headers, "X-Evil": EVIL})
     httpx.get(f"{kv.url}/get/{EVIL.replace('/', '%2F')}", headers=kv.headers)
-    text = page(cloud, f"test_x.py::test_it[{EVIL}]", EVIL)
+    text = a_page(cloud, test=f"test_x.py::test_it[{EVIL}]", failure=EVIL)
     outline = Outline(text)
     assert "script" not in outline.tags
     assert "b" not in outline.tags
@@ -129,7 +138,9 @@ def test_nothing_of_a_test_becomes_markup(cloud: Cloud) -> None:
 def test_a_page_can_be_written_whatever_was_said(cloud: Cloud, tmp_path: Path) -> None:
     kv = cloud.kv_server()
     httpx.post(kv.url, content=rb'["SET","a","\ud800"]', headers=kv.headers)
-    text = write(cloud, tmp_path, "test_it", "AssertionError: \ud800").read_text(encoding="utf-8")
+    text = write(
+        cloud, tmp_path, report_of(cloud, test="test_it", failure="AssertionError: \ud800")
+    ).read_text(encoding="utf-8")
     assert text.count("\\ud800") == 2
 
 
@@ -141,7 +152,9 @@ def test_no_secret_is_on_the_page(cloud: Cloud) -> None:
     httpx.post(kv.url, json=["SET", "mine", kv.token], headers=kv.headers)
     httpx.post(kv.url, json=["AUTH", "somebody", "theirs-alone"], headers=kv.headers)
     httpx.get(f"{queue.url}/v2/keys", headers=queue.headers)
-    text = page(cloud, "test", f"AssertionError: {kv.token} is not right")
+    text = page(
+        cloud, report_of(cloud, test="test", failure=f"AssertionError: {kv.token} is not right")
+    )
     for secret in (
         kv.token, kv.read_only_token, queue.token, broker.password, "theirs-alone",
         queue.current_signing_key, queue.next_signing_key,
@@ -154,7 +167,7 @@ def test_bodies_are_there_in_full(cloud: Cloud) -> None:
     kv = cloud.kv_server()
     httpx.post(kv.url, json=["SET", "k", "x" * 5000], headers=kv.headers)
     httpx.post(kv.url, content=b"\xff\xfe" + b"y" * 30_000, headers=kv.headers)
-    text = page(cloud, "test")
+    text = a_page(cloud, test="test")
     assert "x" * 5000 in text
     assert "… 10002 more bytes" in text
 
@@ -170,7 +183,9 @@ def test_file_names_are_safe_and_stay_apart(tmp_path: Path, cloud: Cloud) -> Non
     assert len(set(names)) == len(parameters)
     assert max(map(len, names)) <= 150
     assert all(re.fullmatch(r"[A-Za-z0-9._-]+", name) for name in names)
-    path = write(cloud, tmp_path / "deep" / "folder", "tests/test_a.py::test_it")
+    path = write(
+        cloud, tmp_path / "deep" / "folder", report_of(cloud, test="tests/test_a.py::test_it")
+    )
     assert path == tmp_path / "deep" / "folder" / "tests-test_a.py-test_it.html"
 
 
@@ -194,7 +209,7 @@ def test_only_failing_tests_get_a_page_and_the_section_links_it(
     result.assert_outcomes(passed=1, failed=2)
     pages = sorted(path.name for path in (pytester.path / "out" / "pages").iterdir())
     name = "test_only_failing_tests_get_a_page_and_the_section_links_it.py-test_it-False.html"
-    assert pages == ["index.html", name]
+    assert pages == ["index.html", name, name.replace(".html", ".json")]
     index = (pytester.path / "out" / "pages" / "index.html").read_text(encoding="utf-8")
     assert f'href="{name}"' in index
     assert "test_it[False]</a>" in index
@@ -207,7 +222,7 @@ def test_only_failing_tests_get_a_page_and_the_section_links_it(
 
 def test_the_page_opens_with_the_failure_and_the_way_to_the_first_error(cloud: Cloud) -> None:
     fill(cloud)
-    text = page(cloud, "test_x.py::test_it", "AssertionError: no")
+    text = a_page(cloud, test="test_x.py::test_it", failure="AssertionError: no")
     assert "<details open><summary>the failure</summary><pre>AssertionError: no</pre>" in text
     assert (
         '<a href="#error-1">the first of 3 errors</a>: client → kv_server INCR orders 503 '
@@ -220,7 +235,9 @@ def test_the_page_opens_with_the_failure_and_the_way_to_the_first_error(cloud: C
 
 def test_retries_and_groups_are_drawn(cloud: Cloud) -> None:
     fill(cloud)
-    figures = re.findall(r"<figure>.*?</figure>", page(cloud, "test_x.py::test_it"), re.DOTALL)
+    figures = re.findall(
+        r"<figure>.*?</figure>", a_page(cloud, test="test_x.py::test_it"), re.DOTALL
+    )
     ladder, group = figures
     assert "https://shop.example.com/remind: 2 attempts in 1 m" in ladder
     at = [float(x) for x in re.findall(r'<circle class="\w+" cx="([\d.]+)"', ladder)]
@@ -239,20 +256,20 @@ def test_a_ladder_is_to_scale(cloud: Cloud) -> None:
         settings={"Upstash-Retry-Delay": "1000 * (1 + retried * 2)"},
     )
     queue.run_until_idle()
-    text = page(cloud, "test_x.py::test_it")
+    text = a_page(cloud, test="test_x.py::test_it")
     first, second, third = (float(x) for x in re.findall(r'cx="([\d.]+)"', text))
     assert (third - second) / (second - first) == pytest.approx(3, abs=0.01)
 
 
 def test_bodies_of_callbacks_are_decoded(cloud: Cloud) -> None:
     fill(cloud)
-    text = page(cloud, "test_x.py::test_it")
+    text = a_page(cloud, test="test_x.py::test_it")
     assert "&quot;sourceBody&quot;: {\n    &quot;order&quot;: 1\n  }" in text
 
 
 def test_a_page_without_errors_has_no_way_to_them(cloud: Cloud) -> None:
     cloud.kv_server().client().get("k")
-    assert "error-1" not in page(cloud, "test_x.py::test_it")
+    assert "error-1" not in a_page(cloud, test="test_x.py::test_it")
 
 
 def test_junit_knows_the_page(run: Run, pytester: pytest.Pytester) -> None:
@@ -298,7 +315,11 @@ def test_a_browser_shows_it_offline_in_light_and_dark(
     fill(cloud)
     kv = cloud.handles[0]
     httpx.post(kv.url, json=["SET", EVIL, EVIL], headers=kv.headers)
-    path = write(cloud, tmp_path, "tests/test_shop.py::test_checkout", "AssertionError: no")
+    path = write(
+        cloud,
+        tmp_path,
+        report_of(cloud, test="tests/test_shop.py::test_checkout", failure="AssertionError: no"),
+    )
     papers = set()
     for scheme in ("light", "dark"):
         context = browser.new_context(
@@ -355,13 +376,15 @@ def test_the_page_begins_with_the_words_of_the_failure(cloud: Cloud) -> None:
     failure = (
         "    def test_it():\n>       assert a == b\nE       assert 1 == 2\nE        +  where <1\n"
     )
-    text = page(cloud, "test_it", failure)
+    text = a_page(cloud, test="test_it", failure=failure)
     told = '<pre class="message">assert 1 == 2\n+  where &lt;1</pre>'
     assert told in text
     assert text.index(told) < text.index("where it failed") < text.index('href="#error-1"')
     assert "<details open" not in text
     # Of a failure without words of pytest's, all is shown.
-    assert "<details open><summary>the failure</summary><pre>gone" in page(cloud, "t", "gone")
+    assert "<details open><summary>the failure</summary><pre>gone" in page(
+        cloud, report_of(cloud, test="t", failure="gone")
+    )
 
 
 def test_calls_of_what_a_delivery_reached_begin_there(cloud: Cloud) -> None:
@@ -371,7 +394,7 @@ def test_calls_of_what_a_delivery_reached_begin_there(cloud: Cloud) -> None:
     queue.publish("https://app.example.com/h")
     queue.run_until_idle()
     client.get("k")
-    found = re.findall(r'<span class="ends">([^<]*)</span>', page(cloud, "test_it"))
+    found = re.findall(r'<span class="ends">([^<]*)</span>', a_page(cloud, test="test_it"))
     assert found == [
         "queue → https://app.example.com/h", "https://app.example.com/h → kv_server",
         "client → kv_server",

@@ -9,7 +9,7 @@ import pytest
 
 from pytest_fakecloud.core.calls import Event
 from pytest_fakecloud.reporting.pictures import groups, ladders
-from pytest_fakecloud.reporting.summaries import Scene
+from pytest_fakecloud.reporting.scene import Scene
 
 A, B, LONG = ("orders", 0), ("orders", 1), ("a-topic-of-a-long-name", 12)
 

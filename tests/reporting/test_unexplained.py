@@ -206,7 +206,7 @@ UNREADABLE = """
 def test_an_error_whose_request_cannot_be_read_is_one_without(run: Run) -> None:
     text = went_on(run(UNREADABLE + "\n    def test_after():\n        pass\n"))
     assert "cannot be told" not in text
-    assert "no client has called" in text
+    assert "no client has made a call" in text
 
 
 @pytest.mark.parametrize("kind", RAISING)
@@ -344,7 +344,7 @@ def test_one_call_that_cannot_be_told_leaves_the_others_their_rows(run: Run) -> 
             """
         )
     )
-    assert "this entry cannot be told: TypeError" in text
+    assert "this entry cannot be shown: TypeError" in text
     assert "SET second 2" in text
 
 
@@ -395,4 +395,4 @@ def test_a_failure_at_the_end_of_time_is_told(run: Run, tmp_path: Path, mode: st
     assert "cannot be told" not in text
     assert "9999-12-31" in text
     # A recording, a page, and the index of pages.
-    assert sorted(path.suffix for path in tmp_path.iterdir()) == [".har", ".html", ".html"]
+    assert sorted(path.suffix for path in tmp_path.iterdir()) == [".har", ".html", ".html", ".json"]

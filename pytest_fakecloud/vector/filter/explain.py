@@ -34,7 +34,10 @@ def _why_not(expression: Expression, metadata: Mapping[str, Any] | None) -> str 
     if value is MISSING:
         names = ", ".join(sorted(metadata or ())) or "none"
         return f"{path} is absent (there are: {names})"
-    return f"{path} is {_typed(value)}, {_asked(expression)}"
+    hint = ""
+    if isinstance(value, list) and isinstance(expression, Compare):
+        hint = "; use CONTAINS for an array"
+    return f"{path} is {_typed(value)}, {_asked(expression)}{hint}"
 
 
 def _asked(expression: Compare | In | Glob | Contains) -> str:
@@ -50,7 +53,7 @@ def _asked(expression: Compare | In | Glob | Contains) -> str:
 
 
 def _typed(value: Literal | Any) -> str:
-    kinds = {bool: "the boolean", int: "the number", float: "the number", str: "text"}
+    kinds = {bool: "the boolean", int: "the number", float: "the number", str: "the string"}
     kind = kinds.get(type(value), "the array" if isinstance(value, list) else "the object")
     if value is None:
         return "null"

@@ -23,7 +23,7 @@ def test_the_first_condition_that_does_not_hold() -> None:
             ("city = 'Bern'", None),
             ("city = 'Bern' AND n > 3", None),
             ("city = 'Basel' OR n = 4", None),
-            ("city = 'Basel'", 'city is text "Bern", compared with text "Basel"'),
+            ("city = 'Basel'", 'city is the string "Bern", compared with the string "Basel"'),
             ("n >= 5", "n is the number 4, compared by >= with the number 5"),
             (
                 "city = 'Bern' AND n < 2 AND open = false",
@@ -31,19 +31,19 @@ def test_the_first_condition_that_does_not_hold() -> None:
             ),
             (
                 "city = 'Basel' OR n = 5",
-                'city is text "Bern", compared with text "Basel", and n is the number 4, compared with '
-                "the number 5",
+                'city is the string "Bern", compared with the string "Basel", and n is the number 4, '
+                "compared with the number 5",
             ),
             ("zip = 3000", "zip is absent (there are: city, n, none, open, tags)"),
             ("HAS FIELD zip", "zip is absent"),
             ("HAS NOT FIELD city", "city is there"),
             (
                 "city IN ('Basel', 'Chur')",
-                'city is text "Bern", looked for among text "Basel", text "Chur"',
+                'city is the string "Bern", looked for among the string "Basel", the string "Chur"',
             ),
             ("n NOT IN (4, 5)", "n is the number 4, excluded by the number 4, the number 5"),
-            ("city GLOB 'Z*'", 'city is text "Bern", compared with the pattern "Z*"'),
-            ("tags CONTAINS 'c'", 'tags is the array ["a", "b"], looked into for text "c"'),
+            ("city GLOB 'Z*'", 'city is the string "Bern", compared with the pattern "Z*"'),
+            ("tags CONTAINS 'c'", 'tags is the array ["a", "b"], looked into for the string "c"'),
             ("open = false", "open is the boolean true, compared with the boolean false"),
         ],
     )

@@ -1,0 +1,191 @@
+"""A report as JSON: the form that pages, editors, CI annotations and agents read.
+
+The schema is ``docs/reference/report.schema.json``.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from ..core.calls import Call, Event
+from ..core.errors import shown
+from ..core.timeparse import to_datetime
+from .applications import Served
+from .bodies import decoded, parsed, printable
+from .model import VERSION, Finding, Report, Row
+from .private_files import write_private
+from .text import problem
+from .wording import Scene, describe, sentence, status_line
+
+LONGEST = 20_000
+"""The most characters of a body."""
+_HIDDEN = {"traceback", "exception"}
+
+
+def as_json(report: Report) -> dict[str, Any]:
+    """Return a report as plain data for ``json.dumps()``."""
+    about: dict[int, list[int]] = {}
+    for index, one in enumerate(report.findings):
+        for number in one.rows:
+            about.setdefault(number, []).append(index)
+    found: dict[str, Any] = {
+        "version": VERSION,
+        "test": report.test,
+        "failure": report.failure,
+        "clock": {"mode": report.clock, "now": _time(report.now_us), "now_us": report.now_us},
+        "seed": report.seed,
+        "fakes": [asdict(fake) for fake in report.fakes],
+        "findings": [_finding(one, sentence(one, report.scene)) for one in report.findings],
+        "unfinished": [_finding(one, sentence(one, report.scene)) for one in report.unfinished],
+        "problems": [_finding(one, problem(one, report.scene)) for one in report.problems],
+        "rows": [_row(row, about.get(row.number, []), report.scene) for row in report.rows],
+    }
+    return found
+
+
+def write(report: Report, path: Path) -> Path:
+    """Write the JSON of a report, readable for its owner only; return the path."""
+    text = json.dumps(as_json(report), ensure_ascii=False, indent=1, default=shown)
+    return write_private(path, printable(text) + "\n")
+
+
+def _finding(one: Finding, text: str) -> dict[str, Any]:
+    return {
+        "kind": one.kind,
+        "severity": one.severity,
+        "fake": one.fake,
+        "rows": list(one.rows),
+        "subjects": [asdict(subject) for subject in one.subjects],
+        "values": _plain(one.values),
+        "text": text,
+    }
+
+
+def _row(row: Row, findings: Sequence[int], scene: Scene) -> dict[str, Any]:
+    words = describe(row, scene)
+    text = {
+        "what": words.what,
+        "answer": words.answer,
+        "lines": [*words.below, *words.remarks],
+        "note": words.note,
+    }
+    if words.script is not None:
+        text["script"] = words.script[1]
+    request, response = _exchange(row)
+    return {
+        "number": row.number,
+        "began": row.began,
+        "ended": row.ended,
+        "at": _time(row.at_us),
+        "at_us": row.at_us,
+        "kind": row.kind,
+        "actor": row.actor,
+        "peer": row.peer,
+        "service": row.service,
+        "operation": row.operation,
+        "subjects": [asdict(subject) for subject in row.subjects],
+        "status": row.status,
+        "outcome": row.outcome,
+        "ok": row.ok,
+        "faults": [asdict(fault) for fault in row.faults],
+        "cause": row.cause,
+        "depth": row.depth,
+        "attempt": row.attempt,
+        "findings": list(findings),
+        "where": None if row.where is None else asdict(row.where),
+        "text": text,
+        "request": request,
+        "response": response,
+        "data": _data(row),
+    }
+
+
+def _exchange(row: Row) -> tuple[dict[str, Any] | None, dict[str, Any] | None]:
+    entry = row.entry
+    if isinstance(entry, Call):
+        line = f"{entry.method} {entry.target}"
+        request = _message(line, entry.headers, entry.body, entry.cut.get("body"))
+        answer = _message(
+            status_line(entry), entry.answer_headers, entry.answer, entry.cut.get("answer")
+        )
+        return request, answer
+    if isinstance(entry, Served):
+        headers = [("Content-Type", entry.body_type)] if entry.body_type else []
+        return _message(entry.target, headers, entry.body.encode()), None
+    if row.kind == "attempt" and isinstance(entry, Event):
+        data = entry.data
+        line = f"{data.get('method', 'POST')} {data.get('url', '')}"
+        headers = [(str(name), str(value)) for name, value in data.get("sent_headers") or ()]
+        sent = str(data.get("sent") or "").encode("utf-8", "surrogatepass")
+        status = "" if row.status is None else str(row.status)
+        got = str(data.get("answer") or "").encode("utf-8", "surrogatepass")
+        return _message(line, headers, sent), _message(status, (), got) if status else None
+    return None, None
+
+
+def _message(
+    line: str, headers: Iterable[tuple[str, str]], body: bytes, cut: int | None = None
+) -> dict[str, Any]:
+    whole = body.decode("utf-8", "replace")
+    found: dict[str, Any] = {
+        "line": line,
+        "headers": [list(pair) for pair in headers],
+        "body": whole[:LONGEST],
+    }
+    value = parsed(whole) if len(whole) <= LONGEST else None
+    if isinstance(value, dict | list):
+        found["decoded"] = decoded(value)
+    if cut is not None or len(whole) > LONGEST:
+        found["cut"] = cut or len(body)
+    return found
+
+
+def _data(row: Row) -> dict[str, Any]:
+    """What the service knows about the call or the event."""
+    if isinstance(row.entry, Call):
+        data: Mapping[str, Any] = row.entry.facts
+        if row.delivery is not None:
+            data = {**data, "delivery": row.delivery.data}
+    elif isinstance(row.entry, Event):
+        data = row.entry.data
+    else:
+        return {}
+    kept = {name: value for name, value in data.items() if name not in _HIDDEN}
+    found = _plain(kept)
+    if row.delivery is not None and row.delivery.data.get("traceback"):
+        found["traceback"] = str(row.delivery.data["traceback"])
+    return found
+
+
+def _plain(value: Mapping[str, Any]) -> dict[str, Any]:
+    """A value as JSON; a thing that JSON does not have is its ``repr``."""
+    plain: dict[str, Any] = json.loads(json.dumps(value, default=shown, skipkeys=True))
+    return plain
+
+
+def _time(at_us: int) -> str:
+    return f"{to_datetime(at_us):%Y-%m-%dT%H:%M:%S.%f}Z"
+
+
+def whole_text(row: Row) -> tuple[str, str]:
+    """Return a row's request and answer as text, with headers and an indented body."""
+    if row.kind != "attempt" and isinstance(row.entry, Event):
+        return json.dumps(_data(row), indent=2, ensure_ascii=False), ""
+    request, answer = _exchange(row)
+    return _text(request), _text(answer)
+
+
+def _text(message: dict[str, Any] | None) -> str:
+    if message is None:
+        return ""
+    lines = [message["line"], *(f"{name}: {value}" for name, value in message["headers"])]
+    body = message["body"]
+    if "decoded" in message:
+        body = json.dumps(message["decoded"], indent=2, ensure_ascii=False)
+    elif "cut" in message:
+        body += f"\n… {message['cut'] - len(body)} more bytes"
+    return printable("\n".join([*lines, *(["", body] if body else [])]))

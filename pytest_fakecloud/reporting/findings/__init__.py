@@ -1,0 +1,72 @@
+"""Findings: facts about what happened that may explain a failure, never guesses.
+
+Each detector is a function of a `Look`. It yields nothing when it has nothing to say, and one that
+raises costs the report a line.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from ...core.errors import telling
+from ..model import SEVERITIES, WEIGHT, Finding
+from . import broker, common, kv, kv_series, queue, vector
+from .look import Look
+
+if TYPE_CHECKING:
+    from ...any_cloud import AnyCloud
+    from ..applications import Served
+    from ..scene import Scene
+
+__all__ = ["MOST", "Finding", "Look", "find"]
+
+MOST = 10
+"""The most findings of one report."""
+_DETECTORS: tuple[Callable[[Look], Iterator[Finding]], ...] = (
+    *kv.FINDINGS,
+    *kv_series.FINDINGS,
+    *vector.FINDINGS,
+    *broker.FINDINGS,
+    *queue.FINDINGS,
+    *common.FINDINGS,
+)
+
+
+def find(
+    cloud: AnyCloud,
+    scene: Scene,
+    idle_s: float | None = None,
+    raised: BaseException | None = None,
+    served: Sequence[Served] = (),
+) -> list[Finding]:
+    """Return the findings about a cloud, the most important and then the newest first.
+
+    ``idle_s`` is how many wall-clock seconds the test waited, ``raised`` its exception, ``served``
+    are the requests to the application.
+    """
+    look = Look(cloud, scene, idle_s, raised, served)
+    found: list[Finding] = []
+    for detector in _DETECTORS:
+        failures: list[str] = []
+        with telling(f"{detector.__name__} failed", failures.append):
+            found += [
+                replace(one, severity=SEVERITIES.get(one.kind, "cause")) for one in detector(look)
+            ]
+        found += [Finding("failed", values={"text": text}) for text in failures]
+    found.sort(key=lambda one: (WEIGHT[one.severity], -max(one.rows, default=0)))
+    merged: list[Finding] = []
+    for one in found:
+        same = next((each for each in merged if _alike(each, one)), None)
+        if same is None:
+            merged.append(one)
+        else:
+            rows = tuple(dict.fromkeys((*same.rows, *one.rows)))
+            merged[merged.index(same)] = replace(same, rows=rows)
+    return merged[:MOST]
+
+
+def _alike(one: Finding, other: Finding) -> bool:
+    """Whether two findings differ only in the rows they are about."""
+    return replace(one, rows=()) == replace(other, rows=())

@@ -1,0 +1,197 @@
+"""Findings about groups: commits beyond the end, records received twice, groups without commits."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING, Any
+
+from ..bodies import parsed
+from ..model import Finding, Subject
+from .kv import ADDING, commands
+from .look import Look
+
+if TYPE_CHECKING:
+    from ...core.calls import Call
+
+Place = tuple[str, str, int, int]
+
+
+def _consumed(look: Look, handle: Any) -> Iterator[tuple[Call, list[Place]]]:
+    """Each consume call that was answered, with what its group got."""
+    for call in look.calls_of(handle):
+        if call.route == "consume" and call.status == 200 and call.reached:
+            group = str(call.facts.get("group"))
+            yield (
+                call,
+                [(group, r["topic"], r["partition"], r["offset"]) for r in parsed(call.answer)],
+            )
+
+
+def _about(kind: str, handle: Any, call: Call, group: str, **values: Any) -> Finding:
+    subject = Subject("group", group, handle.name)
+    return Finding(kind, handle.name, (call.number,), (subject,), {"group": group, **values})
+
+
+def commits(look: Look) -> Iterator[Finding]:
+    """A commit of an offset beyond the end, or beyond the last record that was received."""
+    for handle in look.handles("broker"):
+        got: dict[tuple[Any, ...], int] = {}
+        for call in look.calls_of(handle):
+            group = str(call.facts.get("group"))
+            if call.route == "consume" and call.status == 200 and call.reached:
+                for record in parsed(call.answer):
+                    place = group, record["topic"], record["partition"]
+                    got[place] = max(record["offset"], got.get(place, -1))
+            body = parsed(call.body) if call.route == "commit" and call.status == 200 else None
+            for item in body if isinstance(body, list) else [body] if body else ():
+                topic, partition, offset = item["topic"], item["partition"], item["offset"]
+                ends = look.scene.ends.get((handle.name, topic), ())
+                if partition >= len(ends) or not isinstance(offset, int):
+                    continue
+                last = got.get((group, topic, partition))
+                values = {"partition": f"{topic}-{partition}", "offset": offset, "last": last}
+                if offset > ends[partition]:
+                    end = ends[partition]
+                    yield _about("commit_beyond_end", handle, call, group, end=end, **values)
+                elif last is not None and offset > last + 1:
+                    yield _about("commit_beyond_received", handle, call, group, **values)
+
+
+def before_failure(look: Look) -> Iterator[Finding]:
+    """Records that a group committed before a call about them failed, and that did not come again."""
+    for handle in look.handles("broker"):
+        committed: dict[str, tuple[Call, int]] = {}
+        received: dict[str, int] = {}
+        for call in look.calls:
+            group = str(call.facts.get("group"))
+            if call.handle == handle.name and call.route == "consume":
+                committed.pop(group, None)
+                ok = call.status == 200 and call.reached
+                received[group] = len(parsed(call.answer)) if ok else 0
+            elif call.handle == handle.name and call.route == "commit" and call.status == 200:
+                if received.get(group):
+                    committed[group] = call, received.pop(group)
+            elif call.handle != handle.name and (call.status is None or call.status >= 500):
+                for name, (commit, count) in committed.items():
+                    yield _about("committed_before_failure", handle, commit, name, records=count)
+                committed.clear()
+
+
+def twice(look: Look) -> Iterator[Finding]:
+    """A record that a group received more than once."""
+    for handle in look.handles("broker"):
+        got: dict[Place, list[Call]] = {}
+        for call, places in _consumed(look, handle):
+            for place in places:
+                got.setdefault(place, []).append(call)
+        alike: dict[tuple[str, tuple[str, ...], Call, Call], list[str]] = {}
+        for (group, topic, partition, offset), calls in got.items():
+            if len(calls) > 1:
+                by = tuple(str(call.facts.get("instance")) for call in calls)
+                record = f"{topic}-{partition}@{offset}"
+                alike.setdefault((group, by, calls[0], calls[-1]), []).append(record)
+        for (group, by, first, call), records in alike.items():
+            repeated = _repeated(look, first, call)
+            if repeated is not None:
+                name, times = repeated
+                yield _about(
+                    "redelivered_and_repeated", handle, call, group,
+                    records=len(records), command=name, times=times,
+                )  # fmt: skip
+            elif group not in _uncommitting(handle):
+                values = {"records": records, "by": list(by)}
+                yield _about("received_again", handle, call, group, **values)
+
+
+def _repeated(look: Look, first: Call, again: Call) -> tuple[str, int] | None:
+    """The command that adds something, and how often it was repeated after a redelivery."""
+    before: list[list[str]] = []
+    times: dict[str, int] = {}
+    for handle in look.handles("kv"):
+        for call, line, _ in commands(look, handle):
+            if line[0] not in ADDING or call.number < first.number:
+                continue
+            if call.number < again.number:
+                before.append(line)
+            elif line in before:
+                before.remove(line)
+                times[line[0]] = times.get(line[0], 0) + 1
+    return max(times.items(), key=lambda one: one[1]) if times else None
+
+
+def began_at_the_end(look: Look) -> Iterator[Finding]:
+    """A group without commits that began behind records it never got (reset to ``latest``)."""
+    for handle in look.handles("broker"):
+        got: dict[tuple[str, str, int], set[int]] = {}
+        first: dict[str, Call] = {}
+        for call, places in _consumed(look, handle):
+            first.setdefault(str(call.facts.get("group")), call)
+            for group, topic, partition, offset in places:
+                got.setdefault((group, topic, partition), set()).add(offset)
+        for name, call in first.items():
+            view = handle.group(name)
+            for member in view.members:
+                if member.config.auto_offset_reset != "latest":
+                    continue
+                for tp, position in member.position.items():
+                    seen = got.get((name, tp.topic, tp.partition), set())
+                    start = handle.topic(tp.topic).start_offsets[tp.partition]
+                    reached = min(seen, default=position)
+                    if tp in view.committed or reached is None or reached <= start:
+                        continue
+                    values = {"partition": f"{tp.topic}-{tp.partition}"}
+                    skipped = reached - start
+                    yield _about("started_at_end", handle, call, name, skipped=skipped, **values)
+
+
+def _uncommitting(handle: Any) -> set[str]:
+    """The groups with automatic commits off that have committed nothing."""
+    views = {name: handle.group(name) for name in handle.groups()}
+    return {
+        name
+        for name, view in views.items()
+        if view.members
+        and not view.committed
+        and not any(member.config.auto_commit for member in view.members)
+    }
+
+
+def never_committed(look: Look) -> Iterator[Finding]:
+    """A group with automatic commits off that got records and committed nothing."""
+    for handle in look.handles("broker"):
+        got: dict[str, list[Place]] = {}
+        last: dict[str, Call] = {}
+        for call, places in _consumed(look, handle):
+            for place in places:
+                got.setdefault(place[0], []).append(place)
+                last[place[0]] = call
+        for name, places in got.items():
+            if name in _uncommitting(handle):
+                values = {"records": len(set(places)), "deliveries": len(places)}
+                yield _about("never_committed", handle, last[name], name, **values)
+
+
+def without_order(look: Look) -> Iterator[Finding]:
+    """Records without keys that one call got from several partitions."""
+    for handle in look.handles("broker"):
+        for call, places in _consumed(look, handle):
+            unkeyed: dict[str, set[int]] = {}
+            for record in parsed(call.answer):
+                if not record.get("key"):
+                    unkeyed.setdefault(record["topic"], set()).add(record["partition"])
+            for topic, partitions in unkeyed.items():
+                if len(partitions) > 1 and len(places) > len(partitions):
+                    subject = Subject("topic", topic, handle.name)
+                    values = {"topic": topic, "partitions": len(partitions)}
+                    number = (call.number,)
+                    yield Finding("no_order", handle.name, number, (subject,), values)
+
+
+FINDINGS: tuple[Callable[[Look], Iterator[Finding]], ...] = (
+    commits,
+    before_failure,
+    twice,
+    began_at_the_end,
+    never_committed,
+    without_order,
+)

@@ -1,0 +1,124 @@
+"""Findings about every service: errors, credentials, faults that never fired, fakes without calls."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+from ...core.calls import Call, Entry
+from ..connections import error_of, on_connection
+from ..model import Finding
+from .look import Look
+
+SLEPT_S = 1.0
+"""How many wall-clock seconds a test waits before a frozen clock is a finding."""
+_INCOMPLETE = {"broken off", "lost", "truncated"}
+"""Outcomes of a call whose answer its client did not get as it was."""
+_LINGERING = {"consume", "fetch", "chat", "subscribe", "monitor"}
+_BLOCKING = {"BLPOP", "BRPOP", "BLMOVE", "BLMPOP", "BZPOPMIN", "BZPOPMAX", "BZMPOP", "BRPOPLPUSH",
+             "WAIT", "DEBUG"}  # fmt: skip
+
+
+def went_on(look: Look) -> Iterator[Finding]:
+    """A 404 or 409 after which the application called the same fake again."""
+    for number, call in enumerate(look.calls):
+        if call.status not in (404, 409) or call.fault is not None or call.problem is not None:
+            continue
+        later = [one for one in look.calls[number + 1 :] if one.handle == call.handle]
+        if later:
+            status, error = error_of(call)
+            values = {
+                "call": f"{call.method} {call.path}", "status": status, "error": error,
+                "later": len(later),
+            }  # fmt: skip
+            yield Finding("continued_after_error", call.handle, (call.number,), (), values)
+
+
+def unused_fault(look: Look) -> Iterator[Finding]:
+    """A fault that never fired, with the calls that its fake received."""
+    # A fault that the test allows to stay unused is not a problem.
+    unused = {one.facts.get("handle") for one in look.cloud.problems if one.kind == "unused_fault"}
+    for handle in look.cloud.handles:
+        came: dict[str, None] = {}
+        for call in look.calls_of(handle) if handle.name in unused else ():
+            names = call.facts.get("command") or [call.route or f"{call.method} {call.path}"]
+            came.update(dict.fromkeys(names if isinstance(names, list) else [str(names)]))
+        if came:
+            yield Finding("unused_fault", handle.name, values={"calls": list(came)})
+
+
+def uncalled(look: Look) -> Iterator[Finding]:
+    """A fake that nobody called, while others were called and nothing went wrong with them."""
+    if not look.entries or any(map(_went_wrong, look.entries)):
+        return
+    for handle in look.cloud.handles:
+        if not len(handle.journal):
+            yield Finding("never_called", handle.name)
+
+
+def _went_wrong(entry: Entry) -> bool:
+    """Whether an entry is of what may well have kept an application from its next call."""
+    if isinstance(entry, Call):
+        return entry.status is None or entry.status >= 400 or entry.outcome in _INCOMPLETE
+    if entry.kind != "attempt":
+        return False
+    status = entry.data.get("status")
+    return not isinstance(status, int) or status >= 300 or bool(entry.data.get("logged"))
+
+
+def clock_stood_still(look: Look) -> Iterator[Finding]:
+    """Real time in which the process did nothing while the cloud's clock stood still."""
+    if look.idle_s is None or look.idle_s < SLEPT_S or look.cloud.clock.mode != "frozen":
+        return
+    # A call that waits for something to come takes its time in the fake.
+    if any(call.route in _LINGERING or _blocks(call) for call in look.calls):
+        return
+    if look.entries and len({entry.at_us for entry in look.entries}) == 1:
+        yield Finding("clock_frozen", values={"seconds": f"{look.idle_s:.1f}"})
+
+
+def _blocks(call: Call) -> bool:
+    lines = call.facts.get("words") or ()
+    return call.outcome != "answered" or any(
+        line[0].upper() in _BLOCKING or "BLOCK" in map(str.upper, line) for line in lines
+    )
+
+
+def swallowed(look: Look) -> Iterator[Finding]:
+    """A refusal after which the test failed with nothing but an assertion."""
+    error, asserted = look.raised, False
+    for _ in range(20):
+        if error is None:
+            break
+        asserted = isinstance(error, AssertionError)
+        if not asserted:
+            return
+        error = error.__cause__ or error.__context__
+    tokens = {f"Bearer {getattr(one, 'read_only_token', '')}" for one in look.cloud.handles}
+    for call in look.calls if asserted else ():
+        refused = call.status in (400, 422) and call.fault is None and call.problem is None
+        # A read-only token is a fact of its own.
+        if refused and call.header("Authorization") not in tokens and not _sent_anew(call, look):
+            values = {"call": call.route, "status": str(call.status)}
+            if on_connection(call):
+                if call.number in look.scene.gathered or call.number in look.scene.told:
+                    continue  # a client tries options that a server may not have
+                values = {"call": call.facts["command"][0], "status": ""}
+            yield Finding("error_not_seen", call.handle, (call.number,), (), values)
+
+
+def _sent_anew(call: Call, look: Look) -> bool:
+    """Whether a script was asked for by its hash, not known, and sent: the way of every client."""
+    return b"NOSCRIPT" in call.answer and any(
+        set(later.facts.get("command") or ()) & {"EVAL", "SCRIPT LOAD"}
+        for later in look.calls
+        if later.handle == call.handle and later.number > call.number
+    )
+
+
+FINDINGS: tuple[Callable[[Look], Iterator[Finding]], ...] = (
+    went_on,
+    swallowed,
+    unused_fault,
+    uncalled,
+    clock_stood_still,
+)

@@ -1,0 +1,378 @@
+"""Findings about keys: locks without a TTL, keys read under another name, lost updates."""
+
+from __future__ import annotations
+
+import difflib
+import itertools
+import re
+import time
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING, Any
+
+from ...core.calls import faults_ended
+from ...core.timeparse import to_datetime
+from ..bodies import parsed, plain
+from ..connections import is_error, on_connection, reply
+from ..model import Finding
+from .look import NONE, Look, about_key
+
+if TYPE_CHECKING:
+    from ...core.calls import Call
+
+HELD = re.compile(
+    r"(?i)(^|[^a-z])(locks?|locked|mutex|lease|idempoten\w*|dedup\w*|once|processed|seen)([^a-z]|$)"
+)
+_EXPIRING = {"EX", "PX", "EXAT", "PXAT"}
+_SPANS = {"EXPIRE": 1_000_000, "SETEX": 1_000_000, "PEXPIRE": 1_000, "PSETEX": 1_000}
+"""Commands that give a key a span to live, with its unit in microseconds."""
+_INSTANTS = {"EXPIREAT": 1_000_000, "PEXPIREAT": 1_000}
+"""Those that say until when."""
+_READS = {"GET", "HGET", "HGETALL", "LRANGE", "SMEMBERS", "ZRANGE", "EXISTS", "TTL", "JSON.GET"}
+_WRITES = {
+    "SET", "SETEX", "PSETEX", "SETNX", "MSET", "HSET", "HMSET", "LPUSH", "RPUSH", "SADD", "ZADD",
+    "INCR", "INCRBY", "JSON.SET", "APPEND", "GETSET",
+}  # fmt: skip
+_FAR_US = 24 * 3600 * 1_000_000
+"""How far apart, in microseconds, times are that were read from different clocks."""
+MAKING = {"INCR", "INCRBY", "INCRBYFLOAT", "DECR", "DECRBY"}
+ADDING = {"RPUSH", "LPUSH", "XADD", "HINCRBY", "ZINCRBY", "APPEND", *MAKING}
+"""Commands that change something each time they are repeated."""
+NEAR = 0.8
+"""How alike, from 0 to 1, a key that was read and one that was written are to be named together."""
+
+
+def commands(look: Look, handle: Any) -> Iterator[tuple[Call, list[str], Any]]:
+    """Each command that was carried out, with its result."""
+    for call in look.calls_of(handle):
+        lines = call.facts.get("words")
+        if not isinstance(lines, list) or not call.reached or call.status != 200:
+            continue
+        if on_connection(call):
+            lines, answers = _replied(look, call)
+        else:
+            body = parsed(call.answer)
+            answers = body if call.route in ("pipeline", "multi-exec") else [body]
+        if not isinstance(answers, list) or len(answers) != len(lines):
+            continue
+        for line, came in zip(lines, answers, strict=True):
+            if isinstance(came, dict) and "result" in came and "error" not in came:
+                decodes = call.facts.get("encoding") == "base64"
+                result = as_plain(came["result"]) if decodes else came["result"]
+                yield call, [line[0].upper(), *line[1:]], result
+
+
+def _replied(look: Look, call: Call) -> tuple[list[list[str]], list[Any]]:
+    """The commands that a call on a connection carried out, and their envelopes."""
+    if call.number in look.scene.told or "answer" in call.cut or not call.answer:
+        return [], []
+    steps, envelope = look.scene.gathered.get(call.number), reply(call)
+    if not steps:
+        return call.facts["words"], [envelope]
+    results = envelope.get("result") if call.facts["command"] == ["EXEC"] else None
+    if not isinstance(results, list):
+        return [], []
+    lines = [step.facts["words"][0] for step in steps]
+    return lines, [one if is_error(one) else {"result": one} for one in results]
+
+
+def as_plain(value: Any) -> Any:
+    """Return a result with its Base64 strings decoded."""
+    if isinstance(value, list):
+        return [as_plain(each) for each in value]
+    if isinstance(value, dict):
+        return {key: as_plain(each) for key, each in value.items()}
+    return plain(value) if isinstance(value, str) else value
+
+
+def _deleted_after(look: Look, handle: Any, taken: Call, key: str) -> bool:
+    return any(
+        call.number > taken.number and line[0] in ("DEL", "UNLINK") and key in line[1:]
+        for call, line, _ in commands(look, handle)
+    )
+
+
+def never_expires(look: Look) -> Iterator[Finding]:
+    """A key with the name of a lock or of idempotency that was taken with NX and has no expiry."""
+    for handle in look.handles("kv"):
+        for call, line, result in commands(look, handle):
+            options = {word.upper() for word in line[3:]}
+            by_set = line[0] == "SET" and "NX" in options and not options & _EXPIRING
+            if not (by_set or line[0] == "SETNX") or len(line) < 3 or result in (None, 0):
+                continue
+            if (
+                HELD.search(line[1])
+                and handle.ttl(line[1]) == -1
+                and not _deleted_after(look, handle, call, line[1])
+            ):
+                yield about_key("lock_without_ttl", handle, call, line[1])
+
+
+def other_name(look: Look) -> Iterator[Finding]:
+    """A key that was read and never written, beside one like it that was written and never read."""
+    for handle in look.handles("kv"):
+        read: dict[str, Call] = {}
+        written: dict[str, Call] = {}
+        touched: set[str] = set()
+        for call, line, _ in commands(look, handle):
+            if line[0] not in _READS:
+                touched.update(line[1:])
+            names = read if line[0] in _READS else written if line[0] in _WRITES else None
+            if names is not None and len(line) > 1:
+                names.setdefault(line[1], call)
+        present = {str(key) for key in handle.keys()}  # noqa: SIM118 (a handle is no dict)
+        unread = [key for key in written if key not in read]
+        for key, call in read.items():
+            if key in touched or key in present:
+                continue
+            near = difflib.get_close_matches(key, unread, 1, NEAR)
+            # Names that differ only in a number refer to different things.
+            if near and re.sub(r"\d", "", key) != re.sub(r"\d", "", near[0]):
+                yield about_key("key_mismatch", handle, call, key, other=near[0])
+
+
+def read_only(look: Look) -> Iterator[Finding]:
+    """A write that came with the read-only token."""
+    for service in ("kv", "vector", "queue"):
+        for handle in look.handles(service):
+            for call in look.calls_of(handle):
+                refused = call.status in (400, 401, 403) and call.fault is None
+                token = f"Bearer {handle.read_only_token}"
+                if refused and call.header("Authorization") == token:
+                    names = call.facts.get("command") or call.route
+                    what = names[0] if isinstance(names, list) and names else names
+                    values = {"command": what}
+                    yield Finding("read_only_token", handle.name, (call.number,), values=values)
+
+
+def held_by_other(look: Look) -> Iterator[Finding]:
+    """A lock that was let go by DEL while another value than the deleter's stood in it."""
+    for handle in look.handles("kv"):
+        taken: dict[str, list[str]] = {}
+        for call, line, result in commands(look, handle):
+            if line[0] == "SET" and "NX" in {word.upper() for word in line[3:]}:
+                if result is not None:
+                    taken.setdefault(line[1], []).append(line[2])
+            elif line[0] == "DEL":
+                for key in line[1:]:
+                    holders = taken.get(key, [])
+                    if len(set(holders)) > 1 and result:
+                        held = {"holder": holders[-1], "earlier": holders[0]}
+                        yield about_key("lock_of_another", handle, call, key, **held)
+
+
+def not_streamed(look: Look) -> Iterator[Finding]:
+    """A subscription that was refused because its request does not accept a stream."""
+    for handle in look.handles("kv"):
+        for call in look.calls_of(handle):
+            if call.route not in ("subscribe", "psubscribe", "monitor") or call.status != 400:
+                continue
+            accepted = call.header("Accept")
+            if call.fault is None and "text/event-stream" not in (accepted or ""):
+                values = {"command": call.route, "accept": accepted or "none"}
+                yield Finding("accept_missing", handle.name, (call.number,), values=values)
+
+
+def deadline_of(call: Call, line: list[str]) -> int | None:
+    """Until when a key lives after a command that gives it a span; None for any other command."""
+    words = [word.upper() for word in line]
+    try:
+        if words[0] in _SPANS and len(words) > 2:
+            return call.at_us + int(words[2]) * _SPANS[words[0]]
+        if words[0] in _INSTANTS and len(words) > 2:
+            return int(words[2]) * _INSTANTS[words[0]]
+        options = {"SET": words[3:], "GETEX": words[2:]}.get(words[0], [])
+        for option, number in itertools.pairwise(options):
+            if option in _EXPIRING:
+                since = 0 if option.endswith("AT") else call.at_us
+                return since + int(number) * (1_000 if option.startswith("P") else 1_000_000)
+    except ValueError:
+        pass
+    return None
+
+
+def expiry_taken(look: Look) -> Iterator[Finding]:
+    """A SET that took the expiry from a key that had one, and nobody gave it another."""
+    for handle in look.handles("kv"):
+        until: dict[str, int] = {}
+        for call, line, result in commands(look, handle):
+            if line[0] not in ("SET", *_SPANS) or result in (None, 0) or len(line) < 3:
+                continue
+            key, deadline = line[1], deadline_of(call, line)
+            if deadline is not None:
+                until[key] = deadline
+            elif "KEEPTTL" in map(str.upper, line[3:]):
+                continue
+            elif call.at_us < until.pop(key, 0) and handle.ttl(key) == -1:
+                yield about_key("ttl_removed", handle, call, key)
+
+
+def renewed(look: Look) -> Iterator[Finding]:
+    """A counter whose expiry was set again and again before it came, for longer than it is."""
+    for handle in look.handles("kv"):
+        counted: set[str] = set()
+        spans: dict[str, list[tuple[int, int]]] = {}
+        last: dict[str, Call] = {}
+        for call, line, _ in commands(look, handle):
+            if line[0] in ("INCR", "INCRBY"):
+                counted.add(line[1])
+            elif line[0] in _SPANS and len(line) == 3 and line[1] in counted:
+                deadline = deadline_of(call, line)
+                before = spans.setdefault(line[1], [])
+                if before and call.at_us >= before[-1][1]:
+                    before.clear()
+                if deadline is not None:
+                    before.append((call.at_us, deadline))
+                    last[line[1]] = call
+        for key, several in spans.items():
+            (began, first_end), (at, _) = several[0], several[-1]
+            if len(several) > 2 and at >= first_end:
+                span = f"{(first_end - began) / 1e6:g}"
+                times = len(several) - 1
+                yield about_key("ttl_renewed", handle, last[key], key, seconds=span, times=times)
+
+
+def none_in_key(look: Look) -> Iterator[Finding]:
+    """A key with the word ``None`` in it, as Python writes a value that is not there."""
+    for handle in look.handles("kv"):
+        last: dict[str, Call] = {}
+        for call, line, _ in commands(look, handle):
+            if line[0] in _READS | _WRITES and len(line) > 1 and NONE.search(line[1]):
+                last[line[1]] = call
+        for key, call in last.items():
+            yield about_key("none_in_key", handle, call, key)
+
+
+def other_counter(look: Look) -> Iterator[Finding]:
+    """A key that was counted down from nothing, beside a number that was set and never used."""
+    for handle in look.handles("kv"):
+        known: set[str] = set()
+        used: set[str] = set()
+        numbers: dict[str, str] = {}
+        down: dict[str, Call] = {}
+        for call, line, result in commands(look, handle):
+            if line[0] == "SET" and len(line) > 2 and line[2].isdigit() and line[1] not in known:
+                numbers[line[1]] = line[2]
+            else:
+                used.update(line[1:])
+            first = len(line) > 1 and line[1] not in known
+            if line[0] == "DECR" and first and result == -1:
+                down[line[1]] = call
+            known.update(line[1:])
+        unused = [key for key in numbers if key not in used]
+        for key, call in down.items():
+            if len(unused) == 1:
+                near = {"other": unused[0], "value": numbers[unused[0]]}
+                yield about_key("counter_mismatch", handle, call, key, **near)
+
+
+def lost_update(look: Look) -> Iterator[Finding]:
+    """A SET over a value that another connection wrote after this one's GET."""
+    for handle in look.handles("kv"):
+        read: dict[tuple[object, str], tuple[int, Any]] = {}
+        watched: dict[tuple[object, str], int] = {}
+        written: dict[str, tuple[int, object, str]] = {}
+        # A call that a fault's function preceded was executed after what that function did.
+        held = sorted(
+            commands(look, handle),
+            key=lambda one: faults_ended(one[0]) if held_up(one[0]) else one[0].number,
+        )
+        for at, (call, line, result) in enumerate(held):
+            if call.client is None or len(line) < 2:
+                continue
+            mine = call.client, line[1]
+            if line[0] == "WATCH":
+                watched.update(((call.client, key), at) for key in line[1:])
+            elif line[0] == "GET":
+                read[mine] = at, result
+            elif line[0] == "SET" and len(line) == 3:
+                since, was = read.pop(mine, (at, None))
+                after, whose, value = written.get(line[1], (-1, None, ""))
+                # Of a key that did not exist, `check_then_set` says more.
+                raced = after > since and whose != call.client and was not in (None, value)
+                if raced:
+                    late = watched.get(mine, -1) > after
+                    values = {"written": line[2], "overwritten": value, "read": was}
+                    yield about_key("lost_update", handle, call, line[1], watch_late=late, **values)
+                written[line[1]] = at, call.client, line[2]
+
+
+def held_up(call: Call) -> bool:
+    """Return whether a fault ran a function before the call was executed."""
+    return any(one.get("moment") == "before" for one in call.faults)
+
+
+def check_then_set(look: Look) -> Iterator[Finding]:
+    """Two GETs of a missing key, then two SETs, all within a second: the checks did not see a SET."""
+    for handle in look.handles("kv"):
+        seen: dict[str, list[Call]] = {}
+        held = sorted(
+            commands(look, handle),
+            key=lambda one: faults_ended(one[0]) if held_up(one[0]) else one[0].number,
+        )
+        for call, line, result in held:
+            if len(line) < 2:
+                continue
+            steps = seen.setdefault(line[1], [])
+            options = set(map(str.upper, line[3:]))
+            # Two reads that found nothing, then writes that check nothing.
+            if line[0] == "GET" and result is None and len(steps) < 2:
+                steps.append(call)
+            elif line[0] == "SET" and len(steps) > 1 and not options & {"NX", "XX"}:
+                steps.append(call)
+                if len(steps) == 4 and call.at_us - steps[0].at_us <= 1_000_000:
+                    yield about_key("check_then_set", handle, call, line[1], times=2)
+            else:
+                for key in line[1:]:
+                    seen.pop(key, None)
+
+
+def ttl_not_set(look: Look) -> Iterator[Finding]:
+    """A key without a TTL whose EXPIRE was sent and not executed."""
+    for handle in look.handles("kv"):
+        for call in look.calls_of(handle):
+            for line in () if _executed(call) else call.facts.get("words") or ():
+                name = line[0].upper() if line else ""
+                if name in _SPANS and len(line) > 2 and handle.ttl(line[1]) == -1:
+                    yield about_key("ttl_not_set", handle, call, line[1], command=name)
+
+
+def _executed(call: Call) -> bool:
+    return call.reached and call.status == 200
+
+
+def by_wall_clock(look: Look) -> Iterator[Finding]:
+    """An absolute expiry computed from the wall clock while the fake clock shows another time."""
+    real_us = int(time.time() * 1e6)
+    for handle in look.handles("kv"):
+        for call, line, _ in commands(look, handle):
+            words = [word.upper() for word in line]
+            absolute = words[0] in _INSTANTS or {"EXAT", "PXAT"} & set(words[2:])
+            deadline = deadline_of(call, line) if absolute else None
+            if deadline is None or abs(call.at_us - real_us) < _FAR_US:
+                continue
+            if abs(deadline - real_us) < _FAR_US and abs(deadline - call.at_us) > _FAR_US:
+                option = (
+                    words[0] if words[0] in _INSTANTS else ("EXAT" if "EXAT" in words else "PXAT")
+                )
+                shown = {"at": f"{to_datetime(deadline):%Y-%m-%d %H:%M:%SZ}",
+                         "now": f"{call.at:%Y-%m-%d %H:%M:%SZ}"}  # fmt: skip
+                yield about_key(
+                    "expires_by_wall_clock", handle, call, line[1], command=option, **shown
+                )
+
+
+FINDINGS: tuple[Callable[[Look], Iterator[Finding]], ...] = (
+    check_then_set,
+    ttl_not_set,
+    by_wall_clock,
+    never_expires,
+    other_name,
+    read_only,
+    held_by_other,
+    expiry_taken,
+    renewed,
+    not_streamed,
+    none_in_key,
+    other_counter,
+    lost_update,
+)

@@ -1,0 +1,269 @@
+"""Findings about commands that belong together: scans, transactions, counters, streams."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from itertools import takewhile
+from typing import TYPE_CHECKING, Any
+
+from ..model import Finding
+from .kv import ADDING, HELD, MAKING, commands, deadline_of, held_up
+from .look import Look, about_key
+
+if TYPE_CHECKING:
+    from ...core.calls import Call, Event
+
+_SCANS = {"SCAN": 1, "HSCAN": 2, "SSCAN": 2, "ZSCAN": 2}
+"""Commands that answer in pages, with the place of the cursor in each."""
+_RANKED = {"ZRANGE", "ZREVRANGE", "ZRANK", "ZREVRANK", "ZPOPMAX", "ZPOPMIN"}
+_SCORES_KEPT = {*_RANKED, "ZSCORE", "ZCARD", "ZADD", "ZMSCORE", "ZCOUNT", "ZRANGEBYSCORE"}
+_ZADD = {"NX", "XX", "GT", "LT", "CH", "INCR"}
+
+
+def failed_inside(look: Look) -> Iterator[Finding]:
+    """A pipeline or transaction in which some commands failed and the others were carried out."""
+    for handle in look.handles("kv"):
+        done: dict[int, int] = {}
+        for call, _, _ in commands(look, handle):
+            done[call.number] = done.get(call.number, 0) + 1
+        for call in look.calls_of(handle):
+            steps = look.scene.gathered.get(call.number, ())
+            lines = [step.facts["words"][0] for step in steps] or call.facts.get("words") or []
+            several = call.route in ("pipeline", "multi-exec") or bool(steps)
+            well = done.get(call.number, 0)
+            failed = len(lines) - well
+            if several and call.status == 200 and well and failed > 0:
+                what = "transaction" if call.route == "multi-exec" or steps else "pipeline"
+                values = {
+                    "failed": failed, "executed": well, "commands": len(lines), "what": what
+                }  # fmt: skip
+                yield Finding("commands_failed", handle.name, (call.number,), values=values)
+
+
+def scan_not_ended(look: Look) -> Iterator[Finding]:
+    """A scan that answered with a cursor to go on with, and nobody did."""
+    for handle in look.handles("kv"):
+        left: dict[tuple[str, ...], tuple[Call, str]] = {}
+        for call, line, result in commands(look, handle):
+            place = _SCANS.get(line[0])
+            if place is None or len(line) <= place or not isinstance(result, list):
+                continue
+            about = (line[0], *line[1:place])
+            cursor = str(result[0])
+            if left.get(about, (call, ""))[1] in ("", line[place]) or line[place] == "0":
+                left[about] = call, cursor
+        for (name, *_), (call, cursor) in left.items():
+            if cursor != "0":
+                values = {"command": name, "cursor": cursor}
+                yield Finding("scan_not_finished", handle.name, (call.number,), values=values)
+
+
+def made_anew(look: Look) -> Iterator[Finding]:
+    """A counter that was made again after its expiry, without one."""
+    for handle in look.handles("kv"):
+        until: dict[str, int] = {}
+        began: dict[str, Call] = {}
+        for call, line, result in commands(look, handle):
+            deadline = deadline_of(call, line)
+            if deadline is not None and result not in (None, 0):
+                until[line[1]] = deadline
+                began.pop(line[1], None)
+            elif line[0] in MAKING and line[1] in until and _first(line, result):
+                # The time at which a call was executed after a fault's function is unknown.
+                ended = call.at_us >= until[line[1]] or held_up(call)
+                began |= {line[1]: call} if ended else {}
+        for key, call in began.items():
+            if handle.ttl(key) == -1:
+                name = call.facts["command"][0]
+                yield about_key("counter_recreated", handle, call, key, command=name)
+
+
+def _first(line: list[str], result: Any) -> bool:
+    """Whether a counter has just the value that one step from nothing gives it."""
+    step = line[2] if len(line) > 2 else "1"
+    try:
+        return abs(float(result)) == abs(float(step))
+    except (TypeError, ValueError):
+        return False
+
+
+def same_scores(look: Look) -> Iterator[Finding]:
+    """A range by rank of members that all have the same score: text decides on their order."""
+    for handle in look.handles("kv"):
+        scores: dict[str, dict[str, str]] = {}
+        unknown: set[str] = set()
+        asked: dict[str, Call] = {}
+        for call, line, result in commands(look, handle):
+            if not line[0].startswith("Z") or len(line) < 3:
+                continue
+            key, options = line[1], {word.upper() for word in line[3:]}
+            if line[0] not in _SCORES_KEPT or "INCR" in options or result is None:
+                unknown.add(key)
+            elif line[0] == "ZADD":
+                rest = line[2:]
+                while rest and rest[0].upper() in _ZADD:
+                    rest = rest[1:]
+                scores.setdefault(key, {}).update(zip(rest[1::2], rest[::2], strict=False))
+            elif line[0] in _RANKED and not options & {"BYLEX", "BYSCORE"}:
+                known = scores.get(key, {}).values()
+                if len(known) > 1 and len(set(map(float, known))) == 1:
+                    asked[key] = call
+        for key, call in asked.items():
+            if key not in unknown:
+                score = next(iter(scores[key].values()))
+                members = len(scores[key])
+                yield about_key("equal_scores", handle, call, key, members=members, score=score)
+
+
+def changed_nothing(look: Look) -> Iterator[Finding]:
+    """A write that NX or XX prevented.
+
+    A lock that is held is expected, except for a mark that a failed attempt of the same message left.
+    A counter is set with NX to initialize it.
+    """
+    attempts = [one for one in look.events("attempt") if one.data.get("alone")]
+    for handle in look.handles("kv"):
+        marked: dict[str, Event | None] = {}
+        found: list[tuple[Call, str, dict[str, Any]]] = []
+        counted: set[str] = set()
+        for call, line, result in commands(look, handle):
+            if len(line) > 1 and line[0] in MAKING:
+                counted.add(line[1])
+            if len(line) < 3:
+                continue
+            option, members = _prevented(line, result)
+            options = {word.upper() for word in line[3:]}
+            values: dict[str, Any] = {"message": "", "attempt": 0}
+            if line[0] == "SETNX" or (line[0] == "SET" and "NX" in options):
+                during = _attempt_around(attempts, call)
+                if result not in (None, 0):
+                    marked[line[1]] = during
+                elif left := _left_by(marked.get(line[1]), during):
+                    option, values = option or "NX", left
+            if option and not (HELD.search(line[1]) and not values["message"]):
+                values |= {"command": line[0], "option": option, "members": members}
+                found.append((call, line[1], values))
+        for call, key, values in found:
+            if key not in counted:
+                yield about_key("changed_nothing", handle, call, key, **values)
+
+
+def _prevented(line: list[str], result: Any) -> tuple[str, list[str]]:
+    """What prevented a write, and the members or fields it is about; empty when nothing did."""
+    words = [word.upper() for word in line]
+    if words[0] == "SET" and result is None and "GET" not in words[3:]:
+        return next((one for one in ("NX", "XX") if one in words[3:]), ""), []
+    if words[0] == "HSETNX" and result == 0:
+        return "HSETNX", [line[2]]
+    if words[0] == "ZADD" and result == 0:
+        options = list(takewhile(_ZADD.__contains__, words[2:]))
+        if "NX" in options:
+            return "ZADD", line[3 + len(options) :: 2]
+    return "", []
+
+
+def _left_by(first: Event | None, during: Event | None) -> dict[str, Any]:
+    """The failed attempt of the same message that left a mark; empty for none."""
+    if first is None or during is None or first is during:
+        return {}
+    about, status = first.data.get("message_id"), first.data.get("status")
+    if about != during.data.get("message_id") or (isinstance(status, int) and status < 300):
+        return {}
+    return {"message": str(about), "attempt": first.data.get("number")}
+
+
+def _attempt_around(attempts: list[Event], call: Call) -> Event | None:
+    """The attempt during which a call came; None for one of the test's own."""
+    for one in attempts:
+        if isinstance(began := one.data.get("began"), int) and began < call.number < one.number:
+            return one
+    return None
+
+
+def repeated_after_failure(look: Look) -> Iterator[Finding]:
+    """A write that adds, repeated by a retry of a try that failed after it.
+
+    Tries of the same are attempts of one message, or identical requests to the application of which
+    an earlier one raised or was answered 5xx. A 4xx is an answer: what follows is another request.
+    """
+    tries = [*_requests(look), *_attempts(look)]
+    for handle in look.handles("kv"):
+        done: dict[tuple[object, tuple[str, ...]], _Try] = {}
+        for call, line, _ in commands(look, handle):
+            if line[0] not in ADDING:
+                continue
+            now = next((one for one in tries if one.began < call.number < one.ended), None)
+            if now is None:
+                continue
+            about = now.same, tuple(line)
+            before = done.get(about)
+            if before is not None and before is not now and before.failed:
+                yield about_key(
+                    "repeated_after_failure", handle, call, line[1], command=line[0],
+                    message=before.message, attempt=before.attempt, target=before.target,
+                )  # fmt: skip
+            done[about] = now
+
+
+@dataclass(frozen=True, slots=True)
+class _Try:
+    """A request to the application or an attempt: its span of journal numbers, and its end.
+
+    Retries of one thing have the same ``same``.
+    """
+
+    same: object
+    began: int
+    ended: int
+    failed: bool
+    message: str = ""
+    attempt: int = 0
+    target: str = ""
+
+
+def _requests(look: Look) -> Iterator[_Try]:
+    for one in look.served:
+        if one.alone and one.ended:
+            failed = bool(one.raised) or one.status is None or one.status >= 500
+            same = one.target, one.body, one.headers
+            yield _Try(same, one.began, one.ended, failed, target=one.target)
+
+
+def _attempts(look: Look) -> Iterator[_Try]:
+    for event in look.events("attempt"):
+        began, about = event.data.get("began"), str(event.data.get("message_id"))
+        if isinstance(began, int) and event.data.get("alone"):
+            status = event.data.get("status")
+            failed = not isinstance(status, int) or status >= 400
+            number = event.data.get("number") or 0
+            yield _Try(about, began, event.number, failed, about, number)
+
+
+def never_acknowledged(look: Look) -> Iterator[Finding]:
+    """Entries of a stream that were claimed again, in a group that has acknowledged none."""
+    for handle in look.handles("kv"):
+        acknowledged: set[tuple[str, str]] = set()
+        again: dict[tuple[str, str], tuple[Call, list[str]]] = {}
+        for call, line, result in commands(look, handle):
+            if line[0] == "XACK" and len(line) > 2:
+                acknowledged.add((line[1], line[2]))
+            elif line[0] in ("XAUTOCLAIM", "XCLAIM") and len(line) > 3:
+                entries = result[1] if line[0] == "XAUTOCLAIM" and result else result
+                ids = [str(one[0]) for one in entries or () if isinstance(one, list) and one]
+                if ids:
+                    again[line[1], line[2]] = call, ids
+        for (key, group), (call, ids) in again.items():
+            if (key, group) not in acknowledged:
+                yield about_key("never_acknowledged", handle, call, key, group=group, entries=ids)
+
+
+FINDINGS: tuple[Callable[[Look], Iterator[Finding]], ...] = (
+    failed_inside,
+    scan_not_ended,
+    made_anew,
+    same_scores,
+    changed_nothing,
+    repeated_after_failure,
+    never_acknowledged,
+)

@@ -1,0 +1,66 @@
+"""What the detection of findings may look at."""
+
+from __future__ import annotations
+
+import re
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+from ...core.calls import Call, Event
+from ..model import Finding, Subject
+from ..scene import Scene
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from ...any_cloud import AnyCloud
+    from ..applications import Served
+
+NONE = re.compile(r"(?<![A-Za-z0-9])None(?![A-Za-z0-9])")
+"""The word that Python writes for a missing value."""
+
+
+def about_key(kind: str, handle: Any, call: Call, key: str, **values: Any) -> Finding:
+    """Return a finding about a key and the call that decided."""
+    subject = Subject("key", key, handle.name)
+    return Finding(kind, handle.name, (call.number,), (subject,), {"key": key, **values})
+
+
+class Look:
+    """A cloud's open fakes and its journal by service."""
+
+    def __init__(
+        self,
+        cloud: AnyCloud,
+        scene: Scene,
+        idle_s: float | None = None,
+        raised: BaseException | None = None,
+        served: Sequence[Served] = (),
+    ) -> None:
+        self.cloud = cloud
+        self.scene = scene
+        self.idle_s = idle_s
+        self.raised = raised
+        self.served = served
+        # Calls before a snapshot was restored say nothing about the present data.
+        rewound = {handle.name: getattr(handle, "_rewound", 0) for handle in cloud.handles}
+        self.entries = [
+            one for one in cloud.journal.entries if one.number > rewound.get(one.handle, 0)
+        ]
+
+    @cached_property
+    def calls(self) -> list[Call]:
+        """All calls, oldest first."""
+        return [entry for entry in self.entries if isinstance(entry, Call)]
+
+    def handles(self, service: str) -> list[Any]:
+        """The open handles of one service."""
+        return [handle for handle in self.cloud.handles if handle.service == service]
+
+    def calls_of(self, handle: Any) -> list[Call]:
+        """The calls that one handle got, oldest first."""
+        return [call for call in self.calls if call.handle == handle.name]
+
+    def events(self, kind: str) -> list[Event]:
+        """The events of one kind, oldest first."""
+        return [e for e in self.entries if isinstance(e, Event) and e.kind == kind]

@@ -1,0 +1,161 @@
+"""Findings about messages: deduplicated, repeated, rejected, answered in a misleading way."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from ..bodies import parsed
+from ..model import Finding, Subject
+from ..scene import worked
+from .look import Look
+
+_DEDUPLICATING = {"upstash-deduplication-id", "upstash-content-based-deduplication"}
+
+
+def _about(kind: str, fake: str, number: int, message: object, **values: Any) -> Finding:
+    subject = Subject("message", str(message), fake)
+    values["message"] = str(message)
+    return Finding(kind, fake, (number,), (subject,), values)
+
+
+def deduplicated(look: Look) -> Iterator[Finding]:
+    """A publish request that was answered with an earlier message."""
+    for handle in look.handles("queue"):
+        bodies: dict[str, bytes] = {}
+        for call in look.calls_of(handle):
+            if call.route not in ("publish", "enqueue", "batch") or not worked(call):
+                continue
+            found = parsed(call.answer)
+            answers = found if isinstance(found, list) else [found]
+            by_content = call.header("Upstash-Content-Based-Deduplication") is not None
+            several = len(answers) > 1
+            for one in answers:
+                if not isinstance(one, dict) or "messageId" not in one:
+                    continue
+                message = one["messageId"]
+                if one.get("deduplicated"):
+                    yield _about(
+                        "deduplicated", handle.name, call.number, message,
+                        several=several, by="content" if by_content else "id",
+                        body_differs=bodies.get(message, call.body) != call.body,
+                    )  # fmt: skip
+                elif not several:
+                    bodies[message] = call.body
+
+
+def redirected(look: Look) -> Iterator[Finding]:
+    """A delivery that was answered with a 3xx."""
+    for event in look.events("attempt"):
+        status = event.data.get("status")
+        if isinstance(status, int) and 300 <= status < 400:
+            message = event.data.get("message_id")
+            yield _about("redirected", event.handle, event.number, message, status=status)
+
+
+def wrong_signature(look: Look) -> Iterator[Finding]:
+    """A delivery that was rejected with 401 or 403, and what of its signature differed."""
+    told: set[tuple[object, ...]] = set()
+    for event in look.events("attempt"):
+        signature = event.data.get("signature")
+        # A fault that spoils the signature is in the row of the attempt.
+        if not isinstance(signature, dict) or event.data.get("faults"):
+            continue
+        reason = _reason(signature)
+        message = event.data.get("message_id")
+        if reason is None or (message, *sorted(reason.items())) in told:
+            continue
+        told.add((message, *sorted(reason.items())))
+        yield _about(
+            "wrong_signature", event.handle, event.number, message,
+            status=event.data.get("status"), **reason,
+        )  # fmt: skip
+
+
+def _reason(signature: dict[str, Any]) -> dict[str, Any] | None:
+    """What differed, None when that is unknown."""
+    if signature["missing"]:
+        return {"reason": "unsigned"}
+    if signature["invalid"]:
+        return {"reason": "invalid", "got": signature["invalid"]}
+    if signature["verified_url"] is not None:
+        urls = {"got": signature["verified_url"], "signed": signature["url"]}
+        return {"reason": "url", **urls}
+    if signature["verified_body"] is not None:
+        same = signature["verified_body_same_json"]
+        return {"reason": "json" if same else "body", "size": signature["verified_size"]}
+    if signature["verified_key"] is False:
+        return {"reason": "key"}
+    if signature["environment"] == "other":
+        return {"reason": "environment"}
+    return None
+
+
+def several_callbacks(look: Look) -> Iterator[Finding]:
+    """More than one callback about one message: one is sent for each attempt."""
+    counts: Counter[tuple[str, str]] = Counter()
+    last: dict[tuple[str, str], int] = {}
+    for event in look.events("attempt"):
+        if event.data.get("message_kind") == "callback" and event.data.get("number") == 1:
+            about = event.handle, str(event.data.get("about"))
+            counts[about] += 1
+            last[about] = event.number
+    for about, count in counts.items():
+        if count > 1:
+            yield _about("several_callbacks", about[0], last[about], about[1], count=count)
+
+
+def published_again(look: Look) -> Iterator[Finding]:
+    """A publish request that came again because its answer was lost, and made a second message."""
+    for handle in look.handles("queue"):
+        lost: dict[tuple[str, bytes], str] = {}
+        for call in look.calls_of(handle):
+            names = {name.lower() for name, _ in call.headers}
+            if call.route not in ("publish", "enqueue") or names & _DEDUPLICATING:
+                continue
+            alike, first = (call.target, call.body), look.scene.made.get(call.number)
+            if first is not None:
+                lost[alike] = first
+            elif worked(call) and alike in lost:
+                message = lost.pop(alike)
+                yield _about("published_again", handle.name, call.number, message)
+
+
+def handled_twice(look: Look) -> Iterator[Finding]:
+    """A delivery that came twice on purpose, and whose receiver wrote the same both times."""
+    for event in look.events("attempt"):
+        faults = event.data.get("faults") or ()
+        began = event.data.get("began")
+        if "duplicate" not in faults or not isinstance(began, int) or not event.data.get("alone"):
+            continue
+        inside = [call for call in look.calls if began < call.number < event.number]
+        words = [(one.handle, one.method, one.target, one.body) for one in inside]
+        half = len(words) // 2
+        if half and words[:half] == words[half:]:
+            message = event.data.get("message_id")
+            yield _about("handled_twice", event.handle, event.number, message, calls=half)
+
+
+def accepted_with_error(look: Look) -> Iterator[Finding]:
+    """A delivery that was answered with a 2xx although its handler logged or raised an exception."""
+    for event in look.events("attempt"):
+        status = event.data.get("status")
+        if not isinstance(status, int) or not 200 <= status < 300:
+            continue
+        message = event.data.get("message_id")
+        if event.data.get("logged"):
+            yield _about("error_logged", event.handle, event.number, message, status=status)
+        elif event.data.get("error"):
+            yield _about("raised_after_answer", event.handle, event.number, message, status=status)
+
+
+FINDINGS: tuple[Callable[[Look], Iterator[Finding]], ...] = (
+    deduplicated,
+    redirected,
+    wrong_signature,
+    several_callbacks,
+    published_again,
+    handled_twice,
+    accepted_with_error,
+)

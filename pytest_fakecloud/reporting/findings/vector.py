@@ -1,0 +1,176 @@
+"""Findings about queries: what a filter rejected and why, and namespaces that are empty."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING, Any
+
+from ...core.errors import ServiceError
+from ...vector.filter.explain import why_not
+from ..bodies import parsed
+from ..model import Finding, Subject
+from .look import NONE, Look
+
+if TYPE_CHECKING:
+    from ...core.calls import Call
+
+_QUERIES = ("query", "query-data", "resumable-query", "resumable-query-data")
+
+
+def _queries(look: Look, handle: Any) -> Iterator[tuple[Call, dict[str, Any], list[Any], str]]:
+    """Each query that was carried out, with its hits and its namespace."""
+    for call in look.calls_of(handle):
+        if call.route not in _QUERIES or not call.reached or call.status != 200:
+            continue
+        body, answer = parsed(call.body), parsed(call.answer)
+        items = body if isinstance(body, list) else [body]
+        found = answer["result"]
+        found = found.get("scores", []) if isinstance(found, dict) else found
+        lists = found if len(items) > 1 else [found]
+        for item, hits in zip(items, lists, strict=False):
+            yield call, item, hits, str(call.facts.get("namespace") or "")
+
+
+_FORGETS = ("delete", "reset", "delete-namespace", "rename-namespace")
+_WRITES = ("upsert", "upsert-data", "update")
+
+
+def _touched_after(look: Look, handle: Any, query: Call, namespace: str) -> set[str] | None:
+    """The ids written into a namespace after a query; None where anything was deleted or renamed.
+
+    What such a query saw is unknown.
+    """
+    touched: set[str] = set()
+    for call in look.calls_of(handle):
+        if call.number > query.number and call.route in _FORGETS:
+            return None
+        written = call.route in _WRITES and str(call.facts.get("namespace") or "") == namespace
+        if call.number > query.number and written:
+            body = parsed(call.body)
+            items = body if isinstance(body, list) else [body]
+            touched.update(str(item.get("id")) for item in items if isinstance(item, dict))
+    return touched
+
+
+def refused_candidates(look: Look) -> Iterator[Finding]:
+    """A record that a filter refused, and why, where a query found fewer than it asked for."""
+    for handle in look.handles("vector"):
+        for call, item, hits, namespace in _queries(look, handle):
+            text = item.get("filter")
+            if not text or hits or namespace not in handle.namespaces():
+                continue
+            touched = _touched_after(look, handle, call, namespace)
+            records = handle.vectors(namespace=namespace) if touched is not None else []
+            for record in [one for one in records if str(one["id"]) not in (touched or ())][:1]:
+                try:
+                    why = why_not(text, record.get("metadata"))
+                except ServiceError:
+                    continue
+                if why is not None:
+                    id = str(record["id"])
+                    yield _found("filter_rejected", handle, call, namespace, id=id, why=why)
+
+
+def empty_namespace(look: Look) -> Iterator[Finding]:
+    """A query in a namespace without vectors, while another one has some."""
+    for handle in look.handles("vector"):
+        spaces = handle._engine.info().namespaces
+        full = {name: one.vector_count for name, one in spaces.items() if one.vector_count}
+        for call, _, hits, namespace in _queries(look, handle):
+            if hits or not full or namespace in full or _pending(spaces, namespace):
+                continue
+            others = {}
+            for name, count in full.items():
+                touched = _touched_after(look, handle, call, name)
+                # All of them may have been written later.
+                if touched is not None and count > len(touched):
+                    others[name] = count
+            if others:
+                values = {"namespace": namespace, "others": others}
+                yield _found("empty_namespace", handle, call, namespace, **values)
+
+
+def _pending(spaces: Any, namespace: str) -> bool:
+    return namespace in spaces and bool(spaces[namespace].pending_vector_count)
+
+
+def _found(kind: str, handle: Any, call: Call, in_namespace: str, **values: Any) -> Finding:
+    subject = Subject("namespace", in_namespace, handle.name)
+    return Finding(kind, handle.name, (call.number,), (subject,), values)
+
+
+def without_metadata(look: Look) -> Iterator[Finding]:
+    """A query that found records with metadata and did not ask for it."""
+    for handle in look.handles("vector"):
+        for call, item, hits, namespace in _queries(look, handle):
+            if item.get("includeMetadata") or not hits or namespace not in handle.namespaces():
+                continue
+            ids = {str(hit["id"]) for hit in hits}
+            ids -= _touched_after(look, handle, call, namespace) or set()
+            known = handle.vectors(namespace=namespace)
+            if any(str(one["id"]) in ids and one.get("metadata") for one in known):
+                yield _found("metadata_not_included", handle, call, namespace)
+
+
+def replaced(look: Look) -> Iterator[Finding]:
+    """An upsert that replaced records of an earlier one that had other metadata."""
+    for handle in look.handles("vector"):
+        known: dict[tuple[str, str], Any] = {}
+        for call in look.calls_of(handle):
+            if call.route not in ("upsert", "upsert-data") or call.status != 200:
+                if call.route in (*_FORGETS, "update"):
+                    known.clear()
+                continue
+            body, namespace = parsed(call.body), str(call.facts.get("namespace") or "")
+            found = []
+            for item in body if isinstance(body, list) else [body]:
+                id, metadata = str(item.get("id")), item.get("metadata")
+                before = known.get((namespace, id))
+                if metadata and before and before != metadata:
+                    found.append(id)
+                known[namespace, id] = metadata
+            if found:
+                values = {"count": len(found), "ids": found}
+                yield _found("upsert_replaced", handle, call, namespace, **values)
+
+
+def none_in_id(look: Look) -> Iterator[Finding]:
+    """An upsert of a record whose id has the word ``None`` in it."""
+    for handle in look.handles("vector"):
+        for call in look.calls_of(handle):
+            if call.route not in ("upsert", "upsert-data") or call.status != 200:
+                continue
+            body = parsed(call.body)
+            for item in body if isinstance(body, list) else [body]:
+                if isinstance(item, dict) and NONE.search(str(item.get("id") or "")):
+                    namespace = str(call.facts.get("namespace") or "")
+                    yield _found("none_in_id", handle, call, namespace, id=str(item["id"]))
+
+
+def deleted_elsewhere(look: Look) -> Iterator[Finding]:
+    """A deletion that found none of its ids, while another namespace has them."""
+    for handle in look.handles("vector"):
+        for call in look.calls_of(handle):
+            if call.route != "delete" or call.status != 200 or not call.reached:
+                continue
+            body, namespace = parsed(call.body), str(call.facts.get("namespace") or "")
+            given = body if isinstance(body, list) else body.get("ids") or []
+            ids = {str(one) for one in given}
+            if not ids or parsed(call.answer)["result"]["deleted"]:
+                continue
+            for name in handle.namespaces():
+                there = [str(one["id"]) for one in handle.vectors(namespace=name)]
+                found = [one for one in there if one in ids]
+                if found and name != namespace:
+                    values = {"namespace": namespace, "other": name, "ids": found}
+                    yield _found("deleted_elsewhere", handle, call, namespace, **values)
+
+
+FINDINGS: tuple[Callable[[Look], Iterator[Finding]], ...] = (
+    refused_candidates,
+    empty_namespace,
+    without_metadata,
+    replaced,
+    none_in_id,
+    deleted_elsewhere,
+)

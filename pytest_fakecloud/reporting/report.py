@@ -1,0 +1,156 @@
+"""Everything that the renderers need of one test, as data."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+from ..core.calls import Call
+from ..core.errors import telling
+from ..handle import gone_of
+from .findings import find
+from .findings.unfinished import unfinished
+from .masking import Mask
+from .model import WEIGHT, Fake, Finding, Report, Row
+from .rows import rows
+from .scene import Scene, scene_of
+
+if TYPE_CHECKING:
+    from ..any_cloud import AnyCloud
+    from ..handle import Handle
+    from .applications import Served
+
+_RACES = ("lost_update", "check_then_set")
+
+
+def report_of(
+    cloud: AnyCloud,
+    *,
+    test: str = "",
+    failure: str = "",
+    served: Sequence[Served] = (),
+    idle_s: float | None = None,
+    raised: BaseException | None = None,
+) -> Report:
+    """Return the report of a test about one cloud, credentials masked.
+
+    ``failure`` is what pytest prints of the failure, ``served`` are the requests to the
+    application, ``idle_s`` is how many wall-clock seconds the test waited, ``raised`` its
+    exception. A part that cannot be made is replaced by a line in ``failures``.
+    """
+    mask = Mask(cloud)
+    failures: list[str] = []
+    scene = Scene()
+    every: list[Row] = []
+    found: list[Finding] = []
+    left: list[Finding] = []
+    with telling("the lookups failed", failures.append):
+        scene = scene_of(cloud, list(cloud.journal.entries))
+    with telling("the findings failed", failures.append):
+        found = find(cloud, scene, idle_s, raised, served)
+    with telling("the calls cannot be shown", failures.append):
+        every = rows(cloud, served=served, told=scene.told)
+    with telling("what is unfinished cannot be shown", failures.append):
+        left = unfinished(cloud, scene)
+    numbers = _numbers(every)
+    return Report(
+        cloud.clock.now_us(),
+        cloud.clock.mode,
+        cloud.seed,
+        test,
+        mask.text(failure),
+        [
+            *(Fake(one.name, one.service, one.url) for one in cloud.handles),
+            *(Fake(name, fixture, url, closed=True)
+              for name, (fixture, url) in gone_of(cloud).homes.items()),
+        ],
+        every,
+        [_masked(_of_rows(one, numbers), mask) for one in found],
+        [_masked(one, mask) for one in _relevant(left, found)],
+        [_masked(one, mask) for one in problems(cloud)],
+        list(map(mask.text, failures)),
+        scene,
+    )  # fmt: skip
+
+
+def problems(cloud: AnyCloud) -> list[Finding]:
+    """Return the strict-mode violations, alike ones once with their count, and rejected credentials."""
+    found: dict[object, list[Finding]] = {}
+    for problem in cloud.problems:
+        values = {"problem": problem.kind, "text": problem.text, "times": 1}
+        one = Finding("problem", values=values)
+        # Violations that differ only in the message they are about are alike.
+        facts = {name: value for name, value in problem.facts.items() if name != "message_id"}
+        alike = repr(facts) if "message_id" in problem.facts else problem.text
+        found.setdefault((problem.kind, alike), []).append(one)
+    counted = [
+        replace(several[0], values={**several[0].values, "times": len(several)})
+        for several in found.values()
+    ]
+    return [*counted, *rejected(cloud)]
+
+
+def rejected(
+    cloud: AnyCloud, *, every_call: bool = False, meant: Callable[[Call], bool] = lambda call: False
+) -> Iterator[Finding]:
+    """Yield the fakes that answered 401, each with the reasons.
+
+    ``every_call`` yields only those that answered nothing else; ``meant`` calls are left out.
+    """
+    for handle in cloud.handles:
+        calls = handle.journal.calls()
+        wrong = [call for call in calls if call.status == 401 and call.fault is None]
+        if not wrong or (every_call and len(wrong) < len(calls)):
+            continue
+        wrong = [call for call in wrong if not meant(call)]
+        reasons: list[dict[str, str]] = []
+        for call in wrong:
+            reason = _credentials(call, cloud, handle)
+            if reason not in reasons:
+                reasons.append(reason)
+        if wrong:
+            values = {"rejected": len(wrong), "calls": len(calls), "reasons": reasons}
+            yield Finding("rejected", handle.name, (wrong[-1].number,), (), values)
+
+
+def _credentials(call: Call, cloud: AnyCloud, rejecting: Handle) -> dict[str, str]:
+    given = call.header("Authorization")
+    if given is None:
+        return {"kind": "query" if "_token=" in call.target else "none"}
+    if given == f"Bearer {getattr(rejecting, 'read_only_token', None)}":
+        return {"kind": "read_only"}
+    for handle in cloud.handles:
+        if handle is not rejecting and handle.headers.get("Authorization") == given:
+            return {"kind": "other", "other": handle.name}
+    return {"kind": "unknown"}
+
+
+def _relevant(left: Sequence[Finding], found: Sequence[Finding]) -> list[Finding]:
+    """What is unfinished, the most important first.
+
+    Messages that wait explain nothing when two writers overwrote each other.
+    """
+    raced = any(one.kind in _RACES for one in found)
+    shown = [one for one in left if not (raced and one.kind == "message_waits")]
+    return sorted(shown, key=lambda one: WEIGHT[one.severity])
+
+
+def _numbers(every: Sequence[Row]) -> dict[int, int]:
+    """The number of the row that shows each journal number: a delivery has two."""
+    found = {row.number: row.number for row in every}
+    for row in every:
+        if row.delivery is not None:
+            found[row.delivery.number] = row.number
+    return found
+
+
+def _of_rows(finding: Finding, numbers: dict[int, int]) -> Finding:
+    shown = tuple(numbers.get(number, number) for number in finding.rows)
+    return finding if shown == finding.rows else replace(finding, rows=shown)
+
+
+def _masked(finding: Finding, mask: Mask) -> Finding:
+    values: dict[str, Any] = mask.value(finding.values)
+    subjects = tuple(replace(one, name=mask.text(one.name)) for one in finding.subjects)
+    return replace(finding, values=values, subjects=subjects)

@@ -1,0 +1,138 @@
+"""What rows, findings and wording look up beyond a single journal entry."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence, Set
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from ..core.calls import Call, Entry, Event
+from ..core.errors import telling
+from ..core.timeparse import instant_us
+from .bodies import parsed
+from .connections import gathered
+from .masking import Mask
+
+if TYPE_CHECKING:
+    from ..any_cloud import AnyCloud
+
+_SENT = 2_000
+"""The characters of a body that an attempt's event keeps."""
+_SINGLE = ("publish", "enqueue", "batch")
+
+
+@dataclass(slots=True)
+class Scene:
+    """Lookups of one cloud and its journal.
+
+    - ``ids``: the short form of each message id.
+    - ``published``: when each message was first published, in microseconds, and ``bodies`` the
+      beginning of what was published.
+    - ``ends``: the end offsets of the partitions, by fake and topic.
+    - ``made``: the message that a request created whose answer was lost, by the call's number.
+    - ``gathered``: calls that are shown in the row of another call (the steps of a transaction in
+      its ``EXEC``), by that call's number; ``told`` has their numbers.
+    """
+
+    ids: Mapping[str, str] = field(default_factory=dict)
+    published: dict[str, int] = field(default_factory=dict)
+    bodies: dict[str, str] = field(default_factory=dict)
+    ends: dict[tuple[str, str], Sequence[int]] = field(default_factory=dict)
+    made: Mapping[int, str] = field(default_factory=dict)
+    gathered: Mapping[int, Sequence[Call]] = field(default_factory=dict)
+    told: Set[int] = frozenset()
+
+    def short(self, message_id: object) -> str:
+        """Return the short form of a message id."""
+        return self.ids.get(str(message_id), str(message_id))
+
+
+def scene_of(cloud: AnyCloud | None, entries: Sequence[Entry]) -> Scene:
+    """Return the lookups of a cloud and its journal; without a cloud, those of the entries.
+
+    A fake that raises has nothing to look up. Credentials in ``gathered`` calls are masked.
+    """
+    scene = Scene()
+    ids: set[str] = set()
+    for entry in entries:
+        if isinstance(entry, Event):
+            ids.update(str(entry.data[name]) for name in ("message_id", "about")
+                       if "message_id" in entry.data and entry.data.get(name))  # fmt: skip
+        elif entry.route in _SINGLE and worked(entry):
+            _published(entry, scene)
+    for handle in cloud.handles if cloud is not None else ():
+        with telling("", lambda line: None):
+            if handle.service == "queue":
+                for message in handle.messages():  # type: ignore[attr-defined]
+                    ids.add(message.id)
+                    scene.published[message.id] = instant_us(message.created)
+            elif handle.service == "broker":
+                for topic in handle.topics():  # type: ignore[attr-defined]
+                    scene.ends[handle.name, topic] = handle.topic(topic).end_offsets  # type: ignore[attr-defined]
+    if cloud is not None:
+        scene.made = _made(cloud, entries)
+        together = gathered(entries)
+        scene.told = together.told
+        mask = Mask(cloud)
+        scene.gathered = {n: [mask.call(one) for one in of] for n, of in together.of.items()}
+    scene.ids = _short(ids)
+    return scene
+
+
+def worked(call: Call) -> bool:
+    """Return whether a call has a whole answer that is not an error."""
+    return call.status is not None and call.status < 400 and call.outcome == "answered"
+
+
+def taken(call: Call) -> bool:
+    """Return whether a call was carried out although its answer was lost."""
+    return call.reached and call.status in (200, 201, 202) and call.outcome == "lost"
+
+
+def _published(call: Call, scene: Scene) -> None:
+    answer = parsed(call.answer)
+    for one in answer if isinstance(answer, list) else [answer]:
+        if isinstance(one, dict) and "messageId" in one and not one.get("deduplicated"):
+            scene.published.setdefault(str(one["messageId"]), call.at_us)
+            if call.route != "batch":
+                body = call.body[: 4 * _SENT].decode("utf-8", "replace")[:_SENT]
+                scene.bodies[str(one["messageId"])] = body
+
+
+def _made(cloud: AnyCloud, entries: Sequence[Entry]) -> dict[int, str]:
+    """The message of each publish request whose answer was lost, by the request's number.
+
+    It is the only message of that URL and time that no answer names; with several, none is named.
+    """
+    calls = [one for one in entries if isinstance(one, Call) and one.service == "queue"]
+    lost = [call for call in calls if taken(call)]
+    if not lost:
+        return {}
+    named = b"".join(call.answer for call in calls if call not in lost)
+    found = {}
+    for handle in cloud.handles:
+        if handle.service != "queue":
+            continue
+        messages = [one for one in handle.messages() if one.id.encode() not in named]  # type: ignore[attr-defined]
+        for call in lost:
+            alike = [
+                one.id
+                for one in messages
+                if call.handle == handle.name
+                and one.url == call.facts.get("url")
+                and one.created == call.at
+            ]
+            if len(alike) == 1:
+                found[call.number] = alike[0]
+    return found
+
+
+def _short(ids: Iterable[str]) -> dict[str, str]:
+    """Each id by its beginning, as long as all of them need to differ."""
+    whole = sorted(ids)
+    length = 8
+    while length < max(map(len, whole), default=0) and len({one[:length] for one in whole}) < len(
+        whole
+    ):
+        length += 2
+    return {one: one[:length] for one in whole}

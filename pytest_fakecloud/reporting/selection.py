@@ -1,0 +1,157 @@
+"""Which rows a report shows: repetitions are folded, events are merged, unimportant rows are cut.
+
+Everything is decided on the data of rows, never on their wording.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Sequence
+from dataclasses import dataclass, replace
+
+from ..core.calls import Event
+from .model import Row
+
+KEPT = 60
+"""How many rows are shown at most."""
+NEWEST = 30
+"""How many of the last rows are always shown."""
+_LEAVING = ("join", "leave", "expire")
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """Rows that one entry of the timeline shows.
+
+    ``rows`` are alike, the first is shown; ``effects`` are events that resulted from it.
+    """
+
+    rows: tuple[Row, ...]
+    effects: tuple[Event, ...] = ()
+
+    @property
+    def row(self) -> Row:
+        """The row that is shown."""
+        return self.rows[0]
+
+    def __len__(self) -> int:
+        return len(self.rows) + len(self.effects)
+
+
+def without_held_runs(every: list[Row]) -> tuple[list[Row], int]:
+    """Return the rows without those of `every_failure` runs that passed, and how many runs passed.
+
+    When no run failed, all rows are returned.
+    """
+    runs = [(row, row.entry.data.get("held", False)) for row in every
+            if row.operation == "run" and isinstance(row.entry, Event)]  # fmt: skip
+    calm = [row for row, held in runs if held is not False]
+    if len(calm) == len(runs):
+        return every, 0
+    kept = [row for row in every if not any(run.began <= row.began <= run.number for run in calm)]
+    return kept, sum(held is True for _, held in runs)
+
+
+def merged(every: Sequence[Row], marked: Collection[int]) -> list[Line]:
+    """Return one line for each row; events that resulted from a call are part of the call's line.
+
+    So is the rebalance that a join or a leave caused. Marked rows get lines of their own.
+    """
+    found: list[Line] = []
+    place: dict[int, int] = {}
+    for row in every:
+        at = place.get(row.follows)
+        if at is None and found and _results_from(row, found[-1].row):
+            at = len(found) - 1
+        if at is not None and row.number not in marked and isinstance(row.entry, Event):
+            found[at] = replace(found[at], effects=(*found[at].effects, row.entry))
+            continue
+        place[row.number] = len(found)
+        found.append(Line((row,)))
+    return found
+
+
+def _results_from(row: Row, before: Row) -> bool:
+    return (
+        row.operation == "rebalance"
+        and before.kind == "event"
+        and before.operation in _LEAVING
+        and (row.peer, row.at_us, row.depth) == (before.peer, before.at_us, before.depth)
+    )
+
+
+def folded(every: Sequence[Line]) -> list[Line]:
+    """Return the lines with repetitions folded: each row together with the rows nested in it.
+
+    Attempts of one message may differ in their number.
+    """
+    blocks: list[list[Line]] = []
+    for line in every:
+        if blocks and line.row.depth > blocks[-1][0].row.depth:
+            blocks[-1].append(line)
+        else:
+            blocks.append([line])
+    found: list[list[Line]] = []
+    for block in blocks:
+        block = [block[0], *folded(block[1:])] if len(block) > 1 else block
+        if found and _key(found[-1]) == _key(block):
+            found[-1] = [
+                replace(one, rows=(*one.rows, *other.rows))
+                for one, other in zip(found[-1], block, strict=True)
+            ]
+        else:
+            found.append(block)
+    return [line for block in found for line in block]
+
+
+def _key(block: Sequence[Line]) -> tuple[object, ...]:
+    top = block[0].row.depth
+    return tuple(
+        (row.kind, row.actor, row.peer, row.operation, row.status, row.outcome, row.faults,
+         row.where, row.same, row.depth - top, repr([one.data for one in line.effects]),
+         # Of lines that were folded already, the same number of rows.
+         len(line.rows) if row is not block[0].row else 0)
+        for line in block
+        for row in (line.row,)
+    )  # fmt: skip
+
+
+def kept(every: Sequence[Line], marked: Collection[int]) -> Iterator[Line | int]:
+    """Yield the lines that are shown, and how many rows are left out before each.
+
+    Shown are the newest, and of the others those with findings, errors, faults or notes, and the
+    first and last of their kind.
+    """
+    shown = _shown([line.row for line in every], marked)
+    left = 0
+    for line in every:
+        if not any(row.number in shown for row in line.rows):
+            left += len(line)
+            continue
+        if left:
+            yield left
+            left = 0
+        yield line
+
+
+def _shown(every: Sequence[Row], marked: Collection[int]) -> set[int]:
+    if len(every) <= KEPT:
+        return {row.number for row in every}
+    first: dict[object, int] = {}
+    last: dict[object, int] = {}
+    for row in every:
+        kind = row.kind, row.peer, row.operation
+        first.setdefault(kind, row.number)
+        last[kind] = row.number
+    ends = {*first.values(), *last.values()}
+    newest = every[-NEWEST:]
+    by_weight = sorted(
+        every[:-NEWEST],
+        key=lambda row: (
+            row.number in marked,
+            bool(row.faults) or not row.ok,
+            row.number in ends,
+            row.began,
+        ),
+        reverse=True,
+    )
+    return {row.number for row in (*newest, *by_weight[: KEPT - NEWEST])}

@@ -1,0 +1,277 @@
+"""A report as text, for the terminal."""
+
+from __future__ import annotations
+
+import textwrap
+from collections.abc import Iterator, Mapping, Sequence
+from datetime import date
+from typing import TYPE_CHECKING
+
+from ..core.calls import Call
+from ..core.timeparse import to_datetime
+from .bodies import CONTROLS, printable
+from .model import Finding, Report, Row
+from .report import report_of
+from .selection import Line, folded, kept, merged, without_held_runs
+from .wording import Scene, describe, effect, sentence
+
+if TYPE_CHECKING:
+    from ..any_cloud import AnyCloud
+
+WIDTH = 80
+WIDEST = 140
+"""The longest line, however wide the terminal is: longer ones are hard to read."""
+LONG = 60
+"""Lines below a row that are longer are printed once, and then only as ``as above``."""
+LINES_OF_A_TEXT = 12
+LINES_OF_A_SCRIPT = 20
+_STAMP = len("12:00:00.000 ")
+
+
+def section(cloud: AnyCloud, *, width: int = WIDTH) -> str:
+    """Return the report of a cloud as text, without a test."""
+    return text(report_of(cloud), width=width)
+
+
+def text(report: Report, *, link: str = "", width: int = WIDTH) -> str:
+    """Return a report as text, newest row last.
+
+    ``link`` is the path of the page, ``width`` that of the terminal in columns.
+    """
+    width = max(40, min(width, WIDEST))
+    now = to_datetime(report.now_us)
+    part_of_second = f".{now.microsecond // 1000:03}".removesuffix(".000")
+    head = [
+        f"clock {report.clock} at {now:%Y-%m-%d %H:%M:%S}{part_of_second}Z, seed {report.seed!r}",
+        *_homes(report),
+    ]
+    lines = [part for line in _packed(head, width) for part in _wrapped(line, "  ", width)]
+    if link:
+        lines.append(f"timeline: {link}")
+    lines += report.failures
+    if not report.rows and not report.failures:
+        lines.append("no client has made a call")
+    marks = _marks(report.rows, report.findings)
+    lines += _timeline(report, marks, width, now.date())
+    ends = [
+        *_block("Findings:", report.findings, report.scene, width, marks),
+        *_block("Unfinished:", report.unfinished, report.scene, width),
+    ]
+    for one in report.problems:
+        ends += _wrapped(problem(one, report.scene).translate(CONTROLS), "    ", width)
+    return printable("\n".join([*lines, *([""] if ends else []), *ends]))
+
+
+def problem(one: Finding, scene: Scene) -> str:
+    """Return a strict-mode violation, or rejected credentials, as text of one or several lines."""
+    if one.kind != "problem":
+        return f"[credentials] {sentence(one, scene)}"
+    times = one.values["times"]
+    first, *rest = sentence(one, scene).split("\n")
+    return "\n".join([f"{first} ({times} times)" if times > 1 else first, *rest])
+
+
+def _homes(report: Report) -> Iterator[str]:
+    """The address of each fake; only the port when the host is that of the previous one."""
+    host = ""
+    for fake in report.fakes:
+        here, _, port = fake.url.rpartition(":")
+        if fake.closed:
+            yield f"{fake.name} {fake.url}, closed"
+        else:
+            yield f"{fake.name} {f':{port}' if here == host else fake.url}"
+            host = here
+
+
+def _block(
+    title: str,
+    findings: Sequence[Finding],
+    scene: Scene,
+    width: int,
+    marks: Mapping[int, int] | None = None,
+) -> list[str]:
+    told = []
+    for one in findings:
+        mark = (marks or {}).get(one.rows[0]) if one.rows else None
+        prefix = "" if mark is None else f"[{mark}] "
+        told.append(f"{prefix}{sentence(one, scene)}".translate(CONTROLS))
+    if len(told) == 1:
+        return _wrapped(f"{title} {told[0]}", "  ", width)
+    lines = [line for each in told for line in _wrapped(f"- {each}", "  ", width)]
+    return [title, *lines] if lines else []
+
+
+def _marks(rows: Sequence[Row], findings: Sequence[Finding]) -> dict[int, int]:
+    """The mark of each row that a finding is about, in the order of the rows, by its number."""
+    wanted = {number for one in findings for number in one.rows[:1]}
+    return {
+        number: mark
+        for mark, number in enumerate((row.number for row in rows if row.number in wanted), 1)
+    }
+
+
+# -- the rows --------------------------------------------------------------------------------------
+
+
+def _timeline(report: Report, marks: Mapping[int, int], width: int, today: date) -> Iterator[str]:
+    """The rows as lines; dates are printed unless all rows are of the clock's day."""
+    every, held = without_held_runs(list(report.rows))
+    day, known = None, set[str]()
+    if all(to_datetime(row.at_us).date() == today for row in every):
+        day = today
+    if held:
+        yield f"... {held} run{'s' * (held > 1)} left out, in which the promise held"
+    held_back: list[tuple[int, list[str]]] = []
+    lines = list(kept(folded(merged(every, marks)), marks))
+    for number, line in enumerate(lines):
+        if isinstance(line, int):
+            yield f"... {line} row{'s' * (line > 1)} left out"
+            continue
+        while held_back and held_back[-1][0] >= line.row.depth:
+            yield from held_back.pop()[1]
+        at = to_datetime(line.row.at_us)
+        if at.date() != day:
+            day = at.date()
+            yield f"-- {day} --"
+        after = next((one for one in lines[number + 1 :] if isinstance(one, Line)), None)
+        nests = after is not None and after.row.depth > line.row.depth
+        note: list[str] = []
+        yield from _lines(line, marks, known, width, report.scene, note, nests=nests)
+        if nests:
+            held_back.append((line.row.depth, note))  # what resulted from the rows below
+        else:
+            yield from note
+    for _, note in reversed(held_back):
+        yield from note
+
+
+def _lines(
+    line: Line,
+    marks: Mapping[int, int],
+    known: set[str],
+    width: int,
+    scene: Scene,
+    note: list[str],
+    *,
+    nests: bool,
+) -> Iterator[str]:
+    """The lines of one entry, except for its note: it is added to ``note``."""
+    row, last = line.row, line.rows[-1]
+    words = describe(row, scene, last)
+    call = row.entry if isinstance(row.entry, Call) else None
+    effects = [effect(one, call) for one in line.effects]
+    effects = list(filter(None, effects))
+    inside = row.actor == row.peer
+    what = "; ".join([words.what, *effects]) if inside else words.what
+    remarks = [*words.remarks, *(() if inside else effects)]
+    lead = " " * (2 * row.depth)
+    indent = " " * (_STAMP + 2) + lead
+    more = [*words.below, *remarks, *([f"note: {words.note}"] if words.note else [])]
+    alike = "\n".join(more)
+    is_known = len(alike) > LONG and alike in known
+    known.add(alike)
+    head = f"{_stamp(row)} {lead}{_ends(row)} {what}{_times(line)}"
+    if row.where is not None:
+        where = f"{row.where.file}:{row.where.line} in {row.where.function}"
+        if where not in known:
+            remarks.insert(0, where)
+        known.add(where)
+    for mark in dict.fromkeys(marks[one.number] for one in line.rows if one.number in marks):
+        head += f" [{mark}]"
+    told = _wrapped(head.translate(CONTROLS), indent, width, LINES_OF_A_TEXT)
+    answer = [f"<-- {words.answer}{' (as above)' * is_known}"] if words.answer else []
+    for each in [*answer, *_faults(row, nests)]:
+        each = each.translate(CONTROLS)
+        if len(told[-1]) + 1 + len(each) <= width:
+            told[-1] += f" {each}"
+        else:
+            told += _wrapped(indent + each, indent + "    ", width, LINES_OF_A_TEXT)
+    yield from told
+    if not is_known:
+        for each in [*words.below, *_packed(remarks, width - len(indent))]:
+            yield from _wrapped(
+                indent + each.translate(CONTROLS), indent + "  ", width, LINES_OF_A_TEXT
+            )
+        if words.note:
+            each = f"{indent}note: {words.note}".translate(CONTROLS)
+            note += _wrapped(each, indent + "  ", width, LINES_OF_A_TEXT)
+    if words.script is not None and words.script[0] not in known:
+        known.add(words.script[0])
+        yield from _script(*words.script, indent, width)
+
+
+def _faults(row: Row, nests: bool) -> Iterator[str]:
+    if row.faults:
+        told = ", ".join(one.description for one in row.faults)
+        late = nests and any(one.moment == "before" for one in row.faults)
+        yield f"fault: {told}" + " it; executed after the rows below" * late
+
+
+def _times(line: Line) -> str:
+    """How often a folded row happened, unless the number of the attempt shows it."""
+    row, last = line.row, line.rows[-1]
+    if len(line.rows) == 1:
+        return ""
+    days = [to_datetime(one.at_us).date() for one in (row, last)]
+    day = "" if days[0] == days[1] else f"{days[1]} "
+    until = f"until {day}{_stamp(last)}" if last.at_us != row.at_us else ""
+    if row.attempt != last.attempt:
+        return until and f" ({until})"
+    return f" (x{len(line.rows)}{until and f' {until}'})"
+
+
+def _packed(texts: Sequence[str], room: int) -> Iterator[str]:
+    """The texts, as many in a line as fit."""
+    line = ""
+    for each in texts:
+        if line and len(line) + 2 + len(each) <= room:
+            line += f"; {each}"
+            continue
+        if line:
+            yield line
+        line = each
+    if line:
+        yield line
+
+
+def _script(sha: str, source: str, indent: str, width: int) -> Iterator[str]:
+    whole = textwrap.dedent(source.replace("\t", "  ")).strip("\n").splitlines()
+    yield f"{indent}script {sha}:"
+    for line in whole[:LINES_OF_A_SCRIPT]:
+        lead = " " * (len(line) - len(line.lstrip()))
+        each = f"{indent}  {line.translate(CONTROLS)}"
+        yield from _wrapped(each, f"{indent}    {lead}", width) or [""]
+    more = len(whole) - LINES_OF_A_SCRIPT
+    if more > 0:
+        yield f"{indent}  ... {more} more line{'s' * (more > 1)}"
+
+
+def _stamp(row: Row) -> str:
+    at = to_datetime(row.at_us)
+    return f"{at:%H:%M:%S}.{at.microsecond // 1000:03}"
+
+
+def _ends(row: Row) -> str:
+    if row.actor == row.peer:
+        return f"* {row.actor}"
+    if row.kind == "action":
+        return f"* {row.actor}:"
+    if row.kind == "attempt":
+        return f"{row.actor} -->" if "://" in row.peer else f"{row.actor} --> {row.peer}"
+    # Indentation shows the caller of a nested row; others were made by the test's client.
+    return f"--> {row.peer}"
+
+
+def _wrapped(text: str, indent: str, width: int, most: int | None = None) -> list[str]:
+    lead = text[: len(text) - len(text.lstrip())]
+    return textwrap.wrap(
+        text.strip(),
+        width,
+        initial_indent=lead,
+        subsequent_indent=indent,
+        max_lines=most,
+        placeholder=" ...",
+        # Text to be copied stays in one piece.
+        break_long_words=most is not None,
+        break_on_hyphens=False,
+    )

@@ -1,0 +1,126 @@
+"""Sentences of reports, one module for each service.
+
+Only renderers call this package. It receives rows and findings and returns strings that no code
+looks into.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from http import HTTPStatus
+from typing import TYPE_CHECKING
+
+from ...core.calls import Call, Event
+from ..applications import Served
+from ..bodies import readable, shortened
+from ..connections import error_of
+from ..scene import Scene
+from . import broker, general, kv, queue, vector
+from .common import Sentences, Summary, filled
+
+if TYPE_CHECKING:
+    from ..model import Finding, Row
+
+__all__ = ["Scene", "Summary", "describe", "effect", "sentence", "summarise"]
+
+EXCERPT = 400
+"""The longest body, in characters, that a row contains."""
+_BY_SERVICE: Mapping[str, Callable[[Call, Scene], Summary | None]] = {
+    "kv": kv.summary,
+    "vector": vector.summary,
+    "broker": broker.summary,
+    "queue": queue.summary,
+    "callback_capture": queue.callback,
+    "destination": queue.callback,
+}
+_SENTENCES: Sentences = {
+    **kv.SENTENCES,
+    **vector.SENTENCES,
+    **broker.SENTENCES,
+    **queue.SENTENCES,
+    **general.SENTENCES,
+}
+
+
+def summarise(call: Call, scene: Scene) -> Summary | None:
+    """Return a call in words; None when its service has none for it, or its body is malformed."""
+    summary = _BY_SERVICE.get(call.service)
+    if summary is None:
+        return None
+    try:
+        return summary(call, scene)
+    except (ValueError, LookupError, TypeError, AttributeError):
+        return None
+
+
+def describe(row: Row, scene: Scene, last: Row | None = None) -> Summary:
+    """Return a row in words; ``last`` is the last of several attempts that went alike."""
+    entry, last = row.entry, last or row
+    if row.failure:
+        return Summary(row.failure)
+    if isinstance(entry, Call):
+        return _call(row, last, entry, scene)
+    if isinstance(entry, Served):
+        is_form = entry.body_type.startswith("multipart/")
+        body = "" if is_form else shortened(readable(entry.body, entry.body_type), 120)
+        what = " ".join(filter(None, [entry.target, body, f"({entry.framework})"]))
+        return Summary(what, "" if entry.status is None else str(entry.status), note=entry.raised)
+    if isinstance(entry, Event):
+        if row.kind == "attempt":
+            return queue.attempt(row, last, scene)
+        if row.kind == "action":
+            return Summary(general.action(entry))
+        told = broker.event(entry) if row.service == "broker" else f"{entry.kind}: {entry.text}"
+        return Summary(told, note=str(entry.data.get("note") or ""))
+    return Summary(row.operation)
+
+
+def _call(row: Row, last: Row, call: Call, scene: Scene) -> Summary:
+    summary = summarise(call, scene)
+    if summary is None:
+        body = shortened(readable(call.body, call.header("Content-Type") or ""), EXCERPT)
+        summary = Summary(f"{call.method} {call.target} {body}".strip())
+    what, remarks = summary.what, list(summary.remarks)
+    if row.delivery is not None:
+        what = f"{queue.named(row, last, scene)} {what}"
+        # A fake that took the delivery has a row that shows the body.
+        if "answer" in row.delivery.data:
+            remarks += queue.exchange(row.delivery.data, scene)
+    note = "" if call.problem == "bug" else call.note
+    answer = _answer(call, summary)
+    return Summary(what, answer, summary.below, summary.script, tuple(remarks), note)
+
+
+def _answer(call: Call, summary: Summary) -> str:
+    if call.status is None:
+        return call.outcome
+    ending = "" if call.outcome == "answered" else call.outcome
+    status, wrong = error_of(call)
+    if status or wrong:
+        return " ".join(filter(None, [status, ending, shortened(wrong, EXCERPT)]))
+    if summary.answer:
+        return f"{summary.answer} ({call.status} {ending})" if ending else summary.answer
+    kind = next((v for n, v in call.answer_headers if n.lower() == "content-type"), "")
+    body = shortened(readable(call.answer, kind), EXCERPT)
+    return " ".join(filter(None, [str(call.status), ending, body]))
+
+
+def effect(event: Event, call: Call | None) -> str:
+    """Return what an event says in the row of the call that it resulted from; empty for nothing."""
+    return broker.effect(event, call)
+
+
+def status_line(call: Call) -> str:
+    """Return the status line of an answer, or what became of the call."""
+    if call.status is None:
+        return call.outcome
+    phrase = HTTPStatus(call.status).phrase if call.status in set(HTTPStatus) else ""
+    ending = "" if call.outcome == "answered" else f" ({call.outcome})"
+    return f"{call.status} {phrase}".strip() + ending
+
+
+def sentence(finding: Finding, scene: Scene) -> str:
+    """Return a finding in words, with the name of its fake."""
+    says = _SENTENCES[finding.kind]
+    text = filled(says, finding.values) if isinstance(says, str) else says(finding, scene)
+    return f"{finding.fake}: {text}" if finding.fake else text

@@ -1,0 +1,209 @@
+"""Wording of the broker: records by partition and offset, commits, groups, and its findings."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from ..bodies import compact, parsed, scalar, shortened
+from ..scene import Scene, worked
+from .common import Sentences, Summary, counted, listed
+
+if TYPE_CHECKING:
+    from ...core.calls import Call, Event
+    from ..model import Finding
+
+
+def summary(call: Call, scene: Scene) -> Summary | None:
+    """A call of the broker's API."""
+    body = parsed(call.body) if call.body.strip() else None
+    group = f"{call.facts.get('group')}/{call.facts.get('instance')}"
+    topics = [str(topic) for topic in call.facts.get("topic") or ()]
+    whole = worked(call)
+    if call.route == "produce":
+        items = body if isinstance(body, list) else [body] if isinstance(body, dict) else []
+        shown = [_message(item, topics, _spread(item, call, scene)) for item in items]
+        several = len(set(topics)) > 1
+        what = f"produce {'' if several else topics[0]}".strip()
+        return Summary(f"{what} {listed(shown)}".strip(), _places(call, several) if whole else "")
+    if call.route == "consume":
+        what = f"consume {', '.join(topics)} as {group}"
+        return Summary(what, _records(parsed(call.answer), len(topics) > 1) if whole else "")
+    if call.route == "fetch":
+        what = f"fetch {listed([_offset(item) for item in _positions(body)])}"
+        return Summary(what, _records(parsed(call.answer), len(topics) > 1) if whole else "")
+    if call.route == "commit":
+        items = body if isinstance(body, list) else [body] if isinstance(body, dict) else []
+        if not items:
+            what = "commit delivered offsets"
+        else:
+            what = f"commit {listed([_committed(item, call.handle, scene) for item in items])}"
+        return Summary(f"{what} as {group}", "OK" if whole else "")
+    if call.route == "committed":
+        items = body if isinstance(body, list) else [body]
+        what = listed([f"{item['topic']}-{item['partition']}" for item in items])
+        found = parsed(call.answer) if whole else []
+        return Summary(f"committed {what} as {group}", listed([_offset(one) for one in found]))
+    return None
+
+
+def _spread(item: dict[str, Any], call: Call, scene: Scene) -> bool:
+    """Whether nothing but a key keeps records like this one in one partition."""
+    topic = str(item.get("topic") or call.facts["topic"][0])
+    return item.get("partition") is None and len(scene.ends.get((call.handle, topic), ())) > 1
+
+
+def _message(item: dict[str, Any], topics: list[str], spread: bool) -> str:
+    parts = [str(item["topic"])] if len(set(topics)) > 1 else []
+    if item.get("key"):
+        parts.append(f"key {shortened(str(item['key']))}")
+    elif spread:
+        parts.append("no key:")
+    if item.get("partition") is not None:
+        parts.append(f"p{item['partition']}")
+    return " ".join([*parts, shortened(_value(item.get("value")), 60)])
+
+
+def _value(value: Any) -> str:
+    """A value, in quotes where it is text that is no JSON."""
+    told = scalar(value)
+    return compact(value) if told == value else told
+
+
+def _places(call: Call, several: bool) -> str:
+    found = parsed(call.answer)
+    places = found if isinstance(found, list) else [found]
+    return listed([_place(one, several) for one in places])
+
+
+def _place(one: dict[str, Any], several: bool) -> str:
+    return f"{one['topic']} " * several + f"p{one['partition']}@{one['offset']}"
+
+
+def _records(records: list[dict[str, Any]], several: bool) -> str:
+    if not records:
+        return "no records"
+    return listed(
+        [
+            f"{_place(one, several)} "
+            + (f"{shortened(one['key'])}=" if one.get("key") else "")
+            + shortened(_value(one["value"]), 40)
+            for one in records
+        ]
+    )
+
+
+def _positions(body: Any) -> list[dict[str, Any]]:
+    items = list(body.get("topicPartitionOffsets") or ())
+    return [body, *items] if body.get("topic") is not None else items
+
+
+def _offset(item: dict[str, Any]) -> str:
+    return f"{item['topic']}-{item['partition']}@{item['offset']}"
+
+
+def _committed(item: dict[str, Any], handle: str, scene: Scene) -> str:
+    told = f"{item['topic']}-{item['partition']}={item['offset']}"
+    ends = scene.ends.get((handle, str(item["topic"])))
+    at, partition = item["offset"], item["partition"]
+    if ends is not None and isinstance(partition, int) and 0 <= partition < len(ends):
+        end = ends[partition]
+        if isinstance(at, int) and at > end:
+            told += f" (the log ends at {end})"
+    return told
+
+
+# -- groups ----------------------------------------------------------------------------------------
+
+
+def event(of: Event) -> str:
+    """What a group did."""
+    if of.kind == "rebalance":
+        return (
+            f"rebalance ({of.data.get('reason')}): group {of.data['group']} {_generation(of.data)}"
+        )
+    return f"{of.kind}: {of.text}"
+
+
+def effect(of: Event, call: Call | None) -> str:
+    """What a group did as a result of a call, for the call's row; empty when that repeats the call."""
+    if of.kind == "rebalance":
+        return _generation(of.data)
+    if of.kind != "commit" or not isinstance(of.data.get("offsets"), Sequence):
+        return ""
+    stored = [f"{topic}-{partition}={offset}" for topic, partition, offset in of.data["offsets"]]
+    body = parsed(call.body) if call is not None and call.body.strip() else None
+    # A commit with offsets has them in its own row.
+    return "" if body else f"committed {listed(stored)}"
+
+
+def _generation(data: Mapping[str, Any]) -> str:
+    shares: dict[str, dict[str, list[int]]] = {}
+    for member, places in (data.get("assignment") or {}).items():
+        mine = shares.setdefault(str(member), {})
+        for topic, partition in places:
+            mine.setdefault(str(topic), []).append(int(partition))
+    told = "; ".join(
+        f"{member}: {', '.join(f'{topic}{parts}' for topic, parts in mine.items()) or 'nothing'}"
+        for member, mine in shares.items()
+    )
+    return f"generation {data.get('generation')}: {told or 'no members'}"
+
+
+def _beyond_end(of: Finding, scene: Scene) -> str:
+    last = of.values["last"]
+    next_one = (
+        "" if last is None else f"; the last offset it received is {last}, so commit {last + 1}"
+    )
+    return (
+        f"group {of.values['group']} committed {of.values['offset']} in {of.values['partition']}, "
+        f"whose end offset is {of.values['end']}{next_one}"
+    )
+
+
+def _received_again(of: Finding, scene: Scene) -> str:
+    by = of.values["by"]
+    often = "twice" if len(by) == 2 else f"{len(by)} times"
+    by_whom = f": by {', then by '.join(by)}" if 1 < len(set(by)) == len(by) < 4 else ""
+    return f"group {of.values['group']} received {listed(of.values['records'], 4)} {often}{by_whom}"
+
+
+def _redelivered(of: Finding, scene: Scene) -> str:
+    return (
+        f"{counted(of.values['records'], 'record')} redelivered to group {of.values['group']}, and "
+        f"{of.values['command']} was repeated {of.values['times']} times"
+    )
+
+
+def _never_committed(of: Finding, scene: Scene) -> str:
+    count, deliveries = of.values["records"], of.values["deliveries"]
+    again = f" in {deliveries} deliveries" if deliveries > count else ""
+    return (
+        f"group {of.values['group']} received {counted(count, 'record')}{again} and committed "
+        "nothing (its automatic commits are off)"
+    )
+
+
+def _behind(of: Finding, scene: Scene) -> str:
+    parts = [
+        f"{counted(lag, 'record')} behind in {where}" for where, lag in of.values["lag"].items()
+    ]
+    at = of.values["committed"]
+    told = "nothing committed" if at is None else f"committed {at}"
+    return f"group {of.values['group']} is {listed(parts)} ({told})"
+
+
+SENTENCES: Sentences = {
+    "commit_beyond_end": _beyond_end,
+    "commit_beyond_received": "group {group} committed {partition}={offset} after receiving only "
+    "{partition}@{last}",
+    "committed_before_failure": "{records:record} committed before the call that failed",
+    "received_again": _received_again,
+    "redelivered_and_repeated": _redelivered,
+    "started_at_end": "group {group} started at the end of {partition} (auto.offset.reset is latest) "
+    "and skipped {skipped:earlier record}",
+    "never_committed": _never_committed,
+    "no_order": "{topic} was written without keys to {partitions} partitions; order is kept only "
+    "within each of them",
+    "group_behind": _behind,
+}

@@ -1,0 +1,99 @@
+"""What the wording of all services has in common: sentences from templates, lists, durations."""
+
+from __future__ import annotations
+
+import string
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from ...core.timeparse import to_datetime
+from ..bodies import compact, parsed, shortened
+from ..connections import on_connection, reply
+
+if TYPE_CHECKING:
+    from ...core.calls import Call
+    from ..model import Finding
+    from ..scene import Scene
+
+SHOWN = 6
+"""How many items of a list are named."""
+
+Sentences = Mapping[str, "str | Callable[[Finding, Scene], str]"]
+"""The sentence of each kind of finding: a template of its values, or a function."""
+
+
+@dataclass(frozen=True, slots=True)
+class Summary:
+    """A row in words.
+
+    ``what`` was asked, the ``answer``, lines ``below`` that explain it and short ``remarks`` that
+    may share a line, a ``note``. ``script`` is the name and source of a Lua script.
+    """
+
+    what: str
+    answer: str = ""
+    below: Sequence[str] = ()
+    script: tuple[str, str] | None = None
+    remarks: Sequence[str] = ()
+    note: str = ""
+
+
+class _Template(string.Formatter):
+    """Fills in a sentence.
+
+    ``{name}`` is a string, shortened; ``{name:json}`` is JSON; ``{name:list}`` is a list of strings;
+    ``{name:raw}`` is not shortened; ``{name:record}`` is a count with its noun (``2 records``).
+    """
+
+    def format_field(self, value: Any, format_spec: str) -> str:
+        if format_spec == "json":
+            return compact(shortened(value) if isinstance(value, str) else value)
+        if format_spec == "list":
+            return listed([shortened(str(one)) for one in value], 4)
+        if format_spec == "raw":
+            return str(value)
+        if format_spec:
+            return counted(value, format_spec)
+        return shortened(str(value))
+
+
+def filled(template: str, values: Mapping[str, Any]) -> str:
+    """Return a sentence with its values filled in."""
+    return _Template().vformat(template, (), values)
+
+
+def counted(count: int, noun: str) -> str:
+    """Return a count with its noun: ``1 record``, ``2 records``."""
+    return f"{count} {noun}{'s' * (count != 1)}"
+
+
+def listed(items: Sequence[str], most: int = SHOWN) -> str:
+    """Return the first items, and how many more there are."""
+    more = len(items) - most
+    return ", ".join(items[:most]) + (f" and {more} more" if more > 0 else "")
+
+
+def pairs(values: Mapping[str, Any]) -> str:
+    """Return names and values, each in JSON so that strings and numbers differ."""
+    return listed([f"{name}={shortened(compact(value))}" for name, value in values.items()])
+
+
+def clock_time(at_us: int, like_us: int | None = None) -> str:
+    """Return a time of day, with its date unless it is on the day of ``like_us``."""
+    at = to_datetime(at_us)
+    part = f".{at.microsecond // 1000:03}".removesuffix(".000")
+    day = (
+        ""
+        if like_us is not None and to_datetime(like_us).date() == at.date()
+        else f"{at:%Y-%m-%d} "
+    )
+    return f"{day}{at:%H:%M:%S}{part}Z"
+
+
+def envelope(call: Call) -> Any:
+    """Return the ``result`` of an answer.
+
+    Raises ``LookupError``, ``TypeError`` or ``ValueError`` when it has none.
+    """
+    return (reply(call) if on_connection(call) else parsed(call.answer))["result"]

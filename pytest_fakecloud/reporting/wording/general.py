@@ -1,0 +1,60 @@
+"""Wording that does not depend on a service: errors, faults, credentials, the clock, actions."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from .common import Sentences, counted, listed
+
+if TYPE_CHECKING:
+    from ...core.calls import Event
+    from ..model import Finding
+    from ..scene import Scene
+
+
+def action(event: Event) -> str:
+    """Something that the test did on a fake."""
+    return f"{event.handle}.{event.kind}({event.data.get('arguments') or ''})"
+
+
+def _continued(of: Finding, scene: Scene) -> str:
+    later = counted(of.values["later"], "call")
+    error = " ".join(filter(None, [of.values["status"], of.values["error"]]))
+    return f"{of.values['call']} was answered {error}, and {later} followed"
+
+
+def _swallowed(of: Finding, scene: Scene) -> str:
+    answered = of.values["status"] or "with an error"
+    return f"this {of.values['call']} was answered {answered}, and the test saw no exception"
+
+
+def _unused_fault(of: Finding, scene: Scene) -> str:
+    return f"a fault never fired; the calls were {listed(of.values['calls'])}"
+
+
+def _rejected(of: Finding, scene: Scene) -> str:
+    why = {
+        "none": "no credentials were sent",
+        "query": "the _token in the URL is wrong",
+        "read_only": "the credentials are the read-only token",
+        "unknown": f"the credentials are not those of {of.fake}",
+    }
+    reasons = "; ".join(
+        why.get(one["kind"]) or f"the credentials are those of {one['other']}"
+        for one in of.values["reasons"]
+    )
+    return f"answered 401 to {of.values['rejected']} of {counted(of.values['calls'], 'call')}: {reasons}"
+
+
+SENTENCES: Sentences = {
+    "continued_after_error": _continued,
+    "error_not_seen": _swallowed,
+    "unused_fault": _unused_fault,
+    "never_called": "no call was received",
+    "clock_frozen": "{seconds:raw} s of wall-clock time passed while the fake clock was frozen; "
+    "fakecloud.clock.advance() moves it, time.sleep() does not",
+    "rejected": _rejected,
+    "problem": "[{problem:raw}] {text:raw}",
+    "failed": "{text:raw}",
+    "more": "and {count:raw} more",
+}

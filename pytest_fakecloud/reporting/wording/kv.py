@@ -1,0 +1,228 @@
+"""Wording of the key-value store: commands, scripts, pipelines, and its findings."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+from ..bodies import compact, parsed, plain, scalar, shortened
+from ..connections import is_error, on_connection
+from ..masking import HIDDEN, hides_words
+from ..scene import Scene, worked
+from .common import Sentences, Summary, counted, envelope, listed
+
+if TYPE_CHECKING:
+    from ...core.calls import Call
+    from ..model import Finding
+
+PIPELINED = 12
+"""How many commands of a pipeline are shown; of those that failed, all."""
+ROOM = 240
+"""How many characters the arguments of a command take."""
+_SEVERAL = ("pipeline", "multi-exec")
+_SCRIPTS = ("EVAL", "EVAL_RO", "EVALSHA", "EVALSHA_RO")
+
+
+def summary(call: Call, scene: Scene) -> Summary | None:
+    """A command, or several."""
+    lines = call.facts.get("words")
+    if not isinstance(lines, list) or not lines:
+        return None
+    if hides_words(call):
+        lines = [[line[0], HIDDEN] for line in lines]
+    if call.route in _SEVERAL:
+        return _several(call, lines)
+    if on_connection(call) and call.number in scene.gathered:
+        return _gathered(call, lines[0][0].upper(), scene.gathered[call.number])
+    what, script = command(lines[0])
+    if not worked(call):
+        return Summary(what, "", (), script)
+    if on_connection(call) and (not call.answer or "answer" in call.cut):
+        size = call.cut.get("answer", 0)
+        return Summary(what, f"{size} bytes" if size else "no reply", (), script)
+    return Summary(what, answer(envelope(call), _decodes(call)), (), script)
+
+
+def _gathered(call: Call, name: str, parts: Sequence[Call]) -> Summary:
+    """A greeting with all its commands, or a transaction with its steps."""
+    if name not in ("EXEC", "DISCARD"):
+        words = [part.facts["words"][0] for part in parts]
+        named = [line[3] for line in words if line[1:3] and line[1].upper() == "SETINFO"]
+        return Summary(f"connect with {shortened(' '.join(named))}" if named else "connect", "OK")
+    lines = [part.facts["words"][0] for part in parts]
+    result = envelope(call) if worked(call) else None
+    several = result if isinstance(result, list) and len(result) == len(lines) else ()
+    told = [one if is_error(one) else {"result": one} for one in several]
+    summary = _listed(f"{name} of {len(lines)}", lines, told)
+    if worked(call) and not isinstance(result, list):
+        undone = "null: a watched key was changed, so nothing was executed"
+        return replace(summary, answer=undone if result is None else scalar(result))
+    return summary
+
+
+def _several(call: Call, lines: Sequence[Sequence[str]]) -> Summary:
+    answers = parsed(call.answer) if worked(call) else None
+    if not isinstance(answers, list) or len(answers) != len(lines):
+        answers = []
+    return _listed(f"{call.route} of {len(lines)}", lines, answers, _decodes(call))
+
+
+def _listed(
+    what: str, lines: Sequence[Sequence[str]], answers: Sequence[Any], decodes: bool = False
+) -> Summary:
+    shown, script, errors, left = [], None, 0, 0
+    for number, line in enumerate(lines):
+        asked, one = command(line)
+        script = script or one
+        came = answers[number] if answers else None
+        failed = isinstance(came, dict) and "error" in came
+        errors += failed
+        if number >= PIPELINED and not failed:
+            left += 1
+            continue
+        told = ""
+        if isinstance(came, dict):
+            told = scalar(came["error"]) if failed else answer(came.get("result"), decodes)
+        shown.append(f"{asked} <-- {told}" if came is not None else asked)
+    if left:
+        shown.append(f"and {left} more commands")
+    told = counted(len(answers), "answer")
+    if errors:
+        told += f", {counted(errors, 'error')}"
+    return Summary(what, told if answers else "", shown, script)
+
+
+def _decodes(call: Call) -> bool:
+    return call.facts.get("encoding") == "base64"
+
+
+def command(line: Sequence[str]) -> tuple[str, tuple[str, str] | None]:
+    """A command in one line, and the script in it by its short hash."""
+    # A client of the REST face may write commands in any case; their names stand out in capitals.
+    name = line[0].upper()
+    if name in _SCRIPTS and len(line) > 2 and line[2].isdigit():
+        sha = line[1].lower()
+        script = None
+        if not name.startswith("EVALSHA"):
+            text = line[1].encode("utf-8", "surrogatepass")
+            sha = hashlib.sha1(text, usedforsecurity=False).hexdigest()
+            script = sha[:8], line[1]
+        keys = int(line[2])
+        words = [name, sha[:8]]
+        words += ["KEYS", *_fitting(line[3 : 3 + keys])] if keys else []
+        words += ["ARGV", *_fitting(line[3 + keys :])] if line[3 + keys :] else []
+        return " ".join(words), script
+    return " ".join([name, *_fitting(line[1:])]), None
+
+
+def _fitting(arguments: Sequence[str]) -> list[str]:
+    """The first arguments, and how many there are in all when they would fill several lines."""
+    found: list[str] = []
+    room = ROOM
+    for number, each in enumerate(map(word, arguments)):
+        room -= len(each) + 1
+        if room < 0:
+            return [*found, f"... ({len(arguments)} arguments, {number} shown)"]
+        found.append(each)
+    return found
+
+
+def word(text: str) -> str:
+    """An argument: in quotes where it is empty or has white space and is no JSON."""
+    if text[:1] in ("{", "[") and isinstance(parsed(text), dict | list):
+        return shortened(" ".join(text.split()), 80)
+    if not text or text != "".join(text.split()):
+        return compact(shortened(text))
+    return shortened(text)
+
+
+def answer(value: Any, decodes: bool) -> str:
+    """The result of a command; Base64 is decoded where the client asked for it."""
+    return shortened(scalar(as_plain(value) if decodes else value), ROOM)
+
+
+def as_plain(value: Any) -> Any:
+    """A result with its Base64 texts decoded."""
+    if isinstance(value, list):
+        return [as_plain(each) for each in value]
+    if isinstance(value, dict):
+        return {key: as_plain(each) for key, each in value.items()}
+    return plain(value) if isinstance(value, str) else value
+
+
+def _replaced(of: Finding, scene: Scene) -> str:
+    late = "; its WATCH came after that write" if of.values["watch_late"] else ""
+    mine, other, read = (
+        answer(of.values[name], False) for name in ("written", "overwritten", "read")
+    )
+    return (
+        f"this SET wrote {mine} over {other}, which another connection had written after this "
+        f"connection's GET returned {read}{late}"
+    )
+
+
+def _changed_nothing(of: Finding, scene: Scene) -> str:
+    key, option = shortened(of.values["key"]), of.values["option"]
+    why = {
+        "NX": f"{key} already existed (NX)",
+        "XX": f"{key} did not exist (XX)",
+        "HSETNX": f"{key} already had the field {listed(of.values['members'], 3)}",
+        "ZADD": f"{key} already had {listed(of.values['members'], 3)} (NX only adds)",
+    }[option]
+    if of.values["message"]:
+        number, message = of.values["attempt"], scene.short(of.values["message"])
+        why += f", set by attempt {number} of {message}, which failed"
+    return f"this {of.values['command']} changed nothing: {why}"
+
+
+def _repeated(of: Finding, scene: Scene) -> str:
+    if of.values["message"]:
+        earlier = f"attempt {of.values['attempt']} of {scene.short(of.values['message'])}"
+    else:
+        earlier = f"an identical earlier {of.values['target']}"
+    return f"this {of.values['command']} repeats one made during {earlier}, which failed afterwards"
+
+
+def _failed_inside(of: Finding, scene: Scene) -> str:
+    well = of.values["executed"]
+    rest = "the other one was" if well == 1 else f"the other {well} were"
+    return (
+        f"{of.values['failed']} of the {of.values['commands']} commands in this "
+        f"{of.values['what']} failed; {rest} executed"
+    )
+
+
+SENTENCES: Sentences = {
+    "lock_without_ttl": "{key} was set with NX and has no TTL: the command had neither EX nor PX",
+    "ttl_not_set": "{key} has no TTL: the {command} was not executed",
+    "key_mismatch": "{key} was read but never written; {other} was written but never read",
+    "read_only_token": "{command} was sent with the read-only token and rejected",
+    "lock_of_another": "{key} was deleted while it held {holder:json}; {earlier:json} had set it "
+    "before and expired",
+    "ttl_removed": "this SET removed the TTL of {key} (it had neither EX, PX nor KEEPTTL), so the "
+    "key never expires",
+    "ttl_renewed": "the TTL of {key} is {seconds:raw} s and was set again {times:raw} times before it "
+    "ended",
+    "accept_missing": "{command} streams only to a request with the header Accept: "
+    "text/event-stream (it had {accept})",
+    "none_in_key": "the key {key} contains None, which is how Python writes a missing value",
+    "counter_mismatch": "{key} was decremented but never set; {other} was set to {value} but never "
+    "used",
+    "lost_update": _replaced,
+    "check_then_set": "{times:GET} of {key} returned null, then {times:SET} followed: nothing kept "
+    "the second one from running",
+    "expires_by_wall_clock": "{command} {key} expires at {at:raw}, computed from the wall clock; the "
+    "fake's clock is at {now:raw}: use EX, or clock=real",
+    "commands_failed": _failed_inside,
+    "scan_not_finished": "this {command} has more results (its cursor is {cursor}, not 0), and no "
+    "call continued it",
+    "counter_recreated": "{key} had expired, so this {command} recreated it without a TTL",
+    "equal_scores": "all {members} members of {key} have the score {score}, so they are ordered by "
+    "name",
+    "changed_nothing": _changed_nothing,
+    "repeated_after_failure": _repeated,
+    "never_acknowledged": "group {group} of {key} received {entries:list} again; it has acknowledged "
+    "nothing (no XACK)",
+}

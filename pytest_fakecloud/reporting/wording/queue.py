@@ -1,0 +1,356 @@
+"""Wording of the queue: publish requests, deliveries, callbacks, and its findings."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from http import HTTPStatus
+from typing import TYPE_CHECKING, Any
+
+from ...core.timeparse import to_datetime
+from ..bodies import compact, decoded, parsed, readable, shortened
+from ..scene import Scene, worked
+from .common import Sentences, Summary, clock_time, listed
+
+if TYPE_CHECKING:
+    from ...core.calls import Call
+    from ..model import Finding, Row
+
+EXCERPT = 400
+"""The longest body, in characters, that a row contains."""
+_SETTINGS = {
+    "delay": "delay", "not-before": "not before", "retries": "retries",
+    "retry-delay": "retry delay", "timeout": "timeout", "deduplication-id": "dedup",
+    "content-based-deduplication": "content-based dedup", "callback": "callback",
+    "failure-callback": "failure callback", "cron": "cron", "schedule-id": "schedule",
+    "flow-control-key": "flow key", "flow-control-value": "flow", "label": "label",
+    "queue-name": "queue",
+}  # fmt: skip
+"""The settings of a publish request, by header."""
+
+
+def summary(call: Call, scene: Scene) -> Summary | None:
+    """A publish request, alone or in a batch; None for all else."""
+    if call.route == "batch":
+        items = parsed(call.body)
+        shown = [
+            " ".join(
+                filter(
+                    None,
+                    [
+                        _method(item.get("headers") or {}),
+                        str(item["destination"]),
+                        shortened(readable(item.get("body") or ""), 60),
+                        *_settings((item.get("headers") or {}).items()),
+                    ],
+                )
+            )
+            for item in items
+        ]
+        return Summary(f"batch of {len(items)}", _accepted(call, scene), shown)
+    destination = call.facts.get("url")
+    if not isinstance(destination, str):
+        return None
+    verb = call.path.strip("/").split("/")[1]
+    if verb == "enqueue":
+        verb = f"enqueue on {call.facts.get('queue')}:"
+    settings = ", ".join(_settings(call.headers, forwarded=True))
+    # The settings decide what happens, so a long body makes room for them.
+    most = max(40, 160 - len(settings))
+    body = shortened(readable(call.body, call.header("Content-Type") or ""), most)
+    method = _method(dict(call.headers))
+    parts = [verb, method, shortened(destination, 160), body, f"({settings})" if settings else ""]
+    return Summary(" ".join(filter(None, parts)), _accepted(call, scene))
+
+
+def _method(headers: Mapping[str, Any]) -> str:
+    """The method of the delivery; empty for the usual one."""
+    lower = {name.lower(): value for name, value in headers.items()}
+    method = str(lower.get("upstash-method", "POST"))
+    return "" if method == "POST" else method
+
+
+def _settings(headers: Iterable[tuple[str, Any]], forwarded: bool = False) -> Iterable[str]:
+    """The settings; with the ``forwarded`` headers only where their secrets are hidden already."""
+    for name, value in headers:
+        setting = name.lower().removeprefix("upstash-")
+        if name.lower().startswith("upstash-") and setting in _SETTINGS:
+            # A flag needs no value.
+            shown = clock_time(int(value) * 1_000_000) if _is_time(setting, value) else value
+            told = _SETTINGS[setting] + f" {shown}" * (str(value).lower() != "true")
+            in_utc = setting == "cron" and "TZ=" not in str(value)
+            yield f"{told} in UTC: it names no time zone" if in_utc else told
+        elif forwarded and setting.startswith("forward-"):
+            yield f"{name}: {shortened(str(value), 80)}"
+
+
+def _is_time(setting: str, value: object) -> bool:
+    """Whether a value is a Unix time in seconds of this millennium's first two centuries."""
+    text = str(value)
+    return setting == "not-before" and text.isascii() and text.isdigit() and len(text) in (9, 10)
+
+
+def _accepted(call: Call, scene: Scene) -> str:
+    if call.number in scene.made:
+        return scene.short(scene.made[call.number])
+    if not worked(call):
+        return ""
+    told = []
+    for one in _flat(parsed(call.answer)):
+        if "scheduleId" in one:
+            told.append(f"schedule {one['scheduleId']}")
+            continue
+        message = one["messageId"]
+        if one.get("deduplicated"):
+            first = scene.published.get(message)
+            since = "" if first is None else f" published at {to_datetime(first):%H:%M:%S}"
+            told.append(f"{call.status} deduplicated: {scene.short(message)}{since}")
+        else:
+            told.append(scene.short(message))
+    return listed(told)
+
+
+def _flat(answer: Any) -> Iterator[dict[str, Any]]:
+    """Each message of an answer; in a batch, those of a URL group are a list of their own."""
+    for one in answer if isinstance(answer, list) else [answer]:
+        yield from one if isinstance(one, list) else [one]
+
+
+def callback(call: Call, scene: Scene) -> Summary | None:
+    """A callback, with the answer and the body it is about."""
+    body = parsed(call.body)
+    if not isinstance(body, dict) or "sourceMessageId" not in body:
+        return None
+    about: dict[str, Any] = decoded(body)
+    what = (
+        f"{call.method} {call.path}: "
+        f"status {about.get('status')}, retried {about.get('retried')} of {about.get('maxRetries')}"
+    )
+    below = [
+        f"{word} {shortened(value if isinstance(value, str) else compact(value), 120)}"
+        for word, name in (("answered", "body"), ("published", "sourceBody"))
+        if (value := about.get(name)) not in (None, "")
+    ]
+    return Summary(what, "", below)
+
+
+# -- deliveries ------------------------------------------------------------------------------------
+
+
+def attempt(row: Row, last: Row, scene: Scene) -> Summary:
+    """An attempt, or several of one message that went alike, as the queue recorded them."""
+    assert row.delivery is not None
+    data = row.delivery.data
+    answer = ""
+    if "url" in data:
+        status = data.get("status")
+        answer = str(status if status is not None else data.get("error") or "no answer")
+        answer = f"{answer} {_answered(data)}".strip()
+    what = f"{named(row, last, scene)} {data.get('method', '')} {data.get('url', '')}"
+    note = str(data.get("note") or "")
+    if note and data.get("status") is None:
+        answer, note = note, ""  # without a status, the note is the error
+    return Summary(" ".join(what.split()), answer, remarks=tuple(exchange(data, scene)), note=note)
+
+
+def named(row: Row, last: Row, scene: Scene) -> str:
+    """The name of an attempt: ``attempt 1 to 3 of msg_1234``."""
+    assert row.delivery is not None
+    data = row.delivery.data
+    kind = str(data.get("message_kind", "message"))
+    about = scene.short(data["message_id"]) if "message_id" in data else ""
+    of = f"of {about}" if about else ""
+    source = f"about {scene.short(data['about'])}" if data.get("about") else ""
+    number = (
+        str(row.attempt or "")
+        if row.attempt == last.attempt
+        else f"{row.attempt} to {last.attempt}"
+    )
+    if kind != "message" and number == "1":
+        # The number would read like a count of the callbacks.
+        number, of = "", about
+    name = "attempt" if kind == "message" else kind.replace("_", " ")
+    return " ".join(filter(None, [name, number, of, source]))
+
+
+def exchange(data: Mapping[str, Any], scene: Scene) -> Iterator[str]:
+    """What an attempt that failed was sent, and what was logged during it.
+
+    A body that the row of its publish request has is left out.
+    """
+    headers = [f"{name}: {value}" for name, value in data.get("sent_headers", ())]
+    with_headers = f"with header{'s' * (len(headers) > 1)} {', '.join(headers)}" if headers else ""
+    signature = data.get("signature")
+    whole = str(data.get("sent") or "")
+    if signature:
+        # Every character of the signed body counts.
+        sent = whole if "\n" in whole else shortened(whole, EXCERPT)
+    else:
+        sent = _callback(data) or _body(data, "sent")
+        if whole == scene.bodies.get(str(data.get("message_id"))):
+            sent = ""
+        elif not sent and headers:
+            sent = "no body"
+    if sent or headers:
+        yield " ".join(filter(None, ["sent", sent, with_headers]))
+    yield from data.get("logged") or ()
+    if signature:
+        yield from _signature(signature)
+
+
+def _answered(data: Mapping[str, Any]) -> str:
+    """The answer of an attempt that failed; empty when it says no more than its status."""
+    if data.get("location"):
+        return f"to {data['location']}"
+    told = _body(data, "answer") if "answer" in data else ""
+    status = data.get("status") or 0
+    phrase = HTTPStatus(status).phrase if status in set(HTTPStatus) else ""
+    # Error pages of applications repeat their status.
+    return "" if told == phrase else told.removeprefix(f"{status} ")
+
+
+def _callback(data: Mapping[str, Any]) -> str:
+    """A callback that was sent; ``Base64 of`` marks the fields that are encoded."""
+    raw = parsed(str(data.get("sent") or ""))
+    if not isinstance(raw, dict) or "sourceMessageId" not in raw:
+        return ""
+    about: dict[str, Any] = decoded(raw)
+    fields = [f"status {about.get('status')}"]
+    went_well = "answer" not in data
+    if went_well and about.get("maxRetries"):
+        fields.append(f"retried {about.get('retried')} of {about['maxRetries']}")
+    for name in ("body",) if went_well else ("body", "sourceBody"):
+        if about.get(name):
+            value = about[name] if isinstance(about[name], str) else compact(about[name])
+            fields.append(f"{name} Base64 of {shortened(value, EXCERPT // 3)}")
+    return ", ".join(fields)
+
+
+def _body(data: Mapping[str, Any], name: str) -> str:
+    kind = str(data.get(f"{name}_type") or "")
+    return shortened(readable(str(data.get(name) or ""), kind), EXCERPT)
+
+
+def _signature(of: Mapping[str, Any]) -> Iterator[str]:
+    """What was signed, and what the application compared it with."""
+    if of["missing"]:
+        yield "the delivery was sent without a signature"
+        return
+    yield f"signed for {of['url']}"
+    yield f"signed body: {of['size']} bytes, hash {of['hash'][:12]}…"
+    if of["called"] != of["url"]:
+        yield f"the application was called at {of['called']}, which is not the signed URL"
+    if of["invalid"]:
+        yield f"differs: {of['invalid']}"
+        return
+    if of["verified_url"] is not None:
+        yield f"Receiver.verify() was given another URL: {of['verified_url']}"
+    if of["verified_body"] is not None:
+        same = of["verified_body_same_json"]
+        body = shortened(of["verified_body"], EXCERPT)
+        yield (
+            f"Receiver.verify() was given the same JSON with other whitespace: {body}"
+            if same
+            else f"Receiver.verify() was given another body, of {of['verified_size']} bytes: {body}"
+        )
+    if of["verified_key"] is False:
+        yield "the Receiver has another key than this queue"
+    if of["compared"]:
+        return
+    yield "the signature is valid with this queue's keys; the application's check was not seen"
+    if abs(of["ahead_s"]) > 1:
+        yield f"time.time() of this process is {of['ahead_s']:+.0f} s from the time of the signature"
+    key = {
+        "unset": "{} is not set in this process (fakecloud_env sets it)",
+        "next": "{} of this process is the queue's next key",
+        "other": "{} of this process is not a key of this queue",
+        "current": "",
+    }[of["environment"]]
+    if key:
+        yield key.format("QSTASH_CURRENT_SIGNING_KEY")
+    if of["rewritten_differs"]:
+        yield "json.dumps() of the parsed body has another hash: verify the raw body"
+    elif of["environment"] in ("current", "unset"):
+        yield "the URL must be the signed one in every character: scheme, host, path and query"
+
+
+def _deduplicated(of: Finding, scene: Scene) -> str:
+    short, how = scene.short(of.values["message"]), of.values["by"]
+    if of.values["several"]:
+        return f"one message of this batch was deduplicated as {short}"
+    made = "this publish created no message: "
+    if how == "content":
+        return f"{made}its content is that of {short}"
+    differs = ", whose body differs" if of.values["body_differs"] else ""
+    return f"{made}it was deduplicated as {short}{differs}"
+
+
+def _redirected(of: Finding, scene: Scene) -> str:
+    return (
+        f"{scene.short(of.values['message'])} was answered {of.values['status']}; the queue does not "
+        "follow redirects and counts only 200 to 299 as delivered"
+    )
+
+
+def _callbacks(of: Finding, scene: Scene) -> str:
+    return (
+        f"{of.values['count']} callbacks were sent about {scene.short(of.values['message'])}: one "
+        "for each attempt"
+    )
+
+
+def _published_again(of: Finding, scene: Scene) -> str:
+    return (
+        "this publish was repeated without a deduplication id after the answer that named "
+        f"{scene.short(of.values['message'])} was lost: both messages are sent"
+    )
+
+
+def _handled_twice(of: Finding, scene: Scene) -> str:
+    calls = of.values["calls"]
+    return (
+        f"{scene.short(of.values['message'])} was delivered twice (fault: duplicate), and each "
+        f"delivery made the same {'call' if calls == 1 else f'{calls} calls'}"
+    )
+
+
+def _logged(of: Finding, scene: Scene) -> str:
+    return (
+        f"{scene.short(of.values['message'])} was answered {of.values['status']} although its "
+        "handler logged an exception, so it is not retried"
+    )
+
+
+def _raised_after(of: Finding, scene: Scene) -> str:
+    return (
+        f"{scene.short(of.values['message'])} was answered {of.values['status']} before its handler "
+        f"raised, so it is not retried"
+    )
+
+
+def _wrong_signature(of: Finding, scene: Scene) -> str:
+    short, why = scene.short(of.values["message"]), of.values["reason"]
+    told = {
+        "url": f"verify() got another URL: {of.values.get('got')}, signed was {of.values.get('signed')}",
+        "json": "verify() got the same JSON with other whitespace: pass the raw body",
+        "body": f"verify() got another body, of {of.values.get('size')} bytes: pass the raw body",
+        "key": "the Receiver has another signing key than this queue",
+        "environment": "QSTASH_CURRENT_SIGNING_KEY of this process is not this queue's current key",
+        "unsigned": "the delivery was sent without a signature",
+        "invalid": str(of.values.get("got")),
+    }[why]
+    return f"{short} was rejected with {of.values['status']}: {told}"
+
+
+SENTENCES: Sentences = {
+    "deduplicated": _deduplicated,
+    "redirected": _redirected,
+    "several_callbacks": _callbacks,
+    "published_again": _published_again,
+    "handled_twice": _handled_twice,
+    "error_logged": _logged,
+    "raised_after_answer": _raised_after,
+    "wrong_signature": _wrong_signature,
+    "message_waits": "{line:raw}",
+    "dead_letter": "{line:raw}",
+    "schedule_waits": "{line:raw}",
+}

@@ -1,0 +1,155 @@
+"""Wording of the vector index: queries, records without their vectors, and its findings."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from ..bodies import compact, parsed, scalar, shortened
+from ..scene import Scene, worked
+from .common import Sentences, Summary, counted, envelope, listed, pairs
+
+if TYPE_CHECKING:
+    from ...core.calls import Call
+    from ..model import Finding
+
+_QUERIES = ("query", "query-data", "resumable-query", "resumable-query-data")
+_UPSERTS = ("upsert", "upsert-data")
+
+
+def summary(call: Call, scene: Scene) -> Summary | None:
+    """A command of the index."""
+    if not call.route:
+        return None
+    body = parsed(call.body) if call.body.strip() else {}
+    if body is None:
+        return None
+    namespace = call.facts.get("namespace")
+    where = f" in namespace {compact(namespace)}" if namespace else ""
+    items = body if isinstance(body, list) else [body]
+    if call.route in _QUERIES:
+        what = "; ".join(map(_query, items))
+    elif call.route in _UPSERTS and body:
+        shown = [_record(item) for item in items]
+        what = f"{len(items)}: {listed(shown)}" if len(items) > 1 else shown[0]
+    elif isinstance(body, list):
+        what = listed([shortened(str(each)) for each in body])
+    else:
+        what = _named(body)
+    return Summary(f"{call.route} {what}".strip() + where, _answer(call))
+
+
+def _query(item: dict[str, Any]) -> str:
+    parts = [f"top {item.get('topK', 10)}"]
+    if item.get("data") is not None:
+        parts.append(f"for {compact(shortened(str(item['data'])))}")
+    if item.get("filter"):
+        parts.append(f"filter {compact(shortened(str(item['filter']), 160))}")
+    modes = {name: item[name] for name in ("queryMode", "fusionAlgorithm") if item.get(name)}
+    return ", ".join([*parts, *([pairs(modes)] if modes else [])])
+
+
+def _record(item: dict[str, Any]) -> str:
+    parts = []
+    if item.get("metadata"):
+        parts.append(f"metadata {pairs(item['metadata'])}")
+    if item.get("data") is not None:
+        parts.append(f"data {compact(shortened(str(item['data'])))}")
+    told = f" ({', '.join(parts)})" if parts else ""
+    id = item.get("id")
+    return scalar(shortened(id) if isinstance(id, str) else id) + told
+
+
+def _named(body: dict[str, Any]) -> str:
+    parts = []
+    for name, value in body.items():
+        if name in ("vector", "sparseVector") or value in (None, False):
+            continue
+        if name == "ids" and isinstance(value, list):
+            parts.append(listed([shortened(str(each)) for each in value]))
+        elif name == "metadata" and isinstance(value, dict):
+            parts.append(f"metadata {pairs(value)}")
+        else:
+            parts.append(f"{name} {compact(value)}")
+    return ", ".join(parts)
+
+
+def _answer(call: Call) -> str:
+    if not worked(call):
+        return ""
+    result = envelope(call)
+    if call.route in _QUERIES:
+        found = result.get("scores", []) if isinstance(result, dict) else result
+        lists = found if found and isinstance(found[0], list) else [found]
+        return "; ".join(map(_hits, lists))
+    if call.route == "info" and isinstance(result, dict):
+        return _info(result)
+    if call.route in ("fetch", "range"):
+        records = result["vectors"] if isinstance(result, dict) else result
+        shown = ["null" if one is None else _record(one) for one in records]
+        return f"{len(records)} found: {listed(shown)}" if records else "none found"
+    return scalar(result)
+
+
+def _info(result: dict[str, Any]) -> str:
+    """The counts first, by namespace: they are what tests look at."""
+    spaces = result.get("namespaces") or {}
+    counts = [
+        f"{name or 'default'} {one['vectorCount']}+{one['pendingVectorCount']}"
+        for name, one in spaces.items()
+        if one["vectorCount"] or one["pendingVectorCount"] or name
+    ]
+    told = f"{counted(result['vectorCount'], 'vector')}, {result['pendingVectorCount']} pending"
+    told += f" ({listed(counts)})" if counts else ""
+    rest = {name: result[name] for name in ("dimension", "similarityFunction") if result.get(name)}
+    return f"{told}, {pairs(rest)}" if rest else told
+
+
+def _hits(hits: list[dict[str, Any]]) -> str:
+    if not hits:
+        return "no hits"
+    shown = [
+        f"{shortened(str(hit.get('id')))} {hit.get('score'):.3g}"
+        + (f" ({pairs(hit['metadata'])})" if hit.get("metadata") else "")
+        for hit in hits
+    ]
+    return f"{counted(len(hits), 'hit')}: {listed(shown)}"
+
+
+def _name(namespace: str) -> str:
+    return f"namespace {compact(namespace)}" if namespace else "the default namespace"
+
+
+def _filter_rejected(of: Finding, scene: Scene) -> str:
+    return f"the filter rejected {shortened(of.values['id'])}: {of.values['why']}"
+
+
+def _empty_namespace(of: Finding, scene: Scene) -> str:
+    others = ", ".join(f"{_name(name)} has {count}" for name, count in of.values["others"].items())
+    return f"{_name(of.values['namespace'])} has no vectors; {others}"
+
+
+def _deleted_elsewhere(of: Finding, scene: Scene) -> str:
+    ids = listed([compact(shortened(one)) for one in of.values["ids"]], 4)
+    return (
+        f"nothing was deleted from {_name(of.values['namespace'])}; "
+        f"{_name(of.values['other'])} has {ids}"
+    )
+
+
+def _pending(of: Finding, scene: Scene) -> str:
+    return (
+        f"{counted(of.values['count'], 'vector')} of {_name(of.values['namespace'])} pending: queries "
+        "do not return them until they are indexed"
+    )
+
+
+SENTENCES: Sentences = {
+    "filter_rejected": _filter_rejected,
+    "empty_namespace": _empty_namespace,
+    "metadata_not_included": "the query did not ask for metadata (includeMetadata), so its hits have "
+    "none",
+    "upsert_replaced": "this upsert replaced {count:record} that had other metadata: {ids:list}",
+    "none_in_id": "the id {id} contains None, which is how Python writes a missing value",
+    "deleted_elsewhere": _deleted_elsewhere,
+    "vectors_pending": _pending,
+}

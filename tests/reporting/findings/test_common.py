@@ -1,0 +1,265 @@
+"""Findings that do not depend on a service: errors, unused faults, fakes without calls, the clock."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from contextlib import suppress
+from typing import Any
+
+import httpx
+import pytest
+import redis
+import requests
+
+from pytest_fakecloud import Cloud
+from pytest_fakecloud.reporting.findings import find
+from pytest_fakecloud.reporting.scene import scene_of
+
+from .cases import HOOK, Scene, connected, found, kinds, kv, query, read_only
+
+# -- what was answered 404 or 409 ------------------------------------------------------------------
+
+
+def gets(cloud: Cloud, *paths: str) -> None:
+    queue = cloud.queue()
+    for path in paths:
+        httpx.get(f"{queue.url}/v2/{path}", headers=queue.headers)
+
+
+def test_the_calls_after_a_404_are_counted_and_no_others(cloud: Cloud) -> None:
+    gets(cloud, "keys", "messages/msg_none", "keys", "logs")
+    kv(["PING"])(cloud)
+    (one,) = found(cloud)
+    assert one.values == {
+        "call": "GET /v2/messages/msg_none", "status": "404", "later": 2,
+        "error": "message msg_none not found",
+    }  # fmt: skip
+
+
+def test_a_409_counts_as_well(cloud: Cloud) -> None:
+    broker = cloud.broker(topics={"t": 1})
+    broker.produce("t", "v")
+    auth = (broker.username, broker.password)
+    for path, body in (
+        ("consume/g/i", {"topic": "t"}),
+        ("commit/g/i", {"topic": "t", "partition": 0, "offset": 0}),
+        ("produce", {"topic": "t", "value": "v"}),
+    ):
+        requests.post(f"{broker.url}/{path}", json=body, auth=auth, timeout=5)
+        if path.startswith("consume"):
+            broker.expire("g", "i")
+    assert [one.values["status"] for one in found(cloud)] == ["409"]
+
+
+def test_a_404_that_a_fault_made_is_none_of_the_applications(cloud: Cloud) -> None:
+    queue = cloud.queue()
+    queue.faults.answer(404, times=1)
+    for _ in range(2):
+        httpx.get(f"{queue.url}/v2/keys", headers=queue.headers)
+    assert found(cloud) == []
+
+
+# -- faults that never fired -----------------------------------------------------------------------
+
+
+def test_a_fault_that_missed_is_told_with_the_endpoints_that_came(cloud: Cloud) -> None:
+    kv(["PING"])(cloud)
+    queue = cloud.queue()
+    queue.faults.answer(503, route="publish")
+    for path in ("keys", "keys", "none-such"):
+        httpx.get(f"{queue.url}/v2/{path}", headers=queue.headers)
+    (one,) = [one for one in found(cloud) if one.kind == "unused_fault"]
+    assert one.values == {"calls": ["get_keys", "GET /v2/none-such"]}
+    queue.faults.clear()
+    assert "unused_fault" not in kinds(cloud)
+
+
+# -- fakes that nobody called ----------------------------------------------------------------------
+
+
+def faulty(name: str) -> Scene:
+    def run(cloud: Cloud) -> None:
+        server = cloud.kv_server()
+        getattr(server.faults, name)()
+        with suppress(httpx.TransportError):
+            httpx.post(server.url, json=["PING"], headers=server.headers)
+
+    return run
+
+
+def delivers(*answers: Any) -> Scene:
+    """A message that a destination answers so; an exception is one that the receiver logged."""
+
+    def run(cloud: Cloud) -> None:
+        queue = cloud.queue()
+        queue.destinations.answers(HOOK, *answers)
+        queue.publish(HOOK, retries=0)
+        queue.run_until_idle()
+
+    return run
+
+
+def logs(cloud: Cloud) -> None:
+    """A message whose receiver logs an exception and takes it all the same."""
+    queue = cloud.queue()
+
+    def take(request: Any) -> int:
+        logging.getLogger("shop").error("no order", exc_info=KeyError("customer"))
+        return 200
+
+    queue.destinations.call(HOOK, take)
+    queue.publish(HOOK, retries=0)
+    queue.run_until_idle()
+
+
+def joins(cloud: Cloud) -> None:
+    """A reader that joins a group, which is an event and no failure."""
+    broker = cloud.broker(topics={"t": 1})
+    auth = (broker.username, broker.password)
+    requests.post(f"{broker.url}/consume/g/i", json={"topic": "t"}, auth=auth, timeout=5)
+
+
+@pytest.mark.parametrize(
+    ("scene", "expected"),
+    [
+        (kv(["PING"]), True),
+        (joins, True),
+        (logs, False),
+        (kv(["NOSUCH"]), False),
+        (faulty("drop"), False),
+        (faulty("lose_answer"), False),
+        (faulty("truncate"), False),
+        (delivers(200), True),
+        (delivers(299), True),
+        (delivers(300), False),
+        (delivers(500), False),
+        (delivers(ConnectionError("down")), False),
+    ],
+    ids=[
+        "well",
+        "a group",
+        "logged",
+        "400",
+        "dropped",
+        "lost",
+        "truncated",
+        "200",
+        "299",
+        "300",
+        "500",
+        "unreachable",
+    ],
+)
+def test_a_fake_nobody_called_is_named_where_all_went_well(
+    cloud: Cloud, scene: Scene, expected: bool
+) -> None:
+    scene(cloud)
+    cloud.vector_index()
+    every = find(cloud, scene_of(cloud, []))
+    assert any(one.fake == "vector_index" for one in every) is expected
+
+
+# -- a clock that stood still ----------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("command", "idle_s", "count"),
+    [
+        (["PING"], 0.99, 0),
+        (["PING"], 1.0, 1),
+        (["XREAD", "BLOCK", 1, "STREAMS", "s", "$"], 1.0, 0),
+        (["blpop", "k", 1], 1.0, 0),
+    ],
+    ids=["a moment", "a second", "a read that blocks", "a pop that blocks"],
+)
+def test_a_second_of_a_clock_that_stood_still_is_said(
+    cloud: Cloud, command: list[Any], idle_s: float, count: int
+) -> None:
+    kv(command)(cloud)
+    assert kinds(cloud, idle_s=idle_s) == ["clock_frozen"] * count
+    cloud.clock.advance("1s")
+    kv(["PING"], name="second")(cloud)
+    assert "clock_frozen" not in kinds(cloud, idle_s=idle_s)
+
+
+# -- refusals that nobody noticed ------------------------------------------------------------------
+
+
+def chained(error: BaseException, *, cause: BaseException | None = None,
+            context: BaseException | None = None) -> BaseException:  # fmt: skip
+    error.__cause__, error.__context__ = cause, context
+    return error
+
+
+REFUSED = "error_not_seen"
+
+
+@pytest.mark.parametrize(
+    ("raised", "expected"),
+    [
+        (None, []),
+        (AssertionError(), [REFUSED]),
+        (chained(AssertionError(), context=AssertionError()), [REFUSED]),
+        (chained(AssertionError(), cause=KeyError()), []),
+        (chained(AssertionError(), context=KeyError()), []),
+        (chained(AssertionError(), cause=AssertionError(), context=KeyError()), [REFUSED]),
+    ],
+    ids=["none", "assertion", "of an assertion", "of an error", "in an error", "cause first"],
+)
+def test_a_refusal_is_said_where_no_exception_tells_of_it(
+    cloud: Cloud, raised: BaseException | None, expected: list[str]
+) -> None:
+    query("n = ")(cloud)
+    assert kinds(cloud, raised=raised) == expected
+
+
+def test_a_422_counts_as_well(cloud: Cloud) -> None:
+    index = cloud.vector_index(dimension=2)
+    httpx.post(f"{index.url}/upsert", json={"id": "a", "vector": [1]}, headers=index.headers)
+    assert kinds(cloud, raised=AssertionError()) == [REFUSED]
+
+
+def test_a_refusal_of_the_read_only_token_is_said_once(cloud: Cloud) -> None:
+    read_only(["SET", "k", "v"])(cloud)
+    assert kinds(cloud, raised=AssertionError()) == ["read_only_token"]
+
+
+def test_a_call_without_a_token_is_a_refusal_of_its_own(cloud: Cloud) -> None:
+    cloud.broker(topics={"t": 1})
+    index = cloud.vector_index(dimension=2)
+    headers = {"Authorization": f"Bearer {index.token}"}
+    httpx.post(f"{index.url}/query", json={"vector": [1]}, headers=headers)
+    assert kinds(cloud, raised=AssertionError()) == [REFUSED]
+
+
+def wrong_type(one: redis.Redis, two: redis.Redis) -> None:
+    one.set("a", "x")
+    with suppress(redis.ResponseError):
+        one.incr("a")
+
+
+def failing_transaction(one: redis.Redis, two: redis.Redis) -> None:
+    with one.pipeline() as pipe:
+        pipe.set("a", "x").incr("a")
+        pipe.execute(raise_on_error=False)
+
+
+@pytest.mark.parametrize(
+    ("use", "expected"),
+    [
+        (
+            wrong_type,
+            REFUSED,
+        ),
+        (
+            failing_transaction,
+            "commands_failed",
+        ),
+    ],
+)
+def test_on_a_connection_the_command_is_named_once(
+    cloud: Cloud, use: Callable[[redis.Redis, redis.Redis], None], expected: str
+) -> None:
+    connected(use)(cloud)
+    assert kinds(cloud, raised=AssertionError()) == [expected]

@@ -1,0 +1,143 @@
+"""Facts about messages, case by case: what is one, and what looks like one and is none."""
+
+from __future__ import annotations
+
+import logging
+from contextlib import suppress
+from typing import Any
+
+import httpx
+
+from pytest_fakecloud import Cloud
+
+from .cases import (
+    HOOK,
+    Scene,
+    check,
+)
+
+Request = tuple[str, Any, dict[str, str]]
+
+
+def publishes(*requests: Request, lost: int = 0) -> Scene:
+    """Requests that publish: path, body and headers; the answers of the first ``lost`` are lost."""
+
+    def run(cloud: Cloud) -> None:
+        queue = cloud.queue()
+        if lost:
+            queue.faults.lose_answer(times=lost)
+        for path, body, headers in requests:
+            with suppress(httpx.TransportError):
+                sent = {**queue.headers, **headers}
+                httpx.post(f"{queue.url}/v2/{path}", json=body, headers=sent)
+
+    return run
+
+
+def to(path: str, body: Any = "x", **headers: str) -> Request:
+    return (
+        f"{path}/{HOOK}",
+        body,
+        {f"Upstash-{name.replace('_', '-')}": value for name, value in headers.items()},
+    )
+
+
+def batch(*ids: str) -> Request:
+    one = {"destination": HOOK, "body": "x"}
+    return "batch", [{**one, "headers": {"Upstash-Deduplication-Id": id}} for id in ids], {}
+
+
+def answered(*answers: int) -> Scene:
+    """A message for each answer, delivered once."""
+
+    def run(cloud: Cloud) -> None:
+        queue = cloud.queue()
+        queue.destinations.answers(HOOK, *answers)
+        for _ in answers:
+            queue.publish(HOOK, retries=0)
+        queue.run_until_idle()
+
+    return run
+
+
+def writes(*of_delivery: list[list[Any]], duplicate: bool = True, delay: bool = False) -> Scene:
+    """A receiver that writes, with each delivery of a message that comes twice, what is given."""
+
+    def run(cloud: Cloud) -> None:
+        server, queue = cloud.kv_server(), cloud.queue()
+        queue.destinations.accept("https://app.example.com/other")
+        queue.publish("https://app.example.com/other", retries=0)
+        queue.run_until_idle()
+        if duplicate:
+            queue.faults.duplicate(times=1)
+        if delay:
+            queue.faults.delay("1s", url=HOOK, times=1)
+        left = iter(of_delivery)
+
+        def take(request: Any) -> int:
+            for command in next(left):
+                httpx.post(server.url, json=command, headers=server.headers)
+            return 200
+
+        queue.destinations.call(HOOK, take)
+        queue.publish(HOOK, retries=0)
+        queue.run_until_idle()
+
+    return run
+
+
+def logs(*statuses: int) -> Scene:
+    """A receiver that logs an exception and answers all the same, once for each status."""
+
+    def run(cloud: Cloud) -> None:
+        queue = cloud.queue()
+        left = iter(statuses)
+
+        def take(request: Any) -> int:
+            try:
+                raise KeyError("total")
+            except KeyError:
+                logging.getLogger("shop").exception("no total")
+            return next(left)
+
+        queue.destinations.call(HOOK, take)
+        for _ in statuses:
+            queue.publish(HOOK, retries=0)
+        queue.run_until_idle()
+
+    return run
+
+
+CASES: dict[str, Scene] = {
+    "an earlier message of a queue": publishes(*[to("enqueue/mails", Deduplication_Id="a")] * 2),
+    "another body of the same id": publishes(
+        to("publish", "one", Deduplication_Id="a"), to("publish", "two", Deduplication_Id="a")
+    ),
+    "the same content": publishes(*[to("publish", content_based_deduplication="true")] * 2),
+    "one of a batch": publishes(to("publish", Deduplication_Id="a"), batch("a", "b")),
+    "a publish after other calls": publishes(
+        ("batch", "no list", {}), *[to("publish", Deduplication_Id="a")] * 2
+    ),
+    "a request that came again": publishes(*[to("publish")] * 2, lost=1),
+    "a request to a queue that came again": publishes(*[to("enqueue/mails")] * 2, lost=1),
+    "a request that came again after one with an id": publishes(
+        to("publish"), to("publish", Deduplication_Id="a"), to("publish"), lost=1
+    ),
+    "the second of two answers": answered(200, 300),
+    "one write twice": writes([["INCR", "n"]], [["INCR", "n"]]),
+    "two writes twice": writes(*[[["INCR", "n"], ["INCR", "m"]]] * 2),
+    "twice and late": writes(*[[["INCR", "n"]]] * 2, delay=True),
+    "an exception that was logged": logs(299),
+    "two bodies without an id": publishes(to("publish", "one"), to("publish", "two")),
+    "a request with another body": publishes(to("publish", "one"), to("publish", "two"), lost=1),
+    "a request with an id that came again": publishes(
+        *[to("publish", Deduplication_Id="a")] * 2, lost=2
+    ),
+    "other writes of the second delivery": writes([["INCR", "n"]], [["INCR", "m"]]),
+    "no write of the second delivery": writes([["INCR", "n"]], []),
+    "no write at all": writes([], []),
+    "two writes of one delivery": writes([["INCR", "n"]] * 2, duplicate=False),
+}
+
+
+test_findings = check("queue", CASES)

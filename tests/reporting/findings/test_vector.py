@@ -1,0 +1,123 @@
+"""Facts about queries and records, case by case: what is one, and what looks like one and is none."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import httpx
+
+from pytest_fakecloud import Cloud
+
+from .cases import (
+    Scene,
+    check,
+)
+
+
+def asks(*requests: tuple[str, Any], **settings: Any) -> Scene:
+    """An index that gets some requests: each its path and its body."""
+
+    def run(cloud: Cloud) -> None:
+        index = cloud.vector_index(**settings)
+        for path, body in requests:
+            httpx.post(f"{index.url}/{path}", json=body, headers=index.headers)
+
+    return run
+
+
+def record(id: str, metadata: Any = None, *, to: str = "upsert") -> tuple[str, Any]:
+    body = {"id": id, "vector": [1, 0]}
+    return to, body if metadata is None else {**body, "metadata": metadata}
+
+
+def by_data(id: str, metadata: Any = None) -> tuple[str, Any]:
+    return "upsert-data", {"id": id, "data": "text", "metadata": metadata or {"n": 1}}
+
+
+def measured(text: str) -> list[float]:
+    return [float(len(text)), 1.0]
+
+
+def records(count: int, *, n: int = 1) -> tuple[str, Any]:
+    return "upsert", [record(f"r{number}", {"n": n})[1] for number in range(count)]
+
+
+def query(filter: str | None = None, **more: Any) -> dict[str, Any]:
+    asked = {"vector": [1, 0], "topK": 1, "includeMetadata": True, **more}
+    return asked if filter is None else {**asked, "filter": filter}
+
+
+A = record("a", {"n": 1})
+TEXT = query('n = "1"')
+CASES: dict[str, Scene] = {
+    "a filter of one of two queries": asks(A, ("query", [query("n = 1"), TEXT])),
+    "a filter after a query without one": asks(A, ("query", query()), ("query", TEXT)),
+    "a filter of a query in steps": asks(A, ("resumable-query", TEXT)),
+    "a filter after a query where nothing is": asks(A, ("query/none", TEXT), ("query", TEXT)),
+    "an array": asks(record("a", {"n": ["x"]}), ("query", query("n = 'x'"))),
+    "the default namespace": asks(record("a", to="upsert/full"), ("query", query())),
+    "the others by their counts": asks(A, record("b", to="upsert/full"), ("query/none", query())),
+    "an empty namespace after a full one": asks(
+        record("a", to="upsert/full"), ("query/full", query()), ("query", query())
+    ),
+    "a namespace that was full before the query": asks(
+        records(2), ("query/none", query()), record("b", to="upsert/full"), A
+    ),
+    "a filter before the same id of another namespace": asks(
+        A, ("query", TEXT), record("a", {"n": "1"}, to="upsert/other")
+    ),
+    "no metadata before the same id of another namespace": asks(
+        A, ("query", query(includeMetadata=False)), record("a", to="upsert/other")
+    ),
+    "metadata of one of two queries": asks(A, ("query", [query(), query(includeMetadata=False)])),
+    "metadata of records in steps": asks(A, ("resumable-query", query(includeMetadata=False))),
+    "a record of a batch and its own namespace": asks(
+        record("a", {"n": 2}, to="upsert/other"),
+        ("upsert", [A[1], record("b", {"n": 1})[1]]),
+        ("upsert", [record("a", {"n": 2})[1], record("b", {"n": 2})[1]]),
+    ),
+    "more than four": asks(records(6), records(6, n=2)),
+    "replaced after other calls": asks(A, ("query", query()), record("a", {"n": 2})),
+    "records by their data": asks(
+        by_data("a", {"n": 1}), by_data("a", {"n": 2}), by_data("doc-None"), embedding=measured
+    ),
+    "None in one of a batch": asks(("query", query()), ("upsert", [A[1], record("doc-None")[1]])),
+    "a deletion elsewhere": asks(
+        record("a", to="upsert/full"), ("delete", ["b"]), ("delete", ["a"])
+    ),
+    "a deletion of one id": asks(A, record("b", to="upsert/full"), ("delete/full", {"ids": ["a"]})),
+    "a deletion of many": asks(
+        records(6),
+        record("b", to="upsert/full"),
+        ("delete/full", [f"r{number}" for number in range(6)]),
+    ),
+    "a filter that is none": asks(A, ("query", query("n =="))),
+    "a filter of what came after it": asks(
+        record("b", {"n": "1"}), ("query", TEXT | {"topK": 1}), ("upsert", [A[1]])
+    ),
+    "no metadata of records without": asks(record("a"), ("query", query(includeMetadata=False))),
+    "metadata that came later": asks(
+        record("a"),
+        ("query", query(includeMetadata=False)),
+        ("update", {"id": "a", "metadata": {"n": 1}}),
+    ),
+    "records that came the first time": asks(A, record("b", {"n": 2})),
+    "the same id in another namespace": asks(A, record("a", {"n": 2}, to="upsert/other")),
+    "a record without metadata before": asks(record("a"), record("a", {"n": 2})),
+    "a record without metadata now": asks(A, record("a")),
+    "a record that an update changed": asks(
+        A, ("update", {"id": "a", "metadata": {"n": 2}}), record("a", {"n": 3})
+    ),
+    "vectors that are not counted yet": asks(
+        record("b", to="upsert/full"), A, ("query", query()), ready_after="1s"
+    ),
+    "vectors that came after the query": asks(("query/none", query()), A),
+    "vectors that came after the query, and one again": asks(
+        A, ("query/none", query()), record("b"), A
+    ),
+    "a deletion of what nobody has": asks(A, ("delete", ["b"])),
+    "a deletion": asks(A, record("a", to="upsert/full"), ("delete", ["a"])),
+}
+
+
+test_findings = check("vector", CASES)

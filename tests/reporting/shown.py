@@ -1,0 +1,43 @@
+"""Rows with their words, as tests compare them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from pytest_fakecloud import Cloud
+from pytest_fakecloud.reporting.model import Row
+from pytest_fakecloud.reporting.rows import rows
+from pytest_fakecloud.reporting.scene import scene_of
+from pytest_fakecloud.reporting.wording import Summary, describe
+
+
+@dataclass(frozen=True)
+class Shown:
+    """A row and its words."""
+
+    row: Row
+    words: Summary
+
+    def __getattr__(self, name: str) -> Any:
+        """A field of the words, or of the row."""
+        return getattr(self.words if name in Summary.__dataclass_fields__ else self.row, name)
+
+    @property
+    def line(self) -> str:
+        """What was asked, and the answer."""
+        return (
+            f"{self.words.what} <-- {self.words.answer}" if self.words.answer else self.words.what
+        )
+
+
+def shown(cloud: Cloud, served: Any = ()) -> list[Shown]:
+    """The rows of a cloud with their words."""
+    scene = scene_of(cloud, list(cloud.journal.entries))
+    every = rows(cloud, served=served, told=scene.told)
+    return [Shown(row, describe(row, scene)) for row in every]
+
+
+def lines(cloud: Cloud) -> list[str]:
+    """What clients asked, and the answers."""
+    return [one.line for one in shown(cloud) if one.words.answer]

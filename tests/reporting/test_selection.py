@@ -1,0 +1,173 @@
+"""Rows are folded, merged and cut by their data."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import httpx
+import pytest
+
+from pytest_fakecloud import Cloud
+from pytest_fakecloud.core.calls import Event
+from pytest_fakecloud.reporting.model import AppliedFault, Row
+from pytest_fakecloud.reporting.report import report_of
+from pytest_fakecloud.reporting.selection import (
+    KEPT,
+    NEWEST,
+    Line,
+    folded,
+    kept,
+    merged,
+    without_held_runs,
+)
+from pytest_fakecloud.reporting.text import section, text
+
+
+@pytest.fixture
+def cloud() -> Any:
+    with Cloud(seed="seed", now="2026-03-01T12:00:00Z", delivery="driven") as opened:
+        yield opened
+
+
+def row(number: int, same: object = "", **more: Any) -> Row:
+    made = Row(number, 0, "call", "client", "kv", "GET", began=number, same=same or number)
+    return replace(made, **more)
+
+
+def run(number: int, held: bool | None, began: int) -> Row:
+    event = Event(number, 0, "", "kv", "run", "a run", {"held": held})
+    return row(number, kind="event", operation="run", entry=event, began=began)
+
+
+def counts(*rows: Row) -> list[int]:
+    return [len(line.rows) for line in folded([Line((one,)) for one in rows])]
+
+
+def test_rows_are_folded_together_with_what_is_nested_in_them() -> None:
+    attempt = row(1, "a", attempt=1), row(2, "set", depth=1)
+    again = row(3, "a", attempt=2), row(4, "set", depth=1)
+    other = row(5, "a", attempt=3), row(6, "del", depth=1)
+    assert counts(*attempt, *again) == [2, 2]
+    assert counts(*attempt, *again, *other) == [2, 2, 1, 1]
+
+
+@pytest.mark.parametrize(
+    "differs",
+    [
+        {"status": 500},
+        {"actor": "queue"},
+        {"peer": "vector"},
+        {"faults": (AppliedFault("a", "a"),)},
+    ],
+)
+def test_rows_that_differ_are_not_folded(differs: dict[str, Any]) -> None:
+    assert counts(row(1, "a"), row(2, "a")) == [2]
+    assert counts(row(1, "a"), row(2, "a", **differs)) == [1, 1]
+
+
+def test_an_event_is_part_of_the_call_it_results_from_unless_it_is_marked() -> None:
+    event = Event(2, 0, "broker", "broker", "rebalance", "", {})
+    rows = [row(1), row(2, actor="kv", peer="kv", kind="event", entry=event, follows=1)]
+    assert [len(line) for line in merged(rows, ())] == [2]
+    assert [len(line) for line in merged(rows, {2})] == [1, 1]
+
+
+def test_the_newest_rows_and_those_that_matter_are_kept() -> None:
+    rows = [row(number, ok=number != 5) for number in range(1, 201)]
+    rows[9] = replace(rows[9], operation="SET")
+    lines = list(kept([Line((one,)) for one in rows], {7}))
+    numbers = [line.row.number for line in lines if isinstance(line, Line)]
+    assert len(numbers) == KEPT
+    assert {1, 5, 7, 10, *range(201 - NEWEST, 201)} <= set(numbers)
+    assert sum(line for line in lines if isinstance(line, int)) == 200 - KEPT
+    assert [line for line in kept([Line((rows[0],))], ()) if isinstance(line, int)] == []
+
+
+def test_runs_that_held_are_left_out_when_one_broke() -> None:
+    rows = [row(2), run(3, None, 1), row(5), run(6, True, 4), row(8), run(9, False, 7)]
+    left, held = without_held_runs(rows)
+    assert ([one.number for one in left], held) == ([8, 9], 1)
+    assert without_held_runs(rows[:4]) == (rows[:4], 0)
+
+
+# -- the text of a selection -----------------------------------------------------------------------
+
+
+def test_a_function_is_before_a_call_by_its_moment_and_not_by_its_name(cloud: Cloud) -> None:
+    server = cloud.kv_server()
+
+    def run_before_commit() -> None:
+        httpx.post(server.url, json=["GET", "b"], headers=server.headers)
+
+    server.faults.call(run_before_commit, "after", command="GET", times=1)
+    httpx.post(server.url, json=["GET", "a"], headers=server.headers)
+    report = section(cloud)
+    assert "fault: call run_before_commit after" in report
+    assert "executed after the rows below" not in report
+
+
+def test_a_group_is_unfinished_whatever_is_found_about_another(cloud: Cloud) -> None:
+    broker = cloud.broker(topics={"t": 1}, instance_limit=None)
+    broker.produce("t", "v")
+    auth = (broker.username, broker.password)
+    manual = {"Kafka-Enable-Auto-Commit": "false", "Kafka-Auto-Offset-Reset": "earliest"}
+    for group in ("one", "two"):
+        httpx.get(f"{broker.url}/consume/{group}/i/t", auth=auth, headers=manual)
+    report = " ".join(section(cloud).split())
+    for group in ("one", "two"):
+        assert f"group {group} received 1 record and committed nothing" in report
+        assert f"group {group} is 1 record behind in t-0 (nothing committed)" in report
+
+
+def test_a_long_line_of_a_script_is_wrapped_and_not_cut(cloud: Cloud) -> None:
+    server = cloud.kv_server()
+    script = f"if redis.call('GET', KEYS[1]) == '{'x' * 50}' then return -2 end return 1"
+    httpx.post(server.url, json=["EVAL", script, 1, "a"], headers=server.headers)
+    assert "then return -2 end return 1" in " ".join(section(cloud, width=60).split())
+
+
+def test_rows_of_other_days_have_their_date(cloud: Cloud) -> None:
+    server = cloud.kv_server()
+    for key in ("a", "b", "b"):
+        httpx.post(server.url, json=["GET", key], headers=server.headers)
+        cloud.clock.advance("1d")
+    assert "GET b (x2 until 2026-03-03 12:00:00.000)" in section(cloud)
+    assert [line for line in section(cloud).splitlines() if line.startswith("--")] == [
+        "-- 2026-03-01 --",
+        "-- 2026-03-02 --",
+    ]
+
+
+def test_rows_that_repeat_say_until_when(cloud: Cloud) -> None:
+    server = cloud.kv_server()
+    for _ in range(3):
+        httpx.post(server.url, json=["GET", "a"], headers=server.headers)
+        cloud.clock.advance("1s")
+    assert "GET a (x3 until 12:00:02.000) <-- null" in section(cloud)
+
+
+def test_controls_are_shown_and_not_sent_to_the_terminal(cloud: Cloud) -> None:
+    server = cloud.kv_server()
+    httpx.post(server.url, json=["SET", "a", "\x1b[31m"], headers=server.headers)
+    assert "\x1b" not in section(cloud)
+
+
+def test_a_part_that_raises_leaves_the_others(
+    cloud: Cloud, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    server = cloud.kv_server()
+    httpx.post(server.url, json=["SET", "lock:a", "1", "NX"], headers=server.headers)
+
+    def broken(*given: object, **named: object) -> None:
+        raise RuntimeError("no")
+
+    for name, line in (
+        ("rows", "the calls cannot be shown"),
+        ("find", "the findings failed"),
+        ("unfinished", "what is unfinished cannot be shown"),
+        ("scene_of", "the lookups failed"),
+    ):
+        with monkeypatch.context() as patch:
+            patch.setattr(f"pytest_fakecloud.reporting.report.{name}", broken)
+            assert f"{line}: RuntimeError: no" in text(report_of(cloud))

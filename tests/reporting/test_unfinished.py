@@ -1,0 +1,259 @@
+"""What has not come to an end has a line that says why, in the report and in failed assertions."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import httpx
+import pytest
+import requests
+
+from pytest_fakecloud import Cloud
+from pytest_fakecloud.reporting.findings.unfinished import MOST, unfinished
+from pytest_fakecloud.reporting.scene import scene_of
+from pytest_fakecloud.reporting.text import section
+from pytest_fakecloud.reporting.wording import sentence
+
+URL = "https://app.example.com/hook"
+
+
+@pytest.fixture
+def cloud() -> Iterator[Cloud]:
+    with Cloud(seed="seed", now="2026-03-01T12:00:00Z", delivery="driven") as opened:
+        opened.clock.wait_cap = 0.01
+        yield opened
+
+
+def waiting(cloud: Cloud) -> list[str]:
+    scene = scene_of(cloud, [])
+    return [sentence(one, scene) for one in unfinished(cloud, scene)]
+
+
+def told(cloud: Cloud) -> list[str]:
+    """The lines, without the ids of messages and dead letters."""
+    found = waiting(cloud)
+    return [line.partition(" ")[2] for line in found]
+
+
+def test_nothing_waits(cloud: Cloud) -> None:
+    queue, index = cloud.queue(), cloud.vector_index()
+    cloud.broker(topics={"t": 1})
+    cloud.kv_server()
+    index.load([{"id": "a", "vector": [1]}])
+    queue.destinations.accept(URL)
+    queue.publish(URL)
+    queue.run_until_idle()
+    assert told(cloud) == []
+    assert "Unfinished" not in section(cloud)
+
+
+def test_a_delay_a_retry_and_one_that_nobody_drove(cloud: Cloud) -> None:
+    queue = cloud.queue()
+    queue.destinations.answers(URL, 500)
+    queue.publish(URL, retries=3)
+    queue.deliver_due()
+    queue.publish(URL, delay="13h")
+    queue.publish(URL)
+    assert told(cloud) == [
+        f"POST {URL} (tried 1 of 4): due 12:00:12.182Z in 12.182 s (backoff e^2.5)",
+        f"POST {URL}: due 2026-03-02 01:00:00Z in 13 h (delay)",
+        f"POST {URL}: due now: nothing drove the queue; call queue.run_until_idle()",
+    ]
+
+
+def test_a_dead_letter_says_what_it_died_of(cloud: Cloud) -> None:
+    queue = cloud.queue()
+    queue.destinations.answers(URL, 500, 404)
+    queue.destinations.refuse("https://down.example.com")
+    queue.publish(URL, retries=1)
+    queue.publish("https://down.example.com/", retries=0)
+    queue.run_until_idle()
+    found = sorted(line.partition("; dead letter")[0] for line in told(cloud))
+    assert found == [
+        "given up after 1 attempt, last no answer",
+        "given up after 2 attempts, last status 404",
+    ]
+
+
+def test_a_paused_queue(cloud: Cloud) -> None:
+    queue = cloud.queue()
+    headers = queue.headers
+    httpx.post(
+        f"{queue.url}/v2/queues", json={"queueName": "mails", "parallelism": 1}, headers=headers
+    )
+    httpx.post(f"{queue.url}/v2/queues/mails/pause", headers=headers)
+    httpx.post(f"{queue.url}/v2/enqueue/mails/{URL}", headers=headers)
+    assert told(cloud) == [f"POST {URL}: waits: queue mails is paused"]
+
+
+def test_failed_assertions_have_the_same_line(cloud: Cloud) -> None:
+    queue = cloud.queue()
+    queue.publish(URL, delay="1h")
+    line = told(cloud)[0].partition(": ")[2]
+    assert line == "due 13:00:00Z in 1 h (delay)"
+    capture = cloud.callback_capture()
+    for fails in (
+        queue.assert_idle,
+        lambda: queue.assert_delivered(URL),
+        capture.callbacks.only,
+        capture.callbacks.where(status=200).only,
+        lambda: capture.callbacks.last,
+    ):
+        with pytest.raises(AssertionError) as failed:
+            fails()
+        assert line in str(failed.value)
+
+
+@pytest.mark.parametrize("wait", ["wait_for_callback", "wait_for_failure"])
+def test_a_wait_in_vain_has_the_same_line(cloud: Cloud, wait: str) -> None:
+    queue, capture = cloud.queue(), cloud.callback_capture()
+    queue.publish(URL, delay="60d", callback=capture.callback_url)
+    line = told(cloud)[0].partition(": ")[2]
+    assert line == "due 2026-04-30 12:00:00Z in 60 d (delay)"
+    for fails in (getattr(capture, wait), capture.callbacks.wait_for):
+        with pytest.raises(AssertionError) as failed:
+            fails()
+        assert line in str(failed.value)
+
+
+def test_only_says_what_was_given_up_and_counts_the_rest(cloud: Cloud) -> None:
+    queue, capture = cloud.queue(), cloud.callback_capture()
+    queue.destinations.answers(URL, 404)
+    queue.publish(URL, retries=0)
+    queue.run_until_idle()
+    with pytest.raises(AssertionError, match="given up after 1 attempt, last status 404; dead le"):
+        capture.callbacks.only()
+    for number in range(9):
+        queue.publish(f"{URL}/{number}")
+    with pytest.raises(AssertionError, match=r"  and 5 more$"):
+        capture.callbacks.only()
+
+
+def test_vectors_that_are_not_indexed(cloud: Cloud) -> None:
+    index = cloud.vector_index(ready_after="5s")
+    for namespace in ("", "space"):
+        body = [{"id": "a", "vector": [1]}, {"id": "b", "vector": [0]}]
+        httpx.post(f"{index.url}/upsert/{namespace}", json=body, headers=index.headers)
+    assert told(cloud) == [
+        f"2 vectors of {name} pending: queries do not return them until they are indexed"
+        for name in ("the default namespace", 'namespace "space"')
+    ]
+    cloud.clock.advance("5s")
+    assert told(cloud) == []
+
+
+def test_a_group_that_is_behind(cloud: Cloud) -> None:
+    broker = cloud.broker(topics={"t": 1})
+    for value in "abc":
+        broker.produce("t", value)
+    broker.commit("g", "t", 0, 1)
+    assert told(cloud) == ["group g is 2 records behind in t-0 (committed 1)"]
+    broker.commit("g", "t", 0, 3)
+    assert told(cloud) == []
+
+
+def test_many_are_counted(cloud: Cloud) -> None:
+    queue = cloud.queue()
+    for number in range(20):
+        queue.publish(f"{URL}/{number}")
+    found = waiting(cloud)
+    assert len(found) == MOST + 1
+    assert found[-1] == "and 12 more"
+
+
+@pytest.mark.parametrize(("count", "rest"), [(8, None), (9, "and 1 more")])
+def test_eight_are_named(cloud: Cloud, count: int, rest: str | None) -> None:
+    queue = cloud.queue()
+    for number in range(count):
+        queue.publish(f"{URL}/{number}")
+    found = waiting(cloud)
+    assert len(found) == MOST + (rest is not None)
+    assert found[MOST:] == ([rest] if rest else [])
+
+
+@pytest.mark.parametrize(
+    ("commits", "later", "expected"),
+    [
+        ("true", 0, []),
+        ("true", 1, ["group g is 3 records behind in t-0 (nothing committed)"]),
+        ("false", 0, ["group g is 2 records behind in t-0 (nothing committed)"]),
+    ],
+    ids=["it commits by itself", "more came", "it commits nothing"],
+)
+def test_a_reader_that_has_all_and_commits_by_itself_is_not_behind(
+    cloud: Cloud, commits: str, later: int, expected: list[str]
+) -> None:
+    broker = cloud.broker(topics={"t": 1})
+    headers = {"Kafka-Auto-Offset-Reset": "earliest", "Kafka-Enable-Auto-Commit": commits}
+    for _ in range(2):
+        broker.produce("t", "v")
+    requests.get(
+        f"{broker.url}/consume/g/i/t",
+        auth=(broker.username, broker.password),
+        headers=headers,
+        timeout=5,
+    )
+    for _ in range(later):
+        broker.produce("t", "v")
+    assert told(cloud) == expected
+
+
+def test_a_schedule_says_when_it_is_due_next(cloud: Cloud) -> None:
+    queue = cloud.queue()
+    for name, cron in (("a", "0 9 * * *"), ("b", "30 12 * * *")):
+        headers = {**queue.headers, "Upstash-Cron": cron, "Upstash-Schedule-Id": name}
+        httpx.post(f"{queue.url}/v2/schedules/{URL}", headers=headers)
+    assert waiting(cloud) == [
+        f"schedule a of {URL}: next 2026-03-02 09:00:00Z in 21 h (0 9 * * *)",
+        f"schedule b of {URL}: next 12:30:00Z in 30 m (30 12 * * *)",
+    ]
+    httpx.post(f"{queue.url}/v2/schedules/a/pause", headers=queue.headers)
+    assert len(waiting(cloud)) == 1
+
+
+def test_messages_alike_share_a_line(cloud: Cloud) -> None:
+    queue = cloud.queue()
+    queue.destinations.answers(URL, 404)
+    for _ in range(5):
+        queue.publish(URL, retries=0)
+    ids = [message.id[:8] for message in queue.messages()]
+    named = f"{ids[0]}, {ids[1]}, {ids[2]} and 2 more"
+    due = f"POST {URL}: due now: nothing drove the queue; call queue.run_until_idle()"
+    assert waiting(cloud) == [f"{named} {due}"]
+    assert queue.run_until_idle().waiting == "nothing"
+    letters = [letter.id for letter in queue.dead_letters()]
+    assert waiting(cloud) == [
+        f"{named} given up after 1 attempt, last status 404; dead letters {letters[0]}, "
+        f"{letters[1]}, {letters[2]} and 2 more"
+    ]
+
+
+def test_partitions_of_a_group_share_a_line(cloud: Cloud) -> None:
+    broker = cloud.broker(topics={"t": 2})
+    for partition in (0, 1, 1):
+        broker.produce("t", "v", partition=partition)
+    broker.commit("g", "t", 0, 0)
+    broker.commit("g", "t", 1, 0)
+    assert told(cloud) == [
+        "group g is 1 record behind in t-0, 2 records behind in t-1 (committed 0)"
+    ]
+
+
+def test_a_handle_that_cannot_be_asked_costs_a_line(
+    cloud: Cloud, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    queue = cloud.queue()
+    cloud.broker(topics={"t": 1}).commit("g", "t", 0, 0)
+
+    def broken() -> None:
+        raise RuntimeError("no")
+
+    monkeypatch.setattr(queue._engine.dead_letters, "all", broken)
+    assert "queue: what waits cannot be shown: RuntimeError: no" in section(cloud)
+
+
+def test_a_report_about_a_broker_that_was_only_read(cloud: Cloud) -> None:
+    broker = cloud.broker(topics={"t": 1})
+    auth = (broker.username, broker.password)
+    requests.get(f"{broker.url}/topics", auth=auth, timeout=5)
+    assert "cannot be shown" not in section(cloud)

@@ -1,0 +1,251 @@
+"""Whole reports of scenes with every kind of row, as text and as JSON.
+
+FAKECLOUD_WRITE_REPORTS=1 writes the texts of ``expected/``, to be read before they are committed.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import re
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+import requests
+
+from pytest_fakecloud import Cloud
+from pytest_fakecloud.core.journal import recorder_of
+from pytest_fakecloud.reporting.applications import Served
+from pytest_fakecloud.reporting.as_json import as_json, whole_text, write
+from pytest_fakecloud.reporting.report import report_of
+from pytest_fakecloud.reporting.text import text
+
+TEXTS = Path(__file__).parent / "expected"
+SCHEMA = json.loads(
+    (Path(__file__).parents[2] / "docs/reference/report.schema.json").read_text(encoding="utf-8")
+)
+HOOK = "https://app.example.com/hook?from=shop"
+BACK = "https://app.example.com/back"
+
+
+@pytest.fixture
+def cloud() -> Iterator[Cloud]:
+    with Cloud(seed="seed", now="2026-03-01T12:00:00Z", delivery="driven") as opened:
+        opened.clock.wait_cap = 0.01
+        yield opened
+
+
+def publishes(cloud: Cloud) -> None:
+    """Attempts that fail in several ways, with their bodies, headers, callbacks and what was logged."""
+    queue, capture = cloud.queue(), cloud.callback_capture()
+    answers = iter([500, (422, {"error": "no customer"}), (302, ""), 200])
+
+    def take(request: Any) -> Any:
+        logging.getLogger("shop").error("no order", exc_info=KeyError("customer"))
+        return next(answers)
+
+    queue.destinations.call("https://app.example.com/hook", take)
+    queue.destinations.answers(BACK, 500, 200)
+    for body, headers in (
+        (b'{"customer": {}}', {"X-Tenant": "acme", "X-Other": "1"}),
+        (b"", {"X-Tenant": "acme"}),
+        (b"text", {}),
+        (b"text", {}),
+    ):
+        sent = {f"Upstash-Forward-{name}": value for name, value in headers.items()}
+        wants = {
+            "Upstash-Retries": "0",
+            "Upstash-Callback": BACK,
+            "Content-Type": "application/json",
+        }
+        wants["Upstash-Failure-Callback"] = capture.callback_url
+        url = f"{queue.url}/v2/publish/{HOOK}"
+        httpx.post(url, content=body, headers={**queue.headers, **sent, **wants})
+        queue.run_until_idle()
+
+
+def delivers_to_fakes(cloud: Cloud) -> None:
+    """Deliveries that the cloud's own fakes take, refuse, and take twice; what they cause is below."""
+    queue, kv = cloud.queue(), cloud.kv_server()
+    server = cloud.destination()
+    answers = iter([(200, "fine"), (503, "closed"), (200, "")])
+
+    def take(request: Any) -> Any:
+        from werkzeug import Response
+
+        httpx.post(kv.url, json=["INCR", "n"], headers=kv.headers)
+        status, text = next(answers)
+        return Response(text, status)
+
+    server.expect_request("/orders").respond_with_handler(take)
+    for headers in ({}, {"X-Tenant": "acme"}, {}):
+        queue.publish(f"{server.url}/orders?n=1", json={"n": 1}, retries=0, headers=headers)
+        queue.run_until_idle()
+    queue.publish("https://nobody.example.com", retries=0)
+    queue.run_until_idle()
+
+
+def groups(cloud: Cloud) -> None:
+    """What a group does because of a call stands below that call; what it does by itself does not."""
+    broker = cloud.broker(topics={"t": 2})
+    auth = (broker.username, broker.password)
+
+    def ask(path: str, body: Any = None, method: str = "POST") -> None:
+        requests.request(method, f"{broker.url}/{path}", json=body, auth=auth, timeout=5)
+
+    broker.produce("t", "one", key="k")
+    ask("consume/g/a", {"topic": "t"})
+    ask("produce", {"topic": "t", "value": "v"})
+    ask("consume/g/b", {"topic": "t"})
+    ask("commit/g/a", {"topic": "t", "partition": 0, "offset": 0})
+    ask("produce/nowhere")
+    ask("delete-consumer/g/a")
+    cloud.clock.advance("5m")
+    broker.rebalance("g")
+
+
+def commands(cloud: Cloud) -> None:
+    """Commands: one by one, of a script, with a fault, refused, answered in Base64."""
+    server = cloud.kv_server()
+
+    def ask(body: Any, path: str = "", **headers: str) -> None:
+        sent = {**server.headers, **{name.replace("_", "-"): it for name, it in headers.items()}}
+        with suppress(httpx.TransportError):
+            httpx.post(f"{server.url}/{path}", json=body, headers=sent)
+
+    ask(["SET", "a", "x" * 500])
+    ask(["GET", "a"], Upstash_Encoding="base64")
+    ask(["EVAL", "return redis.call('GET', KEYS[1])", "1", "a"])
+    ask(["INCR", "a"])
+    ask([["SET", "b", "1"], ["INCR", "a"]], "pipeline")
+    ask(["GET", "a"], Authorization="Bearer of-somebody-else")
+    ask([{"no": "command"}])
+    for fault in ("lose_answer", "drop", "truncate"):
+        getattr(server.faults, fault)(times=1)
+        ask(["SET", "c", "1"])
+    server.faults.call(lambda: ask(["SET", "e", "other"]), command="GET", times=1)
+    ask(["GET", "e"])
+
+
+SCENES: list[Callable[[Cloud], None]] = [publishes, delivers_to_fakes, groups, commands]
+
+
+@pytest.mark.parametrize("scene", SCENES, ids=lambda scene: scene.__name__)
+def test_a_report_shows_what_happened(cloud: Cloud, scene: Callable[[Cloud], None]) -> None:
+    scene(cloud)
+    report = report_of(cloud, test="test_a.py::test_it", failure="E   assert False")
+    found = re.sub(r"(127\.0\.0\.1| ):\d{4,5}\b", r"\1:10000", text(report, width=100)) + "\n"
+    expected = TEXTS / f"{scene.__name__}.txt"
+    if os.environ.get("FAKECLOUD_WRITE_REPORTS"):
+        expected.write_text(found, encoding="utf-8")
+    assert found == expected.read_text(encoding="utf-8")
+    data = json.loads(json.dumps(as_json(report)))
+    assert list(wrong(data, SCHEMA)) == []
+    assert len(data["rows"]) == len(report.rows)
+    assert all(any(whole_text(row)) for row in report.rows)
+
+
+def wrong(value: Any, schema: dict[str, Any], at: str = "") -> Iterator[str]:
+    """What of a value does not fit a schema that uses the keywords of ours."""
+    if "$ref" in schema:
+        schema = SCHEMA["$defs"][schema["$ref"].rpartition("/")[2]]
+    kinds = {"object": dict, "array": list, "string": str, "integer": int, "boolean": bool,
+             "null": type(None)}  # fmt: skip
+    wanted = schema.get("type", [])
+    types = tuple(kinds[one] for one in ([wanted] if isinstance(wanted, str) else wanted))
+    if types and type(value) not in types:
+        yield f"{at} is {value!r}, not {wanted}"
+        return
+    if value not in schema.get("enum", [value]) or value != schema.get("const", value):
+        yield f"{at} is {value!r}"
+    if "pattern" in schema and not re.search(schema["pattern"], value):
+        yield f"{at} is {value!r}"
+    for number, item in enumerate(value if isinstance(value, list) else ()):
+        yield from wrong(item, schema.get("items", {}), f"{at}[{number}]")
+    if isinstance(value, dict):
+        known = schema.get("properties", {})
+        missing = set(schema.get("required", ())) - set(value)
+        yield from (f"{at}.{name} is missing" for name in missing)
+        for name, each in value.items():
+            yield from wrong(each, known.get(name, {}), f"{at}.{name}")
+            if known and name not in known:
+                yield f"{at}.{name} is not in the schema"
+
+
+def test_the_schema_rejects_what_is_not_a_report() -> None:
+    assert list(wrong({"version": 2, "rows": [{}], "other": 1}, SCHEMA))
+
+
+def test_the_json_is_written_beside_the_page(cloud: Cloud, tmp_path: Path) -> None:
+    server = cloud.kv_server()
+    httpx.post(server.url, json=["SET", "lock:a", server.token, "NX"], headers=server.headers)
+    written = write(report_of(cloud, test="test_it"), tmp_path / "a.json")
+    raw = written.read_text(encoding="utf-8")
+    assert server.token not in raw
+    (row,) = json.loads(raw)["rows"]
+    assert row["findings"] == [0]
+    assert row["text"]["what"] == "SET lock:a *** NX"
+    assert row["request"]["decoded"] == ["SET", "lock:a", "***", "NX"]
+    assert row["subjects"] == [{"kind": "key", "name": "lock:a", "fake": "kv_server"}]
+
+
+def request(**more: Any) -> Served:
+    given = {"began": 0, "at_us": 0, "target": "GET /a", "framework": "Flask", "environ": None}
+    return Served(**{**given, "thread": 0, "ended": 9, "status": 200, "path": "/a", **more})
+
+
+SERVED: list[tuple[dict[str, Any], list[str]]] = [
+    ({}, ["GET /a True", "  SET True", "SET True"]),
+    ({"status": 400}, ["GET /a False", "  SET True", "SET True"]),
+    ({"status": None, "raised": "oh"}, ["GET /a False", "  SET True", "SET True"]),
+    ({"overlaps": [request(began=1, ended=9)]}, ["GET /a True", "SET True", "SET True"]),
+    ({"idle": True}, ["SET True", "SET True"]),
+    ({"idle": True, "status": 500}, ["SET True", "SET True", "GET /a False"]),
+]
+
+
+@pytest.mark.parametrize(("served", "expected"), SERVED)
+def test_calls_are_nested_in_the_request_that_made_them(
+    cloud: Cloud, served: dict[str, Any], expected: list[str]
+) -> None:
+    served, server = dict(served), cloud.kv_server()
+    reserve = recorder_of(cloud.journal).reserve
+    numbers = []
+    for _ in range(2):
+        numbers.append(reserve())
+        httpx.post(server.url, json=["SET", "a", 1], headers=server.headers)
+    numbers += [reserve(), reserve()]
+    began, ended = numbers[2:] if served.pop("idle", False) else numbers[:2]
+    found = report_of(cloud, served=[request(began=began, ended=ended, **served)]).rows
+    assert [f"{'  ' * row.depth}{row.operation} {row.ok}" for row in found] == expected
+    assert {row.actor for row in found if row.depth} <= {"application"}
+
+
+def test_a_request_made_by_a_fault_is_nested_in_the_call_it_ran_for(cloud: Cloud) -> None:
+    server = cloud.kv_server()
+    reserve = recorder_of(cloud.journal).reserve
+    first, second = request(target="POST /1"), request(target="POST /2")
+    first.overlaps, second.overlaps = [second], [first]
+
+    def ask(key: str) -> None:
+        httpx.post(server.url, json=["GET", key], headers=server.headers)
+
+    def meanwhile() -> None:
+        second.began = reserve()
+        ask("inner")
+        second.ended = reserve()
+
+    server.faults.call(meanwhile, times=1)
+    first.began = reserve()
+    ask("outer")
+    first.ended = reserve()
+    found = report_of(cloud, served=[first, second]).rows
+    assert [(row.operation, row.depth, row.actor) for row in found] == [
+        ("POST /1", 0, "client"), ("GET", 1, "application"),
+        ("POST /2", 2, "client"), ("GET", 3, "application"),
+    ]  # fmt: skip

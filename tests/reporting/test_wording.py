@@ -1,0 +1,382 @@
+"""One line for each kind of call, compared whole; and lines that cannot be told."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+import requests
+from hypothesis import given
+from hypothesis import strategies as st
+
+from pytest_fakecloud import Cloud
+from pytest_fakecloud.reporting.bodies import readable, scalar, shortened
+from pytest_fakecloud.reporting.text import section
+
+from .shown import lines, shown
+
+EXPECTED = Path(__file__).parent / "expected" / "rows.txt"
+HOOK = "https://app.example.com/hook"
+
+
+def judge(name: str, found: list[str]) -> None:
+    """Compare rows with those of a section of the file (see ``findings/cases.py``)."""
+    text = EXPECTED.read_text(encoding="utf-8") if EXPECTED.exists() else ""
+    known = dict(one.partition("\n")[::2] for one in text.split("== ")[1:])
+    if os.environ.get("FAKECLOUD_WRITE_REPORTS"):
+        known[name] = "".join(f"{line}\n" for line in found)
+        EXPECTED.parent.mkdir(exist_ok=True)
+        sections = (f"== {one}\n{lines}" for one, lines in known.items())
+        EXPECTED.write_text("".join(sections), encoding="utf-8")
+    assert found == known.get(name, "").splitlines()
+
+
+@pytest.fixture
+def cloud() -> Iterator[Cloud]:
+    with Cloud(seed="seed", now="2026-03-01T12:00:00Z", delivery="driven") as opened:
+        opened.clock.wait_cap = 0.01
+        yield opened
+
+
+# -- key-value server ------------------------------------------------------------------------------
+
+NOSCRIPT = "NOSCRIPT No matching script. Please use EVAL."
+COMMANDS: list[list[Any]] = [
+    ["set", "k", "v"],
+    ["GET", "k"],
+    ["INCR", "n"],
+    ["SET", "two words", ""],
+    ["LRANGE", "l", 0, -1],
+    ["LPUSH", "l"],
+    ["SET", "k", '{"a": 1}'],
+    ["EVALSHA", "f" * 40, 1, "k", "a"],
+    ["EVAL", "return 1", 0],
+    ["AUTH", "somebody", "their password"],
+    ["EVAL", "return 1", 1, "k"],
+    ["eval", "return ARGV[1]", 0, "a"],
+    ["EVAL", "return ARGV[1]", 2, "k", "l", "a", "b"],
+    ["EVAL", "return 1", "x"],
+    ["SET", "k", "[1, 2"],
+    ["SET", "k", "[1,   2]"],
+    ["MGET", "a", "b"],
+]
+
+
+def test_commands(cloud: Cloud) -> None:
+    for command in COMMANDS:
+        kv = cloud.kv_server()
+        httpx.post(kv.url, json=command, headers=kv.headers)
+    judge("kv", lines(cloud))
+
+
+def test_text_and_number_never_look_alike(cloud: Cloud) -> None:
+    kv = cloud.kv_server()
+    for command in (["SET", "k", "1"], ["GET", "k"], ["INCR", "k"], ["SET", "k", "null"]):
+        httpx.post(kv.url, json=command, headers=kv.headers)
+    httpx.post(kv.url, json=["GET", "k"], headers=kv.headers)
+    assert [line.rpartition(" <-- ")[2] for line in lines(cloud)] == [
+        "OK", '"1"', "2", "OK", '"null"',
+    ]  # fmt: skip
+
+
+def test_of_a_long_pipeline_the_first_and_all_errors_are_told(cloud: Cloud) -> None:
+    kv = cloud.kv_server()
+    commands = [["SET", f"k{number}", "v"] for number in range(40)] + [["INCR", "k0"]]
+    httpx.post(f"{kv.url}/pipeline", json=commands, headers=kv.headers)
+    judge("pipeline", [shown(cloud)[0].line, *shown(cloud)[0].words.below])
+
+
+def test_a_command_with_many_arguments_says_how_many(cloud: Cloud) -> None:
+    kv = cloud.kv_server()
+    httpx.post(
+        kv.url, json=["DEL", *(f"key:{number}" for number in range(500))], headers=kv.headers
+    )
+    (line,) = lines(cloud)
+    assert line.endswith(" key:34 ... (500 arguments, 35 shown) <-- 0")
+
+
+def test_a_script_is_shown_once(cloud: Cloud) -> None:
+    kv = cloud.kv_server()
+    script = "local n = redis.call('INCR', KEYS[1])\nreturn n"
+    for key in ("a", "b"):
+        httpx.post(kv.url, json=["EVAL", script, 1, key], headers=kv.headers)
+    text = section(cloud)
+    assert text.count("local n = redis.call('INCR', KEYS[1])") == 1
+    assert text.count("EVAL ") == 2
+
+
+# -- vector index ----------------------------------------------------------------------------------
+
+VECTORS: list[tuple[str, Any]] = [
+    ("upsert", {"id": "b", "vector": [0, 1]}),
+    (
+        "upsert",
+        [
+            {"id": "b", "vector": [0, 1], "metadata": {"n": "1", "m": 1}},
+            {"id": 7, "vector": [1, 1]},
+        ],
+    ),
+    ("query", {"vector": [1, 0], "topK": 1}),
+    ("query/space", {"vector": [1, 0], "filter": "n = 1"}),
+    ("query", {"vector": [1, 0], "includeMetadata": True}),
+    ("fetch", {"ids": ["a", "z"]}),
+    ("delete", ["a", "z"]),
+    ("list-namespaces", None),
+    ("reset", None),
+    ("upsert", None),
+    ("upsert", {"id": "", "vector": [0, 1]}),
+    (
+        "upsert",
+        {"id": "b", "vector": [0, 1], "data": "two words", "metadata": {"a": None, "b": [1]}},
+    ),
+    ("update", {"id": "a", "metadata": {"n": "y"}}),
+    ("delete", {"prefix": "a"}),
+    ("delete", {"filter": "n = 1"}),
+    ("fetch", {"ids": []}),
+    ("fetch", {"ids": ["z"]}),
+    (
+        "fetch",
+        {"ids": ["a"], "includeVectors": True, "includeData": False, "includeMetadata": True},
+    ),
+    ("range", {"cursor": "0", "limit": 10}),
+    ("query", [{"vector": [1, 0], "topK": 1}, {"vector": [1, 0], "filter": "n = 1"}]),
+    ("resumable-query", {"vector": [1, 0], "topK": 1}),
+    ("query", {"vector": [1, 0, 0]}),
+    ("query", {"data": "two words", "queryMode": "DENSE"}),
+]
+
+
+def test_vectors(cloud: Cloud) -> None:
+    for path, body in VECTORS:
+        index = cloud.vector_index()
+        index.load([{"id": "a", "vector": [1, 0], "metadata": {"n": "x"}}])
+        httpx.post(f"{index.url}/{path}", json=body, headers=index.headers)
+    judge("vector", lines(cloud))
+
+
+def test_the_info_of_an_index_has_its_counts_first(cloud: Cloud) -> None:
+    index = cloud.vector_index(ready_after="5s")
+    index.load([{"id": "a", "vector": [1, 0]}], namespace="globex")
+    for name in ("a", "b"):
+        body = {"id": name, "vector": [1, 0]}
+        httpx.post(f"{index.url}/upsert/acme", json=body, headers=index.headers)
+    httpx.get(f"{index.url}/info", headers=index.headers)
+    judge("info", lines(cloud)[2:])
+
+
+# -- broker ----------------------------------------------------------------------------------------
+
+POSITION = {"topic": "t", "partition": 0, "offset": 1}
+BROKER: list[tuple[str, Any]] = [
+    ("produce/t", {"value": "v", "key": "k"}),
+    ("produce", [{"topic": "t", "value": "1"}]),
+    ("produce", [{"topic": "t", "value": "x"}, {"topic": "u", "value": "y"}]),
+    ("consume/g/i", {"topic": "t"}),
+    ("commit/g/i", POSITION),
+    ("commit/g/i", POSITION | {"offset": 9}),
+    ("commit/g/i", None),
+    ("fetch", POSITION),
+    ("committed/g/i", [{"topic": "t", "partition": 0}]),
+    ("committed/g/i", {"topic": "t", "partition": 0}),
+    ("commit/g/i", []),
+    ("commit/g/i", POSITION | {"offset": 2}),
+    ("commit/g/i", [POSITION, POSITION | {"offset": 2}]),
+    ("produce/t", None),
+    ("produce/t", {"value": "v", "partition": 0}),
+    ("produce/t", [{"value": str(number)} for number in range(7)]),
+    ("consume/g/i", {"topics": ["t", "u"]}),
+    ("fetch", {"topic": "u", "partition": 0, "offset": 0}),
+    ("fetch", {"topicPartitionOffsets": [POSITION, {"topic": "u", "partition": 0, "offset": 0}]}),
+    ("fetch", {**POSITION, "topicPartitionOffsets": [{"topic": "u", "partition": 0, "offset": 0}]}),
+]
+
+
+def test_the_broker(cloud: Cloud) -> None:
+    found = []
+    for number, (path, body) in enumerate(BROKER):
+        broker = cloud.broker(topics={"t": 1, "u": 1}, name=f"broker{number}")
+        broker.produce("t", "one", key="bob")
+        broker.produce("t", "2")
+        auth = (broker.username, broker.password)
+        earliest = {"Kafka-Auto-Offset-Reset": "earliest"}
+        if path.startswith("commit"):
+            consume = f"{broker.url}/consume/g/i/t"
+            requests.get(consume, auth=auth, headers=earliest, timeout=5)
+        url = f"{broker.url}/{path}"
+        requests.post(url, json=body, auth=auth, headers=earliest, timeout=5)
+        found.append([one.line for one in shown(cloud) if one.row.kind == "call"][-1])
+    judge("broker", found)
+
+
+def test_a_value_may_be_long_and_its_topic_have_partitions(cloud: Cloud) -> None:
+    broker = cloud.broker(topics={"wide": 2})
+    for sent in ({"value": "v" * 61}, {"value": "v", "partition": 1}, {"value": "v", "key": "k"}):
+        requests.post(
+            f"{broker.url}/produce/wide",
+            json=sent,
+            auth=(broker.username, broker.password),
+            timeout=5,
+        )
+    found = [one.words.what for one in shown(cloud)]
+    assert found[0].startswith('produce wide no key: "vvv')
+    assert len(found[0].partition("key: ")[2]) == 59
+    assert found[1:] == ['produce wide p1 "v"', 'produce wide key k "v"']
+
+
+# -- queue -----------------------------------------------------------------------------------------
+
+
+def test_the_queue(cloud: Cloud) -> None:
+    queue = cloud.queue()
+    url = "https://app.example.com/hook"
+
+    def publish(path: str, body: Any, **settings: str) -> None:
+        headers = {f"Upstash-{name.replace('_', '-')}": value for name, value in settings.items()}
+        httpx.post(f"{queue.url}/v2/{path}", json=body, headers={**queue.headers, **headers})
+
+    publish(f"publish/{url}", {"n": 1}, Delay="2h", Deduplication_Id="o-1", Retries="3")
+    cloud.clock.advance("5s")
+    publish(f"publish/{url}", {"n": 1}, Deduplication_Id="o-1", Method="PUT")
+    publish(f"enqueue/mails/{url}", {"n": 2})
+    publish("batch", [{"destination": url, "body": "x", "headers": {"Upstash-Delay": "1m"}}])
+    judge("queue", [part for one in shown(cloud) for part in (one.line, *one.words.below)])
+
+
+PUBLISHED: list[tuple[str, dict[str, str], Any]] = [
+    (f"publish/{HOOK}", {"Content-Type": "text/html"}, "<html><body><h1>Oh no</h1></body></html>"),
+    (
+        f"publish/{HOOK}",
+        {"Content-Based-Deduplication": "true", "Forward-X-Tenant": "acme", "Label": "a"},
+        "x",
+    ),
+    (f"publish/{HOOK}", {"Retries": "many"}, "x"),
+    (f"schedules/{HOOK}", {"Cron": "0 9 * * *", "Schedule-Id": "s"}, "x"),
+    (f"schedules/{HOOK}", {"Cron": "CRON_TZ=Europe/Berlin 0 9 * * *", "Schedule-Id": "s"}, ""),
+    (f"enqueue/mails/{HOOK}", {"Method": "GET"}, ""),
+    ("publish/group", {}, "x"),
+    ("batch", {}, "[]"),
+    ("batch", {}, [{"destination": "group", "body": "x"}, {"destination": HOOK}]),
+    (
+        "batch",
+        {},
+        [{"destination": HOOK, "cron": "* * * * *"}, {"destination": HOOK, "queue": "mails"}],
+    ),
+]
+
+
+def test_publish_requests(cloud: Cloud) -> None:
+    for path, headers, body in PUBLISHED:
+        queue = cloud.queue()
+        sent = {n if n == "Content-Type" else f"Upstash-{n}": v for n, v in headers.items()}
+        endpoints = {"endpoints": [{"url": HOOK}, {"url": f"{HOOK}/2"}]}
+        httpx.post(f"{queue.url}/v2/topics/group/endpoints", json=endpoints, headers=queue.headers)
+        content = body if isinstance(body, str) else json.dumps(body)
+        httpx.post(f"{queue.url}/v2/{path}", content=content, headers={**queue.headers, **sent})
+    judge("publish", [line for line in lines(cloud) if "endpoints" not in line])
+
+
+def test_a_long_body_makes_room_for_the_settings(cloud: Cloud) -> None:
+    queue = cloud.queue()
+    for settings in ({}, {"Upstash-Callback": f"{HOOK}/{'c' * 60}", "Upstash-Label": "l" * 40}):
+        url = f"{queue.url}/v2/publish/{HOOK}"
+        httpx.post(url, content="x" * 500, headers={**queue.headers, **settings})
+    judge("long body", lines(cloud))
+
+
+def test_not_before_is_a_time(cloud: Cloud) -> None:
+    queue = cloud.queue()
+    for value in ("1782896400", "soon"):
+        headers = {**queue.headers, "Upstash-Not-Before": value}
+        httpx.post(f"{queue.url}/v2/publish/{HOOK}", headers=headers)
+    judge("not before", lines(cloud))
+
+
+def test_the_messages_of_a_batch_have_lines_of_their_own(cloud: Cloud) -> None:
+    queue = cloud.queue()
+    items = [
+        {"destination": HOOK, "headers": {"upstash-method": "PUT", "Upstash-Retries": "2"}},
+        {"destination": HOOK, "body": "y" * 61},
+    ]
+    httpx.post(f"{queue.url}/v2/batch", json=items, headers=queue.headers)
+    first, second = shown(cloud)[0].words.below
+    assert first == f"PUT {HOOK} retries 2"
+    assert "…" in second
+    assert len(second) <= len(HOOK) + 61
+
+
+def test_values_in_base64_are_decoded_where_the_client_asked_for_it(cloud: Cloud) -> None:
+    kv = cloud.kv_server()
+    commands = [
+        ["SET", "a", "x"], ["GET", "a"], ["HSET", "h", "f", "v"], ["HGETALL", "h"],
+        ["INCR", "a"], ["LPUSH", "a"], ["EVAL", "return 1", 0],
+    ]  # fmt: skip
+    for path, body in (("pipeline", commands), ("", ["GET", "a"])):
+        headers = {**kv.headers, "Upstash-Encoding": "base64"}
+        httpx.post(f"{kv.url}/{path}", json=body, headers=headers)
+    httpx.post(kv.url, json=["SET", "b", "b2s="], headers=kv.headers)
+    httpx.post(kv.url, json=["GET", "b"], headers=kv.headers)
+    pipeline = shown(cloud)[0]
+    judge("Base64", [*lines(cloud), *pipeline.words.below])
+    assert pipeline.words.script == ("e0e1f9fa", "return 1")
+
+
+# -- texts -----------------------------------------------------------------------------------------
+
+
+@given(st.text(), st.text(), st.integers(12, 80))
+def test_what_is_shortened_stays_different(one: str, other: str, most: int) -> None:
+    assert len(shortened(one, most)) <= most
+    if shortened(one, most) == shortened(other, most) and len(one) <= most:
+        assert one == other
+
+
+def test_long_keys_that_differ_in_the_middle_stay_different() -> None:
+    one, other = ("x" * 60 + digit + "y" * 60 for digit in "12")
+    assert shortened(one) != shortened(other)
+
+
+@pytest.mark.parametrize(
+    ("body", "kind", "text"),
+    [
+        (b'{ "a" : [1, 2] }', "", '{"a":[1,2]}'),
+        (b"<html><script>x()</script><p>No &lt; way</p></html>", "text/html", "No < way"),
+        (b"plain\n  text", "text/plain", "plain text"),
+        (b"\xff\x00", "", "�\x00"),
+        (b"[" * 5000, "", "[" * 5000),
+        (b'{"sourceBody":"eyJuIjoxfQ==","body":"aGk="}', "", '{"sourceBody":{"n":1},"body":"hi"}'),
+        (b'{"body":"aGk="}', "", '{"body":"aGk="}'),
+    ],
+)
+def test_bodies(body: bytes, kind: str, text: str) -> None:
+    assert readable(body, kind) == text
+
+
+@given(st.text() | st.integers() | st.none() | st.booleans() | st.floats(allow_nan=False))
+def test_scalars_of_different_types_differ(value: Any) -> None:
+    told = scalar(value)
+    others = (None, True, False, 0, 1, "", "0", "null", "true")
+    assert all(scalar(one) != told for one in others if type(one) is not type(value))
+
+
+@pytest.mark.parametrize("body", [b"[1,2", b"{}", b"[[]]", b"7", b'"x"', b"[null]", b"\xff", b""])
+def test_no_body_keeps_a_report_from_being_made(cloud: Cloud, body: bytes) -> None:
+    kv, index, queue = cloud.kv_server(), cloud.vector_index(), cloud.queue()
+    broker = cloud.broker(topics={"t": 1})
+    capture = cloud.callback_capture()
+    for handle, paths in (
+        (kv, ("", "pipeline", "multi-exec")),
+        (index, ("upsert", "query", "fetch", "delete", "range")),
+        (queue, ("v2/batch", "v2/publish/https://a.b/", "v2/schedules/https://a.b")),
+        (broker, ("produce", "produce/t", "fetch", "commit/g/i", "committed/g/i", "consume/g/i")),
+        (capture, ("callback", "failure")),
+    ):
+        for path in paths:
+            httpx.post(f"{handle.url}/{path}", content=body, headers=handle.headers)
+    text = section(cloud)
+    assert "cannot be shown" not in text
+    assert len(shown(cloud)) >= 19
