@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import functools
 import itertools
 import re
+import sys
 import threading
 import traceback
 from collections import deque
@@ -11,7 +13,7 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, Any, ClassVar, Literal, Protocol, Self, TypeVar, Unpack
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, Protocol, Self, TypeVar, Unpack, cast
 
 from .core.auth import new_token
 from .core.calls import Call, CallFields
@@ -19,11 +21,12 @@ from .core.clock import Clock, timekeeper_of
 from .core.errors import ContractError, check_function, shown
 from .core.found import Found
 from .core.ids import Ids
-from .core.journal import Journal, Recorder, recorder_of
+from .core.journal import Journal, Recorder, is_own, recorder_of
 from .core.problems import Problem, Problems, ends_the_test
 from .core.settings import HandleConfig, read_some
 from .core.timekeeper import Mode, Timekeeper
 from .core.timeparse import Instant
+from .core.wording import brief
 from .faults.plan import FaultPlan, table_of
 from .faults.table import FaultTable
 from .http.app import App
@@ -48,6 +51,7 @@ __all__ = [
 
 Delivery = Literal["driven", "background"]
 C = TypeVar("C", bound=HandleConfig)
+Method = TypeVar("Method", bound=Callable[..., Any])
 Interceptor = Callable[["Handle", str], AbstractContextManager[object]]
 _GIVEN: deque[str] = deque(maxlen=1000)
 """The tokens of the last handles of this process, by which a report knows a client of another test."""
@@ -57,6 +61,40 @@ SECRETS = (
 """The properties of handles that no report may show."""
 _making_stacks = threading.Lock()
 _changing_handles = threading.Lock()
+
+
+def action(method: Method) -> Method:
+    """Record calls of a method in reports, as something that the test did on the fake.
+
+    Calls from inside this package are not the test's.
+    """
+
+    @functools.wraps(method)
+    def recorded(self: Handle, *given: Any, **named: Any) -> Any:
+        __tracebackhide__ = True
+        caller = sys._getframe(1)
+        if is_own(caller):
+            return method(self, *given, **named)
+        number = self._recorder.reserve()
+        result = method(self, *given, **named)
+        # The values of headers may be secret.
+        shown = {name: [*it] if name == "headers" and it else it for name, it in named.items()}
+        told = [*map(_argument, given), *(f"{name}={_argument(it)}" for name, it in shown.items())]
+        message = getattr(result, "id", None)
+        about = {"message_id": message} if isinstance(message, str) else {}
+        self._recorder.act(method.__name__, caller, number, arguments=told, **about)
+        return result
+
+    return cast("Method", recorded)
+
+
+def _argument(value: object) -> str:
+    """An argument in a few characters, without the repr of anything large."""
+    if value is None or isinstance(value, str | bytes | int | float):
+        return brief(value, 60)
+    if isinstance(value, dict | list | tuple | set):
+        return brief(value, 60) if len(value) < 4 else f"{type(value).__name__} of {len(value)}"
+    return type(value).__name__
 
 
 class Engine(Protocol):
@@ -302,6 +340,7 @@ class Handle:
         """Subclasses name their clients' variables here."""
         return {}
 
+    @action
     def rotate_token(self) -> str:
         """Replace the credentials; the old ones are refused from now on."""
         self._context.gone.add_secrets(self)
@@ -372,6 +411,7 @@ class Handle:
         """The present data, to ``restore()`` later."""
         return Snapshot(self.fixture, self._engine.snapshot())
 
+    @action
     def restore(self, snapshot: Snapshot) -> None:
         """Put the data of a snapshot back; journal, faults, credentials and clock stay."""
         if not isinstance(snapshot, Snapshot) or snapshot.fixture != self.fixture:
@@ -394,6 +434,7 @@ class Handle:
         """Make the present data what ``reset()`` returns to."""
         self._baseline = self.snapshot()
 
+    @action
     def reset(self) -> None:
         """Go back to the baseline: its data, no faults, an empty journal.
 

@@ -12,7 +12,7 @@ from ..core.aio import Twin
 from ..core.errors import ContractError
 from ..core.found import Found
 from ..core.timeparse import Duration, duration_us
-from ..handle import Context, Handle
+from ..handle import Context, Handle, action
 from .assertions import BrokerAssertions
 from .engines import BrokerEngine, make_engine
 from .errors import as_misuse, choice, string, strings, whole
@@ -144,6 +144,7 @@ class Broker(BrokerAssertions, Handle):
 
     # -- arranging -------------------------------------------------------------------------------
 
+    @action
     def create_topic(
         self,
         topic: str,
@@ -176,6 +177,7 @@ class Broker(BrokerAssertions, Handle):
         retention_ms = None if retention is None else _ms(retention)
         self._engine.create_topic(topic, partitions, retention_ms=retention_ms, **options)
 
+    @action
     def delete_topic(self, topic: str) -> None:
         """Delete a topic with its records and every group's offsets in it; its readers rebalance.
 
@@ -187,6 +189,7 @@ class Broker(BrokerAssertions, Handle):
         with as_misuse():
             self._engine.delete_topic(topic)
 
+    @action
     def add_partitions(self, topic: str, count: int = 1) -> int:
         """Give a topic that many more partitions and return its count. Its groups rebalance."""
         __tracebackhide__ = True
@@ -195,6 +198,7 @@ class Broker(BrokerAssertions, Handle):
         with as_misuse():
             return self._engine.add_partitions(topic, count)
 
+    @action
     def set_retention(
         self,
         topic: str,
@@ -236,6 +240,7 @@ class Broker(BrokerAssertions, Handle):
         headers: Headers | None = None,
     ) -> Metadata: ...
 
+    @action
     def produce(
         self,
         topic: str,
@@ -265,6 +270,7 @@ class Broker(BrokerAssertions, Handle):
             places = self._engine.produce(messages, by_client=False)
         return places if isinstance(value, list) else places[0]
 
+    @action
     def load(self, data: Loadable) -> None:
         """Put records in: ``{topic: [value or message, ...]}``, messages with a topic, or JSON lines.
 
@@ -283,6 +289,7 @@ class Broker(BrokerAssertions, Handle):
         with as_misuse():
             self._engine.load(needed, messages)
 
+    @action
     def delete_records(self, topic: str, *, before: int, partition: int | None = None) -> int:
         """Forget the records below an offset, in one partition or in all, and count them."""
         __tracebackhide__ = True
@@ -292,6 +299,7 @@ class Broker(BrokerAssertions, Handle):
         with as_misuse():
             return self._engine.delete_records(topic, partition, before)
 
+    @action
     def commit(self, group: str, topic: str, partition: int, offset: int) -> None:
         """Set a group's committed offset, whoever owns the partition; creates the group.
 
@@ -308,6 +316,7 @@ class Broker(BrokerAssertions, Handle):
 
     # -- making it happen ------------------------------------------------------------------------
 
+    @action
     def crash(self, group: str, instance: str) -> None:
         """Let an instance vanish: no commit, no leave; its partitions wait for its session's end."""
         __tracebackhide__ = True
@@ -316,6 +325,7 @@ class Broker(BrokerAssertions, Handle):
         with as_misuse():
             self._engine.crash(group, instance)
 
+    @action
     def expire(self, group: str, instance: str) -> None:
         """End an instance's session now: its partitions go to others, and a late commit fails."""
         __tracebackhide__ = True
@@ -324,6 +334,7 @@ class Broker(BrokerAssertions, Handle):
         with as_misuse():
             self._engine.expire(group, instance)
 
+    @action
     def rebalance(self, group: str) -> GroupView:
         """Let a group hand out its partitions anew; positions return to the committed offsets.
 
@@ -335,6 +346,7 @@ class Broker(BrokerAssertions, Handle):
         self._engine.rebalance(group)
         return self.group(group)
 
+    @action
     def join(
         self,
         group: str,
@@ -360,6 +372,7 @@ class Broker(BrokerAssertions, Handle):
             self._engine.join(group, instance, wanted, auto_offset_reset)
         return self.group(group)
 
+    @action
     def leave(self, group: str, instance: str) -> GroupView:
         """Let an instance leave its group, as delete-consumer does."""
         __tracebackhide__ = True
@@ -369,6 +382,7 @@ class Broker(BrokerAssertions, Handle):
             self._engine.delete_consumer(group, instance)
         return self.group(group)
 
+    @action
     def redeliver(
         self, group: str, last: int = 1, *, topic: str | None = None, partition: int | None = None
     ) -> Found[Record]:

@@ -7,8 +7,9 @@ import re
 import threading
 import weakref
 from bisect import bisect_right
-from collections import OrderedDict
+from collections import OrderedDict, deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from types import FrameType
 from typing import Any, ClassVar, Protocol, Unpack
 
 from .calls import (
@@ -33,6 +34,9 @@ from .matching import ABSENT, ANYTHING, TEXT, Field, Query, either
 
 __all__ = ["Journal", "Recorder", "recorder_of"]
 
+_PACKAGE = f"{__package__.partition('.')[0]}."
+_ACTIONS = 1_000
+"""How many actions of a test are kept, the newest."""
 _NOTHING_HEAVY: OrderedDict[Call, int] = OrderedDict()
 """Of every journal that had no call beyond 4 KiB yet; stays empty."""
 
@@ -94,6 +98,7 @@ class Recorder:
             self._numbers: Iterator[int] = itertools.count(1)
             self._lock = threading.Lock()
             # Only a cloud's has these.
+            self.actions: deque[Event] = deque(maxlen=_ACTIONS)
             self._children: set[weakref.ref[Recorder]] = set()
             self._heavy = _NOTHING_HEAVY
             """The calls beyond 4 KiB, oldest first, and about how many bytes each of them holds."""
@@ -225,6 +230,18 @@ class Recorder:
         self._append(event)
         return event
 
+    def act(self, kind: str, caller: FrameType, number: int, **data: object) -> None:
+        """Record something that the test did on the fake, at the number that was reserved for it.
+
+        ``caller`` is the frame that did it. Actions are not entries: only reports show them.
+        """
+        code = caller.f_code
+        where = {"file": code.co_filename, "line": caller.f_lineno, "function": code.co_name}
+        self._root.actions.append(
+            Event(number, self._now_us(), self._service, self._handle, kind, "",
+                  {**data, "where": where})
+        )  # fmt: skip
+
     def reserve(self) -> int:
         """Take the next number for something that begins now and is recorded when it has ended."""
         return next(self._numbers)
@@ -295,6 +312,10 @@ class Recorder:
         """Forget everything, here and what the parent has of it."""
         with self._lock:
             gone = set(map(id, self.entries))
+            mine = [
+                one for one in self._root.actions if self._parent and one.handle != self._handle
+            ]
+            self._root.actions = deque(mine, _ACTIONS)
             entries, self.entries = self.entries, []
             if self._parent is not None:
                 kept = [entry for entry in self._parent.entries if id(entry) not in gone]
@@ -315,6 +336,11 @@ class Recorder:
                 journal.entries = journal.entries[:at]
             if self._root._heavy:
                 self._root._take_off(e for e in gone if isinstance(e, Call))
+
+
+def is_own(frame: FrameType) -> bool:
+    """Return whether a frame is of this package."""
+    return str(frame.f_globals.get("__name__", "")).startswith(_PACKAGE)
 
 
 class Journal:

@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterable, Mapping
 from contextvars import ContextVar
 from functools import cached_property
 from pathlib import Path
+from types import FrameType
 from typing import Any, ClassVar, Protocol, Self, TypedDict
 
 from ..core.calls import CallNames, NamesOf
@@ -83,6 +84,9 @@ class Rules(Protocol):
     def remove(self, rule: Any) -> None:
         """Take the rule back."""
 
+    def act(self, kind: str, caller: FrameType, **data: object) -> None:
+        """Record in reports what the test did to the faults."""
+
     def pause(self, seconds: float) -> None:
         """Wait for so many real seconds, or until the handle closes."""
 
@@ -145,13 +149,15 @@ class Rule:
         """What the test holds of it."""
         return Fault(self)
 
-    def __repr__(self) -> str:
+    @property
+    def limits(self) -> list[str]:
+        """The matchers that were given."""
         limits = {"times": self.times, "skip": self.skip or None, "route": self.route, **self.facts}
-        given = ", ".join(
-            f"{name}={brief(value)}"
-            for name, value in {**limits, "when": self.when}.items()
-            if value is not None
-        )
+        given = {**limits, "when": self.when}
+        return [f"{name}={brief(value)}" for name, value in given.items() if value is not None]
+
+    def __repr__(self) -> str:
+        given = ", ".join(self.limits)
         text = f"{self.description}{f' [{given}]' if given else ''}, {self.hits} hit(s)"
         return f"<{text}, set {self.origin}>" if self.origin else f"<{text}>"
 
@@ -217,13 +223,17 @@ class Fault:
 
     def remove(self) -> None:
         """Take the fault back; it fires no more."""
+        self._remove(sys._getframe(1))
+
+    def _remove(self, caller: FrameType) -> None:
         self._rule.table.remove(self._rule)
+        self._rule.table.act("remove_fault", caller, fault=self.description)
 
     def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *error: object) -> None:
-        self.remove()
+        self._remove(sys._getframe(1))
 
     def __repr__(self) -> str:
         return repr(self._rule)

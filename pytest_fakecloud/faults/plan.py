@@ -6,6 +6,7 @@ What a request passes through, and in which order, is the ``FaultTable``'s.
 from __future__ import annotations
 
 import inspect
+import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Literal, Unpack
 
@@ -199,9 +200,13 @@ class FaultPlan:
     def clear(self) -> None:
         """Take all faults back and forget them."""
         self._table.clear()
+        self._table.act("clear_faults", sys._getframe(1))
 
     def _add(self, rule: Rule) -> Fault:
         self._table.add(rule)
+        self._table.act(
+            "add_fault", sys._getframe(2), fault=rule.description, arguments=rule.limits
+        )
         return rule.fault
 
 

@@ -13,10 +13,11 @@ import threading
 from collections.abc import Callable, Iterable, Mapping
 from functools import cached_property, partial
 from http import HTTPStatus
-from types import MappingProxyType
+from types import FrameType, MappingProxyType
 from typing import TYPE_CHECKING, Any, Literal
 
 from ..core.errors import ContractError, ServiceError, shown
+from ..core.journal import is_own
 from ..core.matching import Field
 from ..http.messages import JSON_TYPE, Answer, Effect, Headers, Request, Response, Serve
 from .answers import checked, checked_body, checked_headers, checked_status, checked_type
@@ -89,6 +90,12 @@ class FaultTable:
         if self._app is None:
             return Answer(f"{error.message}\n".encode(), error.status, error.headers, "text/plain")
         return self._app.render_error(error)
+
+    def act(self, kind: str, caller: FrameType, **data: object) -> None:
+        """Record in reports what the test did to the faults, unless this package did it."""
+        recorder = getattr(self._app, "recorder", None)
+        if recorder is not None and not is_own(caller):
+            recorder.act(kind, caller, recorder.reserve(), **data)
 
     def add(self, rule: Rule) -> None:
         """Put a rule into the table."""

@@ -14,6 +14,9 @@ from ..core.auth import new_token
 from ..core.errors import ContractError
 from ..core.matching import Asked
 from ..handle import Context, Handle, Snapshot
+from ..core.timeparse import Duration, duration_us
+from ..handle import Context, Handle, Snapshot, action
+from ..settings import MOST_PORT
 from .acl.users import tester
 from .algorithms.glob import matcher
 from .engine.engine import Engine
@@ -145,6 +148,7 @@ class KVServer(Handle):
         """The token that may only read; safe to show in public (specification)."""
         return self._credentials.read_only
 
+    @action
     def rotate_token(self) -> str:
         """Replace both default tokens; the old ones are refused from now on."""
         self._credentials.standard = super().rotate_token()
@@ -234,6 +238,7 @@ class KVServer(Handle):
         """The data of an unused server."""
         return Snapshot(self.fixture, self._new_engine().snapshot())
 
+    @action
     def restore(self, snapshot: Snapshot) -> None:
         """Put the data of a snapshot back; journal, faults, credentials and clock stay."""
         super().restore(snapshot)
@@ -292,6 +297,7 @@ class KVServer(Handle):
 
     # -- commands and contents -------------------------------------------------------------------
 
+    @action
     def execute(self, *command: Scalar) -> KVReply:
         """Run a command as the tester: no request, no faults, no limits.
 
@@ -387,6 +393,7 @@ class KVServer(Handle):
         """Read the seconds a key has left, as TTL tells: -1 when it stays, -2 when there is none."""
         return cast("int", self._engine.execute(self._new_session(), [b"TTL", encode(key)]))
 
+    @action
     def load(
         self,
         data: Mapping[Any, object] | Iterable[Sequence[Scalar]] | str | os.PathLike[str],
@@ -444,6 +451,7 @@ class KVServer(Handle):
             )
         dump_to_file(self._engine, path)
 
+    @action
     def reset(self) -> None:
         """Go back to the baseline: its data, no faults, no interruptions, a full daily limit.
 

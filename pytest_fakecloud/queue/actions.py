@@ -7,6 +7,7 @@ from typing import Any
 
 from ..core.errors import ContractError
 from ..core.timeparse import Duration
+from ..handle import action
 from .arguments import (
     ANY,
     FlowControl,
@@ -33,6 +34,7 @@ class QueueActions:
         """Raise ``ContractError`` once the queue is closed."""
         raise NotImplementedError
 
+    @action
     def publish(
         self,
         url: str,
@@ -95,6 +97,7 @@ class QueueActions:
             raise ContractError(f"nothing was published to {url!r}: the group has no endpoints")
         return PublishedMessage(self._engine, result.accepted[0].message_id)
 
+    @action
     def schedule(
         self,
         destination: str,
@@ -119,6 +122,7 @@ class QueueActions:
         )
         return ScheduleView(self._engine, str(result.schedule_id))
 
+    @action
     def cancel(self, message_id: str | PublishedMessage) -> int:
         """Cancel a message that is pending; returns how many deliveries that were."""
         __tracebackhide__ = True
@@ -127,6 +131,7 @@ class QueueActions:
             raise ContractError(f"cancel({wanted!r}): give a message or its id")
         return self._engine.cancel(wanted)
 
+    @action
     def retry_dead_letter(
         self, dlq_id: str | DeadLetterView | PublishedMessage
     ) -> PublishedMessage:

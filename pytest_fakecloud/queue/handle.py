@@ -19,6 +19,8 @@ from ..core.journal import recorder_of
 from ..core.problems import raised_by_test
 from ..core.timeparse import Duration, Instant
 from ..handle import Context, Handle, Snapshot
+from ..core.timeparse import Duration, Instant, duration_us
+from ..handle import Context, Handle, Snapshot, action
 from .actions import QueueActions
 from .arguments import (
     bytes_of,
@@ -169,6 +171,7 @@ class Queue(QueueAssertions, QueueActions, Handle):
         """The key they will be signed with after a rotation."""
         return self._engine.keys.next
 
+    @action
     def rotate_token(self) -> str:
         """Replace both tokens; the old ones are refused from now on."""
         token = super().rotate_token()
@@ -180,6 +183,7 @@ class Queue(QueueAssertions, QueueActions, Handle):
         content = {"UserID": new_token(24), "Password": new_token()}
         return base64.b64encode(json.dumps(content, separators=(",", ":")).encode()).decode()
 
+    @action
     def rotate_keys(self) -> tuple[str, str]:
         """Make the next signing key the current one; returns (current, next)."""
         keys = self._engine.rotate_keys()
@@ -238,6 +242,7 @@ class Queue(QueueAssertions, QueueActions, Handle):
         saved = super().snapshot()
         return replace(saved, data=(saved.data, self.destinations._saved()))
 
+    @action
     def restore(self, snapshot: Snapshot) -> None:
         """Put data and destinations of a snapshot back; journal, faults and clock stay."""
         if isinstance(snapshot, Snapshot) and snapshot.fixture == self.fixture:
@@ -255,6 +260,7 @@ class Queue(QueueAssertions, QueueActions, Handle):
             super().close()
             self._sender.close()
 
+    @action
     def load(self, data: Mapping[str, Any]) -> None:
         """Put URL groups, queues, schedules and messages in: all of them, or none when one is bad.
 

@@ -12,9 +12,10 @@ from urllib.parse import SplitResult, urlsplit
 
 from ..core.calls import Call, Entry, Event, faults_ended
 from ..core.errors import telling
+from ..core.journal import recorder_of
 from ..handle import gone_of
 from .masking import Mask
-from .model import APPLICATION, CLIENT, TEST, AppliedFault, Row, Subject
+from .model import APPLICATION, CLIENT, TEST, AppliedFault, Place, Row, Subject
 from .scene import worked
 
 if TYPE_CHECKING:
@@ -216,11 +217,12 @@ def _event_row(event: Event, mask: Mask, homes: Mapping[str, str]) -> Row:
 
 
 def _action_rows(cloud: AnyCloud, mask: Mask) -> Iterator[Row]:
-    for action in getattr(cloud.journal, "actions", ()):
+    for action in tuple(recorder_of(cloud.journal).actions):
         told = mask.event(action)
         yield Row(
             action.number, action.at_us, "action", TEST, action.handle, action.kind,
-            action.service, began=action.number, same=(action.kind, repr(told.data)), entry=told,
+            action.service, tuple(_subjects_of_event(told)), began=action.number,
+            where=Place(**told.data["where"]), same=(action.kind, repr(told.data)), entry=told,
         )  # fmt: skip
 
 

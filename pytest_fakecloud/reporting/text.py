@@ -171,7 +171,7 @@ def _lines(
     is_known = len(alike) > LONG and alike in known
     known.add(alike)
     head = f"{_stamp(row)} {lead}{_ends(row)} {what}{_times(line)}"
-    if row.where is not None:
+    if row.where is not None and row.kind != "action":
         where = f"{row.where.file}:{row.where.line} in {row.where.function}"
         if where not in known:
             remarks.insert(0, where)
@@ -255,7 +255,7 @@ def _ends(row: Row) -> str:
     if row.actor == row.peer:
         return f"* {row.actor}"
     if row.kind == "action":
-        return f"* {row.actor}:"
+        return f"* {row.actor}"
     if row.kind == "attempt":
         return f"{row.actor} -->" if "://" in row.peer else f"{row.actor} --> {row.peer}"
     # Indentation shows the caller of a nested row; others were made by the test's client.

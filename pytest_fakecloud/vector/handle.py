@@ -12,6 +12,8 @@ from ..core.errors import ContractError
 from ..core.found import Found, expect, found_of
 from ..core.matching import Asked, Field, Query
 from ..handle import Context, Handle
+from ..core.timeparse import Duration, duration_us
+from ..handle import Context, Handle, action
 from .assertions import QUERIES, UPSERTS, Item, queries, refused, shown, upserts
 from .embedding import Embedder
 from .engine.engine import VectorEngine
@@ -121,6 +123,7 @@ class VectorIndex(Handle):
 
     # -- identity and clients --------------------------------------------------------------------
 
+    @action
     def rotate_token(self) -> str:
         """Replace both tokens; the old ones are refused from now on."""
         self.read_only_token = new_token()
@@ -165,6 +168,7 @@ class VectorIndex(Handle):
 
     # -- data ------------------------------------------------------------------------------------
 
+    @action
     def load(self, data: Loadable, *, namespace: str = DEFAULT_NAMESPACE) -> None:
         """Put records in, ready for queries at once; all of them or, with an error, none.
 
@@ -212,10 +216,12 @@ class VectorIndex(Handle):
             ({**self._plain(record), "namespace": name} for name, record in self._engine.pending()),
         )
 
+    @action
     def hold_pending(self) -> None:
         """Keep changes out of queries and counts from now on; fetch and range see them."""
         self._engine.hold_pending()
 
+    @action
     def release_pending(self) -> None:
         """Make all pending changes ready, and stop holding."""
         self._engine.release_pending()

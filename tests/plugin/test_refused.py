@@ -34,7 +34,7 @@ def test_what_is_not_meant_is_warned_of_and_the_warning_says_what_to_do(
     result = run(TEST.format(allow=allow))
     result.assert_outcomes(passed=1, warnings=1)
     result.stdout.fnmatch_lines(
-        ["*kv_server answered 401 to 1 of 1 call(s)*fakecloud.allow('refused', path=...)*"]
+        ["*kv_server: answered 401 to 1 of 1 call*fakecloud.allow('refused', path=...)*"]
     )
 
 

@@ -302,7 +302,7 @@ def test_wrong_credentials_never_fail_a_passing_test(run: Run) -> None:
     )
     result.assert_outcomes(passed=1, warnings=1)
     result.stdout.fnmatch_lines(
-        ["*FakecloudWarning: broker answered 401 to 1 of 1 call(s): no credentials came with it*"]
+        ["*FakecloudWarning: broker: answered 401 to 1 of 1 call: no credentials were sent*"]
     )
 
 
@@ -320,7 +320,7 @@ def test_a_failing_test_names_wrong_credentials(run: Run) -> None:
         [
             "*--> broker GET /topics*",
             "*<-- 401 *",
-            "[[]credentials] broker answered 401 to 1 of 1 call(s): *",
+            "[[]credentials] broker: answered 401 to 1 of 1 call: *",
         ]
     )
 

@@ -32,10 +32,10 @@ class Shown:
 
 
 def shown(cloud: Cloud, served: Any = ()) -> list[Shown]:
-    """The rows of a cloud with their words."""
+    """The rows of a cloud with their words, without what the test did on the fakes."""
     scene = scene_of(cloud, list(cloud.journal.entries))
     every = rows(cloud, served=served, told=scene.told)
-    return [Shown(row, describe(row, scene)) for row in every]
+    return [Shown(row, describe(row, scene)) for row in every if row.kind != "action"]
 
 
 def lines(cloud: Cloud) -> list[str]:

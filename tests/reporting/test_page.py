@@ -94,7 +94,7 @@ def test_everything_stands_in_its_lane(cloud: Cloud) -> None:
     fill(cloud)
     outline = Outline(a_page(cloud, test="test_x.py::test_it", failure="AssertionError: no"))
     assert outline.texts["lane"] == [
-        "time (UTC)", "client", "kv_server", "broker", "queue", "shop.example.com",
+        "time (UTC)", "client", "kv_server", "broker", "test", "queue", "shop.example.com",
         "callback_capture",
     ]  # fmt: skip
     assert 'SET session:1 {"user": "ada"} EX 1800' in outline.texts["what"]
@@ -396,6 +396,6 @@ def test_calls_of_what_a_delivery_reached_begin_there(cloud: Cloud) -> None:
     client.get("k")
     found = re.findall(r'<span class="ends">([^<]*)</span>', a_page(cloud, test="test_it"))
     assert found == [
-        "queue → https://app.example.com/h", "https://app.example.com/h → kv_server",
+        "test → queue", "queue → https://app.example.com/h", "https://app.example.com/h → kv_server",
         "client → kv_server",
     ]  # fmt: skip

@@ -246,6 +246,6 @@ def test_a_request_made_by_a_fault_is_nested_in_the_call_it_ran_for(cloud: Cloud
     first.ended = reserve()
     found = report_of(cloud, served=[first, second]).rows
     assert [(row.operation, row.depth, row.actor) for row in found] == [
-        ("POST /1", 0, "client"), ("GET", 1, "application"),
+        ("add_fault", 0, "test"), ("POST /1", 0, "client"), ("GET", 1, "application"),
         ("POST /2", 2, "client"), ("GET", 3, "application"),
     ]  # fmt: skip

@@ -69,7 +69,7 @@ def describe(row: Row, scene: Scene, last: Row | None = None) -> Summary:
         if row.kind == "attempt":
             return queue.attempt(row, last, scene)
         if row.kind == "action":
-            return Summary(general.action(entry))
+            return Summary(general.action(entry, scene))
         told = broker.event(entry) if row.service == "broker" else f"{entry.kind}: {entry.text}"
         return Summary(told, note=str(entry.data.get("note") or ""))
     return Summary(row.operation)

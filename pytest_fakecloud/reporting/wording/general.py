@@ -12,9 +12,18 @@ if TYPE_CHECKING:
     from ..scene import Scene
 
 
-def action(event: Event) -> str:
+def action(event: Event, scene: Scene) -> str:
     """Something that the test did on a fake."""
-    return f"{event.handle}.{event.kind}({event.data.get('arguments') or ''})"
+    given = ", ".join(event.data.get("arguments") or ())
+    did = {"add_fault": "added", "remove_fault": "removed"}.get(event.kind)
+    if did:
+        limits = f" ({given})" if given else ""
+        return f"{event.handle} fault {did}: {event.data['fault']}{limits}"
+    if event.kind == "clear_faults":
+        return f"{event.handle} faults cleared"
+    message = event.data.get("message_id")
+    made = f" -> {scene.short(message)}" if message else ""
+    return f"{event.handle}.{event.kind}({given}){made}"
 
 
 def _continued(of: Finding, scene: Scene) -> str:
