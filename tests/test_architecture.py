@@ -290,3 +290,61 @@ def is_described_once(name: str) -> None:
     # Strings that stand alone are seen by no linter, whatever is written again below a field.
     again = re.search(r'^( *""".*""")\n\1$', modules()[name].read_text(encoding="utf-8"), re.M)
     assert again is None, f"{name} says twice in a row: {again and again[1].strip()}"
+
+
+# -- reports: data first, words last ---------------------------------------------------------------
+
+WORDS = {"what", "answer", "below", "remarks", "note", "text"}
+"""The fields that wording fills."""
+PARSING = {"startswith", "endswith", "partition", "rpartition", "split", "removeprefix",
+           "removesuffix", "replace", "find", "index", "search", "match", "fullmatch"}  # fmt: skip
+RENDERERS = {"text", "as_json", "page"}
+OF_REPORTS = [name for name in modules() if name.startswith("reporting.")]
+
+
+def test_only_renderers_word_a_report() -> None:
+    for name in OF_REPORTS:
+        room = name.split(".")[1]
+        worded = any(each.startswith("reporting.wording") for each in own(name))
+        assert not worded or room in RENDERERS | {"wording"}, name
+
+
+def test_data_of_reports_has_no_sentences() -> None:
+    for name in OF_REPORTS:
+        if name.split(".")[1] in ("rows", "selection", "scene", "model", "findings"):
+            tree = syntax(modules()[name])
+            free = {
+                id(part) for node in ast.walk(tree) if _explains(node) for part in ast.walk(node)
+            }
+            for node in ast.walk(tree):
+                if isinstance(node, ast.Constant) and isinstance(node.value, str):
+                    long = len(node.value.split()) > 3 and id(node) not in free
+                    assert not long, f"{name}:{node.lineno}: {node.value!r}"
+
+
+def _explains(node: ast.AST) -> bool:
+    """Whether a node is a docstring, a pattern, or the beginning of an error of ours."""
+    if isinstance(node, ast.Expr):
+        return isinstance(node.value, ast.Constant)
+    function = getattr(node, "func", None)
+    return getattr(function, "id", getattr(function, "attr", "")) in ("telling", "compile")
+
+
+def test_no_code_reads_the_words_of_a_report() -> None:
+    for name in modules():
+        if any(each.startswith("reporting.wording") for each in own(name)):
+            for node in ast.walk(syntax(modules()[name])):
+                assert not _reads_words(node), f"{name}:{getattr(node, 'lineno', 0)}"
+
+
+def _reads_words(node: ast.AST) -> bool:
+    if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
+        return node.func.attr in PARSING and _is_worded(node.func.value)
+    return isinstance(node, ast.Compare) and any(
+        isinstance(operator, ast.In | ast.NotIn) and _is_worded(right)
+        for operator, right in zip(node.ops, node.comparators, strict=True)
+    )
+
+
+def _is_worded(node: ast.AST) -> bool:
+    return isinstance(node, ast.Attribute) and node.attr in WORDS
