@@ -76,6 +76,12 @@ SETTINGS: dict[str, tuple[str, Any, Any]] = {
         "bool",
         False,
     ),
+    "fakecloud_call_sites": (
+        "record the application's line of each call for reports: auto (in tests that failed in the "
+        "last run), true or false",
+        None,
+        "auto",
+    ),
     "fakecloud_transport": (
         "how clients of the test process reach the fakes: socket, or inprocess (quicker; requests, "
         "httpx and urllib3)",

@@ -64,6 +64,7 @@ BECAUSE_OF_INI = (
     "follows it. Leave that line out, which is how clocks are anyway, or give clock='frozen' with it"
 )
 CHOICES = {
+    "fakecloud_call_sites": ("auto", "true", "false"),
     "fakecloud_clock": ("running", "frozen"),
     "fakecloud_scope": ("function", "session"),
     "fakecloud_transport": ("socket", "inprocess"),
@@ -537,6 +538,10 @@ class Run:
 
     def _listen(self, cloud: AnyCloud | None) -> None:
         """Hear what the application under test is asked, if it has a framework that tells."""
+        if cloud is not None and self._url is None:
+            from .core.journal import recorder_of
+
+            recorder_of(cloud.journal).find_site = self._call_site
         if (
             cloud is None
             or sys.modules.keys().isdisjoint(_FRAMEWORKS)
@@ -549,6 +554,25 @@ class Run:
 
             self._listener = Listener()
         self._listener.listen(cloud)
+
+    @property
+    def _call_site(self) -> Callable[[], Any] | None:
+        """Finds the line that makes a call, in tests for which these are recorded."""
+        wanted = self.config.getini("fakecloud_call_sites")
+        failed = (
+            wanted == "auto" and self.item is not None and self.item.nodeid in self._last_failed
+        )
+        if wanted != "true" and not failed:
+            return None
+        from .transport.call_sites import call_site
+
+        return call_site
+
+    @cached_property
+    def _last_failed(self) -> frozenset[str]:
+        """The tests that failed in the last run, as pytest remembers them."""
+        cache = getattr(self.config, "cache", None)
+        return frozenset(cache.get("cache/lastfailed", {}) if cache is not None else ())
 
     def served(self, cloud: AnyCloud) -> list[Served]:
         """The requests to the application under test that were made under a cloud's clock."""

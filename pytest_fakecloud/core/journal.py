@@ -99,6 +99,10 @@ class Recorder:
             self._lock = threading.Lock()
             # Only a cloud's has these.
             self.actions: deque[Event] = deque(maxlen=_ACTIONS)
+            self.find_site: Callable[[], dict[str, str | int] | None] | None = None
+            """Finds the line that makes a call, when these are recorded."""
+            self.sites: dict[int, dict[str, str | int]] = {}
+            """The line that made each call, by the call's number."""
             self._children: set[weakref.ref[Recorder]] = set()
             self._heavy = _NOTHING_HEAVY
             """The calls beyond 4 KiB, oldest first, and about how many bytes each of them holds."""
@@ -166,6 +170,10 @@ class Recorder:
             facts,
         )
         self._append(call)
+        if self._root.find_site is not None:
+            site = self._root.find_site()
+            if site is not None:
+                self._root.sites[call.number] = site
         if len(came.body) + came.head_bytes > LIGHT:
             self._root._weigh(call)
         return call
@@ -316,6 +324,8 @@ class Recorder:
                 one for one in self._root.actions if self._parent and one.handle != self._handle
             ]
             self._root.actions = deque(mine, _ACTIONS)
+            for entry in self.entries:
+                self._root.sites.pop(entry.number, None)
             entries, self.entries = self.entries, []
             if self._parent is not None:
                 kept = [entry for entry in self._parent.entries if id(entry) not in gone]

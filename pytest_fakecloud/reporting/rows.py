@@ -12,7 +12,7 @@ from urllib.parse import SplitResult, urlsplit
 
 from ..core.calls import Call, Entry, Event, faults_ended
 from ..core.errors import telling
-from ..core.journal import recorder_of
+from ..core.journal import Recorder
 from ..handle import gone_of
 from .masking import Mask
 from .model import APPLICATION, CLIENT, TEST, AppliedFault, Place, Row, Subject
@@ -42,6 +42,8 @@ def rows(
     mask = Mask(cloud)
     source = list(cloud.journal.entries if entries is None else entries)
     hidden = set(told)
+    recorder = _recorder_of(cloud)
+    sites: Mapping[int, Any] = {} if recorder is None else recorder.sites
     homes = {url: name for name, (_, url) in gone_of(cloud).homes.items()}
     homes.update((handle.url, handle.name) for handle in cloud.handles)
     attempts = _attempts_of_calls(source)
@@ -54,7 +56,9 @@ def rows(
         failures: list[str] = []
         with telling("this entry cannot be shown", failures.append):
             if isinstance(entry, Call):
-                found.append(_call_row(entry, mask, attempts.get(id(entry))))
+                row = _call_row(entry, mask, attempts.get(id(entry)))
+                site = sites.get(entry.number)
+                found.append(row if site is None else replace(row, where=Place(**site)))
             else:
                 found.append(_event_row(entry, mask, homes))
         for text in map(mask.text, failures):
@@ -67,6 +71,11 @@ def rows(
         found += _action_rows(cloud, mask)
     found += _served_rows(served, found, source, mask)
     return _nested(found)
+
+
+def _recorder_of(cloud: AnyCloud) -> Recorder | None:
+    """The recorder of a cloud; None for one of a server elsewhere."""
+    return getattr(cloud.journal, "_recorder", None)
 
 
 def parts_of(url: str) -> SplitResult:
@@ -217,7 +226,8 @@ def _event_row(event: Event, mask: Mask, homes: Mapping[str, str]) -> Row:
 
 
 def _action_rows(cloud: AnyCloud, mask: Mask) -> Iterator[Row]:
-    for action in tuple(recorder_of(cloud.journal).actions):
+    recorder = _recorder_of(cloud)
+    for action in () if recorder is None else tuple(recorder.actions):
         told = mask.event(action)
         yield Row(
             action.number, action.at_us, "action", TEST, action.handle, action.kind,

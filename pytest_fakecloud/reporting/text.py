@@ -5,6 +5,7 @@ from __future__ import annotations
 import textwrap
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import date
+from pathlib import PurePath
 from typing import TYPE_CHECKING
 
 from ..core.calls import Call
@@ -172,10 +173,11 @@ def _lines(
     known.add(alike)
     head = f"{_stamp(row)} {lead}{_ends(row)} {what}{_times(line)}"
     if row.where is not None and row.kind != "action":
-        where = f"{row.where.file}:{row.where.line} in {row.where.function}"
-        if where not in known:
+        where = f"{PurePath(row.where.file).name}:{row.where.line} in {row.where.function}"
+        if f"@{where}" not in known:
             remarks.insert(0, where)
-        known.add(where)
+        known -= {one for one in known if one.startswith("@")}
+        known.add(f"@{where}")
     for mark in dict.fromkeys(marks[one.number] for one in line.rows if one.number in marks):
         head += f" [{mark}]"
     told = _wrapped(head.translate(CONTROLS), indent, width, LINES_OF_A_TEXT)

@@ -1,0 +1,103 @@
+"""The line of the application that makes a call, found while the call is recorded.
+
+A client of this process is on the stack of the call's own thread, or it waits for the answer in
+another thread or in a task of an event loop. When several wait, none is named.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+import threading
+from collections.abc import Iterator
+from functools import lru_cache
+from pathlib import Path
+from types import FrameType
+
+_PACKAGE = str(Path(__file__).parents[1])
+_MOST = 300
+"""How many frames of a stack are looked at."""
+Site = dict[str, str | int]
+
+
+def call_site() -> Site | None:
+    """Return the file, line and function of the application's code that is calling, if it is known."""
+    mine = _outermost_calls(sys._getframe(1))
+    here = _application(mine)
+    if here is not None:
+        return _site(here)
+    own = threading.get_ident()
+    found: list[FrameType] = []
+    for ident, top in sys._current_frames().items():
+        stack = _outermost_calls(top)
+        if ident == own or not _waits(top):
+            continue
+        tasks = list(_tasks(stack))
+        frame = None if tasks else _application(stack)
+        found += tasks or ([frame] if frame is not None else [])
+    return _site(found[0]) if len(found) == 1 else None
+
+
+def _outermost_calls(frame: FrameType | None) -> list[FrameType]:
+    """The frames of a stack, the innermost first."""
+    stack: list[FrameType] = []
+    while frame is not None and len(stack) < _MOST:
+        stack.append(frame)
+        frame = frame.f_back
+    return stack
+
+
+def _application(stack: list[FrameType]) -> FrameType | None:
+    """The innermost frame of the application or the test."""
+    return next((one for one in stack if _is_application(one.f_code.co_filename)), None)
+
+
+def _waits(frame: FrameType) -> bool:
+    """Whether a thread is in a library, as one that waits for an answer is."""
+    return not _is_application(frame.f_code.co_filename) and (
+        not frame.f_code.co_filename.startswith(_PACKAGE)
+    )
+
+
+def _tasks(stack: list[FrameType]) -> Iterator[FrameType]:
+    """The application's frames in tasks that wait in a library, of an event loop on the stack."""
+    for frame in stack:
+        loop = frame.f_locals.get("self") if frame.f_code.co_name == "run_forever" else None
+        if not isinstance(loop, asyncio.AbstractEventLoop):
+            continue
+        try:
+            tasks = list(asyncio.all_tasks(loop))
+        except RuntimeError:  # the loop's thread changed the set meanwhile
+            return
+        for task in tasks:
+            frames = _innermost(task)
+            application = _application(frames[::-1])
+            # A task that waits in the application's own code waits for no answer.
+            if application is not None and application is not frames[-1]:
+                yield application
+
+
+def _innermost(task: asyncio.Task[object]) -> list[FrameType]:
+    """The frames of the coroutines that a task awaits, the outermost first."""
+    frames: list[FrameType] = []
+    awaited: object = task.get_coro()
+    while awaited is not None and len(frames) < _MOST:
+        frame = getattr(awaited, "cr_frame", None) or getattr(awaited, "ag_frame", None)
+        if frame is not None:
+            frames.append(frame)
+        awaited = getattr(awaited, "cr_await", None) or getattr(awaited, "ag_await", None)
+    return frames
+
+
+@lru_cache(maxsize=4096)
+def _is_application(filename: str) -> bool:
+    import sysconfig
+
+    paths = sysconfig.get_paths()
+    libraries = (paths["stdlib"], paths["platstdlib"], paths["purelib"], paths["platlib"])
+    return not filename.startswith((*libraries, _PACKAGE, "<"))
+
+
+def _site(frame: FrameType) -> Site:
+    code = frame.f_code
+    return {"file": code.co_filename, "line": frame.f_lineno, "function": code.co_name}

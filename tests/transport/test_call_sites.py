@@ -1,0 +1,101 @@
+"""The report of a test that failed before has the line that made each call."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator
+from typing import Any
+
+import httpx
+import pytest
+import redis
+
+from pytest_fakecloud import Cloud
+from pytest_fakecloud.core.journal import recorder_of
+from pytest_fakecloud.reporting.rows import rows
+from pytest_fakecloud.reporting.text import section
+from pytest_fakecloud.transport.call_sites import call_site
+
+from ..harness import Run
+
+
+@pytest.fixture
+def cloud() -> Iterator[Cloud]:
+    with Cloud(seed="seed", now="2026-03-01T12:00:00Z", delivery="driven") as opened:
+        recorder_of(opened.journal).find_site = call_site
+        yield opened
+
+
+def places(cloud: Cloud) -> list[str]:
+    return [row.where.function if row.where else "" for row in rows(cloud) if row.kind == "call"]
+
+
+def test_over_http_and_over_the_redis_protocol(cloud: Cloud) -> None:
+    server = cloud.kv_server()
+
+    def over_http() -> None:
+        httpx.post(server.url, json=["GET", "a"], headers=server.headers)
+
+    def by_client() -> None:
+        server.client().get("a")
+
+    def over_redis() -> None:
+        with redis.Redis.from_url(server.database_url) as client:
+            client.get("a")
+
+    over_http()
+    by_client()
+    assert places(cloud) == ["over_http", "by_client"]
+    cloud.journal.clear()
+    assert recorder_of(cloud.journal).sites == {}
+    over_redis()
+    assert set(places(cloud)) == {"over_redis"}
+
+
+def test_in_an_event_loop(cloud: Cloud) -> None:
+    server = cloud.kv_server()
+
+    async def ask(client: httpx.AsyncClient) -> None:
+        await client.post(server.url, json=["GET", "a"], headers=server.headers)
+
+    async def application() -> None:
+        async with httpx.AsyncClient() as client:
+            await ask(client)
+            await asyncio.gather(ask(client), asyncio.sleep(0))
+
+    asyncio.run(application())
+    assert places(cloud)[0] == "ask"
+
+
+def test_the_place_is_shown_once_while_it_stays_the_same(cloud: Cloud) -> None:
+    server = cloud.kv_server()
+    for key in "ab":
+        httpx.post(server.url, json=["GET", key], headers=server.headers)
+    httpx.post(server.url, json=["GET", "c"], headers=server.headers)
+    text = section(cloud, width=140)
+    assert text.count("in test_the_place_is_shown_once_while_it_stays_the_same") == 2
+
+
+SOURCE = """
+import httpx
+
+def application(server):
+    return httpx.post(server.url, json=["GET", "a"], headers=server.headers).json()
+
+def test_it(kv_server):
+    assert application(kv_server) == 1
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("setting", "shown"), [("auto", [False, True]), ("true", [True]), ("false", [False, False])]
+)
+def test_they_are_recorded_for_tests_that_failed_in_the_last_run(
+    run: Run, pytester: Any, setting: str, shown: list[bool]
+) -> None:
+    pytester.makeini(f"[pytest]\nfakecloud_call_sites = {setting}")
+    for expected in shown:
+        text = "\n".join(run(SOURCE, "-p", "cacheprovider").outlines)
+        section = text.partition("--- fakecloud ---")[2]
+        assert (" in application" in section) is expected
