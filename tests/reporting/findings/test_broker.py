@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
+import httpx
 import pytest
 import requests
 
@@ -127,7 +128,39 @@ def reads_some_with_keys(shop: Shop, *unkeyed: int) -> None:
     shop.ask("consume/g/i", {"topic": "wide"}, auto_offset_reset="earliest")
 
 
+def commit_after_one_of_three(shop: Shop) -> None:
+    shop.produce(1)
+    shop.ask("consume/g/i", {"topic": "t"})
+    shop.produce(2)
+    shop.ask("commit/g/i", {"topic": "t", "partition": 0, "offset": 3})
+
+
+def adds_for_each_record(shop: Shop, *, fails: str = "", commits: bool = False) -> None:
+    """A consumer that adds to a hash for each record; the add that ``fails`` is answered 503."""
+    server = shop.cloud.kv_server()
+    shop.produce(2)
+    shop.broker.commit("g", "t", 0, 0)
+    if fails:
+        server.faults.answer(503, command="HINCRBY")
+    for instance in "ab" if not commits else "a":
+        records = shop.ask(f"consume/g/{instance}", {"topic": "t"})
+        if commits:
+            shop.ask(f"commit/g/{instance}")
+        for record in records:
+            command = ["HINCRBY", "sums", record["value"], 1]
+            httpx.post(server.url, json=command, headers=server.headers)
+        shop.broker.leave("g", instance)
+
+
 CASES: dict[str, Scene] = {
+    "a commit of records that came later": commit_after_one_of_three,
+    "records that are added twice": adds_for_each_record,
+    "records that are committed before they are added": lambda shop: adds_for_each_record(
+        shop, fails="HINCRBY", commits=True
+    ),
+    "records that are committed before they are added, all well": lambda shop: adds_for_each_record(
+        shop, commits=True
+    ),
     "each position of a commit": commits_of_two,
     "a commit of what was not read": commit_of_nothing_read,
     "the last that a reader got is the highest": commit_after_a_rereading,
