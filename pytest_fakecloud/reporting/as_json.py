@@ -16,6 +16,7 @@ from ..core.errors import shown
 from ..core.timeparse import to_datetime
 from .applications import Served
 from .bodies import decoded, parsed, printable
+from .masking import Mask
 from .model import VERSION, Finding, Report, Row
 from .private_files import write_private
 from .text import problem
@@ -75,7 +76,7 @@ def _row(row: Row, findings: Sequence[int], scene: Scene) -> dict[str, Any]:
     }
     if words.script is not None:
         text["script"] = words.script[1]
-    request, response = _exchange(row)
+    request, response = _exchange(row, scene)
     return {
         "number": row.number,
         "began": row.began,
@@ -104,18 +105,18 @@ def _row(row: Row, findings: Sequence[int], scene: Scene) -> dict[str, Any]:
     }
 
 
-def _exchange(row: Row) -> tuple[dict[str, Any] | None, dict[str, Any] | None]:
-    entry = row.entry
+def _exchange(row: Row, scene: Scene) -> tuple[dict[str, Any] | None, dict[str, Any] | None]:
+    entry, mask = row.entry, scene.mask
     if isinstance(entry, Call):
         line = f"{entry.method} {entry.target}"
-        request = _message(line, entry.headers, entry.body, entry.cut.get("body"))
+        request = _message(line, entry.headers, entry.body, mask, entry.cut.get("body"))
         answer = _message(
-            status_line(entry), entry.answer_headers, entry.answer, entry.cut.get("answer")
+            status_line(entry), entry.answer_headers, entry.answer, mask, entry.cut.get("answer")
         )
         return request, answer
     if isinstance(entry, Served):
         headers = [("Content-Type", entry.body_type)] if entry.body_type else []
-        return _message(entry.target, headers, entry.body.encode()), None
+        return _message(entry.target, headers, entry.body.encode(), mask), None
     if row.kind == "attempt" and isinstance(entry, Event):
         data = entry.data
         line = f"{data.get('method', 'POST')} {data.get('url', '')}"
@@ -123,12 +124,18 @@ def _exchange(row: Row) -> tuple[dict[str, Any] | None, dict[str, Any] | None]:
         sent = str(data.get("sent") or "").encode("utf-8", "surrogatepass")
         status = "" if row.status is None else str(row.status)
         got = str(data.get("answer") or "").encode("utf-8", "surrogatepass")
-        return _message(line, headers, sent), _message(status, (), got) if status else None
+        return _message(line, headers, sent, mask), (
+            _message(status, (), got, mask) if status else None
+        )
     return None, None
 
 
 def _message(
-    line: str, headers: Iterable[tuple[str, str]], body: bytes, cut: int | None = None
+    line: str,
+    headers: Iterable[tuple[str, str]],
+    body: bytes,
+    mask: Mask | None,
+    cut: int | None = None,
 ) -> dict[str, Any]:
     whole = body.decode("utf-8", "replace")
     found: dict[str, Any] = {
@@ -138,7 +145,7 @@ def _message(
     }
     value = parsed(whole) if len(whole) <= LONGEST else None
     if isinstance(value, dict | list):
-        found["decoded"] = decoded(value)
+        found["decoded"] = decoded(value) if mask is None else mask.value(decoded(value))
     if cut is not None or len(whole) > LONGEST:
         found["cut"] = cut or len(body)
     return found
@@ -171,11 +178,11 @@ def _time(at_us: int) -> str:
     return f"{to_datetime(at_us):%Y-%m-%dT%H:%M:%S.%f}Z"
 
 
-def whole_text(row: Row) -> tuple[str, str]:
+def whole_text(row: Row, scene: Scene) -> tuple[str, str]:
     """Return a row's request and answer as text, with headers and an indented body."""
     if row.kind != "attempt" and isinstance(row.entry, Event):
         return json.dumps(_data(row), indent=2, ensure_ascii=False), ""
-    request, answer = _exchange(row)
+    request, answer = _exchange(row, scene)
     return _text(request), _text(answer)
 
 

@@ -329,7 +329,7 @@ def _entry(
         else "",
     ]
     id = f' id="error-{error}"' if error else ""
-    bodies = "".join(f"<pre>{html.escape(text)}</pre>" for text in whole_text(row) if text)
+    bodies = "".join(f"<pre>{html.escape(text)}</pre>" for text in whole_text(row, scene) if text)
     style = f"grid-row:{line};--first:{first};--span:{last - first + 1}"
     return (
         f'<details{id} class="{" ".join(filter(None, classes))}" style="{style}">'

@@ -32,6 +32,7 @@ class Scene:
     - ``made``: the message that a request created whose answer was lost, by the call's number.
     - ``gathered``: calls that are shown in the row of another call (the steps of a transaction in
       its ``EXEC``), by that call's number; ``told`` has their numbers.
+    - ``mask``: hides credentials that decoding brings to light.
     """
 
     ids: Mapping[str, str] = field(default_factory=dict)
@@ -41,6 +42,7 @@ class Scene:
     made: Mapping[int, str] = field(default_factory=dict)
     gathered: Mapping[int, Sequence[Call]] = field(default_factory=dict)
     told: Set[int] = frozenset()
+    mask: Mask | None = None
 
     def short(self, message_id: object) -> str:
         """Return the short form of a message id."""
@@ -73,7 +75,7 @@ def scene_of(cloud: AnyCloud | None, entries: Sequence[Entry]) -> Scene:
         scene.made = _made(cloud, entries)
         together = gathered(entries)
         scene.told = together.told
-        mask = Mask(cloud)
+        mask = scene.mask = Mask(cloud)
         scene.gathered = {n: [mask.call(one) for one in of] for n, of in together.of.items()}
     scene.ids = _short(ids)
     return scene

@@ -33,6 +33,7 @@ from ..http.messages import Answer, Effect, Request, Response, Stream
 from ..http.readers import decode_segment, json_value
 from ..http.routing import Route, RouteMatch
 from ..reporting.as_json import whole_text
+from ..reporting.masking import Mask
 from ..reporting.rows import rows
 from ..reporting.wording import Scene
 from ..reporting.wording import describe as in_words
@@ -766,7 +767,9 @@ def _is_done(entry: Entry) -> bool:
 
 def _row_of(cloud: Cloud, entry: Entry) -> dict[str, Any]:
     row = rows(cloud, [entry])[0]
-    words = in_words(row, Scene())
+    scene = Scene(mask=Mask(cloud))
+    words = in_words(row, scene)
+    sent, got = whole_text(row, scene)
     return {
         "number": row.number,
         "at": told(entry.at_us),
@@ -780,6 +783,6 @@ def _row_of(cloud: Cloud, entry: Entry) -> dict[str, Any]:
         "done": _is_done(entry),
         "fault": ", ".join(one.description for one in row.faults),
         "note": words.note,
-        "sent": whole_text(row)[0],
-        "got": whole_text(row)[1],
+        "sent": sent,
+        "got": got,
     }

@@ -15,11 +15,13 @@ import pytest
 
 from pytest_fakecloud import Cloud
 from pytest_fakecloud.recordings import archive
+from pytest_fakecloud.reporting.as_json import as_json
 from pytest_fakecloud.reporting.masking import HIDDEN, Mask
 from pytest_fakecloud.reporting.page import page, write
 from pytest_fakecloud.reporting.private_files import write_private
 from pytest_fakecloud.reporting.report import report_of
 from pytest_fakecloud.reporting.text import section
+from pytest_fakecloud.reporting.text import text as as_text
 
 posix = pytest.mark.skipif(sys.platform == "win32", reason="modes of files are POSIX'")
 TOKENS = ["a-plain-token-of-24-chars", "pa?s/word~with+odd>ones", "eightchr", "schlüssel-ungleich"]
@@ -152,7 +154,9 @@ def test_no_report_shows_the_credentials_of_a_destination(cloud: Cloud) -> None:
     queue.publish("https://refused.example", callback=URL)
     queue.run_until_idle()
     queue.publish(URL, delay="1h")
-    shown = section(cloud, width=500), page(cloud, "test"), json.dumps(archive(cloud))
+    report = report_of(cloud, test="test")
+    data = json.dumps(as_json(report), ensure_ascii=False)
+    shown = as_text(report, width=500), page(cloud, report), data, json.dumps(archive(cloud))
     for text in shown:
         assert "app.example/hook" in text
         assert f"{HIDDEN}@app.example" in text

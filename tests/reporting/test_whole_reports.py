@@ -147,7 +147,7 @@ def test_a_report_shows_what_happened(cloud: Cloud, scene: Callable[[Cloud], Non
     data = json.loads(json.dumps(as_json(report)))
     assert list(wrong(data, SCHEMA)) == []
     assert len(data["rows"]) == len(report.rows)
-    assert all(any(whole_text(row)) for row in report.rows)
+    assert all(any(whole_text(row, report.scene)) for row in report.rows)
 
 
 def wrong(value: Any, schema: dict[str, Any], at: str = "") -> Iterator[str]:

@@ -55,7 +55,19 @@ def summarise(call: Call, scene: Scene) -> Summary | None:
 
 def describe(row: Row, scene: Scene, last: Row | None = None) -> Summary:
     """Return a row in words; ``last`` is the last of several attempts that went alike."""
-    entry, last = row.entry, last or row
+    words = _described(row, last or row, scene)
+    if scene.mask is None:
+        return words
+    mask = scene.mask.text
+    script = words.script and (words.script[0], mask(words.script[1]))
+    below, remarks = map(mask, words.below), map(mask, words.remarks)
+    return Summary(
+        mask(words.what), mask(words.answer), tuple(below), script, tuple(remarks), mask(words.note)
+    )
+
+
+def _described(row: Row, last: Row, scene: Scene) -> Summary:
+    entry = row.entry
     if row.failure:
         return Summary(row.failure)
     if isinstance(entry, Call):
