@@ -80,7 +80,8 @@ def action(method: Method) -> Method:
         # The values of headers may be secret.
         shown = {name: [*it] if name == "headers" and it else it for name, it in named.items()}
         told = [*map(_argument, given), *(f"{name}={_argument(it)}" for name, it in shown.items())]
-        message = getattr(result, "id", None)
+        # To read a message's public id counts as looking at it.
+        message = getattr(result, "_id", None)
         about = {"message_id": message} if isinstance(message, str) else {}
         self._recorder.act(method.__name__, caller, number, arguments=told, **about)
         return result
