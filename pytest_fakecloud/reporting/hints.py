@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import inspect
+import os
 import re
 import sys
+import time
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
@@ -12,6 +14,7 @@ from types import BuiltinFunctionType, FrameType, FunctionType, MethodType, Modu
 from typing import TYPE_CHECKING, Any
 
 from ..core.auth import bearer_token
+from ..core.matching import nearest
 from ..handle import gone_of, secrets_of, was_given
 from ..http.hub import default_hub
 
@@ -27,7 +30,8 @@ class _Library:
 
     ``error`` is the module and name of what it raises, ``text`` what the message contains. ``patched``
     are the modules and names that it puts things of its ``package`` in place of while it is active,
-    ``begins`` what a test calls to make it so.
+    ``begins`` what a test calls to make it so. ``blocks_all`` is true when the error of a library that
+    blocks every connection may not name an address.
     """
 
     name: str
@@ -37,6 +41,7 @@ class _Library:
     recipe: str
     patched: tuple[tuple[str, str], ...] = ()
     begins: frozenset[str] = frozenset()
+    blocks_all: bool = False
 
 
 _LIBRARIES = (
@@ -107,6 +112,15 @@ _LIBRARIES = (
         "--disable-socket",
         (("socket", "socket"),),
         frozenset({"disable_socket"}),
+        blocks_all=True,
+    ),
+    _Library(
+        "pytest-recording (--block-network)",
+        "pytest_recording",
+        ("builtins", "RuntimeError"),
+        "Network is disabled",
+        "allow loopback with @pytest.mark.block_network(allowed_hosts=['127.0.0.1'])",
+        blocks_all=True,
     ),
     _Library(
         "pytest-socket",
@@ -114,6 +128,7 @@ _LIBRARIES = (
         ("pytest_socket", "SocketConnectBlockedError"),
         "",
         "allow loopback with --allow-hosts=127.0.0.1, or @pytest.mark.allow_hosts(['127.0.0.1'])",
+        blocks_all=True,
     ),
 )
 
@@ -140,11 +155,79 @@ def hints(cloud: AnyCloud, error: BaseException) -> list[str]:
             for handle in named:
                 recipe = library.recipe.format(name=handle.name)
                 found.append(f"{library.name} kept a request from {handle.name}: {recipe}")
-            if not named and library.name == "pytest-socket" and not _elsewhere(str(one)):
+            if not named and library.blocks_all and not _elsewhere(str(one)):
                 found.append(f"{library.name} kept the test from its fakes: {library.recipe}")
         if issubclass(type(one), OSError | _errors("httpx", "TransportError")):
             found += _of_earlier(cloud, f"{_request_of(one)} {one}")
-    return list(dict.fromkeys(found))
+        found += [*_unset(cloud, one), *_misspelt(one)]
+    return list(dict.fromkeys([*found, *_clocks(cloud, error)]))
+
+
+def _unset(cloud: AnyCloud, error: BaseException) -> Iterator[str]:
+    """A variable of the official clients that an error is about and that is not set."""
+    if not issubclass(type(error), LookupError | ValueError | TypeError):
+        return
+    text = str(error)
+    for handle in cloud.handles:
+        for name in handle.env:
+            if name in text and name not in os.environ:
+                yield (
+                    f"{name} is not set: the fixture fakecloud_env (or fakecloud_env = true in "
+                    f"pytest.ini) sets it before a test. An application that reads it at import needs "
+                    f"fakecloud_early = {handle.fixture} in pytest.ini; a subprocess needs "
+                    f"env={{**os.environ, **{handle.name}.env}}"
+                )
+
+
+_OURS = f"{__package__.partition('.')[0]}."
+_INSTEAD = {
+    ("KVServer", "get"): "value(key) reads a key; client().get(key) sends the command",
+    (
+        "KVServer",
+        "set",
+    ): "load({key: value}) sets a key; client().set(key, value) sends the command",
+    ("Clock", "tick"): "advance(duration) moves the clock",
+    ("Clock", "sleep"): "advance(duration) moves the clock",
+}
+"""What to use in place of a method that other libraries have."""
+_UNITS = re.compile(r"argument '(weeks|days|hours|minutes|seconds|milliseconds)'")
+
+
+def _misspelt(error: BaseException) -> Iterator[str]:
+    """What to use in place of an attribute or argument that this package does not have."""
+    if issubclass(type(error), AttributeError):
+        kind, name = type(getattr(error, "obj", None)), getattr(error, "name", None)
+        if not kind.__module__.startswith(_OURS) or not isinstance(name, str):
+            return
+        instead = _INSTEAD.get((kind.__name__, name), "")
+        public = [one for one in dir(kind) if not one.startswith("_")]
+        near = nearest(name, public)
+        if instead or near:
+            yield f"{kind.__name__} has no {name}{near}{instead and f': {instead}'}"
+    elif issubclass(type(error), TypeError):
+        unit = _UNITS.search(str(error))
+        code = [frame.f_code.co_names for frame in _frames(error)][-1:]
+        if unit and code and {"advance", "move_to", "clock"} & set(code[0]):
+            yield "advance() takes one duration: advance('1h30m'), a timedelta, or seconds"
+
+
+def _clocks(cloud: AnyCloud, error: BaseException) -> Iterator[str]:
+    """A library that freezes the clock of the process, and not that of the fakes."""
+    used = {
+        _root(frame.f_globals[name])
+        for frame in _frames(error)
+        for name in frame.f_code.co_names
+        if name in frame.f_globals
+    } | {str(frame.f_globals.get("__name__")).partition(".")[0] for frame in _frames(error)}
+    sleeps = getattr(time.sleep, "__module__", "time")
+    for package in sorted({"freezegun", "time_machine"} & used):
+        yield (
+            f"{package} moves time.time() of this process only, and the fakes have a clock of their "
+            "own: move it with fakecloud.clock.move_to(), or use "
+            "@pytest.mark.fakecloud(process_time=True) in its place"
+        )
+    if sleeps == "unittest.mock":
+        yield "time.sleep is patched, so retries wait for no time; the fake clock does not move"
 
 
 def _errors(module: str, name: str) -> type[BaseException]:

@@ -68,7 +68,7 @@ def report_of(
         every,
         [_masked(_of_rows(one, numbers), mask) for one in found],
         [_masked(one, mask) for one in _relevant(left, found)],
-        [_masked(one, mask) for one in problems(cloud)],
+        [_masked(one, mask) for one in problems(cloud) if not _repeats(one, found)],
         list(map(mask.text, failures)),
         scene,
     )  # fmt: skip
@@ -79,7 +79,7 @@ def problems(cloud: AnyCloud) -> list[Finding]:
     found: dict[object, list[Finding]] = {}
     for problem in cloud.problems:
         values = {"problem": problem.kind, "text": problem.text, "times": 1}
-        one = Finding("problem", values=values)
+        one = Finding("problem", str(problem.facts.get("handle") or ""), values=values)
         # Violations that differ only in the message they are about are alike.
         facts = {name: value for name, value in problem.facts.items() if name != "message_id"}
         alike = repr(facts) if "message_id" in problem.facts else problem.text
@@ -134,6 +134,13 @@ def _relevant(left: Sequence[Finding], found: Sequence[Finding]) -> list[Finding
     raced = any(one.kind in _RACES for one in found)
     shown = [one for one in left if not (raced and one.kind == "message_waits")]
     return sorted(shown, key=lambda one: WEIGHT[one.severity])
+
+
+def _repeats(problem: Finding, found: Sequence[Finding]) -> bool:
+    """Whether a finding says more about the same unused fault."""
+    return problem.values.get("problem") == "unused_fault" and any(
+        one.kind == "unused_fault" and one.fake == problem.fake for one in found
+    )
 
 
 def _numbers(every: Sequence[Row]) -> dict[int, int]:

@@ -43,7 +43,9 @@ def unused_fault(look: Look) -> Iterator[Finding]:
             names = call.facts.get("command") or [call.route or f"{call.method} {call.path}"]
             came.update(dict.fromkeys(names if isinstance(names, list) else [str(names)]))
         if came:
-            yield Finding("unused_fault", handle.name, values={"calls": list(came)})
+            faults = [repr(fault) for fault in handle.faults.unused()]
+            values = {"faults": faults, "calls": list(came)}
+            yield Finding("unused_fault", handle.name, values=values)
 
 
 def uncalled(look: Look) -> Iterator[Finding]:

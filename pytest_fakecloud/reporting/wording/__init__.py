@@ -135,4 +135,6 @@ def sentence(finding: Finding, scene: Scene) -> str:
     """Return a finding in words, with the name of its fake."""
     says = _SENTENCES[finding.kind]
     text = filled(says, finding.values) if isinstance(says, str) else says(finding, scene)
-    return f"{finding.fake}: {text}" if finding.fake else text
+    # The text of a violation names its fake.
+    named = bool(finding.fake) and finding.kind != "problem"
+    return f"{finding.fake}: {text}" if named else text

@@ -38,7 +38,9 @@ def _swallowed(of: Finding, scene: Scene) -> str:
 
 
 def _unused_fault(of: Finding, scene: Scene) -> str:
-    return f"a fault never fired; the calls were {listed(of.values['calls'])}"
+    faults = of.values["faults"]
+    named = f"the fault{'s' * (len(faults) > 1)} {listed(faults)}" if faults else "a fault"
+    return f"{named} never fired; the calls were {listed(of.values['calls'])}"
 
 
 def _rejected(of: Finding, scene: Scene) -> str:
