@@ -13,10 +13,7 @@ from urllib.parse import quote
 from ..core.auth import new_token
 from ..core.errors import ContractError
 from ..core.matching import Asked
-from ..handle import Context, Handle, Snapshot
-from ..core.timeparse import Duration, duration_us
 from ..handle import Context, Handle, Snapshot, action
-from ..settings import MOST_PORT
 from .acl.users import tester
 from .algorithms.glob import matcher
 from .engine.engine import Engine

@@ -18,8 +18,6 @@ from ..core.ids import BASE62
 from ..core.journal import recorder_of
 from ..core.problems import raised_by_test
 from ..core.timeparse import Duration, Instant
-from ..handle import Context, Handle, Snapshot
-from ..core.timeparse import Duration, Instant, duration_us
 from ..handle import Context, Handle, Snapshot, action
 from .actions import QueueActions
 from .arguments import (

@@ -11,8 +11,6 @@ from ..core.auth import new_token
 from ..core.errors import ContractError
 from ..core.found import Found, expect, found_of
 from ..core.matching import Asked, Field, Query
-from ..handle import Context, Handle
-from ..core.timeparse import Duration, duration_us
 from ..handle import Context, Handle, action
 from .assertions import QUERIES, UPSERTS, Item, queries, refused, shown, upserts
 from .embedding import Embedder
