@@ -1,0 +1,682 @@
+// The timeline of a report: a toolbar, lanes, a virtualised list of rows and a detail pane.
+//
+// The report's page contains this module inline, and the console of the stand-alone server loads it.
+// It reads the JSON of docs/reference/report.schema.json and makes no request.
+
+const LINE = 19, PAD = 9, GAP = 26, HUES = 6, AHEAD = 600;
+const NARROW = 720, WIDE = 1000, LANE_MOST = 92, LANE_LEAST = 58;
+const LINES_IN_LIST = 2;
+const SVG = "http://www.w3.org/2000/svg";
+const HOP_BY_HOP = new Set(["host", "connection", "content-length", "accept-encoding", "transfer-encoding"]);
+const KEYS = [["↓ ↑ j k", "next, previous row"], ["n p", "next, previous problem"], ["← →", "cause, first effect"],
+  ["Enter", "to the details"], ["Esc", "close the details"], ["/", "search"]];
+
+export class Trace {
+  // Options: hash (keep #row-12 in the address), newest (keep to the end while rows arrive), onselect(row).
+  constructor(root, options = {}) {
+    this.root = root;
+    this.options = options;
+    this.wanted = {search: "", fake: "", problems: false, subject: null};
+    this.report = {rows: [], findings: [], fakes: []};
+    this.number = null;
+    this.drawn = new Map();
+    this.items = [];
+    this.build();
+    this.stop = new AbortController();
+    const {signal} = this.stop;
+    addEventListener("scroll", () => this.draw(), {passive: true, signal});
+    addEventListener("hashchange", () => this.follow(), {signal});
+    this.sizes = new ResizeObserver(() => this.resized());
+    this.sizes.observe(root);
+  }
+
+  // Show a report. Selection, filters and the position in the list stay.
+  show(report) {
+    const first = !this.report.rows.length, atEnd = this.atEnd();
+    this.report = report;
+    this.rows = prepare(report);
+    this.byNumber = new Map(this.rows.map((one) => [one.row.number, one]));
+    this.lanes = lanesOf(this.rows, report.fakes ?? []);
+    this.states = new States(report.states);
+    this.fillFakes();
+    this.arrange();
+    if (first) this.follow();
+    else if (this.number !== null) this.fillPane();
+    if (this.options.newest && atEnd && !first) scrollTo(0, document.documentElement.scrollHeight);
+  }
+
+  get selected() { return this.byNumber?.get(this.number)?.row ?? null; }
+
+  // Select a row by its number and scroll it into view; null closes the detail pane.
+  select(number, {reveal = true} = {}) {
+    const one = number === null ? null : this.byNumber.get(number);
+    if (number !== null && !one) return;
+    this.number = number;
+    if (one && !this.places.has(number)) this.filter({search: "", fake: "", problems: false, subject: null});
+    if (this.options.hash) {
+      const hash = one ? `#row-${number}` : "";
+      if (location.hash !== hash) history.replaceState(history.state, "", hash || location.pathname + location.search);
+    }
+    this.fillPane();
+    this.measure();
+    if (one && reveal) this.reveal(number);
+    this.draw();
+    this.options.onselect?.(one ? one.row : null);
+  }
+
+  // Change some of: search, fake, problems, subject ({kind, name, fake} or null).
+  filter(changes) {
+    Object.assign(this.wanted, changes);
+    this.search.value = this.wanted.search;
+    this.fake.value = this.wanted.fake;
+    this.problems.checked = this.wanted.problems;
+    const {subject} = this.wanted;
+    this.chip.hidden = !subject;
+    this.chip.textContent = subject ? `${subject.kind} ${subject.name} ✕` : "";
+    this.chip.setAttribute("aria-label", subject ? `Stop following ${subject.kind} ${subject.name}` : "");
+    this.arrange();
+  }
+
+  destroy() {
+    this.stop.abort();
+    this.sizes.disconnect();
+    this.root.replaceChildren();
+  }
+
+  // -- building ----------------------------------------------------------------------------------
+
+  build() {
+    this.search = el("input", {type: "search", placeholder: "Search calls and bodies", "aria-label": "Search calls and bodies",
+      oninput: () => this.filter({search: this.search.value})});
+    this.fake = el("select", {"aria-label": "Fake", onchange: () => this.filter({fake: this.fake.value})});
+    this.problems = el("input", {type: "checkbox", onchange: () => this.filter({problems: this.problems.checked})});
+    this.chip = el("button", {class: "trace-chip", type: "button", hidden: true, onclick: () => this.filter({subject: null})});
+    this.count = el("output", {class: "trace-soft"});
+    const keys = el("details", {class: "trace-keys"}, el("summary", {}, "Keys"),
+      el("dl", {}, ...KEYS.flatMap(([key, does]) => [el("dt", {}, key), el("dd", {}, does)])));
+    this.heads = el("div", {class: "trace-heads", "aria-hidden": "true"});
+    this.top = el("div", {class: "trace-top"},
+      el("div", {class: "trace-tools", role: "search", "aria-label": "Filter the timeline"}, this.search, this.fake,
+        el("label", {}, this.problems, " Problems only"), this.chip, this.count, keys), this.heads);
+    this.list = el("div", {class: "trace-list", role: "listbox", tabindex: 0, "aria-label": "Timeline",
+      onclick: (event) => this.clicked(event)});
+    this.empty = el("p", {class: "trace-empty trace-soft", hidden: true});
+    this.pane = el("section", {class: "trace-pane", "aria-label": "Details", tabindex: -1, hidden: true});
+    this.root.classList.add("trace");
+    this.root.replaceChildren(this.top, el("div", {class: "trace-main"}, el("div", {class: "trace-rows"}, this.list, this.empty), this.pane));
+    this.root.addEventListener("keydown", (event) => this.pressed(event));
+  }
+
+  fillFakes() {
+    const names = (this.report.fakes ?? []).map((fake) => fake.name);
+    const now = this.fake.value;
+    this.fake.replaceChildren(el("option", {value: ""}, "All fakes"), ...names.map((name) => el("option", {value: name}, name)));
+    this.fake.value = names.includes(now) ? now : "";
+    this.fake.hidden = names.length < 2;
+  }
+
+  // -- arranging: which rows are shown, and how high each is --------------------------------------
+
+  arrange() {
+    const wanted = this.wanted, search = wanted.search.trim().toLowerCase();
+    const matches = new Set(), context = new Set();
+    for (const one of this.rows) {
+      if (!isWanted(one, wanted, search)) continue;
+      matches.add(one);
+      // The causes of a match stay visible, so that nesting keeps its meaning.
+      for (let up = this.byNumber.get(one.row.cause); up && !context.has(up); up = this.byNumber.get(up.row.cause)) context.add(up);
+    }
+    this.matches = matches;
+    this.shown = this.rows.filter((one) => matches.has(one) || context.has(one));
+    this.count.textContent = matches.size === this.rows.length ? plural(matches.size, "row") : `${matches.size} of ${plural(this.rows.length, "row")}`;
+    this.empty.hidden = this.shown.length > 0;
+    this.empty.textContent = this.rows.length ? "No row matches the filters." : "No calls were recorded.";
+    this.activate();
+    this.measure();
+    this.clear();
+    this.fillHeads();
+    this.draw();
+  }
+
+  // Find which activations are open at each row, and which colour its arrow has.
+  activate() {
+    const open = [];
+    this.shown.forEach((one, index) => {
+      while (open.length && open.at(-1).depth >= one.row.depth) open.pop();
+      one.bars = open.map(({lane, hue}) => ({lane, hue}));
+      one.starts = null;
+      if ((this.shown[index + 1]?.row.depth ?? 0) > one.row.depth) {
+        one.starts = {lane: one.to, hue: one.hue, depth: one.row.depth};
+        open.push(one.starts);
+      }
+    });
+  }
+
+  measure() {
+    const width = this.root.clientWidth;
+    this.narrow = width < NARROW;
+    this.beside = width >= WIDE;
+    this.root.classList.toggle("trace-narrow", this.narrow);
+    this.root.classList.toggle("trace-beside", this.beside);
+    this.root.classList.toggle("trace-open", this.number !== null);
+    const room = (this.beside && this.number !== null ? width * 0.6 : width) * 0.33;
+    this.lane = Math.max(LANE_LEAST, Math.min(LANE_MOST, Math.floor(room / Math.max(1, this.lanes?.length ?? 1))));
+    this.root.style.setProperty("--lanes-width", `${this.narrow ? 0 : this.lane * (this.lanes?.length ?? 0)}px`);
+    this.items = [];
+    this.places = new Map();
+    let y = 0, index = 0, before = null;
+    for (const one of this.shown ?? []) {
+      const gap = before === null ? "" : gapText(before, one.row.at_us);
+      if (gap) {
+        this.items.push({gap, key: `gap-${one.row.number}`, top: y, height: GAP, bars: one.bars});
+        y += GAP;
+      }
+      const height = linesOf(one, this.report, this.narrow) * LINE + PAD;
+      this.places.set(one.row.number, this.items.length);
+      this.items.push({one, index: ++index, key: one.row.number, top: y, height});
+      y += height;
+      before = one.row.at_us;
+    }
+    this.list.style.height = `${y}px`;
+  }
+
+  resized() {
+    const [narrow, beside, lane] = [this.narrow, this.beside, this.lane];
+    this.measure();
+    if (narrow !== this.narrow || beside !== this.beside || lane !== this.lane) { this.clear(); this.fillHeads(); }
+    this.draw();
+  }
+
+  fillHeads() {
+    const width = `${this.lane}px`;
+    this.heads.replaceChildren(el("span", {class: "trace-time"}, "time (UTC)"),
+      ...(this.lanes ?? []).map((lane) => styled(el("span", {class: "trace-head", title: lane}, lane.replace(/^https?:\/\//, "")), {width})));
+  }
+
+  // -- drawing: only what is near the window is in the document ------------------------------------
+
+  clear() {
+    for (const element of this.drawn.values()) element.remove();
+    this.drawn.clear();
+  }
+
+  draw() {
+    const top = this.list.getBoundingClientRect().top;
+    const from = -top - AHEAD, to = -top + innerHeight + AHEAD;
+    const kept = new Set();
+    for (let index = firstBelow(this.items, from); index < this.items.length && this.items[index].top < to; index++) {
+      const item = this.items[index];
+      kept.add(item.key);
+      let element = this.drawn.get(item.key);
+      if (!element) {
+        element = item.gap ? this.gapElement(item) : this.rowElement(item);
+        this.drawn.set(item.key, element);
+        this.list.append(element);
+      }
+      element.style.transform = `translateY(${item.top}px)`;
+      if (item.one) {
+        const selected = item.one.row.number === this.number;
+        element.setAttribute("aria-selected", selected);
+        element.setAttribute("aria-posinset", item.index);
+        element.setAttribute("aria-setsize", this.shown.length);
+      }
+    }
+    for (const [key, element] of this.drawn) if (!kept.has(key)) { element.remove(); this.drawn.delete(key); }
+    const active = this.number !== null && this.drawn.has(this.number) ? `row-${this.number}` : null;
+    if (active) this.list.setAttribute("aria-activedescendant", active); else this.list.removeAttribute("aria-activedescendant");
+  }
+
+  gapElement(item) {
+    const element = el("div", {class: "trace-gap", role: "presentation"}, el("span", {}, item.gap));
+    element.style.height = `${item.height}px`;
+    return element;
+  }
+
+  rowElement({one, height}) {
+    const {row} = one, findings = findingsOf(row, this.report);
+    const text = el("div", {class: "trace-text"});
+    const guides = el("span", {class: "trace-guides"},
+      ...one.bars.map((bar) => el("i", {class: `trace-hue-${bar.hue}`})));
+    const what = el("div", {class: "trace-what"}, el("b", {}, row.text.what));
+    const answer = row.text.answer ? el("div", {class: `trace-answer ${row.ok ? "trace-ok" : "trace-bad"}`}, row.text.answer) : null;
+    if (this.narrow) text.append(el("div", {class: "trace-ends trace-soft"}, `${clockTime(row.at_us)} ${endsOf(one, this.lanes)}`), what, ...(answer ? [answer] : []));
+    else text.append(el("div", {class: "trace-line"}, what, answer));
+    for (const fault of row.faults ?? []) text.append(el("div", {class: "trace-fault"}, `fault: ${fault.description}`));
+    for (const finding of findings) text.append(el("div", {class: "trace-finding"}, `${markOf(finding)} ${finding.text}`));
+    if (row.text.note) text.append(el("div", {class: "trace-bad"}, row.text.note.split("\n")[0]));
+    const lines = row.text.lines ?? [];
+    for (const line of lines.slice(0, LINES_IN_LIST)) text.append(el("div", {class: "trace-soft"}, line.split("\n")[0]));
+    if (lines.length > LINES_IN_LIST) text.append(el("div", {class: "trace-soft"}, `… ${plural(lines.length - LINES_IN_LIST, "more line")}`));
+    const element = el("div", {class: "trace-row", role: "option", id: `row-${row.number}`, "aria-selected": "false"},
+      this.narrow ? null : el("span", {class: "trace-time"}, clockTime(row.at_us)),
+      this.narrow ? null : this.lanesElement(one, height), guides, text);
+    element.dataset.number = row.number;
+    element.classList.toggle("trace-failed", !row.ok);
+    element.classList.toggle("trace-found", findings.length > 0);
+    element.classList.toggle("trace-context", !this.matches.has(one));
+    element.style.height = `${height}px`;
+    return element;
+  }
+
+  lanesElement(one, height) {
+    const {row} = one, width = this.lane * this.lanes.length, y = PAD / 2 + LINE / 2;
+    const x = (lane) => this.lane * (lane + 0.5);
+    const picture = svg("svg", {width, height, class: "trace-lanes", "aria-hidden": "true"});
+    this.lanes.forEach((_, lane) => picture.append(svg("line", {class: "trace-life", x1: x(lane), x2: x(lane), y1: 0, y2: height})));
+    for (const bar of one.bars) picture.append(svg("rect", {class: `trace-bar trace-hue-${bar.hue}`, x: x(bar.lane) - 4, y: 0, width: 8, height}));
+    if (one.starts) picture.append(svg("rect", {class: `trace-bar trace-hue-${one.starts.hue}`, x: x(one.starts.lane) - 4, y: y - 4, width: 8, height: height - y + 4}));
+    const kind = row.ok ? "trace-good-arrow" : "trace-bad-arrow";
+    if (one.from === one.to) {
+      picture.append(svg("circle", {class: kind, cx: x(one.to), cy: y, r: 4}));
+      return picture;
+    }
+    const right = one.to > one.from, start = x(one.from) + (right ? 5 : -5), end = x(one.to) + (right ? -5 : 5);
+    const lost = row.outcome === "dropped" || row.outcome === "refused";
+    const stop = lost ? (start + end) / 2 : end, back = right ? -7 : 7;
+    picture.append(svg("line", {class: `${kind} trace-hue-${one.hue}`, x1: start, x2: stop, y1: y, y2: y}));
+    picture.append(svg("path", {class: `${kind} trace-hue-${one.hue}`, d: lost
+      ? `M${stop - 4} ${y - 4}l8 8m0 -8l-8 8` : `M${stop} ${y}l${back} -4v8z`}));
+    return picture;
+  }
+
+  // -- moving ------------------------------------------------------------------------------------
+
+  clicked(event) {
+    const element = event.target.closest("[role=option]");
+    if (!element || String(getSelection())) return;
+    this.select(Number(element.dataset.number), {reveal: false});
+  }
+
+  pressed(event) {
+    if (event.ctrlKey || event.metaKey || event.altKey) return;
+    if (event.key === "Escape" && this.number !== null) { this.select(null); this.list.focus({preventScroll: true}); return; }
+    if (event.target.matches("input, select, textarea")) return;
+    if (event.key === "/") { event.preventDefault(); this.search.focus(); return; }
+    if (event.target !== this.list && !"np".includes(event.key)) return;
+    const place = this.shown.findIndex((one) => one.row.number === this.number);
+    const row = this.selected;
+    const jump = (by) => this.shown[Math.max(0, Math.min(this.shown.length - 1, place < 0 ? 0 : place + by))];
+    const to = {
+      ArrowDown: () => jump(1), j: () => jump(1), ArrowUp: () => jump(-1), k: () => jump(-1),
+      PageDown: () => jump(10), PageUp: () => jump(-10), Home: () => this.shown[0], End: () => this.shown.at(-1),
+      n: () => this.shown.slice(place + 1).find(isProblem),
+      p: () => this.shown.slice(0, Math.max(0, place)).findLast(isProblem),
+      ArrowLeft: () => row && this.byNumber.get(row.cause),
+      ArrowRight: () => row && this.rows.find((one) => one.row.cause === row.number),
+    }[event.key];
+    if (to) {
+      event.preventDefault();
+      const found = to();
+      if (found) this.select(found.row.number);
+    } else if (event.key === "Enter" && !this.pane.hidden) {
+      event.preventDefault();
+      this.pane.focus();
+    }
+  }
+
+  follow() {
+    const found = this.options.hash && /^#row-(\d+)$/.exec(location.hash);
+    if (found && Number(found[1]) !== this.number) this.select(Number(found[1]));
+  }
+
+  atEnd() { return scrollY + innerHeight >= document.documentElement.scrollHeight - 40; }
+
+  reveal(number) {
+    const item = this.items[this.places.get(number)];
+    if (!item) return;
+    const y = this.list.getBoundingClientRect().top + item.top;
+    const above = this.top.offsetHeight + 8;
+    const below = innerHeight - (this.beside || this.pane.hidden ? 8 : this.pane.offsetHeight + 8);
+    if (y < above) scrollBy(0, y - above - 40);
+    else if (y + item.height > below) scrollBy(0, Math.min(y - above, y + item.height - below + 40));
+  }
+
+  // -- the detail pane ---------------------------------------------------------------------------
+
+  fillPane() {
+    const one = this.byNumber.get(this.number);
+    this.pane.hidden = !one;
+    if (!one) return;
+    const {row} = one, before = this.rows[this.rows.indexOf(one) - 1];
+    const findings = findingsOf(row, this.report);
+    const wait = before ? gapText(before.row.at_us, row.at_us) : "";
+    this.pane.replaceChildren(el("div", {class: "trace-pane-body"},
+      el("div", {class: "trace-pane-head"},
+        el("h3", {}, row.text.what),
+        el("button", {type: "button", "aria-label": "Close the details", onclick: () => { this.select(null); this.list.focus({preventScroll: true}); }}, "✕")),
+      el("p", {class: "trace-soft"}, [`#${row.number}`, endsOf(one, this.lanes), `${isoDay(row.at_us)} ${clockTime(row.at_us)} UTC`, wait].filter(Boolean).join(" · ")),
+      row.text.answer ? el("p", {class: row.ok ? "trace-ok" : "trace-bad"}, row.text.answer) : null,
+      ...(row.faults ?? []).map((fault) => el("p", {class: "trace-fault"}, `Injected fault: ${fault.description}`)),
+      ...findings.map((finding) => this.findingElement(finding, row)),
+      row.text.note ? el("pre", {class: "trace-bad", tabindex: 0, "aria-label": "Note"}, row.text.note) : null,
+      ...(row.text.lines ?? []).map((line) => el("p", {class: "trace-soft trace-pre"}, line)),
+      row.where ? el("p", {}, `${row.where.file}:${row.where.line} in ${row.where.function}`) : null,
+      this.linksElement(one),
+      this.attemptsElement(row),
+      this.messageElement("Request", row.request),
+      this.messageElement("Response", row.response),
+      row.text.script ? fold("Script", el("pre", {tabindex: 0}, row.text.script)) : null,
+      this.stateElement(row),
+      !row.request && row.data && Object.keys(row.data).length
+        ? fold("Data", el("pre", {tabindex: 0}, pretty(row.data)), true) : null,
+      this.copyElement(row)));
+    this.pane.scrollTop = 0;
+  }
+
+  goTo(number, text) {
+    // The pane is filled again, so the pressed button, and the focus with it, would be gone.
+    return el("button", {type: "button", class: "trace-link", onclick: () => { this.select(number); this.pane.focus({preventScroll: true}); }}, text);
+  }
+
+  findingElement(finding, row) {
+    const others = (finding.rows ?? []).filter((number) => number !== row.number && this.byNumber.has(number));
+    return el("p", {class: "trace-finding"}, `${markOf(finding)} ${finding.text} `,
+      ...others.flatMap((number) => [this.goTo(number, `row ${number}`), " "]));
+  }
+
+  linksElement(one) {
+    const {row} = one, cause = this.byNumber.get(row.cause);
+    const effects = this.rows.filter((other) => other.row.cause === row.number);
+    const subjects = (row.subjects ?? []).filter((subject) => this.rows.filter((other) => hasSubject(other.row, subject)).length > 1);
+    const items = [
+      cause && [el("dt", {}, "Cause"), el("dd", {}, this.goTo(cause.row.number, cause.row.text.what))],
+      effects.length && [el("dt", {}, "Effects"), el("dd", {}, ...effects.slice(0, 50).flatMap((other) =>
+        [this.goTo(other.row.number, other.row.text.what), el("br")]), effects.length > 50 ? `… ${effects.length - 50} more` : null)],
+      subjects.length && [el("dt", {}, "Follow"), el("dd", {}, ...subjects.map((subject) =>
+        el("button", {type: "button", class: "trace-chip", onclick: () => this.filter({subject})}, `${subject.kind} ${subject.name}`)))],
+    ].filter(Boolean);
+    return items.length ? el("dl", {class: "trace-links"}, ...items.flat()) : null;
+  }
+
+  // The attempts of the row's message on a common time scale.
+  attemptsElement(row) {
+    const message = (row.subjects ?? []).find((subject) => subject.kind === "message");
+    const attempts = message ? this.rows.filter((one) => one.row.kind === "attempt" && hasSubject(one.row, message)) : [];
+    if (attempts.length < 2) return null;
+    const first = attempts[0].row.at_us, whole = Math.max(1, attempts.at(-1).row.at_us - first);
+    return fold(`Attempts of ${message.name}`, el("ol", {class: "trace-attempts"}, ...attempts.map(({row: each}, index) => {
+      const dot = styled(el("i", {class: each.ok ? "trace-dot-ok" : "trace-dot-bad"}), {left: `${100 * (each.at_us - first) / whole}%`});
+      const wait = index ? gapText(attempts[index - 1].row.at_us, each.at_us) || "+0 s" : "";
+      const label = `${each.attempt || index + 1}: ${each.status ?? "no answer"}${wait ? ` ${wait}` : ""}`;
+      const button = this.goTo(each.number, label);
+      if (each.number === row.number) button.setAttribute("aria-current", "true");
+      return el("li", {}, button, el("span", {class: "trace-track", "aria-hidden": "true"}, dot));
+    })), true);
+  }
+
+  messageElement(title, message) {
+    if (!message) return null;
+    const body = message.decoded === undefined ? message.body : pretty(message.decoded);
+    const isPlain = message.decoded === undefined || sameJson(message.body, message.decoded);
+    return fold(title,
+      [el("p", {class: "trace-mono"}, message.line),
+        message.headers?.length ? fold(plural(message.headers.length, "header"),
+          el("dl", {class: "trace-headers"}, ...message.headers.flatMap(([name, value]) => [el("dt", {}, name), el("dd", {}, value)]))) : null,
+        body ? el("pre", {tabindex: 0, "aria-label": `${title} body`}, body) : el("p", {class: "trace-soft"}, "no body"),
+        message.cut ? el("p", {class: "trace-fault"}, `Only the first ${[...message.body].length.toLocaleString("en")} characters of ${message.cut.toLocaleString("en")} bytes are in this report.`) : null,
+        isPlain ? null : fold("Raw body", el("pre", {tabindex: 0, "aria-label": `${title} raw body`}, message.body))], true);
+  }
+
+  stateElement(row) {
+    if (!this.states.known) return this.states.note ? fold("State", el("p", {class: "trace-soft"}, this.states.note), true) : null;
+    const {before, after, changes} = this.states.around(row.number);
+    const changed = changes.length
+      ? el("table", {class: "trace-state"}, el("thead", {}, el("tr", {}, ...["data", "before", "after"].map((text) => el("th", {}, text)))),
+        el("tbody", {}, ...changes.map((change) => stateRow(change))))
+      : el("p", {class: "trace-soft"}, "This row changed no data.");
+    return fold(changes.length ? `State: ${plural(changes.length, "change")}` : "State", [changed,
+      ...Object.entries(after).map(([fake, sections]) => fold(`All data of ${fake} after this row`, stateOf(sections, before[fake] ?? {}))),
+      this.states.note ? el("p", {class: "trace-soft"}, this.states.note) : null], true);
+  }
+
+  copyElement(row) {
+    const status = el("output", {class: "trace-soft"});
+    const button = (name, make) => el("button", {type: "button", onclick: async () => {
+      const text = make();
+      try {
+        await navigator.clipboard.writeText(text);
+        status.textContent = `Copied.${lost(row)}`;
+      } catch {
+        status.replaceChildren(`Select and copy:${lost(row)}`, el("pre", {tabindex: 0}, text));
+      }
+    }}, name);
+    const url = row.request ? urlOf(row, this.report) : "";
+    return el("div", {class: "trace-copy"},
+      url ? button("Copy as curl", () => curl(row, url)) : null,
+      url ? button("Copy as Python", () => python(row, url)) : null,
+      this.options.hash ? button("Copy link", () => location.href) : null, status);
+  }
+}
+
+// -- rows ---------------------------------------------------------------------------------------
+
+// Give each row its lanes' names and the colour of the request it belongs to.
+function prepare(report) {
+  const byNumber = new Map(), found = [];
+  let hues = 0;
+  for (const row of report.rows) {
+    const cause = byNumber.get(row.cause);
+    // A row without calls below it keeps the colour of its cause; a request starts its own.
+    const starts = row.kind === "request" || row.kind === "attempt";
+    const one = {row, hue: starts ? 1 + hues++ % HUES : cause?.hue ?? 0, cause,
+      fromName: row.actor === "application" && cause ? cause.toName : laneName(row.actor), toName: laneName(row.peer)};
+    byNumber.set(row.number, one);
+    found.push(one);
+  }
+  return found;
+}
+
+function laneName(end) {
+  const url = /^(https?:\/\/[^/?#]+)/.exec(end);
+  return url ? url[1] : end;
+}
+
+function lanesOf(rows, fakes) {
+  const known = new Set(rows.flatMap((one) => [one.fromName, one.toName]));
+  const fakeNames = fakes.map((fake) => fake.name).filter((name) => known.has(name));
+  const outside = [...known].filter((name) => !fakeNames.includes(name));
+  const rank = (name) => ({test: 0, client: 1, application: 2}[name] ?? 3);
+  const lanes = [...outside.filter((name) => rank(name) < 3).sort((a, b) => rank(a) - rank(b)), ...fakeNames, ...outside.filter((name) => rank(name) === 3)];
+  for (const one of rows) { one.from = lanes.indexOf(one.fromName); one.to = lanes.indexOf(one.toName); }
+  return lanes;
+}
+
+function isProblem({row}) { return !row.ok || row.findings?.length > 0 || row.faults?.length > 0; }
+
+function hasSubject(row, {kind, name, fake}) {
+  return (row.subjects ?? []).some((one) => one.kind === kind && one.name === name && (!fake || one.fake === fake));
+}
+
+function isWanted(one, wanted, search) {
+  const {row} = one;
+  if (wanted.problems && !isProblem(one)) return false;
+  if (wanted.fake && row.actor !== wanted.fake && row.peer !== wanted.fake) return false;
+  if (wanted.subject && !hasSubject(row, wanted.subject)) return false;
+  if (!search) return true;
+  one.searched ??= [row.text.what, row.text.answer, row.text.note, ...(row.text.lines ?? []), one.fromName, one.toName, row.request?.line,
+    row.request?.body, row.response?.body, ...(row.subjects ?? []).map((subject) => subject.name),
+    ...[row.request?.decoded, row.response?.decoded, row.data].map((value) => value === undefined ? "" : JSON.stringify(value))]
+    .join("\n").toLowerCase();
+  return search.split(/\s+/).every((word) => one.searched.includes(word));
+}
+
+function findingsOf(row, report) { return (row.findings ?? []).map((index) => report.findings[index]).filter(Boolean); }
+
+function markOf(finding) { return {cause: "▲", hint: "△"}[finding.severity] ?? "·"; }
+
+function linesOf({row}, report, narrow) {
+  const lines = row.text.lines?.length ?? 0;
+  return (narrow ? (row.text.answer ? 3 : 2) : 1) + (row.faults?.length ?? 0) + findingsOf(row, report).length + (row.text.note ? 1 : 0)
+    + Math.min(lines, LINES_IN_LIST) + (lines > LINES_IN_LIST ? 1 : 0);
+}
+
+function endsOf(one) {
+  const [from, to] = [one.fromName, one.toName].map((name) => name.replace(/^https?:\/\//, ""));
+  return from === to ? from : `${from} → ${to}`;
+}
+
+// The index of the first item that ends below y.
+function firstBelow(items, y) {
+  let low = 0, high = items.length;
+  while (low < high) {
+    const middle = (low + high) >> 1;
+    if (items[middle].top + items[middle].height < y) low = middle + 1; else high = middle;
+  }
+  return low;
+}
+
+// -- states -------------------------------------------------------------------------------------
+
+// The data of the fakes around each row: an initial state, and the changes in the order in which they happened.
+class States {
+  constructor(found) {
+    this.note = found?.note ?? "";
+    this.known = Boolean(found?.initial);
+    this.initial = found?.initial ?? {};
+    this.steps = found?.steps ?? [];
+    this.places = new Map(this.steps.map((step, index) => [step.number, index]));
+  }
+
+  around(number) {
+    const place = this.places.get(number);
+    const end = place ?? this.steps.findLastIndex((step) => step.number < number) + 1;
+    const before = structuredClone(this.initial);
+    for (const step of this.steps.slice(0, end)) apply(before, step.changes);
+    if (place === undefined) return {before, after: before, changes: []};
+    const {changes} = this.steps[place], after = structuredClone(before);
+    apply(after, changes);
+    return {before, after, changes: changes.map(([fake, section, item, value]) =>
+      ({fake, section, item, before: before[fake]?.[section]?.[item] ?? null, after: value}))};
+  }
+}
+
+function apply(state, changes) {
+  for (const [fake, section, item, value] of changes) {
+    const items = (state[fake] ??= {})[section] ??= {};
+    if (value === null) delete items[item]; else items[item] = value;
+  }
+}
+
+function stateRow({fake, section, item, before, after}) {
+  const kind = before === null ? "trace-added" : after === null ? "trace-removed" : "trace-changed";
+  return el("tr", {class: kind}, el("th", {scope: "row"}, el("span", {class: "trace-soft"}, `${fake} · ${section}`), el("br"), item),
+    el("td", {}, fieldsOf(before, after)), el("td", {}, fieldsOf(after, before)));
+}
+
+function stateOf(sections, before) {
+  const parts = Object.entries(sections).filter(([, items]) => Object.keys(items).length).map(([section, items]) => [
+    el("h4", {}, section), el("table", {class: "trace-state"}, el("tbody", {}, ...Object.entries(items).map(([item, value]) =>
+      el("tr", {class: sameJson(JSON.stringify(before[section]?.[item]), value) ? "" : "trace-changed"}, el("th", {scope: "row"}, item),
+        el("td", {}, fieldsOf(value, before[section]?.[item] ?? null))))))]).flat();
+  return parts.length ? parts : el("p", {class: "trace-soft"}, "empty");
+}
+
+// The fields of an item, those that differ from the other side marked.
+function fieldsOf(value, other) {
+  if (value === null) return el("span", {class: "trace-soft"}, "–");
+  return el("dl", {}, ...Object.entries(value).filter(([, field]) => field !== null).flatMap(([name, field]) => {
+    const text = typeof field === "string" ? field : JSON.stringify(field);
+    const differs = other !== null && JSON.stringify(other[name]) !== JSON.stringify(field);
+    return [el("dt", {}, name), el("dd", {}, differs ? el("mark", {}, text) : text)];
+  }), isPartition(value) ? offsets(value) : null);
+}
+
+function isPartition(value) { return typeof value.end === "number" && "committed" in value; }
+
+// A partition from its first to its last offset: committed, delivered and waiting records.
+function offsets({start = 0, end, committed, position}) {
+  const whole = Math.max(1, end - start), share = (offset) => 100 * (Math.max(start, offset ?? start) - start) / whole;
+  const picture = svg("svg", {viewBox: "0 0 100 8", preserveAspectRatio: "none", class: "trace-offsets", role: "img",
+    "aria-label": `committed ${committed ?? "nothing"}, delivered up to ${position ?? "nothing"}, end ${end}`});
+  picture.append(svg("rect", {class: "trace-waiting", width: 100, height: 8}),
+    svg("rect", {class: "trace-delivered", width: share(position), height: 8}),
+    svg("rect", {class: "trace-committed", width: share(committed), height: 8}));
+  return picture;
+}
+
+// -- copying ------------------------------------------------------------------------------------
+
+function urlOf(row, report) {
+  const target = row.request.line.replace(/^\S+ /, "");
+  if (/^https?:/.test(target)) return target;
+  const fake = (report.fakes ?? []).find((one) => one.name === row.peer);
+  return fake && target.startsWith("/") ? fake.url + target : "";
+}
+
+function sentHeaders(row) { return (row.request.headers ?? []).filter(([name]) => !HOP_BY_HOP.has(name.toLowerCase())); }
+
+function lost(row) {
+  if (row.request?.cut) return " The body is longer than what was recorded.";
+  return sentHeaders({request: row.request ?? {}}).some(([, value]) => value.includes("***")) ? " Replace *** by the credentials." : "";
+}
+
+function curl(row, url) {
+  const quote = (text) => `'${text.replaceAll("'", `'\\''`)}'`;
+  const method = row.request.line.split(" ")[0];
+  return [`curl -X ${method} ${quote(url)}`, ...sentHeaders(row).map(([name, value]) => `-H ${quote(`${name}: ${value}`)}`),
+    ...(row.request.body ? [`--data-binary ${quote(row.request.body)}`] : [])].join(" \\\n  ");
+}
+
+function python(row, url) {
+  const quote = (text) => JSON.stringify(text).replaceAll("\u007f", "\\x7f");
+  const headers = sentHeaders(row).map(([name, value]) => `        ${quote(name)}: ${quote(value)},\n`).join("");
+  return `import requests\n\nrequests.request(\n    ${quote(row.request.line.split(" ")[0])},\n    ${quote(url)},\n`
+    + (headers ? `    headers={\n${headers}    },\n` : "")
+    + (row.request.body ? `    data=${quote(row.request.body)}.encode(),\n` : "") + ")\n";
+}
+
+// -- words and elements -------------------------------------------------------------------------
+
+function plural(count, word) { return `${count.toLocaleString("en")} ${word}${count === 1 ? "" : "s"}`; }
+
+function isoDay(at_us) { return new Date(at_us / 1000).toISOString().slice(0, 10); }
+
+function clockTime(at_us) { return new Date(at_us / 1000).toISOString().slice(11, 23); }
+
+// The time between two rows, from a second on: "+5 m", with the date when the day changes.
+function gapText(from_us, to_us) {
+  const seconds = Math.round((to_us - from_us) / 1e6);
+  if (seconds < 1) return "";
+  const parts = [["d", 86400], ["h", 3600], ["m", 60], ["s", 1]];
+  const text = [];
+  let rest = seconds;
+  for (const [unit, size] of parts) {
+    const count = Math.floor(rest / size);
+    rest -= count * size;
+    if (count && text.length < 2) text.push(`${count} ${unit}`);
+  }
+  return `+${text.join(" ")}${isoDay(from_us) === isoDay(to_us) ? "" : ` · ${isoDay(to_us)}`}`;
+}
+
+function pretty(value) { return JSON.stringify(value, null, 2); }
+
+function sameJson(text, value) {
+  try { return JSON.stringify(JSON.parse(text)) === JSON.stringify(value); } catch { return false; }
+}
+
+function fold(title, content, open = false) {
+  return el("details", open ? {open: ""} : {}, el("summary", {}, title), ...[content].flat());
+}
+
+function el(name, attributes = {}, ...content) {
+  const element = document.createElement(name);
+  for (const [key, value] of Object.entries(attributes)) {
+    if (key.startsWith("on")) element.addEventListener(key.slice(2), value);
+    else if (key === "hidden" || key === "checked") element[key] = value;
+    else element.setAttribute(key, value);
+  }
+  element.append(...content.filter((one) => one !== null && one !== undefined));
+  return element;
+}
+
+function svg(name, attributes, ...content) {
+  const element = document.createElementNS(SVG, name);
+  for (const [key, value] of Object.entries(attributes)) element.setAttribute(key, value);
+  element.append(...content);
+  return element;
+}
+
+function styled(element, styles) {
+  Object.assign(element.style, styles);
+  return element;
+}

@@ -1,0 +1,328 @@
+"""The HTML document of a report, and its timeline in a real browser."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shutil
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from pytest_fakecloud.reporting.trace import document, headline
+
+AXE = os.environ.get("AXE_CORE", "node_modules/axe-core/axe.min.js")
+"""The script of axe-core; the test that needs it is skipped without."""
+CHROMIUM = shutil.which("chromium")
+EVIL = "</script><script>document.title='owned'</script>&\"'"
+NOON = 1772366400000000
+FAILURE = """\
+    def test_total():
+        first()
+
+        shop.pay()
+>       assert total == 3
+E       assert 4 == 3
+
+test_shop.py:7: AssertionError"""
+
+
+def subject(name: str, kind: str = "key", fake: str = "kv") -> dict[str, Any]:
+    return {"kind": kind, "name": name, "fake": fake}
+
+
+def row(number: int, what: str = "GET k", **more: Any) -> dict[str, Any]:
+    text = {"what": what, "answer": "OK", "lines": [], "note": "", **more.pop("text", {})}
+    return {
+        "number": number, "at_us": NOON, "kind": "call", "actor": "client", "peer": "kv",
+        "ok": True, "depth": 0, "cause": 0, "findings": [], "faults": [], "subjects": [],
+        "where": None, "status": 200, "outcome": "answered", "attempt": 0, "data": {},
+        "request": {"line": "POST /", "headers": [["Authorization", "***"], ["Host", "x"]],
+                    "body": '["GET"]', "decoded": ["GET"]},
+        "response": {"line": "200 OK", "headers": [], "body": "1"}, **more, "text": text,
+    }  # fmt: skip
+
+
+def report(*rows: dict[str, Any], **more: Any) -> dict[str, Any]:
+    fakes = [
+        {"name": name, "service": name, "url": f"http://127.0.0.1:{port}", "closed": False}
+        for port, name in enumerate(("kv", "queue"), 8000)
+    ]
+    return {
+        "version": 1, "test": "test_shop.py::test_total", "failure": FAILURE, "seed": 1,
+        "clock": {"mode": "frozen", "now": "2026-03-01T12:00:00.000000Z", "now_us": NOON},
+        "fakes": fakes, "findings": [], "unfinished": [], "problems": [], "rows": list(rows), **more,
+    }  # fmt: skip
+
+
+def finding(text: str, *rows: int, severity: str = "cause") -> dict[str, Any]:
+    return {"kind": "a", "severity": severity, "fake": "kv", "rows": list(rows), "subjects": [],
+            "values": {}, "text": text}  # fmt: skip
+
+
+RACE = report(
+    row(1, "POST /pay", kind="request", peer="application"),
+    row(2, "GET total", actor="application", cause=1, depth=1, subjects=[subject("total")]),
+    row(3, "POST /pay", kind="request", peer="application"),
+    row(4, "GET total", actor="application", cause=3, depth=1, subjects=[subject("total")]),
+    row(5, "SET total 4", actor="application", cause=3, depth=1, subjects=[subject("total")],
+        findings=[0], faults=[{"kind": "call", "description": "call f before"}]),
+    row(6, "attempt 1", at_us=NOON + 300_000_000, kind="attempt", actor="queue", ok=False,
+        peer="https://shop.example.com/hook", status=500, attempt=1,
+        subjects=[subject("msg_1", "message", "queue")], text={"answer": "500"}),
+    row(7, "attempt 2", at_us=NOON + 330_000_000, kind="attempt", actor="queue", attempt=2,
+        peer="https://shop.example.com/hook", subjects=[subject("msg_1", "message", "queue")]),
+    findings=[finding("this SET wrote over row 4", 5, 4)],
+    states={"note": "", "initial": {"kv": {"keys": {"total": {"value": "3"}}}}, "steps": [
+        {"number": 5, "changes": [["kv", "keys", "total", {"value": "4"}]]}]},
+)  # fmt: skip
+
+
+def test_the_document_starts_with_the_assertion_and_the_findings() -> None:
+    text = document(RACE)
+    assertion = (
+        '<pre class="assertion" tabindex="0">  shop.pay()\n<b>&gt; assert total == 3</b>\n'
+        "<b>E assert 4 == 3</b>\ntest_shop.py:7: AssertionError</pre>"
+    )
+    link = '<li class="cause"><a href="#row-5">this SET wrote over row 4</a></li>'
+    assert assertion in text
+    assert text.index(assertion) < text.index(link) < text.index('id="timeline"')
+    assert (
+        'Failed row: <a href="#row-6">queue → https://shop.example.com/hook attempt 1 500' in text
+    )
+    assert document(report(failure="gone")).count("<pre>gone</pre>") == 1
+    assert headline(FAILURE) == "assert 4 == 3"
+    assert headline("gone\nwhere") == "where"
+
+
+def test_data_is_neither_markup_nor_code() -> None:
+    text = document(report(row(1, EVIL), test=EVIL, failure=EVIL, findings=[finding(EVIL, 1)]))
+    assert EVIL not in text
+    assert text.count("<script") == 2
+    data = re.search(r'id="report">(.*?)</script>', text, re.DOTALL)
+    assert data is not None
+    assert json.loads(data[1])["test"] == EVIL
+    # A lone surrogate in the data can be written to a file.
+    document(report(row(1, "\ud800"))).encode("utf-8")
+
+
+# -- in a browser ----------------------------------------------------------------------------------
+
+Opened = Callable[..., Any]
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Any]:
+    sync_api = pytest.importorskip("playwright.sync_api")
+    if CHROMIUM is None:
+        pytest.skip("chromium is not installed")
+    with sync_api.sync_playwright() as playwright:
+        chromium = playwright.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
+        yield chromium
+        chromium.close()
+
+
+@pytest.fixture
+def opened(browser: Any, tmp_path: Path) -> Iterator[Opened]:
+    """Open a report offline from a file; a message on the console or an error fails the test."""
+    contexts: list[Any] = []
+    complaints: list[str] = []
+
+    def open_page(
+        data: dict[str, Any], hash: str = "", width: int = 1280, scheme: str = "light"
+    ) -> Any:
+        path = tmp_path / "page.html"
+        path.write_text(document(data), encoding="utf-8")
+        viewport = {"width": width, "height": 800}
+        context = browser.new_context(color_scheme=scheme, viewport=viewport, offline=True)
+        contexts.append(context)
+        page = context.new_page()
+        page.on("console", lambda message: complaints.append(message.text))
+        page.on("pageerror", lambda error: complaints.append(str(error)))
+        page.on("request", lambda request: request.url.startswith("file:") or complaints.append(
+            request.url))  # fmt: skip
+        page.goto(path.as_uri() + hash)
+        return page
+
+    yield open_page
+    for context in contexts:
+        context.close()
+    assert complaints == []
+
+
+def rows_of(page: Any) -> list[str]:
+    found: list[str] = page.locator("[role=option]").evaluate_all(
+        "all => all.sort((a, b) => a.ariaPosInSet - b.ariaPosInSet)"
+        ".map(one => one.querySelector('.trace-what').textContent)"
+    )
+    return found
+
+
+@pytest.mark.slow
+def test_calls_are_drawn_between_the_true_lanes(opened: Opened) -> None:
+    page = opened(RACE)
+    heads = page.locator(".trace-head").all_inner_texts()
+    assert heads == ["client", "application", "kv", "queue", "shop.example.com"]
+    assert page.locator(".trace-gap").all_inner_texts() == ["+5 m", "+30 s"]
+
+    def arrow(number: int) -> tuple[str, str]:
+        line = page.locator(f"#row-{number} line[class*=arrow]").bounding_box()
+        boxes = [page.locator(".trace-head").nth(each).bounding_box() for each in range(len(heads))]
+        ends = sorted((line["x"], line["x"] + line["width"]))
+        found = [
+            next(name for name, box in zip(heads, boxes, strict=True)
+                 if box["x"] <= x <= box["x"] + box["width"])
+            for x in ends
+        ]  # fmt: skip
+        return found[0], found[1]
+
+    assert arrow(1) == ("client", "application")
+    assert arrow(4) == ("application", "kv")
+    assert arrow(6) == ("queue", "shop.example.com")
+    # Each request has its colour, which its calls share.
+    hues = [
+        page.locator(f"#row-{number} line[class*=arrow]").evaluate("one => getComputedStyle(one).stroke")
+        for number in (1, 2, 3, 4)
+    ]  # fmt: skip
+    assert hues[0] == hues[1] != hues[2] == hues[3]
+
+
+@pytest.mark.slow
+def test_the_pane_shows_the_row_and_leads_to_the_others(opened: Opened) -> None:
+    page = opened(RACE, "#row-5")
+    pane = page.locator(".trace-pane")
+    text = pane.inner_text()
+    for part in ("SET total 4", "application → kv", "Injected fault: call f before", "POST /pay",
+                 "this SET wrote over row 4", "State: 1 change"):  # fmt: skip
+        assert part in text
+    assert pane.locator(".trace-state").first.inner_text().split() == [
+        "data", "before", "after", "kv", "·", "keys", "total", "value", "3", "value", "4",
+    ]  # fmt: skip
+    assert pane.locator(".trace-state mark").all_inner_texts()[:2] == ["3", "4"]
+    pane.get_by_role("button", name="row 4").click()
+    assert page.url.endswith("#row-4")
+    assert "This row changed no data." in pane.inner_text()
+    page.evaluate("location.hash = '#row-7'")
+    pane.get_by_text("Attempts of msg_1").wait_for()
+    pane.get_by_role("button", name="1: 500").click()
+    assert page.url.endswith("#row-6")
+    page.keyboard.press("Escape")
+    assert not pane.is_visible()
+    assert "#" not in page.url
+
+
+@pytest.mark.slow
+def test_a_request_can_be_copied(opened: Opened) -> None:
+    quoted = {
+        "line": "POST /set/k?a=1",
+        "headers": [["X-A", "it's"], ["Host", "x"]],
+        "body": "it's",
+    }
+    page = opened(report(row(1, request=quoted)), "#row-1")
+    page.evaluate(
+        "() => { navigator.clipboard.writeText = async (text) => { window.copied = text; }; }"
+    )
+    page.get_by_role("button", name="Copy as curl").click()
+    assert page.evaluate("window.copied") == (
+        "curl -X POST 'http://127.0.0.1:8000/set/k?a=1' \\\n  -H 'X-A: it'\\''s' \\\n"
+        "  --data-binary 'it'\\''s'"
+    )
+    page.get_by_role("button", name="Copy as Python").click()
+    code = page.evaluate("window.copied")
+    compile(code, "copied", "exec")
+    assert '"X-A": "it\'s"' in code
+    assert "Host" not in code
+    page.evaluate(
+        "() => { navigator.clipboard.writeText = async () => { throw new Error('no'); }; }"
+    )
+    page.get_by_role("button", name="Copy as curl").click()
+    page.locator(".trace-copy pre", has_text="curl -X POST").wait_for()
+
+
+@pytest.mark.slow
+def test_rows_are_filtered_with_their_causes(opened: Opened) -> None:
+    page = opened(RACE)
+    search = page.get_by_role("searchbox")
+    search.fill("set total")
+    assert rows_of(page) == ["POST /pay", "SET total 4"]
+    assert page.locator("#row-3").get_attribute("class") == "trace-row trace-context"
+    assert page.locator(".trace-tools output").inner_text() == "1 of 7 rows"
+    search.fill("nowhere")
+    assert page.get_by_text("No row matches the filters.").is_visible()
+    search.fill("")
+    page.get_by_label("Problems only").check()
+    assert rows_of(page) == ["POST /pay", "SET total 4", "attempt 1"]
+    page.get_by_label("Problems only").uncheck()
+    page.get_by_label("Fake").select_option("queue")
+    assert rows_of(page) == ["attempt 1", "attempt 2"]
+    # A link to a row that is filtered out shows it.
+    page.evaluate("location.hash = '#row-2'")
+    page.locator("#row-2").wait_for()
+    page.locator(".trace-pane").get_by_role("button", name="key total").click()
+    assert rows_of(page) == ["POST /pay", "GET total", "POST /pay", "GET total", "SET total 4"]
+    page.get_by_role("button", name="Stop following key total").click()
+    assert len(rows_of(page)) == 7
+
+
+@pytest.mark.slow
+def test_the_keyboard_reaches_everything(opened: Opened) -> None:
+    page = opened(RACE)
+    page.locator("[role=listbox]").focus()
+    selected = []
+    for key in ("j", "ArrowDown", "End", "k", "Home", "n", "n", "p", "ArrowLeft", "ArrowRight"):
+        page.keyboard.press(key)
+        selected.append(page.locator("[aria-selected=true]").get_attribute("data-number"))
+    assert selected == ["1", "2", "7", "6", "1", "5", "6", "5", "3", "4"]
+    assert page.locator("[role=listbox]").get_attribute("aria-activedescendant") == "row-4"
+    page.keyboard.press("Enter")
+    assert page.evaluate("document.activeElement.className") == "trace-pane"
+    page.keyboard.press("/")
+    assert page.evaluate("document.activeElement.type") == "search"
+
+
+@pytest.mark.slow
+def test_a_narrow_page_keeps_the_nesting(opened: Opened) -> None:
+    page = opened(RACE, width=420)
+    indents = [
+        page.locator(f"#row-{number} .trace-what").bounding_box()["x"] for number in (3, 4)
+    ]  # fmt: skip
+    assert indents[1] - indents[0] >= 12
+    assert "application → kv" in page.locator("#row-4").inner_text()
+    assert page.evaluate("document.documentElement.scrollWidth") <= 420
+
+
+@pytest.mark.slow
+def test_a_long_report_draws_only_what_is_in_sight(opened: Opened) -> None:
+    page = opened(report(*(row(number, f"GET k{number}") for number in range(1, 5001))))
+    assert page.locator("[role=option]").count() < 120
+    page.evaluate("location.hash = '#row-4321'")
+    page.locator("#row-4321").wait_for()
+    assert page.locator("#row-4321").bounding_box()["y"] < 800
+    assert page.locator("[role=option]").count() < 120
+    assert page.locator("#row-4321").get_attribute("aria-posinset") == "4321"
+
+
+@pytest.mark.slow
+def test_nothing_is_cut_without_a_word(opened: Opened) -> None:
+    cut = {"line": "POST /", "headers": [], "body": "x" * 20, "cut": 30_002}
+    encoded = {"line": "POST /", "headers": [], "body": '"e30="', "decoded": {}}
+    page = opened(report(row(1, request=cut, response=encoded)), "#row-1")
+    text = page.locator(".trace-pane").inner_text()
+    assert "Only the first 20 characters of 30,002 bytes are in this report." in text
+    assert "Raw body" in text
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(not Path(AXE).is_file(), reason="axe-core is not installed")
+@pytest.mark.parametrize("width", [420, 1280])
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_axe_finds_nothing(opened: Opened, scheme: str, width: int) -> None:
+    page = opened(RACE, "#row-5", width=width, scheme=scheme)
+    page.evaluate(Path(AXE).read_text(encoding="utf-8"))
+    found = page.evaluate("axe.run(document, {resultTypes: ['violations']})")
+    assert [
+        (one["id"], [node["html"][:200] for node in one["nodes"]]) for one in found["violations"]
+    ] == []
