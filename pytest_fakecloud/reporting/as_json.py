@@ -16,7 +16,7 @@ from ..core.errors import shown
 from ..core.timeparse import to_datetime
 from .applications import Served
 from .bodies import decoded, parsed, printable
-from .masking import Mask
+from .masking import Mask, hides_words
 from .model import VERSION, Finding, Report, Row
 from .private_files import write_private
 from .text import problem
@@ -155,6 +155,8 @@ def _data(row: Row) -> dict[str, Any]:
     """What the service knows about the call or the event."""
     if isinstance(row.entry, Call):
         data: Mapping[str, Any] = row.entry.facts
+        if hides_words(row.entry):
+            data = {name: value for name, value in data.items() if name != "words"}
         if row.delivery is not None:
             data = {**data, "delivery": row.delivery.data}
     elif isinstance(row.entry, Event):

@@ -4,7 +4,7 @@
 // It reads the JSON of docs/reference/report.schema.json and makes no request.
 
 const LINE = 19, PAD = 9, GAP = 26, HUES = 6, AHEAD = 600;
-const NARROW = 720, WIDE = 1000, LANE_MOST = 92, LANE_LEAST = 58;
+const NARROW = 720, WIDE = 1000, LANE_MOST = 92, LANE_LEAST = 48;
 const LINES_IN_LIST = 2;
 const SVG = "http://www.w3.org/2000/svg";
 const HOP_BY_HOP = new Set(["host", "connection", "content-length", "accept-encoding", "transfer-encoding"]);
@@ -159,7 +159,7 @@ export class Trace {
     this.root.classList.toggle("trace-narrow", this.narrow);
     this.root.classList.toggle("trace-beside", this.beside);
     this.root.classList.toggle("trace-open", this.number !== null);
-    const room = (this.beside && this.number !== null ? width * 0.6 : width) * 0.33;
+    const room = (this.beside && this.number !== null ? width * 0.6 : width) * 0.3;
     this.lane = Math.max(LANE_LEAST, Math.min(LANE_MOST, Math.floor(room / Math.max(1, this.lanes?.length ?? 1))));
     this.root.style.setProperty("--lanes-width", `${this.narrow ? 0 : this.lane * (this.lanes?.length ?? 0)}px`);
     this.items = [];
@@ -190,7 +190,7 @@ export class Trace {
   fillHeads() {
     const width = `${this.lane}px`;
     this.heads.replaceChildren(el("span", {class: "trace-time"}, "time (UTC)"),
-      ...(this.lanes ?? []).map((lane) => styled(el("span", {class: "trace-head", title: lane}, lane.replace(/^https?:\/\//, "")), {width})));
+      ...(this.lanes ?? []).map((lane) => styled(el("span", {class: "trace-head", title: lane}, ...breakable(lane.replace(/^https?:\/\//, ""))), {width})));
   }
 
   // -- drawing: only what is near the window is in the document ------------------------------------
@@ -647,6 +647,9 @@ function gapText(from_us, to_us) {
   }
   return `+${text.join(" ")}${isoDay(from_us) === isoDay(to_us) ? "" : ` · ${isoDay(to_us)}`}`;
 }
+
+// A name that may be broken after each of its words.
+function breakable(name) { return name.split(/(?<=[_.:-])/).flatMap((part) => [part, el("wbr")]); }
 
 function pretty(value) { return JSON.stringify(value, null, 2); }
 

@@ -408,13 +408,3 @@ def test_a_report_has_them(run: Run, options: tuple[str, ...]) -> None:
 def test_nobody_listens_where_no_report_is_wanted(run: Run) -> None:
     source = FLASK.replace("receivers) == 1", "receivers) == 0")
     run(source, "--fakecloud-journal=never").assert_outcomes(failed=1, passed=2)
-
-
-def test_the_page_has_a_lane_for_the_application(cloud: Cloud, listener: Listener) -> None:
-    from pytest_fakecloud.reporting.page import page
-    from pytest_fakecloud.reporting.report import report_of
-
-    shop(cloud.kv_server().client()).test_client().post("/checkout")
-    text = page(cloud, report_of(cloud, test="test_it", served=listener.served))
-    assert ">application</div>" in text
-    assert "POST /checkout (Flask)" in text

@@ -1,12 +1,11 @@
-"""The HTML timeline: whole in itself, masked, escaped, and right in a real browser."""
+"""The pages of failing tests: self-contained, masked, escaped, with an index by finding."""
 
 from __future__ import annotations
 
+import json
 import os
 import re
-import shutil
 from collections.abc import Iterator
-from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
 
@@ -15,13 +14,20 @@ import pytest
 import requests
 
 from pytest_fakecloud import Cloud
-from pytest_fakecloud.reporting.page import file_name, page, write
+from pytest_fakecloud.reporting.as_json import as_json
+from pytest_fakecloud.reporting.page import file_name, page, write, write_index
 from pytest_fakecloud.reporting.report import report_of
 
 from ..harness import Run
 
-CHROMIUM = shutil.which("chromium")
 EVIL = "<script>document.title='owned'</script>&\"'"
+FAILURE = """\
+    def test_checkout(shop):
+        shop.checkout("ada", "one book")
+>       assert shop.orders() == 1
+E       assert 0 == 1
+
+tests/test_shop.py:12: AssertionError"""
 
 
 def a_page(cloud: Cloud, **given: str) -> str:
@@ -64,60 +70,29 @@ def fill(cloud: Cloud) -> None:
     requests.get(f"{broker.url}/topix", auth=auth, timeout=5)
 
 
-class Outline(HTMLParser):
-    """What a page loads, and the text of its elements by class."""
-
-    def __init__(self, text: str) -> None:
-        super().__init__()
-        self.loads: list[str] = []
-        self.tags: list[str] = []
-        self.texts: dict[str, list[str]] = {}
-        self._open: list[str] = []
-        self.feed(text)
-
-    def handle_starttag(self, tag: str, attributes: list[tuple[str, str | None]]) -> None:
-        self.tags.append(tag)
-        given = dict(attributes)
-        self.loads += [v for n in ("src", "href", "data") if (v := given.get(n))]
-        if tag not in ("meta", "br"):
-            self._open.append(given.get("class") or tag)
-
-    def handle_endtag(self, tag: str) -> None:
-        self._open.pop()
-
-    def handle_data(self, data: str) -> None:
-        if self._open and data.strip():
-            self.texts.setdefault(self._open[-1], []).append(data)
+def data_of(text: str) -> Any:
+    """Return the report that a page contains."""
+    found = re.search(
+        r'<script type="application/json" id="report">(.*?)</script>', text, re.DOTALL
+    )
+    assert found is not None
+    return json.loads(found[1])
 
 
-def test_everything_stands_in_its_lane(cloud: Cloud) -> None:
+def test_the_page_contains_the_report(cloud: Cloud) -> None:
     fill(cloud)
-    outline = Outline(a_page(cloud, test="test_x.py::test_it", failure="AssertionError: no"))
-    assert outline.texts["lane"] == [
-        "time (UTC)", "client", "kv_server", "broker", "test", "queue", "shop.example.com",
-        "callback_capture",
-    ]  # fmt: skip
-    assert 'SET session:1 {"user": "ada"} EX 1800' in outline.texts["what"]
-    assert any(
-        re.match(r"attempt 2 of msg_\w+ POST https://shop.example.com/remind", text)
-        for text in outline.texts["what"]
-    )
-    assert outline.texts["fault"] == ["fault: answer 503"]
-    assert outline.texts["note"][0].startswith("no route for it; nearest: GET /topics")
-    assert any(
-        text.startswith("[unrouted] broker got GET /topix") for text in outline.texts["short"]
-    )
-    assert outline.texts["day"] == ["2026-03-01"]
+    report = report_of(cloud, test="test_x.py::test_it", failure="AssertionError: no")
+    text = page(cloud, report)
+    found = data_of(text)
+    assert {**found, "states": None} == {**as_json(report), "states": None}
+    assert "[unrouted] broker got GET /topix" in text[: text.index("<main>")]
 
 
-def test_the_page_is_whole_in_itself(cloud: Cloud) -> None:
+def test_the_page_loads_nothing(cloud: Cloud) -> None:
     fill(cloud)
     text = a_page(cloud, test="test_x.py::test_it")
-    outline = Outline(text)
-    # Places within the page are all it refers to.
-    assert [place for place in outline.loads if not place.startswith("#error-")] == []
-    assert "script" not in outline.tags
-    assert "link" not in outline.tags
+    head = text[: text.index('id="report"')]
+    assert re.findall(r'(?:src|href)="([^#][^"]*)', head) == []
     style = re.search(r"<style>(.*?)</style>", text, re.DOTALL)
     assert style is not None
     assert "url(" not in style[1]
@@ -129,9 +104,8 @@ def test_nothing_of_a_test_becomes_markup(cloud: Cloud) -> None:
     httpx.post(kv.url, json=["SET", EVIL, EVIL], headers={**kv.headers, "X-Evil": EVIL})
     httpx.get(f"{kv.url}/get/{EVIL.replace('/', '%2F')}", headers=kv.headers)
     text = a_page(cloud, test=f"test_x.py::test_it[{EVIL}]", failure=EVIL)
-    outline = Outline(text)
-    assert "script" not in outline.tags
-    assert "b" not in outline.tags
+    assert text.count("<script") == 2
+    assert "<b>" not in text
     assert EVIL not in text
 
 
@@ -141,7 +115,7 @@ def test_a_page_can_be_written_whatever_was_said(cloud: Cloud, tmp_path: Path) -
     text = write(
         cloud, tmp_path, report_of(cloud, test="test_it", failure="AssertionError: \ud800")
     ).read_text(encoding="utf-8")
-    assert text.count("\\ud800") == 2
+    assert "AssertionError: \\ud800" in text
 
 
 def test_no_secret_is_on_the_page(cloud: Cloud) -> None:
@@ -169,7 +143,7 @@ def test_bodies_are_there_in_full(cloud: Cloud) -> None:
     httpx.post(kv.url, content=b"\xff\xfe" + b"y" * 30_000, headers=kv.headers)
     text = a_page(cloud, test="test")
     assert "x" * 5000 in text
-    assert "… 10002 more bytes" in text
+    assert data_of(text)["rows"][1]["request"]["cut"] > 30_000
 
 
 def test_file_names_are_safe_and_stay_apart(tmp_path: Path, cloud: Cloud) -> None:
@@ -213,63 +187,17 @@ def test_only_failing_tests_get_a_page_and_the_section_links_it(
     index = (pytester.path / "out" / "pages" / "index.html").read_text(encoding="utf-8")
     assert f'href="{name}"' in index
     assert "test_it[False]</a>" in index
-    assert '<div class="below">' in index
+    assert "<br>" in index
     result.stdout.fnmatch_lines([f"timeline: *out/pages/{name}".replace("/", os.sep)])
     text = (pytester.path / "out" / "pages" / name).read_text(encoding="utf-8")
     assert "SET a 1" in text
     assert "assert good" in text
 
 
-def test_the_page_opens_with_the_failure_and_the_way_to_the_first_error(cloud: Cloud) -> None:
-    fill(cloud)
-    text = a_page(cloud, test="test_x.py::test_it", failure="AssertionError: no")
-    assert "<details open><summary>the failure</summary><pre>AssertionError: no</pre>" in text
-    assert (
-        '<a href="#error-1">the first of 3 errors</a>: client → kv_server INCR orders 503 '
-        "Service Unavailable" in text
-    )
-    targets = re.findall(r'href="#(error-\d)">next error', text)
-    assert targets == ["error-2", "error-3"]
-    assert [name for name in ("error-1", *targets) if f'id="{name}"' not in text] == []
-
-
-def test_retries_and_groups_are_drawn(cloud: Cloud) -> None:
-    fill(cloud)
-    figures = re.findall(
-        r"<figure>.*?</figure>", a_page(cloud, test="test_x.py::test_it"), re.DOTALL
-    )
-    ladder, group = figures
-    assert "https://shop.example.com/remind: 2 attempts in 1 m" in ladder
-    at = [float(x) for x in re.findall(r'<circle class="\w+" cx="([\d.]+)"', ladder)]
-    assert at == [16, 396]
-    assert "2: 200 after 1 m" in ladder
-    assert "group shop: 1 generation, 1 member" in group
-    assert group.count("<rect") == 2
-
-
-def test_a_ladder_is_to_scale(cloud: Cloud) -> None:
-    queue = cloud.queue()
-    queue.destinations.answers("https://a.example.com/", 500, 500, 200)
-    queue.publish(
-        "https://a.example.com/",
-        retries=3,
-        settings={"Upstash-Retry-Delay": "1000 * (1 + retried * 2)"},
-    )
-    queue.run_until_idle()
-    text = a_page(cloud, test="test_x.py::test_it")
-    first, second, third = (float(x) for x in re.findall(r'cx="([\d.]+)"', text))
-    assert (third - second) / (second - first) == pytest.approx(3, abs=0.01)
-
-
 def test_bodies_of_callbacks_are_decoded(cloud: Cloud) -> None:
     fill(cloud)
     text = a_page(cloud, test="test_x.py::test_it")
-    assert "&quot;sourceBody&quot;: {\n    &quot;order&quot;: 1\n  }" in text
-
-
-def test_a_page_without_errors_has_no_way_to_them(cloud: Cloud) -> None:
-    cloud.kv_server().client().get("k")
-    assert "error-1" not in a_page(cloud, test="test_x.py::test_it")
+    assert '"sourceBody":{"order":1}' in text
 
 
 def test_junit_knows_the_page(run: Run, pytester: pytest.Pytester) -> None:
@@ -282,30 +210,34 @@ def test_junit_knows_the_page(run: Run, pytester: pytest.Pytester) -> None:
     assert re.search(r'<property name="fakecloud_timeline" value="[^"]*pages/[^"]*\.html"', junit)
 
 
-# -- in a real browser -----------------------------------------------------------------------------
+def test_the_index_groups_tests_by_finding(cloud: Cloud, tmp_path: Path) -> None:
+    for name, kind in (("a", "lost_update"), ("b", ""), ("c", "lost_update"), ("d", "no_ttl")):
+        written(cloud, tmp_path, test=f"test_x.py::test_{name}", failure="E   AssertionError: <1>")
+        text = "one" if name == "a" else "another"
+        findings = [{"kind": kind, "text": f"{text} <k>"}] if kind else []
+        data = {"test": f"test_{name}", "failure": "E   assert <1>", "findings": findings}
+        path = tmp_path / f"{file_name(f'test_x.py::test_{name}')}.json"
+        path.write_text(json.dumps(data), encoding="utf-8")
+    (tmp_path / "without.html").touch()
+    index = write_index(tmp_path)
+    assert index is not None
+    text = index.read_text(encoding="utf-8")
+    assert re.findall(r"<h2>(.*?)</h2>", text) == [
+        "Lost update (2)", "another &lt;k&gt;", "No finding (2)",
+    ]  # fmt: skip
+    assert re.findall(r"<a [^>]*>(.*?)</a>", text) == [
+        "test_a",
+        "test_c",
+        "test_d",
+        "test_b",
+        "without",
+    ]
+    assert text.count("assert &lt;1&gt;") == 4
+    assert text.count("one &lt;k&gt;") == 1
 
 
-@pytest.fixture
-def browser() -> Iterator[Any]:
-    sync_api = pytest.importorskip("playwright.sync_api")
-    if CHROMIUM is None:
-        pytest.skip("no chromium here")
-    with sync_api.sync_playwright() as playwright:
-        chromium = playwright.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
-        yield chromium
-        chromium.close()
-
-
-def _contrast(colour: str, paper: str) -> float:
-    def luminance(text: str) -> float:
-        parts = [int(part) / 255 for part in re.findall(r"\d+", text)[:3]]
-        red, green, blue = (
-            part / 12.92 if part <= 0.03928 else ((part + 0.055) / 1.055) ** 2.4 for part in parts
-        )
-        return 0.2126 * red + 0.7152 * green + 0.0722 * blue
-
-    bright, dark = sorted((luminance(colour), luminance(paper)), reverse=True)
-    return (bright + 0.05) / (dark + 0.05)
+def test_a_folder_without_pages_gets_no_index(tmp_path: Path) -> None:
+    assert write_index(tmp_path) is None
 
 
 @pytest.mark.slow
@@ -313,89 +245,20 @@ def test_a_browser_shows_it_offline_in_light_and_dark(
     cloud: Cloud, browser: Any, tmp_path: Path
 ) -> None:
     fill(cloud)
-    kv = cloud.handles[0]
-    httpx.post(kv.url, json=["SET", EVIL, EVIL], headers=kv.headers)
-    path = write(
-        cloud,
-        tmp_path,
-        report_of(cloud, test="tests/test_shop.py::test_checkout", failure="AssertionError: no"),
-    )
-    papers = set()
+    path = written(cloud, tmp_path, test="tests/test_shop.py::test_checkout", failure=FAILURE)
     for scheme in ("light", "dark"):
-        context = browser.new_context(
-            color_scheme=scheme, offline=True, viewport={"width": 1100, "height": 760}
-        )
+        viewport = {"width": 1280, "height": 900}
+        context = browser.new_context(color_scheme=scheme, offline=True, viewport=viewport)
         tab = context.new_page()
-        asked: list[str] = []
-        tab.on("request", lambda request, asked=asked: asked.append(request.url))
-        complaints: list[str] = []
-        tab.on("console", lambda message, to=complaints: to.append(message.text))
         tab.goto(path.as_uri())
-        assert asked == [path.as_uri()]
         assert tab.title() == "tests/test_shop.py::test_checkout"
-        assert complaints == []
-
-        def style(selector: str, name: str, tab: Any = tab) -> str:
-            found: str = tab.locator(selector).first.evaluate(
-                f"element => getComputedStyle(element).{name}"
-            )
-            return found
-
-        paper = style("body", "backgroundColor")
-        papers.add(paper)
-        for selector in ("body", ".what", ".answer", ".failed .answer", ".fault", ".time", ".note"):
-            assert _contrast(style(selector, "color"), paper) >= 4.5, selector
-
-        # An arrow goes from the middle of one lane to the middle of the other.
-        lanes = {lane.inner_text(): lane.bounding_box() for lane in tab.locator(".lane").all()}
-        arrow = tab.locator(".arrow").first.bounding_box()
-        client, target = lanes["client"], lanes["kv_server"]
-        assert arrow["x"] == pytest.approx(client["x"] + client["width"] / 2, abs=2)
-        assert arrow["x"] + arrow["width"] == pytest.approx(
-            target["x"] + target["width"] / 2, abs=2
-        )
-
-        # Bodies unfold without a script.
-        entry = tab.locator(".entry").first
-        assert not entry.locator("pre").first.is_visible()
-        entry.locator("summary").click()
-        assert entry.locator("pre").first.is_visible()
-        assert "Authorization: ***" in entry.locator("pre").first.inner_text()
+        heads = tab.locator(".trace-head").all_inner_texts()
+        assert heads[:4] == ["client", "kv_server", "broker", "queue"]
+        tab.get_by_role("option").filter(has_text="attempt 2").first.click()
+        assert tab.locator(".trace-attempts li").count() == 2
         folder = os.environ.get("PYTEST_FAKECLOUD_SCREENSHOTS")
         if folder:
-            entry.locator("summary").click()
+            tab.evaluate("scrollTo(0, 0)")
             tab.mouse.move(0, 0)
             tab.screenshot(path=str(Path(folder) / f"timeline-{scheme}.png"))
         context.close()
-    assert len(papers) == 2
-
-
-def test_the_page_begins_with_the_words_of_the_failure(cloud: Cloud) -> None:
-    kv = cloud.kv_server()
-    httpx.get(f"{kv.url}/get/k")
-    failure = (
-        "    def test_it():\n>       assert a == b\nE       assert 1 == 2\nE        +  where <1\n"
-    )
-    text = a_page(cloud, test="test_it", failure=failure)
-    told = '<pre class="message">assert 1 == 2\n+  where &lt;1</pre>'
-    assert told in text
-    assert text.index(told) < text.index("where it failed") < text.index('href="#error-1"')
-    assert "<details open" not in text
-    # Of a failure without words of pytest's, all is shown.
-    assert "<details open><summary>the failure</summary><pre>gone" in page(
-        cloud, report_of(cloud, test="t", failure="gone")
-    )
-
-
-def test_calls_of_what_a_delivery_reached_begin_there(cloud: Cloud) -> None:
-    queue, kv = cloud.queue(), cloud.kv_server()
-    client = kv.client()
-    queue.destinations.call("https://app.example.com/h", lambda request: client.get("k"))
-    queue.publish("https://app.example.com/h")
-    queue.run_until_idle()
-    client.get("k")
-    found = re.findall(r'<span class="ends">([^<]*)</span>', a_page(cloud, test="test_it"))
-    assert found == [
-        "test → queue", "queue → https://app.example.com/h", "https://app.example.com/h → kv_server",
-        "client → kv_server",
-    ]  # fmt: skip

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import re
-import shutil
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -16,7 +15,6 @@ from pytest_fakecloud.reporting.trace import document, headline
 
 AXE = os.environ.get("AXE_CORE", "node_modules/axe-core/axe.min.js")
 """The script of axe-core; the test that needs it is skipped without."""
-CHROMIUM = shutil.which("chromium")
 EVIL = "</script><script>document.title='owned'</script>&\"'"
 NOON = 1772366400000000
 FAILURE = """\
@@ -112,17 +110,6 @@ def test_data_is_neither_markup_nor_code() -> None:
 # -- in a browser ----------------------------------------------------------------------------------
 
 Opened = Callable[..., Any]
-
-
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Any]:
-    sync_api = pytest.importorskip("playwright.sync_api")
-    if CHROMIUM is None:
-        pytest.skip("chromium is not installed")
-    with sync_api.sync_playwright() as playwright:
-        chromium = playwright.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
-        yield chromium
-        chromium.close()
 
 
 @pytest.fixture
