@@ -242,6 +242,7 @@ class Cloud(AnyCloud):
         reject_unknown(made_by._settings, settings, fixture)
         with self._starting:
             handle: Handle = made_by(self._context, **settings)
+        handle._started_with = settings
         self._open_transport(handle)
         for listener in tuple(self._listeners):
             listener(handle)

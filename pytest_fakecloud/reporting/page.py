@@ -13,6 +13,7 @@ from urllib.parse import quote
 
 from .as_json import as_json
 from .private_files import write_private
+from .replay import states
 from .trace import document, headline, whole
 
 if TYPE_CHECKING:
@@ -25,7 +26,7 @@ _UNSAFE = re.compile(r"[^A-Za-z0-9._-]+")
 
 def page(cloud: AnyCloud, report: Report) -> str:
     """Return the HTML page of one test."""
-    return document(as_json(report))
+    return document({**as_json(report), "states": states(cloud, report)})
 
 
 def write(cloud: AnyCloud, folder: Path, report: Report) -> Path:

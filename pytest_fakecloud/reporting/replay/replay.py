@@ -1,0 +1,346 @@
+"""Replay a journal on fresh fakes, and keep what each entry changed.
+
+Engines are deterministic, so the same requests, deliveries and actions at the same fake times lead
+to the same data. A fake whose replayed data differs from its real data in the end is left out: what
+a replay cannot repeat (a call that waited for another, a callback between two commands) would
+otherwise be shown as if it were exact.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from ...core.calls import Call, Event, faults_ended
+from ...core.errors import telling
+from ...handle import Context, Handle
+from ...http.messages import Request
+from ..masking import Mask
+from .views import VIEWS, Item, State
+
+if TYPE_CHECKING:
+    from ...any_cloud import AnyCloud
+    from ..model import Report
+
+LONGEST = 2_000
+"""The most characters of a value in a state."""
+MOST_ITEMS = 1_000
+"""The most items of a fake whose data is followed."""
+MOST_LOOKS = 300_000
+"""The most items that are compared for one report, so that a long test costs seconds, not minutes."""
+_WITHOUT_DATA = ("rotate_token", "rotate_keys", "reset_password")
+"""Actions that change credentials only; a replay keeps its own."""
+
+Change = list[Any]
+"""Fake, section, item, and the fields after the change (None: removed)."""
+
+
+class Inexact(Exception):
+    """Raised for an entry that cannot be replayed as it happened."""
+
+
+def states(cloud: AnyCloud, report: Report) -> dict[str, Any]:
+    """Return the data of the fakes before the report's first row, and what each row changed.
+
+    ``initial`` maps a fake to its sections, ``steps`` are the changes in the order in which they
+    happened, each with the ``number`` of its row, and ``note`` says which fakes are missing and why.
+    """
+    reasons: dict[str, str] = {}
+    failures: list[str] = []
+    followed: list[Handle] = []
+    for handle in cloud.handles:
+        if handle.fixture not in VIEWS:
+            continue
+        reason = _obstacle(handle)
+        if reason:
+            reasons[handle.name] = reason
+        else:
+            followed.append(handle)
+    found: dict[str, Any] = {"initial": {}, "steps": []}
+    if followed:
+        with telling("the states could not be replayed", failures.append):
+            found = _Replay(cloud, report, followed, reasons).run()
+    notes = [f"The data of {name} is not shown: {reason}." for name, reason in reasons.items()]
+    found["note"] = "\n".join([*notes, *failures])
+    if not found["initial"]:
+        del found["initial"]
+    masked: dict[str, Any] = Mask(cloud).value(found)
+    return masked
+
+
+def _obstacle(handle: Handle) -> str:
+    """Return why a fake cannot be replayed, empty when it can be tried."""
+    settings = getattr(handle, "_settings", None)
+    if settings is None:
+        return "it runs in another process"
+    if settings.get("engine") is not None:
+        return "it uses a real server, whose data cannot be replayed"
+    if any("body" in call.cut or "target" in call.cut for call in handle.journal.calls()):
+        return "the journal has cut its requests"
+    return ""
+
+
+class _Replay:
+    """One replay of a cloud's journal on fresh fakes of the same settings."""
+
+    def __init__(
+        self, cloud: AnyCloud, report: Report, followed: Sequence[Handle], reasons: dict[str, str]
+    ) -> None:
+        self.cloud = cloud
+        self.real = {handle.name: handle for handle in followed}
+        self.reasons = reasons
+        self.entries = [
+            entry
+            for entry in (*cloud.journal.entries, *getattr(cloud.journal, "actions", ()))
+            if entry.handle in self.real
+        ]
+        first = min(self.entries, key=lambda entry: entry.number, default=None)
+        start = cloud.clock.now() if first is None else first.at
+        self.context = Context.alone(now=start, clock="frozen", seed=cloud.seed)
+        # Nothing waits: what a call waited for is not there when it is replayed.
+        self.context.clock.wait_cap = 0.0
+        self.fresh: dict[str, Handle] = {}
+        self.sessions: dict[Any, Any] = {}
+        self.moments = {
+            row.number: fault.moment
+            for row in report.rows
+            for fault in row.faults
+            if fault.function
+        }
+        self.shown: dict[str, State] = {}
+        self.looks = 0
+
+    def run(self) -> dict[str, Any]:
+        with ExitStack() as stack:
+            for name, handle in self.real.items():
+                self._try(name, partial(self._open, handle, stack))
+            initial = {name: self._look(name) for name in list(self.fresh)}
+            self.shown = dict(initial)
+            steps: list[dict[str, Any]] = []
+            for at_us, number, name, work in self._work():
+                steps += self._advance(at_us, number)
+                if name not in self.fresh:
+                    continue
+                self._try(name, work)
+                steps += self._step(number, [name])
+            steps += self._advance(self.cloud.clock.now_us(), self._last() + 1)
+            for name in list(self.fresh):
+                if self._look(name) != _view(self.real[name]):
+                    self._drop(name, "replaying the journal led to other data than the test's")
+            kept = set(self.fresh)
+        for step in steps:
+            step["changes"] = [change for change in step["changes"] if change[0] in kept]
+        return {
+            "initial": {name: _shortened(state) for name, state in initial.items() if name in kept},
+            "steps": [step for step in steps if step["changes"]],
+        }
+
+    def _last(self) -> int:
+        return max((entry.number for entry in self.entries), default=0)
+
+    # -- the fakes -------------------------------------------------------------------------------
+
+    def _open(self, handle: Handle, stack: ExitStack) -> None:
+        settings = {**getattr(handle, "_settings", {}), "name": handle.name}
+        for name in ("host", "port", "token", "database_port"):
+            settings.pop(name, None)
+        if "delivery" in settings:
+            settings["delivery"] = "driven"
+        fresh = type(handle)(self.context, **settings)
+        stack.callback(fresh.close)
+        if handle._baseline is not None:
+            fresh.restore(handle._baseline)
+            fresh._baseline = handle._baseline
+        if fresh.fixture == "queue":
+            # Its deliveries have happened: their outcomes are replayed, and nobody is told of them.
+            fresh._engine.on_attempt = fresh._engine.on_outcome = None
+        self.fresh[handle.name] = fresh
+
+    def _drop(self, name: str, reason: str) -> None:
+        self.fresh.pop(name, None)
+        self.reasons.setdefault(name, reason)
+
+    def _try(self, name: str, work: Callable[[], object]) -> None:
+        try:
+            work()
+        except Inexact as error:
+            self._drop(name, str(error))
+        except Exception as error:
+            self._drop(name, f"replaying the journal raised {type(error).__name__}")
+
+    def _look(self, name: str) -> State:
+        state = _view(self.fresh[name])
+        items = sum(map(len, state.values()))
+        self.looks += items
+        if items > MOST_ITEMS or self.looks > MOST_LOOKS:
+            self._drop(name, "there is too much of it")
+        return state
+
+    # -- the entries -----------------------------------------------------------------------------
+
+    def _work(self) -> Iterator[tuple[int, int, str, Callable[[], object]]]:
+        """Yield what is to be replayed, in the order in which it reached the engines."""
+        found: list[tuple[int, int, int, str, Callable[[], object]]] = []
+        for entry in self.entries:
+            number, at_us, name = entry.number, entry.at_us, entry.handle
+            if isinstance(entry, Call):
+                # What a fault's function did before the call reached the engine came earlier.
+                after = self.moments.get(number) == "before" and faults_ended(entry)
+                found.append((after or number, at_us, number, name, partial(self._call, entry)))
+            elif entry.kind == "attempt":
+                begun: list[Any] = []
+                began = entry.data.get("began") or number
+                found.append((began, at_us, number, name, partial(self._begin, entry, begun)))
+                found.append((number, at_us, number, name, partial(self._finish, entry, begun)))
+            elif "call" in entry.data:
+                found.append((number, at_us, number, name, partial(self._act, entry)))
+        found.sort(key=lambda one: one[0])
+        for _, at_us, number, name, work in found:
+            yield at_us, number, name, work
+
+    def _advance(self, at_us: int, number: int) -> Iterator[dict[str, Any]]:
+        """Move the clock; what that changes belongs to no row."""
+        time = self.context.time
+        if at_us <= time.now_us():
+            return
+        time.fire(lambda: at_us, lanes=("state",))
+        yield from self._step(number - 0.5, list(self.fresh))
+
+    def _step(self, number: float, names: Sequence[str]) -> Iterator[dict[str, Any]]:
+        changes: list[Change] = []
+        for name in names:
+            if name in self.fresh:
+                now = self._look(name)
+                changes += _changes(name, self.shown[name], now)
+                self.shown[name] = now
+        if changes:
+            yield {"number": number, "changes": changes}
+
+    def _call(self, call: Call) -> None:
+        if call.outcome in ("streamed", "open", "broken off"):
+            return
+        if call.method == "RESP":
+            self._command(call)
+            return
+        if not call.reached:
+            return
+        fresh, real = self.fresh[call.handle], self.real[call.handle]
+        read_only = getattr(real, "read_only_token", None)
+        given = call.header("Authorization") or ""
+        allowed = (
+            {"Authorization": f"Bearer {getattr(fresh, 'read_only_token', '')}"}
+            if read_only and given == f"Bearer {read_only}"
+            else fresh.headers
+        )
+        own = {name.lower() for name in allowed}
+        headers = [(name, value) for name, value in call.headers if name.lower() not in own]
+        headers += allowed.items()
+        request = Request(call.method, _open_target(call.target), headers, call.body, call.client)
+        answer = fresh._app.answer(request)
+        if call.fault is None and getattr(answer, "status", None) != call.status:
+            raise Inexact(f"call {call.number} is answered differently when it is replayed")
+
+    def _command(self, call: Call) -> None:
+        """Run a command of the database port in its connection's session."""
+        fresh: Any = self.fresh[call.handle]
+        if call.fault is not None and not call.reached:
+            return
+        key = call.handle, call.client
+        session = self.sessions.get(key)
+        if session is None:
+            session = self.sessions[key] = fresh._new_session()
+        words = [word.encode("utf-8", "surrogatepass") for word in json.loads(call.body)]
+        try:
+            fresh._engine.execute(session, words)
+        except Exception:
+            # An error reply changes nothing; any other difference shows at the end.
+            return
+
+    def _begin(self, event: Event, begun: list[Any]) -> None:
+        engine = self.fresh[event.handle]._engine
+        for message in list(engine.messages.values()):
+            if _is_of(message, event) and message.id in engine.pending:
+                found = engine.runner.begin(message.id)
+                if found is not None:
+                    begun.append(found)
+                    return
+        raise Inexact(f"attempt {event.number} does not start when it is replayed")
+
+    def _finish(self, event: Event, begun: list[Any]) -> None:
+        from ...queue.model import Outcome
+
+        if not begun:
+            return
+        for message in list(self.real[event.handle]._engine.messages.values()):
+            for attempt in message.attempts:
+                if _is_of(message, event) and attempt.number == event.data.get("number"):
+                    ended = attempt.ended_us or attempt.at_us
+                    begun[0].attempt.faults = attempt.faults
+                    self.fresh[event.handle]._engine.runner.finish(
+                        begun[0],
+                        Outcome(
+                            attempt.status,
+                            list(attempt.headers),
+                            attempt.body,
+                            attempt.exception,
+                            virtual_us=ended - attempt.at_us,
+                            where=attempt.where,
+                        ),
+                    )
+                    return
+        raise Inexact(f"the queue has forgotten attempt {event.number}")
+
+    def _act(self, action: Event) -> None:
+        if action.kind in _WITHOUT_DATA:
+            return
+        given, named = action.data["call"]
+        getattr(self.fresh[action.handle], action.kind)(*given, **named)
+
+
+def _is_of(message: Any, event: Event) -> bool:
+    from ...queue.wire.headers import as_text
+
+    same = as_text(message.url) == event.data.get("url")
+    return same and bool(message.public_id == event.data.get("message_id"))
+
+
+def _open_target(target: str) -> str:
+    """Return a request target without a token; the headers have one."""
+    path, mark, query = target.partition("?")
+    kept = "&".join(part for part in query.split("&") if not part.startswith("_token="))
+    return f"{path}?{kept}" if mark and kept else path
+
+
+def _view(handle: Handle) -> State:
+    return VIEWS[handle.fixture](handle)
+
+
+def _changes(name: str, before: State, after: State) -> Iterator[Change]:
+    for section in {**before, **after}:
+        old, new = before.get(section, {}), after.get(section, {})
+        if old == new:
+            continue
+        for item in {**old, **new}:
+            if old.get(item) != new.get(item):
+                fields = new.get(item)
+                yield [name, section, item, None if fields is None else _short(fields)]
+
+
+def _shortened(state: State) -> State:
+    return {
+        section: {name: _short(fields) for name, fields in items.items()}
+        for section, items in state.items()
+    }
+
+
+def _short(fields: Mapping[str, Any]) -> Item:
+    """Return the fields of an item, long values cut, with their true length."""
+    found = dict(fields)
+    for name, value in fields.items():
+        text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+        if len(text) > LONGEST:
+            found[name] = f"{text[:LONGEST]}… ({len(text):,} characters)"
+    return found

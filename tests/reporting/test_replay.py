@@ -1,0 +1,248 @@
+"""A replayed journal leads to the data that the fakes hold, for every service."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import httpx
+import pytest
+
+from pytest_fakecloud import Cloud
+from pytest_fakecloud.reporting.replay import states
+from pytest_fakecloud.reporting.replay.views import VIEWS
+from pytest_fakecloud.reporting.report import report_of
+
+NOON = "2026-03-01T12:00:00Z"
+
+
+@pytest.fixture
+def cloud() -> Iterator[Cloud]:
+    with Cloud(seed="seed", now=NOON, delivery="driven") as opened:
+        opened.clock.wait_cap = 0.01
+        yield opened
+
+
+def found(cloud: Cloud) -> dict[str, Any]:
+    return states(cloud, report_of(cloud, test="t"))
+
+
+def after(states: dict[str, Any], number: float = float("inf")) -> dict[str, Any]:
+    """Return the data after a row, as the page computes it."""
+    data = {
+        fake: {section: dict(items) for section, items in sections.items()}
+        for fake, sections in states.get("initial", {}).items()
+    }
+    for step in states["steps"]:
+        for fake, section, item, fields in step["changes"]:
+            items = data[fake].setdefault(section, {})
+            if fields is None:
+                del items[item]
+            else:
+                items[item] = fields
+        if step["number"] == number:
+            break
+    return {
+        fake: {section: items for section, items in sections.items() if items}
+        for fake, sections in data.items()
+    }
+
+
+def real(cloud: Cloud) -> dict[str, Any]:
+    views = {one.name: VIEWS[one.fixture](one) for one in cloud.handles if one.fixture in VIEWS}
+    return {
+        name: {section: items for section, items in view.items() if items}
+        for name, view in views.items()
+    }
+
+
+def changes(states: dict[str, Any]) -> list[tuple[float, list[str]]]:
+    return [(step["number"], [change[2] for change in step["changes"]]) for step in states["steps"]]
+
+
+def _kv(cloud: Cloud) -> None:
+    kv = cloud.kv_server()
+    client = kv.client()
+    client.set("a", "1", ex=60)
+    client.lpush("list", "x", "y")
+    client.hset("hash", "f", "v")
+    client.set("b", "2", px=1500)
+    client.delete("list")
+    cloud.clock.advance("2s")
+    client.incr("counter")
+    client.get("a")
+
+
+def _kv_faults(cloud: Cloud) -> None:
+    kv = cloud.kv_server()
+    client = kv.client()
+    kv.faults.call(lambda *_: client.set("wallet", "7"), command="SET", times=1)
+    client.set("wallet", "6")
+    kv.faults.lose_answer(command="INCR", times=1)
+    with pytest.raises(httpx.HTTPError):
+        httpx.get(f"{kv.url}/incr/n", headers=kv.headers)
+    kv.faults.answer(503, command="INCR", times=1)
+    httpx.get(f"{kv.url}/incr/n", headers=kv.headers)
+    httpx.post(kv.url, json=["SET", "x", "1"], headers={"Authorization": "Bearer wrong"})
+    httpx.post(f"{kv.url}/multi-exec", json=[["INCR", "n"], ["EXPIRE", "n", 5]], headers=kv.headers)
+
+
+def _kv_port(cloud: Cloud) -> None:
+    redis = pytest.importorskip("redis")
+    kv = cloud.kv_server()
+    with redis.Redis.from_url(kv.database_url) as client:
+        client.set("a", "1")
+        pipe = client.pipeline()
+        pipe.incr("a")
+        pipe.expire("a", 30)
+        pipe.execute()
+
+
+def _vector(cloud: Cloud) -> None:
+    index = cloud.vector_index(dimension=2, ready_after="1s")
+    index.client().upsert([("a", [0.1, 0.2], {"n": 1}), ("b", [0.3, 0.4])])
+    cloud.clock.advance("2s")
+    index.client().upsert([("c", [0.1, 0.9])], namespace="other")
+    index.client().delete(["b"])
+
+
+def _broker(cloud: Cloud) -> None:
+    broker = cloud.broker(topics={"orders": 2})
+    with broker.client() as client:
+        client.post(
+            "/produce/orders", json=[{"key": "a", "value": "1"}, {"key": "b", "value": "2"}]
+        )
+        consume = {"Kafka-Auto-Offset-Reset": "earliest", "Kafka-Enable-Auto-Commit": "false"}
+        client.get("/consume/shop/w1/orders", headers=consume)
+        client.get("/consume/shop/w2/orders", headers=consume)
+        client.post("/commit/shop/w1", json={"topic": "orders", "partition": 0, "offset": 1})
+        cloud.clock.advance("3m")
+        client.get("/consume/shop/w1/orders", headers=consume)
+
+
+def _queue(cloud: Cloud) -> None:
+    kv, queue, capture = cloud.kv_server(), cloud.queue(), cloud.callback_capture()
+    client = kv.client()
+    queue.destinations.answers("https://shop.example.com/remind", 500, 200)
+    queue.destinations.call(
+        "https://app.example.com/h", lambda request: 200 + 0 * client.incr("runs")
+    )
+    publish = f"{queue.url}/v2/publish/https://"
+    headers = {**queue.headers, "Upstash-Callback": capture.callback_url, "Upstash-Retries": "2"}
+    httpx.post(f"{publish}shop.example.com/remind", json={"order": 1}, headers=headers)
+    httpx.post(f"{publish}app.example.com/h", headers={**queue.headers, "Upstash-Delay": "1m"})
+    httpx.post(f"{publish}gone.example.com/", headers={**queue.headers, "Upstash-Retries": "0"})
+    cron = {**queue.headers, "Upstash-Cron": "*/5 * * * *"}
+    httpx.post(f"{queue.url}/v2/schedules/https://app.example.com/h", headers=cron)
+    queue.destinations.answers("https://gone.example.com/", 500)
+    queue.advance("11m")
+
+
+SCENES: dict[str, Callable[[Cloud], None]] = {
+    "kv": _kv, "kv_faults": _kv_faults, "kv_port": _kv_port, "vector": _vector, "broker": _broker,
+    "queue": _queue,
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("scene", SCENES.values(), ids=SCENES)
+def test_a_replay_ends_with_the_data_of_the_fakes(
+    cloud: Cloud, scene: Callable[[Cloud], None]
+) -> None:
+    scene(cloud)
+    result = found(cloud)
+    assert result["note"] == ""
+    assert after(result) == real(cloud)
+    assert len(result["steps"]) >= 2
+
+
+def test_each_row_has_its_own_changes(cloud: Cloud) -> None:
+    _kv(cloud)
+    result = found(cloud)
+    assert changes(result) == [
+        (1, ["a"]), (2, ["list"]), (3, ["hash"]), (4, ["b"]), (5, ["list"]), (5.5, ["b"]),
+        (6, ["counter"]),
+    ]  # fmt: skip
+    assert after(result, 1)["kv_server"]["keys"]["a"] == {
+        "type": "string", "value": "1", "expires": "2026-03-01T12:01:00+00:00",
+    }  # fmt: skip
+
+
+def test_a_call_of_a_fault_before_a_command_comes_before_it(cloud: Cloud) -> None:
+    _kv_faults(cloud)
+    result = found(cloud)
+    wallet = [step["changes"][0][3]["value"] for step in result["steps"]][:2]
+    assert wallet == ["7", "6"]
+
+
+def test_what_cannot_be_repeated_is_not_shown(cloud: Cloud) -> None:
+    kv, other = cloud.kv_server(), cloud.kv_server(name="other")
+    other.client().set("a", "1")
+    kv.client().set("a", "1")
+    # Something that the journal does not have.
+    kv._engine.execute(kv._new_session(), [b"SET", b"b", b"2"])
+    result = found(cloud)
+    assert result["note"] == (
+        "The data of kv_server is not shown: replaying the journal led to other data than the test's."
+    )
+    assert list(result["initial"]) == ["other"]
+
+
+def test_an_answer_that_differs_ends_the_replay(cloud: Cloud) -> None:
+    client = cloud.kv_server().client()
+    client.set("a", "1")
+    call = cloud.journal.calls()[0]
+    call.status = 400
+    result = found(cloud)
+    assert result["note"].endswith("call 1 is answered differently when it is replayed.")
+    assert "initial" not in result
+
+
+def test_a_cut_journal_is_not_replayed(cloud: Cloud) -> None:
+    cloud.journal.keep_bytes = 10_000
+    client = cloud.kv_server().client()
+    for name in "abcd":
+        client.set(name, "x" * 8000)
+    result = found(cloud)
+    assert "the journal has cut its requests" in result["note"]
+
+
+def test_a_fake_of_another_process_is_not_replayed(cloud: Cloud) -> None:
+    kv = cloud.kv_server()
+    kv._settings = None
+    assert "it runs in another process" in found(cloud)["note"]
+    kv._settings = {"engine": "redis://127.0.0.1:1"}
+    assert "it uses a real server" in found(cloud)["note"]
+
+
+def test_no_secret_is_in_the_states(cloud: Cloud) -> None:
+    kv = cloud.kv_server()
+    kv.client().set("token", kv.token)
+    value = found(cloud)["steps"][0]["changes"][0][3]["value"]
+    assert kv.token not in value
+
+
+def test_long_values_are_cut_with_their_length(cloud: Cloud) -> None:
+    cloud.kv_server().client().set("a", "x" * 3000)
+    value = found(cloud)["steps"][0]["changes"][0][3]["value"]
+    assert value.endswith("x… (3,000 characters)")
+
+
+def test_data_that_was_there_before_the_test_is_the_start(cloud: Cloud) -> None:
+    kv = cloud.kv_server()
+    kv.client().set("kept", "1")
+    kv.set_baseline()
+    kv.reset()
+    kv.client().incr("kept")
+    result = found(cloud)
+    assert result["initial"]["kv_server"]["keys"]["kept"]["value"] == "1"
+    assert after(result) == real(cloud)
+
+
+def test_a_replay_leaves_the_fakes_as_they_are(cloud: Cloud) -> None:
+    _queue(cloud)
+    before, entries, handles = real(cloud), len(cloud.journal.entries), list(cloud.handles)
+    found(cloud)
+    assert (real(cloud), len(cloud.journal.entries), list(cloud.handles)) == (
+        before, entries, handles,
+    )  # fmt: skip
+    assert not cloud.problems.where(kind="bug")
