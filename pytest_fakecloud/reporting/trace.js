@@ -353,10 +353,10 @@ export class Trace {
       row.where ? el("p", {}, `${row.where.file}:${row.where.line} in ${row.where.function}`) : null,
       this.linksElement(one),
       this.attemptsElement(row),
+      this.stateElement(row),
       this.messageElement("Request", row.request),
       this.messageElement("Response", row.response),
       row.text.script ? fold("Script", el("pre", {tabindex: 0}, row.text.script)) : null,
-      this.stateElement(row),
       !row.request && row.data && Object.keys(row.data).length
         ? fold("Data", el("pre", {tabindex: 0}, pretty(row.data)), true) : null,
       this.copyElement(row)));
@@ -534,19 +534,24 @@ class States {
     this.known = Boolean(found?.initial);
     this.initial = found?.initial ?? {};
     this.steps = found?.steps ?? [];
-    this.places = new Map(this.steps.map((step, index) => [step.number, index]));
+    // A delivery has two steps, its start and its end.
+    this.places = new Map();
+    this.steps.forEach((step, index) => {
+      if (this.places.has(step.number)) this.places.get(step.number).push(index); else this.places.set(step.number, [index]);
+    });
   }
 
   around(number) {
-    const place = this.places.get(number);
-    const end = place ?? this.steps.findLastIndex((step) => step.number < number) + 1;
+    const own = this.places.get(number) ?? [];
+    const first = own[0] ?? this.steps.findLastIndex((step) => step.number < number) + 1;
     const before = structuredClone(this.initial);
-    for (const step of this.steps.slice(0, end)) apply(before, step.changes);
-    if (place === undefined) return {before, after: before, changes: []};
-    const {changes} = this.steps[place], after = structuredClone(before);
-    apply(after, changes);
-    return {before, after, changes: changes.map(([fake, section, item, value]) =>
-      ({fake, section, item, before: before[fake]?.[section]?.[item] ?? null, after: value}))};
+    for (const step of this.steps.slice(0, first)) apply(before, step.changes);
+    const after = structuredClone(before);
+    if (own.length) for (const step of this.steps.slice(first, own.at(-1) + 1)) apply(after, step.changes);
+    const items = new Map(own.flatMap((index) => this.steps[index].changes)
+      .map(([fake, section, item]) => [JSON.stringify([fake, section, item]), {fake, section, item}]));
+    const of = (state, {fake, section, item}) => state[fake]?.[section]?.[item] ?? null;
+    return {before, after, changes: [...items.values()].map((each) => ({...each, before: of(before, each), after: of(after, each)}))};
   }
 }
 
@@ -651,7 +656,10 @@ function gapText(from_us, to_us) {
 // A name that may be broken after each of its words.
 function breakable(name) { return name.split(/(?<=[_.:-])/).flatMap((part) => [part, el("wbr")]); }
 
-function pretty(value) { return JSON.stringify(value, null, 2); }
+function pretty(value) {
+  const line = JSON.stringify(value, null, 1).replace(/\n\s*/g, " ");
+  return line.length > 60 ? JSON.stringify(value, null, 2) : line;
+}
 
 function sameJson(text, value) {
   try { return JSON.stringify(JSON.parse(text)) === JSON.stringify(value); } catch { return false; }

@@ -112,6 +112,10 @@ class _Replay:
             for fault in row.faults
             if fault.function
         }
+        # A delivery to a fake of the cloud is one row, which has the number of the call.
+        self.numbers = {
+            row.delivery.number: row.number for row in report.rows if row.delivery is not None
+        }
         self.shown: dict[str, State] = {}
         self.looks = 0
 
@@ -201,7 +205,7 @@ class _Replay:
                 found.append((number, at_us, number, name, partial(self._act, entry)))
         found.sort(key=lambda one: one[0])
         for _, at_us, number, name, work in found:
-            yield at_us, number, name, work
+            yield at_us, self.numbers.get(number, number), name, work
 
     def _advance(self, at_us: int, number: int) -> Iterator[dict[str, Any]]:
         """Move the clock; what that changes belongs to no row."""
