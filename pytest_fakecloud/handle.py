@@ -83,7 +83,8 @@ def action(method: Method) -> Method:
         # To read a message's public id counts as looking at it.
         message = getattr(result, "_id", None)
         about = {"message_id": message} if isinstance(message, str) else {}
-        self._recorder.act(method.__name__, caller, number, arguments=told, **about)
+        call = given, named
+        self._recorder.act(method.__name__, caller, number, call, arguments=told, **about)
         return result
 
     return cast("Method", recorded)

@@ -39,6 +39,7 @@ __all__ = [
     "EVENT_SORTS",
     "KEEP_BYTES",
     "LIGHT",
+    "Action",
     "Call",
     "CallFields",
     "CallNames",
@@ -548,6 +549,17 @@ class Event:
     def at(self) -> datetime:
         """The instant of the event as an aware UTC datetime."""
         return to_datetime(self.at_us)
+
+
+@dataclass(slots=True, eq=False)
+class Action(Event):
+    """Something that the test did on a fake.
+
+    ``call`` are the arguments of the method named ``kind``, for a report that replays the journal;
+    None where there is nothing to replay.
+    """
+
+    call: tuple[Sequence[Any], Mapping[str, Any]] | None = None
 
 
 Entry = Call | Event

@@ -17,6 +17,7 @@ from .calls import (
     EVENT_SORTS,
     KEEP_BYTES,
     LIGHT,
+    Action,
     Call,
     CallFields,
     CallNames,
@@ -98,7 +99,7 @@ class Recorder:
             self._numbers: Iterator[int] = itertools.count(1)
             self._lock = threading.Lock()
             # Only a cloud's has these.
-            self.actions: deque[Event] = deque(maxlen=_ACTIONS)
+            self.actions: deque[Action] = deque(maxlen=_ACTIONS)
             self.find_site: Callable[[], dict[str, str | int] | None] | None = None
             """Finds the line that makes a call, when these are recorded."""
             self.sites: dict[int, dict[str, str | int]] = {}
@@ -238,16 +239,24 @@ class Recorder:
         self._append(event)
         return event
 
-    def act(self, kind: str, caller: FrameType, number: int, **data: object) -> None:
+    def act(
+        self,
+        kind: str,
+        caller: FrameType,
+        number: int,
+        call: tuple[Sequence[Any], Mapping[str, Any]] | None = None,
+        **data: object,
+    ) -> None:
         """Record something that the test did on the fake, at the number that was reserved for it.
 
-        ``caller`` is the frame that did it. Actions are not entries: only reports show them.
+        ``caller`` is the frame that did it, ``call`` the arguments of the method
+        ``kind``. Actions are not entries: only reports show them.
         """
         code = caller.f_code
         where = {"file": code.co_filename, "line": caller.f_lineno, "function": code.co_name}
         self._root.actions.append(
-            Event(number, self._now_us(), self._service, self._handle, kind, "",
-                  {**data, "where": where})
+            Action(number, self._now_us(), self._service, self._handle, kind, "",
+                   {**data, "where": where}, call)
         )  # fmt: skip
 
     def reserve(self) -> int:

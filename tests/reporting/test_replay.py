@@ -138,9 +138,33 @@ def _queue(cloud: Cloud) -> None:
     queue.advance("11m")
 
 
+def _actions(cloud: Cloud) -> None:
+    kv, index = cloud.kv_server(), cloud.vector_index(dimension=2)
+    broker, queue = cloud.broker(), cloud.queue()
+    kv.load({"wallet": "10", "cart": {"tea": "1"}})
+    kv.client().get("wallet")
+    kv.execute("EXPIRE", "wallet", "60")
+    saved = kv.snapshot()
+    kv.client().incr("wallet")
+    kv.restore(saved)
+    kv.rotate_token()
+    index.load([{"id": "a", "vector": [1.0, 2.0]}])
+    index.hold_pending()
+    index.client().upsert([("b", [0.5, 0.5])])
+    broker.create_topic("mails", partitions=2)
+    broker.produce("mails", ["x", "y"])
+    broker.join("g", "w", ["mails"])
+    broker.commit("g", "mails", 0, 0)
+    queue.destinations.answers("https://a.example.com/", 500, 200)
+    queue.publish("https://a.example.com/", json={"n": 1})
+    queue.run_until_idle()
+    message = queue.publish("https://a.example.com/", delay="5m")
+    queue.cancel(message)
+
+
 SCENES: dict[str, Callable[[Cloud], None]] = {
     "kv": _kv, "kv_faults": _kv_faults, "kv_port": _kv_port, "vector": _vector, "broker": _broker,
-    "queue": _queue,
+    "queue": _queue, "actions": _actions,
 }  # fmt: skip
 
 
@@ -236,6 +260,18 @@ def test_data_that_was_there_before_the_test_is_the_start(cloud: Cloud) -> None:
     result = found(cloud)
     assert result["initial"]["kv_server"]["keys"]["kept"]["value"] == "1"
     assert after(result) == real(cloud)
+
+
+def test_a_delivery_is_one_change_of_its_message(cloud: Cloud) -> None:
+    queue = cloud.queue()
+    queue.destinations.answers("https://a.example.com/", 500)
+    queue.publish("https://a.example.com/", retries=0)
+    queue.run_until_idle()
+    report = report_of(cloud, test="t")
+    attempt = next(row.number for row in report.rows if row.kind == "attempt")
+    steps = [step for step in states(cloud, report)["steps"] if step["number"] == attempt]
+    shown = [change[3].get("state") for step in steps for change in step["changes"]]
+    assert shown == ["ACTIVE", "FAILED", None]
 
 
 def test_a_replay_leaves_the_fakes_as_they_are(cloud: Cloud) -> None:

@@ -14,8 +14,9 @@ from contextlib import ExitStack
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from ...core.calls import Call, Event, faults_ended
+from ...core.calls import Action, Call, Event, faults_ended
 from ...core.errors import telling
+from ...core.journal import recorder_of
 from ...handle import Context, Handle
 from ...http.messages import Request
 from ..masking import Mask
@@ -96,7 +97,7 @@ class _Replay:
         self.reasons = reasons
         self.entries = [
             entry
-            for entry in (*cloud.journal.entries, *getattr(cloud.journal, "actions", ()))
+            for entry in (*cloud.journal.entries, *recorder_of(cloud.journal).actions)
             if entry.handle in self.real
         ]
         first = min(self.entries, key=lambda entry: entry.number, default=None)
@@ -201,7 +202,7 @@ class _Replay:
                 began = entry.data.get("began") or number
                 found.append((began, at_us, number, name, partial(self._begin, entry, begun)))
                 found.append((number, at_us, number, name, partial(self._finish, entry, begun)))
-            elif "call" in entry.data:
+            elif isinstance(entry, Action) and entry.call is not None:
                 found.append((number, at_us, number, name, partial(self._act, entry)))
         found.sort(key=lambda one: one[0])
         for _, at_us, number, name, work in found:
@@ -311,10 +312,10 @@ class _Replay:
                     return
         raise Inexact(f"the queue has forgotten attempt {event.number}")
 
-    def _act(self, action: Event) -> None:
-        if action.kind in _WITHOUT_DATA:
+    def _act(self, action: Action) -> None:
+        if action.kind in _WITHOUT_DATA or action.call is None:
             return
-        given, named = action.data["call"]
+        given, named = action.call
         getattr(self.fresh[action.handle], action.kind)(*given, **named)
 
 
