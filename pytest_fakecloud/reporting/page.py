@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
 from .as_json import as_json
+from .masking import Mask
 from .private_files import write_private
 from .replay import states
 from .trace import document, headline, whole
@@ -26,7 +27,9 @@ _UNSAFE = re.compile(r"[^A-Za-z0-9._-]+")
 
 def page(cloud: AnyCloud, report: Report) -> str:
     """Return the HTML page of one test."""
-    return document({**as_json(report), "states": states(cloud, report)})
+    data = {**as_json(report), "states": states(cloud, report)}
+    # Decoded bodies can contain credentials that the encoded ones hid.
+    return document(Mask(cloud).value(data))
 
 
 def write(cloud: AnyCloud, folder: Path, report: Report) -> Path:
