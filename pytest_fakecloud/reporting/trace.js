@@ -72,7 +72,7 @@ export class Trace {
     this.problems.checked = this.wanted.problems;
     const {subject} = this.wanted;
     this.chip.hidden = !subject;
-    this.chip.textContent = subject ? `${subject.kind} ${subject.name} ✕` : "";
+    this.chip.textContent = subject ? `${subject.kind} ${shortName(subject.name)} ✕` : "";
     this.chip.setAttribute("aria-label", subject ? `Stop following ${subject.kind} ${subject.name}` : "");
     this.arrange();
   }
@@ -162,6 +162,7 @@ export class Trace {
     const room = (this.beside && this.number !== null ? width * 0.6 : width) * 0.3;
     this.lane = Math.max(LANE_LEAST, Math.min(LANE_MOST, Math.floor(room / Math.max(1, this.lanes?.length ?? 1))));
     this.root.style.setProperty("--lanes-width", `${this.narrow ? 0 : this.lane * (this.lanes?.length ?? 0)}px`);
+    this.root.style.setProperty("--trace-top", `${this.top.offsetHeight}px`);
     this.items = [];
     this.places = new Map();
     let y = 0, index = 0, before = null;
@@ -383,7 +384,7 @@ export class Trace {
       effects.length && [el("dt", {}, "Effects"), el("dd", {}, ...effects.slice(0, 50).flatMap((other) =>
         [this.goTo(other.row.number, other.row.text.what), el("br")]), effects.length > 50 ? `… ${effects.length - 50} more` : null)],
       subjects.length && [el("dt", {}, "Follow"), el("dd", {}, ...subjects.map((subject) =>
-        el("button", {type: "button", class: "trace-chip", onclick: () => this.filter({subject})}, `${subject.kind} ${subject.name}`)))],
+        el("button", {type: "button", class: "trace-chip", title: subject.name, onclick: () => this.filter({subject})}, `${subject.kind} ${shortName(subject.name)}`)))],
     ].filter(Boolean);
     return items.length ? el("dl", {class: "trace-links"}, ...items.flat()) : null;
   }
@@ -394,7 +395,7 @@ export class Trace {
     const attempts = message ? this.rows.filter((one) => one.row.kind === "attempt" && hasSubject(one.row, message)) : [];
     if (attempts.length < 2) return null;
     const first = attempts[0].row.at_us, whole = Math.max(1, attempts.at(-1).row.at_us - first);
-    return fold(`Attempts of ${message.name}`, el("ol", {class: "trace-attempts"}, ...attempts.map(({row: each}, index) => {
+    return fold(`Attempts of ${shortName(message.name)}`, el("ol", {class: "trace-attempts"}, ...attempts.map(({row: each}, index) => {
       const dot = styled(el("i", {class: each.ok ? "trace-dot-ok" : "trace-dot-bad"}), {left: `${100 * (each.at_us - first) / whole}%`});
       const wait = index ? gapText(attempts[index - 1].row.at_us, each.at_us) || "+0 s" : "";
       const label = `${each.attempt || index + 1}: ${each.status ?? "no answer"}${wait ? ` ${wait}` : ""}`;
@@ -564,8 +565,8 @@ function apply(state, changes) {
 
 function stateRow({fake, section, item, before, after}) {
   const kind = before === null ? "trace-added" : after === null ? "trace-removed" : "trace-changed";
-  return el("tr", {class: kind}, el("th", {scope: "row"}, el("span", {class: "trace-soft"}, `${fake} · ${section}`), el("br"), item),
-    el("td", {}, fieldsOf(before, after)), el("td", {}, fieldsOf(after, before)));
+  return el("tr", {class: kind}, el("th", {scope: "row", title: item}, el("span", {class: "trace-soft"}, `${fake} · ${section}`), el("br"), shortName(item)),
+    el("td", {}, fieldsOf(before, after, {changed: true})), el("td", {}, fieldsOf(after, before, {changed: true})));
 }
 
 function stateOf(sections, before) {
@@ -576,13 +577,13 @@ function stateOf(sections, before) {
   return parts.length ? parts : el("p", {class: "trace-soft"}, "empty");
 }
 
-// The fields of an item, those that differ from the other side marked.
-function fieldsOf(value, other) {
+// The fields of an item, those that differ from the other side marked, or only those.
+function fieldsOf(value, other, {changed = false} = {}) {
   if (value === null) return el("span", {class: "trace-soft"}, "–");
-  return el("dl", {}, ...Object.entries(value).filter(([, field]) => field !== null).flatMap(([name, field]) => {
-    const text = typeof field === "string" ? field : JSON.stringify(field);
-    const differs = other !== null && JSON.stringify(other[name]) !== JSON.stringify(field);
-    return [el("dt", {}, name), el("dd", {}, differs ? el("mark", {}, text) : text)];
+  const differs = (name) => other !== null && JSON.stringify(other[name]) !== JSON.stringify(value[name]);
+  return el("dl", {}, ...Object.entries(value).filter(([name, field]) => changed && other !== null ? differs(name) : field !== null).flatMap(([name, field]) => {
+    const text = field === null ? "none" : typeof field === "string" ? field : JSON.stringify(field);
+    return [el("dt", {}, name), el("dd", {}, differs(name) ? el("mark", {}, text) : text)];
   }), isPartition(value) ? offsets(value) : null);
 }
 
@@ -652,6 +653,9 @@ function gapText(from_us, to_us) {
   }
   return `+${text.join(" ")}${isoDay(from_us) === isoDay(to_us) ? "" : ` · ${isoDay(to_us)}`}`;
 }
+
+// A long id by its beginning.
+function shortName(name) { return name.length > 32 ? `${name.slice(0, 14)}…` : name; }
 
 // A name that may be broken after each of its words.
 function breakable(name) { return name.split(/(?<=[_.:-])/).flatMap((part) => [part, el("wbr")]); }
