@@ -27,9 +27,8 @@ _UNSAFE = re.compile(r"[^A-Za-z0-9._-]+")
 
 def page(cloud: AnyCloud, report: Report) -> str:
     """Return the HTML page of one test."""
-    data = {**as_json(report), "states": states(cloud, report)}
-    # Decoded bodies can contain credentials that the encoded ones hid.
-    return document(Mask(cloud).value(data))
+    masked = Mask(cloud).value(states(cloud, report))
+    return document({**as_json(report), "states": masked})
 
 
 def write(cloud: AnyCloud, folder: Path, report: Report) -> Path:

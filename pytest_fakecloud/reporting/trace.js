@@ -581,10 +581,10 @@ function stateOf(sections, before) {
 function fieldsOf(value, other, {changed = false} = {}) {
   if (value === null) return el("span", {class: "trace-soft"}, "–");
   const differs = (name) => other !== null && JSON.stringify(other[name]) !== JSON.stringify(value[name]);
-  return el("dl", {}, ...Object.entries(value).filter(([name, field]) => changed && other !== null ? differs(name) : field !== null).flatMap(([name, field]) => {
+  return el("div", {}, el("dl", {}, ...Object.entries(value).filter(([name, field]) => changed && other !== null ? differs(name) : field !== null).map(([name, field]) => {
     const text = field === null ? "none" : typeof field === "string" ? field : JSON.stringify(field);
-    return [el("dt", {}, name), el("dd", {}, differs(name) ? el("mark", {}, text) : text)];
-  }), isPartition(value) ? offsets(value) : null);
+    return el("div", {}, el("dt", {}, `${name} `), el("dd", {}, differs(name) ? el("mark", {}, text) : text));
+  })), isPartition(value) ? offsets(value) : null);
 }
 
 function isPartition(value) { return typeof value.end === "number" && "committed" in value; }
