@@ -135,6 +135,11 @@ def _queue(cloud: Cloud) -> None:
     cron = {**queue.headers, "Upstash-Cron": "*/5 * * * *"}
     httpx.post(f"{queue.url}/v2/schedules/https://app.example.com/h", headers=cron)
     queue.destinations.answers("https://gone.example.com/", 500)
+    # A function that raises is answered by 500 with headers of its own.
+    queue.destinations.call("https://app.example.com/broken", lambda request: {}["id"])
+    httpx.post(
+        f"{publish}app.example.com/broken", headers={**queue.headers, "Upstash-Retries": "1"}
+    )
     queue.advance("11m")
 
 

@@ -301,7 +301,7 @@ class _Replay:
                         begun[0],
                         Outcome(
                             attempt.status,
-                            list(attempt.headers),
+                            list(attempt.headers.pairs),
                             attempt.body,
                             attempt.exception,
                             virtual_us=ended - attempt.at_us,
