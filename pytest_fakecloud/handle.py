@@ -266,8 +266,8 @@ class Handle:
 
     _engine: Any
     _exits: ExitStack | None = None
-    _settings: Mapping[str, Any] | None = None
-    """What a cloud made the handle with, for a report that replays its journal; None without."""
+    _started_with: Mapping[str, Any] | None = None
+    """The settings that a cloud started the fake with, for reports that replay its journal."""
     _rewound = 0
     """The journal's number when data was last put back."""
 
