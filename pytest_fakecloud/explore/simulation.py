@@ -58,6 +58,8 @@ FIRINGS = 3
 """How often schedules fire, where no horizon is given, after all else has ended."""
 _GRACE = 500
 """Real milliseconds that a waiting strand is given before it counts as stuck."""
+_LOOK = 0.5
+"""Real seconds between two looks at whether a strand has ended."""
 _AT_CALLS: tuple[Kind, ...] = ("answer", "drop", "lose_answer", "crash")
 _PREPARING = frozenset(
     ("HELLO", "AUTH", "CLIENT", "SELECT", "QUIT", "RESET", "MULTI", "DISCARD", "UNWATCH")
@@ -876,8 +878,10 @@ class Simulation:
 
     def _take_turn(self, strand: Strand, own: bool) -> None:
         if strand.role == "task" and not own:
-            # The loop that runs the task chooses when it is idle.
-            strand.go.acquire()
+            # The loop that runs the task chooses when it is idle, if it still runs.
+            while not strand.go.acquire(_LOOK):
+                if strand.state == "ended":
+                    raise Crash
             self._check_alive(strand)
             strand.state = "running"
             return
@@ -1236,6 +1240,7 @@ class Simulation:
         for strand in self._strands:
             if strand.role == "task" and strand.host is host:
                 strand.state = "ended"
+                strand.go.release()
 
     def idle(self, loop: OwnLoop, timeout: float | None) -> bool:
         """An event loop waits for its next timer, or for what its tasks wait for."""

@@ -31,6 +31,8 @@ _BUSY = 0.3
 """Real seconds in one place after which another strand runs meanwhile."""
 _STUCK = 1.5
 """Real seconds in one place after which a strand is stuck, where no other can run."""
+_LOST = 10.0
+"""Real seconds in which some strand must have the turn."""
 _JOIN = 5.0
 
 
@@ -248,10 +250,14 @@ class Turns:
                 current = self.current
                 at = None if current is None else sys._current_frames().get(current.host.thread)
                 where = None if at is None else (id(at), at.f_lasti)
-                if seen != self.progress or where != frame or current is None:
+                if seen != self.progress or where != frame:
                     seen, frame, since = self.progress, where, monotonic()
                     continue
                 stood = monotonic() - since
+                if current is None:
+                    if stood > _LOST:
+                        self.end(ContractError("explore() has lost a strand: please report this"))
+                    continue
                 if stood < _BUSY or not waits_for_lock(current.host.thread, at):
                     continue
                 if stood > _STUCK or (current.host.loop is None and self._step_over(current)):
