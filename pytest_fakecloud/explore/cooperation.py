@@ -117,8 +117,17 @@ def cooperation(world: World) -> Iterator[None]:
     def start(thread: threading.Thread) -> None:
         stage: Any = world.stage
         strand = None if stage is None else stage.cooperating()
-        if strand is None:
-            real_start(thread)
+        # The fakes' own threads, such as that of ASGI applications, are not the code's.
+        target = getattr(thread, "_target", None)
+        is_own = str(getattr(target, "__module__", "")).startswith("pytest_fakecloud.")
+        if strand is None or is_own:
+            if strand is not None:
+                strand.host.real += 1
+            try:
+                real_start(thread)
+            finally:
+                if strand is not None:
+                    strand.host.real -= 1
             return
         _begin(stage, strand, thread, real_start)
 

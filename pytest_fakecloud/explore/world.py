@@ -23,6 +23,7 @@ from ..transport.shortcut import Shortcut
 from .footprint import Touch, touches_of_command, touches_of_request
 from .runtime.deliveries import Due
 from .runtime.loops import OwnLoop, await_in_own_loop, loops_follow, sleeps_follow
+from .runtime.strands import Strand
 from .runtime.wires import Wires
 
 if TYPE_CHECKING:
@@ -78,6 +79,9 @@ class Stage(Protocol):
 
     def is_here(self) -> bool:
         """Whether this thread runs explored code."""
+
+    def cooperating(self) -> Strand | None:
+        """The strand of this thread, unless it waits for something real just now."""
 
     def sleep(self, seconds: float) -> bool:
         """Sleep on the cloud's clock; False for a thread that is not explored."""
@@ -228,8 +232,26 @@ class World:
         _swap(exits, runner, "perform", perform)
         for route in queue.destinations.routes:
             handler = getattr(route, "_handler", None)
+            if route.where == "asgi":
+                # It runs in a thread of the fakes' own.
+                _swap(exits, route, "_perform", self._waits_for_real(route._perform))
             if inspect.iscoroutinefunction(handler):
                 _swap(exits, route, "_handler", partial(self._awaited, handler))
+
+    def _waits_for_real(self, run: Callable[..., Any]) -> Callable[..., Any]:
+        """A function that waits for another thread of the fakes, which is not explored."""
+
+        def waiting(*args: Any, **kwargs: Any) -> Any:
+            strand = None if self.stage is None else self.stage.cooperating()
+            if strand is None:
+                return run(*args, **kwargs)
+            strand.host.real += 1
+            try:
+                return run(*args, **kwargs)
+            finally:
+                strand.host.real -= 1
+
+        return waiting
 
     def _awaited(self, handler: Callable[[Any], Any], request: Any) -> Any:
         if self.stage is None or not self.stage.is_here():

@@ -599,3 +599,23 @@ def test_stored_failures_respect_their_conditions(cloud: Cloud, kv: KVServer) ->
         cloud.explore(run, kinds=("answer", "jump", "nearly"))
     assert found.value.tried == 1
     cloud.explore(run, lambda: None, kinds=("nearly",))
+
+
+def test_an_asgi_application_is_explored_at_its_calls(cloud: Cloud, kv: KVServer) -> None:
+    queue = cloud.queue()
+
+    async def app(scope: Any, receive: Any, send: Any) -> None:
+        async with AsyncRedis(kv.url, kv.token) as redis:
+            await redis.incr("n")
+        await send({"type": "http.response.start", "status": 200, "headers": []})
+        await send({"type": "http.response.body", "body": b""})
+
+    queue.destinations.asgi("https://app.example.com", app, lifespan=False)
+    publisher = QStash(queue.token, base_url=queue.url)
+    with pytest.raises(BrokenSchedule, match="n is 2") as found:
+        cloud.explore(
+            lambda: publisher.message.publish(url=HOOK, body="x"),
+            counted(kv, "1"),
+            kinds="crash_after_answer",
+        )
+    assert found.value.schedule == "delivery1.0 crash_after_answer"
