@@ -492,8 +492,9 @@ class Simulation:
             error = ConnectionError("the connection was refused")
             return Outcome(exception=error, refused=True, where="explore")
         outcome = perform(delivery)
-        kept = self.run.handled.setdefault(outcome.where or "?", [])
-        kept.append(outcome.exception is None and (outcome.status or 0) < 500)
+        if outcome.where in ("call", "wsgi", "asgi"):
+            # An answer of 500 may be what the handler is there for; an exception is not.
+            self.run.handled.setdefault(outcome.where, []).append(outcome.exception is None)
         broken = broken_promise(outcome.exception) if outcome.status is not None else None
         if broken is not None:
             self.run.broken = self.run.broken or broken
