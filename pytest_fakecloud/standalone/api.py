@@ -37,6 +37,7 @@ from ..reporting.masking import Mask
 from ..reporting.rows import rows
 from ..reporting.wording import Scene
 from ..reporting.wording import describe as in_words
+from .browse.routes import BrowseRoutes
 from .codec import (
     Objects,
     Unreadable,
@@ -173,6 +174,7 @@ class ControlApp(App):
             Route("GET", handle, "handle", self.get_handle),
             Route("DELETE", handle, "close_handle", self.close_handle),
             Route("GET", f"{handle}/view", "view", self.get_view),
+            *BrowseRoutes(handle, self._named).routes(),
             Route("POST", f"{handle}/requests", "send", self.send_request, lingers=True),
             Route("GET", f"{handle}/faults", "faults", self.get_faults),
             Route("POST", f"{handle}/faults", "add_fault", self.add_fault),

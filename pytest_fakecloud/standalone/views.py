@@ -19,8 +19,11 @@ __all__ = [
     "broker_view",
     "dead_letter",
     "describe",
+    "group_view",
     "kv_view",
+    "last_query",
     "message_view",
+    "projected",
     "queue_view",
     "told",
     "vector_view",
@@ -101,8 +104,8 @@ def vector_view(handle: Any) -> dict[str, Any]:
         count = handle._engine.count(namespace)
         items = [dict(item) for item in handle.vectors(namespace, limit=MOST)]
         vectors = [item.pop("vector", None) or [] for item in items]
-        asked, found = _last_query(handle, namespace)
-        *points, query = _projected(vectors, asked)
+        asked, found = last_query(handle, namespace)
+        *points, query = projected(vectors, asked)
         shown = [
             {**_text(item), "point": point, "dimension": len(vector)}
             for item, vector, point in zip(items, vectors, points, strict=True)
@@ -115,7 +118,7 @@ def vector_view(handle: Any) -> dict[str, Any]:
     return {"info": _text(info), "namespaces": namespaces}
 
 
-def _last_query(handle: Any, namespace: str) -> tuple[list[float], list[str]]:
+def last_query(handle: Any, namespace: str) -> tuple[list[float], list[str]]:
     """The dense vector of the last query that was answered, and the ids it found; none without."""
     for call in reversed(handle.journal.calls()):
         if call.route not in ("query", "query-data") or call.status != 200:
@@ -131,7 +134,7 @@ def _last_query(handle: Any, namespace: str) -> tuple[list[float], list[str]]:
     return [], []
 
 
-def _projected(
+def projected(
     vectors: Iterable[list[float]], query: Sequence[float] = ()
 ) -> list[list[float] | None]:
     """Each vector on the plane of the two directions in which all differ most; the query comes last.
@@ -186,35 +189,35 @@ def broker_view(handle: Any) -> dict[str, Any]:
                 "records": [_text(record._asdict()) for record in topic.records[-MOST:]],
             }
         )
-    groups = []
-    for name in handle.groups():
-        group = handle.group(name)
-        groups.append(
-            {
-                "name": name,
-                "state": group.state,
-                "generation": group.generation,
-                "total_lag": group.total_lag,
-                "members": [
-                    {
-                        "name": member.name,
-                        "state": member.state,
-                        "assignment": [f"{tp.topic}-{tp.partition}" for tp in member.assignment],
-                    }
-                    for member in group.members
-                ],
-                "partitions": [
-                    {
-                        "partition": f"{tp.topic}-{tp.partition}",
-                        "committed": group.committed.get(tp),
-                        "position": group.position.get(tp),
-                        "lag": lag,
-                    }
-                    for tp, lag in group.lag.items()
-                ],
-            }
-        )
+    groups = [group_view(handle.group(name)) for name in handle.groups()]
     return {"topics": topics, "groups": groups}
+
+
+def group_view(group: Any) -> dict[str, Any]:
+    """A consumer group with its members, committed offsets and lag."""
+    return {
+        "name": group.name,
+        "state": group.state,
+        "generation": group.generation,
+        "total_lag": group.total_lag,
+        "members": [
+            {
+                "name": member.name,
+                "state": member.state,
+                "assignment": [f"{tp.topic}-{tp.partition}" for tp in member.assignment],
+            }
+            for member in group.members
+        ],
+        "partitions": [
+            {
+                "partition": f"{tp.topic}-{tp.partition}",
+                "committed": group.committed.get(tp),
+                "position": group.position.get(tp),
+                "lag": lag,
+            }
+            for tp, lag in group.lag.items()
+        ],
+    }
 
 
 def queue_view(handle: Any) -> dict[str, Any]:

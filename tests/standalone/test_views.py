@@ -48,21 +48,21 @@ def test_looking_is_no_read_that_changes_wait_for() -> None:
 def test_the_plot_is_the_plane_in_which_the_vectors_differ_most() -> None:
     # Flat in three dimensions already: distances stay as they are.
     places = [(0.0, 0.0), (4.0, 0.0), (0.0, 2.0), (3.0, 1.0), (-2.0, -2.0)]
-    *points, query = views._projected([[x, 7.0, y] for x, y in places], [4.0, 7.0, 2.0])
+    *points, query = views.projected([[x, 7.0, y] for x, y in places], [4.0, 7.0, 2.0])
     for first, one in zip([*places, (4.0, 2.0)], [*points, query], strict=True):
         for second, other in zip(places, points, strict=True):
             assert one is not None
             assert other is not None
             assert math.dist(one, other) == pytest.approx(math.dist(first, second), abs=1e-5)
-    assert views._projected([[1.0, 2.0], []], [1.0]) == [[0.0, 0.0], None, None]
-    assert views._projected([[1.0], [3.0]]) in (
+    assert views.projected([[1.0, 2.0], []], [1.0]) == [[0.0, 0.0], None, None]
+    assert views.projected([[1.0], [3.0]]) in (
         [[1.0, 0.0], [-1.0, 0.0], None],
         [[-1.0, 0.0], [1.0, 0.0], None],
     )
-    assert views._projected([], [1.0]) == [None]
+    assert views.projected([], [1.0]) == [None]
 
 
-def test_the_last_query_of_a_namespace_is_among_its_vectors() -> None:
+def test_thelast_query_of_a_namespace_is_among_its_vectors() -> None:
     with Cloud() as cloud:
         index = cloud.vector_index(dimension=2)
         index.load({"a": [0, 0], "b": [4, 0], "c": [0, 2]})

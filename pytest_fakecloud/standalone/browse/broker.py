@@ -1,0 +1,149 @@
+"""Topics, records and consumer groups of a broker."""
+
+from __future__ import annotations
+
+from typing import Any
+from urllib.parse import unquote
+
+from ...core.errors import ContractError
+from ...core.timeparse import instant_us, to_datetime
+from ..views import group_view
+from .pages import Listing, NotFound, Place, View, Wanted, page_of
+
+PREVIEW = 2000
+"""The characters of a value that a row of records shows."""
+
+
+def topics(handle: Any, wanted: Wanted) -> View:
+    """Return the topics with their partitions."""
+    return page_of(
+        handle.topics(),
+        wanted,
+        place=lambda name: (name,),
+        show=lambda name: _topic(handle, name),
+        text=str,
+    )
+
+
+def topic(handle: Any, id: str, wanted: Wanted) -> View:
+    """Return one topic with its partitions and the groups that have read it."""
+    name = unquote(id)
+    if name not in handle.topics():
+        raise NotFound(f"there is no topic {name!r:.200}")
+    return _topic(handle, name)
+
+
+def _topic(handle: Any, name: str) -> View:
+    found = handle.topic(name)
+    offsets = list(zip(found.start_offsets, found.end_offsets, strict=True))
+    return {
+        "name": name,
+        "records": sum(end - start for start, end in offsets),
+        "partitions": [
+            {"partition": number, "start": start, "end": end}
+            for number, (start, end) in enumerate(offsets)
+        ],
+    }
+
+
+def records(handle: Any, wanted: Wanted) -> View:
+    """Return a page of a topic's records, the newest first.
+
+    With ``offset`` or ``at`` (a time) the page begins at that record and goes on to newer ones.
+    """
+    name = wanted.filters.get("topic", "")
+    if name not in handle.topics():
+        raise NotFound(f"there is no topic {name!r:.200}: pass the `topic` whose records you want")
+    partition, offset, at = (
+        wanted.number("partition"),
+        wanted.number("offset"),
+        wanted.filters.get("at"),
+    )
+    every = handle.topic(name).records
+    found = [one for one in every if partition is None or one.partition == partition]
+    if offset is not None:
+        found = [one for one in found if one.offset >= offset]
+    if at:
+        try:
+            from_ms = instant_us(at) // 1000
+        except (ContractError, TypeError, ValueError) as error:
+            raise ContractError(
+                f"at={at!r:.50} is not a time; pass e.g. 2026-01-01T12:00:00Z"
+            ) from error
+        found = [one for one in found if one.timestamp >= from_ms]
+    newest_first = offset is None and not at
+
+    def place(one: Any) -> Place:
+        if newest_first:
+            return (-one.timestamp, one.partition, -one.offset)
+        return (one.timestamp, one.partition, one.offset)
+
+    page = page_of(
+        found,
+        wanted,
+        place=place,
+        show=_record,
+        text=lambda one: f"{one.key or ''} {one.value}",
+    )
+    return page | {"total": len(every)}
+
+
+def _record(one: Any) -> View:
+    return {
+        "id": f"{one.partition}-{one.offset}",
+        "partition": one.partition,
+        "offset": one.offset,
+        "at": to_datetime(one.timestamp * 1000).isoformat(),
+        "key": one.key,
+        "value": one.value[:PREVIEW],
+        "is_whole": len(one.value) <= PREVIEW,
+    }
+
+
+def record(handle: Any, id: str, wanted: Wanted) -> View:
+    """Return one record whole, by ``<partition>-<offset>``."""
+    name = wanted.filters.get("topic", "")
+    if name in handle.topics():
+        for one in handle.topic(name).records:
+            if f"{one.partition}-{one.offset}" == id:
+                return _record(one) | {
+                    "topic": name,
+                    "value": one.value,
+                    "is_whole": True,
+                    "headers": [list(pair) for pair in one.headers],
+                }
+    raise NotFound(
+        f"topic {name!r:.200} has no record {id!r:.50}; the id is `<partition>-<offset>`, "
+        "and old records are deleted when their retention ends"
+    )
+
+
+def groups(handle: Any, wanted: Wanted) -> View:
+    """Return the consumer groups with members, committed offsets and lag."""
+    return page_of(
+        handle.groups(),
+        wanted,
+        place=lambda name: (name,),
+        show=lambda name: group_view(handle.group(name)),
+        text=str,
+    )
+
+
+def group(handle: Any, id: str, wanted: Wanted) -> View:
+    """Return one consumer group."""
+    name = unquote(id)
+    if name not in handle.groups():
+        raise NotFound(f"there is no consumer group {name!r:.200}")
+    return group_view(handle.group(name))
+
+
+def counts(handle: Any) -> dict[str, int]:
+    """Return the number of topics and of consumer groups."""
+    return {"topics": len(handle.topics()), "groups": len(handle.groups())}
+
+
+LISTS = {
+    "topics": Listing(topics, topic),
+    "records": Listing(records, record, ("topic", "partition", "offset", "at")),
+    "groups": Listing(groups, group),
+}

@@ -1,0 +1,221 @@
+"""Keys and search indexes of a key-value server. Looking counts as no access to a key."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any, NamedTuple
+from urllib.parse import quote_from_bytes, unquote_to_bytes
+
+from ...core.timeparse import to_datetime
+from ...kv.algorithms.glob import matcher
+from ...kv.engine.keyspace import Keyspace, type_name
+from ...kv.python_values import python_value
+from ...kv.search.index import SearchIndex
+from ...kv.values.memory import usage
+from .pages import Listing, NotFound, View, Wanted, page_of
+
+PREVIEW = 200
+"""The characters of a value that a row of keys shows."""
+LONGEST_TEXT = 200_000
+"""The characters of a string or document that are shown."""
+_GLOB = frozenset("*?[")
+_NEVER = 2**63
+
+
+class _Key(NamedTuple):
+    name: bytes
+    kind: str
+
+
+@contextmanager
+def _keys(handle: Any) -> Iterator[tuple[Any, Callable[[bytes], Any]]]:
+    """Open the keys for reading; gives them and a function that reads one."""
+    with handle._engine.reading() as keyspace:
+        # `peek` of the engine in memory counts hits and misses; `find` counts nothing.
+        yield keyspace, keyspace.find if isinstance(keyspace, Keyspace) else keyspace.peek
+
+
+def _text(data: bytes) -> str:
+    return data.decode("utf-8", "replace")
+
+
+def keys(handle: Any, wanted: Wanted) -> View:
+    """Return a page of keys in alphabetical order, with type, TTL, size and the value's beginning.
+
+    A search that has ``*``, ``?`` or ``[`` in it is a glob pattern, as SCAN takes it.
+    """
+    with _keys(handle) as (keyspace, read):
+        found = [
+            _Key(key, type_name(value)) for key in keyspace if (value := read(key)) is not None
+        ]
+        total, search = len(found), wanted.search
+        if _GLOB & set(search):
+            matches = matcher(search.encode("utf-8", "surrogatepass"))
+            found = [one for one in found if matches(one.name)]
+            wanted = wanted._replace(search="")
+        page = page_of(
+            found,
+            wanted,
+            place=lambda one: (one.name.decode("latin-1"),),
+            show=lambda one: _row(handle, keyspace, one.name, read(one.name)),
+            text=lambda one: _text(one.name),
+            facet=("type", lambda one: one.kind),
+        )
+    return page | {"total": total}
+
+
+def _row(handle: Any, keyspace: Any, key: bytes, value: Any) -> View:
+    ttl_ms, expires = _expiry(handle, keyspace, key)
+    return {
+        "id": quote_from_bytes(key, safe=""),
+        "key": _text(key),
+        "is_text": _is_text(key),
+        "type": type_name(value),
+        "ttl_ms": ttl_ms,
+        "expires": expires,
+        "bytes": usage(key, value) if isinstance(keyspace, Keyspace) else None,
+        "length": len(value),
+        "preview": _preview(value),
+    }
+
+
+def _expiry(handle: Any, keyspace: Any, key: bytes) -> tuple[int | None, str | None]:
+    """The milliseconds that a key has left, and the time at which it expires; None without a TTL."""
+    if isinstance(keyspace, Keyspace):
+        at_ms = keyspace.expiry(key)
+        left = None if at_ms is None else at_ms - keyspace.now_ms
+    else:
+        left = handle.execute("PTTL", key)
+        left = None if left < 0 else left
+        at_ms = None if left is None else handle._time.now_us() // 1000 + left
+    return left, None if at_ms is None else to_datetime(at_ms * 1000).isoformat()
+
+
+def _is_text(data: bytes | bytearray) -> bool:
+    try:
+        data.decode()
+    except UnicodeDecodeError:
+        return False
+    return True
+
+
+def _preview(value: Any) -> str:
+    if isinstance(value, bytes | bytearray):
+        shown = _text(bytes(value[: 4 * PREVIEW]))
+    elif value.type_name in _ELEMENTS:
+        return ""
+    else:
+        shown = _json(python_value(value))
+    return shown if len(shown) <= PREVIEW else shown[:PREVIEW] + "…"
+
+
+def _json(value: Any) -> str:
+    return json.dumps(_plain(value), ensure_ascii=False)
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, bytes):
+        return _text(value)
+    if isinstance(value, dict):
+        return {str(_plain(name)): _plain(one) for name, one in value.items()}
+    return [_plain(one) for one in value] if isinstance(value, list | tuple | set) else value
+
+
+# -- one key ---------------------------------------------------------------------------------------
+
+
+def key(handle: Any, id: str, wanted: Wanted) -> View:
+    """Return a key with its value: the text of a string or document, or a page of its elements."""
+    name = unquote_to_bytes(id)
+    with _keys(handle) as (keyspace, read):
+        value = read(name)
+        if value is None:
+            raise NotFound(f"there is no key {_text(name)!r:.200}: it was deleted, or it expired")
+        return _row(handle, keyspace, name, value) | _content(value, wanted)
+
+
+def _content(value: Any, wanted: Wanted) -> View:
+    if isinstance(value, bytes | bytearray):
+        text = _text(bytes(value))
+        return _shortened(text) | {"is_editable": _is_text(value)}
+    elements = _ELEMENTS.get(value.type_name)
+    if elements is None:
+        return _shortened(json.dumps(_plain(python_value(value)), indent=2, ensure_ascii=False))
+    page = page_of(
+        enumerate(elements(value)),
+        wanted,
+        place=lambda one: (one[0],),
+        show=lambda one: dict(zip(_COLUMNS[value.type_name], one[1], strict=True)),
+        text=lambda one: " ".join(map(str, one[1])),
+    )
+    return {"columns": list(_COLUMNS[value.type_name]), "elements": page}
+
+
+def _shortened(text: str) -> View:
+    return {"value": text[:LONGEST_TEXT], "is_whole": len(text) <= LONGEST_TEXT}
+
+
+_COLUMNS = {
+    "hash": ("field", "value"),
+    "list": ("index", "value"),
+    "set": ("member",),
+    "zset": ("member", "score"),
+    "stream": ("id", "fields"),
+}
+
+
+def _entries(value: Any) -> Any:
+    return python_value(value)
+
+
+_ELEMENTS: dict[str, Callable[[Any], Sequence[Sequence[Any]]]] = {
+    "hash": lambda value: [_plain(one) for one in _entries(value).items()],
+    "list": lambda value: list(enumerate(map(_plain, _entries(value)))),
+    "set": lambda value: sorted((_plain(one),) for one in _entries(value)),
+    "zset": lambda value: [(_plain(one), str(score)) for one, score in _entries(value)],
+    "stream": lambda value: [(_plain(one), _json(row)) for one, row in _entries(value)],
+}
+"""The elements of a value of each type, as rows of its columns."""
+
+
+# -- search indexes --------------------------------------------------------------------------------
+
+
+def indexes(handle: Any, wanted: Wanted) -> View:
+    """Return the search indexes with schema, number of documents and changes not indexed yet."""
+    with _keys(handle) as (keyspace, read):
+        names = [name for name in keyspace if isinstance(read(name), SearchIndex)]
+    return page_of(
+        map(_text, names),
+        wanted,
+        place=lambda name: (name,),
+        show=lambda name: _index(handle, name),
+        text=str,
+    )
+
+
+def _index(handle: Any, name: str) -> View:
+    found = handle.search_index(name)
+    return {
+        "id": quote_from_bytes(name.encode("utf-8", "surrogateescape"), safe=""),
+        "name": name,
+        "fields": [
+            {"field": field, "type": words[0], "options": words[1:]}
+            for field, words in found.schema.items()
+        ],
+        "documents": len(found.documents),
+        "pending": len(found.pending),
+    }
+
+
+def counts(handle: Any) -> dict[str, int]:
+    """Return the number of keys and of search indexes."""
+    with _keys(handle) as (keyspace, read):
+        names = list(keyspace)
+        many = sum(isinstance(read(name), SearchIndex) for name in names)
+    return {"keys": len(names), "indexes": many}
+
+
+LISTS = {"keys": Listing(keys, key, ("type",)), "indexes": Listing(indexes)}

@@ -1,0 +1,130 @@
+"""Pages of a list: a search, filters, a cursor in each direction, and counts of what is left out.
+
+A cursor is the place of a page's last item in the list's order, so it stays valid while items come
+and go: no item that stays in the list is skipped or repeated.
+"""
+
+from __future__ import annotations
+
+import json
+from bisect import bisect_left, bisect_right
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping
+from types import MappingProxyType
+from typing import Any, NamedTuple, TypeAlias, TypeVar
+
+from ...core.errors import ContractError, ServiceError
+
+T = TypeVar("T")
+Place: TypeAlias = tuple[int | str, ...]
+"""The place of an item in its list: what the list is sorted by."""
+View: TypeAlias = dict[str, Any]
+
+PAGE = 100
+"""The items of a page where the request names no number."""
+LARGEST_PAGE = 500
+
+
+class NotFound(ServiceError):
+    """There is no such item or list; answered with 404."""
+
+    def __init__(self, message: str) -> None:
+        super().__init__(404, message)
+
+
+class Wanted(NamedTuple):
+    """The part of a list that a request asks for.
+
+    ``search`` is text that an item contains, in any case. ``after`` and ``before`` are cursors;
+    without either the first page is meant. ``filters`` are the list's own, by name.
+    """
+
+    search: str = ""
+    after: str = ""
+    before: str = ""
+    limit: int = PAGE
+    filters: Mapping[str, str] = MappingProxyType({})
+
+    def number(self, name: str) -> int | None:
+        """Return a filter as a whole number, None where it is absent; raises ``ContractError``."""
+        text = self.filters.get(name, "")
+        if not text:
+            return None
+        if not (text.isascii() and text.isdigit()) or len(text) > 18:
+            raise ContractError(
+                f"{name} must be a whole number of at most 18 digits, got {text!r:.50}"
+            )
+        return int(text)
+
+
+class Listing(NamedTuple):
+    """A list that a fake offers: a page of it, one item, and the filters that the list takes."""
+
+    page: Callable[[Any, Wanted], View]
+    item: Callable[[Any, str, Wanted], View] | None = None
+    filters: tuple[str, ...] = ()
+
+
+def page_of(
+    items: Iterable[T],
+    wanted: Wanted,
+    *,
+    place: Callable[[T], Place],
+    show: Callable[[T], View],
+    text: Callable[[T], str] | None = None,
+    facet: tuple[str, Callable[[T], str]] | None = None,
+) -> View:
+    """Return a page as plain JSON.
+
+    ``total`` counts all items, ``matching`` those that search and filters leave, ``first`` is the
+    number of the page's first item among these. ``next`` and ``previous`` are cursors, or None at an
+    end. ``text`` is what the search looks at. A ``facet`` is a filter by a property with few values;
+    ``facets`` then counts the items of each value. Raises ``ContractError`` for a cursor that this
+    list has not returned.
+    """
+    every = list(items)
+    found = every
+    if wanted.search and text is not None:
+        needle = wanted.search.casefold()
+        found = [item for item in every if needle in text(item).casefold()]
+    page: View = {"total": len(every)}
+    if facet is not None:
+        name, value_of = facet
+        page["facets"] = dict(sorted(Counter(map(value_of, found)).items()))
+        if value := wanted.filters.get(name):
+            found = [item for item in found if value_of(item) == value]
+    found = sorted(found, key=place)
+    start = _start(found, wanted, place)
+    end = min(len(found), start + wanted.limit)
+    rows = found[start:end]
+    return page | {
+        "matching": len(found),
+        "first": start + 1 if rows else 0,
+        "items": [show(item) for item in rows],
+        "previous": _cursor(place(found[start])) if start else None,
+        "next": _cursor(place(rows[-1])) if end < len(found) else None,
+    }
+
+
+def _start(found: list[T], wanted: Wanted, place: Callable[[T], Place]) -> int:
+    try:
+        if wanted.after:
+            return bisect_right(found, _read(wanted.after), key=place)
+        if wanted.before:
+            return max(0, bisect_left(found, _read(wanted.before), key=place) - wanted.limit)
+    except (TypeError, ValueError, RecursionError):
+        raise ContractError(
+            "the cursor is not one of this list: use `next` or `previous` of a page"
+        ) from None
+    return 0
+
+
+def _cursor(place: Place) -> str:
+    return json.dumps(place, separators=(",", ":"))
+
+
+def _read(cursor: str) -> Place:
+    place = json.loads(cursor)
+    if not isinstance(place, list):
+        raise TypeError(place)
+    return tuple(place)

@@ -1,0 +1,389 @@
+"""Messages, dead letters, schedules, queues, groups, flow control and workflow runs of a queue."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable
+from typing import Any
+from urllib.parse import unquote
+
+from ...core.errors import ContractError
+from ...core.timeparse import to_datetime
+from ...queue.model import Message
+from ...queue.views import WORDS, PublishedMessage
+from ...queue.wire.headers import as_text, header_map
+from ...queue.workflow.log import run_record
+from ..views import attempt_view, message_view
+from .pages import Listing, NotFound, View, Wanted, page_of
+
+LONGEST_BODY = 100_000
+"""The characters of a body that are shown."""
+_RUNS = 3
+"""The coming runs of a schedule that are shown."""
+
+
+def _body(data: bytes) -> View:
+    text = data.decode("utf-8", "replace")
+    return {"body": text[:LONGEST_BODY], "is_whole": len(text) <= LONGEST_BODY}
+
+
+def _at(at_us: int | None) -> str | None:
+    return None if at_us is None else to_datetime(at_us).isoformat()
+
+
+# -- messages --------------------------------------------------------------------------------------
+
+
+def _listed(handle: Any, kinds: Iterable[str]) -> list[Message]:
+    engine = handle._engine
+    with engine.lock:
+        return [one for one in engine.messages.values() if one.kind in kinds]
+
+
+def _text_of(one: Message) -> str:
+    labels = " ".join(one.settings.labels)
+    return f"{one.public_id} {as_text(one.url)} {labels} {one.body[:10_000].decode('utf-8', 'replace')}"
+
+
+def _message_row(one: Message) -> View:
+    outcome = one.last_outcome
+    return {
+        "id": one.id,
+        "public_id": one.public_id,
+        "state": WORDS[one.state],
+        "kind": one.kind,
+        "method": one.settings.method,
+        "url": as_text(one.url),
+        "created": _at(one.created_us),
+        "next": _at(one.due_us),
+        "waits_for": "" if one.finished or one.due_us is not None else one.wait_reason,
+        "attempts": len(one.attempts),
+        "retried": one.retried,
+        "max_retries": one.max_retries,
+        "status": None if outcome is None else outcome.status,
+        "label": " ".join(one.settings.labels),
+        "about": one.source_id,
+        "preview": one.body[:200].decode("utf-8", "replace"),
+    }
+
+
+def _messages(handle: Any, wanted: Wanted, kinds: Iterable[str]) -> View:
+    return page_of(
+        _listed(handle, kinds),
+        wanted,
+        place=lambda one: (-one.number,),
+        show=_message_row,
+        text=_text_of,
+        facet=("state", lambda one: WORDS[one.state]),
+    )
+
+
+def messages(handle: Any, wanted: Wanted) -> View:
+    """Return a page of published messages, the newest first; ``state`` filters them."""
+    return _messages(handle, wanted, ("message",))
+
+
+def callbacks(handle: Any, wanted: Wanted) -> View:
+    """Return a page of callbacks and failure callbacks, the newest first."""
+    return _messages(handle, wanted, ("callback", "failure_callback"))
+
+
+def message(handle: Any, id: str, wanted: Wanted) -> View:
+    """Return one message whole: body, headers, settings, attempts with their answers."""
+    engine, name = handle._engine, unquote(id)
+    with engine.lock:
+        record = engine.messages.get(name)
+        if record is None:
+            raise NotFound(
+                f"there is no message {name!r:.200}: its history has passed, or the queue was reset"
+            )
+        view = PublishedMessage(engine, name)
+        settings = record.settings
+        return {
+            **message_view(view),
+            **_message_row(record),
+            **_body(record.body),
+            "headers": header_map(settings.forward),
+            "attempts": [
+                attempt_view(one)
+                | {
+                    "headers": header_map(one.headers),
+                    **_body(one.body),
+                    "faults": list(one.faults),
+                }
+                for one in record.attempts
+            ],
+            "settings": {
+                name: value
+                for name, value in {
+                    "queue": record.queue_name,
+                    "URL group": record.topic_name,
+                    "schedule": record.schedule_id,
+                    "flow control": settings.flow and settings.flow.key,
+                    "callback": settings.callback,
+                    "failure callback": settings.failure_callback,
+                    "timeout": record.timeout_us and f"{record.timeout_us / 1e6:g} s",
+                    "retry delay": record.retry_delay,
+                    "labels": ", ".join(settings.labels),
+                }.items()
+                if value
+            },
+            "dlq_id": record.dlq_id if record.state == "FAILED" else None,
+            "callbacks": [_message_row(engine.messages[one._id]) for one in view.callbacks],
+            "run": None if record.workflow is None else record.workflow.run_id,
+        }
+
+
+def deliver_now(handle: Any, id: str) -> View:
+    """Make a pending message due at the present time. Raises ``ContractError`` where none can be."""
+    engine, name = handle._engine, unquote(id)
+    with engine.lock:
+        record = engine.messages.get(name)
+        if record is None:
+            raise NotFound(f"there is no message {name!r:.200}")
+        if record.state not in ("CREATED", "RETRY"):
+            state = WORDS[record.state].replace("_", " ")
+            raise ContractError(
+                f"the message is {state}; only a pending message can be delivered now"
+            )
+        if record.due_us is None:
+            raise ContractError(
+                f"the message waits for {record.wait_reason}, which has to end first"
+            )
+        engine.plan(record, engine.clock.now_us(), "delivered now, on request")
+        return _message_row(record)
+
+
+# -- dead letters ----------------------------------------------------------------------------------
+
+
+def dead_letters(handle: Any, wanted: Wanted) -> View:
+    """Return a page of dead letters, the newest first."""
+    engine = handle._engine
+
+    def show(letter: Any) -> View:
+        row = _message_row(letter.message._record)
+        return row | {"id": letter.id, "message": letter.message._id, "at": letter.at.isoformat()}
+
+    with engine.lock:
+        return page_of(
+            handle.dead_letters(),
+            wanted,
+            place=lambda letter: (-letter.message._record.number, letter.id),
+            show=show,
+            text=lambda letter: f"{letter.id} {_text_of(letter.message._record)}",
+        )
+
+
+# -- what messages are published through -------------------------------------------------------------
+
+
+def schedules(handle: Any, wanted: Wanted) -> View:
+    """Return a page of schedules with their coming runs."""
+
+    def show(schedule: Any) -> View:
+        record = schedule._record
+        return {
+            "id": schedule.id,
+            "cron": schedule.cron,
+            "destination": schedule.destination,
+            "method": record.settings.method,
+            "paused": schedule.paused,
+            "error": schedule.error,
+            "last_run": _at(record.last_us),
+            "next": [run.isoformat() for run in schedule.next_runs(_RUNS)],
+            **_body(record.body),
+        }
+
+    return page_of(
+        handle.schedules(),
+        wanted,
+        place=lambda schedule: (schedule._record.created_us, schedule.id),
+        show=show,
+        text=lambda schedule: f"{schedule.id} {schedule.cron} {schedule.destination}",
+    )
+
+
+def run_schedule(handle: Any, id: str) -> View:
+    """Create the messages of a schedule's run at the present time; its plan stays."""
+    name = unquote(id)
+    for schedule in handle.schedules():
+        if schedule.id == name:
+            return {"messages": [one.id for one in schedule.fire()], "error": schedule.error}
+    raise NotFound(f"there is no schedule {name!r:.200}")
+
+
+def queues(handle: Any, wanted: Wanted) -> View:
+    """Return the ordered queues with what waits in them."""
+    engine = handle._engine
+
+    def show(queue: Any) -> View:
+        return {
+            "name": queue.name,
+            "parallelism": queue.parallelism,
+            "paused": queue.paused,
+            "lag": engine.admission.lag(queue),
+            "waiting": [*queue.parked, *queue.waiting][:100],
+        }
+
+    with engine.lock:
+        return page_of(
+            engine.queues.by_name.values(),
+            wanted,
+            place=lambda queue: (queue.name,),
+            show=show,
+            text=lambda queue: str(queue.name),
+        )
+
+
+def url_groups(handle: Any, wanted: Wanted) -> View:
+    """Return the URL groups with their endpoints."""
+    engine = handle._engine
+
+    def show(group: Any) -> View:
+        endpoints = [{"name": one.name, "url": as_text(one.url)} for one in group.endpoints]
+        return {"name": group.name, "updated": _at(group.updated_us), "endpoints": endpoints}
+
+    with engine.lock:
+        return page_of(
+            _groups(engine),
+            wanted,
+            place=lambda group: (group.name,),
+            show=show,
+            text=lambda group: f"{group.name} {' '.join(one.url for one in group.endpoints)}",
+        )
+
+
+def _groups(engine: Any) -> list[Any]:
+    return list(engine.url_groups.by_name.values())
+
+
+def flow_keys(handle: Any, wanted: Wanted) -> View:
+    """Return the flow-control keys with their limits, and the messages that wait for each."""
+    engine = handle._engine
+
+    def show(key: Any) -> View:
+        record = key.record(engine.clock.now_us())
+        return {
+            "key": key.key,
+            "waiting": list(key.waiting)[:100],
+            "waits": record["waitListSize"],
+            "parallelism": key.parallelism,
+            "active": len(key.active),
+            "rate": key.rate,
+            "started": record["rateCount"],
+            "period": record["ratePeriod"],
+            "paused": key.paused,
+            "pinned": key.pinned_parallelism or key.pinned_rate,
+        }
+
+    with engine.lock:
+        return page_of(
+            engine.flow.keys.values(),
+            wanted,
+            place=lambda key: (key.key,),
+            show=show,
+            text=lambda key: str(key.key),
+        )
+
+
+# -- workflow runs ---------------------------------------------------------------------------------
+
+
+def runs(handle: Any, wanted: Wanted) -> View:
+    """Return a page of workflow runs, the newest first; ``state`` filters them."""
+    engine = handle._engine
+
+    def show(run: Any) -> View:
+        return {
+            "id": run.id,
+            "url": as_text(run.url),
+            "state": _run_state(run),
+            "created": _at(run.created_us),
+            "completed": _at(run.completed_us),
+            "steps": len(run.steps),
+            "label": " ".join(run.settings.labels),
+        }
+
+    with engine.lock:
+        return page_of(
+            engine.workflow.runs.values(),
+            wanted,
+            place=lambda run: (-run.number, run.id),
+            show=show,
+            text=lambda run: f"{run.id} {as_text(run.url)} {' '.join(run.settings.labels)}",
+            facet=("state", _run_state),
+        )
+
+
+def _run_state(run: Any) -> str:
+    return str(run.state).removeprefix("RUN_").lower()
+
+
+def run(handle: Any, id: str, wanted: Wanted) -> View:
+    """Return one workflow run: input, steps with outputs, attempts and errors, and the result."""
+    engine, name = handle._engine, unquote(id)
+    with engine.lock:
+        found = engine.workflow.runs.get(name)
+        if found is None:
+            raise NotFound(f"there is no workflow run {name!r:.200}")
+        first = engine.messages.get(found.first_message_id)
+        tried = [engine.messages[one] for one in found.message_ids if one in engine.messages]
+        return {
+            "id": found.id,
+            "url": as_text(found.url),
+            "state": _run_state(found),
+            "created": _at(found.created_us),
+            "completed": _at(found.completed_us),
+            "input": None if first is None else _body(first.body)["body"],
+            "record": run_record(engine, found),
+            "messages": [_message_row(one) | {"errors": _failures(one)} for one in tried],
+            "dlq_id": found.dlq_id,
+        }
+
+
+def _failures(one: Message) -> list[View]:
+    return [_failure(attempt) for attempt in one.attempts if attempt.state == "failed"]
+
+
+def _failure(attempt: Any) -> View:
+    if attempt.exception is not None:
+        reason = repr(attempt.exception)
+    else:
+        reason = attempt.body.decode("utf-8", "replace")[:2000]
+    return {
+        "number": attempt.number,
+        "at": _at(attempt.at_us),
+        "status": attempt.status,
+        "reason": reason,
+    }
+
+
+def counts(handle: Any) -> dict[str, Any]:
+    """Return the size of each list, and the number of messages in each state."""
+    engine = handle._engine
+    with engine.lock:
+        kinds = Counter(one.kind for one in engine.messages.values())
+        return {
+            "messages": kinds["message"],
+            "dead-letters": len(engine.dead_letters.all()),
+            "schedules": len(engine.schedules.by_id),
+            "runs": len(engine.workflow.runs),
+            "callbacks": kinds["callback"] + kinds["failure_callback"],
+            "queues": len(engine.queues.by_name),
+            "url-groups": len(_groups(engine)),
+            "flow-control": len(engine.flow.keys),
+            "pending": len(engine.pending),
+        }
+
+
+LISTS = {
+    "messages": Listing(messages, message, ("state",)),
+    "dead-letters": Listing(dead_letters),
+    "schedules": Listing(schedules),
+    "runs": Listing(runs, run, ("state",)),
+    "callbacks": Listing(callbacks, message, ("state",)),
+    "queues": Listing(queues),
+    "url-groups": Listing(url_groups),
+    "flow-control": Listing(flow_keys),
+}

@@ -1,0 +1,112 @@
+"""The control API's endpoints for looking through the data of a fake, page by page.
+
+No request to these endpoints is in a journal, meets a fault, or counts as a use of the fake.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from importlib import import_module
+from typing import Any
+
+from ...core.errors import ContractError
+from ...core.matching import nearest
+from ...handle import Handle
+from ...http.messages import Request
+from ...http.routing import Route
+from .pages import LARGEST_PAGE, Listing, NotFound, Wanted
+
+_MODULES = {"kv_server": "kv", "vector_index": "vector", "broker": "broker", "queue": "queue"}
+"""The module of this package that lists the data of a fake, by fixture."""
+_PAGING = ("search", "after", "before", "limit")
+
+
+class BrowseRoutes:
+    """Endpoints below one handle; ``named`` returns the handle that a request is about."""
+
+    def __init__(self, prefix: str, named: Callable[[Request], Handle]) -> None:
+        self._prefix = prefix
+        self._named = named
+
+    def routes(self) -> list[Route]:
+        """Return all endpoints."""
+        base = self._prefix
+        return [
+            Route("GET", f"{base}/lists", "lists", self.lists),
+            Route("GET", f"{base}/lists/{{list}}", "list", self.page),
+            Route("GET", f"{base}/lists/{{list}}/{{id}}", "item", self.item),
+            Route("POST", f"{base}/messages/{{id}}/deliver", "deliver_now", self.deliver_now),
+            Route("POST", f"{base}/schedules/{{id}}/run", "run_schedule", self.run_schedule),
+        ]
+
+    def lists(self, request: Request) -> object:
+        """The lists that a fake offers, each with the number of its items."""
+        handle, module = self._browsed(request)
+        return module.counts(handle)
+
+    def page(self, request: Request) -> object:
+        """A page of a list: ``items``, the counts ``total`` and ``matching``, and two cursors.
+
+        ``?search=`` finds text, ``?limit=`` is at most 500, ``?after=`` and ``?before=`` take the
+        ``next`` and ``previous`` of another page. Each list has filters of its own.
+        """
+        handle, module = self._browsed(request)
+        listing = _listing(module.LISTS, request.params["list"])
+        return listing.page(handle, _wanted(request, listing))
+
+    def item(self, request: Request) -> object:
+        """One item of a list, whole; the elements of a key's value in pages."""
+        handle, module = self._browsed(request)
+        listing = _listing(module.LISTS, request.params["list"])
+        if listing.item is None:
+            raise NotFound(f"the items of {request.params['list']} are whole in its pages")
+        return listing.item(handle, request.params["id"], _wanted(request, listing))
+
+    def deliver_now(self, request: Request) -> object:
+        """Make a pending message of a queue due at the present time."""
+        return self._queue(request).deliver_now(self._named(request), request.params["id"])
+
+    def run_schedule(self, request: Request) -> object:
+        """Create the messages of a schedule's run at the present time."""
+        return self._queue(request).run_schedule(self._named(request), request.params["id"])
+
+    def _browsed(self, request: Request) -> tuple[Handle, Any]:
+        handle = self._named(request)
+        if handle.fixture not in _MODULES:
+            raise NotFound(f"{handle.name} offers no lists; its `view` shows all of it")
+        # The engines are imported by whoever starts them; a server without a queue needs none of it.
+        return handle, import_module(f".{_MODULES[handle.fixture]}", __package__)
+
+    def _queue(self, request: Request) -> Any:
+        handle, module = self._browsed(request)
+        if handle.fixture != "queue":
+            raise ContractError(f"{handle.name} is not a queue")
+        return module
+
+
+def _listing(lists: Mapping[str, Listing], name: str) -> Listing:
+    if name not in lists:
+        near = nearest(name, lists) if len(name) < 100 else ""
+        raise NotFound(f"there is no list {name!r:.100}{near}; there are: {', '.join(lists)}")
+    return lists[name]
+
+
+def _wanted(request: Request, listing: Listing) -> Wanted:
+    given = dict(request.query_items())
+    known = {*_PAGING, *listing.filters}
+    if unknown := [name for name in given if name not in known and name != "token"]:
+        raise ContractError(
+            f"this list takes no {unknown[0]!r:.100}; it takes {', '.join(sorted(known))}"
+        )
+    wanted = Wanted(
+        given.get("search", ""),
+        given.get("after", ""),
+        given.get("before", ""),
+        filters={name: given[name] for name in listing.filters if name in given},
+    )
+    limit = Wanted(filters=given).number("limit")
+    if limit is None:
+        return wanted
+    if not 1 <= limit <= LARGEST_PAGE:
+        raise ContractError(f"limit must be from 1 to {LARGEST_PAGE}, got {limit}")
+    return wanted._replace(limit=limit)
