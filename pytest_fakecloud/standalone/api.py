@@ -24,7 +24,7 @@ from ..core.matching import nearest
 from ..core.problems import Problem, Problems
 from ..core.timeparse import monotonic
 from ..core.timers import Signal
-from ..faults.fault import setting_over
+from ..faults.fault import rule_of, setting_over
 from ..faults.plan import FaultPlan, fault_words
 from ..faults.table import FaultTable
 from ..handle import Handle
@@ -506,10 +506,16 @@ class ControlApp(App):
         return [self._fault(fault) for fault in self._named(request).faults]
 
     def _fault(self, fault: Any) -> dict[str, Any]:
+        rule = rule_of(fault)
+        where = rule.facts if rule.route is None else {"route": rule.route, **rule.facts}
         return {
             "id": self._objects.keep(fault),
             "kind": fault.kind,
             "text": repr(fault),
+            "description": rule.description,
+            "where": {name: str(wanted) for name, wanted in where.items()},
+            "times": rule.times,
+            "skip": rule.skip,
             "hits": fault.hits,
             "active": fault.active,
         }

@@ -14,14 +14,15 @@ from ..http.messages import Answer, Effect, Request
 
 __all__ = ["FILES", "file", "page", "send"]
 
+_SCRIPTS = (
+    "activity", "api", "broker", "connect", "dom", "fake", "faults", "kv", "lists", "main",
+    "pictures", "queue", "router", "rows", "time", "vector",
+)  # fmt: skip
 FILES: Mapping[str, str] = {
     "console.css": "text/css; charset=utf-8",
-    "console.js": "text/javascript; charset=utf-8",
-    "acts.js": "text/javascript; charset=utf-8",
-    "pictures.js": "text/javascript; charset=utf-8",
-    "rows.js": "text/javascript; charset=utf-8",
+    **{f"{name}.js": "text/javascript; charset=utf-8" for name in _SCRIPTS},
 }
-"""What the page loads, with the content types; nothing is inline, and nothing comes from elsewhere."""
+"""The files that the page loads, with their content types; nothing is inline or from elsewhere."""
 
 
 def page() -> bytes:
@@ -96,6 +97,6 @@ def _sent(body: object) -> bytes:
 
 def _file(name: str) -> bytes:
     # As modules are read: a test's faked file system has no files of ours.
-    data = get_data(__package__, name)
+    data = get_data(__package__, f"page/{name}")
     assert data is not None
     return data

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 import socket
@@ -46,6 +47,7 @@ class Window:
     def __init__(self, browser: Any) -> None:
         # What a test evaluates here is not the page's own, and its policy would forbid it.
         self.page = browser.new_page(bypass_csp=True, viewport=self.SIZE)
+        self.page.set_default_timeout(6000)
         self.problems: list[str] = []
         self.page.on("pageerror", lambda error: self.problems.append(str(error)))
         self.page.on("response", self._came)
@@ -63,10 +65,9 @@ class Window:
 
 
 def go(opened: Any, server: Server) -> Any:
-    """Load the console, and wait until it has drawn all that it draws by itself."""
+    """Load the console, and wait until it shows its first page."""
     opened.goto(server.summary["console"])
-    # Set by what it does last; a tab that is chosen before is drawn twice, with its forms.
-    opened.wait_for_function("counted !== null")
+    opened.wait_for_selector("html[data-ready]", state="attached")
     return opened
 
 
@@ -85,6 +86,12 @@ def page(window: Window, server: Server) -> Iterator[Any]:
     assert window.problems == []
 
 
+def at(page: Any, place: str, selector: str = "#view h1, #view .list") -> None:
+    """Go to a place of the console, and wait until it shows what the selector names."""
+    page.evaluate("(place) => { location.hash = '#/' + place; }", place)
+    page.locator(selector).first.wait_for(state="attached")
+
+
 def handle(server: Server, name: str) -> dict[str, Any]:
     found: dict[str, Any] = next(h for h in server.summary["handles"] if h["name"] == name)
     return found
@@ -95,29 +102,153 @@ def command(server: Server, *words: str) -> None:
     fetch("POST", kv["url"], json=list(words), headers=kv["headers"])
 
 
-def test_the_timeline_is_live_and_can_be_filtered(page: Any, server: Server) -> None:
+def sent(server: Server, name: str, target: str = "/", body: Any = "", **headers: str) -> Any:
+    given = {key.replace("_", "-"): value for key, value in headers.items()}
+    status, answer = server.ask(
+        "POST", f"/handles/{name}/requests", {"target": target, "body": body, "headers": given}
+    )
+    assert (status, answer["status"] < 300) == (200, True), answer
+    return json.loads(answer["body"])
+
+
+def holds(page: Any, expression: str, **options: Any) -> None:
+    """Wait until an expression of the page is true."""
+    page.wait_for_function(expression, **options)
+
+
+LINES = "document.querySelectorAll('.line').length"
+IN_ACTIVITY = "(await import('/console/activity.js'))"
+"""The module of the page that holds what happened."""
+
+
+# -- where a person is -------------------------------------------------------------------------------
+
+
+def test_it_opens_on_how_to_connect_and_then_on_activity(page: Any, server: Server) -> None:
+    assert page.inner_text("h1") == "Connect your application"
+    assert "No requests yet" in page.inner_text(".banner")
+    command(server, "SET", "first", "1")
+    page.locator(".banner", has_text="Requests arrive").wait_for()
+    page.goto("about:blank")
+    page.goto(server.url)
+    page.locator(".line", has_text="SET first").wait_for()
+    assert page.evaluate("location.hash") == "#/activity"
+
+
+@pytest.mark.parametrize("language", ["curl", "JavaScript", "Python", "Go"])
+def test_a_first_request_is_there_in_each_language(
+    page: Any, server: Server, language: str
+) -> None:
+    for name in ("kv_server", "vector_index", "broker", "queue"):
+        page.click(f".choice button:text-is('{name}')")
+        page.click(f".choice button:text-is('{language}')")
+        shown = page.inner_text("pre[aria-label='first request']")
+        own = handle(server, name)["url"] if language in ("curl", "Go") else ""
+        assert own in shown
+        assert len(shown) > 60
+
+
+def test_every_item_has_an_address_that_back_reload_and_another_tab_keep(
+    page: Any, server: Server, browser: Any
+) -> None:
+    command(server, "SET", "user:1/ä", "ada")
+    at(page, "fake/kv_server/keys", "table.rows")
+    page.click("table.rows a")
+    page.locator(".detail h2", has_text="user:1/ä").wait_for()
+    address = page.url
+    assert address.endswith("#/fake/kv_server/keys/user%3A1%2F%C3%A4")
+    assert server.token not in address
+    page.go_back()
+    page.locator(".detail").wait_for(state="hidden")
+    page.go_forward()
+    page.locator(".detail h2", has_text="user:1/ä").wait_for()
+    page.reload()
+    page.locator(".detail h2", has_text="user:1/ä").wait_for()
+    # A tab of the same browser is given the token by the first one.
+    with page.context.expect_page() as opened:
+        page.evaluate("window.open('about:blank') && 0")
+    second = opened.value
+    second.goto(address)
+    second.locator(".detail h2", has_text="user:1/ä").wait_for()
+    second.close()
+
+
+def test_a_console_without_a_token_asks_for_it(browser: Any, server: Server) -> None:
+    opened = browser.new_page()
+    opened.goto(server.url + "/#/fake/kv_server/keys")
+    opened.fill("#token-input", "wrong")
+    opened.keyboard.press("Enter")
+    opened.locator("#token .bad", has_text="does not take this token").wait_for()
+    opened.fill("#token-input", server.token)
+    opened.keyboard.press("Enter")
+    opened.locator(".list").wait_for()
+    assert opened.url == server.url + "/#/fake/kv_server/keys"
+    opened.close()
+
+
+def test_an_unknown_address_leads_to_a_page_and_says_so(page: Any, window: Window) -> None:
+    at(page, "fake/gone/keys", "#notice:has-text('There is no fake named gone.')")
+    at(page, "nowhere", "#notice:has-text('has no page nowhere')")
+    assert page.inner_text("h1") == "Connect your application"
+    at(page, "fake/kv_server/keys/gone", ".detail :text('there is no key')")
+    assert window.problems == ["404 /__control__/handles/kv_server/lists/keys/gone"]
+    window.problems.clear()
+
+
+def test_a_stopped_server_is_said_in_words(window: Window, serve: Serve) -> None:
+    other = serve("kv")
+    opened = go(window.page, other)
+    assert opened.is_hidden("#lost")
+    other.process.kill()
+    other.process.wait(10)
+    opened.locator("#lost", has_text="does not answer. It was last seen at").wait_for()
+    assert other.url.removeprefix("http://") in opened.inner_text("#lost")
+    window.leave()
+
+
+# -- activity ----------------------------------------------------------------------------------------
+
+
+def test_the_activity_is_live_and_filtered(page: Any, server: Server) -> None:
+    at(page, "activity")
+    page.locator(".empty", has_text="No requests yet.").wait_for()
     command(server, "SET", "live", "1")
-    page.wait_for_selector("#rows tr")
     command(server, "GET", "live")
-    page.wait_for_function("document.querySelectorAll('#rows tr').length === 2")
-    assert page.inner_text("#rows tr:first-child td:last-child").startswith('"1"')
-    page.fill("input[type=search]", "nothing like this")
-    page.wait_for_function("document.querySelectorAll('#rows tr').length === 0")
-    assert "0 of 2" in page.inner_text("#count")
+    command(server, "INCR")
+    holds(page, f"{LINES} === 3")
+    assert "GET live" in page.inner_text(".line >> nth=1")
+    page.select_option("select[aria-label=status]", "failed")
+    holds(page, f"{LINES} === 1")
+    assert page.inner_text("#count") == "1 of 3"
+    page.select_option("select[aria-label=status]", "")
+    page.fill("#search", "set live")
+    holds(page, f"{LINES} === 1 && location.hash === '#/activity?search=set+live'")
+    page.fill("#search", "nothing like this")
+    page.locator(".empty", has_text="Nothing matches.").wait_for()
+
+
+def test_a_paused_activity_counts_what_is_new(page: Any, server: Server) -> None:
+    command(server, "SET", "a", "1")
+    at(page, "activity", ".line")
+    page.click("button:text-is('Pause')")
+    command(server, "SET", "b", "1")
+    page.click("button:text-is('Resume, 1 new')")
+    holds(page, f"{LINES} === 2")
 
 
 def test_each_call_is_shown_once(page: Any, server: Server) -> None:
+    at(page, "activity")
     kv = handle(server, "kv_server")
     with urllib3.PoolManager(retries=False, timeout=20) as pool:
         for number in range(400):
             pool.request("POST", kv["url"], json=["SET", "a", str(number)], headers=kv["headers"])
             if number % 50 == 0:
-                page.evaluate("refresh(); refresh(); 0")
-    page.wait_for_function("rows.length >= 400 && rows.every((row) => row.done)")
-    page.evaluate("refresh()")
-    assert page.evaluate("rows.length") == 400
-    assert page.evaluate("new Set(rows.map((row) => row.number)).size") == 400
-    assert page.inner_text("#count") == "400 of 400"
+                page.evaluate(
+                    f"async () => {{ {IN_ACTIVITY}.catchUp(); {IN_ACTIVITY}.catchUp(); }}"
+                )
+    holds(page, "document.getElementById('count').textContent === '400 entries'")
+    numbers = page.evaluate(f"async () => {IN_ACTIVITY}.entries.list.map((row) => row.number)")
+    assert len(set(numbers)) == len(numbers) == 400
 
 
 def test_the_page_works_under_its_policy(browser: Any, server: Server) -> None:
@@ -127,33 +258,39 @@ def test_the_page_works_under_its_policy(browser: Any, server: Server) -> None:
     opened.on("console", lambda message: said.append(message.text))
     opened.on("pageerror", lambda error: said.append(str(error)))
     go(opened, server)
-    for name in ("timeline", "overview", "kv_server", "vector_index", "queue", "broker"):
-        opened.click(f"#tab-{name}")
-        opened.wait_for_selector(f"#tab-{name}[aria-selected=true]")
-    # Last, because another view takes the bars away as soon as it has come.
-    opened.wait_for_selector(".bar", state="attached")
+    for place in ("connect", "time", "fake/vector_index", "fake/broker", "fake/queue", "activity"):
+        opened.click(f"#nav a[data-key='{place}']")
+        opened.locator(f"#nav a[data-key='{place}'][aria-current=page]").wait_for()
+    opened.locator(".line").first.wait_for()
     opened.close()
     assert [text for text in said if "Content Security" in text or "Error" in text] == []
 
 
 def test_a_call_that_takes_long_shows_its_answer_in_the_end(page: Any, server: Server) -> None:
+    at(page, "activity")
     server.ask("POST", "/handles/kv_server/faults", {"kind": "delay", "args": [1], "times": 1})
     slow = threading.Thread(target=command, args=(server, "GET", "slow"))
     slow.start()
-    answer = "document.querySelector('#rows tr:first-child td:last-child')?.innerText"
-    page.wait_for_function(f"{answer}?.startsWith('open')")
-    page.wait_for_function(f"{answer}?.startsWith('null')")
+    page.locator(".line .got", has_text="open").wait_for()
+    page.locator(".line .got", has_text="null").wait_for()
     slow.join()
 
 
-def test_a_call_can_be_copied_as_curl(page: Any, server: Server) -> None:
+def test_a_call_shows_what_was_sent_and_can_be_copied_as_curl(page: Any, server: Server) -> None:
     command(server, "SET", "it's", "1")
-    page.wait_for_selector("#rows tr")
-    curl = page.evaluate("curl(rows[0])")
+    at(page, "activity", ".line")
+    page.click(".line a")
+    page.locator(".detail pre[aria-label=sent]", has_text="it's").wait_for()
+    assert page.url.endswith("#/activity/" + page.get_attribute(".line a", "data-key"))
+    page.context.grant_permissions(["clipboard-read", "clipboard-write"], origin=server.url)
+    page.click("button:text('Copy as curl')")
+    page.locator("#notice", has_text="Copied.").wait_for()
+    curl = page.evaluate("navigator.clipboard.readText()")
     kv = handle(server, "kv_server")
     assert curl.startswith(f"curl -g -X POST '{kv['url']}/'")
     assert kv["headers"]["Authorization"] in curl
     assert "it'\\''s" in curl
+    page.keyboard.press("Escape")
 
 
 def run(curl: str) -> bytes:
@@ -180,8 +317,13 @@ def test_a_copied_line_sends_the_same_call_and_nothing_else(
     with socket.create_connection((parts.hostname or "", parts.port or 0), timeout=10) as sock:
         sock.sendall(b"X|touch`echo-owned` /ping HTTP/1.1\r\nHost: x\r\n\r\n")
         sock.recv(1000)
-    page.wait_for_function("rows.length === 3 && rows.every((row) => row.done)")
-    lines = page.evaluate("rows.map(curl)")
+    at(page, "activity")
+    holds(page, f"{LINES} === 3 && !document.querySelector('.got').textContent.includes('open')")
+    copied = """async (handle) => {
+        const {curl, entries} = await import("/console/activity.js"), rows = entries.list;
+        return [...rows, {...rows[0], sent: "HEAD /"}].map((row) => curl(row, handle));
+    }"""
+    *lines, head = page.evaluate(copied, {"url": kv["url"], "headers": kv["headers"]})
     for name in ("file", "a[1-9]"):
         command(server, "DEL", name)
     for line in lines:
@@ -190,18 +332,19 @@ def test_a_copied_line_sends_the_same_call_and_nothing_else(
     found = {one["key"]: one["value"] for one in keys}
     assert found == {"a[1-9]": "{x,y}[1]", "file": f"@{secret}"}
     assert "-X 'X|touch`echo-owned`'" in lines[2]
-    assert "curl -g -I " in page.evaluate("curl({...rows[0], sent: 'HEAD /'})")
+    assert "curl -g -I " in head
 
 
 def test_what_a_copied_line_lacks_is_said(page: Any) -> None:
     sent = "POST /set/a\nHost: x\n\n"
+    lost = f"async (sent) => {IN_ACTIVITY}.lost({{sent}})"
     for body, text in [
         ("x\n… 5 more bytes", "longer than what was copied"),
-        ("\ufffd", "no text"),
-        ("***", "secret"),
+        ("\ufffd", "not text"),
+        ("***", "secrets"),
     ]:
-        assert text in page.evaluate("(sent) => lost({sent})", sent + body)
-    assert page.evaluate("(sent) => lost({sent})", sent + "all of it") == ""
+        assert text in page.evaluate(lost, sent + body)
+    assert page.evaluate(lost, sent + "all of it") == "Copied."
 
 
 def test_nothing_of_the_fakes_becomes_markup(page: Any, server: Server) -> None:
@@ -214,135 +357,66 @@ def test_nothing_of_the_fakes_becomes_markup(page: Any, server: Server) -> None:
         json={"id": evil, "vector": [1, 2], "metadata": {evil: evil}}, headers=vector["headers"],
     )  # fmt: skip
     fetch("POST", f"{queue['url']}/v2/publish/http://127.0.0.1:9/{evil}", headers=queue["headers"])
-    page.wait_for_function("document.querySelectorAll('#tabs [role=tab]').length === 7")
-    for tab in page.query_selector_all("#tabs [role=tab]"):
-        name = tab.inner_text()
-        page.evaluate("(name) => select(name)", name)
-        always = {"timeline": "#rows tr", "overview": "#environment > *"}
-        page.wait_for_selector(always.get(name, "#data > *"), state="attached")
-        if name in ("timeline", "kv_server", "vector_index"):
-            assert "<img src=x" in page.inner_text("#view")
+    for place in ("fake/kv_server/keys", "fake/vector_index/vectors", "fake/queue/messages"):
+        at(page, place, "table.rows a")
+        page.click("table.rows a")
+        page.locator(".detail h2").wait_for()
+        assert "img src=x" in page.inner_text("#view").replace("%3C", "").replace("%20", " ")
         assert page.query_selector("img") is None
-    assert page.title() != "owned"
+    at(page, "fake/" + quote(evil, safe=""), ".empty:has-text('No keys yet.')")
+    at(page, "activity", ".line")
+    page.click(".line a")
+    page.locator(".detail h2").wait_for()
+    assert page.query_selector("img") is None
+    assert page.title() == "Activity · fakecloud"
     server.ask("DELETE", f"/handles/{quote(evil, safe='')}")
 
 
-def test_the_token_does_not_stay_in_the_address(page: Any, server: Server) -> None:
-    assert server.token not in page.url
+# -- keys and colours --------------------------------------------------------------------------------
 
 
-def test_keys_and_their_expiry_are_shown(page: Any, server: Server) -> None:
-    command(server, "SET", "session:1", "ada", "EX", "1800")
-    page.click("#tab-kv_server")
-    page.wait_for_selector("#data td")
-    assert page.inner_text("#data tbody").split("\t")[:4] == [
-        "session:1", "string", "in 1800 s", "ada",
-    ]  # fmt: skip
-
-
-def test_the_clock_moves_by_its_buttons(page: Any, server: Server) -> None:
-    page.click("[data-by='1h']")
-    page.wait_for_function("document.getElementById('now').textContent.includes('01:00:00')")
-    page.fill("#by", "90m")
-    page.press("#by", "Enter")
-    page.wait_for_function("document.getElementById('now').textContent.includes('02:30:00')")
-    assert server.ask("GET", "/clock")[1]["now"] == "2026-01-01T02:30:00+00:00"
-    page.click("#freeze")
-    page.wait_for_function("document.getElementById('freeze').textContent === 'Freeze'")
-
-
-def test_a_wrong_duration_is_said(page: Any, window: Window) -> None:
-    page.fill("#by", "soon")
-    page.click("#advance")
-    page.wait_for_function(
-        "document.getElementById('notice').textContent.includes('is not a duration')"
-    )
-    assert window.problems == ["400 /__control__/clock"]
-    window.problems.clear()
-
-
-def publish_to_nobody(server: Server) -> None:
-    """A message that is given up at its first attempt."""
-    queue = handle(server, "queue")
-    fetch(
-        "POST",
-        f"{queue['url']}/v2/publish/http://127.0.0.1:9/gone",
-        headers={**queue["headers"], "Upstash-Retries": "0"},
-        body=b"x",
-    )
-
-
-def test_a_dead_letter_is_retried(page: Any, server: Server) -> None:
-    publish_to_nobody(server)
-    page.click("[data-by='1m']")
-    page.click("#tab-queue")
-    page.wait_for_selector("#view button:text('Retry')")
-    page.click("#view button:text('Retry')")
-    page.wait_for_function("document.querySelector('#data h2').textContent.startsWith('2 ')")
-
-
-def test_vectors_are_plotted(page: Any, server: Server) -> None:
-    index = handle(server, "vector_index")
-    fetch(
-        "POST",
-        f"{index['url']}/upsert",
-        json=[{"id": f"v{n}", "vector": [n, n % 3]} for n in range(5)],
-        headers=index["headers"],
-    )
-    page.click("#tab-vector_index")
-    page.wait_for_selector("svg circle.vector")
-    assert page.locator("svg circle.vector").count() == 5
-
-
-def test_tabs_work_from_the_keyboard(page: Any, server: Server) -> None:
-    page.focus("#tab-timeline")
-    page.keyboard.press("ArrowRight")
-    page.wait_for_selector("#tab-overview[aria-selected=true]")
-    assert page.evaluate("document.activeElement.id") == "tab-overview"
-
-    page.keyboard.press("End")
-    assert page.evaluate("document.activeElement.id") == "tab-queue"
-    page.keyboard.press("ArrowRight")
-    assert page.evaluate("document.activeElement.id") == "tab-timeline"
-    page.keyboard.press("ArrowLeft")
-    page.keyboard.press("Home")
-    assert page.evaluate("document.activeElement.id") == "tab-timeline"
-
-
-def test_a_fake_may_be_named_as_a_view_is(window: Window, serve: Serve) -> None:
-    window.problems.clear()
-    opened = go(window.page, serve("kv", "--kv", "name=timeline"))
-    assert opened.locator("#tabs [role=tab]").all_inner_texts() == [
-        "timeline",
-        "overview",
-        "timeline",
-    ]
-    opened.click("#tabs [role=tab] >> nth=2")
-    opened.wait_for_selector("#acts")
-    assert opened.locator("#tabs [aria-selected=true]").count() == 1
-    opened.click("#tabs [role=tab] >> nth=0")
-    opened.wait_for_selector("table#timeline")
-    window.leave()
-    assert window.problems == []
+def test_it_works_from_the_keyboard(page: Any, server: Server) -> None:
+    for name in ("a", "b", "c"):
+        command(server, "SET", name, "1")
+    page.keyboard.press("g")
+    page.keyboard.press("1")
+    page.locator("table.rows a").first.wait_for()
+    page.focus("table.rows a")
+    page.keyboard.press("j")
+    page.keyboard.press("ArrowDown")
+    assert page.evaluate("document.activeElement.textContent") == "c"
+    page.keyboard.press("Enter")
+    page.locator(".detail h2", has_text="c").wait_for()
+    page.focus(".detail summary")
+    page.keyboard.press("Escape")
+    page.locator(".detail").wait_for(state="hidden")
+    holds(page, "document.activeElement.textContent === 'c'")
+    page.keyboard.press("/")
+    assert page.evaluate("document.activeElement.id") == "search"
+    page.keyboard.press("Tab")
+    page.keyboard.press("g")
+    page.keyboard.press("a")
+    page.locator(".line").first.wait_for()
+    page.keyboard.press("?")
+    page.locator("dialog kbd").first.wait_for()
+    page.keyboard.press("Escape")
+    page.focus(".line a")
+    page.keyboard.press("j")
+    assert "SET b" in page.evaluate("document.activeElement.textContent")
 
 
 def test_what_has_the_focus_keeps_it_while_the_page_keeps_up(page: Any, server: Server) -> None:
     command(server, "SET", "first", "1")
-    page.wait_for_selector("#rows tr")
-    page.focus("#rows tr summary")
-    command(server, "SET", "second", "1")
-    page.wait_for_function("document.querySelectorAll('#rows tr').length === 2")
-    focused = "document.activeElement.closest('tr')?.innerText ?? ''"
-    assert "SET first" in page.evaluate(focused)
-    publish_to_nobody(server)
-    page.click("[data-by='1m']")
-    page.click("#tab-queue")
-    page.focus("#view button:text('Retry')")
-    page.evaluate("document.activeElement.mark = true; refresh()")
-    page.evaluate("refresh()")
-    assert page.evaluate("document.activeElement.mark") is True
-    page.keyboard.press("Enter")
-    page.wait_for_function("document.querySelector('#data h2').textContent.startsWith('2 ')")
+    at(page, "fake/kv_server/keys", "table.rows a")
+    page.focus("table.rows a")
+    command(server, "SET", "a-second", "1")
+    page.locator("table.rows a", has_text="a-second").wait_for()
+    assert page.evaluate("document.activeElement.textContent") == "first"
+    at(page, "activity", ".line a")
+    page.focus(".line a >> nth=1")
+    command(server, "SET", "third", "1")
+    page.locator(".line", has_text="third").wait_for()
+    assert "SET first" in page.evaluate("document.activeElement.textContent")
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
@@ -368,8 +442,8 @@ def _luminance(colour: str) -> float:
 
 def test_a_view_that_the_page_has_no_drawing_for_is_shown_as_tables(page: Any) -> None:
     shown = page.evaluate(
-        """() => {
-            const place = document.createElement("div");
+        """async () => {
+            const {plain} = await import("/console/fake.js"), place = document.createElement("div");
             const view = {name: "toy", service: "toy", fixture: "toy", count: 2,
                           notes: [{text: "<b>one</b>"}, {text: "two", at: 5}], words: ["x"]};
             place.append(...plain(view));
@@ -379,6 +453,3 @@ def test_a_view_that_the_page_has_no_drawing_for_is_shown_as_tables(page: Any) -
     assert shown == [
         "count: 2", "notes", "text", "at", "<b>one</b>", "", "two", "5", "words", "value", "x",
     ]  # fmt: skip
-    assert page.evaluate("plain({name: 'toy', service: 'toy', fixture: 'toy'})[0].textContent") == (
-        "nothing to show"
-    )

@@ -429,7 +429,7 @@ def test_the_host_is_one_of_the_servers_own(
 def test_a_page_under_another_name_gets_nothing(server: Server) -> None:
     for path in (
         "/",
-        "/console/console.js",
+        "/console/main.js",
         "/__control__/ready",
         "/__control__/state",
         "/nothing",
@@ -489,5 +489,5 @@ def test_the_page_needs_nothing_that_its_policy_forbids(server: Server) -> None:
         assert answer.headers["Content-Type"] == f"{kind}; charset=utf-8"
         script = answer.data.decode()
         assert not re.search(r"\beval\(|new Function|innerHTML|setAttribute\(\"style", script)
-    for name in ("console.py", "console.html", "..%2Fapi.py", "%2e%2e"):
+    for name in ("console.py", "console.html", "page", "..%2Fapi.py", "%2e%2e"):
         assert fetch("GET", f"{server.url}/console/{name}").status == 404

@@ -22,7 +22,7 @@ NODE = shutil.which("node")
 @pytest.mark.skipif(NODE is None, reason="node is not installed")
 def test_the_rows_of_the_page() -> None:
     done = subprocess.run(
-        [str(NODE), "rows.test.cjs"],
+        [str(NODE), "rows.test.mjs"],
         cwd=Path(__file__).parent / "js",
         capture_output=True,
         text=True,

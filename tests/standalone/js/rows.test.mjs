@@ -1,7 +1,10 @@
-"use strict";
-const assert = require("node:assert");
-const test = require("node:test");
-const {Rows, oneAtATime} = require("../../../pytest_fakecloud/standalone/rows.js");
+import assert from "node:assert";
+import test from "node:test";
+import {readFileSync} from "node:fs";
+
+// The file has the name that browsers want, which not every Node takes for a module.
+const source = readFileSync(new URL("../../../pytest_fakecloud/standalone/page/rows.js", import.meta.url), "utf-8");
+const {Rows, oneAtATime} = await import("data:text/javascript," + encodeURIComponent(source));
 
 const row = (number, done = true) => ({number, done});
 const turn = () => new Promise((resolve) => setImmediate(resolve));

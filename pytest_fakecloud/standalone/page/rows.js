@@ -1,7 +1,5 @@
-"use strict";
-
 // What the timeline shows: each entry of the journal once, whatever comes twice, late or out of turn.
-class Rows {
+export class Rows {
   constructor(most = 10000) { this.most = most; this.floor = this.whole = 0; this.known = new Map(); this.sorted = []; }
 
   // Takes in all rows there are after a number that was asked for.
@@ -48,7 +46,7 @@ class Rows {
 }
 
 // Runs the work one at a time: who asks while it runs gets one more run, shared by all who asked.
-function oneAtATime(work) {
+export function oneAtATime(work) {
   let running = null, next = null;
   const start = () => {
     running = Promise.resolve().then(work).finally(() => { running = null; });
@@ -62,4 +60,3 @@ function oneAtATime(work) {
   };
 }
 
-if (typeof module !== "undefined") module.exports = {Rows, oneAtATime};

@@ -1,5 +1,3 @@
-"use strict";
-
 // Pictures, drawn at the width there is: one unit is one pixel, so that words keep their size.
 function svg(tag, attributes = {}, ...children) {
   const made = document.createElementNS("http://www.w3.org/2000/svg", tag);
@@ -10,18 +8,18 @@ function svg(tag, attributes = {}, ...children) {
 function picture(told, wide, high, parts) {
   return svg("svg", {class: "picture", role: "img", "aria-label": told, viewBox: `0 0 ${wide} ${high}`, width: wide, height: high}, ...parts);
 }
-const room = () => Math.max(280, Math.min(900, document.getElementById("view").clientWidth - 2));
+const room = () => Math.max(280, Math.min(900, (document.querySelector(".detail:not([hidden])") ?? document.getElementById("view")).clientWidth - 26));
 const clipped = (text, pixels) => { const most = Math.max(3, Math.floor(pixels / 6.3)); return text.length > most ? text.slice(0, most - 1) + "…" : text; };
 const titled = (text) => svg("title", {}, text);
 
 // Microseconds matter where two things fall due within one millisecond.
-function micros(text) {
+export function micros(text) {
   const fraction = (/\.(\d+)/.exec(text) || ["", ""])[1].padEnd(6, "0").slice(0, 6);
   return Date.parse(text.replace(/\.\d+/, "")) * 1000 + Number(fraction);
 }
 
 // A duration in words, the same as in reports: "12.182 s", "6 h 7 m 6.466 s".
-function span(us) {
+export function span(us) {
   let seconds = Math.floor(us / 1e6);
   const parts = [], rest = us - seconds * 1e6;
   for (const [size, unit] of [[86400, "d"], [3600, "h"], [60, "m"]]) {
@@ -35,7 +33,7 @@ function span(us) {
 }
 
 // What falls due next: near things apart, far things still on the strip.
-function strip(now, due) {
+export function strip(now, due) {
   const wide = room(), left = 12, right = wide - 20, from = micros(now);
   const after = due.map((one) => Math.max(0, micros(one.at) - from));
   const place = (us) => Math.log10(1 + us / 1e5), most = Math.max(place(6e7), ...after.map(place));
@@ -58,7 +56,7 @@ function strip(now, due) {
 }
 
 // A message's attempts along the clock, to scale; what is planned next is hollow.
-function ladder(message) {
+export function ladder(message) {
   const wide = Math.min(640, room()), label = Math.min(260, wide * .6), row = 22;
   const steps = message.attempts.map((one) => ({at: micros(one.at), good: one.status >= 200 && one.status < 300, words: one.status ?? (one.state === "in flight" ? "in flight" : "no answer")}));
   if (message.next) steps.push({at: micros(message.next), planned: true, words: "planned"});
@@ -74,7 +72,7 @@ function ladder(message) {
 }
 
 // A consumer group: a lane for each partition, with who reads it, how far, and what it lags behind.
-function lanes(group, topics) {
+export function lanes(group, topics) {
   const wide = Math.min(760, room()), label = Math.min(170, wide * .36), row = 30;
   const bounds = new Map(topics.flatMap((topic) => topic.partitions.map((one) => [`${topic.name}-${one.partition}`, one])));
   const owners = group.members.flatMap((member) => member.assignment.map((one) => [one, member.name]));
@@ -85,23 +83,23 @@ function lanes(group, topics) {
     const y = 4 + row * index, x = (offset) => label + (end - label) * (Math.min(Math.max(offset, one.start), one.end) - one.start) / longest;
     const read = x(one.end - one.lag), who = owner.get(one.name);
     parts.push(svg("text", {x: 0, y: y + 11}, clipped(one.name, label - 6)),
-      svg("text", {x: 0, y: y + 24, class: "small"}, clipped(who || "nobody", label - 6)),
+      svg("text", {x: 0, y: y + 24, class: "small"}, clipped(who || "no member", label - 6)),
       svg("rect", {class: "lane", x: label, y: y + 3, width: Math.max(2, x(one.end) - label), height: 18}),
       svg("rect", {class: `member m${who === undefined ? "x" : names.indexOf(who) % 6}`, x: label, y: y + 3, width: Math.max(0, read - label), height: 18},
-        titled(`${one.name}: ${who || "nobody"} has committed ${one.committed ?? "nothing"}`)),
+        titled(`${one.name}: ${who || "no member"} has committed ${one.committed ?? "nothing"}`)),
       one.lag > 0 ? svg("rect", {class: "lag", x: read, y: y + 3, width: Math.max(2, x(one.end) - read), height: 18}, titled(`${one.lag} behind the end`)) : null,
       one.position == null ? null : svg("path", {class: "position", d: `M${x(one.position)} ${y}V${y + 24}`}, titled(`position ${one.position}`)),
       svg("text", {x: end + 6, y: y + 16, class: one.lag ? "behind" : ""}, one.lag ? `lag ${one.lag}` : "caught up"));
   });
-  const told = all.map((one) => `${one.name}: ${owner.get(one.name) || "nobody"}, lag ${one.lag}`).join("; ");
+  const told = all.map((one) => `${one.name}: ${owner.get(one.name) || "no member"}, lag ${one.lag}`).join("; ");
   return picture(`group ${group.name}. ${told}`, wide, row * all.length + 4, parts);
 }
 
 // Vectors on the plane in which they differ most; the last query among them, what it found in rings.
-function plot(space) {
+export function plot(space) {
   const shown = space.vectors.filter((vector) => vector.point), query = space.query && space.query.point ? space.query : null;
   if (!shown.length) return null;
-  const wide = Math.min(640, room()), high = Math.round(wide * .56), found = new Set(query ? query.found : []);
+  const wide = Math.min(640, room()), high = Math.round(wide * .42), found = new Set(query ? query.found : []);
   const points = [...shown.map((vector) => vector.point), ...(query ? [query.point] : [])];
   // One scale for both directions, as large as there is room.
   const [middle, reach] = [0, 1].map((axis) => points.map((point) => point[axis])).reduce(([middles, reaches], all) => {
@@ -113,7 +111,7 @@ function plot(space) {
   const parts = shown.flatMap((vector) => {
     const [x, y] = at(vector.point);
     return [svg("circle", {class: found.has(vector.id) ? "vector found" : "vector", cx: x, cy: y, r: found.has(vector.id) ? 6 : 4}, titled(`${vector.id} ${JSON.stringify(vector.metadata ?? "").slice(0, 160)}`)),
-      shown.length <= wide / 16 || found.has(vector.id) ? svg("text", {x: x + 8, y: y + 4, class: "small"}, clipped(vector.id, Math.max(20, wide - x - 8))) : null];
+      shown.length <= wide / 32 || found.has(vector.id) ? svg("text", {x: x + 8, y: y + 4, class: "small"}, clipped(vector.id, Math.max(20, wide - x - 8))) : null];
   });
   if (query) {
     const [x, y] = at(query.point);
@@ -124,7 +122,7 @@ function plot(space) {
 }
 
 // A workflow run from top to bottom: what ran at a time stands side by side.
-function graph(run) {
+export function graph(run) {
   const wide = Math.min(640, room()), high = 40, gap = 26, parts = [], told = [];
   let before = [], y = 4;
   for (const group of run.steps) {
@@ -144,17 +142,4 @@ function graph(run) {
     before = now.slice(-across);
   }
   return picture(`workflow run ${run.workflowRunId}. ${told.join("; ")}`, wide, Math.max(20, y - gap + 4), parts);
-}
-
-// A value over the real time in which the page was open.
-function curve(samples, told) {
-  const page = room(), wide = Math.min(640, page > 800 ? page / 2 - 12 : page), high = 110, foot = high - 20;
-  if (samples.length < 2) return picture("no figures yet", wide, 30, [svg("text", {x: 4, y: 18}, "the first figures come in a moment")]);
-  const first = samples[0].at, whole = Math.max(1, samples.at(-1).at - first), most = Math.max(1e-9, ...samples.map((one) => one.value));
-  const at = (one) => `${(4 + (wide - 8) * (one.at - first) / whole).toFixed(1)} ${(foot - (foot - 20) * one.value / most).toFixed(1)}`;
-  const line = samples.map(at).join("L");
-  return picture(`now ${told(samples.at(-1).value)}, at most ${told(most)}`, wide, high, [
-    svg("path", {class: "area", d: `M4 ${foot}L${line}L${wide - 4} ${foot}Z`}), svg("path", {class: "curve", d: `M${line}`}),
-    svg("path", {class: "axis", d: `M4 ${foot}H${wide - 4}`}), svg("text", {x: 4, y: 12}, `now ${told(samples.at(-1).value)} · at most ${told(Math.max(0, most < 1e-6 ? 0 : most))}`),
-    svg("text", {x: 4, y: high - 4, class: "small"}, `${span(Math.max(1, Math.round(whole / 1000)) * 1e6)} ago`), svg("text", {x: wide - 4, y: high - 4, class: "small", "text-anchor": "end"}, "now")]);
 }

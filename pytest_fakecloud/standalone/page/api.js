@@ -1,0 +1,104 @@
+// The control API: its token, its requests, its stream of events, and whether it answers.
+
+const base = "/__control__";
+const channel = "BroadcastChannel" in window ? new BroadcastChannel("fakecloud console") : null;
+let token = "";
+
+export class NoToken extends Error {}
+
+// The token comes with the first address, from another tab of this console, or from the person.
+export async function findToken() {
+  const query = new URLSearchParams(location.search);
+  if (query.get("token")) {
+    keep(query.get("token"));
+    history.replaceState(null, "", location.pathname + location.hash);
+  }
+  token = sessionStorage.getItem("token") || await askOtherTabs();
+  if (token) keep(token);
+}
+export function keep(given) { token = given; sessionStorage.setItem("token", given); }
+
+function askOtherTabs() {
+  if (!channel) return "";
+  return new Promise((done) => {
+    const timer = setTimeout(() => done(""), 300);
+    channel.onmessage = ({data}) => { if (data.token) { clearTimeout(timer); done(data.token); } };
+    channel.postMessage({wanted: true});
+  });
+}
+export function answerOtherTabs() {
+  if (channel) channel.onmessage = ({data}) => { if (data.wanted && token) channel.postMessage({token}); };
+}
+
+// -- requests --
+
+export const connection = {lastSeen: null, lost: false, listeners: new Set()};
+function heard(lost) {
+  if (!lost) connection.lastSeen = new Date();
+  if (connection.lost === lost) return;
+  connection.lost = lost;
+  for (const listener of connection.listeners) listener(lost);
+}
+
+async function reach(path, options) {
+  let answer;
+  try { answer = await fetch(base + path, options); }
+  catch (error) { if (error.name !== "AbortError") heard(true); throw error; }
+  heard(false);
+  return answer;
+}
+
+export async function ask(method, path, body) {
+  let answer;
+  try { answer = await reach(path, {method, headers: {Authorization: "Bearer " + token}, body: body === undefined ? undefined : JSON.stringify(body)}); }
+  catch { throw new Error("The server does not answer."); }
+  const content = await answer.json();
+  if (answer.status === 401) throw new NoToken(content.error.message);
+  if (!answer.ok) throw Object.assign(new Error(content.error.message), {status: answer.status});
+  return content;
+}
+
+export const path = (handle, rest = "") => `/handles/${encodeURIComponent(handle.name)}${rest}`;
+export const query = (values) => {
+  const given = Object.entries(values).filter(([, value]) => value !== "" && value != null);
+  return given.length ? "?" + given.map(([name, value]) => `${name}=${encodeURIComponent(value)}`).join("&") : "";
+};
+export const list = (handle, name, values = {}) => ask("GET", path(handle, `/lists/${name}${query(values)}`));
+export const item = (handle, name, id, values = {}) => ask("GET", path(handle, `/lists/${name}/${id}${query(values)}`));
+// A method of a fake that no client has, such as creating a topic.
+export async function call(handle, name, ...args) {
+  const answer = await ask("POST", "/call", {object: handle.name, name, args});
+  if (answer.raise) throw new Error(answer.raise.text);
+  return answer.value;
+}
+
+// A request to a fake, as a client sends one; an answer that is an error is thrown.
+export const send = (handle, method, target, body, headers) => ask("POST", path(handle, "/requests"), {method, target, body, headers});
+export async function sendWell(handle, method, target, body, headers) {
+  const answer = await send(handle, method, target, body, headers);
+  if (answer.broken) throw new Error(`A fault broke the connection: ${answer.broken}.`);
+  if (answer.status >= 400) throw new Error(`${answer.status}: ${reason(answer.body)}`);
+  try { return JSON.parse(answer.body); } catch { return answer.body; }
+}
+function reason(body) {
+  try { const read = JSON.parse(body); return read.error?.message ?? read.error ?? read.message ?? body; } catch { return body; }
+}
+
+// -- the stream of events --
+
+// Calls `each` for every journal entry after a number; returns when the stream ends.
+export async function follow(after, each, signal) {
+  const answer = await reach(`/journal/stream?after=${after}`, {headers: {Authorization: "Bearer " + token}, signal});
+  const reader = answer.body.pipeThrough(new TextDecoderStream()).getReader();
+  let rest = "";
+  while (true) {
+    const {done, value} = await reader.read();
+    if (done) return;
+    const parts = (rest + value).split("\n\n");
+    rest = parts.pop();
+    for (const part of parts) {
+      const data = part.split("\n").find((line) => line.startsWith("data: "));
+      if (data) each(JSON.parse(data.slice(6)));
+    }
+  }
+}

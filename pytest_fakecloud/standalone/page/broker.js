@@ -1,0 +1,80 @@
+// A broker: topics with partitions, records by offset or time, consumer groups with their lag.
+
+import {act, both, code, copyButton, count, done, el, empty, facts, form, head, json, laidOut, number, pill, short, soft, table, title, tools} from "./dom.js";
+import {ask, call, list, sendWell} from "./api.js";
+import {ListPage} from "./lists.js";
+import {link} from "./router.js";
+import {lanes} from "./pictures.js";
+
+const names = (handle) => async () => (await list(handle, "topics", {limit: 500})).items.map((one) => one.name);
+const topicsOf = async (handle) => (await names(handle)()).map((name) => ({value: name, label: name}));
+
+const create = (handle) => form("Create a topic", "Create", [{name: "name", label: "name", needed: true}, {name: "partitions", label: "partitions", kind: "number", value: "1"}],
+  async ({name, partitions}) => { await call(handle, "create_topic", name, Number(partitions || 1)); return done(`Created ${name}.`); }, {open: false});
+const produce = (handle, page) => form("Produce", "Produce", [{name: "topic", label: "topic", needed: true, list: names(handle), value: page.values?.topic}, {name: "value", label: "value", kind: "area", wide: true}, {name: "key", label: "key"},
+  {name: "partition", label: "partition", kind: "number", note: "by key"}, {name: "headers", label: "headers, as JSON", note: '{"trace": "7"}'}],
+async ({topic, value, key, partition, headers}) => {
+  const given = headers ? Object.entries(json(headers, "The headers")).map(([name, text]) => ({key: name, value: String(text)})) : null;
+  const made = await sendWell(handle, "POST", "/produce", {topic, value, ...(key ? {key} : {}), ...(partition ? {partition: Number(partition)} : {}), ...(given ? {headers: given} : {})});
+  const [one] = [made].flat();
+  return done(`Written to partition ${one.partition} at offset ${one.offset}.`);
+}, {open: false});
+const consume = (handle) => form("Consume", "Consume", [{name: "group", label: "group", value: "console", needed: true}, {name: "instance", label: "instance", value: "one", needed: true},
+  {name: "topic", label: "topic", needed: true, list: names(handle)}, {name: "from", label: "a new group begins at", options: ["earliest", "latest"]}],
+async ({group, instance, topic, from}) => {
+  const records = await sendWell(handle, "GET", `/consume/${[group, instance, topic].map(encodeURIComponent).join("/")}`, "", {"Kafka-Auto-Offset-Reset": from});
+  return records.length ? table("consumed records", ["partition", "offset", "key", "value"], records, (one) => [one.partition, one.offset, one.key, short(one.value, 300)]) : soft("No new records for this group.");
+}, {open: false});
+
+const topics = {
+  list: "topics", noun: "topic", hasItem: true, key: (one) => one.name, columns: ["topic", "partitions", "records"],
+  row: (one) => [one.name, number(one.partitions.length), number(one.records)],
+  tools: (handle) => create(handle),
+  empty: () => empty("No topics yet.", "Create one above, or start the server with: pytest-fakecloud serve --broker 'topics={\"orders\": 2}'"),
+  detail: (one, page) => [title(one.name), el("p", {}, el("a", {href: link(["fake", page.handle.name, "records"], {topic: one.name})}, `Show its ${count(one.records, "record")}`)),
+    table("partitions", ["partition", "first offset", "next offset", "records"], one.partitions, (each) => [el("a", {href: link(["fake", page.handle.name, "records"], {topic: one.name, partition: each.partition})}, String(each.partition)), number(each.start), number(each.end), number(each.end - each.start)]),
+    form("Add partitions", "Add", [{name: "count", label: "how many", kind: "number", value: "1"}], async ({count: many}) => { await call(page.handle, "add_partitions", one.name, Number(many)); return done("Added."); }, {open: false}),
+    tools(act("Delete all records…", `Delete all records of ${one.name}`, async () => {
+      for (const each of one.partitions) await ask("POST", "/call", {object: page.handle.name, name: "delete_records", args: [one.name], kwargs: {before: each.end, partition: each.partition}});
+    }, {question: `Delete all ${count(one.records, "record")} of ${one.name}? Offsets go on from where they are.`}),
+    act("Delete topic…", `Delete the topic ${one.name}`, async () => { await call(page.handle, "delete_topic", one.name); location.hash = page.address(); }, {question: `Delete the topic ${one.name} with its records and committed offsets?`}))],
+};
+
+const records = {
+  list: "records", noun: "record", hasItem: true, itemFilters: ["topic"], needs: "topic", key: (one) => one.id, columns: ["record", "time", "key", "value"],
+  filters: [{name: "topic", label: "topic", options: topicsOf}, {name: "partition", label: "partition", note: "partition", type: "number"}, {name: "offset", label: "from offset", note: "from offset", type: "number"}, {name: "at", label: "from time", note: "from time, 2026-01-01T00:00Z"}],
+  tools: (handle, page) => el("div", {class: "forms"}, produce(handle, page), consume(handle)),
+  row: (one) => [one.id, both(one.at), one.key ?? "", short(one.value, 200)],
+  empty: () => empty("No records yet.", "A record appears when your application produces one. Produce one above to try."),
+  detail: (one) => [title(`${one.topic} ${one.id}`), facts({partition: String(one.partition), offset: number(one.offset), time: both(one.at) + " UTC", key: one.key ?? "no key"}),
+    tools(copyButton(one.value, "Copy value", "Copy value")), head("Value"), code(laidOut(one.value), "value"),
+    head("Headers"), one.headers.length ? table("headers", ["name", "value"], one.headers, (pair) => pair) : soft("This record has no headers.")],
+};
+
+const groups = {
+  list: "groups", noun: "group", hasItem: true, key: (one) => one.name, columns: ["group", "state", "members", "lag"],
+  row: (one) => [one.name, pill(one.state), number(one.members.length), one.total_lag ? el("span", {class: "fault"}, number(one.total_lag)) : "0"],
+  empty: () => empty("No consumer groups yet.", "A group appears when a client first consumes a topic. Consume one on the Records tab to try."),
+  detail: (one, page) => {
+    const drop = (member) => act("Remove…", `Remove ${member.name} from ${one.name}`, () => call(page.handle, "leave", one.name, member.name), {question: `Remove the instance ${member.name}? Its partitions go to the others.`});
+    return [title(one.name), facts({state: pill(one.state), generation: number(one.generation), lag: number(one.total_lag)}), lanes(one, page.topics),
+      head("Members"), one.members.length ? table("members", ["instance", "state", "partitions", ""], one.members, (member) => [member.name, member.state, member.assignment.join(", "), drop(member)]) : soft("No members. Committed offsets stay until their retention ends."),
+      head("Offsets"), table("offsets", ["partition", "committed", "position", "lag"], one.partitions, (each) => [each.partition, each.committed ?? "none", each.position ?? "", number(each.lag)]),
+      form("Set a committed offset", "Set", [{name: "partition", label: "topic and partition", options: one.partitions.map((each) => each.partition)}, {name: "offset", label: "offset", kind: "number", value: "0"}],
+        async ({partition, offset}) => { const at = partition.lastIndexOf("-"); await call(page.handle, "commit", one.name, partition.slice(0, at), Number(partition.slice(at + 1)), Number(offset)); return done("Set."); }, {open: false})];
+  },
+};
+
+class GroupsPage extends ListPage {
+  // The lanes show how far a partition reaches.
+  async refresh() {
+    if (this.id !== undefined) this.topics = (await list(this.handle, "topics", {limit: 500})).items;
+    await super.refresh();
+  }
+}
+
+export const tabs = [
+  {name: "topics", title: "Topics", counted: "topics", make: (handle) => new ListPage(handle, "topics", topics)},
+  {name: "records", title: "Records", make: (handle) => new ListPage(handle, "records", records)},
+  {name: "groups", title: "Consumer groups", counted: "groups", make: (handle) => new GroupsPage(handle, "groups", groups)},
+];

@@ -1,0 +1,75 @@
+// How to connect an application: its environment, and a first request in its language.
+
+import {code, copyButton, el, redraw, tools} from "./dom.js";
+
+export const environment = (state) => state.env ?? Object.assign({}, ...state.handles.map((handle) => handle.env));
+const quoted = (text) => "'" + text.replaceAll("'", "'\\''") + "'";
+export const FORMATS = {
+  ".env": (env) => Object.entries(env).map(([name, value]) => `${name}=${/^[\w.:/@+=-]*$/.test(value) ? value : JSON.stringify(value)}\n`).join(""),
+  "Shell": (env) => Object.entries(env).map(([name, value]) => `export ${name}=${quoted(value)}\n`).join(""),
+  "PowerShell": (env) => Object.entries(env).map(([name, value]) => `$env:${name} = '${value.replaceAll("'", "''")}'\n`).join(""),
+  "JSON": (env) => JSON.stringify(env, null, 2) + "\n",
+};
+
+const FIRST = {
+  kv_server: {
+    does: "Store a value and read it", request: ["POST", "/", JSON.stringify(["SET", "greeting", "hello"])],
+    JavaScript: 'import { Redis } from "@upstash/redis";\n\nconst redis = Redis.fromEnv();\nawait redis.set("greeting", "hello");\nconsole.log(await redis.get("greeting"));\n',
+    Python: 'from upstash_redis import Redis\n\nredis = Redis.from_env()\nredis.set("greeting", "hello")\nprint(redis.get("greeting"))\n',
+  },
+  vector_index: {
+    does: "Upsert a vector and query", request: ["POST", "/upsert", JSON.stringify({id: "first", vector: [0.1, 0.2], metadata: {kind: "demo"}})],
+    JavaScript: 'import { Index } from "@upstash/vector";\n\nconst index = new Index();\nawait index.upsert({ id: "first", vector: [0.1, 0.2], metadata: { kind: "demo" } });\nconsole.log(await index.query({ vector: [0.1, 0.2], topK: 1 }));\n',
+    Python: 'from upstash_vector import Index\n\nindex = Index.from_env()\nindex.upsert([("first", [0.1, 0.2], {"kind": "demo"})])\nprint(index.query([0.1, 0.2], top_k=1))\n',
+  },
+  broker: {
+    does: "Produce a record", request: ["POST", "/produce", JSON.stringify({topic: "orders", value: "one kettle"})],
+    JavaScript: 'const { UPSTASH_KAFKA_REST_URL, UPSTASH_KAFKA_REST_USERNAME, UPSTASH_KAFKA_REST_PASSWORD } = process.env;\nconst login = btoa(`${UPSTASH_KAFKA_REST_USERNAME}:${UPSTASH_KAFKA_REST_PASSWORD}`);\nconst answer = await fetch(`${UPSTASH_KAFKA_REST_URL}/produce`, {\n  method: "POST",\n  headers: { Authorization: `Basic ${login}` },\n  body: JSON.stringify({ topic: "orders", value: "one kettle" }),\n});\nconsole.log(await answer.json());\n',
+    Python: 'import os\n\nimport httpx\n\nlogin = os.environ["UPSTASH_KAFKA_REST_USERNAME"], os.environ["UPSTASH_KAFKA_REST_PASSWORD"]\nurl = os.environ["UPSTASH_KAFKA_REST_URL"]\nanswer = httpx.post(f"{url}/produce", auth=login, json={"topic": "orders", "value": "one kettle"})\nprint(answer.json())\n',
+  },
+  queue: {
+    does: "Publish a message to your application", request: ["POST", "/v2/publish/http://127.0.0.1:3000/hook", JSON.stringify({hello: "world"})],
+    JavaScript: 'import { Client } from "@upstash/qstash";\n\nconst client = new Client({ baseUrl: process.env.QSTASH_URL, token: process.env.QSTASH_TOKEN });\nconsole.log(await client.publishJSON({ url: "http://127.0.0.1:3000/hook", body: { hello: "world" } }));\n',
+    Python: 'import os\n\nfrom qstash import QStash\n\nclient = QStash(os.environ["QSTASH_TOKEN"], base_url=os.environ["QSTASH_URL"])\nprint(client.message.publish_json(url="http://127.0.0.1:3000/hook", body={"hello": "world"}))\n',
+  },
+};
+function curl(handle, [method, target, body]) {
+  return `curl -X ${method} ${quoted(handle.url + target)} \\\n${Object.entries(handle.headers).map(([name, value]) => `  -H ${quoted(`${name}: ${value}`)} \\\n`).join("")}  -d ${quoted(body)}\n`;
+}
+function go(handle, [method, target, body]) {
+  const headers = Object.entries(handle.headers).map(([name, value]) => `\trequest.Header.Set(${JSON.stringify(name)}, ${JSON.stringify(value)})\n`).join("");
+  return `package main\n\nimport (\n\t"fmt"\n\t"io"\n\t"net/http"\n\t"strings"\n)\n\nfunc main() {\n\tbody := strings.NewReader(\`${body}\`)\n\trequest, _ := http.NewRequest("${method}", ${JSON.stringify(handle.url + target)}, body)\n${headers}\tanswer, err := http.DefaultClient.Do(request)\n\tif err != nil {\n\t\tpanic(err)\n\t}\n\tdefer answer.Body.Close()\n\ttext, _ := io.ReadAll(answer.Body)\n\tfmt.Println(answer.Status, string(text))\n}\n`;
+}
+const LANGUAGES = {curl: (handle, first) => curl(handle, first.request), JavaScript: (_, first) => first.JavaScript, Python: (_, first) => first.Python, Go: (handle, first) => go(handle, first.request)};
+
+// Choices of which one is taken, as buttons.
+function choice(label, options, chosen, take) {
+  return el("div", {class: "choice", role: "group", "aria-label": label}, options.map((one) => el("button", {type: "button", class: "facet", "aria-pressed": String(one === chosen), "data-key": `${label} ${one}`, onclick: () => take(one)}, one)));
+}
+
+export class ConnectPage {
+  constructor(state, journal) {
+    Object.assign(this, {state, journal, format: ".env", language: "curl"});
+    this.body = el("div");
+    this.node = el("div", {class: "page"}, el("h1", {}, "Connect your application"), this.body);
+    this.update = () => this.draw();
+    journal.listeners.add(this.update);
+  }
+  leave() { this.journal.listeners.delete(this.update); }
+  async go() { this.draw(); }
+  async refresh() { this.draw(); }
+  draw() {
+    const state = this.state(), env = environment(state), known = state.handles.filter((one) => FIRST[one.fixture]);
+    const many = this.journal.size(), shape = JSON.stringify([env, known, this.format, this.language, this.fake, many > 0]);
+    if (shape === this.shape) return;
+    this.shape = shape;
+    const handle = known.find((one) => one.name === this.fake) ?? known[0], text = FORMATS[this.format](env);
+    redraw(this.body,
+      el("p", {class: many ? "banner good" : "banner", role: "status"}, many ? ["Requests arrive. ", el("a", {href: "#/activity"}, "See them in Activity")] : "No requests yet. This page says when the first one arrives."),
+      el("h2", {}, "1. Set the environment"), el("p", {class: "soft"}, "Official clients read these variables. Put them into the environment or the .env file of your application."),
+      tools(choice("format", Object.keys(FORMATS), this.format, (one) => { this.format = one; this.draw(); }), copyButton(text, "Copy the environment")), code(text, "environment"),
+      handle ? [el("h2", {}, "2. Make a first request"), tools(choice("fake", known.map((one) => one.name), handle.name, (one) => { this.fake = one; this.draw(); }), choice("language", Object.keys(LANGUAGES), this.language, (one) => { this.language = one; this.draw(); }),
+        copyButton(LANGUAGES[this.language](handle, FIRST[handle.fixture]), "Copy the first request")), el("p", {class: "soft"}, `${FIRST[handle.fixture].does}:`), code(LANGUAGES[this.language](handle, FIRST[handle.fixture]), "first request")] : null,
+      el("h2", {}, "3. Addresses"), el("dl", {class: "facts"}, state.handles.map((one) => el("div", {}, el("dt", {}, el("a", {href: `#/fake/${encodeURIComponent(one.name)}`}, one.name)), el("dd", {class: "mono"}, one.url)))));
+  }
+}

@@ -1,0 +1,154 @@
+// Elements, words and small parts that all pages share.
+
+export const $ = (id) => document.getElementById(id);
+
+export function el(tag, attributes = {}, ...children) {
+  const made = document.createElement(tag);
+  for (const [name, value] of Object.entries(attributes)) {
+    if (name.startsWith("on")) made.addEventListener(name.slice(2), value);
+    // As an attribute it would be inline style, which the page's policy forbids.
+    else if (name === "style") made.style.cssText = value;
+    else if (value !== false && value != null) made.setAttribute(name, value === true ? "" : value);
+  }
+  made.append(...children.flat(4).filter((child) => child != null && child !== false));
+  return made;
+}
+
+// -- words --
+
+export const number = (value) => Number(value).toLocaleString("en-US");
+export const count = (many, what) => `${number(many)} ${what}${many === 1 ? "" : what.endsWith("x") ? "es" : "s"}`;
+const WORDS = {"ReJSON-RL": "JSON", zset: "sorted set", search: "search index"};
+export const words = (state) => WORDS[state] ?? String(state).replaceAll("_", " ");
+export const day = (text) => text.slice(0, 10);
+export const time = (text) => text.slice(11, 19);
+export const fine = (text) => text.slice(11, 23).replace(/[+Z].*/, "");
+export const both = (text) => text ? `${day(text)} ${time(text)}` : "";
+export function short(value, length = 160) {
+  const text = typeof value === "string" ? value : JSON.stringify(value) ?? "";
+  return text.length > length ? text.slice(0, length) + "…" : text;
+}
+export function bytes(many) {
+  return many < 10000 ? `${Math.round(many)} B` : many < 1e7 ? `${(many / 1024).toFixed(1)} KiB` : `${(many / 1048576).toFixed(1)} MiB`;
+}
+// Text that is JSON is laid out; other text stays as it is.
+export function laidOut(text) {
+  if (/^\s*[[{]/.test(text)) try { return JSON.stringify(JSON.parse(text), null, 2); } catch { /* It is no JSON. */ }
+  return text;
+}
+export function json(text, what) {
+  try { return JSON.parse(text); } catch (error) { throw new Error(`${what} is not JSON (${error.message}): ${short(text, 80)}`); }
+}
+
+// -- parts --
+
+export const pill = (text, kind = "") => el("span", {class: `pill ${kind}`}, text);
+export const soft = (...text) => el("p", {class: "soft"}, ...text);
+export const code = (text, label) => el("pre", {tabindex: 0, role: "group", "aria-label": label}, text);
+
+export const tools = (...parts) => el("div", {class: "tools"}, parts);
+export const done = (...text) => el("p", {class: "ok"}, text);
+export const head = (text) => el("h3", {}, text);
+export const title = (text) => el("h2", {class: "mono"}, text);
+
+// What to do where there is nothing to show yet.
+export const empty = (title, ...advice) => el("div", {class: "empty"}, el("h2", {}, title), ...advice.map((line) => line instanceof Node ? line : el("p", {}, line)));
+
+export function table(label, names, items, cells, rowAttributes = () => ({})) {
+  return el("div", {class: "wide-table", tabindex: 0, role: "group", "aria-label": label}, el("table", {},
+    el("thead", {}, el("tr", {}, names.map((name) => name ? el("th", {scope: "col"}, name) : el("td")))),
+    el("tbody", {}, items.map((item) => el("tr", rowAttributes(item), cells(item).map((cell) => el("td", {}, cell ?? "")))))));
+}
+
+export const facts = (pairs) => el("dl", {class: "facts"}, Object.entries(pairs).filter(([, value]) => value != null && value !== "")
+  .map(([name, value]) => el("div", {}, el("dt", {}, name), el("dd", {}, value))));
+
+// -- saying what came of an act --
+
+let fading = 0;
+export function say(text, kind = "bad") {
+  clearTimeout(fading);
+  $("notice").dataset.kind = kind;
+  $("notice").textContent = text;
+  if (kind === "good" && text) fading = setTimeout(() => say(""), 4000);
+}
+export async function attempt(work) {
+  try { say(""); return await work(); } catch (error) { say(error.message); }
+}
+export async function copy(text, notice = "Copied.") {
+  try { await navigator.clipboard.writeText(text); say(notice, "good"); }
+  catch { prompt("Copy:", text); }
+}
+export const copyButton = (text, label, shown = "Copy") => el("button", {type: "button", class: "quiet", "aria-label": label, onclick: () => copy(typeof text === "function" ? text() : text)}, shown);
+
+// The bar above the details of an item; Close leads back to the list.
+export const detailBar = (address) => el("div", {class: "tools detail-head"}, el("a", {class: "button", href: address, "aria-label": "close the details"}, "✕ Close"), copyButton(() => location.href, "Copy link to these details", "Copy link"));
+
+// A button whose act changes something; `question` is asked first where the act cannot be undone.
+export function act(text, label, work, {question, danger} = {}) {
+  const name = text.replace("…", "");
+  return el("button", {type: "button", "aria-label": label.startsWith(name) ? label : `${name}: ${label}`, class: danger || question ? "risky" : null, onclick: async () => {
+    if (question && !await confirmed(question, name)) return;
+    await attempt(work);
+    document.dispatchEvent(new Event("changed"));
+  }}, text);
+}
+
+export function confirmed(question, button) {
+  return new Promise((done) => {
+    const dialog = el("dialog", {"aria-labelledby": "question", onclose: () => { dialog.remove(); done(dialog.returnValue === "yes"); }},
+      el("form", {method: "dialog"}, el("p", {id: "question"}, question), el("div", {class: "tools"},
+        el("button", {value: "yes", class: "danger"}, button), el("button", {value: "no", autofocus: true}, "Cancel"))));
+    document.body.append(dialog);
+    dialog.showModal();
+  });
+}
+
+// -- forms --
+
+let made = 0;
+// A field is {name, label, note, value, kind, options, wide, needed, list}; `work` is given the values.
+export function form(title, button, fields, work, {open = true, danger} = {}) {
+  const inputs = {}, out = el("div", {class: "out", role: "status"});
+  const parts = fields.map(({name, label, options, note, value, wide, kind, needed, list}) => {
+    const id = `field${++made}`;
+    const input = options ? el("select", {id, name}, options.map((one) => el("option", {value: one.value ?? one}, one.label ?? (one || "any"))))
+      : kind === "area" ? el("textarea", {id, name, rows: 3, placeholder: note, required: needed, spellcheck: "false"})
+      : el("input", {id, name, type: kind || "text", placeholder: note, required: needed, autocomplete: "off", spellcheck: "false", list: list ? id + "list" : null, min: kind === "number" ? 0 : null});
+    if (value !== undefined) input.value = value;
+    inputs[name] = input;
+    const known = list ? el("datalist", {id: id + "list"}) : null;
+    if (known) input.addEventListener("focus", async () => known.replaceChildren(...(await list()).map((one) => el("option", {value: one}))));
+    return el("div", {class: wide ? "field wide" : "field"}, el("label", {for: id}, label), input, known);
+  });
+  const body = el("form", {class: "act", "aria-label": title, onsubmit: async (event) => {
+    event.preventDefault();
+    out.replaceChildren();
+    try {
+      const shown = [await work(Object.fromEntries(Object.entries(inputs).map(([name, input]) => [name, input.value])), inputs)].flat().filter((one) => one != null);
+      out.replaceChildren(...shown);
+      // The details of an item are drawn again when it changes, with all that is in them.
+      if (body.closest(".detail") && shown[0]?.className === "ok") say(shown[0].textContent, "good");
+    }
+    catch (error) { out.replaceChildren(el("p", {class: "bad"}, error.message)); }
+    document.dispatchEvent(new Event("changed"));
+  }}, el("div", {class: "fields"}, parts, el("button", {type: "submit", class: danger ? "danger" : "primary"}, button)), out);
+  return el("details", {class: "form", open}, el("summary", {}, title), body);
+}
+
+// -- keeping what a person looks at --
+
+const keyOf = (one) => one.dataset.key || one.id || one.getAttribute("aria-label") || one.getAttribute("href") || one.textContent;
+// Redraws a part of the page; focus, open details and scrolling stay where they are.
+export function redraw(place, ...children) {
+  const focused = place.contains(document.activeElement) && document.activeElement !== place ? keyOf(document.activeElement) : null;
+  const all = "a, button, summary, pre, input, select, [tabindex]";
+  const open = new Map([...place.querySelectorAll("details")].map((one) => [one.firstChild.textContent, one.open]));
+  const scrolled = new Map([...place.querySelectorAll("pre, .wide-table")].map((one) => [keyOf(one), [one.scrollTop, one.scrollLeft]]));
+  place.replaceChildren(...children.flat(4).filter((child) => child != null && child !== false));
+  for (const one of place.querySelectorAll("details")) if (open.has(one.firstChild.textContent)) one.open = open.get(one.firstChild.textContent);
+  for (const one of place.querySelectorAll("pre, .wide-table")) if (scrolled.has(keyOf(one))) [one.scrollTop, one.scrollLeft] = scrolled.get(keyOf(one));
+  if (focused !== null) [...place.querySelectorAll(all)].find((one) => keyOf(one) === focused)?.focus({preventScroll: true});
+}
+// Somebody is typing here, so a redraw would take the words away.
+export const isTyped = (place) => place.contains(document.activeElement) && /^(INPUT|TEXTAREA|SELECT)$/.test(document.activeElement.tagName);

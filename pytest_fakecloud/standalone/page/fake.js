@@ -1,0 +1,95 @@
+// One fake: its tabs with counts, and the tab that is chosen.
+
+import {code, copyButton, el, form, json, laidOut, number, short, soft, table} from "./dom.js";
+import {ask, path, send} from "./api.js";
+import {link} from "./router.js";
+import {FaultsPage} from "./faults.js";
+import * as kv from "./kv.js";
+import * as vector from "./vector.js";
+import * as broker from "./broker.js";
+import * as queue from "./queue.js";
+
+const TABS = {kv_server: kv.tabs, vector_index: vector.tabs, broker: broker.tabs, queue: queue.tabs};
+
+// What the console has no page for: each list of the view as a table, all else as a line.
+export function plain({name, service, fixture, fault_kinds, ...content}) {
+  const rows = Object.entries(content);
+  if (!rows.length) return [soft("This fake shows nothing.")];
+  return rows.flatMap(([title, value]) => {
+    if (!Array.isArray(value)) return [el("p", {class: "soft mono"}, `${title}: ${short(value, 300)}`)];
+    const columns = [...new Set(value.flatMap((one) => one && typeof one === "object" ? Object.keys(one) : ["value"]))];
+    return [el("h2", {}, title), value.length ? table(title, columns, value, (one) => columns.map((column) => short(one && typeof one === "object" ? one[column] ?? "" : column === "value" ? one : "", 300))) : soft("Empty.")];
+  });
+}
+class ViewPage {
+  constructor(handle) { this.handle = handle; this.node = el("section", {class: "page"}); }
+  async go() { await this.refresh(); }
+  async refresh() {
+    const found = await ask("GET", path(this.handle, "/view")), shape = JSON.stringify(found);
+    if (shape !== this.shape) this.node.replaceChildren(...plain(found));
+    this.shape = shape;
+  }
+}
+
+// Any request, sent as a client sends it: it meets faults and is in the activity.
+class RequestPage {
+  constructor(handle) {
+    this.node = el("section", {class: "page"}, soft(`A request to ${handle.name} with its credentials. It meets faults, and is in Activity like any other.`),
+      form("Any request", "Send", [{name: "method", label: "method", options: ["GET", "POST", "PUT", "PATCH", "DELETE"]}, {name: "target", label: "path", value: "/", wide: true, needed: true}, {name: "headers", label: "headers, as JSON", note: '{"X-Trace": "7"}', wide: true}, {name: "body", label: "body", kind: "area", wide: true}],
+        async ({method, target, headers, body}) => {
+          const answer = await send(handle, method, target, body, headers ? json(headers, "The headers") : undefined);
+          if (answer.broken) return el("p", {class: "fault"}, `A fault broke the connection: ${answer.broken}.`);
+          const text = laidOut(answer.body);
+          return [el("p", {class: answer.status < 400 ? "ok" : "bad"}, `Status ${answer.status}`), code(text.length > 50000 ? text.slice(0, 50000) + "…" : text, "answer"), el("details", {}, el("summary", {}, "Headers"), table("headers of the answer", ["header", "value"], answer.headers, (pair) => pair))];
+        }));
+  }
+  async go() { /* The form needs nothing. */ }
+  async refresh() { /* Nothing changes here by itself. */ }
+}
+
+export class FakePage {
+  constructor(handle) {
+    this.handle = handle;
+    const own = TABS[handle.fixture] ?? [{name: "view", title: "Data", make: (one) => new ViewPage(one)}];
+    this.tabs = [...own, {name: "faults", title: "Faults", counted: "faults", make: (one) => new FaultsPage(one)}, {name: "request", title: "Any request", make: (one) => new RequestPage(one)}];
+    this.nav = el("nav", {class: "subtabs", "aria-label": `parts of ${handle.name}`});
+    this.place = el("div");
+    this.counts = {};
+    this.node = el("div", {class: "page fake"}, el("div", {class: "tools head"}, el("h1", {}, handle.name), el("span", {class: "mono soft"}, handle.url), copyButton(handle.url, "Copy the address", "Copy")), this.nav, this.place);
+  }
+  leave() { this.inner?.leave?.(); }
+
+  async go(route) {
+    const name = this.tabs.some((tab) => tab.name === route.parts[2]) ? route.parts[2] : this.tabs[0].name;
+    if (name !== this.current) {
+      this.inner?.leave?.();
+      this.current = name;
+      this.inner = this.tabs.find((tab) => tab.name === name).make(this.handle);
+      this.place.replaceChildren(this.inner.node);
+      this.drawTabs();
+    }
+    await Promise.all([this.inner.go(route), this.count()]);
+  }
+  async refresh() { await Promise.all([this.inner.refresh(), this.count()]); }
+
+  async count() {
+    const [lists, faults] = await Promise.all([TABS[this.handle.fixture] ? ask("GET", path(this.handle, "/lists")) : {}, ask("GET", path(this.handle, "/faults"))]);
+    this.counts = {...lists, faults: faults.length};
+    this.drawTabs();
+  }
+  drawTabs() {
+    const shape = JSON.stringify([this.counts, this.current]);
+    if (shape === this.shape) return;
+    this.shape = shape;
+    const made = this.tabs.map(({name, title, counted}) => {
+      const many = this.counts[counted];
+      return el("a", {href: link(["fake", this.handle.name, name]), "data-key": name, "aria-current": name === this.current ? "page" : null}, title, many === undefined ? null : el("span", {class: "many"}, number(many)));
+    });
+    const focused = this.nav.contains(document.activeElement) ? document.activeElement.dataset.key : null;
+    this.nav.replaceChildren(...made);
+    if (focused) made.find((one) => one.dataset.key === focused)?.focus();
+    // Only the row of tabs moves; the page stays.
+    const chosen = made.find((one) => one.ariaCurrent === "page");
+    if (chosen && this.nav.scrollWidth > this.nav.clientWidth) this.nav.scrollLeft = chosen.offsetLeft - this.nav.clientWidth / 2 + chosen.offsetWidth / 2;
+  }
+}

@@ -1,0 +1,78 @@
+// Faults of a fake: each as a sentence, and a form that names the fields of each kind.
+
+import {act, done, el, empty, form, number, pill, redraw, words} from "./dom.js";
+import {ask, path} from "./api.js";
+
+const whole = (name, label, value, note) => ({name, label, kind: "number", value, note});
+const read = {
+  number: (text) => text === "" ? undefined : Number(text),
+  text: (text) => text === "" ? undefined : text,
+};
+const step = (text) => /^\d+$/.test(text.trim()) ? Number(text) : text.trim() === "ok" ? null : text.trim();
+// Of each kind: what it does, its fields, and the arguments that the fields make.
+const KINDS = {
+  answer: {does: "Answer with an error instead of doing the request", fields: [whole("status", "status", "503"), {name: "body", label: "body", note: "the service's own"}], args: ({status, body}) => [read.number(status), ...(body ? [body] : [])]},
+  delay: {does: "Wait before doing the request", fields: [{name: "seconds", label: "wait", value: "2s"}], args: ({seconds}) => [seconds]},
+  drop: {does: "Close the connection before doing the request", fields: [], args: () => []},
+  lose_answer: {does: "Do the request, then close the connection without an answer", fields: [], args: () => []},
+  hang: {does: "Never answer", fields: [], args: () => []},
+  truncate: {does: "Break the connection in the middle of the answer", fields: [whole("keep", "bytes that arrive", "", "half")], args: ({keep}) => keep === "" ? [] : [Number(keep)]},
+  down: {does: "Be down: refuse all connections", fields: [whole("status", "or answer with status", "", "no answer")], args: ({status}) => status === "" ? [] : [Number(status)]},
+  rate_limit: {does: "Limit the rate", fields: [whole("requests", "requests", "2"), {name: "per", label: "in each", value: "1s"}], args: ({requests, per}) => [Number(requests), per]},
+  random: {does: "Fail a share of the requests", fields: [{name: "rate", label: "share, from 0 to 1", value: "0.5"}, {name: "step", label: "with status, drop or hang", value: "503"}], args: ({rate, step: what}) => [Number(rate), step(what)]},
+  sequence: {does: "Fail the next requests one after the other", fields: [{name: "steps", label: "steps: status, ok, drop or hang", value: "503, ok, 429"}], args: ({steps}) => [steps.split(",").map(step)]},
+  duplicate: {does: "Deliver twice"}, reorder: {does: "Let other messages overtake"}, tamper: {does: "Change the body after signing"}, crash_after_answer: {does: "Forget the answer of the destination and deliver again"},
+  drop_callback: {does: "Lose callbacks"}, wrong_key: {does: "Sign with a wrong key"}, next_key: {does: "Sign with the next key"}, expired_token: {does: "Sign with an expired token"}, unsigned: {does: "Send without a signature"},
+  burst_limit: {does: "Reject publishing: burst limit", fields: [whole("limit", "limit", "100")], args: ({limit}) => [Number(limit)]}, daily_limit: {does: "Reject publishing: daily limit", fields: [whole("limit", "limit", "1000")], args: ({limit}) => [Number(limit)]},
+};
+const MATCHERS = {kv_server: ["command", "route"], vector_index: ["namespace", "route"], broker: ["topic", "group", "route"], queue: ["url", "label", "queue", "route"]};
+const NOTES = {command: "SET", route: "POST /publish", namespace: "films", topic: "orders", group: "billing", url: "https://app.example/hook", label: "mail", queue: "ordered"};
+
+const SAID = {
+  answer: (one) => `Answers ${one.description.replace("answer ", "")} instead of doing the request`, delay: () => "Waits before doing the request", drop: () => "Closes the connection before doing the request",
+  lose_answer: () => "Does the request and loses the answer", hang: () => "Never answers", truncate: () => "Breaks the connection in the middle of the answer", down: (one) => /\d/.test(one.description) ? `Is down: answers ${one.description.replace("down ", "")}` : "Is down: refuses all connections",
+  rate_limit: (one) => `Limits the rate (${one.description})`, random: (one) => `Fails a share of the requests (${one.description})`, sequence: (one) => `Fails the next requests in turn (${one.description.replace("sequence ", "")})`,
+};
+// A fault as a sentence: what it does, to which requests, how often.
+export function sentence(one) {
+  const does = SAID[one.kind]?.(one) ?? KINDS[one.kind]?.does ?? words(one.description), where = Object.entries(one.where);
+  const to = where.length ? `, for ${where.map(([name, value]) => `${name} ${value}`).join(" and ")}` : ", for every request";
+  const often = one.times == null ? "" : `, ${one.times === 1 ? "once" : `${number(one.times)} times`}`, after = one.skip ? `, after ${number(one.skip)} that pass` : "";
+  return `${does}${to}${often}${after}.`;
+}
+
+export class FaultsPage {
+  constructor(handle) {
+    this.handle = handle;
+    this.listed = el("div");
+    this.adding = el("div");
+    this.node = el("section", {class: "page"}, this.adding, this.listed);
+  }
+  async go() {
+    const {fault_kinds: kinds} = await ask("GET", path(this.handle, "/view"));
+    this.choose(kinds, kinds.includes("answer") ? "answer" : kinds[0]);
+    await this.refresh();
+  }
+  choose(kinds, kind) {
+    const about = KINDS[kind] ?? {fields: [{name: "args", label: "arguments, as JSON", note: "[503]"}], args: ({args}) => args ? JSON.parse(args) : []}, matchers = MATCHERS[this.handle.fixture] ?? ["route"];
+    const made = form("Add a fault", "Add fault", [{name: "kind", label: "what it does", options: kinds.map((one) => ({value: one, label: KINDS[one]?.does ?? words(one)})), value: kind, wide: true}, ...(about.fields ?? []),
+      ...matchers.map((name) => ({name: `only-${name}`, label: `only for ${name}`, note: NOTES[name]})), whole("times", "how often", "", "until removed"), whole("skip", "let pass first", "", "0")],
+    async (values) => {
+      const where = Object.fromEntries(matchers.map((name) => [name, read.text(values[`only-${name}`])]));
+      await ask("POST", path(this.handle, "/faults"), {kind: values.kind, args: (about.args ?? (() => []))(values), ...where, times: read.number(values.times), skip: read.number(values.skip)});
+      await this.refresh();
+      return done("Added.");
+    });
+    made.querySelector("select").addEventListener("change", (event) => { this.choose(kinds, event.target.value); this.adding.querySelector("select").focus(); });
+    this.adding.replaceChildren(made);
+  }
+  async refresh() {
+    const faults = await ask("GET", path(this.handle, "/faults")), shape = JSON.stringify(faults);
+    if (shape === this.shape) return;
+    this.shape = shape;
+    redraw(this.listed, faults.length ? [el("ul", {class: "sentences"}, faults.map((one) => el("li", {}, el("span", {}, sentence(one)), " ", one.hits ? pill(`hit ${one.hits === 1 ? "once" : `${number(one.hits)} times`}`, "wait") : pill("not hit yet"), " ", one.active ? null : pill("used up"),
+      act("Remove", `Remove the fault: ${sentence(one)}`, () => ask("DELETE", path(this.handle, `/faults/${one.id}`)))))),
+    faults.length > 1 ? act("Remove all…", "Remove all faults", () => ask("DELETE", path(this.handle, "/faults")), {question: "Remove all faults of this fake?"}) : null]
+      : empty("No faults.", "A fault makes this fake misbehave on purpose, to see how your application copes. Add one above; requests meet it at once."));
+  }
+}

@@ -1,0 +1,231 @@
+// A key-value server: keys with their values, search indexes, and the command box.
+
+import {act, attempt, bytes, code, copyButton, count, day, done, el, empty, facts, form, head, json, laidOut, number, pill, redraw, short, soft, table, time, title, tools, words} from "./dom.js";
+import {call, item, send, sendWell} from "./api.js";
+import {ListPage} from "./lists.js";
+import {span} from "./pictures.js";
+
+const run = (handle, ...line) => sendWell(handle, "POST", "/", line.map(String)).then((answer) => answer.result);
+const ttl = (one) => one.ttl_ms == null ? "no TTL" : span(one.ttl_ms * 1000);
+const preview = (one) => one.preview || count(one.length, {hash: "field", stream: "entrie", zset: "member", set: "member"}[one.type] ?? "element").replace("entrie", "entry").replace("entrys", "entries");
+
+const keys = {
+  list: "keys", noun: "key", facet: "type", rawId: true, hasItem: true, key: (one) => one.key,
+  searchNote: "Search all keys, or a pattern: user:*", columns: ["key", "type", "TTL", "size", "value"],
+  row: (one) => [short(one.key, 200), pill(words(one.type)), el("span", {class: one.ttl_ms == null ? "soft" : "", title: one.expires ?? ""}, ttl(one)), bytes(one.bytes ?? 0), short(preview(one), 120)],
+  tools: (handle, page) => newKey(handle, page),
+  empty: () => empty("No keys yet.", "A key appears when your application writes one. Add one above, or in the command box."),
+  detail: (one, page) => [title(one.key), keyFacts(one), ...(one.is_text ? keyActs(one, page) : [soft("The name of this key is not UTF-8; change it with a client.")]), ...valueOf(one, page)],
+};
+
+function newKey(handle, page) {
+  const kinds = {string: (key, value) => ["SET", key, value], hash: (key, value) => ["HSET", key, ...pairs(value)], list: (key, value) => ["RPUSH", key, ...lines(value)],
+    set: (key, value) => ["SADD", key, ...lines(value)], zset: (key, value) => ["ZADD", key, ...pairs(value).map((_, at, all) => all[at ^ 1])], json: (key, value) => ["JSON.SET", key, "$", value]};
+  return form("New key", "Add key", [{name: "key", label: "key", needed: true}, {name: "type", label: "type", options: Object.keys(kinds)}, {name: "ttl", label: "TTL in seconds", kind: "number", note: "none"},
+    {name: "value", label: "value (a hash or sorted set: name and value on each line; a list or set: an element on each line)", kind: "area", wide: true}],
+  async ({key, type, ttl: seconds, value}) => {
+    await run(handle, ...kinds[type](key, value));
+    if (seconds) await run(handle, "EXPIRE", key, seconds);
+    location.hash = page.address(encodeURIComponent(key), {});
+    return done("Added.");
+  }, {open: false});
+}
+const lines = (text) => text.split("\n").filter(Boolean);
+const pairs = (text) => lines(text).flatMap((line) => { const at = line.search(/[\s:=]/); return at < 0 ? [line, ""] : [line.slice(0, at), line.slice(at + 1).trim()]; });
+
+const keyFacts = (one) => facts({type: pill(words(one.type)), length: number(one.length), size: one.bytes == null ? "" : bytes(one.bytes),
+  TTL: one.ttl_ms == null ? "none: the key stays" : `${span(one.ttl_ms * 1000)}, until ${day(one.expires)} ${time(one.expires)} UTC`});
+
+function keyActs(one, page) {
+  const {handle} = page;
+  return [form("Change TTL", "Set TTL", [{name: "seconds", label: "TTL in seconds; empty removes it", kind: "number", value: one.ttl_ms == null ? "" : Math.ceil(one.ttl_ms / 1000)}],
+    async ({seconds}) => { await run(handle, ...(seconds ? ["EXPIRE", one.key, seconds] : ["PERSIST", one.key])); document.activeElement.blur(); return done("Changed."); }, {open: false}),
+  tools(copyButton(one.key, "Copy key", "Copy key"), act("Delete…", `Delete the key ${one.key}`, async () => { await run(handle, "DEL", one.key); location.hash = page.address(); }, {question: `Delete the key ${one.key}?`}))];
+}
+
+function valueOf(one, page) {
+  if (one.elements) return [elements(one, page)];
+  if (one.type === "string" && one.is_editable && one.is_whole) return [form("Value", "Save", [{name: "value", label: "value", kind: "area", value: one.value, wide: true}],
+    async ({value}) => { await run(page.handle, "SET", one.key, value, "KEEPTTL"); document.activeElement.blur(); return done("Saved; the TTL stays."); }), ...(laidOut(one.value) !== one.value ? [head("As JSON"), code(laidOut(one.value), "value as JSON")] : [])];
+  if (/json/i.test(one.type)) return [form("Document", "Save", [{name: "value", label: "JSON document", kind: "area", value: one.value, wide: true}],
+    async ({value}) => { json(value, "The document"); await run(page.handle, "JSON.SET", one.key, "$", value); document.activeElement.blur(); return done("Saved."); })];
+  return [code(one.value, "value"), one.is_whole === false ? soft("The value is longer than what is shown.") : null];
+}
+
+// The elements of a hash, list, set, sorted set or stream, in pages of their own.
+function elements(one, page) {
+  const {handle} = page, place = el("div"), state = {search: "", after: "", before: ""};
+  const editors = {
+    hash: {fields: ["field", "value"], put: (row) => ["HSET", one.key, row.field, row.value], drop: (row) => ["HDEL", one.key, row.field]},
+    list: {fields: ["value"], put: (row) => row.index === undefined ? ["RPUSH", one.key, row.value] : ["LSET", one.key, row.index, row.value]},
+    set: {fields: ["member"], put: (row) => ["SADD", one.key, row.member], drop: (row) => ["SREM", one.key, row.member]},
+    zset: {fields: ["member", "score"], put: (row) => ["ZADD", one.key, row.score, row.member], drop: (row) => ["ZREM", one.key, row.member]},
+    stream: {fields: ["fields"], put: (row) => ["XADD", one.key, "*", ...Object.entries(json(row.fields, "The fields")).flat()], drop: (row) => ["XDEL", one.key, row.id]},
+  };
+  const editor = editors[one.type], name = (row) => row.field ?? row.member ?? row.id ?? row.index;
+  const search = el("input", {type: "search", placeholder: "Search elements", "aria-label": "search elements", oninput: () => { Object.assign(state, {search: search.value, after: "", before: ""}); attempt(load); }});
+  async function load() { show((await item(handle, "keys", one.id, state)).elements); }
+  function show(found) {
+    const last = found.first + found.items.length - 1;
+    redraw(place, el("p", {class: "soft", role: "status"}, found.items.length ? `${number(found.first)}–${number(last)} of ${number(found.matching)}` : "No element matches."),
+      table("elements", [...one.columns, editor.drop || one.type === "list" ? "" : null].filter((text) => text !== null), found.items, (row) => [...one.columns.map((column) => short(row[column], 500)),
+        el("span", {class: "tools"}, editor.fields.includes("value") || one.type === "zset" ? el("button", {type: "button", "aria-label": `Edit ${name(row)}`, onclick: () => edit(row)}, "Edit") : null,
+          editor.drop ? act("Remove", `Remove ${name(row)}`, () => run(handle, ...editor.drop(row))) : null)]),
+      found.previous || found.next ? tools([["← Previous", "before", found.previous], ["Next →", "after", found.next]].map(([text, which, cursor]) =>
+        el("button", {type: "button", disabled: !cursor, onclick: () => { Object.assign(state, {after: "", before: "", [which]: cursor}); attempt(load); }}, text))) : null);
+  }
+  const adding = el("div");
+  function edit(row) {
+    const given = row ?? {};
+    adding.replaceChildren(form(row ? `Edit ${name(row)}` : "Add an element", row ? "Save" : "Add", editor.fields.map((field) => ({name: field, label: field, value: row ? given[field] : undefined, wide: true, note: field === "fields" ? '{"name": "value"}' : "", needed: field !== "value"})),
+      async (values) => { await run(handle, ...editor.put({...(row && one.type === "list" ? {index: row.index} : {}), ...values})); if (row) edit(); document.activeElement.blur(); return done(row ? "Saved." : "Added."); }, {open: Boolean(row)}));
+    if (row) adding.querySelector("input").focus();
+  }
+  edit();
+  show(one.elements);
+  return el("section", {}, head("Elements"), tools(search), adding, place);
+}
+
+// -- search indexes --
+
+const indexes = {
+  list: "indexes", noun: "index", key: (one) => one.name, columns: ["index", "fields", "documents", "pending"],
+  row: (one) => [one.name, one.fields.map((field) => field.field).join(", "), number(one.documents), number(one.pending)],
+  empty: () => empty("No search indexes yet.", "SEARCH.CREATE makes one. Run it in the command box, for example:", code("SEARCH.CREATE books ON HASH PREFIX 1 book: SCHEMA title TEXT price F64", "example")),
+  detail: (one, page) => [title(one.name), facts({documents: number(one.documents), pending: number(one.pending)}),
+    table("schema", ["field", "type", "options"], one.fields, (field) => [field.field, field.type, field.options.join(" ")]),
+    form("Query", "Search", [{name: "filter", label: "filter, as JSON", kind: "area", value: JSON.stringify({[one.fields[0]?.field ?? "field"]: "word"}), wide: true, needed: true}, {name: "limit", label: "at most", kind: "number", value: "10"}],
+      async ({filter, limit}) => { json(filter, "The filter"); return typed(["SEARCH.QUERY"], await run(page.handle, "SEARCH.QUERY", one.name, filter, "LIMIT", limit || 10)); })],
+};
+
+// -- the command box --
+
+// A line as a shell reads it: words, with quotes around what has spaces.
+export function split(line) {
+  const found = [];
+  let word = null, quote = "";
+  for (let at = 0; at < line.length; at++) {
+    const one = line[at];
+    if (quote) {
+      if (one === quote) quote = "";
+      else if (one === "\\" && quote === '"' && at + 1 < line.length) word += line[++at];
+      else word += one;
+    } else if (one === '"' || one === "'") { quote = one; word ??= ""; }
+    else if (/\s/.test(one)) { if (word !== null) found.push(word); word = null; }
+    else word = (word ?? "") + one;
+  }
+  if (quote) throw new Error(`The quote ${quote} is not closed.`);
+  if (word !== null) found.push(word);
+  return found;
+}
+
+const PAIRED = new Set(["HGETALL", "CONFIG GET", "HRANDFIELD", "XINFO STREAM"]), SCORED = /WITHSCORES/i;
+// A reply as redis-cli shows it: integers, nil and arrays are told apart from strings.
+export function typed(line, value) {
+  const name = line[0].toUpperCase(), both = `${name} ${(line[1] ?? "").toUpperCase()}`;
+  if (Array.isArray(value) && value.length && value.length % 2 === 0 && (PAIRED.has(name) || PAIRED.has(both) || line.some((word) => SCORED.test(word))))
+    return table("reply", ["field", "value"], value.filter((_, at) => at % 2 === 0).map((field, at) => [field, value[2 * at + 1]]), (pair) => pair.map((one) => plain(one)));
+  return code(plain(value), "reply");
+}
+function plain(value, indent = "") {
+  if (value === null) return "(nil)";
+  if (typeof value === "number") return Number.isInteger(value) ? `(integer) ${value}` : `(double) ${value}`;
+  if (typeof value === "boolean") return value ? "(true)" : "(false)";
+  if (typeof value === "string") return JSON.stringify(value);
+  const rows = Array.isArray(value) ? value.map((one, at) => [`${at + 1})`, one]) : Object.entries(value).map(([field, one]) => [JSON.stringify(field) + ":", one]);
+  if (!rows.length) return "(empty array)";
+  return rows.map(([mark, one], at) => `${at ? indent : ""}${mark} ${plain(one, indent + " ".repeat(mark.length + 1))}`).join("\n");
+}
+
+const helps = new Map(), said = [];
+async function help(handle) {
+  if (helps.has(handle.name)) return helps.get(handle.name);
+  const flat = await call(handle, "execute", "COMMAND", "DOCS"), docs = new Map();
+  const object = (pairs_) => Object.fromEntries(Array.from({length: pairs_.length / 2}, (_, at) => [pairs_[2 * at], pairs_[2 * at + 1]]));
+  const usage = (one) => { const {name, token, type, flags = []} = object(one), shown = token ? (type === "pure-token" ? token : `${token} ${name}`) : name; return flags.includes("optional") ? `[${shown}]` : shown + (flags.includes("multiple") ? " …" : ""); };
+  const enter = (name, doc) => {
+    docs.set(name.toUpperCase().replace("|", " "), {summary: doc.summary, group: doc.group, since: doc.since, usage: (doc.arguments ?? []).map(usage).join(" ")});
+    const subcommands = doc.subcommands ?? [];
+    for (let at = 0; at < subcommands.length; at += 2) enter(subcommands[at], object(subcommands[at + 1]));
+  };
+  for (let at = 0; at < flat.length; at += 2) enter(flat[at], object(flat[at + 1]));
+  helps.set(handle.name, docs);
+  return docs;
+}
+
+class CommandBox {
+  constructor(handle) {
+    this.handle = handle;
+    this.at = said.length;
+    this.log = el("div", {class: "log", role: "log", "aria-label": "replies", tabindex: 0});
+    this.hint = el("p", {class: "soft hint", id: "hint", "aria-live": "polite"}, "Type a command; Tab completes it, arrow up brings back earlier ones.");
+    this.options = el("div", {class: "options", id: "options", role: "listbox", "aria-label": "commands", hidden: true});
+    this.input = el("input", {id: "command", class: "mono", role: "combobox", "aria-expanded": "false", "aria-controls": "options", "aria-autocomplete": "list", "aria-label": "command", "aria-describedby": "hint", autocomplete: "off", spellcheck: "false", autocapitalize: "off",
+      placeholder: 'SET greeting "hello you" EX 60', oninput: () => this.suggest(), onkeydown: (event) => this.key(event)});
+    this.node = el("div", {class: "commands"}, el("form", {"aria-label": "Run a command", onsubmit: (event) => { event.preventDefault(); this.run(); }},
+      el("div", {class: "prompt"}, this.input, el("button", {type: "submit", class: "primary"}, "Run")), this.options, this.hint), this.log);
+    this.found = [];
+  }
+  async go() { if (matchMedia("(min-width: 700px)").matches) this.input.focus(); this.docs = await help(this.handle); if (this.input.value) this.suggest(); }
+  async refresh() { /* Nothing changes here by itself. */ }
+
+  nameIn(line) {
+    const [first = "", second = ""] = line.trimStart().toUpperCase().split(/\s+/);
+    return this.docs?.has(`${first} ${second}`) ? `${first} ${second}` : first;
+  }
+  suggest() {
+    const line = this.input.value.trimStart().toUpperCase();
+    this.place = -1;
+    this.found = !line || !this.docs || this.docs.has(line.trimEnd()) && line.endsWith(" ") ? [] : [...this.docs.keys()].filter((name) => name.startsWith(line)).sort((one, other) => one.length - other.length || one.localeCompare(other)).slice(0, 8);
+    this.show();
+    const known = this.docs?.get(this.nameIn(line));
+    this.hint.replaceChildren(...(known ? [el("b", {class: "mono"}, `${this.nameIn(line)} ${known.usage}`), ` ${known.summary ?? ""}`] : [line && !this.found.length && this.docs ? "No such command." : ""]));
+  }
+  show() {
+    this.options.hidden = !this.found.length;
+    this.input.setAttribute("aria-expanded", String(Boolean(this.found.length)));
+    if (this.place >= 0 && this.found.length) this.input.setAttribute("aria-activedescendant", `option${this.place}`); else this.input.removeAttribute("aria-activedescendant");
+    this.options.replaceChildren(...this.found.map((name, at) => el("div", {role: "option", id: `option${at}`, "aria-selected": String(at === this.place), onmousedown: (event) => { event.preventDefault(); this.take(name); }},
+      el("b", {class: "mono"}, name), el("span", {class: "soft"}, ` ${this.docs.get(name).summary ?? ""}`))));
+  }
+  take(name) { this.input.value = name + " "; this.found = []; this.show(); this.suggest(); }
+  key(event) {
+    const open = this.found.length > 0;
+    if (event.key === "Tab" && open && !event.shiftKey) { event.preventDefault(); this.take(this.found[Math.max(0, this.place)]); }
+    else if (event.key === "Escape" && open) { this.found = []; this.show(); }
+    else if (event.key === "Enter" && open && this.place >= 0) { event.preventDefault(); this.take(this.found[this.place]); }
+    else if (event.key === "ArrowDown" && open) { event.preventDefault(); this.place = (this.place + 1) % this.found.length; this.show(); }
+    else if (event.key === "ArrowUp" && open && this.place > 0) { event.preventDefault(); this.place--; this.show(); }
+    else if (event.key === "ArrowUp" || event.key === "ArrowDown") {
+      event.preventDefault();
+      this.at = Math.max(0, Math.min(said.length, this.at + (event.key === "ArrowUp" ? -1 : 1)));
+      this.input.value = said[this.at] ?? "";
+      this.found = []; this.show();
+    }
+  }
+  async run() {
+    const line = this.input.value.trim();
+    if (!line) return;
+    this.found = []; this.show();
+    said.push(line);
+    this.at = said.length;
+    this.input.value = "";
+    let parts;
+    try {
+      const argv = split(line), answer = await send(this.handle, "POST", "/", argv);
+      if (answer.broken) parts = [el("p", {class: "fault"}, `A fault broke the connection: ${answer.broken}.`)];
+      else {
+        const read = json(answer.body, "The answer");
+        parts = read.error !== undefined ? [el("p", {class: "bad mono"}, `(error) ${read.error}`)] : [typed(argv, read.result)];
+      }
+    } catch (error) { parts = [el("p", {class: "bad"}, error.message)]; }
+    this.log.prepend(el("div", {class: "entry"}, el("p", {class: "mono"}, el("b", {}, "> "), line), parts));
+    document.dispatchEvent(new Event("changed"));
+  }
+}
+
+export const tabs = [
+  {name: "keys", title: "Keys", counted: "keys", make: (handle) => new ListPage(handle, "keys", keys)},
+  {name: "commands", title: "Command box", make: (handle) => new CommandBox(handle)},
+  {name: "indexes", title: "Search indexes", counted: "indexes", make: (handle) => new ListPage(handle, "indexes", indexes)},
+];

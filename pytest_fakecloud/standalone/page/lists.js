@@ -1,0 +1,146 @@
+// A list of a fake, page by page as the server gives it, with the chosen item beside it.
+
+import {act, count, detailBar, el, empty, isTyped, number, redraw, tools, words} from "./dom.js";
+import {item, list} from "./api.js";
+import {go, link} from "./router.js";
+
+const LIMIT = 100;
+
+// `spec` is {list, noun, columns, row, detail, hasItem, filters, facet, tools, empty, bulk, key}:
+// `row` gives the cells of an item, `detail` the parts of the panel beside the list.
+export class ListPage {
+  constructor(handle, tab, spec) {
+    Object.assign(this, {handle, tab, spec, turn: 0, chosen: new Set(), drawn: {}});
+    this.body = el("div", {class: "list-body"});
+    this.counted = el("span", {class: "soft", role: "status", id: "count"}, "Loading…");
+    this.facets = el("div", {class: "facets", role: "group", "aria-label": "filter"});
+    this.search = el("input", {type: "search", id: "search", placeholder: spec.searchNote ?? `Search ${spec.noun}s`, "aria-label": `search ${spec.noun}s`, oninput: () => this.change({search: this.search.value})});
+    this.fields = (spec.filters ?? []).map(({name, label, note, options, type}) => {
+      const input = options ? el("select", {name, "aria-label": label}) : el("input", {name, type: type ?? "text", placeholder: note, "aria-label": label, size: 14});
+      input.addEventListener("change", () => this.change({[name]: input.value}));
+      return {name, options, input};
+    });
+    this.side = el("section", {class: "detail", "aria-label": "details", hidden: true});
+    this.node = el("div", {class: "split"}, el("section", {class: "list", "aria-label": `${spec.noun}s`},
+      tools(this.search, this.fields.map((field) => field.input), this.facets, this.counted),
+      spec.tools?.(handle, this), this.body), this.side);
+    this.body.addEventListener("keydown", (event) => this.step(event));
+    this.side.addEventListener("keydown", (event) => { if (event.key === "Escape" && !isTyped(this.side)) this.close(); });
+  }
+
+  get base() { return ["fake", this.handle.name, this.tab]; }
+  address(id, values = this.values) { return link(id === undefined ? this.base : [...this.base, {raw: id}], values); }
+  close() { const id = this.id; go(this.address()); requestAnimationFrame(() => this.body.querySelector(`a[data-key="${CSS.escape(id)}"]`)?.focus()); }
+
+  // Another search or filter begins at the first page again.
+  change(values) {
+    clearTimeout(this.timer);
+    this.changes = {...this.changes, ...values};
+    this.timer = setTimeout(() => { const given = this.changes; this.changes = {}; go(link(this.base, {...this.values, after: "", before: "", ...given}), {replace: true}); }, 150);
+  }
+
+  async go(route) {
+    this.id = route.raw[3];
+    this.values = route.query;
+    if (document.activeElement !== this.search) this.search.value = route.query.search ?? "";
+    for (const {name, options, input} of this.fields) {
+      if (options) {
+        const known = await options(this.handle);
+        input.replaceChildren(...known.map((one) => el("option", {value: one.value ?? one}, one.label ?? one)));
+        if (route.query[name] === undefined && known.length && !input.dataset.any) { this.values = {...this.values, [name]: known[0].value ?? known[0]}; }
+      }
+      if (document.activeElement !== input) input.value = this.values[name] ?? "";
+    }
+    await this.refresh();
+  }
+
+  async refresh() {
+    const turn = ++this.turn, {id, spec} = this;
+    if (spec.needs && !this.values[spec.needs]) { this.counted.textContent = ""; redraw(this.body, spec.empty(this)); return; }
+    const page = await list(this.handle, spec.list, {limit: LIMIT, ...this.values});
+    if (turn !== this.turn) return;
+    this.page = page;
+    this.drawList(page);
+    if (id === undefined) { this.side.hidden = true; this.node.classList.remove("chosen"); this.drawn.item = ""; return; }
+    let found;
+    try { found = spec.hasItem ? await item(this.handle, spec.list, id, this.itemValues()) : page.items.find((one) => spec.key(one) === decodeURIComponent(id)) ?? null; }
+    catch (error) { if (error.status !== 404) throw error; found = {gone: error.message}; }
+    if (turn === this.turn) this.drawItem(id, found);
+  }
+  itemValues() { return Object.fromEntries((this.spec.itemFilters ?? []).map((name) => [name, this.values[name]])); }
+
+  drawList(page) {
+    const {spec} = this, shape = JSON.stringify([page, this.id, [...this.chosen]]);
+    if (shape === this.drawn.list) return;
+    this.drawn.list = shape;
+    const last = page.first + page.items.length - 1, whole = count(page.total, spec.noun);
+    this.counted.textContent = !page.total ? "" : !page.items.length ? `0 found in ${whole}`
+      : `${number(page.first)}–${number(last)} of ${page.matching === page.total ? whole : `${number(page.matching)} found in ${whole}`}`;
+    this.drawFacets(page);
+    const filtered = this.values.search || this.values[spec.facet] || page.total;
+    redraw(this.body, spec.bulk && page.items.length ? this.bulkTools(page) : null, spec.above?.(page, this),
+      page.items.length ? this.rows(page) : filtered ? empty(`No ${spec.noun} matches.`, `Search looks at all ${whole}. Clear the search or the filter to see them.`) : spec.empty(this),
+      page.previous || page.next ? this.pager(page) : null);
+  }
+
+  rows(page) {
+    const {spec} = this, heads = [spec.bulk ? "" : null, ...spec.columns].filter((one) => one !== null);
+    return el("div", {class: "wide-table"}, el("table", {class: "rows"}, el("thead", {}, el("tr", {}, heads.map((name) => name ? el("th", {scope: "col"}, name) : el("td")))),
+      el("tbody", {}, page.items.map((one) => {
+        const id = this.idOf(one), [first, ...rest] = spec.row(one, this);
+        return el("tr", {class: id === this.id ? "chosen" : null, onclick: (event) => { if (!event.target.closest("a, button, input, label") && !String(getSelection())) go(this.address(id)); }},
+          spec.bulk ? el("td", {class: "check"}, el("input", {type: "checkbox", "aria-label": `choose ${spec.key(one)}`, "data-key": `choose ${id}`, checked: this.chosen.has(spec.key(one)),
+            onchange: (event) => { this.chosen[event.target.checked ? "add" : "delete"](spec.key(one)); this.drawList(this.page); }})) : null,
+          el("td", {class: "mono"}, el("a", {href: this.address(id), "data-key": id, "aria-current": id === this.id ? "true" : null}, first)),
+          rest.map((cell) => el("td", {class: "mono"}, cell ?? "")));
+      }))));
+  }
+  idOf(one) { return one.id !== undefined && this.spec.rawId ? one.id : encodeURIComponent(this.spec.key(one)); }
+
+  pager(page) {
+    const at = (text, values) => values ? el("a", {class: "button", href: link(this.base, {...this.values, after: "", before: "", ...values})}, text) : el("span", {class: "button off"}, text);
+    return el("nav", {class: "tools", "aria-label": "pages"}, at("← Previous", page.previous && {before: page.previous}), at("Next →", page.next && {after: page.next}));
+  }
+
+  drawFacets(page) {
+    if (!this.spec.facet || !page.facets) return;
+    const chosen = this.values[this.spec.facet] ?? "", all = Object.values(page.facets).reduce((sum, one) => sum + one, 0);
+    redraw(this.facets, [["", all], ...Object.entries(page.facets)].map(([value, many]) => el("button", {type: "button", class: "facet", "aria-pressed": String(value === chosen), "data-key": `facet ${value}`,
+      onclick: () => this.change({[this.spec.facet]: value})}, `${value ? words(value) : "all"} `, el("small", {}, number(many)))));
+  }
+
+  bulkTools(page) {
+    const here = page.items.map(this.spec.key), every = here.every((id) => this.chosen.has(id));
+    for (const id of this.chosen) if (!here.includes(id)) this.chosen.delete(id);
+    return tools(el("label", {class: "check"}, el("input", {type: "checkbox", checked: every, "data-key": "choose all", onchange: (event) => {
+      for (const id of here) this.chosen[event.target.checked ? "add" : "delete"](id);
+      this.drawList(this.page);
+    }}), `all ${here.length} on this page`), this.chosen.size ? this.spec.bulk.map(({text, work, question}) =>
+      act(`${text} ${this.chosen.size}`, `${text} ${count(this.chosen.size, this.spec.noun)}`, async () => { await work(this.handle, [...this.chosen]); this.chosen.clear(); }, {question: question?.(this.chosen.size)})) : null);
+  }
+
+  drawItem(id, found) {
+    const shape = JSON.stringify([id, found]);
+    if (shape === this.drawn.item) return;
+    const another = id !== this.shown;
+    if (!another && isTyped(this.side)) return;
+    this.drawn.item = shape;
+    this.shown = id;
+    this.side.hidden = false;
+    this.node.classList.add("chosen");
+    const parts = !found || found.gone ? [empty(`This ${this.spec.noun} is gone.`, found?.gone ?? "It was deleted, or the fake was reset.")] : this.spec.detail(found, this);
+    redraw(this.side, detailBar(this.address()), ...parts);
+    if (another) this.side.scrollTop = 0;
+  }
+
+  // Arrow keys, j and k go from row to row.
+  step(event) {
+    const by = {ArrowDown: 1, j: 1, ArrowUp: -1, k: -1}[event.key];
+    if (!by || event.target.tagName === "INPUT") return;
+    const links = [...this.body.querySelectorAll("tbody a[data-key]")], at = links.indexOf(event.target.closest("tr")?.querySelector("a[data-key]"));
+    if (at < 0) return;
+    event.preventDefault();
+    links[Math.max(0, Math.min(links.length - 1, at + by))].focus();
+  }
+}
+

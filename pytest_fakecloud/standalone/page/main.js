@@ -1,0 +1,151 @@
+// The frame: navigation, clock, and the page for the address; it is kept up to date while it is open.
+
+import {$, attempt, confirmed, count, el, redraw, say} from "./dom.js";
+import {NoToken, answerOtherTabs, ask, connection, findToken, keep} from "./api.js";
+import {go, link, read} from "./router.js";
+import {ActivityPage, catchUp, entries, journal, listen} from "./activity.js";
+import {ConnectPage} from "./connect.js";
+import {FakePage} from "./fake.js";
+import {ProblemsPage, SnapshotsPage, TimePage, clockButtons, showClock} from "./time.js";
+import {oneAtATime} from "./rows.js";
+
+const EVERY = 2000;
+let state = {handles: [], problems: 0}, page = null, place = null;
+const current = () => state;
+journal.size = () => entries.list.length;
+
+const PAGES = {
+  activity: {title: "Activity", make: () => new ActivityPage(current)},
+  connect: {title: "Connect", make: () => new ConnectPage(current, journal)},
+  time: {title: "Time", make: () => new TimePage()},
+  problems: {title: "Problems", make: () => new ProblemsPage()},
+  snapshots: {title: "Snapshots", make: () => new SnapshotsPage()},
+};
+
+// -- navigation --
+
+function drawNav() {
+  const {parts} = read();
+  const entry = (where, text, mark) => el("a", {href: link(where), "data-key": where.join("/"), "aria-current": where.every((part, at) => part === parts[at]) ? "page" : null}, text, mark ? el("span", {class: "many bad"}, String(mark)) : null);
+  redraw($("nav"), Object.entries(PAGES).map(([name, {title}]) => entry([name], title, name === "problems" ? state.problems : 0)), el("span", {class: "group", "aria-hidden": "true"}, "Fakes"), state.handles.map((handle) => entry(["fake", handle.name], handle.name)));
+}
+
+async function show() {
+  const route = read(), [first, second] = route.parts;
+  const handle = first === "fake" && state.handles.find((one) => one.name === second);
+  if (!handle && !(first in PAGES)) { if (first) say(first === "fake" ? `There is no fake named ${second}.` : `The console has no page ${first}.`); history.replaceState(null, "", link([entries.list.length ? "activity" : "connect"])); return show(); }
+  const wanted = handle ? `fake/${handle.name}` : first;
+  if (wanted !== place) {
+    page?.leave?.();
+    place = wanted;
+    page = handle ? new FakePage(handle) : PAGES[first].make();
+    $("view").replaceChildren(page.node);
+    scrollTo(0, 0);
+  }
+  document.title = `${handle ? handle.name : PAGES[first].title} · fakecloud`;
+  drawNav();
+  await settled(() => page.go(route));
+}
+// An answer that comes after the page was left belongs nowhere, and a lost server is said elsewhere.
+async function settled(work) {
+  const before = page;
+  try { await work(); } catch (error) { if (error instanceof NoToken) askForToken(); else if (!connection.lost && page === before) say(error.message); }
+}
+
+// -- keeping up --
+
+export const refresh = oneAtATime(async () => {
+  const found = await ask("GET", "/state"), named = (one) => one.handles.map((handle) => handle.name + handle.url).join();
+  const changed = named(found) !== named(state) || found.problems !== state.problems;
+  state = found;
+  showClock(state.clock);
+  $("facts").textContent = `seed ${state.seed}`;
+  if (changed) drawNav();
+  if (page) await settled(() => page.refresh());
+});
+let planned = false;
+function soon() {
+  if (planned || connection.lost || document.hidden) return;
+  planned = true;
+  setTimeout(() => { planned = false; refresh().catch(() => {}); }, 250);
+}
+
+// -- a server that stopped, a token that is missing --
+
+let asking = 0;
+function sayLost() {
+  const seen = connection.lastSeen, ago = Math.round((Date.now() - seen) / 1000);
+  $("lost").replaceChildren(el("b", {}, `The server at ${location.host} does not answer. `), `It was last seen at ${seen.toLocaleTimeString()}${ago > 5 ? `, ${ago < 90 ? `${ago} seconds` : count(Math.round(ago / 60), "minute")} ago` : ""}. Start it again with the same ports, and this page goes on by itself; it shows what it last knew.`);
+}
+connection.listeners.add((lost) => {
+  $("lost").hidden = !lost;
+  clearInterval(asking);
+  if (lost) {
+    sayLost();
+    asking = setInterval(() => { sayLost(); fetch("/__control__/live").then(() => ask("GET", "/state")).then(() => refresh(), (error) => { if (error instanceof NoToken) askForToken(); }); }, EVERY / 2);
+  } else { say(""); soon(); }
+});
+
+function askForToken() {
+  if ($("token")) return;
+  const input = el("input", {id: "token-input", type: "password", autocomplete: "off", required: true}), wrong = el("p", {class: "bad", role: "alert"});
+  const dialog = el("dialog", {id: "token", "aria-labelledby": "token-title", oncancel: (event) => event.preventDefault()}, el("form", {onsubmit: async (event) => {
+    event.preventDefault();
+    keep(input.value.trim());
+    try { await ask("GET", "/state"); dialog.remove(); await begin(); } catch { wrong.textContent = "The server does not take this token."; }
+  }}, el("h2", {id: "token-title"}, "The console needs the control token"), el("p", {}, "The server prints it when it starts, as PYTEST_FAKECLOUD_TOKEN. It stays in this tab, and is given to other tabs of this console; it is never in the address."),
+  el("label", {for: "token-input"}, "control token"), input, wrong, el("button", {type: "submit", class: "primary"}, "Open")));
+  document.body.append(dialog);
+  dialog.showModal();
+}
+
+// -- keys --
+
+const SHORTCUTS = {"/": "search", "?": "show these keys", g: "then a, c, t, p or s: go to a page; then 1 to 9: go to a fake", "j k ↑ ↓": "next or previous row", Enter: "open the row", Esc: "close the details"};
+function showShortcuts() {
+  const dialog = el("dialog", {"aria-labelledby": "keys", onclose: () => dialog.remove()}, el("form", {method: "dialog"}, el("h2", {id: "keys"}, "Keys"), el("dl", {class: "facts"}, Object.entries(SHORTCUTS).map(([key, does]) => el("div", {}, el("dt", {}, el("kbd", {}, key)), el("dd", {}, does)))), el("button", {autofocus: true}, "Close")));
+  document.body.append(dialog);
+  dialog.showModal();
+}
+let going = 0;
+addEventListener("keydown", (event) => {
+  if (event.ctrlKey || event.metaKey || event.altKey || /^(INPUT|TEXTAREA|SELECT)$/.test(document.activeElement.tagName) || document.querySelector("dialog[open]")) return;
+  if (Date.now() - going < 1500) {
+    going = 0;
+    const to = Object.keys(PAGES).find((name) => name[0] === event.key), fake = state.handles[Number(event.key) - 1];
+    if (to || fake) { event.preventDefault(); go(link(to ? [to] : ["fake", fake.name])); return; }
+  }
+  if (event.key === "g") going = Date.now();
+  else if (event.key === "/") { const search = $("search") ?? $("command"); if (search) { event.preventDefault(); search.focus(); } }
+  else if (event.key === "?") showShortcuts();
+});
+
+// -- the start --
+
+let begun = false;
+async function begin() {
+  state = await ask("GET", "/state");
+  showClock(state.clock);
+  await catchUp();
+  await show();
+  await refresh();
+  document.documentElement.dataset.ready = "yes";
+  if (begun) return;
+  begun = true;
+  answerOtherTabs();
+  listen();
+  addEventListener("hashchange", show);
+  document.addEventListener("changed", () => { soon(); });
+  document.addEventListener("happened", soon);
+  document.addEventListener("visibilitychange", soon);
+  setInterval(soon, EVERY);
+}
+$("skip").addEventListener("click", () => $("view").focus());
+$("keys-button").addEventListener("click", showShortcuts);
+$("reset").addEventListener("click", async () => {
+  if (!await confirmed("Reset all fakes to their baseline? The data that they hold now is lost.", "Reset")) return;
+  await attempt(async () => { await ask("POST", "/reset", {}); entries.clear(); await catchUp(); await refresh(); });
+});
+clockButtons();
+await findToken();
+try { await begin(); } catch (error) { if (error instanceof NoToken) askForToken(); else say(error.message); }

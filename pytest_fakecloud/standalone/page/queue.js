@@ -1,0 +1,163 @@
+// A queue: messages and their attempts, dead letters, schedules, workflow runs, and what they go through.
+
+import {act, both, code, copyButton, count, done, el, empty, facts, fine, form, head, laidOut, number, pill, short, soft, table, title, tools, words} from "./dom.js";
+import {ask, path, sendWell} from "./api.js";
+import {ListPage} from "./lists.js";
+import {link} from "./router.js";
+import {graph, ladder, micros, span} from "./pictures.js";
+
+const STATES = {delivered: "good", dead_lettered: "bad", cancelled: "", pending: "wait", in_flight: "wait", success: "good", failed: "bad", canceled: "", started: "wait"};
+const state = (one) => pill(words(one.state), STATES[one.state]);
+const running = (one) => one.paused ? pill("paused") : pill("active", "good");
+const at = (handle, tab, id) => link(["fake", handle.name, tab, id]);
+const status = (one) => one.status == null ? "" : el("span", {class: one.status < 300 ? "ok" : "bad"}, String(one.status));
+const next = (one) => one.next ? both(one.next) : one.waits_for ? `waits for ${one.waits_for}` : "";
+const target = (url) => encodeURI(url).replaceAll("%25", "%");
+const headers = (label, given) => { const rows = Array.isArray(given) ? given : Object.entries(given).map(([name, all]) => [name, [all].flat().join(", ")]); return rows.length ? table(label, ["header", "value"], rows, (pair) => pair) : soft("None."); };
+const body = (one, label) => [one.body ? code(laidOut(one.body), label) : soft("The body is empty."), one.is_whole === false ? soft("The body is longer than what is shown.") : null];
+
+// -- messages --
+
+const publish = (handle) => form("Publish a message", "Publish", [{name: "to", label: "destination", note: "https://app.example/hook", wide: true, needed: true}, {name: "body", label: "body", kind: "area", wide: true}, {name: "type", label: "content type", value: "application/json"},
+  {name: "delay", label: "delay", note: "10m"}, {name: "retries", label: "retries", kind: "number"}, {name: "queue", label: "in queue"}, {name: "callback", label: "callback URL"}],
+async ({to, body: text, type, delay, retries, queue, callback}) => {
+  const made = await sendWell(handle, "POST", (queue ? `/v2/enqueue/${encodeURIComponent(queue)}/` : "/v2/publish/") + target(to), text, {...(type ? {"Content-Type": type} : {}), ...(delay ? {"Upstash-Delay": delay} : {}),
+    ...(retries ? {"Upstash-Retries": retries} : {}), ...(callback ? {"Upstash-Callback": callback} : {})});
+  return done("Published ", [made].flat().map((one) => el("a", {href: at(handle, "messages", one.messageId)}, one.messageId)), ".");
+}, {open: false});
+
+const messageColumns = ["message", "state", "to", "attempts", "last answer", "next attempt"];
+const messageRow = (one) => [el("span", {title: one.id}, both(one.created)), state(one), short(`${one.method} ${one.url}`, 90), `${one.attempts} of ${one.max_retries + 1}`, status(one), next(one)];
+
+function messageDetail(one, page) {
+  const {handle} = page, name = one.public_id, pending = one.state === "pending";
+  return [el("h2", {}, `${one.method} `, el("span", {class: "mono"}, one.url)),
+    facts({state: state(one), id: el("span", {class: "mono"}, name), published: both(one.created) + " UTC", "next attempt": next(one), about: one.about && el("a", {href: at(handle, "messages", one.about)}, one.about), run: one.run && el("a", {href: at(handle, "runs", one.run)}, one.run), ...one.settings}),
+    tools(pending && one.next ? act("Deliver now", `Deliver ${name} now`, () => ask("POST", path(handle, `/messages/${encodeURIComponent(one.id)}/deliver`), {})) : null,
+      pending ? act("Cancel…", `Cancel ${name}`, () => sendWell(handle, "DELETE", `/v2/messages/${encodeURIComponent(name)}`), {question: "Cancel this message? It will not be delivered."}) : null,
+      one.dlq_id ? act("Retry", `Retry ${name}`, () => retry(handle, [one.dlq_id])) : null,
+      copyButton(name, "Copy id", "Copy id"), copyButton(one.body, "Copy body", "Copy body")),
+    head(count(one.attempts.length, "attempt")), one.attempts.length + (one.next ? 1 : 0) > 1 && one.attempts.length ? ladder(one) : null,
+    one.attempts.length ? one.attempts.slice().reverse().map((each) => attemptPart(each)) : soft("Not attempted yet."),
+    head("Body"), ...body(one, "body"), head("Headers"), headers("headers", one.headers),
+    one.callbacks.length ? [head("Callbacks"), table("callbacks", ["callback", "state", "to"], one.callbacks, (each) => [el("a", {href: at(handle, "callbacks", each.id)}, both(each.created)), state(each), each.url])] : null,
+    head("What happened"), code(one.timeline, "timeline")].flat();
+}
+function attemptPart(one) {
+  const ended = one.exception ?? (one.status == null ? one.state : one.status), good = one.status >= 200 && one.status < 300;
+  return el("details", {class: "attempt"}, el("summary", {}, `Attempt ${one.number}: `, el("b", {class: good ? "ok" : "bad"}, short(String(ended), 80)), el("span", {class: "soft"}, ` ${fine(one.at)}${one.waited ? `, after ${span(one.waited * 1e6)} (${one.why})` : ""}`)),
+    one.faults.length ? el("p", {class: "fault"}, `Fault: ${one.faults.join(", ")}`) : null, one.exception ? code(one.exception, `error of attempt ${one.number}`) : null,
+    one.status == null ? null : [el("h4", {}, "Answer"), ...body(one, `answer to attempt ${one.number}`), headers(`headers of the answer to attempt ${one.number}`, one.headers)]);
+}
+
+const messages = {
+  list: "messages", noun: "message", facet: "state", hasItem: true, key: (one) => one.id, columns: messageColumns, row: messageRow, searchNote: "Search id, URL, label, body",
+  tools: publish, detail: messageDetail,
+  empty: () => empty("No messages yet.", "A message appears when your application publishes one. Publish one above to try.", "Deliveries go to loopback addresses; for others start the server with --forward https://app.example=http://127.0.0.1:3000."),
+};
+const callbacks = {
+  ...messages, list: "callbacks", noun: "callback", tools: undefined,
+  empty: () => empty("No callbacks yet.", "The queue publishes one when a message that names a callback URL is delivered, or runs out of retries."),
+};
+
+// -- dead letters --
+
+const several = (ids) => "?" + ids.map((id) => `dlqIds=${encodeURIComponent(id)}`).join("&");
+const retry = (handle, ids) => sendWell(handle, "POST", "/v2/dlq/retry" + several(ids));
+const discard = (handle, ids) => sendWell(handle, "DELETE", "/v2/dlq" + several(ids));
+const letters = {
+  list: "dead-letters", noun: "dead letter", key: (one) => one.id, columns: ["since", "to", "attempts", "last answer", "body"],
+  row: (one) => [both(one.at), short(`${one.method} ${one.url}`, 90), number(one.attempts), status(one), short(one.preview, 60)],
+  bulk: [{text: "Retry", work: retry}, {text: "Delete…", work: discard, question: (many) => `Delete ${count(many, "dead letter")}? They cannot be retried afterwards.`}],
+  empty: () => empty("No dead letters.", "A message comes here when it runs out of retries. Retry it here once its destination works."),
+  detail: (one, page) => [el("h2", {}, `${one.method} `, el("span", {class: "mono"}, one.url)), facts({since: both(one.at) + " UTC", attempts: number(one.attempts), "last answer": status(one), message: el("a", {href: at(page.handle, "messages", one.message)}, one.message), id: el("span", {class: "mono"}, one.id)}),
+    tools(act("Retry", `Retry ${one.id}`, async () => { await retry(page.handle, [one.id]); location.hash = page.address(); }), act("Delete…", `Delete ${one.id}`, async () => { await discard(page.handle, [one.id]); location.hash = page.address(); }, {question: "Delete this dead letter?"})),
+    head("Body"), code(laidOut(one.preview), "body"), el("p", {}, el("a", {href: at(page.handle, "messages", one.message)}, "Show the message with its attempts and answers"))],
+};
+
+// -- schedules --
+
+const schedules = {
+  list: "schedules", noun: "schedule", key: (one) => one.id, columns: ["schedule", "state", "cron", "to", "next run"],
+  row: (one) => [one.id, running(one), one.cron, one.destination, one.paused ? "" : both(one.next[0])],
+  tools: (handle) => form("Create a schedule", "Create", [{name: "to", label: "destination", note: "https://app.example/nightly", wide: true, needed: true}, {name: "cron", label: "cron", note: "0 3 * * *", needed: true}, {name: "id", label: "id", note: "made up"}, {name: "body", label: "body", kind: "area", wide: true}],
+    async ({to, cron, id, body: text}) => { const made = await sendWell(handle, "POST", `/v2/schedules/${target(to)}`, text, {"Upstash-Cron": cron, ...(id ? {"Upstash-Schedule-Id": id} : {})}); return done(`Created ${made.scheduleId}.`); }, {open: false}),
+  empty: () => empty("No schedules yet.", "Create one above. It publishes a message at every time that its cron expression names, as the clock moves."),
+  detail: (one, page) => {
+    const where = `/v2/schedules/${encodeURIComponent(one.id)}`, {handle} = page;
+    return [title(one.id), facts({state: running(one), cron: el("span", {class: "mono"}, one.cron), to: one.destination, "last run": one.last_run ? both(one.last_run) : "none yet", error: one.error && el("span", {class: "bad"}, one.error)}),
+      tools(act("Run now", `Run ${one.id} now`, () => ask("POST", path(handle, `/schedules/${encodeURIComponent(one.id)}/run`), {})), one.paused ? act("Resume", `Resume ${one.id}`, () => sendWell(handle, "POST", where + "/resume")) : act("Pause", `Pause ${one.id}`, () => sendWell(handle, "POST", where + "/pause")),
+        act("Delete…", `Delete ${one.id}`, async () => { await sendWell(handle, "DELETE", where); location.hash = page.address(); }, {question: `Delete the schedule ${one.id}?`})),
+      head("Next runs"), el("ul", {}, one.next.map((run) => el("li", {class: "mono"}, both(run), " UTC"))), head("Body"), ...body(one, "body")];
+  },
+};
+
+// -- workflow runs --
+
+const runs = {
+  list: "runs", noun: "run", facet: "state", hasItem: true, key: (one) => one.id, columns: ["run", "state", "workflow", "steps", "started", "took"],
+  row: (one) => [short(one.id, 40), state(one), one.url, number(one.steps), both(one.created), one.completed ? span(micros(one.completed) - micros(one.created)) : ""],
+  tools: (handle) => form("Start a run", "Start", [{name: "to", label: "workflow URL", note: "http://127.0.0.1:3000/api/workflow", wide: true, needed: true}, {name: "input", label: "input", kind: "area", wide: true}],
+    async ({to, input}) => { const made = await sendWell(handle, "POST", `/v2/trigger/${target(to)}`, input, {"Content-Type": "application/json"}); return done("Started ", el("a", {href: at(handle, "runs", made.workflowRunId)}, made.workflowRunId), "."); }, {open: false}),
+  empty: () => empty("No workflow runs yet.", "A run appears when your application triggers a workflow. Start one above with the URL of a workflow that you serve."),
+  detail: (one, page) => {
+    const {handle, record} = {handle: page.handle, record: one.record}, steps = record.steps.flatMap((group) => group.steps.map((step) => ({...step, group: group.type})));
+    const failed = one.messages.filter((each) => each.errors.length);
+    return [title(one.id), facts({state: state(one), workflow: one.url, started: both(one.created) + " UTC", took: one.completed ? span(micros(one.completed) - micros(one.created)) : "", label: record.label}),
+      tools(one.state === "started" ? act("Cancel…", `Cancel ${one.id}`, () => sendWell(handle, "DELETE", `/v2/workflows/runs/${encodeURIComponent(one.id)}`), {question: "Cancel this run? Its steps stop where they are."}) : null,
+        one.dlq_id ? [act("Resume", `Resume ${one.id}`, () => sendWell(handle, "POST", `/v2/workflows/dlq/resume/${encodeURIComponent(one.dlq_id)}`)), act("Restart", `Restart ${one.id}`, () => sendWell(handle, "POST", `/v2/workflows/dlq/restart/${encodeURIComponent(one.dlq_id)}`))] : null, copyButton(one.id, "Copy id", "Copy id")),
+      graph(record), head("Steps"), ...steps.map((step) => stepPart(step)),
+      failed.length ? [head("Errors"), table("errors", ["attempt", "time", "status", "reason", "message"], failed.flatMap((each) => each.errors.map((error) => ({...error, id: each.id}))),
+        (error) => [error.number, fine(error.at), error.status ?? "", short(error.reason, 300), el("a", {href: at(handle, "messages", error.id)}, "show")])] : null,
+      head("Input"), one.input ? code(laidOut(one.input), "input") : soft("The run was started without input."),
+      record.workflowRunResponse ? [head("Result"), code(laidOut(record.workflowRunResponse), "result")] : null].flat();
+  },
+};
+function stepPart(step) {
+  const word = (step.state || "STEP_PROGRESS").replace("STEP_", "").toLowerCase(), out = step.out === undefined ? null : typeof step.out === "string" ? step.out : JSON.stringify(step.out, null, 2);
+  return el("details", {class: "attempt"}, el("summary", {}, `${step.stepName ?? (step.group === "next" ? "next step" : step.messageId)} `, pill(word, {success: "good", failed: "bad", retry: "wait", progress: "wait"}[word]), el("span", {class: "soft"}, ` ${[step.stepType, step.createdAt && new Date(step.createdAt).toISOString().slice(11, 23)].filter(Boolean).join(" · ")}`)),
+    facts({message: step.messageId, "sleeps for": step.sleepFor && `${step.sleepFor} s`, "sleeps until": step.sleepUntil, "waits for event": step.waitEventId, "time-out": step.waitTimeout, calls: step.callUrl, method: step.callMethod, status: step.callResponseStatus, retries: step.retries}),
+    step.callBody ? [el("h4", {}, "Input"), code(laidOut(step.callBody), "input of the step")] : null, out === null ? soft("No output yet.") : [el("h4", {}, "Output"), code(laidOut(out), "output of the step")]);
+}
+
+// -- what messages are published through --
+
+const held = (handle, ids) => ids.length ? el("ol", {}, ids.map((id) => el("li", {}, el("a", {class: "mono", href: at(handle, "messages", id)}, id)))) : soft("No message waits.");
+const queues = {
+  list: "queues", noun: "queue", key: (one) => one.name, columns: ["queue", "state", "parallelism", "messages"],
+  row: (one) => [one.name, running(one), number(one.parallelism), number(one.lag)],
+  tools: (handle) => form("Create a queue", "Create", [{name: "name", label: "name", needed: true}, {name: "parallelism", label: "parallelism", kind: "number", value: "1"}], async ({name, parallelism}) => { await sendWell(handle, "POST", "/v2/queues", {queueName: name, parallelism: Number(parallelism)}); return done("Created."); }, {open: false}),
+  empty: () => empty("No queues yet.", "A queue delivers its messages in order. It appears when your application enqueues a message, or create one above."),
+  detail: (one, page) => {
+    const where = `/v2/queues/${encodeURIComponent(one.name)}`;
+    return [title(one.name), facts({state: running(one), parallelism: number(one.parallelism), messages: number(one.lag)}),
+      tools(one.paused ? act("Resume", `Resume ${one.name}`, () => sendWell(page.handle, "POST", where + "/resume")) : act("Pause", `Pause ${one.name}`, () => sendWell(page.handle, "POST", where + "/pause")),
+        act("Delete…", `Delete ${one.name}`, async () => { await sendWell(page.handle, "DELETE", where); location.hash = page.address(); }, {question: `Delete the queue ${one.name}?`})), head("Waiting, in order"), held(page.handle, one.waiting)];
+  },
+};
+const groups = {
+  list: "url-groups", noun: "URL group", key: (one) => one.name, columns: ["group", "endpoints"],
+  row: (one) => [one.name, one.endpoints.map((each) => each.url).join("\n")],
+  tools: (handle) => form("Add an endpoint", "Add", [{name: "group", label: "group", needed: true}, {name: "url", label: "URL", needed: true, wide: true}, {name: "name", label: "name of the endpoint"}],
+    async ({group, url, name}) => { await sendWell(handle, "POST", `/v2/topics/${encodeURIComponent(group)}/endpoints`, {endpoints: [{url, ...(name ? {name} : {})}]}); return done("Added."); }, {open: false}),
+  empty: () => empty("No URL groups yet.", "A message that is published to a group goes to each of its endpoints. Add the first endpoint above."),
+  detail: (one, page) => [title(one.name), table("endpoints", ["name", "URL", ""], one.endpoints, (each) => [each.name ?? "", each.url, act("Remove", `Remove ${each.url}`, () => sendWell(page.handle, "DELETE", `/v2/topics/${encodeURIComponent(one.name)}/endpoints`, {endpoints: [each.name ? {name: each.name} : {url: each.url}]}))]),
+    tools(act("Delete group…", `Delete ${one.name}`, async () => { await sendWell(page.handle, "DELETE", `/v2/topics/${encodeURIComponent(one.name)}`); location.hash = page.address(); }, {question: `Delete the URL group ${one.name}?`}))],
+};
+const flow = {
+  list: "flow-control", noun: "key", key: (one) => one.key, columns: ["key", "state", "waiting", "parallelism", "rate"],
+  row: (one) => [one.key, running(one), one.waits ? el("span", {class: "fault"}, number(one.waits)) : "0", `${one.active} of ${one.parallelism ?? "∞"}`, one.rate == null ? "no limit" : `${one.started} of ${one.rate} per ${one.period} s`],
+  empty: () => empty("No flow-control keys yet.", "A key appears when your application publishes a message with flow control. It limits how many messages start at once, or per period."),
+  detail: (one, page) => {
+    const where = `/v2/flowControl/${encodeURIComponent(one.key)}`;
+    return [title(one.key), facts({state: running(one), running: `${one.active} of ${one.parallelism ?? "∞"}`, "this period": one.rate == null ? "no rate limit" : `${one.started} of ${one.rate} in ${one.period} s`, pinned: one.pinned ? "yes" : ""}),
+      tools(one.paused ? act("Resume", `Resume ${one.key}`, () => sendWell(page.handle, "POST", where + "/resume")) : act("Pause", `Pause ${one.key}`, () => sendWell(page.handle, "POST", where + "/pause")),
+        act("Reset rate", `Reset the rate of ${one.key}`, () => sendWell(page.handle, "POST", where + "/resetRate"))), head(`${count(one.waits, "message")} waiting`), held(page.handle, one.waiting)];
+  },
+};
+
+const tab = (name, title, spec) => ({name, title, counted: name, make: (handle) => new ListPage(handle, name, spec)});
+export const tabs = [
+  tab("messages", "Messages", messages), tab("dead-letters", "Dead letters", letters), tab("schedules", "Schedules", schedules), tab("runs", "Workflow runs", runs),
+  tab("callbacks", "Callbacks", callbacks), tab("queues", "Queues", queues), tab("url-groups", "URL groups", groups), tab("flow-control", "Flow control", flow),
+];

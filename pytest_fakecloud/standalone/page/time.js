@@ -1,0 +1,85 @@
+// The clock, what falls due on it, and snapshots of all data.
+
+import {$, act, attempt, both, count, day, done, el, empty, form, number, redraw, short, table, time} from "./dom.js";
+import {ask} from "./api.js";
+import {micros, span, strip} from "./pictures.js";
+
+let clock = {};
+export function showClock(found) {
+  clock = found;
+  const now = $("now");
+  now.replaceChildren(el("span", {class: "date"}, day(clock.now)), " ", time(clock.now), el("small", {}, " UTC"));
+  now.title = clock.mode === "frozen" ? "The clock is frozen: time passes only when you advance it." : "The clock runs.";
+  $("freeze").textContent = clock.mode === "frozen" ? "Resume" : "Freeze";
+  $("freeze").dataset.mode = clock.mode;
+  $("next").disabled = !clock.next_due;
+  $("next").title = clock.next_due ? `next due at ${clock.next_due}` : "nothing is planned";
+}
+export async function move(body) {
+  await attempt(async () => showClock(await ask("POST", "/clock", body)));
+  document.dispatchEvent(new Event("changed"));
+}
+export function clockButtons() {
+  for (const button of document.querySelectorAll("[data-by]")) button.addEventListener("click", () => move({action: "advance", by: button.dataset.by}));
+  $("advance").addEventListener("submit", (event) => { event.preventDefault(); move({action: "advance", by: $("by").value}); });
+  $("next").addEventListener("click", () => move({action: "advance_to_next"}));
+  $("freeze").addEventListener("click", () => move({action: clock.mode === "frozen" ? "resume" : "freeze"}));
+}
+
+export class TimePage {
+  constructor() {
+    this.due = el("section");
+    this.node = el("div", {class: "page"}, el("h1", {}, "Time"), el("p", {class: "soft"}, "Everything that waits, such as retries, delays, schedules and TTLs, waits on this clock and not on the real one."),
+      form("Move the clock to a time", "Move", [{name: "to", label: "time", note: "2026-02-01T09:00:00Z", needed: true}], async ({to}) => { showClock(await ask("POST", "/clock", {action: "move_to", to})); return done("Moved."); }, {open: false}), this.due);
+  }
+  async go() { await this.refresh(); }
+  async refresh() {
+    const found = await ask("GET", "/due"), shape = JSON.stringify(found);
+    if (shape === this.shape) return;
+    this.shape = shape;
+    const go = (one) => act("Go there", `Go there: ${one.what} at ${one.at}`, () => move({action: "move_to", to: one.at}));
+    redraw(this.due, el("h2", {}, found.count ? `${count(found.count, "thing")} planned` : "Nothing is planned"), found.count ? [strip(found.now, found.due), found.due.length < found.count ? el("p", {class: "soft"}, `The next ${found.due.length} of ${number(found.count)}:`) : null,
+      table("what falls due", ["in", "at", "what", ""], found.due, (one) => [span(micros(one.at) - micros(found.now)), both(one.at), short(one.what, 120), go(one)])]
+      : empty("No timer waits.", "A delayed message, a retry, a schedule or a session of a consumer appears here with the time at which it falls due."));
+  }
+}
+
+export class SnapshotsPage {
+  constructor() {
+    this.listed = el("section");
+    this.node = el("div", {class: "page"}, el("h1", {}, "Snapshots"), el("p", {class: "soft"}, "A snapshot keeps the data of all fakes, in the memory of the server. Restoring it puts the data back; clock, faults and activity stay."),
+      form("Take a snapshot", "Take", [{name: "id", label: "name", note: "numbered"}], async ({id}) => { const taken = await ask("POST", "/snapshots", id ? {id} : {}); await this.refresh(); return done(`Taken: ${taken.id}.`); }), this.listed);
+  }
+  async go() { await this.refresh(); }
+  async refresh() {
+    const found = await ask("GET", "/snapshots"), at = (one) => `/snapshots/${encodeURIComponent(one.id)}`, shape = JSON.stringify(found);
+    if (shape === this.shape) return;
+    this.shape = shape;
+    redraw(this.listed, found.length ? table("snapshots", ["snapshot", "", ""], found, (one) => [one.id, act("Restore…", `Restore ${one.id}`, () => ask("POST", at(one), {}), {question: `Put the data of the snapshot ${one.id} back? The present data of all fakes is lost.`}), act("Delete", `Delete ${one.id}`, () => ask("DELETE", at(one)))])
+      : empty("No snapshots yet.", "Take one above before you try something that changes much data."));
+  }
+}
+
+// -- problems --
+
+const ADVICE = {
+  unstubbed: ["The queue delivers to loopback addresses only. Choose one:", ["Forward the address to your application: ", "pytest-fakecloud serve --forward https://app.example=http://127.0.0.1:3000"],
+    ["Or answer it from a state file, under \"destinations\": ", "pytest-fakecloud serve --load state.json"]],
+  unrouted: ["Your application called an address that this fake does not have. Compare method and path in Activity with the documentation of the service.", ["Check that the application has the address and the token of this fake: ", "#/connect"]],
+  rejected_step: ["The workflow sent a step that its run does not take, for example because the run has ended. The run's page shows its steps."],
+  unmet: ["Something that was prepared did not happen. Check the faults of the fake."],
+  unused_fault: ["No request met this fault. Make the request that it is for, or remove it on the Faults tab of the fake."],
+  bug: ["This is a bug of pytest-fakecloud. Please report it with the text below."],
+};
+export class ProblemsPage {
+  constructor() { this.listed = el("section"); this.node = el("div", {class: "page"}, el("h1", {}, "Problems"), this.listed); }
+  async go() { await this.refresh(); }
+  async refresh() {
+    const found = await ask("GET", "/problems"), shape = JSON.stringify(found);
+    if (shape === this.shape) return;
+    this.shape = shape;
+    redraw(this.listed, found.length ? found.map((one) => el("article", {class: "problem"}, el("h2", {class: "bad"}, one.kind.replaceAll("_", " ")), ...(ADVICE[one.kind] ?? []).map((line) => Array.isArray(line) ? el("p", {}, line[0], line[1].startsWith("#") ? el("a", {href: line[1]}, "Connect") : el("code", {}, line[1])) : el("p", {}, line)),
+      el("details", {open: true}, el("summary", {}, "What was found"), el("pre", {tabindex: 0, role: "group", "aria-label": `problem: ${one.kind}`}, one.text))))
+      : empty("No problems.", "The server lists here what would fail a test, such as a delivery to an address that nothing answers."));
+  }
+}
