@@ -292,12 +292,17 @@ class ControlApp(App):
         return document(self.table.routes)
 
     def state(self, request: Request) -> object:
-        """The cloud at a glance: handles with addresses and variables, clock, seed."""
+        """The cloud at a glance: handles with addresses and variables, clock, seed.
+
+        ``latest`` is the number of the newest entry of the journal, 0 while there is none.
+        """
+        entries = self.cloud.journal.entries
         return {
             "seed": self.cloud.seed,
             "clock": self._clock(),
             "handles": [describe(handle) for handle in self.cloud.handles],
             "problems": len(self.cloud.problems),
+            "latest": entries[-1].number if entries else 0,
         }
 
     def reset(self, request: Request) -> object:

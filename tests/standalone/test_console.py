@@ -195,14 +195,22 @@ def test_an_unknown_address_leads_to_a_page_and_says_so(page: Any, window: Windo
     window.problems.clear()
 
 
-def test_a_stopped_server_is_said_in_words(window: Window, serve: Serve) -> None:
-    other = serve("kv")
+def test_a_stopped_server_is_said_in_words_and_found_again(window: Window, serve: Serve) -> None:
+    other = serve("kv", "--control-token", "chosen")
+    for number in range(3):
+        command(other, "SET", f"before:{number}", "1")
     opened = go(window.page, other)
+    at(opened, "activity", ".line")
     assert opened.is_hidden("#lost")
     other.process.kill()
     other.process.wait(10)
     opened.locator("#lost", has_text="does not answer. It was last seen at").wait_for()
     assert other.url.removeprefix("http://") in opened.inner_text("#lost")
+    again = serve("kv", "--control-token", "chosen", "--control-port", other.url.rpartition(":")[2])
+    opened.locator("#lost").wait_for(state="hidden", timeout=20_000)
+    command(again, "SET", "after", "1")
+    opened.locator(".line", has_text="SET after").wait_for()
+    assert opened.locator(".line").count() == 1
     window.leave()
 
 

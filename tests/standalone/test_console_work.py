@@ -250,6 +250,8 @@ def test_topics_records_and_groups_are_worked_with(page: Any, server: Server) ->
     holds(page, "document.querySelectorAll('.detail tbody tr').length === 3")
     press(page, "Delete all records…", sure=True)
     page.locator(".detail a", has_text="Show its 0 records").wait_for()
+    press(page, "Delete topic…", sure=True)
+    until(lambda: [one["name"] for one in listed(server, "broker/lists/topics")] == ["orders"])
 
 
 # -- queue -------------------------------------------------------------------------------------------

@@ -7,30 +7,50 @@ import {Rows, oneAtATime} from "./rows.js";
 
 export const entries = new Rows();
 export const journal = {loaded: false, listeners: new Set()};
+const NEWEST = 300;
 let behind = true;
 const came = [];
 
+const tell = () => { for (const listener of journal.listeners) listener(); };
 export const catchUp = oneAtATime(async () => {
   entries.merge(came.splice(0));
-  if (behind || !journal.loaded) {
+  if (!journal.loaded) await first();
+  else if (behind) {
     behind = false;
     try { entries.cover(await ask("GET", "/journal?after=" + entries.cursor)); }
     catch (error) { behind = true; throw error; }
   }
-  journal.loaded = true;
-  for (const listener of journal.listeners) listener();
+  tell();
 });
-let planned = false;
+// The newest entries come first: the server takes about a millisecond to write each out.
+async function first() {
+  const {latest} = await ask("GET", "/state"), from = Math.max(0, latest - NEWEST);
+  entries.cover(await ask("GET", "/journal?after=" + from));
+  journal.loaded = true;
+  behind = false;
+  if (!from) return;
+  journal.older = true;
+  ask("GET", "/journal?after=0").then((found) => entries.merge(found), () => {}).then(() => { journal.older = false; tell(); });
+}
+let planned = false, stream;
 export function listen() {
   const again = () => setTimeout(listen, 1000);
+  stream = new AbortController();
   behind = true;
   follow(entries.cursor, (row) => {
     came.push(row);
     if (planned) return;
     planned = true;
     setTimeout(() => { planned = false; catchUp().catch(() => {}); document.dispatchEvent(new Event("happened")); }, 120);
-  }).then(again, again);
+  }, stream.signal).then(again, again);
   catchUp().catch(() => {});
+}
+
+// Forgets all entries, for another server that numbers them from 1 again.
+export function startOver() {
+  entries.begin();
+  journal.loaded = false;
+  stream.abort();
 }
 
 // -- one row as curl --
@@ -124,6 +144,7 @@ export class ActivityPage {
     const missed = this.paused ? entries.list.length - this.paused.length : 0;
     this.pause.textContent = this.paused ? `Resume${missed ? `, ${number(missed)} new` : ""}` : "Pause";
     this.counted.textContent = !journal.loaded ? "Loading…" : found.length === all.length ? count(all.length, "entry").replace("entrys", "entries") : `${number(found.length)} of ${number(all.length)}`;
+    if (journal.older) this.counted.textContent += ", loading older ones…";
     const advice = !journal.loaded || found.length ? [] : all.length ? [empty("Nothing matches.", "Clear the search or choose another status.")]
       : [empty("No requests yet.", el("p", {}, "Every request to a fake appears here as it is made. ", el("a", {href: "#/connect"}, "Connect your application"), " to begin."))];
     redraw(this.nothing, advice);

@@ -42,7 +42,6 @@ function go(handle, [method, target, body]) {
 }
 const LANGUAGES = {curl: (handle, first) => curl(handle, first.request), JavaScript: (_, first) => first.JavaScript, Python: (_, first) => first.Python, Go: (handle, first) => go(handle, first.request)};
 
-// Choices of which one is taken, as buttons.
 function choice(label, options, chosen, take) {
   return el("div", {class: "choice", role: "group", "aria-label": label}, options.map((one) => el("button", {type: "button", class: "facet", "aria-pressed": String(one === chosen), "data-key": `${label} ${one}`, onclick: () => take(one)}, one)));
 }

@@ -136,6 +136,12 @@ export function form(title, button, fields, work, {open = true, danger} = {}) {
   return el("details", {class: "form", open}, el("summary", {}, title), body);
 }
 
+// In a row of links that is wider than the screen, the current one is in sight.
+export function showCurrent(nav) {
+  const chosen = nav.querySelector("[aria-current]");
+  if (chosen && nav.scrollWidth > nav.clientWidth) nav.scrollLeft = chosen.offsetLeft - nav.clientWidth / 2 + chosen.offsetWidth / 2;
+}
+
 // -- keeping what a person looks at --
 
 const keyOf = (one) => one.dataset.key || one.id || one.getAttribute("aria-label") || one.getAttribute("href") || one.textContent;

@@ -1,6 +1,6 @@
 // One fake: its tabs with counts, and the tab that is chosen.
 
-import {code, copyButton, el, form, json, laidOut, number, short, soft, table} from "./dom.js";
+import {code, copyButton, el, form, json, laidOut, number, short, showCurrent, soft, table} from "./dom.js";
 import {ask, path, send} from "./api.js";
 import {link} from "./router.js";
 import {FaultsPage} from "./faults.js";
@@ -88,8 +88,6 @@ export class FakePage {
     const focused = this.nav.contains(document.activeElement) ? document.activeElement.dataset.key : null;
     this.nav.replaceChildren(...made);
     if (focused) made.find((one) => one.dataset.key === focused)?.focus();
-    // Only the row of tabs moves; the page stays.
-    const chosen = made.find((one) => one.ariaCurrent === "page");
-    if (chosen && this.nav.scrollWidth > this.nav.clientWidth) this.nav.scrollLeft = chosen.offsetLeft - this.nav.clientWidth / 2 + chosen.offsetWidth / 2;
+    showCurrent(this.nav);
   }
 }

@@ -73,6 +73,6 @@ export class FaultsPage {
     redraw(this.listed, faults.length ? [el("ul", {class: "sentences"}, faults.map((one) => el("li", {}, el("span", {}, sentence(one)), " ", one.hits ? pill(`hit ${one.hits === 1 ? "once" : `${number(one.hits)} times`}`, "wait") : pill("not hit yet"), " ", one.active ? null : pill("used up"),
       act("Remove", `Remove the fault: ${sentence(one)}`, () => ask("DELETE", path(this.handle, `/faults/${one.id}`)))))),
     faults.length > 1 ? act("Remove all…", "Remove all faults", () => ask("DELETE", path(this.handle, "/faults")), {question: "Remove all faults of this fake?"}) : null]
-      : empty("No faults.", "A fault makes this fake misbehave on purpose, to see how your application copes. Add one above; requests meet it at once."));
+      : empty("No faults.", "A fault makes this fake misbehave on purpose. Add one above; requests meet it at once."));
   }
 }

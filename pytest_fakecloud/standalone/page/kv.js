@@ -22,7 +22,7 @@ function newKey(handle, page) {
   const kinds = {string: (key, value) => ["SET", key, value], hash: (key, value) => ["HSET", key, ...pairs(value)], list: (key, value) => ["RPUSH", key, ...lines(value)],
     set: (key, value) => ["SADD", key, ...lines(value)], zset: (key, value) => ["ZADD", key, ...pairs(value).map((_, at, all) => all[at ^ 1])], json: (key, value) => ["JSON.SET", key, "$", value]};
   return form("New key", "Add key", [{name: "key", label: "key", needed: true}, {name: "type", label: "type", options: Object.keys(kinds)}, {name: "ttl", label: "TTL in seconds", kind: "number", note: "none"},
-    {name: "value", label: "value (a hash or sorted set: name and value on each line; a list or set: an element on each line)", kind: "area", wide: true}],
+    {name: "value", label: "value; of a hash or sorted set a name and value, of a list or set an element on each line", kind: "area", wide: true}],
   async ({key, type, ttl: seconds, value}) => {
     await run(handle, ...kinds[type](key, value));
     if (seconds) await run(handle, "EXPIRE", key, seconds);

@@ -1,9 +1,9 @@
 // The frame: navigation, clock, and the page for the address; it is kept up to date while it is open.
 
-import {$, attempt, confirmed, count, el, redraw, say} from "./dom.js";
+import {$, attempt, confirmed, count, el, redraw, say, showCurrent} from "./dom.js";
 import {NoToken, answerOtherTabs, ask, connection, findToken, keep} from "./api.js";
 import {go, link, read} from "./router.js";
-import {ActivityPage, catchUp, entries, journal, listen} from "./activity.js";
+import {ActivityPage, catchUp, entries, journal, listen, startOver} from "./activity.js";
 import {ConnectPage} from "./connect.js";
 import {FakePage} from "./fake.js";
 import {ProblemsPage, SnapshotsPage, TimePage, clockButtons, showClock} from "./time.js";
@@ -28,6 +28,7 @@ function drawNav() {
   const {parts} = read();
   const entry = (where, text, mark) => el("a", {href: link(where), "data-key": where.join("/"), "aria-current": where.every((part, at) => part === parts[at]) ? "page" : null}, text, mark ? el("span", {class: "many bad"}, String(mark)) : null);
   redraw($("nav"), Object.entries(PAGES).map(([name, {title}]) => entry([name], title, name === "problems" ? state.problems : 0)), el("span", {class: "group", "aria-hidden": "true"}, "Fakes"), state.handles.map((handle) => entry(["fake", handle.name], handle.name)));
+  showCurrent($("nav"));
 }
 
 async function show() {
@@ -58,6 +59,8 @@ export const refresh = oneAtATime(async () => {
   const found = await ask("GET", "/state"), named = (one) => one.handles.map((handle) => handle.name + handle.url).join();
   const changed = named(found) !== named(state) || found.problems !== state.problems;
   state = found;
+  // Somebody else cleared the journal, by a reset or for another test.
+  if (entries.list.length && found.latest < entries.list[0].number) { entries.clear(); catchUp().catch(() => {}); }
   showClock(state.clock);
   $("facts").textContent = `seed ${state.seed}`;
   if (changed) drawNav();
@@ -72,18 +75,24 @@ function soon() {
 
 // -- a server that stopped, a token that is missing --
 
+async function found() {
+  const {latest} = await ask("GET", "/state");
+  if (latest < entries.latest) startOver();
+  await catchUp();
+  await refresh();
+}
 let asking = 0;
 function sayLost() {
   const seen = connection.lastSeen, ago = Math.round((Date.now() - seen) / 1000);
-  $("lost").replaceChildren(el("b", {}, `The server at ${location.host} does not answer. `), `It was last seen at ${seen.toLocaleTimeString()}${ago > 5 ? `, ${ago < 90 ? `${ago} seconds` : count(Math.round(ago / 60), "minute")} ago` : ""}. Start it again with the same ports, and this page goes on by itself; it shows what it last knew.`);
+  $("lost").replaceChildren(el("b", {}, `The server at ${location.host} does not answer. `), `It was last seen at ${seen.toLocaleTimeString()}${ago > 5 ? `, ${ago < 90 ? `${ago} seconds` : count(Math.round(ago / 60), "minute")} ago` : ""}. Start it again with the same ports, and this page goes on by itself.`);
 }
 connection.listeners.add((lost) => {
   $("lost").hidden = !lost;
   clearInterval(asking);
   if (lost) {
     sayLost();
-    asking = setInterval(() => { sayLost(); fetch("/__control__/live").then(() => ask("GET", "/state")).then(() => refresh(), (error) => { if (error instanceof NoToken) askForToken(); }); }, EVERY / 2);
-  } else { say(""); soon(); }
+    asking = setInterval(() => { sayLost(); fetch("/__control__/live").then(() => ask("GET", "/state")).catch((error) => { if (error instanceof NoToken) askForToken(); }); }, EVERY / 2);
+  } else { say(""); found().catch(() => {}); }
 });
 
 function askForToken() {
@@ -93,7 +102,7 @@ function askForToken() {
     event.preventDefault();
     keep(input.value.trim());
     try { await ask("GET", "/state"); dialog.remove(); await begin(); } catch { wrong.textContent = "The server does not take this token."; }
-  }}, el("h2", {id: "token-title"}, "The console needs the control token"), el("p", {}, "The server prints it when it starts, as PYTEST_FAKECLOUD_TOKEN. It stays in this tab, and is given to other tabs of this console; it is never in the address."),
+  }}, el("h2", {id: "token-title"}, "The console needs the control token"), el("p", {}, "The server prints it when it starts, as PYTEST_FAKECLOUD_TOKEN. It is kept in this tab, and never in the address."),
   el("label", {for: "token-input"}, "control token"), input, wrong, el("button", {type: "submit", class: "primary"}, "Open")));
   document.body.append(dialog);
   dialog.showModal();
@@ -101,7 +110,7 @@ function askForToken() {
 
 // -- keys --
 
-const SHORTCUTS = {"/": "search", "?": "show these keys", g: "then a, c, t, p or s: go to a page; then 1 to 9: go to a fake", "j k ↑ ↓": "next or previous row", Enter: "open the row", Esc: "close the details"};
+const SHORTCUTS = {"/": "search", "?": "show these keys", g: "then a, c, t, p or s: go to a page; then 1 to 9: go to a fake", "j k ↑ ↓": "next or previous row", Esc: "close the details"};
 function showShortcuts() {
   const dialog = el("dialog", {"aria-labelledby": "keys", onclose: () => dialog.remove()}, el("form", {method: "dialog"}, el("h2", {id: "keys"}, "Keys"), el("dl", {class: "facts"}, Object.entries(SHORTCUTS).map(([key, does]) => el("div", {}, el("dt", {}, el("kbd", {}, key)), el("dd", {}, does)))), el("button", {autofocus: true}, "Close")));
   document.body.append(dialog);

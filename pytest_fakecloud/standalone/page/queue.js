@@ -10,7 +10,7 @@ const STATES = {delivered: "good", dead_lettered: "bad", cancelled: "", pending:
 const state = (one) => pill(words(one.state), STATES[one.state]);
 const running = (one) => one.paused ? pill("paused") : pill("active", "good");
 const at = (handle, tab, id) => link(["fake", handle.name, tab, id]);
-const status = (one) => one.status == null ? "" : el("span", {class: one.status < 300 ? "ok" : "bad"}, String(one.status));
+const status = (one) => one.status == null ? (one.attempts ? "no answer" : "") : el("span", {class: one.status < 300 ? "ok" : "bad"}, String(one.status));
 const next = (one) => one.next ? both(one.next) : one.waits_for ? `waits for ${one.waits_for}` : "";
 const target = (url) => encodeURI(url).replaceAll("%25", "%");
 const headers = (label, given) => { const rows = Array.isArray(given) ? given : Object.entries(given).map(([name, all]) => [name, [all].flat().join(", ")]); return rows.length ? table(label, ["header", "value"], rows, (pair) => pair) : soft("None."); };

@@ -37,6 +37,8 @@ export class Rows {
     return first ? Math.min(first.number - 1, this.latest) : this.latest;
   }
 
+  begin() { this.known.clear(); this.sorted = []; this.floor = this.whole = 0; }
+
   // Forgets all; news of what is forgotten is none any more.
   clear() {
     this.floor = Math.max(this.latest, ...this.sorted.slice(-1).map((row) => row.number));

@@ -8,7 +8,7 @@ let clock = {};
 export function showClock(found) {
   clock = found;
   const now = $("now");
-  now.replaceChildren(el("span", {class: "date"}, day(clock.now)), " ", time(clock.now), el("small", {}, " UTC"));
+  now.replaceChildren(el("span", {class: "date"}, day(clock.now)), " ", time(clock.now), el("small", {}, clock.mode === "frozen" ? " UTC, frozen" : " UTC"));
   now.title = clock.mode === "frozen" ? "The clock is frozen: time passes only when you advance it." : "The clock runs.";
   $("freeze").textContent = clock.mode === "frozen" ? "Resume" : "Freeze";
   $("freeze").dataset.mode = clock.mode;
@@ -56,7 +56,7 @@ export class SnapshotsPage {
     if (shape === this.shape) return;
     this.shape = shape;
     redraw(this.listed, found.length ? table("snapshots", ["snapshot", "", ""], found, (one) => [one.id, act("Restore…", `Restore ${one.id}`, () => ask("POST", at(one), {}), {question: `Put the data of the snapshot ${one.id} back? The present data of all fakes is lost.`}), act("Delete", `Delete ${one.id}`, () => ask("DELETE", at(one)))])
-      : empty("No snapshots yet.", "Take one above before you try something that changes much data."));
+      : empty("No snapshots yet.", "Take one above before you change much data."));
   }
 }
 
@@ -67,7 +67,6 @@ const ADVICE = {
     ["Or answer it from a state file, under \"destinations\": ", "pytest-fakecloud serve --load state.json"]],
   unrouted: ["Your application called an address that this fake does not have. Compare method and path in Activity with the documentation of the service.", ["Check that the application has the address and the token of this fake: ", "#/connect"]],
   rejected_step: ["The workflow sent a step that its run does not take, for example because the run has ended. The run's page shows its steps."],
-  unmet: ["Something that was prepared did not happen. Check the faults of the fake."],
   unused_fault: ["No request met this fault. Make the request that it is for, or remove it on the Faults tab of the fake."],
   bug: ["This is a bug of pytest-fakecloud. Please report it with the text below."],
 };
