@@ -47,7 +47,6 @@ class Window:
     def __init__(self, browser: Any) -> None:
         # What a test evaluates here is not the page's own, and its policy would forbid it.
         self.page = browser.new_page(bypass_csp=True, viewport=self.SIZE)
-        self.page.set_default_timeout(6000)
         self.problems: list[str] = []
         self.page.on("pageerror", lambda error: self.problems.append(str(error)))
         self.page.on("response", self._came)
