@@ -8,6 +8,7 @@ import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from functools import cached_property, lru_cache, partial
+from hashlib import sha256
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, Unpack, cast
 from urllib.parse import quote
 
@@ -176,6 +177,10 @@ class KVServer(Handle):
             )
         self.dialect = dialect
         self._credentials = Credentials()
+        if context.wanted_token is not None:
+            # The same after every start with that token, so that a .env file keeps working.
+            derived = sha256(f"read-only {context.wanted_token}".encode()).hexdigest()
+            self._credentials.read_only = derived
         self._port: DatabasePort | None = None
         app = KVApp(self._find_engine, context.time, self._credentials, limits, int_text)
         super().__init__(context, app, name=name)

@@ -232,6 +232,7 @@ class Queue(QueueAssertions, QueueActions, Handle):
         runs = WorkflowRoutes(self._engine, workflow).routes
         letters = WorkflowHistoryRoutes(self._engine, workflow).routes
         self.read_only_token = self._new_token()
+        wanted_token = context.wanted_token
         app = QueueApp(self._engine, lambda: (self.token, self.read_only_token), [runs, letters])
         super().__init__(context, app, name=name, faults=QueueFaults(table))
         self._details.recorder = self._recorder
@@ -239,7 +240,7 @@ class Queue(QueueAssertions, QueueActions, Handle):
         self._mount.body_limit = 2 * max(
             self._engine.limits.message_size, self._engine.limits.batch_size
         )
-        if dev_credentials:
+        if dev_credentials and wanted_token is None:
             self.token = DEV_TOKEN
 
     # -- identity --------------------------------------------------------------------------------

@@ -40,6 +40,7 @@ from .codec import (
     encode,
     encode_error,
 )
+from .environment import environment
 from .hosts import Hosts
 from .openapi import WITHOUT_TOKEN
 from .views import (
@@ -137,6 +138,8 @@ class ControlApp(App):
         )
         self.loading = ""
         """How far a load is that has to end before the server is ready, in words."""
+        self.url = ""
+        """The address of this API, known when it is mounted."""
         self._objects = Objects()
         self._snapshots: dict[str, Any] = {}
         self._snapshot_numbers = itertools.count(1)
@@ -155,6 +158,7 @@ class ControlApp(App):
             Route("GET", f"{PREFIX}/ready", "ready", self.ready),
             Route("GET", f"{PREFIX}/openapi.json", "openapi", self.openapi),
             Route("GET", f"{PREFIX}/state", "state", self.state),
+            Route("GET", f"{PREFIX}/env", "env", self.env),
             Route("POST", f"{PREFIX}/reset", "reset", self.reset),
             Route("POST", f"{PREFIX}/begin", "begin", self.begin),
             Route("GET", f"{PREFIX}/clock", "clock", self.get_clock),
@@ -293,6 +297,14 @@ class ControlApp(App):
             "handles": [describe(handle) for handle in self.cloud.handles],
             "problems": len(self.cloud.problems),
         }
+
+    def environment(self) -> dict[str, str]:
+        """Return the variables of all fakes and of this API; opens their database ports."""
+        return environment(self.cloud, self.url, self.token)
+
+    def env(self, request: Request) -> object:
+        """The environment variables for the application under test, by name."""
+        return self.environment()
 
     def reset(self, request: Request) -> object:
         """Return one handle (``{"handle": name}``) or all to their baseline."""

@@ -37,7 +37,7 @@ def busy(self, request):
 
 ControlApp.get_seed = busy
 signals.STOP_SECONDS = float(sys.argv[1])
-sys.exit(cli.main(["serve", "--json", "kv", "queue"]))
+sys.exit(cli.main(["serve", "--json", "--random", "kv", "queue"]))
 """
 """A server with a request that ends only with its process, and holds the lock of a fake."""
 
