@@ -11,6 +11,7 @@ import shlex
 import signal
 import subprocess
 import sys
+import textwrap
 import tomllib
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -22,9 +23,9 @@ from .core.errors import ContractError
 from .core.wording import brief, one_line
 from .files import read_file
 from .reporting.private_files import make_private
-from .services import by_word
+from .services import by_word, handle_class
 from .serving import Served, Usage, serve_cloud, with_defaults
-from .settings import MOST_PORT
+from .settings import MOST_PORT, setting_names
 from .standalone import commands
 from .standalone.development import CONTROL_PORT, CONTROL_URL, DEVELOPMENT
 from .standalone.hosts import is_loopback
@@ -46,6 +47,8 @@ ELSEWHERE = (
     "the TOML file (control_port = 8000, and a table [kv] with port, token and settings; the file "
     "itself may be PYTEST_FAKECLOUD_CONFIG)."
 )
+SETTINGS_PAGE = "https://pytest-fakecloud.github.io/pytest-fakecloud/reference/settings.html"
+SHELLS = ("bash", "zsh", "fish")
 NAP_SECONDS = 0.5
 """How long a server sleeps at a time: on Windows a signal is only seen between two waits."""
 YES, NO = ("1", "true", "yes", "on"), ("", "0", "false", "no", "off")
@@ -65,6 +68,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser = _parser()
     given = parser.parse_args(arguments)
     try:
+        if given.command == "completion":
+            print(_completion(parser, given.shell))
+            return 0
         if given.command == "verify":
             return verify.run(given)
         if given.command in commands.COMMANDS:
@@ -85,6 +91,34 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return EXIT_INTERRUPTED
 
 
+def _completion(parser: argparse.ArgumentParser, shell: str) -> str:
+    try:
+        import shtab
+    except ImportError:
+        raise Usage(
+            "completions need shtab: install it with pip install 'pytest-fakecloud[completion]'"
+        ) from None
+    script: str = shtab.complete(parser, shell)
+    return script
+
+
+class _Parser(argparse.ArgumentParser):
+    """A parser whose help lists the settings of each service, where a command takes them."""
+
+    def format_help(self) -> str:
+        """Return the help, with the settings below for ``serve`` and ``run``."""
+        if self.prog.split()[-1] not in ("serve", "run"):
+            return super().format_help()
+        found = []
+        for word, service in by_word().items():
+            names = (*setting_names(handle_class(service)), "host", "port", "token")
+            found.append(textwrap.fill(
+                ", ".join(names), initial_indent=f"  --{word} ", subsequent_indent=" " * 11
+            ))  # fmt: skip
+        settings = "\n".join(found)
+        return f"{super().format_help()}\nsettings of each service ({SETTINGS_PAGE}):\n{settings}\n"
+
+
 def _version() -> str:
     from importlib.metadata import PackageNotFoundError, version
 
@@ -95,7 +129,7 @@ def _version() -> str:
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
+    parser: argparse.ArgumentParser = _Parser(
         prog="pytest-fakecloud",
         description="Real HTTP fakes of a key-value store, a vector index, a log broker and a "
         "message queue.",
@@ -118,6 +152,13 @@ def _parser() -> argparse.ArgumentParser:
     _add_options(serve, DEVELOPMENT)
     _add_options(run, {})
     commands.add_parsers(subparsers)
+    completion = subparsers.add_parser(
+        "completion",
+        help="print completions for a shell",
+        description="Print completions for a shell, such as: "
+        'eval "$(pytest-fakecloud completion bash)".',
+    )
+    completion.add_argument("shell", choices=SHELLS, help="the shell: bash, zsh or fish")
     verify.add_parser(subparsers)
     serve.add_argument(
         "--journal-entries",

@@ -20,7 +20,7 @@ import pytest
 
 ROOT = Path(__file__).resolve().parents[1]
 PROJECT: dict[str, Any] = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))
-LIBRARIES = ("redis", "kafka", "tls", "time")
+LIBRARIES = ("redis", "kafka", "tls", "time", "completion")
 """Extras that bring libraries the package itself uses."""
 REPOSITORY = PROJECT["project"]["urls"]["Source"]
 

@@ -54,7 +54,7 @@ def defaults(word: str, settings: Mapping[str, Any], *, public: bool) -> dict[st
     ``public`` leaves out the credentials, for an address that other machines can reach.
     """
     found = {}
-    for name, value in DEVELOPMENT[word].items():
+    for name, value in DEVELOPMENT.get(word, {}).items():
         replaced_by = _CREDENTIALS.get(name)
         if public and replaced_by is not None:
             continue

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import shlex
+import shutil
 import signal
 import subprocess
 import sys
@@ -465,3 +466,39 @@ def test_the_version_is_said(command: Command) -> None:
     done = command("--version")
     assert done.returncode == 0
     assert done.stdout.startswith("pytest-fakecloud ")
+
+
+@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
+def test_completions_name_the_commands_and_their_options(command: Command, shell: str) -> None:
+    pytest.importorskip("shtab")
+    done = command("completion", shell)
+    assert done.returncode == 0
+    assert "advance" in done.stdout
+    assert "kv-token" in done.stdout
+    if program := shutil.which(shell):
+        checked = subprocess.run([program, "-n"], input=done.stdout, capture_output=True, text=True)
+        assert (checked.returncode, checked.stderr) == (0, "")
+
+
+def test_completions_say_what_they_need(command: Command, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "shtab", None)
+    done = command("completion", "bash")
+    assert done.returncode == 2
+    assert "pip install 'pytest-fakecloud[completion]'" in done.stderr
+
+
+@pytest.mark.parametrize("name", ["serve", "run"])
+def test_the_help_lists_the_settings_of_each_service(command: Command, name: str) -> None:
+    done = command(name, "--help")
+    assert done.returncode == 0
+    words = done.stdout.partition("settings of each service")[2].split()
+    for setting in (
+        "--kv",
+        "database_port,",
+        "--vector",
+        "--broker",
+        "topics,",
+        "--queue",
+        "token",
+    ):
+        assert setting in words
