@@ -48,6 +48,7 @@ ELSEWHERE = (
     "itself may be PYTEST_FAKECLOUD_CONFIG)."
 )
 SETTINGS_PAGE = "https://pytest-fakecloud.github.io/pytest-fakecloud/reference/settings.html"
+OPEN_FILES = 10_240
 SHELLS = ("bash", "zsh", "fish")
 NAP_SECONDS = 0.5
 """How long a server sleeps at a time: on Windows a signal is only seen between two waits."""
@@ -488,10 +489,23 @@ def _settings(words: Sequence[str], where: str) -> dict[str, Any]:
 # -- running ---------------------------------------------------------------------------------------
 
 
+def _allow_more_files() -> None:
+    """Raise the soft limit of open files: a hundred clouds need more than systems often allow."""
+    if sys.platform != "win32":
+        import resource
+
+        least, most = resource.getrlimit(resource.RLIMIT_NOFILE)
+        wanted = OPEN_FILES if most == resource.RLIM_INFINITY else min(OPEN_FILES, most)
+        if least != resource.RLIM_INFINITY and least < wanted:
+            with contextlib.suppress(ValueError, OSError):
+                resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, most))
+
+
 def _serve(options: Mapping[str, Any], *, opens: bool) -> int:
     log = Log(options["log_format"])
     stop: SimpleQueue[int] = SimpleQueue()
     options = dict(options)
+    _allow_more_files()
     if options["journal_entries"] is None:
         options["journal_entries"] = JOURNAL_ENTRIES
     if not options["random"]:

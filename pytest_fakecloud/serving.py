@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import contextlib
 import warnings
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
-from .core.errors import ContractError
+from .core.errors import ContractError, shown
+from .core.matching import nearest
 from .services import by_word
+from .settings import PLACE_SETTINGS
 from .standalone.development import CONTROL_PORT, control_token, defaults, is_free
 from .standalone.hosts import Guard, Hosts, is_loopback
 from .standalone.log import Log
@@ -18,6 +20,7 @@ if TYPE_CHECKING:
     from .cloud import Cloud
     from .queue.handle import Queue
     from .standalone.api import ControlApp
+    from .standalone.control.clouds import Opener
 
 PROBLEMS = 1_000
 """How many problems a server keeps."""
@@ -35,6 +38,11 @@ class Served(NamedTuple):
     cloud: Cloud
     app: ControlApp
     url: str
+
+    @property
+    def env(self) -> dict[str, str]:
+        """The environment variables of the fakes and of the control API."""
+        return self.app.environment()
 
 
 def with_defaults(options: Mapping[str, Any], log: Log) -> dict[str, Any]:
@@ -85,17 +93,26 @@ def _default_port(name: str, port: int, host: str, of: str, log: Log) -> int:
 
 
 @contextlib.contextmanager
-def serve_cloud(options: Mapping[str, Any], log: Log) -> Iterator[Served]:
-    """Serve the fakes that the options describe, with their control API, for a with-block."""
+def serve_cloud(
+    options: Mapping[str, Any], log: Log, *, isolated: bool = False
+) -> Iterator[Served]:
+    """Serve the fakes that the options describe, with their control API, for a with-block.
+
+    An ``isolated`` cloud is one that a server started for a client of its control API.
+    """
     from .cloud import Cloud
     from .standalone.api import ControlApp
 
-    states = [(file, _state(file)) for file in options["load"]]
+    states = options.get("states")
+    if states is None:
+        states = [(file, _state(file)) for file in options["load"]]
     with Cloud(options["seed"], options["now"], options["clock"], tls=options["tls"]) as cloud:
         cloud.journal.keep = options["journal_entries"]
         if options["journal_bytes"] is not None:
             cloud.journal.keep_bytes = options["journal_bytes"]
         for name, settings in options["services"].items():
+            if not isinstance(settings, Mapping):
+                raise ContractError(f"settings of {name} are an object, not {shown(settings)}")
             place = {"host": options["host"], **settings}
             cloud.start(by_word()[name].fixture, place)
         if options["journal_entries"] is not None:
@@ -106,6 +123,7 @@ def serve_cloud(options: Mapping[str, Any], log: Log) -> Iterator[Served]:
             options["control_token"],
             hosts=hosts,
             tell=log.bug,
+            opener=None if isolated else _opener({**options, "states": states}, log),
         )
         app.loading = "not begun" if states else ""
         guard = Guard(hosts)
@@ -120,6 +138,7 @@ def serve_cloud(options: Mapping[str, Any], log: Log) -> Iterator[Served]:
             _prepare(cloud, app, states, options["forward"], log)
             yield Served(cloud, app, mount.url)
         finally:
+            app.end_clouds()
             mount.close()
 
 
@@ -172,3 +191,58 @@ def _prepare(
             handle.set_baseline()
     cloud.journal.clear()
     app.loading = ""
+
+
+def _opener(options: Mapping[str, Any], log: Log) -> Opener:
+    """Return the function that serves isolated clouds: as the server, but at places of their own."""
+    own = (*PLACE_SETTINGS, "database_port", "database_password", "dev_credentials")
+    services: Mapping[str, Any] = {
+        word: {name: value for name, value in settings.items() if name not in own}
+        for word, settings in options["services"].items()
+    }
+
+    @contextlib.contextmanager
+    def opened(wanted: Mapping[str, Any]) -> Iterator[Served]:
+        given = wanted.get("services")
+        if given is not None and not isinstance(given, Mapping):
+            raise ContractError(f"services={shown(given)} is not an object of settings by service")
+        chosen = services
+        if given is not None:
+            known = by_word()
+            for word in given:
+                if word not in known:
+                    raise ContractError(
+                        f"{word!r} is not a service{nearest(word, known)}; the services are: "
+                        f"{', '.join(known)}"
+                    )
+            chosen = given
+        settings = {
+            **options,
+            **{name: value for name, value in wanted.items() if name != "services"},
+            "services": chosen,
+            "states": [(file, _part_for(chosen, content)) for file, content in options["states"]],
+            "forward": options["forward"] if "queue" in chosen else {},
+            "control_port": 0,
+            "control_token": None,
+            "guarded": frozenset(),
+        }
+        try:
+            with serve_cloud(settings, log, isolated=True) as served:
+                yield served
+        except Usage as error:
+            raise ContractError(str(error)) from error
+
+    return opened
+
+
+def _part_for(services: Collection[str], content: Mapping[str, Any]) -> dict[str, Any]:
+    """Return what a state file has for some of the services."""
+    absent = {word for word in by_word() if word not in services}
+    if "queue" in absent:
+        absent.add("destinations")
+    part = {name: value for name, value in content.items() if name not in absent}
+    if "faults" in part:
+        part["faults"] = {
+            name: value for name, value in part["faults"].items() if name not in absent
+        }
+    return part
