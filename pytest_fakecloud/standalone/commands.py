@@ -16,7 +16,7 @@ from urllib.parse import quote, urlsplit
 from ..core.errors import ContractError, ServiceError
 from ..core.matching import nearest
 from ..services import by_word
-from .api import PREFIX
+from .control.requests import PREFIX
 from .development import CONTROL_URL, control_token
 from .environment import TOKEN_VARIABLE, URL_VARIABLE, exports, write_dotenv
 from .hosts import is_loopback

@@ -21,8 +21,6 @@ from ..core.auth import new_token
 from ..core.errors import ContractError
 from ..files import read_file
 
-__all__ = ["CONTROL_PORT", "CONTROL_URL", "DEVELOPMENT", "control_token", "defaults", "is_free"]
-
 CONTROL_PORT = 7400
 CONTROL_URL = f"http://127.0.0.1:{CONTROL_PORT}"
 DEVELOPMENT: Mapping[str, Mapping[str, Any]] = {

@@ -15,7 +15,6 @@ from ..reporting.private_files import write_private
 if TYPE_CHECKING:
     from ..cloud import Cloud
 
-__all__ = ["TOKEN_VARIABLE", "URL_VARIABLE", "environment", "exports", "write_dotenv"]
 
 URL_VARIABLE = "PYTEST_FAKECLOUD_URL"
 TOKEN_VARIABLE = "PYTEST_FAKECLOUD_TOKEN"

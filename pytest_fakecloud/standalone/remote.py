@@ -18,8 +18,8 @@ from ..core.timekeeper import Mode
 from ..core.timeparse import Instant, instant_us, to_datetime
 from ..handle import Gone, Handle
 from ..services import SERVICES, find, handle_class
-from .api import PREFIX
 from .codec import decode, decode_error, encode
+from .control.requests import PREFIX
 from .environment import TOKEN_VARIABLE
 from .wire import Surface, surface_named, surface_of
 

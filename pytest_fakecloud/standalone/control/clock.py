@@ -15,7 +15,6 @@ from .shapes import Clock, Due, Moved, Seed
 if TYPE_CHECKING:
     from ...cloud import Cloud
 
-__all__ = ["MOVES", "ClockRoutes", "clock_view"]
 
 MOVES = {
     "freeze": None,

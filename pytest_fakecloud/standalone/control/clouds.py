@@ -17,7 +17,6 @@ from .shapes import Closed, CloudEntry, NewCloud
 if TYPE_CHECKING:
     from ...cloud import Cloud
 
-__all__ = ["CloudRoutes", "Isolated", "Opener"]
 
 MOST_CLOUDS = 1000
 

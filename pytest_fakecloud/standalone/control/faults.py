@@ -16,8 +16,6 @@ from .shapes import Fault
 if TYPE_CHECKING:
     from ...cloud import Cloud
 
-__all__ = ["FaultRoutes"]
-
 
 class FaultRoutes:
     """Add, list and remove the faults of a fake."""

@@ -14,8 +14,6 @@ from .shapes import Closed, HandleEntry
 if TYPE_CHECKING:
     from ...cloud import Cloud
 
-__all__ = ["HandleRoutes"]
-
 
 class HandleRoutes:
     """Start, describe and close fakes, look at their data, send them requests."""

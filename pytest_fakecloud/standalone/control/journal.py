@@ -23,7 +23,6 @@ from .shapes import ProblemEntry, Row
 if TYPE_CHECKING:
     from ...cloud import Cloud
 
-__all__ = ["JournalRoutes"]
 
 HEARTBEAT_SECONDS = 15.0
 GRACE_SECONDS = 0.1

@@ -14,8 +14,6 @@ from .shapes import Attempt, DeadLetter, Message
 if TYPE_CHECKING:
     from ...cloud import Cloud
 
-__all__ = ["QueueRoutes"]
-
 
 class QueueRoutes:
     """List attempts and dead letters, and retry dead letters."""

@@ -16,18 +16,6 @@ if TYPE_CHECKING:
     from ...cloud import Cloud
     from ...handle import Handle
 
-__all__ = [
-    "PREFIX",
-    "Refused",
-    "Resource",
-    "contract",
-    "fields",
-    "handle_named",
-    "is_unicode",
-    "named",
-    "near_to",
-    "whole_number",
-]
 
 PREFIX = "/__control__"
 _LONGEST_WORD = 100

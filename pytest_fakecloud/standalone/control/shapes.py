@@ -7,43 +7,6 @@ from typing import Any, Literal, NotRequired, TypedDict
 
 from ...core.timekeeper import Mode
 
-__all__ = [
-    "BODIES",
-    "RESPONSES",
-    "Attempt",
-    "Begin",
-    "Broken",
-    "Clock",
-    "ClockMove",
-    "Closed",
-    "CloudEntry",
-    "CloudOptions",
-    "DeadLetter",
-    "Due",
-    "Fault",
-    "FaultOptions",
-    "HandleEntry",
-    "Live",
-    "Message",
-    "Moved",
-    "NewCloud",
-    "NewHandle",
-    "ProblemEntry",
-    "Raised",
-    "Ready",
-    "Reset",
-    "Returned",
-    "Row",
-    "Seed",
-    "Sent",
-    "Snapshot",
-    "SnapshotOptions",
-    "State",
-    "ToSend",
-    "Use",
-    "View",
-]  # fmt: skip
-
 
 class Live(TypedDict):
     """Returned as soon as the server runs."""

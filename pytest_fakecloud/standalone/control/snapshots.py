@@ -14,8 +14,6 @@ from .shapes import Snapshot
 if TYPE_CHECKING:
     from ...cloud import Cloud, CloudSnapshot
 
-__all__ = ["SnapshotRoutes"]
-
 
 class SnapshotRoutes:
     """Take, list, restore and drop snapshots of the data of all fakes."""
