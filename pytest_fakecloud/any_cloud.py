@@ -46,29 +46,9 @@ if TYPE_CHECKING:
     from .queue.handle import Queue
     from .queue.settings import QueueSettings
     from .recordings import Differences, ReplayOptions
-    from .settings import PlaceSettings
     from .transport.tls import Authority
     from .vector.handle import VectorIndex
     from .vector.settings import VectorSettings
-
-    class _KV(KVSettings, PlaceSettings, total=False):
-        """All that ``kv_server()`` takes."""
-
-    class _Vector(VectorSettings, PlaceSettings, total=False):
-        """All that ``vector_index()`` takes."""
-
-    class _Broker(BrokerSettings, PlaceSettings, total=False):
-        """All that ``broker()`` takes."""
-
-    class _Queue(QueueSettings, PlaceSettings, total=False):
-        """All that ``queue()`` takes."""
-
-    class _CallbackCapture(CallbackCaptureSettings, PlaceSettings, total=False):
-        """All that ``callback_capture()`` takes."""
-
-    class _Destination(DestinationSettings, PlaceSettings, total=False):
-        """All that ``destination()`` takes."""
-
 
 __all__ = [
     "HANDLE_FIELDS",
@@ -173,27 +153,27 @@ class AnyCloud(ABC):
 
     # -- handles ---------------------------------------------------------------------------------
 
-    def kv_server(self, **settings: Unpack[_KV]) -> KVServer:
+    def kv_server(self, **settings: Unpack[KVSettings]) -> KVServer:
         """Start one more key-value server."""
         return cast("KVServer", self.start("kv_server", settings))
 
-    def vector_index(self, **settings: Unpack[_Vector]) -> VectorIndex:
+    def vector_index(self, **settings: Unpack[VectorSettings]) -> VectorIndex:
         """Start one more vector index."""
         return cast("VectorIndex", self.start("vector_index", settings))
 
-    def broker(self, **settings: Unpack[_Broker]) -> Broker:
+    def broker(self, **settings: Unpack[BrokerSettings]) -> Broker:
         """Start one more broker."""
         return cast("Broker", self.start("broker", settings))
 
-    def queue(self, **settings: Unpack[_Queue]) -> Queue:
+    def queue(self, **settings: Unpack[QueueSettings]) -> Queue:
         """Start one more queue."""
         return cast("Queue", self.start("queue", settings))
 
-    def callback_capture(self, **settings: Unpack[_CallbackCapture]) -> CallbackCapture:
+    def callback_capture(self, **settings: Unpack[CallbackCaptureSettings]) -> CallbackCapture:
         """Start one more receiver of callbacks."""
         return cast("CallbackCapture", self.start("callback_capture", settings))
 
-    def destination(self, **settings: Unpack[_Destination]) -> Destination:
+    def destination(self, **settings: Unpack[DestinationSettings]) -> Destination:
         """Start one more pytest-httpserver on the hub."""
         return cast("Destination", self.start("destination", settings))
 

@@ -20,12 +20,12 @@ from typing import TYPE_CHECKING, Any
 
 from .core.calls import KEEP_BYTES
 from .core.errors import ContractError
+from .core.settings import MOST_PORT, settings_of
 from .core.wording import brief, one_line
 from .files import read_file
 from .reporting.private_files import make_private
-from .services import by_word, handle_class
+from .services import by_word, handle_class, named
 from .serving import Served, Usage, serve_cloud, with_defaults
-from .settings import MOST_PORT, setting_names
 from .standalone import commands
 from .standalone.development import CONTROL_PORT, CONTROL_URL, DEVELOPMENT
 from .standalone.hosts import is_loopback
@@ -112,7 +112,8 @@ class _Parser(argparse.ArgumentParser):
             return super().format_help()
         found = []
         for word, service in by_word().items():
-            names = (*setting_names(handle_class(service)), "host", "port", "token")
+            declared: Any = handle_class(service)._settings
+            names = settings_of(declared)
             found.append(textwrap.fill(
                 ", ".join(names), initial_indent=f"  --{word} ", subsequent_indent=" " * 11
             ))  # fmt: skip
@@ -350,7 +351,7 @@ def _names(value: Any, where: str) -> list[str]:
     words = value.split(",") if isinstance(value, str) else value
     if not isinstance(words, list) or not all(isinstance(word, str) for word in words):
         raise Usage(f"{where}={value!r} is not a list of names")
-    names = [word.strip() for word in words if word.strip()]
+    names = list(dict.fromkeys(_word(word.strip()) for word in words if word.strip()))
     unknown = [name for name in names if name not in services]
     known = ", ".join(services)
     if unknown:
@@ -358,6 +359,12 @@ def _names(value: Any, where: str) -> list[str]:
     if not names:
         raise Usage(f"{where}={value!r} names no service; the services are: {known}")
     return names
+
+
+def _word(name: str) -> str:
+    """Return the service's word for a fixture's name (``kv_server``); any other name stays."""
+    service = named(name)
+    return name if service is None or service.word is None else service.word
 
 
 def _hosts(value: Any, where: str) -> list[str]:
@@ -459,6 +466,10 @@ def _file(path: Path) -> dict[str, Any]:
     }
     known |= {"journal", "journal_bytes", "journal_entries", "json", "load", "forward"}
     known |= {"log_format", *by_word()}
+    twice = [name for name in content if _word(name) != name and _word(name) in content]
+    if twice:
+        raise Usage(f"{path}: {twice[0]} and {_word(twice[0])} are one fake: give one table")
+    content = {_word(name): value for name, value in content.items()}
     unknown = sorted(set(content) - known)
     if unknown:
         raise Usage(
@@ -544,9 +555,7 @@ def _run(options: Mapping[str, Any], program: list[str]) -> int:
         try:
             process = subprocess.Popen(command, env=environment)
         except OSError as error:
-            hint = (
-                " (which fakes to start is said by --services)" if command[0] in by_word() else ""
-            )
+            hint = " (which fakes to start is said by --services)" if named(command[0]) else ""
             print(
                 f"pytest-fakecloud: cannot run {command[0]}: {error.strerror}{hint}",
                 file=sys.stderr,

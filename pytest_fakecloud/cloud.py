@@ -22,11 +22,12 @@ from .core.found import Found
 from .core.ids import Ids
 from .core.journal import Journal, Recorder
 from .core.problems import Problem, Problems
+from .core.settings import SWITCH, reject_unknown
 from .core.timekeeper import STANDS, Mode, Timekeeper
 from .core.timeparse import Instant
 from .handle import Context, Delivery, Gone, Handle, Snapshot
+from .marker import DELIVERY, TRANSPORT
 from .services import find, handle_class
-from .settings import PLACE_SETTINGS, check_settings
 from .transport.patches import changes
 
 if TYPE_CHECKING:
@@ -79,16 +80,13 @@ class Cloud(AnyCloud):
         tls: bool = False,
         share_tls_context: bool = True,
     ) -> None:
-        if transport not in ("socket", "inprocess"):
-            raise ContractError(
-                f"transport={shown(transport)} is unknown: give 'socket' or 'inprocess'"
-            )
-        if delivery not in ("background", "driven"):
-            raise ContractError(
-                f"delivery={shown(delivery)} is unknown: give 'background' or 'driven'"
-            )
-        if type(tls) is not bool or type(share_tls_context) is not bool:
-            raise _not_a_switch(tls=tls, share_tls_context=share_tls_context)
+        for name, kind, value in (
+            ("transport", TRANSPORT, transport),
+            ("delivery", DELIVERY, delivery),
+            ("tls", SWITCH, tls),
+            ("share_tls_context", SWITCH, share_tls_context),
+        ):
+            kind.read(name, value, "Cloud")
         if process_time is not False:
             from .process_time import check_process_time
 
@@ -235,41 +233,27 @@ class Cloud(AnyCloud):
         if self.closed:
             raise ContractError("this cloud is closed: make a new one")
         service = find(fixture)
-        made_by = handle_class(service)
+        fixture = service.fixture
+        made_by: Any = handle_class(service)
         if not isinstance(settings, Mapping):
             raise ContractError(
                 f"{shown(settings)} are not settings of {fixture}: give a dict, empty for none"
             )
-        if settings:
-            check_settings(fixture, made_by, settings)
+        reject_unknown(made_by._settings, settings, fixture)
         with self._starting:
-            if settings:
-                handle = self._start_there(made_by, settings)
-            else:
-                handle = made_by(self._context, **settings)
+            handle: Handle = made_by(self._context, **settings)
         self._open_transport(handle)
         for listener in tuple(self._listeners):
             listener(handle)
         return handle
-
-    def _start_there(self, made_by: Callable[..., Handle], settings: Mapping[str, Any]) -> Handle:
-        own = {key: value for key, value in settings.items() if key not in PLACE_SETTINGS}
-        context = self._context
-        context.place = {
-            key: settings[key] for key in ("host", "port") if settings.get(key) is not None
-        }
-        context.wanted_token = settings.get("token")
-        try:
-            return made_by(context, **own)
-        finally:
-            context.place, context.wanted_token = {}, None
 
     def fixture_handle(self, fixture: str) -> Any:
         """Return the one handle of a fixture in this cloud, started with the fixture's settings.
 
         Raises ``ContractError`` for a name that is no fixture's.
         """
-        handle = self._fixture_handles.get(find(fixture).fixture)
+        fixture = find(fixture).fixture
+        handle = self._fixture_handles.get(fixture)
         if handle is None:
             if not isinstance(self._fixture_settings, Mapping):
                 raise ContractError(
@@ -475,8 +459,3 @@ def _call_all(ends: Iterable[Callable[[], object]]) -> None:
                 first = error
     if first is not None:
         raise first
-
-
-def _not_a_switch(**switches: object) -> ContractError:
-    name, value = next(each for each in switches.items() if type(each[1]) is not bool)
-    return ContractError(f"{name}={shown(value)} is not a switch: give True or False")

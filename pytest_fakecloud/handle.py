@@ -11,8 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack
 from dataclasses import dataclass
 from functools import partial
-from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, ClassVar, Literal, Protocol, Self, Unpack
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, Protocol, Self, TypeVar, Unpack
 
 from .core.auth import new_token
 from .core.calls import Call, CallFields
@@ -22,6 +21,7 @@ from .core.found import Found
 from .core.ids import Ids
 from .core.journal import Journal, Recorder, recorder_of
 from .core.problems import Problem, Problems, ends_the_test
+from .core.settings import HandleConfig, read_some
 from .core.timekeeper import Mode, Timekeeper
 from .core.timeparse import Instant
 from .faults.plan import FaultPlan, table_of
@@ -47,8 +47,8 @@ __all__ = [
 ]
 
 Delivery = Literal["driven", "background"]
+C = TypeVar("C", bound=HandleConfig)
 Interceptor = Callable[["Handle", str], AbstractContextManager[object]]
-_ANYWHERE: Mapping[str, Any] = MappingProxyType({})
 _GIVEN: deque[str] = deque(maxlen=1000)
 """The tokens of the last handles of this process, by which a report knows a client of another test."""
 SECRETS = (
@@ -156,10 +156,6 @@ class Context:
         self.hub: Hub | None = None
         self.tls: Any = None
         self.interceptor: Interceptor | None = None
-        self.place: Mapping[str, Any] = _ANYWHERE
-        """Host and port of the next handle, where they are wanted and not just any."""
-        self.wanted_token: str | None = None
-        """The token of the next handle, where it is wanted and not a random one."""
         self.handles: list[Handle] = []
         self.gone = Gone()
         self._numbers: dict[str, itertools.count[int]] = {}
@@ -212,10 +208,6 @@ class Context:
             self.hub = default_hub()
         if self.tls is not None:
             options.setdefault("tls", self.tls)
-        # Only the handle itself stands at the wanted place; what else it mounts goes anywhere.
-        if place := self.place:
-            self.place = _ANYWHERE
-            options = {**place, **options}
         return self.hub.mount(app, held=False, **options)
 
 
@@ -229,6 +221,9 @@ class Handle:
     service: ClassVar[str] = ""
     fixture: ClassVar[str] = ""
 
+    _settings: ClassVar[type[HandleConfig]] = HandleConfig
+    """The dataclass that declares the settings of this fake."""
+
     _engine: Any
     _exits: ExitStack | None = None
     _rewound = 0
@@ -238,18 +233,18 @@ class Handle:
         self,
         context: Context,
         app: App,
+        config: HandleConfig | None = None,
         *,
-        name: str | None = None,
         faults: FaultPlan | None = None,
     ) -> None:
+        config = config or HandleConfig()
         self._context = context
-        self.name = context.name_for(self.fixture, name)
+        self.name = config.name or context.name_for(self.fixture, None)
         self.clock = context.clock
         self._time = context.time
         self._app = app
-        self.token = context.wanted_token or self._new_token()
+        self.token = config.token or self._new_token()
         _GIVEN.append(self.token)
-        context.wanted_token = None
         self._recorder = Recorder(
             self._time.now_us, self.service, self.name, recorder_of(context.journal)
         )
@@ -269,13 +264,22 @@ class Handle:
             problems=context.problems,
             name=self.name,
         )
-        self._mount = mount = context.mount(app)
+        place = {"host": config.host, "port": config.port}
+        wanted = {key: value for key, value in place.items() if value is not None}
+        self._mount = mount = context.mount(app, **wanted)
         mount.on_close.append(table.close)
         mount.on_error.append(self._server_failed)
         table.gate = mount.gate
         self._baseline = self._first_baseline()
         self.closed = False
         context.enter(self)
+
+    @classmethod
+    def _configure(cls, context: Context, declared: type[C], given: Mapping[str, Any]) -> C:
+        """Read the keywords of the constructor, and choose a name where they have none."""
+        values = read_some(declared, given, cls.fixture)
+        values["name"] = context.name_for(cls.fixture, values.get("name"))
+        return declared(**values)
 
     # -- identity --------------------------------------------------------------------------------
 

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 if TYPE_CHECKING:
     from .handle import Handle
 
-__all__ = ["SERVICES", "Service", "by_word", "find", "handle_class", "view_of"]
+__all__ = ["SERVICES", "Service", "by_word", "find", "handle_class", "named", "view_of"]
 
 
 class Service(NamedTuple):
@@ -83,10 +83,18 @@ def by_word() -> dict[str, Service]:
     return {service.word: service for service in SERVICES.values() if service.word is not None}
 
 
+def named(name: object) -> Service | None:
+    """Return the service of a fixture's name or of a word (``"kv_server"``, ``"kv"``), or None."""
+    if not isinstance(name, str):
+        return None
+    return SERVICES.get(name) or by_word().get(name)
+
+
 def find(fixture: object) -> Service:
-    """Return the service of a fixture; ``ContractError`` for a name that is none, with the nearest."""
-    if isinstance(fixture, str) and fixture in SERVICES:
-        return SERVICES[fixture]
+    """Return the service of a fixture's name or of a word; ``ContractError`` names the nearest."""
+    found = named(fixture)
+    if found is not None:
+        return found
     from .core.errors import ContractError, shown
     from .core.matching import nearest
 

@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Any, NamedTuple, cast
 from .core.errors import ContractError, shown
 from .core.matching import nearest
 from .services import by_word
-from .settings import PLACE_SETTINGS
 from .standalone.development import CONTROL_PORT, control_token, defaults, is_free
 from .standalone.hosts import Guard, Hosts, is_loopback
 from .standalone.log import Log
@@ -195,7 +194,7 @@ def _prepare(
 
 def _opener(options: Mapping[str, Any], log: Log) -> Opener:
     """Return the function that serves isolated clouds: as the server, but at places of their own."""
-    own = (*PLACE_SETTINGS, "database_port", "database_password", "dev_credentials")
+    own = ("host", "port", "token", "database_port", "database_password", "dev_credentials")
     services: Mapping[str, Any] = {
         word: {name: value for name, value in settings.items() if name not in own}
         for word, settings in options["services"].items()

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from functools import cache, cached_property, partial
 from importlib import import_module
 from pathlib import Path
@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 import pytest
 
-from .services import SERVICES, by_word
+from .services import SERVICES, by_word, named
 
 try:
     import resource
@@ -43,7 +43,6 @@ __all__ = [
 ]
 
 T = TypeVar("T")
-GENERAL_SETTINGS = ("now", "clock", "seed", "process_time", "strict", "env", "transport", "tls")
 PER_TEST_SETTINGS = ("strict", "env")
 SERVERS_OWN_SETTINGS = ("process_time", "tls", "transport")
 BECAUSE_OF_SESSION = (
@@ -154,6 +153,7 @@ def _folder(config: pytest.Config, option: str) -> Path | None:
 def begin_early(config: pytest.Config, names: list[str]) -> None:
     """Start fakes, with their variables, before conftests are imported."""
     known = [service.fixture for service in by_word().values()]
+    names = [_fixture_of(name) for name in names]
     unknown = [name for name in names if name not in known]
     if unknown:
         raise pytest.UsageError(
@@ -342,12 +342,21 @@ class Run:
         return self._merged(item.nodeid, layers)
 
     def _merged(self, seed: Any, layers: list[Mapping[str, Any]]) -> dict[str, Any]:
-        settings = dict(self._defaults)
-        settings["seed"] = settings["seed"] or seed
+        from .core.settings import settings_of
+        from .marker import MarkerConfig
+
+        known = settings_of(MarkerConfig)
+        defaults = {name: each.default for name, each in known.items()} | self._defaults
+        defaults["seed"] = defaults["seed"] or seed
+        settings = dict(defaults)
         for layer in layers:
             for name, value in layer.items():
-                _merge(settings, name, value)
-        if settings.get("process_time"):
+                if name in known:
+                    self.given(partial(known[name].kind.read, name, value))
+                    settings[name] = defaults[name] if value is None else value
+                else:
+                    _merge(settings, _fixture_of(name), value, known)
+        if settings["process_time"]:
             self._check_process_time(settings)
         return settings
 
@@ -479,7 +488,8 @@ class Run:
             self._seed = merged["seed"]
             self._long = _new_cloud(merged, "background")
         elif settings:
-            self._long._fixture_settings = {**self._long._fixture_settings, **settings}
+            given = {_fixture_of(name): value for name, value in settings.items()}
+            self._long._fixture_settings = {**self._long._fixture_settings, **given}
         return self._long
 
     def start_early(self, names: list[str]) -> None:
@@ -610,20 +620,23 @@ def publish_env(cloud: AnyCloud, monkeypatch: pytest.MonkeyPatch) -> Callable[[]
     return cloud._on_start(publish)
 
 
-def _merge(settings: dict[str, Any], name: str, value: Any) -> None:
-    known = (*GENERAL_SETTINGS, *SERVICES)
-    if name not in known:
+def _fixture_of(name: str) -> str:
+    """Return the fixture's name for a service's word (``kv``); any other name stays."""
+    service = named(name)
+    return name if service is None else service.fixture
+
+
+def _merge(settings: dict[str, Any], name: str, value: Any, general: Iterable[str]) -> None:
+    """Merge the settings of a fake key by key."""
+    if name not in SERVICES:
         from .core.matching import nearest
 
+        known = (*general, *SERVICES)
         raise misuse(
             f"fakecloud has no setting {name!r}{nearest(name, known)}; "
             f"the settings are: {', '.join(known)}"
         )
-    if name == "env" and not isinstance(value, bool):
-        raise misuse(f"env={value!r} is not a switch: give True or False")
-    if name not in SERVICES:
-        settings[name] = value
-    elif isinstance(value, Mapping):
+    if isinstance(value, Mapping):
         _check_service_settings(name, value)
         settings[name] = {**settings.get(name, {}), **value}
     else:
@@ -635,11 +648,11 @@ def _check_service_settings(name: str, settings: Mapping[str, Any]) -> None:
     if not settings:
         return
     from .core.errors import ContractError
+    from .core.settings import read
     from .services import handle_class
-    from .settings import check_settings as check
 
     try:
-        check(name, handle_class(SERVICES[name]), settings)
+        read(handle_class(SERVICES[name])._settings, settings, name)
     except ContractError as error:
         raise misuse(str(error)) from None
 
@@ -684,12 +697,12 @@ def _new_cloud(settings: Mapping[str, Any], delivery: Any) -> Cloud:
 
     cloud = Cloud(
         settings["seed"],
-        settings.get("now"),
+        settings["now"],
         settings["clock"],
-        settings.get("process_time", False),
+        settings["process_time"],
         delivery=delivery,
         transport=settings["transport"],
-        tls=settings.get("tls", False),
+        tls=settings["tls"],
         share_tls_context=settings["share_tls_context"],
     )
     cloud._fixture_settings = settings
@@ -756,7 +769,8 @@ def _is_overridden(item: pytest.Item) -> bool:
 
 def _given_to(item: pytest.Item, own: Mapping[str, Any]) -> set[str]:
     """What the test itself, its class or module, or its settings fixture sets."""
-    return {name for marker in item.iter_markers("fakecloud") for name in marker.kwargs} | set(own)
+    given = {name for marker in item.iter_markers("fakecloud") for name in marker.kwargs}
+    return {_fixture_of(name) for name in given.union(own)}
 
 
 def _refuse(names: set[str], reason: str) -> None:

@@ -10,6 +10,7 @@ from typing import Any, ClassVar, Self
 
 from pytest_fakecloud.core.errors import ServiceError
 from pytest_fakecloud.core.matching import TEXT, Field
+from pytest_fakecloud.core.settings import HandleConfig
 from pytest_fakecloud.handle import Context, Handle
 from pytest_fakecloud.http.app import App
 from pytest_fakecloud.http.messages import Answer, Request, Stream
@@ -140,7 +141,7 @@ class Demo(Handle):
         self.context = context = context or Context.alone()
         self._engine = Engine(context.time)
         self.app: DemoApp = DemoApp(self._engine)
-        super().__init__(context, self.app, name=name)
+        super().__init__(context, self.app, HandleConfig(name=name))
         self._mount.on_close.append(self._engine.signal.close)
 
     @property

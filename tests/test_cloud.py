@@ -32,14 +32,14 @@ from .http.test_hub import descriptors, wait_until
     ("settings", "told"),
     [
         ({"process_time": "no"}, "process_time='no' is unknown: give True, False or 'autojump'"),
-        ({"tls": "x"}, "tls='x' is not a switch"),
-        ({"share_tls_context": None}, "share_tls_context=None is not a switch"),
+        ({"tls": "x"}, "tls='x' of Cloud must be True or False"),
+        ({"share_tls_context": None}, "share_tls_context=None of Cloud must be True or False"),
         ({"seed": []}, r"seed=\[\] is not a seed: give a whole number or a text"),
         ({"seed": 1.5}, "seed=1.5 is not a seed"),
         ({"clock": []}, r"clock=\[\] is not a mode"),
         ({"now": 5}, "5 is not an instant"),
-        ({"transport": None}, "transport=None is unknown"),
-        ({"delivery": 1}, "delivery=1 is unknown"),
+        ({"transport": None}, "transport=None of Cloud must be 'socket' or 'inprocess'"),
+        ({"delivery": 1}, "delivery=1 of Cloud must be 'background' or 'driven'"),
     ],
 )
 def test_settings_without_meaning(settings: dict[str, Any], told: str) -> None:

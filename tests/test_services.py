@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -14,7 +13,6 @@ import pytest
 
 from pytest_fakecloud import AnyCloud, Cloud, ContractError, cli
 from pytest_fakecloud.services import SERVICES, Service, find, handle_class, view_of
-from pytest_fakecloud.settings import PLACE_SETTINGS
 from pytest_fakecloud.standalone import wire
 from pytest_fakecloud.standalone.api import ControlApp
 
@@ -25,9 +23,11 @@ __all__ = ["run"]
 TOY = '''
 """A service of two endpoints: it stores notes."""
 
+from dataclasses import dataclass
 from typing import Any
 
 from pytest_fakecloud.core.errors import ServiceError
+from pytest_fakecloud.core.settings import HandleConfig, setting, text
 from pytest_fakecloud.handle import Context, Handle, Snapshot
 from pytest_fakecloud.http.app import App, Request
 from pytest_fakecloud.http.routing import Route
@@ -61,17 +61,24 @@ class NotesApp(App):
         return {"notes": len(self.engine.notes)}
 
 
+@dataclass(frozen=True, kw_only=True)
+class ToyConfig(HandleConfig):
+    first: str = setting("", text())
+
+
 class Toy(Handle):
     """A keeper of notes."""
 
     service = "toy"
     fixture = "toy"
+    _settings = ToyConfig
 
-    def __init__(self, context: Context, *, name: str | None = None, first: str = "") -> None:
+    def __init__(self, context: Context, **settings: Any) -> None:
+        config = self._configure(context, ToyConfig, settings)
         self._engine = Notes()
-        if first:
-            self._engine.notes.append(first)
-        super().__init__(context, NotesApp(self._engine), name=name)
+        if config.first:
+            self._engine.notes.append(config.first)
+        super().__init__(context, NotesApp(self._engine), config)
 
     def _env_variables(self) -> dict[str, str]:
         return {"TOY_URL": self.url}
@@ -177,7 +184,7 @@ def test_marker_strictness_and_report_know_it(
     result.assert_outcomes(passed=1, failed=2, errors=1)
     result.stdout.fnmatch_lines(
         [
-            "*toy has no setting 'fist', did you mean 'first'?; it has: name, first*",
+            "*toy has no setting 'fist', did you mean 'first'?; it has: name, host, port, token, first*",
             "*left 1 problem(s) behind",
             "*[[]unrouted] *GET /nope*",
             "*toy http://*",
@@ -221,7 +228,7 @@ def test_the_command_starts_it(
     assert (code, seen.read_text()[:17]) == (0, "http://127.0.0.1:")
     with pytest.raises(SystemExit):
         cli.main(["serve", "--help"])
-    assert "--toy name, first," in capsys.readouterr().out
+    assert "--toy name," in capsys.readouterr().out
     file = tmp_path / "fakes.toml"
     file.write_text('services = ["toy"]\n[toy]\nfist = 1\n')
     assert cli.main(["run", "--config", str(file), "--", sys.executable, "-c", ""]) == 2
@@ -262,6 +269,25 @@ def test_a_remote_cloud_knows_it(control: tuple[Cloud, str], toy: str) -> None:
         assert remote.fixture_handle("toy").name == "toy"
 
 
+# -- names of services -----------------------------------------------------------------------------
+
+
+def test_a_service_is_known_by_its_fixture_and_by_its_word(run: Run) -> None:
+    with Cloud() as cloud:
+        assert cloud.fixture_handle("kv") is cloud.fixture_handle("kv_server")
+        assert cloud.start("vector", {"dimension": 2}).fixture == "vector_index"
+    run(
+        """
+        import pytest
+
+        @pytest.mark.fakecloud(kv={"daily_limit": 7}, kv_server={"max_pipeline_length": 3})
+        def test_marker(kv_server):
+            assert kv_server._app.limits.daily_limit == 7
+            assert kv_server._app.limits.max_pipeline_length == 3
+        """
+    ).assert_outcomes(passed=1)
+
+
 # -- those there are -------------------------------------------------------------------------------
 
 
@@ -287,24 +313,6 @@ def test_plugin_and_clouds_offer_it_typed(service: Service) -> None:
         assert made.__doc__
     method = getattr(AnyCloud, service.fixture)
     assert method.__annotations__["return"] == name
-
-
-def test_typed_settings_are_those_of_the_constructors() -> None:
-    import importlib
-
-    for service in SERVICES.values():
-        handle = handle_class(service)
-        package = service.handle.split(".")[1] if service.word else "queue.capture"
-        module = importlib.import_module(f"pytest_fakecloud.{package}.settings")
-        kind = {"kv_server": "KV", "vector_index": "Vector"}.get(service.fixture, handle.__name__)
-        typed = getattr(module, f"{kind}Settings")
-        taken = {
-            parameter.name
-            for parameter in inspect.signature(handle.__init__).parameters.values()
-            if parameter.kind is parameter.KEYWORD_ONLY
-        }
-        assert set(typed.__annotations__) - set(PLACE_SETTINGS) == taken, service.fixture
-        assert not typed.__required_keys__
 
 
 def test_the_list_imports_nothing_heavy() -> None:

@@ -1,15 +1,16 @@
-"""Settings of the wrong type are refused in words, whichever way they come."""
+"""The settings of all fakes: their types for type checkers, and the errors about wrong values."""
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, get_type_hints
 
 import pytest
 
-from pytest_fakecloud import Cloud
+import pytest_fakecloud
+from pytest_fakecloud import AnyCloud, Cloud
 from pytest_fakecloud.core.errors import ContractError
+from pytest_fakecloud.core.settings import settings_of
 from pytest_fakecloud.services import SERVICES, find, handle_class
-from pytest_fakecloud.settings import setting_names
 from tests.harness import check_each
 
 VALUES: tuple[Any, ...] = (
@@ -19,18 +20,29 @@ VALUES: tuple[Any, ...] = (
 
 
 @pytest.mark.parametrize("fixture", SERVICES)
+def test_type_checkers_know_the_settings_that_are_read(fixture: str) -> None:
+    """Compare the TypedDict of each fake with the dataclass that declares its settings."""
+    declared = settings_of(handle_class(find(fixture))._settings)
+    parameter = getattr(AnyCloud, fixture).__annotations__["settings"]
+    name = parameter.removeprefix("Unpack[").removesuffix("]")
+    typed = getattr(pytest_fakecloud, name)
+    assert get_type_hints(typed) == {name: each.kind.accepts for name, each in declared.items()}
+    assert not typed.__required_keys__
+
+
+@pytest.mark.parametrize("fixture", SERVICES)
 def test_no_value_is_anything_but_taken_or_a_contract_error(fixture: str) -> None:
-    refused = 0
+    rejected = 0
     with Cloud(seed=1) as cloud:
-        for name in (*setting_names(handle_class(find(fixture))), "host", "port", "token"):
+        for name in settings_of(handle_class(find(fixture))._settings):
             for value in VALUES:
                 try:
                     cloud.start(fixture, {name: value}).close()
                 except ContractError:
-                    refused += 1
+                    rejected += 1
                 except OSError:
                     assert name == "host"
-    assert refused
+    assert rejected
 
 
 def test_the_error_names_setting_value_and_what_is_right() -> None:
@@ -45,21 +57,21 @@ def test_the_error_names_setting_value_and_what_is_right() -> None:
     check_each(
         check,
         [
-            ("vector_index", "shuffle_ties", "no", "must be true or false"),
-            ("vector_index", "namespaces", 5, "must be a list of texts or a mapping"),
-            ("vector_index", "namespaces", [5], "must be a list of texts or a mapping"),
-            ("vector_index", "dimension", 10**30, "must be at most"),
-            ("broker", "webhook_drop", "x", "must be a list of texts"),
-            ("broker", "errors", 5, "must be a mapping or None"),
+            ("vector_index", "shuffle_ties", "no", "must be True or False"),
+            ("vector_index", "namespaces", 5, "must be a list of names, or a mapping"),
+            ("vector_index", "namespaces", [5], "must be a list of names, or a mapping"),
+            ("vector_index", "dimension", 10**30, "must be a whole number from 1 to 1048576"),
+            ("broker", "webhook_drop", "x", "must be a list of strings"),
+            ("broker", "errors", 5, "must be a mapping from a kind of error"),
             ("broker", "retention_bytes", "x", "must be a whole number"),
-            ("broker", "engine", 5, "must be a text or None"),
-            ("kv_server", "engine", [], "must be a text or None"),
-            ("queue", "raise_exceptions", "False", "must be true or false"),
-            ("queue", "profile", {}, "expected one of free, payg"),
-            ("queue", "limits", "x", "must be a mapping or None"),
-            ("kv_server", "port", 99999, r"must be 0 \(any free\) to 65535"),
-            ("kv_server", "name", 5, "must be a text that is not empty"),
-            ("kv_server", "token", "a\nb", "no header can hold that"),
+            ("broker", "engine", 5, "must be a string, or None"),
+            ("kv_server", "engine", [], "must be a string, or None"),
+            ("queue", "raise_exceptions", "False", "must be True or False"),
+            ("queue", "profile", {}, "must be 'free' or 'payg', or None"),
+            ("queue", "limits", "x", "must be a mapping of limits"),
+            ("kv_server", "port", 99999, "must be a whole number from 0 to 65535, or None"),
+            ("kv_server", "name", 5, "must be a non-empty string"),
+            ("kv_server", "token", "a\nb", "must be a non-empty string of printable characters"),
         ],
     )
 

@@ -51,10 +51,10 @@ def first_sentence(text: str | None) -> str:
 
 
 def attribute_docs(kind: Any) -> dict[str, str]:
-    """The text below each field of a class: of a TypedDict or a dataclass."""
+    """The text below each field of a class and of its bases."""
     found: dict[str, str] = {}
-    for owner in reversed(getattr(kind, "__orig_bases__", ())):
-        if isinstance(owner, type) and owner.__module__.startswith("pytest_fakecloud"):
+    for owner in reversed(kind.__bases__):
+        if owner.__module__.startswith("pytest_fakecloud"):
             found.update(attribute_docs(owner))
     body = ast.parse(textwrap.dedent(inspect.getsource(kind))).body[0]
     assert isinstance(body, ast.ClassDef)

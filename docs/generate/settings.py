@@ -2,55 +2,26 @@
 
 from __future__ import annotations
 
-import inspect
-import re
-from collections.abc import Iterator, Mapping
-from dataclasses import MISSING, fields
-from typing import Any
+from collections.abc import Callable, Iterator
+from dataclasses import fields, is_dataclass
+from types import NoneType, UnionType
+from typing import Any, Literal, Union, get_args, get_origin
 
-from pytest_fakecloud.broker.settings import Behaviour, BrokerLimits, BrokerSettings
-from pytest_fakecloud.kv.settings import KVSettings
-from pytest_fakecloud.queue.capture.settings import CallbackCaptureSettings, DestinationSettings
-from pytest_fakecloud.queue.settings import PROFILES, PlanLimits, QueueSettings
+from pytest_fakecloud.broker.settings import BrokerConfig, BrokerLimits
+from pytest_fakecloud.core.settings import HandleConfig, settings_of
+from pytest_fakecloud.core.timeparse import Duration, Instant
+from pytest_fakecloud.marker import MarkerConfig
+from pytest_fakecloud.plugin import SETTINGS as INI
+from pytest_fakecloud.queue.settings import PROFILES, PlanLimits, QueueConfig
 from pytest_fakecloud.services import SERVICES, handle_class
-from pytest_fakecloud.session import GENERAL_SETTINGS
-from pytest_fakecloud.settings import PlaceSettings
 from pytest_fakecloud.vector.embedding import MODELS
-from pytest_fakecloud.vector.settings import VectorLimits, VectorSettings
+from pytest_fakecloud.vector.settings import VectorConfig, VectorLimits
 
 from .markdown import HEAD, attribute_docs, table
 
-__all__ = ["GENERAL", "SETTINGS", "page"]
+__all__ = ["page"]
 
-GENERAL: Mapping[str, tuple[str, str, str]] = {
-    "now": ("an instant", "the present", "Where the clock begins."),
-    "clock": ('`"running"` or `"frozen"`', "ini `fakecloud_clock`", "Whether time passes by itself."),
-    "seed": ("a number or text", "the test's node id", "What all ids and randomness come from."),
-    "process_time": (
-        'bool, or `"autojump"`', "`False`",
-        "Whether `time.time()` and `datetime.now()` follow the clock, which then stands until it is"
-        " moved; `\"autojump\"` lets sleeps of the process move it (extra `time`).",
-    ),
-    "strict": ("bool, or names of problems", "ini `fakecloud_strict`", "What fails a passing test."),
-    "env": (
-        "bool", "ini `fakecloud_env`", "Whether the variables that official clients read are set."
-    ),
-    "transport": (
-        '`"socket"` or `"inprocess"`', "ini `fakecloud_transport`",
-        "Whether requests, httpx and urllib3 of this process skip the socket.",
-    ),
-    "tls": ("bool", "`False`", "Whether the fakes speak HTTPS (extra `tls`)."),
-}  # fmt: skip
-"""The settings of a test's whole cloud: type, default, meaning."""
-SETTINGS: Mapping[str, Any] = {
-    "kv_server": KVSettings,
-    "vector_index": VectorSettings,
-    "broker": BrokerSettings,
-    "queue": QueueSettings,
-    "callback_capture": CallbackCaptureSettings,
-    "destination": DestinationSettings,
-}
-"""The TypedDict of each fixture's settings."""
+_COLUMNS = ("Setting", "Type", "Default", "What it is")
 _HEAD = f"""\
 {HEAD}
 # Settings
@@ -76,7 +47,7 @@ marker on a test goes before one on its class, its module, then `fakecloud_setti
 ini file; settings of a fake are merged key by key.
 
 A duration is seconds, a text such as `"90s"`, `"1h30m"` or `"7d"`, or a `timedelta`. An instant is an
-ISO text with an offset, a `datetime` with a time zone, or Unix seconds.
+ISO text with an offset, or a `datetime` with a time zone.
 
 ## Of the whole test
 
@@ -85,61 +56,59 @@ ISO text with an offset, a `datetime` with a time zone, or Unix seconds.
 
 def page() -> str:
     """The whole page in Markdown."""
-    parts = [_HEAD, table(("Setting", "Type", "Default", "What it is"), _general())]
-    for fixture, kind in SETTINGS.items():
-        rows = list(_rows(fixture))
-        own = table(("Setting", "Type", "Default", "What it is"), rows)
-        parts += [f"\n## `{fixture}`\n\n", own if rows else "It has none of its own.\n"]
-        parts += _limits_of(kind)
-    places = {**attribute_docs(DestinationSettings), **attribute_docs(PlaceSettings)}
-    parts += [
-        "\n## Of every fake\n\n",
-        table(("Setting", "What it is"), ((f"`{name}`", text) for name, text in places.items())),
-    ]
+    parts = [_HEAD, table(_COLUMNS, _general())]
+    for fixture, service in SERVICES.items():
+        declared = handle_class(service)._settings
+        rows = [] if declared is HandleConfig else list(_rows(declared))
+        own = table(_COLUMNS, rows) if rows else "It has none of its own.\n"
+        parts += [f"\n## `{fixture}`\n\n", own, *_limits_of(declared)]
+    parts += ["\n## Of every fake\n\n", table(_COLUMNS, _rows(HandleConfig))]
     return "".join(parts)
 
 
 def _general() -> Iterator[tuple[str, ...]]:
-    for name in GENERAL_SETTINGS:
-        yield (f"`{name}`", *GENERAL[name])
+    for name, kind, default, meaning in _rows(MarkerConfig):
+        ini = f"fakecloud_{name.strip('`')}"
+        yield name, kind, f"ini `{ini}`" if ini in INI else default, meaning
 
 
-def _rows(fixture: str) -> Iterator[tuple[str, str, str, str]]:
-    kind = SETTINGS[fixture]
-    meanings = attribute_docs(kind)
-    if kind is BrokerSettings:
-        meanings = {**attribute_docs(Behaviour), **meanings}
-    parameters = inspect.signature(handle_class(SERVICES[fixture]).__init__).parameters
-    for name, annotation in kind.__annotations__.items():
-        if name == "name":
+def _rows(declared: Any) -> Iterator[tuple[str, str, str, str]]:
+    """A row for each setting, without those that every fake has; inherited ones are the last."""
+    meanings = attribute_docs(declared)
+    inherited = {
+        each.name for base in declared.__bases__ if is_dataclass(base) for each in fields(base)
+    }
+    settings = sorted(
+        settings_of(declared).items(), key=lambda item: item[1].attribute in inherited
+    )
+    for name, each in settings:
+        if declared is HandleConfig or name not in settings_of(HandleConfig):
+            kind, default = _type(each.kind.accepts), _literal(each.default)
+            yield f"`{name}`", f"`{kind}`", f"`{default}`", meanings[each.attribute]
+
+
+def _type(accepts: Any) -> str:
+    """An annotation in words that a reader of the table knows."""
+    union = get_origin(accepts) in (Union, UnionType)
+    members = set(get_args(accepts)) if union else {accepts}
+    parts = []
+    for word, kind in {"duration": Duration, "instant": Instant}.items():
+        if members >= set(get_args(kind)):
+            parts.append(word)
+            members -= set(get_args(kind))
+    for each in get_args(accepts) if union else [accepts]:
+        if each not in members:
             continue
-        written = getattr(annotation, "__forward_arg__", annotation)
-        text = meanings.get(name) or meanings[f"{name}_ms"]
-        yield f"`{name}`", _type(written), f"`{_literal(parameters[name].default)}`", text
-
-
-def _type(written: str) -> str:
-    """An annotation in words a reader of the table knows."""
-    for name, words in _NAMED.items():
-        written = re.sub(rf"\b{name}\b", words, written)
-    written = re.sub(r"Literal\[(.*?)\]", lambda found: found[1].replace(", ", " | "), written)
-    return "`" + written.replace("'", '"') + "`"
-
-
-_NAMED = {
-    "Duration": "duration",
-    "Dialect": 'Literal["vendor", "redis"]',
-    "IntText": 'Literal["integer", "int"]',
-    "Isolation": 'Literal["prefix", "database", "none"]',
-    "DeliveryMode": 'Literal["driven", "background"]',
-    "Unstubbed": 'Literal["refuse", "accept"]',
-    "SignatureClock": 'Literal["receiver", "real", "virtual"]',
-    "SourceSpelling": 'Literal["both", "service", "specification"]',
-    "LeakCheck": 'Literal["off", "pending", "dead_letters", "all"]',
-    "HeaderPrefix": 'Literal["Upstash", "Service"]',
-    "Profile": 'Literal["free", "payg"]',
-    "Any": "object",
-}
+        arguments = get_args(each)
+        if get_origin(each) is Literal:
+            parts += map(_literal, arguments)
+        elif get_origin(each) is Callable:
+            parts.append("function")
+        elif arguments:
+            parts.append(f"{get_origin(each).__name__}[{', '.join(map(_type, arguments))}]")
+        else:
+            parts.append({None: "None", NoneType: "None", Any: "object"}.get(each) or each.__name__)
+    return " | ".join(parts)
 
 
 def _literal(value: object) -> str:
@@ -150,16 +119,16 @@ def _literal(value: object) -> str:
     return repr(value)
 
 
-def _limits_of(kind: Any) -> Iterator[str]:
-    if kind is VectorSettings:
+def _limits_of(declared: Any) -> Iterator[str]:
+    if declared is VectorConfig:
         yield "\nIts `limits`; None means there is none:\n\n"
         yield table(("Limit", "Default"), _limits(VectorLimits))
         names = ", ".join(f'`"{name}"`' for name in MODELS)
         yield f"\nThe models that `embedding` knows by name: {names}.\n"
-    elif kind is BrokerSettings:
+    elif declared is BrokerConfig:
         yield "\nThe fields of `BrokerLimits`; None means there is none:\n\n"
         yield table(("Limit", "Default"), _limits(BrokerLimits))
-    elif kind is QueueSettings:
+    elif declared is QueueConfig:
         yield (
             "\nIts `limits`, and what the plans of `profile` make of them. Sizes are in bytes; names "
             "that end in `_us` take microseconds, which are written as days, hours and minutes "
@@ -178,10 +147,10 @@ def _limits_of(kind: Any) -> Iterator[str]:
         )
 
 
-def _limits(kind: Any) -> Iterator[tuple[str, str]]:
-    for field in fields(kind):
-        assert field.default is not MISSING
-        yield f"`{field.name}`", _amount(field.name, field.default)
+def _limits(declared: Any) -> Iterator[tuple[str, str]]:
+    made = declared()
+    for field in fields(declared):
+        yield f"`{field.name}`", _amount(field.name, getattr(made, field.name))
 
 
 def _amount(name: str, value: int | None) -> str:

@@ -9,11 +9,11 @@ from ..core.calls import Call
 from ..core.errors import ContractError
 from ..core.found import Found, check_predicate, expect, found_of
 from ..core.journal import Journal
-from ..core.matching import ITEM, Asked, Field, Query, one_of
+from ..core.matching import ITEM, Asked, Field, Query, nearest, one_of
 from ..core.timekeeper import Timekeeper
 from ..core.wording import brief
 from .engines import BrokerEngine
-from .errors import as_misuse
+from .errors import as_misuse, string
 from .loading import ListedFields, RecordFields, header_list
 from .model import (
     OFFSET_FIELDS,
@@ -24,7 +24,6 @@ from .model import (
     TopicView,
     record_fields,
 )
-from .settings import string
 
 _WHOLE_RECORD = Field(ITEM, lambda record: record, bare=True)
 
@@ -183,8 +182,19 @@ class BrokerAssertions:
         partition: Asked[int] = None,
         offset: Asked[int] = None,
     ) -> None:
-        """Fail when the group has ever made a matching commit; see ``assert_committed``."""
+        """Fail when the group has ever made a matching commit; see ``assert_committed``.
+
+        Raises ``ContractError`` for a group that has never existed: it proves nothing.
+        """
         __tracebackhide__ = True
+        string("group", group)
+        self._time.settle()
+        gone = [event.data.get("group") for event in self.journal.events()]
+        if group not in {*self.groups(), *gone}:
+            raise ContractError(
+                f"there has never been a group {group!r}{nearest(group, self.groups())}; "
+                f"the groups are: {', '.join(self.groups()) or 'none'}"
+            )
         self.assert_committed(group, topic, partition, offset, times=0)
 
     def assert_caught_up(self, group: str) -> GroupView:

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Literal, TypeAlias
+from typing import TYPE_CHECKING, TypeAlias
 
 from ..core.errors import ContractError
 from ..core.ids import Ids
 from ..core.timekeeper import Timekeeper
 from .engine.engine import MemoryEngine
-from .settings import Behaviour, string
+from .settings import BrokerConfig
 
 if TYPE_CHECKING:
     from .kafka.engine import KafkaEngine
@@ -21,23 +21,15 @@ cannot do for a tester raises ``ContractError``.
 """
 
 
-def make_engine(
-    url: str | None,
-    clock: Timekeeper,
-    ids: Ids,
-    settings: Behaviour,
-    *,
-    name: str,
-    isolation: Literal["prefix", "none"] = "prefix",
-) -> BrokerEngine:
-    """Make the engine behind an address, or without one the engine in memory.
+def make_engine(clock: Timekeeper, ids: Ids, config: BrokerConfig) -> BrokerEngine:
+    """Make the engine of a real cluster, or without ``engine=`` the engine in memory.
 
     Raises ``ContractError`` for an address that is no ``kafka://host:port``, and without
     confluent-kafka.
     """
+    url, name = config.engine, config.name or "broker"
     if url is None:
-        return MemoryEngine(clock, ids, settings, name=name)
-    string("engine", url, optional=True)
+        return MemoryEngine(clock, ids, config, name=name)
     try:
         from .kafka.engine import KafkaEngine
     except ModuleNotFoundError as error:
@@ -45,4 +37,4 @@ def make_engine(
             f"engine={url.partition('://')[0]!r} needs confluent-kafka: "
             "pip install 'pytest-fakecloud[kafka]'"
         ) from error
-    return KafkaEngine(clock, ids, settings, url, name=name, isolation=isolation)
+    return KafkaEngine(clock, ids, config, url, name=name, isolation=config.isolation)

@@ -8,7 +8,7 @@ own cause in mind; the broker's ``errors`` setting replaces a status or a wordin
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 
 from ..core.errors import ContractError, ServiceError
@@ -191,3 +191,55 @@ def concurrent_consume(group: str, instance: str) -> BrokerError:
         "concurrent_consume",
         f"Instance {instance!r} of group {group!r} is already serving another consume request",
     )
+
+
+# -- arguments of a tester's calls -----------------------------------------------------------------
+
+
+def choice(name: str, value: object, *known: object) -> None:
+    """Reject a value that is none of the known ones, and name them."""
+    if value not in known:
+        raise ContractError(
+            f"{name}={value!r} is unknown: give one of {', '.join(map(repr, known))}"
+        )
+
+
+def whole(
+    name: str,
+    value: object,
+    minimum: int | None,
+    maximum: int | None = None,
+    *,
+    optional: bool = False,
+) -> None:
+    """Reject what is no whole number, or out of bounds; ``optional`` lets None pass."""
+    if value is None and optional:
+        return
+    if (
+        type(value) is int
+        and (minimum is None or value >= minimum)
+        and (maximum is None or value <= maximum)
+    ):
+        return
+    bound = "" if minimum is None else f" of at least {minimum}"
+    if type(value) is int and maximum is not None and value > maximum:
+        bound = f" of at most {maximum}"
+    or_none = ", or None" if optional else ""
+    raise ContractError(f"{name} must be a whole number{bound}{or_none}, got {value!r:.200}")
+
+
+def string(name: str, value: object, *, optional: bool = False) -> None:
+    """Reject what is no text; ``optional`` lets None pass."""
+    if not isinstance(value, str) and not (value is None and optional):
+        raise ContractError(f"{name} must be text{', or None' if optional else ''}, got {value!r}")
+
+
+def strings(name: str, value: object) -> tuple[str, ...]:
+    """Return the texts of a list; reject one text, and whatever else is no list of texts."""
+    if isinstance(value, str):
+        raise ContractError(f"{name}={value!r} is one text: give a list of texts")
+    if isinstance(value, Iterable) and not isinstance(value, Mapping):
+        texts = tuple(value)
+        if all(isinstance(text, str) for text in texts):
+            return texts
+    raise ContractError(f"{name} must be a list of texts, got {value!r:.200}")

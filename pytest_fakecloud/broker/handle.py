@@ -5,7 +5,6 @@ from __future__ import annotations
 from base64 import b64encode
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import replace
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, Protocol, Unpack, cast, overload
 
@@ -16,7 +15,7 @@ from ..core.timeparse import Duration, duration_us
 from ..handle import Context, Handle
 from .assertions import BrokerAssertions
 from .engines import BrokerEngine, make_engine
-from .errors import as_misuse
+from .errors import as_misuse, choice, string, strings, whole
 from .loading import (
     Headers,
     ListedFields,
@@ -38,7 +37,7 @@ from .model import (
     TopicView,
 )
 from .routes import BrokerApp
-from .settings import Behaviour, BrokerLimits, choice, preset, string, strings, whole
+from .settings import BrokerConfig, BrokerSettings
 
 if TYPE_CHECKING:
     import httpx
@@ -62,127 +61,31 @@ class AioBroker(Protocol):
 class Broker(BrokerAssertions, Handle):
     """A fake log broker with topics, partitions and consumer groups, behind its REST interface.
 
-    ``topics`` maps names to partition counts, or to mappings of what ``create_topic`` takes;
-    ``retention`` and ``retention_bytes`` (of each partition) are the topics' defaults, None for ever.
-    The other keywords choose what nobody documents; each
-    is explained in ``settings.Behaviour``, with durations here in the project's usual forms. ``limits``
-    is a plan (``"free"``, ``"payg"``, ``"pro"``, ``"pro-5k"``) or a ``BrokerLimits``. ``username`` and
-    ``password`` replace the generated credentials. ``engine`` is the address of a real cluster
-    (``"kafka://host:port,…"``, see ``kafka.engine``) to use instead of the in-memory engine, and
-    ``isolation`` this handle's share of it: names with a ``"prefix"``, or ``"none"``: all there is.
+    ``settings`` are the keywords of ``BrokerSettings``; ``BrokerConfig`` explains each.
     """
 
     service: ClassVar[str] = "broker"
     fixture: ClassVar[str] = "broker"
+
+    _settings = BrokerConfig
 
     _engine: BrokerEngine
 
     def __init__(
         self,
         context: Context,
-        *,
-        name: str | None = None,
-        topics: Mapping[str, int | Mapping[str, Any]] | None = None,
-        retention: Duration | None = None,
-        retention_bytes: int | None = None,
-        username: str = "fakecloud",
-        password: str | None = None,
-        limits: str | BrokerLimits | None = None,
-        header_prefixes: Sequence[str] = ("Kafka-", "Broker-"),
-        idle_close: Duration | None = "300s",
-        session_timeout: Duration = "120s",
-        heartbeats: Literal["background", "consume"] = "background",
-        join_delay: Duration = 0,
-        offset_retention: Duration | None = "7d",
-        max_timeout: Duration = "600s",
-        max_poll_records: int = 500,
-        max_partition_bytes: int = 1024 * 1024,
-        interleave: Literal["rotate", "random"] = "rotate",
-        fetch_single_topic: bool = False,
-        fetch_beyond_end: Literal["error", "wait"] = "error",
-        delete_leaves: bool = True,
-        resubscribe: Literal["rebalance", "ignore"] = "rebalance",
-        concurrent_consume: Literal["wait", "error"] = "wait",
-        instance_limit: Literal["cluster", "group"] | None = "cluster",
-        commit_by_unknown: Literal["error", "store"] = "error",
-        unknown_group: Literal["error", "uncommitted"] = "error",
-        never_committed: int = -1,
-        no_such_time: int = -1,
-        keyless: Literal["rotate", "random"] = "rotate",
-        empty_key: Literal["key", "absent"] = "key",
-        batches: Literal["atomic", "in order"] = "atomic",
-        coerce_scalars: bool = False,
-        webhook_answer: Literal["list", "object"] = "list",
-        webhook_drop: Sequence[str] = (),
-        webhook_keep: Sequence[str] = (),
-        errors: Mapping[str, int | tuple[int, str]] | None = None,
-        engine: str | None = None,
-        isolation: Literal["prefix", "none"] = "prefix",
+        **settings: Unpack[BrokerSettings],
     ) -> None:
-        string("name", name, optional=True)
-        _credential("username", username)
-        if ":" in username:
-            raise ContractError(f"username={username!r}: HTTP Basic allows no colon in it")
-        _credential("password", password, optional=True)
-        choice("isolation", isolation, "prefix", "none")
-        if engine is None and isolation != "prefix":
-            raise ContractError(
-                f"isolation={isolation!r} is a share of a real cluster: give engine= too"
-            )
-        if isinstance(limits, str):
-            limits = preset(limits)
-        if topics is not None and not isinstance(topics, Mapping):
-            raise ContractError(
-                f"topics={topics!r} is not understood: give a mapping from name to partition count, "
-                "such as {'orders': 3}"
-            )
-        settings = Behaviour(
-            header_prefixes=header_prefixes,
-            idle_close_ms=None if idle_close is None else _ms(idle_close),
-            session_timeout_ms=_ms(session_timeout),
-            heartbeats=heartbeats,
-            join_delay_ms=_ms(join_delay),
-            offset_retention_ms=None if offset_retention is None else _ms(offset_retention),
-            max_timeout_ms=_ms(max_timeout),
-            max_poll_records=max_poll_records,
-            max_partition_bytes=max_partition_bytes,
-            interleave=interleave,
-            fetch_single_topic=fetch_single_topic,
-            fetch_beyond_end=fetch_beyond_end,
-            delete_leaves=delete_leaves,
-            resubscribe=resubscribe,
-            concurrent_consume=concurrent_consume,
-            instance_limit=instance_limit,
-            commit_by_unknown=commit_by_unknown,
-            unknown_group=unknown_group,
-            never_committed=never_committed,
-            no_such_time=no_such_time,
-            keyless=keyless,
-            empty_key=empty_key,
-            batches=batches,
-            coerce_scalars=coerce_scalars,
-            webhook_answer=webhook_answer,
-            webhook_drop=webhook_drop,
-            webhook_keep=webhook_keep,
-            errors={} if errors is None else errors,
-            limits=_retaining(
-                BrokerLimits() if limits is None else limits, retention, retention_bytes
-            ),
-        )
-        self.username = username
-        name = context.name_for(self.fixture, name)
-        self._engine = make_engine(
-            engine, context.time, context.ids, settings, name=name, isolation=isolation
-        )
-        for topic, options in (topics or {}).items():
+        config = self._configure(context, BrokerConfig, settings)
+        self.username = config.username
+        self._engine = make_engine(context.time, context.ids, config)
+        for topic, options in (config.topics or {}).items():
             self._add_topic(topic, **_topic_options(topic, options))
         super().__init__(
-            context,
-            BrokerApp(self._engine, lambda: (self.username, self.token)),
-            name=name,
+            context, BrokerApp(self._engine, lambda: (self.username, self.token)), config
         )
-        if password is not None:
-            self.token = password
+        if config.password is not None:
+            self.token = config.password
         self._engine.tell_to(self._recorder.add_event)
         self._mount.on_close.append(self._engine.close)
         self._mount.on_reset.append(self._engine.interrupt)
@@ -506,29 +409,8 @@ def _check_instance(group: object, instance: object) -> None:
     string("instance", instance)
 
 
-def _credential(name: str, value: str | None, *, optional: bool = False) -> None:
-    string(name, value, optional=optional)
-    try:
-        (value or "").encode()
-    except UnicodeEncodeError:
-        raise ContractError(f"{name}={value!r}: no client can send half a surrogate pair") from None
-
-
 def _ms(duration: Duration) -> int:
     return duration_us(duration) // 1000
-
-
-def _retaining(
-    limits: BrokerLimits, retention: Duration | None, retention_bytes: int | None
-) -> BrokerLimits:
-    if not isinstance(limits, BrokerLimits):
-        return limits  # for the settings to refuse
-    if retention is not None:
-        limits = replace(limits, retention_ms=_ms(retention))
-    if retention_bytes is not None:
-        whole("retention_bytes", retention_bytes, 0)
-        limits = replace(limits, retention_bytes=retention_bytes)
-    return limits
 
 
 def _topic_options(topic: str, options: object) -> dict[str, Any]:

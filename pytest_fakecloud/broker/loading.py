@@ -11,8 +11,8 @@ from typing import Any, TypedDict
 from ..core.errors import ContractError
 from ..core.matching import Asked
 from ..core.timeparse import instant_us
+from .errors import string, whole
 from .model import INT64_MAX, Header, ProducerRecord
-from .settings import string, whole
 
 Loadable = (
     Mapping[str, Iterable[object]] | Iterable[ProducerRecord | Mapping[str, object]] | str | Path

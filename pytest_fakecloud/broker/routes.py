@@ -390,7 +390,7 @@ class BrokerApp(App):
         """``{error, status}``, with the status or text that the ``errors`` setting puts instead."""
         status, text = error.status, error.message
         if isinstance(error, BrokerError):
-            other = self.engine.settings.errors.get(error.kind)
+            other = (self.engine.settings.errors or {}).get(error.kind)
             if isinstance(other, int):
                 status = other
             elif other is not None:

@@ -3,21 +3,18 @@
 from __future__ import annotations
 
 import os
-import re
 import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
-from functools import cached_property, lru_cache, partial
+from functools import cached_property, partial
 from hashlib import sha256
-from typing import TYPE_CHECKING, Any, ClassVar, Literal, Unpack, cast
+from typing import TYPE_CHECKING, Any, ClassVar, Unpack, cast
 from urllib.parse import quote
 
 from ..core.auth import new_token
 from ..core.errors import ContractError
 from ..core.matching import Asked
-from ..core.timeparse import Duration, duration_us
 from ..handle import Context, Handle, Snapshot
-from ..settings import MOST_PORT
 from .acl.users import tester
 from .algorithms.glob import matcher
 from .engine.engine import Engine
@@ -39,8 +36,7 @@ from .python_values import (
 from .races import Between, Place
 from .reply import Blocked
 from .rest.routes import Credentials, KVApp
-from .settings import DIALECTS, MAX_KEY_SIZE, VERSION, Dialect, IntText, Isolation, Limits
-from .table.versions import MODULES, as_numbers
+from .settings import KVConfig, KVSettings
 
 if TYPE_CHECKING:
     from upstash_redis import Redis
@@ -59,137 +55,57 @@ __all__ = ["KVServer"]
 class KVServer(Handle):
     """A fake key-value server behind its REST interface.
 
-    ``dialect`` is ``"vendor"`` (the REST service) or ``"redis"`` (stock, for comparisons), which
-    announces ``version`` (7.0.15 unless given) and knows what came up to it. ``modules`` are those
-    that the stock server has loaded: none unless given, or ``["ReJSON"]``, which has ``JSON.*``.
-    ``max_request_size`` is in bytes per command, ``daily_limit`` in commands per UTC day on the
-    clock, ``max_pipeline_length`` in commands per request; these and the other limits of the
-    vendor's plans are told in ``Limits``, and None means no limit. ``max_key_size`` is the dialect's
-    own unless given: 32,768 bytes in the vendor's, none in the stock one. ``documented_only`` refuses
-    the commands the vendor's documentation does not name (``documented``): the specification supports
-    whole groups, and so does this by default. ``debug_command`` allows ``DEBUG``, which clients' own
-    tests ask for (``SLEEP`` waits on the clock). ``search_ready_after`` (a duration on the clock) and
-    ``search_ready_after_reads`` (a number of searches) keep changes out of search indexes for that
-    long, or until ``SEARCH.WAITINDEXING``. With ``database_port`` the database port is open from the
-    start, there; ``database_password`` is what lets in. ``int_text`` is the
-    word in the error about values that are not integers: ``"integer"`` as stock servers write it, or
-    ``"int"`` as the vendor's documentation shows it. ``engine`` is the address of a real server
-    (``"redis://…"``, see ``kv/redis``) that runs the commands instead of the in-memory engine;
-    ``isolation`` is this handle's share of it: a key ``"prefix"``, a ``"database"``, or ``"none"``.
+    ``settings`` are the keywords of ``KVSettings``; ``KVConfig`` explains each.
     """
 
     service: ClassVar[str] = "kv"
     fixture: ClassVar[str] = "kv_server"
 
+    _settings = KVConfig
     _app: KVApp
 
     def __init__(
         self,
         context: Context,
-        *,
-        name: str | None = None,
-        dialect: Dialect = "vendor",
-        version: str | None = None,
-        modules: Sequence[str] = (),
-        max_request_size: int | None = 10_000_000,
-        daily_limit: int | None = None,
-        max_pipeline_length: int | None = None,
-        max_requests_per_second: int | None = None,
-        max_key_size: int | Literal["dialect"] | None = "dialect",
-        max_record_size: int | None = None,
-        max_data_size: int | None = None,
-        max_connections: int | None = None,
-        max_pending_entries: int | None = 1000,
-        max_search_indexes: int | None = 10,
-        search_ready_after: Duration | None = None,
-        search_ready_after_reads: int | None = None,
-        documented_only: bool = False,
-        debug_command: bool = False,
-        database_port: int | None = None,
-        database_password: str | None = None,
-        int_text: IntText = "integer",
-        engine: str | None = None,
-        isolation: Isolation = "prefix",
+        **settings: Unpack[KVSettings],
     ) -> None:
-        if dialect not in DIALECTS:
-            raise ContractError(f"dialect={dialect!r} is unknown: give 'vendor' or 'redis'")
-        if version is not None:
-            version = _announced(version, dialect, engine)
-        loaded = _loaded(modules, dialect, engine)
-        if int_text not in ("integer", "int"):
-            raise ContractError(f"int_text={int_text!r} is unknown: give 'integer' or 'int'")
-        if max_key_size == "dialect":
-            max_key_size = MAX_KEY_SIZE[dialect]
-        limits = _limits(
-            max_request_size,
-            daily_limit,
-            max_pipeline_length,
-            max_requests_per_second,
-            max_key_size,
-            max_record_size,
-            max_data_size,
-            max_connections,
-            max_pending_entries,
-            max_search_indexes,
-        )
-        reads = search_ready_after_reads
-        if reads is not None and (type(reads) is not int or reads < 0):
-            raise ContractError(f"search_ready_after_reads={reads!r}: give a whole number, or None")
-        if (database_port, database_password) != (None, None):
-            _check_database_port(database_port, database_password, engine)
-            if database_password is not None:
-                self._password = database_password
-        delay = None if search_ready_after is None else duration_us(search_ready_after) // 1000
-        self._search_delay = delay, reads
+        config = self._configure(context, KVConfig, settings)
+        if config.database_password is not None:
+            self._password = config.database_password
+        self._search_delay = config.search_ready_after_ms, config.search_ready_after_reads
         self._making = threading.Lock()
         self._made: AnyEngine | None = None
         real: RedisEngine | None = None
-        if engine is None:
-            if isolation != "prefix":
-                raise ContractError(
-                    f"isolation={isolation!r} is a share of a real server: give engine= too"
-                )
+        if config.engine is None:
             self._new_engine = partial(
                 Engine,
                 context.time,
                 context.ids,
-                dialect,
-                limits,
+                config.dialect,
+                config,
                 context.time.now_us(),
-                documented_only=documented_only,
-                debug_command=debug_command,
-                version=version,
-                modules=loaded,
+                documented_only=config.documented_only,
+                debug_command=config.debug_command,
+                version=config.version,
+                modules=tuple(config.modules),
             )
         else:
-            if debug_command:
-                raise ContractError(
-                    "debug_command is a setting of the in-memory engine; a real server has its own, "
-                    "enable-debug-command: leave out engine="
-                )
-            if (max_record_size, max_data_size, max_pending_entries) != (None, None, 1000):
-                raise ContractError(
-                    "max_record_size, max_data_size and max_pending_entries are limits of the "
-                    "in-memory engine, which knows what is stored: leave out engine="
-                )
-            self._made = real = _real_engine(
-                context, engine, isolation, dialect, max_key_size, documented_only
-            )
-        self.dialect = dialect
+            self._made = real = _real_engine(context, config.engine, config)
+        self.dialect = config.dialect
         self._credentials = Credentials()
-        if context.wanted_token is not None:
+        if config.token is not None:
             # The same after every start with that token, so that a .env file keeps working.
-            derived = sha256(f"read-only {context.wanted_token}".encode()).hexdigest()
+            derived = sha256(f"read-only {config.token}".encode()).hexdigest()
             self._credentials.read_only = derived
         self._port: DatabasePort | None = None
-        app = KVApp(self._find_engine, context.time, self._credentials, limits, int_text)
-        super().__init__(context, app, name=name)
+        app = KVApp(self._find_engine, context.time, self._credentials, config, config.int_text)
+        super().__init__(context, app, config)
         self._credentials.standard = self.token
         if real is not None:
             self._mount.on_close.append(real.close)
-        if database_port is not None:
+        if config.database_port is not None:
             try:
-                self._port = self._open_port(self._find_engine(), database_port)
+                self._port = self._open_port(self._find_engine(), config.database_port)
             except BaseException:
                 self.close()
                 raise
@@ -624,14 +540,7 @@ class KVServer(Handle):
         return Between(self._app.betweens, commands, lambda: self.execute(*line))
 
 
-def _real_engine(
-    context: Context,
-    url: str,
-    isolation: Isolation,
-    dialect: Dialect,
-    max_key_size: int | None,
-    documented_only: bool,
-) -> RedisEngine:
+def _real_engine(context: Context, url: str, config: KVConfig) -> RedisEngine:
     try:
         from .redis.engine import RedisEngine
     except ModuleNotFoundError as error:
@@ -643,81 +552,8 @@ def _real_engine(
         context.time,
         context.ids,
         url,
-        isolation=isolation,
-        dialect=dialect,
-        max_key_size=max_key_size,
-        documented_only=documented_only,
+        isolation=config.isolation,
+        dialect=config.dialect,
+        max_key_size=config.max_key_size,
+        documented_only=config.documented_only,
     )
-
-
-def _announced(version: str, dialect: Dialect, engine: str | None) -> str:
-    """The whole version that a stock server is to announce: ``"7.2"`` is 7.2.0."""
-    if dialect != "redis" or engine is not None:
-        raise ContractError(
-            f"version={version!r} is what a stock server in memory announces: give dialect='redis' and "
-            "no engine="
-        )
-    # Scripts are told it as a number with a byte for each part.
-    form = r"[0-9]{1,3}(\.[0-9]{1,3}){0,2}"
-    readable = isinstance(version, str) and re.fullmatch(form, version)
-    if not readable or max(as_numbers(version)) > 255:
-        raise ContractError(f"version={version!r} is no version: give one such as '7.2'")
-    own = VERSION["redis"]
-    if f"{own}.".startswith(f"{version}."):
-        return own
-    whole = ".".join([*version.split("."), "0", "0"][:3])
-    if as_numbers(whole) < (7, 0):
-        raise ContractError(
-            f"version={version!r} is older than all that is known: give '7.0' or later"
-        )
-    return whole
-
-
-def _loaded(modules: Sequence[str], dialect: Dialect, engine: str | None) -> tuple[str, ...]:
-    """Return the modules that a stock server is to have, in the order of ``MODULES``."""
-    if isinstance(modules, str) or not isinstance(modules, Iterable):
-        raise ContractError(f"modules={modules!r} is not a list: give one such as ['ReJSON']")
-    names = list(modules)
-    if names and (dialect != "redis" or engine is not None):
-        raise ContractError(
-            f"modules={modules!r} are those of a stock server in memory: give dialect='redis' and no "
-            "engine= (the vendor's dialect always has JSON)"
-        )
-    for name in names:
-        if not isinstance(name, str) or name not in MODULES:
-            known = ", ".join(map(repr, MODULES))
-            raise ContractError(
-                f"modules={modules!r}: {name!r} is unknown; the modules are {known}"
-            )
-    return tuple(name for name in MODULES if name in names)
-
-
-def _check_database_port(port: object, password: object, engine: str | None) -> None:
-    if port is not None and (type(port) is not int or not 0 <= port <= MOST_PORT):
-        raise ContractError(f"database_port={port!r} must be 0 (any free) to {MOST_PORT}")
-    if password is not None and (not isinstance(password, str) or not password):
-        raise ContractError(f"database_password={password!r} must be a text that is not empty")
-    if engine is not None:
-        raise ContractError(
-            "database_port and database_password are settings of the in-memory engine; a real server "
-            "has a port of its own: leave out engine="
-        )
-
-
-def _limits(*given: int | None) -> Limits:
-    """The limits, in the order of their fields; raises ``ContractError``."""
-    try:
-        return _known_limits(*given)
-    except TypeError:  # one that has no hash, and so is not a number
-        return _checked_limits(*given)
-
-
-def _checked_limits(*given: int | None) -> Limits:
-    for name, value in zip(Limits.__match_args__, given, strict=True):
-        if value is not None and (type(value) is not int or value < 0):
-            raise ContractError(f"{name}={value!r}: give a whole number, or None for no limit")
-    return Limits(*given)
-
-
-# Nearly every server has the same. By type as well, because True is 1 to a cache.
-_known_limits = lru_cache(maxsize=16, typed=True)(_checked_limits)

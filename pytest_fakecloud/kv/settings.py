@@ -1,27 +1,33 @@
-"""What a key-value server can be told: its dialect, its limits, the keywords of ``KVServer``."""
+"""Settings of a key-value server: its dialect, its limits, the keywords of ``KVServer``."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Literal, TypedDict
+from typing import Any, Literal, get_args
 
+from ..core.errors import ContractError
+from ..core.settings import (
+    MOST_PORT,
+    SWITCH,
+    HandleConfig,
+    HandleSettings,
+    Kind,
+    choice,
+    duration,
+    either,
+    optional,
+    setting,
+    text,
+    texts,
+    whole,
+)
 from ..core.timeparse import Duration
-
-__all__ = [
-    "DIALECTS",
-    "MAX_KEY_SIZE",
-    "VERSION",
-    "Dialect",
-    "IntText",
-    "Isolation",
-    "KVSettings",
-    "Limits",
-]
+from .table.versions import MODULES, as_numbers
 
 Dialect = Literal["vendor", "redis"]
 """The REST service, or stock behaviour for comparisons."""
-DIALECTS: tuple[Dialect, ...] = ("vendor", "redis")
 IntText = Literal["integer", "int"]
 """The word in the error about values that are not integers: of stock servers, of the vendor's pages."""
 Isolation = Literal["prefix", "database", "none"]
@@ -33,28 +39,33 @@ VERSION: dict[Dialect, str] = {"vendor": "8.2.0", "redis": "7.0.15"}
 """The version each dialect reports of itself (vendor: the documentation)."""
 
 
-@dataclass(frozen=True)
+_LIMIT = optional(whole(0))
+
+
+@dataclass(frozen=True, kw_only=True)
 class Limits:
-    """What a plan of the vendor's bounds; None means no bound.
+    """Limits of the vendor's plans; None means no limit."""
 
-    ``max_request_size`` in bytes (one command of a pipeline counts by itself), ``daily_limit`` in
-    commands per UTC day and ``max_requests_per_second`` in commands per second on the clock,
-    ``max_pipeline_length`` in commands of one request, ``max_connections`` in connections of the
-    database port and event streams together, ``max_pending_entries`` of one consumer of a stream,
-    ``max_search_indexes`` of one database.
-    In bytes: ``max_key_size``, ``max_record_size`` of one value, ``max_data_size`` of the database.
-    """
-
-    max_request_size: int | None = 10_000_000
-    daily_limit: int | None = None
-    max_pipeline_length: int | None = None
-    max_requests_per_second: int | None = None
-    max_key_size: int | None = None
-    max_record_size: int | None = None
-    max_data_size: int | None = None
-    max_connections: int | None = None
-    max_pending_entries: int | None = 1000
-    max_search_indexes: int | None = 10
+    max_request_size: int | None = setting(10_000_000, _LIMIT)
+    """Most bytes of one command; each command of a pipeline counts by itself."""
+    daily_limit: int | None = setting(None, _LIMIT)
+    """Most commands of a UTC day of the clock."""
+    max_pipeline_length: int | None = setting(None, _LIMIT)
+    """Most commands of one request."""
+    max_requests_per_second: int | None = setting(None, _LIMIT)
+    """Most commands of a second of the clock."""
+    max_key_size: int | None = setting(None, _LIMIT)
+    """Most bytes of a key."""
+    max_record_size: int | None = setting(None, _LIMIT)
+    """Most bytes of one value."""
+    max_data_size: int | None = setting(None, _LIMIT)
+    """Most bytes of the whole database."""
+    max_connections: int | None = setting(None, _LIMIT)
+    """Most connections of the database port and event streams together."""
+    max_pending_entries: int | None = setting(1000, _LIMIT)
+    """Most pending entries of one consumer of a stream."""
+    max_search_indexes: int | None = setting(10, _LIMIT)
+    """Most search indexes of one database."""
 
     @property
     def bounds_requests(self) -> bool:
@@ -67,52 +78,128 @@ class Limits:
         return (self.max_key_size, self.max_record_size, self.max_data_size) != (None, None, None)
 
 
-class KVSettings(TypedDict, total=False):
-    """The keywords of ``KVServer``, which are told there."""
+class KVSettings(HandleSettings, total=False):
+    """The keywords of ``Cloud.kv_server()`` and of the marker; ``KVConfig`` explains them."""
 
-    name: str | None
-    """What reports and the control API call it; the fixture's name unless given."""
     dialect: Dialect
-    """``"vendor"``, the REST service, or ``"redis"``, a stock server to compare with."""
     version: str | None
-    """What the stock server announces (``"7.2"``); it knows what came up to it. 7.0.15 unless given."""
     modules: Sequence[str]
-    """Modules that the stock server has loaded: ``["ReJSON"]`` for ``JSON.*``; none unless given."""
     max_request_size: int | None
-    """Most bytes of one command; each command of a pipeline counts by itself."""
     daily_limit: int | None
-    """Most commands of a UTC day of the clock."""
     max_pipeline_length: int | None
-    """Most commands of one request."""
     max_requests_per_second: int | None
-    """Most commands of a second of the clock."""
     max_key_size: int | Literal["dialect"] | None
-    """Most bytes of a key; the dialect's own is 32,768 in the vendor's, none in the stock one."""
     max_record_size: int | None
-    """Most bytes of one value."""
     max_data_size: int | None
-    """Most bytes of the whole database."""
     max_connections: int | None
-    """Most connections of the database port and event streams together."""
     max_pending_entries: int | None
-    """Most pending entries of one consumer of a stream."""
     max_search_indexes: int | None
-    """Most search indexes of one database."""
     search_ready_after: Duration | None
-    """How long a write takes on the clock until a search finds it."""
     search_ready_after_reads: int | None
-    """How many searches do not find a write yet."""
     documented_only: bool
-    """Refuse the commands that the vendor's own documentation does not name."""
     debug_command: bool
-    """Allow ``DEBUG``, as a server's ``enable-debug-command`` does."""
     database_port: int | None
-    """Where the database port listens, from the start; else anywhere, once it is asked for."""
     database_password: str | None
-    """The password of the database port; a random one unless given."""
     int_text: IntText
-    """The word in errors about integers: of stock servers, or ``"int"`` of the vendor's pages."""
     engine: str | None
-    """The address of a real server (``"redis://…"``) that runs the commands; None: in memory."""
     isolation: Isolation
+
+
+def _is_version(version: str) -> bool:
+    # Scripts read it as a number with a byte for each part.
+    form = r"[0-9]{1,3}(\.[0-9]{1,3}){0,2}"
+    return bool(re.fullmatch(form, version)) and max(as_numbers(version)) <= 255
+
+
+_KEY_SIZE: Kind[Any] = optional(either(whole(0), choice("dialect")))
+
+
+@dataclass(frozen=True, kw_only=True)
+class KVConfig(Limits, HandleConfig):
+    """Settings of a ``KVServer``."""
+
+    dialect: Dialect = setting("vendor", choice(*get_args(Dialect)))
+    """``"vendor"``, the REST service, or ``"redis"``, a stock server to compare with."""
+    version: str | None = setting(None, optional(text("a version such as '7.2'", _is_version)))
+    """What the stock server announces (``"7.2"``); it knows what came up to it. 7.0.15 unless given."""
+    modules: Sequence[str] = setting((), texts(*MODULES))
+    """Modules that the stock server has loaded: ``["ReJSON"]`` for ``JSON.*``; none unless given."""
+    max_key_size: Any = setting("dialect", _KEY_SIZE)
+    """Most bytes of a key; the dialect's own is 32,768 in the vendor's, none in the stock one."""
+    search_ready_after_ms: int | None = setting(None, optional(duration("ms")))
+    """How long a write takes on the clock until a search finds it."""
+    search_ready_after_reads: int | None = setting(None, optional(whole(0)))
+    """How many searches do not find a write yet."""
+    documented_only: bool = setting(False, SWITCH)
+    """Refuse the commands that the vendor's own documentation does not name."""
+    debug_command: bool = setting(False, SWITCH)
+    """Allow ``DEBUG``, as a server's ``enable-debug-command`` does."""
+    database_port: int | None = setting(None, optional(whole(0, MOST_PORT)))
+    """Where the database port listens, from the start; else anywhere, once it is asked for."""
+    database_password: str | None = setting(None, optional(text("a non-empty string", bool)))
+    """The password of the database port; a random one unless given."""
+    int_text: IntText = setting("integer", choice(*get_args(IntText)))
+    """The word in errors about integers: of stock servers, or ``"int"`` of the vendor's pages."""
+    engine: str | None = setting(None, optional(text()))
+    """The address of a real server (``"redis://…"``) that runs the commands; None: in memory."""
+    isolation: Isolation = setting("prefix", choice(*get_args(Isolation)))
     """This handle's share of a real server: a key prefix, a numbered database, or all of it."""
+
+    def __post_init__(self) -> None:
+        if self.max_key_size == "dialect":
+            object.__setattr__(self, "max_key_size", MAX_KEY_SIZE[self.dialect])
+        if self.engine is None:
+            if self.isolation != "prefix":
+                raise ContractError(
+                    f"isolation={self.isolation!r} is a share of a real server: give engine= too"
+                )
+        else:
+            self._check_beside_engine()
+        stock = self.dialect == "redis" and self.engine is None
+        if self.version is not None:
+            if not stock:
+                raise ContractError(
+                    f"version={self.version!r} is what a stock server in memory announces: give "
+                    "dialect='redis' and no engine="
+                )
+            object.__setattr__(self, "version", _whole_version(self.version))
+        if self.modules:
+            if not stock:
+                raise ContractError(
+                    f"modules={self.modules!r} are those of a stock server in memory: give "
+                    "dialect='redis' and no engine= (the vendor's dialect always has JSON)"
+                )
+            known = tuple(name for name in MODULES if name in self.modules)
+            object.__setattr__(self, "modules", known)
+
+    def _check_beside_engine(self) -> None:
+        """Reject settings that a real server has itself."""
+        if self.debug_command:
+            raise ContractError(
+                "debug_command is a setting of the in-memory engine; a real server has its own, "
+                "enable-debug-command: leave out engine="
+            )
+        if (self.database_port, self.database_password) != (None, None):
+            raise ContractError(
+                "database_port and database_password are settings of the in-memory engine; a real "
+                "server has a port of its own: leave out engine="
+            )
+        of_data = (self.max_record_size, self.max_data_size, self.max_pending_entries)
+        if of_data != (None, None, Limits.max_pending_entries):
+            raise ContractError(
+                "max_record_size, max_data_size and max_pending_entries are limits of the "
+                "in-memory engine, which knows what is stored: leave out engine="
+            )
+
+
+def _whole_version(version: str) -> str:
+    """Return the version that a stock server announces: ``"7.2"`` is 7.2.0."""
+    own = VERSION["redis"]
+    if f"{own}.".startswith(f"{version}."):
+        return own
+    complete = ".".join([*version.split("."), "0", "0"][:3])
+    if as_numbers(complete) < (7, 0):
+        raise ContractError(
+            f"version={version!r} is older than every version known here: give '7.0' or later"
+        )
+    return complete

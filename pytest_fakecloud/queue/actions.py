@@ -14,13 +14,13 @@ from .arguments import (
     flow_control_pairs,
     forwarded_pairs,
     labels_of,
+    one_of,
     setting_pairs,
     text,
     whole_seconds,
 )
 from .engine.engine import Engine
 from .model import Api
-from .settings import one_of
 from .views import DeadLetterView, PublishedMessage, ScheduleView
 
 

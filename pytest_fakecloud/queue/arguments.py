@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import inspect
 import json as jsonlib
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Required, TypedDict
 
-from ..core.errors import ContractError
+from ..core.errors import ContractError, shown
 from ..core.timeparse import Duration, duration_us
 from .model import HeaderList
 from .wire.headers import as_wire, unprefixed
@@ -37,6 +37,22 @@ class _Absent:
 
 ANY: Any = _Absent()
 """What an argument is when it was not given, where None is a value like any other."""
+
+
+def one_of(name: str, value: object, allowed: Sequence[object]) -> None:
+    """Raise ``ContractError`` for a value that is not allowed."""
+    if value not in allowed:
+        words = ", ".join(repr(one) for one in allowed if one is not None)
+        raise ContractError(f"{name}={shown(value)} is unknown: give one of {words}")
+
+
+def number(name: str, value: object, *, least: int = 0, whole: bool = True) -> None:
+    """Raise ``ContractError`` for anything but a number of at least ``least``."""
+    kinds: tuple[type, ...] = (int,) if whole else (int, float)
+    # Written so that a float that is not a number is refused as well.
+    if isinstance(value, bool) or not isinstance(value, kinds) or not value >= least:  # type: ignore[operator]
+        kind = "whole number" if whole else "number"
+        raise ContractError(f"{name}={shown(value)}: give a {kind} of at least {least}")
 
 
 def text(name: str, value: object) -> str:

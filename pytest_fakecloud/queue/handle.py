@@ -8,7 +8,7 @@ import secrets
 from collections.abc import Mapping
 from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING, Any, ClassVar, Literal, get_args
+from typing import TYPE_CHECKING, Any, ClassVar, Unpack
 from urllib.parse import urlsplit
 
 from ..core.auth import new_token
@@ -17,7 +17,7 @@ from ..core.errors import ContractError
 from ..core.ids import BASE62
 from ..core.journal import recorder_of
 from ..core.problems import raised_by_test
-from ..core.timeparse import Duration, Instant, duration_us
+from ..core.timeparse import Duration, Instant
 from ..handle import Context, Handle, Snapshot
 from .actions import QueueActions
 from .arguments import (
@@ -38,6 +38,7 @@ from .delivery.sender import signature_clock as clock_of_signatures
 from .engine.engine import Engine
 from .loading import load
 from .model import (
+    DAY,
     MESSAGE,
     Attempt,
     Delivery,
@@ -49,18 +50,7 @@ from .model import (
 from .rest.routes import QueueApp
 from .rest.workflow import WorkflowRoutes
 from .rest.workflow_history import WorkflowHistoryRoutes
-from .settings import (
-    DeliveryMode,
-    EngineSettings,
-    HeaderPrefix,
-    Profile,
-    SignatureClock,
-    SourceSpelling,
-    Unstubbed,
-    number,
-    one_of,
-    plan,
-)
+from .settings import QueueConfig, QueueSettings
 from .timeline import attempt_note, handler_traceback
 from .wire.headers import as_text
 from .wire.signing import Signer, explain, published_text
@@ -72,19 +62,11 @@ if TYPE_CHECKING:
 DEV_TOKEN = "eyJVc2VySUQiOiJkZWZhdWx0VXNlciIsIlBhc3N3b3JkIjoiZGVmYXVsdFBhc3N3b3JkIn0="
 DEV_KEYS = ("sig_7kYjw48mhY7kAjqNGcy6cr29RJ6r", "sig_5ZB6DVzB1wjE8S6rZ7eenA8Pdnhs")
 """The vendor's public development credentials: its own dev server and clients know them."""
-_DELIVERIES = (None, *get_args(DeliveryMode))
 _SHOWN = 3
 """How many undelivered messages a warning names."""
-_SPELLINGS, _PREFIXES = map(get_args, (SourceSpelling, HeaderPrefix))
 _LONGEST_CAP = 86_400.0
 """A day: no system waits much longer than some weeks in one go."""
-_SERVED_HISTORY = "7d"
-
-
-def _history_us(given: Duration | None, context: Context) -> int | None:
-    if given is None and context.journal.keep is None:
-        return None
-    return duration_us(_SERVED_HISTORY if given is None else given)
+_SERVED_HISTORY_US = 7 * DAY
 
 
 def _new_key() -> str:
@@ -94,29 +76,7 @@ def _new_key() -> str:
 class Queue(QueueAssertions, QueueActions, Handle):
     """A fake of the HTTP message queue.
 
-    Who delivers, and where: ``delivery`` is ``"driven"`` (one attempt at a time, by the driving
-    calls) or ``"background"`` (side by side in threads, as the clock passes), None for the cloud's;
-    ``unstubbed`` is what happens at a destination nobody answers for, ``"refuse"`` or ``"accept"``
-    (200); ``raise_exceptions`` lets what leaves a handler leave the driving call too;
-    ``attempt_cap`` is the most real seconds of an attempt over a socket or in a loop, a day at
-    most; ``loop_limit`` is how many deliveries may cause each other at one instant.
-
-    The service: ``profile`` is ``"free"`` or ``"payg"``, ``limits`` replaces single limits (see
-    ``limits.Limits``); ``retries`` is the default, ``callback_retries`` ``"inherit"`` or a number
-    for callbacks; ``delayed_callbacks`` allows what the service refuses; ``dedup_window``,
-    ``dlq_retention`` and ``message_grace`` (how long a finished message can be read) are durations;
-    ``history`` is how long messages that have ended, their logs, attempts and workflow runs are
-    remembered on the queue's clock: for ever in a test, seven days in a server that keeps no whole
-    journal either; ``production_checks`` refuses destinations without a public address, as the
-    service does.
-
-    On the wire: ``dev_credentials`` uses the vendor's public development token and keys;
-    ``header_prefix`` of what goes out is ``"Upstash"`` or ``"Service"``, ``region`` its region;
-    ``signature_clock`` is ``"receiver"``, ``"real"`` or ``"virtual"``; ``source_id`` writes
-    callbacks with ``"both"`` spellings of the source's id, the ``"service"``'s or the
-    ``"specification"``'s; ``no_answer_status`` stands in callbacks and records where no HTTP answer
-    came.
-
+    ``settings`` are the keywords of ``QueueSettings``; ``QueueConfig`` explains each.
     ``read_only_token`` may only GET; any change with it is refused with 403.
 
     Raises ``ContractError`` for a setting without meaning.
@@ -125,73 +85,41 @@ class Queue(QueueAssertions, QueueActions, Handle):
     service: ClassVar[str] = "queue"
     fixture: ClassVar[str] = "queue"
 
+    _settings = QueueConfig
     _engine: Engine
     faults: QueueFaults
 
     def __init__(
         self,
         context: Context,
-        *,
-        name: str | None = None,
-        delivery: DeliveryMode | None = None,
-        unstubbed: Unstubbed = "refuse",
-        raise_exceptions: bool = False,
-        dev_credentials: bool = False,
-        profile: Profile | None = None,
-        limits: Mapping[str, int | None] | None = None,
-        header_prefix: HeaderPrefix = "Upstash",
-        signature_clock: SignatureClock = "receiver",
-        region: str = "US-EAST-1",
-        retries: int = 3,
-        callback_retries: Literal["inherit"] | int = "inherit",
-        delayed_callbacks: bool = False,
-        dedup_window: Duration = "10m",
-        dlq_retention: Duration | None = None,
-        message_grace: Duration = "30s",
-        history: Duration | None = None,
-        no_answer_status: int = 0,
-        source_id: SourceSpelling = "both",
-        production_checks: bool = False,
-        loop_limit: int = 1000,
-        attempt_cap: float = 5.0,
+        **settings: Unpack[QueueSettings],
     ) -> None:
-        one_of("delivery", delivery, _DELIVERIES)
-        one_of("header_prefix", header_prefix, _PREFIXES)
-        one_of("source_id", source_id, _SPELLINGS)
-        number("retries", retries)
-        if callback_retries != "inherit":
-            number("callback_retries", callback_retries)
-        number("no_answer_status", no_answer_status)
-        number("loop_limit", loop_limit, least=1)
-        number("attempt_cap", attempt_cap, whole=False)
-        if not (isinstance(region, str) and region.isprintable()):
-            raise ContractError(f"region={region!r} cannot stand in a header: give printable text")
-        # The base class names the handle only after the engine is built, which needs it for ids.
-        name = context.name_for(self.fixture, name)
-        allowed = plan(profile, limits)
-        if dlq_retention is not None:
-            allowed = replace(allowed, retention_us=duration_us(dlq_retention))
-        keys = SigningKeys(*DEV_KEYS) if dev_credentials else SigningKeys(_new_key(), _new_key())
+        config = self._configure(context, QueueConfig, settings)
+        if config.history_us is None and context.journal.keep is not None:
+            config = replace(config, history_us=_SERVED_HISTORY_US)
+        name = config.name or self.fixture
+        dev = config.dev_credentials
+        keys = SigningKeys(*DEV_KEYS) if dev else SigningKeys(_new_key(), _new_key())
         self.destinations = Destinations(
-            raise_exceptions=raise_exceptions, recorder=recorder_of(context.journal)
+            raise_exceptions=config.raise_exceptions, recorder=recorder_of(context.journal)
         )
-        self.signature_clock = signature_clock
-        self.delivery = delivery or context.delivery
+        self.signature_clock = config.signature_clock
+        self.delivery = config.delivery or context.delivery
         self._sender = Sender(
             self.destinations,
-            unstubbed=unstubbed,
+            unstubbed=config.unstubbed,
             report=self._report_unstubbed,
             report_raised=self._report_raised,
-            cap=float(min(attempt_cap, _LONGEST_CAP)),
+            cap=float(min(config.attempt_cap, _LONGEST_CAP)),
             is_fake=self._is_fake,
             time_passes=self._time_passes,
             side_by_side=self.delivery == "background",
         )
         signer = Signer(
             keys,
-            clock_of_signatures(signature_clock, context.time.now_us),
+            clock_of_signatures(config.signature_clock, context.time.now_us),
             context.ids.stream(name, "token ids"),
-            header=f"{header_prefix}-Signature",
+            header=f"{config.header_prefix}-Signature",
         )
         self._details = AttemptDetails(keys, signer.now, alone=self.delivery == "driven")
         workflow = WorkflowRuns()
@@ -204,21 +132,8 @@ class Queue(QueueAssertions, QueueActions, Handle):
             keys=keys,
             new_key=_new_key,
             name=name,
-            limits=allowed,
-            settings=EngineSettings(
-                header_prefix=header_prefix,
-                region=region,
-                default_retries=retries,
-                callback_retries=callback_retries,
-                delayed_callbacks=delayed_callbacks,
-                no_answer_status=no_answer_status,
-                source_spelling=source_id,
-                grace_us=duration_us(message_grace),
-                history_us=_history_us(history, context),
-                deduplication_us=duration_us(dedup_window),
-                production_checks=production_checks,
-                loop_limit=loop_limit,
-            ),
+            limits=config.plan,
+            settings=config,
             lane=self.delivery,
             workflow=workflow,
         )
@@ -232,15 +147,14 @@ class Queue(QueueAssertions, QueueActions, Handle):
         runs = WorkflowRoutes(self._engine, workflow).routes
         letters = WorkflowHistoryRoutes(self._engine, workflow).routes
         self.read_only_token = self._new_token()
-        wanted_token = context.wanted_token
         app = QueueApp(self._engine, lambda: (self.token, self.read_only_token), [runs, letters])
-        super().__init__(context, app, name=name, faults=QueueFaults(table))
+        super().__init__(context, app, config, faults=QueueFaults(table))
         self._details.recorder = self._recorder
         # The service answers for its own limits; only what is far beyond them is the server's.
         self._mount.body_limit = 2 * max(
             self._engine.limits.message_size, self._engine.limits.batch_size
         )
-        if dev_credentials and wanted_token is None:
+        if dev and config.token is None:
             self.token = DEV_TOKEN
 
     # -- identity --------------------------------------------------------------------------------

@@ -14,11 +14,12 @@ from .actions import QueueActions
 from .arguments import (
     keywords,
     known_keys,
+    number,
+    one_of,
     section,
     text,
 )
 from .engine.engine import Engine
-from .settings import number, one_of
 from .workflow.runs import WorkflowRuns
 
 _Step = Callable[[QueueActions], object]

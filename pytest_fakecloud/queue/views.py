@@ -23,11 +23,11 @@ from ..core.matching import (
     one_of,
 )
 from ..core.timeparse import to_datetime
+from .arguments import number
 from .engine.engine import Engine
 from .engine.schedules import Schedule
 from .fields import CRON, DESTINATION, DLQ_ID, LABEL, NAME, always, found_attempts, json_of
 from .model import KINDS, Attempt, Kind, Message
-from .settings import number
 from .timeline import timeline
 from .wire.callback import source_headers
 from .wire.headers import as_text, canonical

@@ -15,7 +15,7 @@ from urllib.parse import quote, urlsplit
 
 from ..core.errors import ContractError, ServiceError
 from ..core.matching import nearest
-from ..services import by_word
+from ..services import by_word, named
 from .control.requests import PREFIX
 from .development import CONTROL_URL, control_token
 from .environment import TOKEN_VARIABLE, URL_VARIABLE, exports, write_dotenv
@@ -113,11 +113,11 @@ def _value(text: str) -> Any:
 def _handle(cloud: RemoteCloud, name: str) -> Any:
     """A fake by its name, or by its service's short one."""
     known = [one.name for one in cloud.handles]
-    words = {word: service.fixture for word, service in by_word().items()}
+    service = named(name)
     for one in cloud.handles:
-        if name == one.name or words.get(name) == one.fixture:
+        if name == one.name or (service is not None and service.fixture == one.fixture):
             return one
-    near = nearest(name, [*known, *words])
+    near = nearest(name, [*known, *by_word()])
     raise ContractError(f"there is no fake {name!r}{near}; there are: {', '.join(known)}")
 
 

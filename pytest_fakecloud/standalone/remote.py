@@ -447,7 +447,7 @@ class RemoteCloud(AnyCloud):
 
     def start(self, fixture: str, settings: Mapping[str, Any]) -> Handle:
         """Start one more fake on the server."""
-        find(fixture)
+        fixture = find(fixture).fixture
         sent = {key: _sent(value, f"{key}= of {fixture}()") for key, value in settings.items()}
         made = self._connection.request("POST", "/handles", {"fixture": fixture, "settings": sent})
         handle = remote_handle(self._connection, fixture, str(made.get("name")))
@@ -458,6 +458,7 @@ class RemoteCloud(AnyCloud):
 
     def fixture_handle(self, fixture: str) -> Any:
         """The test's own fake of that kind, the server's first one, or a new one."""
+        fixture = find(fixture).fixture
         handle = self._own.get(fixture) or self._fixture_handles.get(fixture)
         if handle is None or handle.closed:
             found = [one for one in self.handles if type(one).fixture == fixture]

@@ -60,7 +60,7 @@ def _class(home: tuple[str, str]) -> Any:
 _VALUES = _listed(
     broker__model="ConsumerConfig GroupAssignments GroupView Header MemberView Metadata "
     "ProducerRecord Record TopicPartition TopicPartitionOffset TopicView",
-    broker__settings="Behaviour BrokerLimits",
+    broker__settings="BrokerConfig BrokerLimits",
     core__calls="Call Event Headers",
     core__problems="Problem",
     core__timekeeper="Fired",
@@ -71,7 +71,7 @@ _VALUES = _listed(
     queue__engine__schedules="Schedule",
     queue__engine__dead_letters="DeadLetter",
     queue__model="Attempt Delivery FlowSettings LogEntry Message Outcome PublishSettings Redaction",
-    queue__settings="EngineSettings PlanLimits",
+    queue__settings="QueueConfig PlanLimits",
     vector__settings="Approximation VectorLimits",
 )
 """Dataclasses and named tuples that cross field by field."""

@@ -24,7 +24,7 @@ from ..core.matching import nearest
 from ..core.wording import never_awaited
 from .errors import VectorError, invalid_dimension, unprocessable
 from .fields import as_floats, as_sparse, from_array
-from .model import Floats, Kind, SparseVector
+from .model import MOST_DIMENSIONS, Floats, Kind, SparseVector
 
 WORD = re.compile(r"\w+")
 TRIGRAM_WEIGHT = 0.5
@@ -32,7 +32,6 @@ K1 = 1.2
 B = 0.75
 AVERAGE_LENGTH = 32
 DEFAULT_DIMENSION = 384
-MOST_DIMENSIONS = 1 << 20
 """Far above every service's; a row of more would only be a mistake that takes memory."""
 MOST_ENTRIES = 1 << 20
 INDEX = re.compile(r"-?\d{1,10}")

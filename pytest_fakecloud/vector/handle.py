@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
-from enum import StrEnum
-from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self, TypeVar, Unpack
+from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING, Any, ClassVar, Self, Unpack
 
 import orjson
 
@@ -12,10 +11,9 @@ from ..core.auth import new_token
 from ..core.errors import ContractError
 from ..core.found import Found, expect, found_of
 from ..core.matching import Asked, Field, Query
-from ..core.timeparse import Duration, duration_us
 from ..handle import Context, Handle
 from .assertions import QUERIES, UPSERTS, Item, queries, refused, shown, upserts
-from .embedding import MOST_DIMENSIONS, Embedder
+from .embedding import Embedder
 from .engine.engine import VectorEngine
 from .errors import VectorError
 from .fields import Include
@@ -23,17 +21,14 @@ from .loading import as_json, read_records
 from .matching import QUERY_FIELDS, RECORD_FIELDS, UPSERT_FIELDS, QueryFields, UpsertFields
 from .model import (
     DEFAULT_NAMESPACE,
-    Kind,
-    Similarity,
     VectorRecord,
 )
 from .routes import VectorApp, record_json
-from .settings import Approximation, Loadable, VectorLimits, limits_of
+from .settings import Loadable, VectorConfig, VectorSettings
 
 if TYPE_CHECKING:
     import upstash_vector
 
-Choice = TypeVar("Choice", bound=StrEnum)
 EVERY_PART = Include(True, True, True)
 
 
@@ -64,90 +59,53 @@ class PendingChanges(Found[Item]):
 class VectorIndex(Handle):
     """A vector index: dense, sparse or hybrid, with or without an embedding.
 
-    ``dimension`` of None is that of the first vector upserted. ``similarity`` is ``"COSINE"``,
-    ``"EUCLIDEAN"`` or ``"DOT_PRODUCT"``; ``kind`` is ``"dense"``, ``"sparse"`` or ``"hybrid"``.
-    ``embedding`` is True (deterministic hashes of words), the name of one of the vendor's models, a
-    function from text to vector, or a mapping from text to vector. ``namespaces`` are names to
-    create, or a mapping from name to what ``load()`` takes. ``limits`` is a mapping of names of
-    ``VectorLimits``.
-
-    ``range_limit`` is the page size of a range that names none. ``ready_after`` (a duration on the
-    clock) and ``ready_after_reads`` (queries and infos) keep changes pending for that long.
-
-    The real service is approximate; these make this one so, from the test's seed: ``recall`` (the
-    probability that a true neighbour is found; the best is always, unless ``lose_first``),
-    ``filter_budget`` (candidates a filtered query looks at) and ``shuffle_ties``.
-
-    Raises ``ContractError`` for settings without meaning.
+    ``settings`` are the keywords of ``VectorSettings``; ``VectorConfig`` explains each. Raises
+    ``ContractError`` for settings without meaning.
     """
 
     service: ClassVar[str] = "vector"
     fixture: ClassVar[str] = "vector_index"
 
+    _settings = VectorConfig
     _engine: VectorEngine
 
     def __init__(
         self,
         context: Context,
-        *,
-        name: str | None = None,
-        dimension: int | None = None,
-        similarity: str = "COSINE",
-        kind: Literal["dense", "sparse", "hybrid"] = "dense",
-        embedding: bool | str | Callable[[str], object] | Mapping[str, object] = False,
-        namespaces: Iterable[str] | Mapping[str, Loadable] = (),
-        limits: Mapping[str, int | None] | VectorLimits | None = None,
-        range_limit: int = 100,
-        ready_after: Duration | None = None,
-        ready_after_reads: int | None = None,
-        recall: float = 1.0,
-        lose_first: bool = False,
-        filter_budget: int | None = None,
-        shuffle_ties: bool = False,
+        **settings: Unpack[VectorSettings],
     ) -> None:
-        if name is not None and not isinstance(name, str):
-            raise ContractError(f"name={name!r:.80} must be a text, or None")
-        the_kind = _choice("kind", kind, Kind)
-        if isinstance(namespaces, str):
-            raise ContractError(f"namespaces={namespaces!r} is one text: give a list of names")
-        if not isinstance(namespaces, Iterable):
-            raise ContractError(
-                f"namespaces={namespaces!r} must be a list of names, or a mapping from name to data"
-            )
-        _check_whole("dimension", dimension, MOST_DIMENSIONS)
-        _check_whole("range_limit", range_limit, optional=False)
-        _check_whole("ready_after_reads", ready_after_reads)
+        config = self._configure(context, VectorConfig, settings)
+        kind, dimension = config.kind, config.dimension
         embedder = None
-        if embedding is not False and embedding is not None:
-            embedder = Embedder(embedding, the_kind, dimension)
+        if config.embedding is not False and config.embedding is not None:
+            embedder = Embedder(config.embedding, kind, dimension)
             dimension = embedder.dimension
-        name = context.name_for(self.fixture, name)
         self._engine = VectorEngine(
             context.time,
             context.ids,
-            name=name,
-            kind=the_kind,
-            similarity=_choice("similarity", similarity, Similarity),
-            dimension=dimension if the_kind.has_dense else None,
+            name=config.name or self.fixture,
+            kind=kind,
+            similarity=config.similarity,
+            dimension=dimension if kind.has_dense else None,
             dense_model=embedder.dense_model if embedder else "",
             sparse_model=embedder.sparse_model if embedder else "",
-            limits=limits_of(limits),
-            approximation=Approximation(recall, lose_first, filter_budget, shuffle_ties),
-            ready_after_us=None if ready_after is None else duration_us(ready_after),
-            ready_after_reads=ready_after_reads,
+            limits=config.limits,
+            approximation=config,
+            ready_after_us=config.ready_after_us,
+            ready_after_reads=config.ready_after_reads,
         )
         self.read_only_token = new_token()
         app = VectorApp(
             self._engine,
             embedder,
             lambda: (self.token, self.read_only_token),
-            range_limit=range_limit,
+            range_limit=config.range_limit,
         )
         self._reader = app.reader
         self._embedder = embedder
         # Before there is a mount, so that data that cannot be loaded leaves no server behind.
-        self._create(namespaces)
-        super().__init__(context, app, name=name)
+        self._create(config.namespaces)
+        super().__init__(context, app, config)
 
     def _create(self, namespaces: Iterable[str] | Mapping[str, Loadable]) -> None:
         for namespace in namespaces:
@@ -347,15 +305,6 @@ def _query(wanted: Mapping[str, object], fields: Mapping[str, Field], kind: str)
     return Query(given, fields, kind)
 
 
-def _choice(name: str, value: str, choices: type[Choice]) -> Choice:
-    # The documentation writes "Dot Product" where the API has DOT_PRODUCT.
-    word = str(value).upper().replace(" ", "_").replace("-", "_")
-    if word not in choices.__members__:
-        known = ", ".join(repr(str(choice)) for choice in choices)
-        raise ContractError(f"{name}={value!r} is unknown: give one of {known}")
-    return choices[word]
-
-
 def _check_namespace(name: object) -> None:
     if not isinstance(name, str):
         raise ContractError(
@@ -367,15 +316,3 @@ def _check_namespace(name: object) -> None:
         raise ContractError(
             f"{name!r:.80} is not a name of a namespace: no client can send half a surrogate pair"
         ) from None
-
-
-def _check_whole(
-    name: str, value: object, most: int | None = None, *, optional: bool = True
-) -> None:
-    if value is None and optional:
-        return
-    if type(value) is not int or value < 1:
-        or_none = ", or None" if optional else ""
-        raise ContractError(f"{name}={value!r} must be a whole number of at least 1{or_none}")
-    if most is not None and value > most:
-        raise ContractError(f"{name}={value!r} must be at most {most}")

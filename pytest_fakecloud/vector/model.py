@@ -15,6 +15,7 @@ Ints = NDArray[np.int32]
 Rows = NDArray[np.intp]
 Metadata = Mapping[str, Any]
 
+MOST_DIMENSIONS = 1 << 20
 DEFAULT_NAMESPACE = ""
 EVERYTHING = ""
 """The filter that lets every record pass."""

@@ -1,51 +1,54 @@
-"""What can be set about an index: limits of the service, and how approximate it should be."""
+"""Settings of an index: limits of the service, and how approximate it is."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, fields, replace
-from numbers import Real
+from dataclasses import dataclass
+from enum import StrEnum
 from os import PathLike
-from typing import Any, Literal, TypedDict
+from typing import Any, Literal, TypeVar
 
-from ..core.errors import ContractError
+from ..core.settings import (
+    SWITCH,
+    HandleConfig,
+    HandleSettings,
+    Kind,
+    check,
+    duration,
+    number,
+    optional,
+    read,
+    setting,
+    whole,
+)
 from ..core.timeparse import Duration
+from .model import MOST_DIMENSIONS, Similarity
+from .model import Kind as VectorKind
 
+E = TypeVar("E", bound=StrEnum)
 Loadable = Iterable[object] | Mapping[Any, object] | str | PathLike[str]
 """A list of records, a mapping from id to vector, text or record, or the path of a file."""
 
 
-class VectorSettings(TypedDict, total=False):
-    """The keywords that make a ``VectorIndex``, which explains them."""
+class VectorSettings(HandleSettings, total=False):
+    """The keywords of ``Cloud.vector_index()`` and of the marker; ``VectorConfig`` explains them."""
 
-    name: str | None
-    """What reports and the control API call it; the fixture's name unless given."""
     dimension: int | None
-    """Numbers of a dense vector; None: as many as the first upsert has."""
     similarity: str
-    """``"COSINE"``, ``"EUCLIDEAN"`` or ``"DOT_PRODUCT"``."""
     kind: Literal["dense", "sparse", "hybrid"]
-    """Which vectors a record has; a hybrid one has both."""
     embedding: bool | str | Callable[[str], object] | Mapping[str, object]
-    """True: hashes of words. Or a model's name, a function, a mapping from text to vector."""
     namespaces: Iterable[str] | Mapping[str, Loadable]
-    """Names to create, or a mapping from name to what ``load()`` takes."""
     limits: Mapping[str, int | None] | VectorLimits | None
-    """Single limits, by the names below."""
     range_limit: int
-    """Page size of a range that names none."""
     ready_after: Duration | None
-    """How long a change takes on the clock until queries and counts see it."""
     ready_after_reads: int | None
-    """How many queries and infos do not see a change yet."""
     recall: float
-    """Probability that a true neighbour is found; one that is lost leaves its place to the next."""
     lose_first: bool
-    """Whether the best hit can be lost too."""
     filter_budget: int | None
-    """How many of the best candidates a filtered query looks at; None: all."""
     shuffle_ties: bool
-    """Whether equal scores come in any order."""
+
+
+_LIMIT = optional(whole(0))
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,78 +64,103 @@ class VectorLimits:
     of each).
     """
 
-    metadata_bytes: int | None = 48 * 1024
-    data_bytes: int | None = 1024 * 1024
-    sparse_entries: int | None = 1000
-    prefix_fetch: int | None = 1000
-    filter_bytes: int | None = 10 * 1024
-    dimension: int | None = None
-    top_k: int | None = None
-    ids_per_call: int | None = None
-    vectors_per_call: int | None = None
-    id_bytes: int | None = None
-    namespaces: int | None = None
-    resumable_queries: int | None = None
-    daily_queries: int | None = None
-    daily_updates: int | None = None
+    metadata_bytes: int | None = setting(48 * 1024, _LIMIT)
+    data_bytes: int | None = setting(1024 * 1024, _LIMIT)
+    sparse_entries: int | None = setting(1000, _LIMIT)
+    prefix_fetch: int | None = setting(1000, _LIMIT)
+    filter_bytes: int | None = setting(10 * 1024, _LIMIT)
+    dimension: int | None = setting(None, _LIMIT)
+    top_k: int | None = setting(None, _LIMIT)
+    ids_per_call: int | None = setting(None, _LIMIT)
+    vectors_per_call: int | None = setting(None, _LIMIT)
+    id_bytes: int | None = setting(None, _LIMIT)
+    namespaces: int | None = setting(None, _LIMIT)
+    resumable_queries: int | None = setting(None, _LIMIT)
+    daily_queries: int | None = setting(None, _LIMIT)
+    daily_updates: int | None = setting(None, _LIMIT)
 
     def __post_init__(self) -> None:
-        for field in fields(self):
-            value = getattr(self, field.name)
-            if value is not None and (type(value) is not int or value < 0):
-                raise ContractError(
-                    f"limits[{field.name!r}] must be a whole number or None, not {value!r}"
-                )
+        check(self, "VectorLimits")
 
 
-DEFAULT_LIMITS = VectorLimits()
+def _limits_of(given: Mapping[str, int | None] | VectorLimits | None) -> VectorLimits:
+    return given if isinstance(given, VectorLimits) else read(VectorLimits, given or {}, "limits")
 
 
-def limits_of(given: Mapping[str, int | None] | VectorLimits | None) -> VectorLimits:
-    """The default limits with the given ones in their place; ``ContractError`` for unknown names."""
-    if given is None:
-        return DEFAULT_LIMITS
-    if isinstance(given, VectorLimits):
-        return given
-    if not isinstance(given, Mapping):
-        raise ContractError(
-            f"limits={given!r} is not understood: give a mapping such as {{'top_k': 1000}}"
-        )
-    known = [field.name for field in fields(VectorLimits)]
-    for name in given:
-        if name not in known:
-            raise ContractError(f"limits has no {name!r}; the limits are {', '.join(known)}")
-    return replace(DEFAULT_LIMITS, **given)
+def _is_names(value: object) -> bool:
+    if isinstance(value, list | tuple):
+        return all(isinstance(name, str) for name in value)
+    # An iterator is left alone: its names can be looked at only once.
+    return isinstance(value, Iterable) and not isinstance(value, str | bytes)
 
 
-@dataclass(frozen=True, slots=True)
+_LIMITS: Kind[VectorLimits] = Kind(
+    Mapping[str, int | None] | VectorLimits | None,
+    "a mapping such as {'top_k': 1000}, a VectorLimits, or None",
+    lambda value: value is None or isinstance(value, Mapping | VectorLimits),
+    _limits_of,
+)
+_EMBEDDING: Kind[Any] = Kind(
+    bool | str | Callable[[str], object] | Mapping[str, object], "", lambda value: True
+)
+_NAMESPACES: Kind[Iterable[str] | Mapping[str, Loadable]] = Kind(
+    Iterable[str] | Mapping[str, Loadable],
+    "a list of names, or a mapping from name to data",
+    _is_names,
+)
+
+
+def _word(accepts: Any, words: type[E]) -> Kind[E]:
+    """Accept a member of an enumeration by its name, in any case."""
+
+    def name(value: str) -> str:
+        # The documentation writes "Dot Product" where the API has DOT_PRODUCT.
+        return value.upper().replace(" ", "_").replace("-", "_")
+
+    return Kind(
+        accepts,
+        " or ".join(repr(str(word)) for word in words),
+        lambda value: isinstance(value, str) and name(value) in words.__members__,
+        lambda value: words[name(value)],
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
 class Approximation:
     """Ways in which the real service is allowed to be worse than exact; all off by default.
 
-    ``recall`` is the probability that a true neighbour is found at all: one that is lost leaves its
-    place to the next; the best one is never lost unless ``lose_first``. ``filter_budget`` is how
-    many of the best candidates a filtered query looks at, so that it may answer fewer than top_k.
-    ``shuffle_ties`` puts equal scores into a random order. Dense components only for ``recall``:
-    the service's sparse search is exact. All randomness comes from the test's seed.
+    All randomness comes from the test's seed.
     """
 
-    recall: float = 1.0
-    lose_first: bool = False
-    filter_budget: int | None = None
-    shuffle_ties: bool = False
-
-    def __post_init__(self) -> None:
-        if not (_is_number(self.recall) and 0 <= self.recall <= 1):
-            raise ContractError(f"recall must be a number between 0 and 1, not {self.recall!r}")
-        for name in ("lose_first", "shuffle_ties"):
-            if not isinstance(getattr(self, name), bool):
-                raise ContractError(f"{name} must be True or False, not {getattr(self, name)!r}")
-        budget = self.filter_budget
-        if budget is not None and (type(budget) is not int or budget < 1):
-            raise ContractError(
-                f"filter_budget must be a whole number of at least 1, or None, not {budget!r}"
-            )
+    recall: float = setting(1.0, number(0, 1))
+    """Probability that a true dense neighbour is found; the next one replaces a lost one."""
+    lose_first: bool = setting(False, SWITCH)
+    """Whether the best hit can be lost too."""
+    filter_budget: int | None = setting(None, optional(whole(1)))
+    """How many of the best candidates a filtered query looks at; None: all."""
+    shuffle_ties: bool = setting(False, SWITCH)
+    """Whether equal scores come in any order."""
 
 
-def _is_number(value: object) -> bool:
-    return isinstance(value, Real) and not isinstance(value, bool)
+@dataclass(frozen=True, kw_only=True)
+class VectorConfig(Approximation, HandleConfig):
+    """Settings of a ``VectorIndex``."""
+
+    dimension: int | None = setting(None, optional(whole(1, MOST_DIMENSIONS)))
+    """Numbers of a dense vector; None: as many as the first upsert has."""
+    similarity: Similarity = setting("COSINE", _word(str, Similarity))
+    """``"COSINE"``, ``"EUCLIDEAN"`` or ``"DOT_PRODUCT"``."""
+    kind: VectorKind = setting("dense", _word(Literal["dense", "sparse", "hybrid"], VectorKind))
+    """Which vectors a record has; a hybrid one has both."""
+    embedding: Any = setting(False, _EMBEDDING)
+    """True: hashes of words. Or a model's name, a function, a mapping from text to vector."""
+    namespaces: Iterable[str] | Mapping[str, Loadable] = setting((), _NAMESPACES)
+    """Names to create, or a mapping from name to what ``load()`` takes."""
+    limits: VectorLimits = setting(None, _LIMITS)
+    """Single limits, by the names below."""
+    range_limit: int = setting(100, whole(1))
+    """Page size of a range that names none."""
+    ready_after_us: int | None = setting(None, optional(duration("us")))
+    """How long a change takes on the clock until queries and counts see it."""
+    ready_after_reads: int | None = setting(None, optional(whole(1)))
+    """How many queries and infos do not see a change yet."""

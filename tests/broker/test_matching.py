@@ -160,7 +160,8 @@ def test_commits(broker: Broker, rest: Rest) -> None:
         with pytest.raises(AssertionError, match="never, found"):
             broker.assert_not_committed("g", **asked)
     broker.assert_not_committed("g", partition=1)
-    broker.assert_not_committed("nobody")
+    with pytest.raises(ContractError, match="there has never been a group 'gg', did you mean 'g'"):
+        broker.assert_not_committed("gg")
     for never in ({"topic": "oders"}, {"topic": 5}, {"offset": "1"}, {"partition": -1}):
         with pytest.raises(ContractError):
             broker.assert_not_committed("g", **never)

@@ -6,7 +6,7 @@ import pytest
 
 from pytest_fakecloud.broker.errors import BrokerError
 from pytest_fakecloud.broker.model import ConsumerConfig, Header, Record, consumer_config
-from pytest_fakecloud.broker.settings import preset
+from pytest_fakecloud.broker.settings import PRESETS
 
 
 def test_defaults_are_the_vendors() -> None:
@@ -54,5 +54,5 @@ def test_a_record_reads_its_value_and_headers() -> None:
 
 
 def test_plans() -> None:
-    assert preset("free").messages_per_day == 10_000
-    assert preset("pro").max_partitions == 1000
+    assert PRESETS["free"].messages_per_day == 10_000
+    assert PRESETS["pro"].max_partitions == 1000

@@ -191,7 +191,7 @@ def publish(world: World) -> None:
     message = world.api.message.get(result.message_id)
     assert (message.url, message.method, message.max_retries) == (APP + "/job?x=1", "PUT", 1)
     assert message.not_before - message.created_at == 10_000
-    assert message.headers["X-Own"].startswith("REDACTED:")
+    assert message.headers["X-Own"][0].startswith("REDACTED:")
     assert message.body.startswith("REDACTED:")
     assert (message.callback, message.failure_callback) == (APP + "/callback", APP + "/failure")
     assert message.retry_delay_expression == "1000 * (1 + retried)"

@@ -207,7 +207,9 @@ class TestSettings:
     def test_a_limit_is_a_whole_number(self, name: str, value: object) -> None:
         with KVServer(Context.alone(), **{name: 1}):  # type: ignore[arg-type]
             pass
-        with pytest.raises(ContractError, match=rf"{name}={re.escape(repr(value))}: give a whole"):
+        with pytest.raises(
+            ContractError, match=rf"{name}={re.escape(repr(value))} .* must be a whole"
+        ):
             KVServer(Context.alone(), **{name: value})  # type: ignore[arg-type]
 
     def test_tokens_and_password_are_made_once_for_all_who_ask(self) -> None:
@@ -256,10 +258,9 @@ class TestSettings:
     @pytest.mark.parametrize(
         ("settings", "problem"),
         [
-            ({"modules": "ReJSON"}, "'ReJSON' is not a list"),
-            ({"modules": 1}, "1 is not a list"),
-            ({"modules": ["search"]}, "'search' is unknown; the modules are 'ReJSON'"),
-            ({"modules": [[]]}, r"\[\] is unknown"),
+            ({"modules": "ReJSON"}, "modules='ReJSON' of kv_server must be a list of 'ReJSON'"),
+            ({"modules": ["search"]}, "must be a list of 'ReJSON'"),
+            ({"modules": [[]]}, "must be a list of 'ReJSON'"),
             ({"modules": ["ReJSON"], "dialect": "vendor"}, "the vendor's dialect always has JSON"),
             ({"modules": ["ReJSON"], "engine": "redis://127.0.0.1:1"}, "no engine="),
         ],
@@ -324,12 +325,18 @@ class TestIdentity:
     @pytest.mark.parametrize(
         ("settings", "text"),
         [
-            ({"database_port": -1}, "database_port=-1 must be 0 (any free) to 65535"),
-            ({"database_port": 65_536}, "database_port=65536 must be 0"),
-            ({"database_port": True}, "database_port=True must be 0"),
-            ({"database_port": "6379"}, "database_port='6379' must be 0"),
-            ({"database_password": ""}, "database_password='' must be a text that is not empty"),
-            ({"database_password": 5}, "database_password=5 must be a text"),
+            ({"database_port": -1}, "-1 of kv_server must be a whole number from 0 to 65535"),
+            ({"database_port": 65_536}, "must be a whole number from 0 to 65535"),
+            ({"database_port": True}, "database_port=True of kv_server must be a whole"),
+            ({"database_port": "6379"}, "database_port='6379' of kv_server must be a whole"),
+            (
+                {"database_password": ""},
+                "database_password='' of kv_server must be a non-empty string",
+            ),
+            (
+                {"database_password": 5},
+                "database_password=5 of kv_server must be a non-empty string",
+            ),
             ({"database_port": 0, "engine": "redis://x"}, "a real server has a port of its own"),
             ({"database_password": "x", "engine": "redis://x"}, "a real server has a port"),
         ],

@@ -329,9 +329,9 @@ def test_settings_that_are_no_dict_are_an_error_of_their_test(run: Run) -> None:
             "broker={'topix': {}}",
             "*broker has no setting 'topix', did you mean 'topics'?; it has: *topics*",
         ),
-        ("clock='stopped'", "*'stopped' is not a mode: give 'running' or 'frozen'*"),
+        ("clock='stopped'", "*clock='stopped' must be 'running' or 'frozen', or None*"),
         ("now='yesterday'", "*'yesterday' is not an instant*"),
-        ("transport='pigeon'", "*'pigeon' is unknown: give 'socket' or 'inprocess'*"),
+        ("transport='pigeon'", "*transport='pigeon' must be 'socket' or 'inprocess', or None*"),
     ],
 )
 def test_wrong_settings_are_an_error_of_their_test(run: Run, marker: str, text: str) -> None:

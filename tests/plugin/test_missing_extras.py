@@ -13,7 +13,7 @@ from ..harness import Run
         ("time_machine", "process_time=True", "*needs time-machine: pip install '*[[]time]'"),
         ("trustme", "tls=True", "*needs trustme: pip install '*[[]tls]'"),
         ("redis", "kv_server={'engine': 'redis://127.0.0.1:1'}", "*pip install '*[[]redis]'"),
-        ("trustme", "now='soon'", "'soon' is not an instant: *"),
+        ("trustme", "now='soon'", "now='soon': 'soon' is not an instant: *"),
     ],
 )
 def test_one_line(run: Run, module: str, settings: str, line: str) -> None:

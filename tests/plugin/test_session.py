@@ -203,7 +203,7 @@ def test_a_call_before_the_tests_own_code_is_marked(run: Run, pytester: pytest.P
 
 @pytest.mark.slow
 def test_early_fakes_are_there_before_the_conftest(pytester: pytest.Pytester) -> None:
-    pytester.makeini("[pytest]\nfakecloud_early = vector_index broker")
+    pytester.makeini("[pytest]\nfakecloud_early = vector broker")
     pytester.makeconftest(
         """
         import os
@@ -350,11 +350,11 @@ def test_early_fakes_end_where_a_conftest_cannot_be_imported(
 
 
 def test_early_names_are_checked(pytester: pytest.Pytester) -> None:
-    pytester.makeini("[pytest]\nfakecloud_early = kv")
+    pytester.makeini("[pytest]\nfakecloud_early = kvs")
     pytester.makepyfile("def test_it(): pass")
     result = apart(pytester)
     assert result.ret == pytest.ExitCode.USAGE_ERROR
-    result.stderr.fnmatch_lines(["*fakecloud_early: kv is not a service*vector_index*"])
+    result.stderr.fnmatch_lines(["*fakecloud_early: kvs is not a service*vector_index*"])
 
 
 @pytest.mark.parametrize(
@@ -443,7 +443,7 @@ def test_a_switch_of_a_marker_is_a_bool(pytester: pytest.Pytester) -> None:
     )
     result = pytester.runpytest_inprocess(*QUIET)
     result.assert_outcomes(errors=1)
-    result.stdout.fnmatch_lines(["fakecloud: env='no' is not a switch: give True or False"])
+    result.stdout.fnmatch_lines(["fakecloud: env='no' must be True or False, or None"])
 
 
 @pytest.mark.slow

@@ -28,7 +28,7 @@ COMMAND = [sys.executable, "-m", "pytest_fakecloud"]
 
 
 def test_services_ports_and_tokens_are_chosen(serve: Serve) -> None:
-    server = serve("kv", "queue", "--kv-token", "my-token", "--seed", "5")
+    server = serve("kv_server", "queue", "--kv-token", "my-token", "--seed", "5")
     names = [handle["name"] for handle in server.summary["handles"]]
     assert names == ["kv_server", "queue"]
     kv = server.summary["handles"][0]
@@ -333,9 +333,18 @@ def test_options_of_services_that_are_not_started_may_stand_in_environment_and_f
     serve: Serve, tmp_path: Path
 ) -> None:
     file = tmp_path / "fakes.toml"
-    file.write_text("json = true\n[queue]\nport = 1\n", encoding="utf-8")
+    content = 'json = true\n[queue]\nport = 1\n[kv_server]\nname = "store"\n'
+    file.write_text(content, encoding="utf-8")
     server = serve("kv", "--config", str(file), PYTEST_FAKECLOUD_QUEUE_TOKEN="x")
-    assert [handle["name"] for handle in server.summary["handles"]] == ["kv_server"]
+    assert [handle["name"] for handle in server.summary["handles"]] == ["store"]
+
+
+def test_a_fake_has_one_table(command: Command, tmp_path: Path) -> None:
+    file = tmp_path / "fakes.toml"
+    file.write_text("[kv]\n[kv_server]\n", encoding="utf-8")
+    done = command("serve", "--config", str(file))
+    assert done.returncode == 2
+    assert "kv_server and kv are one fake: give one table" in done.stderr
 
 
 def test_a_token_of_any_signs_gets_in(serve: Serve) -> None:

@@ -469,9 +469,15 @@ def test_faults_are_looked_at_as_in_process(cloud: Cloud) -> None:
         (lambda cloud: cloud.handles[0].execute("SET", endless()), r"argument 2 of execute\(\)"),
         (lambda cloud: cloud.begin(clock=print), r"clock= of begin\(\) cannot cross"),
         (lambda cloud: cloud.reseed(object()), "the seed cannot cross"),
-        (lambda cloud: cloud.kv_server(token=b"x"), "token=b'x' of kv_server must be a text"),
-        (lambda cloud: cloud.kv_server(token=cloud.clock), "token=.* must be a text"),
-        (lambda cloud: cloud.kv_server(max_request_size={1}), r"max_request_size=\{1\}: give"),
+        (
+            lambda cloud: cloud.kv_server(token=b"x"),
+            "token=b'x' of kv_server must be a non-empty string",
+        ),
+        (lambda cloud: cloud.kv_server(token=cloud.clock), "token=.* must be a non-empty string"),
+        (
+            lambda cloud: cloud.kv_server(max_request_size={1}),
+            r"max_request_size=\{1\} of kv_server must be",
+        ),
     ],
 )
 def test_a_mistake_is_named(cloud: Cloud, use: Callable[[Cloud], object], text: str) -> None:

@@ -17,13 +17,13 @@ from pytest_fakecloud.vector.model import (
     UpdateMode,
     Weighting,
 )
-from pytest_fakecloud.vector.settings import VectorLimits, limits_of
+from pytest_fakecloud.vector.settings import VectorLimits
 
 READER = FieldReader(VectorLimits())
 
 
 def limited(**limits: int) -> FieldReader:
-    return FieldReader(limits_of(limits))
+    return FieldReader(VectorLimits(**limits))
 
 
 @given(st.lists(st.integers(-(2**70), 2**70) | st.floats(-3e38, 3e38), max_size=20))

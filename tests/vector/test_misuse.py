@@ -10,9 +10,10 @@ import numpy as np
 import pytest
 
 from pytest_fakecloud.core.errors import ContractError
+from pytest_fakecloud.core.settings import HandleConfig, settings_of
 from pytest_fakecloud.handle import Context
 from pytest_fakecloud.vector.handle import VectorIndex
-from pytest_fakecloud.vector.settings import VectorSettings
+from pytest_fakecloud.vector.settings import VectorConfig
 from tests.misuse import (
     COMMON,
     Table,
@@ -117,7 +118,6 @@ def test_a_right_type_is_taken(method: str, name: str) -> None:
 
 
 SETTINGS: Mapping[str, set[str]] = {
-    "name": NONE | TEXT,
     "dimension": NONE | WHOLE,
     "similarity": set(),
     "kind": set(),
@@ -135,7 +135,7 @@ SETTINGS: Mapping[str, set[str]] = {
 
 
 def test_the_table_has_every_setting() -> None:
-    assert set(SETTINGS) == set(VectorSettings.__annotations__)
+    assert set(SETTINGS) == settings_of(VectorConfig).keys() - settings_of(HandleConfig).keys()
 
 
 @pytest.mark.parametrize(("name", "right"), SETTINGS.items())

@@ -2,7 +2,7 @@
 
 Sources: the specification for the operations and their defaults; Kafka's Java client for partitioning,
 range assignment, resets and commits; what neither says is decided here and listed in
-``settings.Behaviour``. Decided here beyond those:
+``settings.BrokerConfig``. Decided here beyond those:
 
 - Retention works on single records (Kafka drops whole segments), whenever somebody looks.
 - Text that is no Unicode (a lone surrogate in JSON) is stored with ``?`` in its place, as Java's
@@ -25,6 +25,7 @@ from ...core.timekeeper import Timekeeper
 from ...core.timeparse import monotonic
 from ...core.timers import Lane, Signal, Timer
 from .. import errors
+from ..errors import string, whole
 from ..model import (
     INT64_MAX,
     GroupAssignments,
@@ -37,7 +38,7 @@ from ..model import (
     TopicPartitionOffset,
     TopicView,
 )
-from ..settings import Behaviour, string, whole
+from ..settings import BrokerConfig
 from .groups.commits import Commits
 from .groups.coordinator import Coordinator
 from .groups.delivery import GroupDelivery
@@ -78,12 +79,12 @@ class MemoryEngine:
         self,
         clock: Timekeeper,
         ids: Ids,
-        settings: Behaviour | None = None,
+        settings: BrokerConfig | None = None,
         *,
         name: str = "broker",
         tell: Tell | None = None,
     ) -> None:
-        self.settings = settings or Behaviour()
+        self.settings = settings or BrokerConfig()
         self._clock = clock
         self._topics: dict[str, Topic] = {}
         self._placement = Placement(

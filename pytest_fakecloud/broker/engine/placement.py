@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from ...core.ids import RandomStream
 from .. import errors
 from ..model import Header, Metadata, ProducerRecord
-from ..settings import Behaviour
+from ..settings import BrokerConfig
 from .log import PartitionLog, Topic
 
 Columns = tuple[list[int], list[str | None], list[str], list[tuple[Header, ...]], list[int]]
@@ -18,7 +18,7 @@ class Placement:
     """Chooses partitions, offsets and timestamps, and checks each message on the way."""
 
     def __init__(
-        self, topics: Mapping[str, Topic], settings: Behaviour, stream: RandomStream
+        self, topics: Mapping[str, Topic], settings: BrokerConfig, stream: RandomStream
     ) -> None:
         self._topics = topics
         self._settings = settings

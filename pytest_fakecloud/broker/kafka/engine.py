@@ -36,7 +36,7 @@ from ..model import (
     found_members,
     record_fields,
 )
-from ..settings import Behaviour
+from ..settings import BrokerConfig
 from .cluster import Address, Cluster, real_only
 from .fetching import KafkaFetching, Waits
 from .groups import KafkaGroups
@@ -102,7 +102,7 @@ class KafkaEngine:
         self,
         clock: Timekeeper,
         ids: Ids,
-        settings: Behaviour,
+        settings: BrokerConfig,
         url: str,
         *,
         name: str = "broker",
@@ -502,7 +502,7 @@ class KafkaEngine:
                 self._delete_own()
 
 
-def _check_settings(settings: Behaviour, *, static: bool) -> None:
+def _check_settings(settings: BrokerConfig, *, static: bool) -> None:
     limits = settings.limits
     for name in ("messages_per_day", "messages_per_second", "storage_bytes", "max_partitions"):
         if getattr(limits, name) is not None:

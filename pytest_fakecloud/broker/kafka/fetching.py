@@ -20,7 +20,7 @@ from ..model import (
     TopicPartition,
     TopicPartitionOffset,
 )
-from ..settings import Behaviour
+from ..settings import BrokerConfig
 from .cluster import Address, translated, when_away
 from .topics import KafkaTopics
 
@@ -49,7 +49,7 @@ class KafkaFetching:
         topics: KafkaTopics,
         cluster: Any,
         address: Address,
-        settings: Behaviour,
+        settings: BrokerConfig,
         clock: Timekeeper,
         waits: Waits,
     ) -> None:

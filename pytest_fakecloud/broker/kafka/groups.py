@@ -22,7 +22,7 @@ from ..model import (
     TopicPartitionOffset,
     consumer_config,
 )
-from ..settings import Behaviour
+from ..settings import BrokerConfig
 from .cluster import Address
 from .fetching import Waits
 from .instance import KafkaInstance
@@ -37,7 +37,7 @@ class KafkaGroups:
         topics: KafkaTopics,
         cluster: Any,
         address: Address,
-        settings: Behaviour,
+        settings: BrokerConfig,
         clock: Timekeeper,
         waits: Waits,
     ) -> None:

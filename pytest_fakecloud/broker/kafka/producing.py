@@ -16,7 +16,7 @@ from ...core.ids import RandomStream
 from ...core.timekeeper import Timekeeper
 from ..engine.placement import Placement
 from ..model import Metadata, ProducerRecord
-from ..settings import Behaviour
+from ..settings import BrokerConfig
 from .cluster import Address, Unavailable, translated
 from .topics import KafkaTopics
 
@@ -34,7 +34,7 @@ class KafkaProducing:
         self,
         topics: KafkaTopics,
         address: Address,
-        settings: Behaviour,
+        settings: BrokerConfig,
         clock: Timekeeper,
         stream: RandomStream,
     ) -> None:

@@ -16,8 +16,8 @@ from ...core.errors import ContractError
 from ...core.timeparse import monotonic
 from .. import errors
 from ..engine.log import Topic
-from ..errors import as_misuse
-from ..settings import Behaviour, string, whole
+from ..errors import as_misuse, string, whole
+from ..settings import BrokerConfig
 from .cluster import Address, real_only
 
 _FRESH = 1.0
@@ -36,7 +36,7 @@ class KafkaTopics:
         self,
         cluster: Any,
         address: Address,
-        settings: Behaviour,
+        settings: BrokerConfig,
         isolation: Literal["prefix", "none"],
     ) -> None:
         self.known: dict[str, Topic] = {}

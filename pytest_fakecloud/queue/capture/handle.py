@@ -9,10 +9,10 @@ from __future__ import annotations
 import json
 import threading
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import closing, suppress
 from functools import partial
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Unpack
 
 from werkzeug import Request as WerkzeugRequest
 from werkzeug import Response as WerkzeugResponse
@@ -24,10 +24,10 @@ from ...core.matching import Query
 from ...core.timekeeper import Occupied
 from ...core.timeparse import monotonic, to_datetime
 from ...handle import Context, Snapshot
+from ..arguments import number
 from ..delivery.destination_server import Destination
 from ..delivery.sender import real_time
 from ..model import DAY
-from ..settings import number
 from ..unfinished import given_up, pending
 from ..wire.signing import explain
 from .callbacks import (
@@ -36,6 +36,7 @@ from .callbacks import (
     Captured,
 )
 from .faults import ScopedFaults
+from .settings import CallbackCaptureConfig, CallbackCaptureSettings
 
 _LONGEST_DRIVE_US = 30 * DAY
 _NAP = 0.02
@@ -56,20 +57,20 @@ class CallbackCapture(Destination):
     service: ClassVar[str] = "callback_capture"
     fixture: ClassVar[str] = "callback_capture"
 
+    _settings = CallbackCaptureConfig
     _paths: ClassVar[tuple[str, ...]] = ("callback", "failure")
 
     def __init__(
         self,
         context: Context,
-        *,
-        name: str | None = None,
-        keys: Mapping[str, str] | None = None,
+        **settings: Unpack[CallbackCaptureSettings],
     ) -> None:
-        self._keys = _checked_keys(keys)
+        config = self._configure(context, CallbackCaptureConfig, settings)
+        self._keys = config.keys or None
         self.callbacks = self._captured("/callback", failure=False)
         self.failures = self._captured("/failure", failure=True)
         self._came = context.time.signal()
-        super().__init__(context, name=name)
+        self._stand(context, config)
 
     def _captured(self, path: str, *, failure: bool) -> Captured:
         return Captured(self, ScopedFaults(self, path.strip("/")), path, failure)
@@ -391,19 +392,6 @@ def _opens(signature: str | None, keys: Iterable[str]) -> bool:
             jwt.PyJWS().decode(signature or "", key, algorithms=["HS256"])
             return True
     return False
-
-
-def _checked_keys(keys: object) -> dict[str, str] | None:
-    if keys is None:
-        return None
-    if not isinstance(keys, Mapping):
-        raise ContractError(f"keys={keys!r}: give a dict of names and signing keys")
-    for name, key in keys.items():
-        if not isinstance(name, str):
-            raise ContractError(f"the name of a key, {name!r}, is not text: give a str")
-        if not isinstance(key, str) or not key:
-            raise ContractError(f"keys[{name!r}]={key!r} is not a signing key: give its text")
-    return dict(keys) or None
 
 
 def _next_due_us(queues: list[Any]) -> int | None:

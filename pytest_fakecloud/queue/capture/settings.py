@@ -1,20 +1,38 @@
-"""What can be set about the receivers of the queue's deliveries."""
+"""Settings of the receivers of the queue's deliveries."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TypedDict
+from dataclasses import dataclass
+
+from ...core.settings import HandleConfig, HandleSettings, Kind, optional, setting
 
 
-class DestinationSettings(TypedDict, total=False):
-    """What ``Cloud.destination()`` takes; ``Destination`` says what it means."""
-
-    name: str | None
-    """What reports and the control API call it; the fixture's name unless given."""
+class DestinationSettings(HandleSettings, total=False):
+    """The keywords of ``Cloud.destination()`` and of the marker."""
 
 
-class CallbackCaptureSettings(DestinationSettings, total=False):
-    """What ``Cloud.callback_capture()`` takes; ``CallbackCapture`` says what each means."""
+class CallbackCaptureSettings(HandleSettings, total=False):
+    """The keywords of ``Cloud.callback_capture()``; ``CallbackCaptureConfig`` explains them."""
 
     keys: Mapping[str, str] | None
+
+
+_KEYS: Kind[Mapping[str, str]] = Kind(
+    Mapping[str, str],
+    "a mapping from name to signing key, all non-empty strings",
+    lambda value: (
+        isinstance(value, Mapping)
+        and all(isinstance(each, str) for each in value)
+        and all(isinstance(each, str) and each for each in value.values())
+    ),
+    dict,
+)
+
+
+@dataclass(frozen=True, kw_only=True)
+class CallbackCaptureConfig(HandleConfig):
+    """Settings of a ``CallbackCapture``."""
+
+    keys: Mapping[str, str] | None = setting(None, optional(_KEYS))
     """Signing keys, by name, of a queue outside of this cloud; None: those of its own queues."""

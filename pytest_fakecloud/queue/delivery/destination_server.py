@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 import threading
 from collections.abc import Callable, Iterable
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Unpack
 from urllib.parse import urlsplit
 
 from pytest_httpserver import HTTPServer
@@ -20,6 +20,7 @@ from werkzeug import Response as WerkzeugResponse
 
 from ...core.errors import ContractError
 from ...core.problems import Problem, raised_problem
+from ...core.settings import HandleConfig, HandleSettings
 from ...handle import Context, Handle, Snapshot
 from ...http.app import App
 from ...http.messages import Answer, Request
@@ -82,10 +83,13 @@ class Destination(Handle, HTTPServer):
 
     _paths: ClassVar[tuple[str, ...]] = ()
 
-    def __init__(self, context: Context, *, name: str | None = None) -> None:
+    def __init__(self, context: Context, **settings: Unpack[HandleSettings]) -> None:
+        self._stand(context, self._configure(context, HandleConfig, settings))
+
+    def _stand(self, context: Context, config: HandleConfig) -> None:
         HTTPServer.__init__(self, "127.0.0.1", 0, threaded=True)
         self.clear_all_handlers()
-        Handle.__init__(self, context, _ServerApp(self._serve, self._paths), name=name)
+        Handle.__init__(self, context, _ServerApp(self._serve, self._paths), config)
         self.port = self._mount.port
         self._mount.body_limit = BODY_LIMIT
         self.ssl_context = context.tls

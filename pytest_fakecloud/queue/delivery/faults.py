@@ -22,6 +22,7 @@ from ...faults.kinds import AnswerRule
 from ...faults.plan import FaultPlan
 from ...faults.table import FaultTable
 from ...http.messages import Answer, Request
+from ..arguments import number
 from ..errors import QueueError, burst_limited, daily_limited
 from ..fields import DESTINATION, LABEL, NAME
 from ..model import (
@@ -31,7 +32,6 @@ from ..model import (
     Message,
     Mishaps,
 )
-from ..settings import number
 from ..wire.headers import as_text
 
 DELIVERY_KINDS = (

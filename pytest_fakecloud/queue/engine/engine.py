@@ -31,7 +31,7 @@ from ..model import (
     SigningKeys,
     WorkflowHooks,
 )
-from ..settings import EngineSettings, PlanLimits
+from ..settings import PlanLimits, QueueConfig
 from .admission import Admission
 from .attempts import AttemptRunner
 from .dead_letters import DeadLetters
@@ -65,7 +65,7 @@ class Engine(State):
         perform_async: Callable[[Delivery], Awaitable[Outcome]] | None = None,
         name: str = "queue",
         limits: PlanLimits | None = None,
-        settings: EngineSettings | None = None,
+        settings: QueueConfig | None = None,
         lane: Lane = "driven",
         workflow: WorkflowHooks | None = None,
     ) -> None:
@@ -74,7 +74,7 @@ class Engine(State):
             ids,
             name=name,
             limits=limits or PlanLimits(),
-            settings=settings or EngineSettings(),
+            settings=settings or QueueConfig(),
             lane=lane,
             workflow=workflow,
         )
@@ -143,7 +143,7 @@ class Engine(State):
 
     def _past_grace(self, message: Message) -> bool:
         end = message.finished_us
-        return end is not None and self.clock.now_us() > end + self.settings.grace_us
+        return end is not None and self.clock.now_us() > end + self.settings.message_grace_us
 
     def _task_group(self, message_id: str) -> Message | None:
         ids = self.groups_of_tasks.get(message_id)

@@ -388,7 +388,7 @@ class Publisher:
 
     def _remember(self, mark: str | None, given_id: str, now: int) -> None:
         if mark is not None:
-            expires = now + self._state.settings.deduplication_us
+            expires = now + self._state.settings.dedup_window_us
             self.seen.pop(mark, None)
             self.seen[mark] = (expires, given_id)
 

@@ -143,7 +143,7 @@ class Quota:
         """Return how many retries a message may have."""
         if settings.retries is not None:
             return settings.retries
-        return min(self._state.settings.default_retries, self._state.limits.retries)
+        return min(self._state.settings.retries, self._state.limits.retries)
 
 
 def check_public(url: str) -> None:

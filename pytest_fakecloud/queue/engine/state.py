@@ -22,7 +22,7 @@ from ..model import (
     RejectedStep,
     WorkflowHooks,
 )
-from ..settings import EngineSettings, PlanLimits
+from ..settings import PlanLimits, QueueConfig
 from .fifo import Queues
 from .flow import FlowControl
 from .logs import Logs
@@ -59,7 +59,7 @@ class State:
         *,
         name: str,
         limits: PlanLimits,
-        settings: EngineSettings,
+        settings: QueueConfig,
         lane: Lane,
         workflow: WorkflowHooks | None,
     ) -> None:

@@ -77,7 +77,7 @@ class AdministrationRoutes:
                 schedule,
                 engine.schedules.due_us(schedule),
                 engine.schedules.states(schedule),
-                min(engine.settings.default_retries, engine.limits.retries),
+                min(engine.settings.retries, engine.limits.retries),
                 engine.limits.timeout_us,
             )
 

@@ -221,7 +221,7 @@ class V1Routes:
                 schedule,
                 engine.schedules.due_us(schedule),
                 engine.schedules.states(schedule),
-                engine.settings.default_retries,
+                engine.settings.retries,
                 engine.limits.timeout_us,
             )
 

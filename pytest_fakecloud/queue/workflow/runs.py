@@ -395,7 +395,7 @@ class WorkflowRuns(WorkflowHooks):
     def _run_retries(self, start: PublishSettings) -> int:
         if start.retries is not None:
             return start.retries
-        return self.engine.settings.default_retries
+        return self.engine.settings.retries
 
     def _end(self, run: WorkflowRun, state: RunState, at_us: int, response: bytes) -> None:
         run.state, run.completed_us, run.response = state, at_us, response

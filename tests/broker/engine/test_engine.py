@@ -18,7 +18,7 @@ from pytest_fakecloud.broker.model import (
     TopicPartition,
     TopicPartitionOffset,
 )
-from pytest_fakecloud.broker.settings import Behaviour, BrokerLimits
+from pytest_fakecloud.broker.settings import BrokerConfig, BrokerLimits
 from pytest_fakecloud.core.errors import ContractError
 from pytest_fakecloud.core.ids import Ids
 from pytest_fakecloud.core.timekeeper import Timekeeper
@@ -37,7 +37,7 @@ MANUAL = {**EARLIEST, "enable-auto-commit": "false"}
 def engine(
     partitions: int = 3, *, clock: Timekeeper | None = None, **settings: Any
 ) -> MemoryEngine:
-    made = MemoryEngine(clock or Timekeeper(START), Ids(1), Behaviour(**settings))
+    made = MemoryEngine(clock or Timekeeper(START), Ids(1), BrokerConfig(**settings))
     made.create_topic("t", partitions)
     return made
 

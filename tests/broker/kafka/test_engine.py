@@ -706,7 +706,7 @@ class TestSettings:
             ({"engine": "kafka://h?static=maybe"}, "static='maybe' is neither true nor false"),
             ({"engine": "kafka://h:1?colour=red"}, 'No such configuration property: "colour"'),
             ({"engine": "kafka://h:1?session.timeout.ms=x"}, "Invalid value for"),
-            ({"isolation": "database"}, "give one of 'prefix', 'none'"),
+            ({"isolation": "database"}, "must be 'prefix' or 'none'"),
         ],
     )
     def test_mistakes_are_named(

@@ -890,7 +890,7 @@ class TestAddresses:
             ({"engine": "redis+sentinel://127.0.0.1:1/x"}, "is not reachable"),
             ({"engine": "redis+cluster://127.0.0.1:1"}, "is not reachable"),
             ({"engine": "redis+cluster://127.0.0.1:1", "isolation": "none"}, "one database"),
-            ({"engine": "redis://127.0.0.1:1", "isolation": "all"}, "isolation='all' is unknown"),
+            ({"engine": "redis://127.0.0.1:1", "isolation": "all"}, "'database' or 'none'"),
         ],
     )
     def test_mistakes_are_named(self, settings: dict[str, str], text: str) -> None:

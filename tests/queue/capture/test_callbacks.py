@@ -377,9 +377,9 @@ def test_what_came_too_often_is_not_explained_as_missing(
 @pytest.mark.parametrize(
     ("keys", "text"),
     [
-        ({1: "sig_a"}, "the name of a key, 1, is not text"),
-        ({"current": None}, "keys['current']=None is not a signing key: give its text"),
-        ({"current": ""}, "keys['current']='' is not a signing key: give its text"),
+        ({1: "sig_a"}, "keys={1: 'sig_a'} of callback_capture must be a mapping from name to"),
+        ({"current": None}, "must be a mapping from name to signing key, all non-empty strings"),
+        ({"current": ""}, "keys={'current': ''}"),
         ("sig_a", "keys='sig_a'"),
     ],
 )

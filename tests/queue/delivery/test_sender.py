@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import pytest
 
-from pytest_fakecloud.core.errors import ContractError
 from pytest_fakecloud.queue.delivery.destinations import Destinations
 from pytest_fakecloud.queue.delivery.sender import (
     Sender,
@@ -74,11 +73,6 @@ def test_unstubbed_accept_answers_200() -> None:
     assert told == []
 
 
-def test_an_unknown_word_for_unstubbed() -> None:
-    with pytest.raises(ContractError, match="give 'refuse' or 'accept'"):
-        Sender(unstubbed="ignore")  # type: ignore[arg-type]
-
-
 def test_whose_exception_leaves_the_driving_call() -> None:
     destinations = Destinations(raise_exceptions=True)
     sender = Sender(destinations)
@@ -112,8 +106,3 @@ def test_real_time_is_not_moved(tool: str) -> None:
 
 def test_the_virtual_clock_is_the_queues() -> None:
     assert signature_clock("virtual", lambda: 7_500_000)() == 7.5
-
-
-def test_an_unknown_clock() -> None:
-    with pytest.raises(ContractError, match="give 'receiver', 'real' or 'virtual'"):
-        signature_clock("wall", lambda: 0)  # type: ignore[arg-type]

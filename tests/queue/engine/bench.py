@@ -9,7 +9,7 @@ from pytest_fakecloud.core.ids import Ids
 from pytest_fakecloud.core.timekeeper import Timekeeper
 from pytest_fakecloud.queue.engine.engine import Engine
 from pytest_fakecloud.queue.model import SECOND, Delivery, Outcome, SigningKeys
-from pytest_fakecloud.queue.settings import EngineSettings, plan
+from pytest_fakecloud.queue.settings import QueueConfig, plan
 
 URL = "https://app.example.com/hook"
 CALLBACK = "https://app.example.com/callback"
@@ -36,7 +36,7 @@ class Bench:
             keys=SigningKeys("current", "next"),
             new_key=lambda: "new",
             limits=plan(None, options.pop("limits", None)),
-            settings=EngineSettings(**options),
+            settings=QueueConfig(**options),
         )
 
     def perform(self, delivery: Delivery) -> Outcome:

@@ -383,7 +383,7 @@ def told(bench: Bench, url: str) -> list[dict[str, Any]]:
 
 
 def test_what_callbacks_tell_of_each_attempt() -> None:
-    bench = Bench(no_answer_status=599, source_spelling="service", limits={"message_size": 200})
+    bench = Bench(no_answer_status=599, source_id="service", limits={"message_size": 200})
     answers = [Outcome(503, [("X-A", "1")], b"a" * 300), Outcome(exception=OSError("gone"))]
     bench.answer = lambda delivery: Outcome(200) if delivery.url != URL else answers.pop(0)
     message_id = bench.publish(Callback=CALLBACK, Failure_Callback=FAILURE, Retries="1")

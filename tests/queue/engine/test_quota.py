@@ -12,7 +12,7 @@ from pytest_fakecloud.queue.engine.quota import Quota, check_public
 from pytest_fakecloud.queue.engine.state import State
 from pytest_fakecloud.queue.errors import QueueError
 from pytest_fakecloud.queue.model import DAY, SECOND, PublishSettings
-from pytest_fakecloud.queue.settings import EngineSettings, PlanLimits
+from pytest_fakecloud.queue.settings import PlanLimits, QueueConfig
 
 NOW = "2026-01-01T23:59:58Z"
 NOW_S = 1_767_311_998
@@ -38,7 +38,7 @@ def quota(limits: dict[str, Any] | None = None, **settings: Any) -> Quota:
         Ids(1),
         name="queue",
         limits=PlanLimits(**(limits or {})),
-        settings=EngineSettings(**settings),
+        settings=QueueConfig(**settings),
         lane="driven",
         workflow=None,
     )
@@ -270,7 +270,7 @@ def test_a_delay_of_a_callback_of_a_callback_counts_from_now(kind: str) -> None:
     [
         ({}, {}, None, 3),
         ({}, {}, 0, 0),
-        ({}, {"default_retries": 7}, None, 7),
+        ({}, {"retries": 7}, None, 7),
         ({"retries": 2}, {}, None, 2),
         ({"retries": 2}, {}, 1, 1),
     ],

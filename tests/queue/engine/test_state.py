@@ -12,7 +12,7 @@ from pytest_fakecloud.core.timekeeper import Timekeeper
 from pytest_fakecloud.core.timers import Lane
 from pytest_fakecloud.queue.engine.state import State
 from pytest_fakecloud.queue.model import SECOND, Message, Mishaps
-from pytest_fakecloud.queue.settings import EngineSettings, PlanLimits
+from pytest_fakecloud.queue.settings import PlanLimits, QueueConfig
 
 from .bench import CALLBACK, URL, Bench
 
@@ -23,7 +23,7 @@ def state(seed: int = 1, name: str = "queue", lane: Lane = "driven") -> State:
         Ids(seed),
         name=name,
         limits=PlanLimits(),
-        settings=EngineSettings(),
+        settings=QueueConfig(),
         lane=lane,
         workflow=None,
     )

@@ -13,7 +13,7 @@ from ....core.timekeeper import Timekeeper
 from ....core.timers import Signal, Timer
 from ... import errors
 from ...model import TopicPartition
-from ...settings import Behaviour
+from ...settings import BrokerConfig
 from ..log import PartitionLog, Topic
 from .members import ConsumerGroup, Happening, Instance
 
@@ -24,7 +24,7 @@ class GroupTable:
     def __init__(
         self,
         topics: dict[str, Topic],
-        settings: Behaviour,
+        settings: BrokerConfig,
         clock: Timekeeper,
         call_at: Callable[[int, Callable[[int], None], str], Timer],
     ) -> None:

@@ -15,7 +15,7 @@ from pytest_fakecloud.broker.model import (
     TopicPartition,
     TopicPartitionOffset,
 )
-from pytest_fakecloud.broker.settings import Behaviour
+from pytest_fakecloud.broker.settings import BrokerConfig
 from pytest_fakecloud.core.ids import Ids
 from pytest_fakecloud.core.timekeeper import Timekeeper
 
@@ -30,7 +30,7 @@ def clock() -> Timekeeper:
 
 
 def engine(clock: Timekeeper, **settings: Any) -> MemoryEngine:
-    made = MemoryEngine(clock, Ids(1), Behaviour(**settings))
+    made = MemoryEngine(clock, Ids(1), BrokerConfig(**settings))
     made.create_topic("t", 2)
     made.create_topic("u", 2)
     return made

@@ -19,7 +19,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 from pytest_fakecloud.broker.engine.engine import MemoryEngine
 from pytest_fakecloud.broker.errors import BrokerError
 from pytest_fakecloud.broker.model import ProducerRecord, TopicPartitionOffset
-from pytest_fakecloud.broker.settings import Behaviour
+from pytest_fakecloud.broker.settings import BrokerConfig
 from pytest_fakecloud.core.ids import Ids
 from pytest_fakecloud.core.timekeeper import Timekeeper
 
@@ -158,7 +158,7 @@ class Groups(RuleBasedStateMachine):
         self.engine = MemoryEngine(
             self.clock,
             Ids(1),
-            Behaviour(
+            BrokerConfig(
                 idle_close_ms=IDLE,
                 session_timeout_ms=SESSION,
                 max_poll_records=CAP,

@@ -1,0 +1,266 @@
+"""Declare the settings of a fake once: name, default, accepted values, meaning.
+
+A service declares its settings as the fields of a frozen dataclass, each with its meaning below it::
+
+    @dataclass(frozen=True, kw_only=True)
+    class BrokerConfig(HandleConfig):
+        max_poll_records: int = setting(500, whole(1))
+        \"\"\"Most records in one response.\"\"\"
+        idle_close_ms: int | None = setting("300s", optional(duration("ms")))
+        \"\"\"…\"\"\"
+
+``read()`` makes one from the keywords that a tester gives. The name of a duration's field ends in
+the unit that the duration is converted to; its keyword does not (``idle_close="5m"``). Type
+checkers learn the keywords from a ``TypedDict`` (``BrokerSettings``), which
+``tests/test_settings.py`` compares with the dataclass. The documentation is generated from the
+dataclass.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, fields
+from functools import cache
+from numbers import Real
+from typing import Any, Generic, Literal, NamedTuple, TypedDict, TypeVar
+
+from .errors import ContractError, shown
+from .matching import nearest
+from .timeparse import Duration, duration_us
+
+A = TypeVar("A")
+A_co = TypeVar("A_co", covariant=True)
+B = TypeVar("B")
+MOST_PORT = 65_535
+
+
+# -- kinds of values -------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Kind(Generic[A_co]):
+    """A kind of setting: the values it accepts, and what it makes of them.
+
+    ``accepts`` is the annotation of its values, ``expected`` completes the sentence "must be …" of
+    an error, ``fits`` decides about a value, ``convert`` makes the attribute's value of one that
+    fits and may raise ``ContractError``. ``suffix`` is the end of a field's name that its keyword
+    lacks.
+    """
+
+    accepts: Any
+    expected: str
+    fits: Callable[[Any], object]
+    convert: Callable[[Any], A_co] = lambda value: value
+    suffix: str = ""
+
+    def read(self, name: str, value: object, of: str = "") -> A_co:
+        """Return the converted value; raise ``ContractError`` for one that is not of this kind."""
+        if not self.fits(value):
+            of = f" of {of}" if of else ""
+            raise ContractError(f"{name}={shown(value):.200}{of} must be {self.expected}")
+        try:
+            return self.convert(value)
+        except ContractError as error:
+            raise ContractError(f"{name}={shown(value):.200}: {error}") from None
+
+
+def either(first: Kind[A], second: Kind[B]) -> Kind[A | B]:
+    """Accept what one of two kinds accepts."""
+    return Kind(
+        first.accepts | second.accepts,
+        f"{first.expected}, or {second.expected}",
+        lambda value: first.fits(value) or second.fits(value),
+        lambda value: first.convert(value) if first.fits(value) else second.convert(value),
+        first.suffix,
+    )
+
+
+def optional(kind: Kind[A]) -> Kind[A | None]:
+    """Accept None, too."""
+    return either(kind, _NONE)
+
+
+_NONE: Kind[None] = Kind(None, "None", lambda value: value is None)
+
+
+def choice(*known: A) -> Kind[A]:
+    """Accept one of these words."""
+    words = " or ".join(map(repr, known))
+    return Kind(Literal[known], words, lambda value: isinstance(value, str) and value in known)
+
+
+SWITCH: Kind[bool] = Kind(bool, "True or False", lambda value: isinstance(value, bool))
+
+
+def whole(minimum: int | None = None, maximum: int | None = None) -> Kind[int]:
+    """Accept an integer of these bounds."""
+
+    def fits(value: object) -> bool:
+        return (
+            type(value) is int
+            and (minimum is None or value >= minimum)
+            and (maximum is None or value <= maximum)
+        )
+
+    return Kind(int, f"a whole number{_bounds(minimum, maximum)}", fits)
+
+
+def number(minimum: float, maximum: float | None = None) -> Kind[float]:
+    """Accept a real number of these bounds."""
+
+    def fits(value: Any) -> bool:
+        if not issubclass(type(value), Real) or type(value) is bool:
+            return False
+        # Written so that NaN does not fit.
+        return bool(value >= minimum and (maximum is None or value <= maximum))
+
+    return Kind(float, f"a number{_bounds(minimum, maximum)}", fits)
+
+
+def _bounds(minimum: float | None, maximum: float | None) -> str:
+    if minimum is None:
+        return ""
+    return f" of at least {minimum}" if maximum is None else f" from {minimum} to {maximum}"
+
+
+def text(
+    expected: str = "a string", fits: Callable[[str], object] = lambda value: True
+) -> Kind[str]:
+    """Accept a string, of a certain form if ``fits`` is given."""
+    return Kind(str, expected, lambda value: isinstance(value, str) and fits(value))
+
+
+def texts(*known: str) -> Kind[tuple[str, ...]]:
+    """Accept a list of strings, and make a tuple of it."""
+    expected = f"a list of {' or '.join(map(repr, known))}" if known else "a list of strings"
+    return Kind(
+        Sequence[str],
+        expected,
+        lambda value: (
+            isinstance(value, list | tuple)
+            and all(isinstance(each, str) and (not known or each in known) for each in value)
+        ),
+        tuple,
+    )
+
+
+def mapping(accepts: Any, expected: str) -> Kind[Any]:
+    """Accept a mapping."""
+    return Kind(accepts, expected, lambda value: isinstance(value, Mapping))
+
+
+def duration(unit: Literal["us", "ms"], minimum: int = 0) -> Kind[int]:
+    """Accept a duration of at least ``minimum`` units, and make an integer of units of it."""
+    size = {"us": 1, "ms": 1000}[unit]
+
+    def convert(value: Duration) -> int:
+        found = duration_us(value) // size
+        if found < minimum:
+            raise ContractError(f"give a duration of at least {minimum} {unit}")
+        return found
+
+    expected = "a duration: a timedelta, a number of seconds, or a string such as '24h' or '200ms'"
+    return Kind(Duration, expected, lambda value: value is not None, convert, f"_{unit}")
+
+
+# -- declaring and reading -------------------------------------------------------------------------
+
+
+def setting(default: object, kind: Kind[A]) -> A:
+    """Declare a field of a dataclass of settings, with its default as a tester would give it."""
+    value = kind.read("the default", default)
+    found: A = field(default=value, metadata={"kind": kind, "default": default})
+    return found
+
+
+class Setting(NamedTuple):
+    """A declared setting: its field's name, its kind, and its default as a tester would give it."""
+
+    attribute: str
+    kind: Kind[Any]
+    default: object
+
+
+@cache
+def settings_of(declared: Any) -> Mapping[str, Setting]:
+    """Return the settings that a dataclass declares, by keyword."""
+    found = {}
+    for each in fields(declared):
+        kind = each.metadata["kind"]
+        keyword = each.name.removesuffix(kind.suffix)
+        found[keyword] = Setting(each.name, kind, each.metadata["default"])
+    return found
+
+
+def reject_unknown(declared: Any, given: Mapping[str, Any], of: str) -> None:
+    """Raise ``ContractError`` for names that are not settings, with the nearest one that is."""
+    known = settings_of(declared)
+    unknown = sorted((name for name in given if name not in known), key=shown)
+    if unknown:
+        raise ContractError(
+            f"{of} has no setting {', '.join(map(shown, unknown))}"
+            f"{nearest(str(unknown[0]), known)}; it has: {', '.join(known)}"
+        )
+
+
+def read_some(declared: Any, given: Mapping[str, Any], of: str) -> dict[str, Any]:
+    """Return the converted values of the given keywords, by the names of their fields.
+
+    ``of`` names whose settings they are. Raises ``ContractError`` for unknown names, and for values
+    that are not of their kind.
+    """
+    known = settings_of(declared)
+    reject_unknown(declared, given, of)
+    return {
+        known[name].attribute: known[name].kind.read(name, value, of)
+        for name, value in given.items()
+    }
+
+
+def read(declared: Callable[..., A], given: Mapping[str, Any], of: str) -> A:
+    """Make the dataclass of settings from the given keywords; raises ``ContractError``."""
+    return declared(**read_some(declared, given, of))
+
+
+def check(made: Any, of: str) -> None:
+    """Check the values of a dataclass of settings that testers make themselves."""
+    declared: Any = type(made)
+    for name, each in settings_of(declared).items():
+        each.kind.read(name, getattr(made, name), of)
+
+
+# -- the settings of every fake --------------------------------------------------------------------
+
+
+class HandleSettings(TypedDict, total=False):
+    """Keywords that every fake takes."""
+
+    name: str | None
+    host: str | None
+    port: int | None
+    token: str | None
+
+
+_NON_EMPTY = optional(text("a non-empty string", bool))
+
+
+@dataclass(frozen=True, kw_only=True)
+class HandleConfig:
+    """Settings of every fake."""
+
+    name: str | None = setting(None, _NON_EMPTY)
+    """The name in reports and in the control API; the fixture's name by default."""
+    host: str | None = setting(None, _NON_EMPTY)
+    """The address to listen on; loopback by default."""
+    port: int | None = setting(None, optional(whole(0, MOST_PORT)))
+    """The port to listen on; 0 or None: any free port."""
+    token: str | None = setting(
+        None,
+        optional(
+            text(
+                "a non-empty string of printable characters",
+                lambda value: value.isprintable() and value,
+            )
+        ),
+    )
+    """The token that clients authenticate with; a random one by default."""

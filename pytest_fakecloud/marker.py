@@ -1,0 +1,58 @@
+"""Settings of a test's whole cloud: the keywords of the marker beside those of the fakes."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from .core.ids import check_seed
+from .core.settings import SWITCH, Kind, choice, either, optional, setting
+from .core.timeparse import Instant, instant_us
+
+__all__ = ["DELIVERY", "TRANSPORT", "MarkerConfig"]
+
+DELIVERY: Kind[Literal["background", "driven"]] = choice("background", "driven")
+TRANSPORT: Kind[Literal["socket", "inprocess"]] = choice("socket", "inprocess")
+_INSTANT = Kind(
+    Instant,
+    "an aware datetime, or an ISO string with an offset such as '2026-01-01T00:00:00Z'",
+    lambda value: value is not None,
+    instant_us,
+)
+_SEED = Kind(int | str, "a whole number or a string", lambda value: value is not None, check_seed)
+_STRICT: Kind[Any] = Kind(
+    bool | str | Sequence[str],
+    "True, False, or names of kinds of problems",
+    lambda value: isinstance(value, bool | str | list | tuple | set | frozenset),
+)
+
+
+@dataclass(frozen=True, kw_only=True)
+class MarkerConfig:
+    """Settings of a test's whole cloud.
+
+    None stands for the default, which is the ini setting of the same name where there is one
+    (``fakecloud_clock``).
+    """
+
+    now: Any = setting(None, optional(_INSTANT))
+    """The time at which the clock begins; the present by default."""
+    clock: Literal["running", "frozen"] | None = setting(
+        None, optional(choice("running", "frozen"))
+    )
+    """Whether the clock runs with real time, or moves only when it is moved."""
+    seed: Any = setting(None, optional(_SEED))
+    """The source of all ids and randomness; the test's node id by default."""
+    process_time: bool | Literal["autojump"] = setting(False, either(SWITCH, choice("autojump")))
+    """Whether ``time.time()`` and ``datetime.now()`` follow the clock, which is then frozen;
+    ``"autojump"`` lets sleeps of the process move it (extra ``time``)."""
+    strict: Any = setting(None, optional(_STRICT))
+    """The kinds of problems that fail a passing test."""
+    env: bool | None = setting(None, optional(SWITCH))
+    """Whether the variables that official clients read are set."""
+    transport: Literal["socket", "inprocess"] | None = setting(None, optional(TRANSPORT))
+    """How requests, httpx and urllib3 of this process reach the fakes; ``"inprocess"`` skips the
+    socket."""
+    tls: bool = setting(False, SWITCH)
+    """Whether the fakes speak HTTPS (extra ``tls``)."""
