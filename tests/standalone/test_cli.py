@@ -508,6 +508,6 @@ def test_the_help_lists_the_settings_of_each_service(command: Command, name: str
         "--broker",
         "topics,",
         "--queue",
-        "token",
+        "token,",
     ):
         assert setting in words
