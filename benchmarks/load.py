@@ -160,7 +160,7 @@ def serving(count: int, *options: str) -> Iterator[list[Server]]:
     try:
         for _ in range(count):
             process = subprocess.Popen(
-                [sys.executable, "-m", "pytest_fakecloud", "serve", "kv", "--json",
+                [sys.executable, "-m", "pytest_fakecloud", "serve", "kv", "--random", "--json",
                  "--kv-token", TOKEN, "--journal-entries", str(JOURNAL), *options],
                 stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, text=True,
             )  # fmt: skip

@@ -124,7 +124,16 @@ def main() -> int:
     given = parser.parse_args()
     server = ThreadingHTTPServer(("127.0.0.1", 0), Destination)
     threading.Thread(target=server.serve_forever, daemon=True).start()
-    command = [sys.executable, "-m", "pytest_fakecloud", "serve", "--json", "--clock", "frozen"]
+    command = [
+        sys.executable,
+        "-m",
+        "pytest_fakecloud",
+        "serve",
+        "--json",
+        "--random",
+        "--clock",
+        "frozen",
+    ]
     command += ["--now", "2026-01-01T00:00:00Z", "--broker", 'topics={"orders": 2}']
     command += ["--broker", "retention=1d", "--vector", "dimension=64"]
     process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)

@@ -7,60 +7,57 @@ import contextlib
 import gc
 import json
 import os
+import shlex
 import signal
 import subprocess
 import sys
+import textwrap
 import tomllib
-import warnings
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from queue import Empty, SimpleQueue
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any
 
 from .core.calls import KEEP_BYTES
 from .core.errors import ContractError
-from .core.settings import MOST_PORT
+from .core.settings import MOST_PORT, settings_of
 from .core.wording import brief, one_line
 from .files import read_file
 from .reporting.private_files import make_private
-from .services import by_word, named
+from .services import by_word, handle_class, named
+from .serving import Served, Usage, serve_cloud, with_defaults
 from .standalone import commands
+from .standalone.development import CONTROL_PORT, CONTROL_URL, DEVELOPMENT
+from .standalone.hosts import is_loopback
 from .standalone.log import FORMATS, Log, LogFormat
 from .standalone.signals import ended_by_signals
 from .verify import command as verify
 
 if TYPE_CHECKING:
     from .cloud import Cloud
-    from .queue.handle import Queue
-    from .standalone.api import ControlApp
 
 __all__ = ["main"]
 
 VARIABLE = "PYTEST_FAKECLOUD_"
 JOURNAL_ENTRIES = 10_000
 """What a server that runs for weeks keeps of its past, unless told otherwise."""
-PROBLEMS = 1_000
-"""What it keeps of the problems it saw."""
 ELSEWHERE = (
     "An option that is not given is looked up in the environment (--kv-port is "
     "PYTEST_FAKECLOUD_KV_PORT, --kv is PYTEST_FAKECLOUD_KV='SETTING=VALUE SETTING=VALUE'), then in "
     "the TOML file (control_port = 8000, and a table [kv] with port, token and settings; the file "
     "itself may be PYTEST_FAKECLOUD_CONFIG)."
 )
+SETTINGS_PAGE = "https://pytest-fakecloud.github.io/pytest-fakecloud/reference/settings.html"
+OPEN_FILES = 10_240
+SHELLS = ("bash", "zsh", "fish")
 NAP_SECONDS = 0.5
 """How long a server sleeps at a time: on Windows a signal is only seen between two waits."""
-TELL_SECONDS = 1.0
-"""How often a load that takes longer says how far it is."""
 YES, NO = ("1", "true", "yes", "on"), ("", "0", "false", "no", "off")
 MOST_DIGITS = 19
 EXIT_USAGE = 2
 EXIT_CANNOT_START = 3
 EXIT_NO_COMMAND = 127
 EXIT_INTERRUPTED = 130
-
-
-class Usage(Exception):
-    """A wrong option, variable or file; the text says which and what is right."""
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -72,20 +69,56 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser = _parser()
     given = parser.parse_args(arguments)
     try:
+        if given.command == "completion":
+            print(_completion(parser, given.shell))
+            return 0
         if given.command == "verify":
             return verify.run(given)
         if given.command in commands.COMMANDS:
             return commands.run(given)
         options = _options(given)
-        return _serve(options) if given.command == "serve" else _run(options, given.program)
-    except Usage as error:
-        print(f"pytest-fakecloud: {one_line(str(error))}", file=sys.stderr)
-        return EXIT_USAGE
-    except (ContractError, OSError) as error:
-        print(f"pytest-fakecloud: cannot start: {one_line(str(error))}", file=sys.stderr)
-        return EXIT_CANNOT_START
+        if given.command == "serve":
+            return _serve(options, opens=given.open)
+        return _run(options, given.program)
+    except (Usage, ContractError, OSError) as error:
+        # What the system denies has a cause; a setting that is wrong by itself has none.
+        wrong = isinstance(error, Usage) or (
+            isinstance(error, ContractError) and error.__cause__ is None
+        )
+        said = "" if wrong else "cannot start: "
+        print(f"pytest-fakecloud: {said}{one_line(str(error))}", file=sys.stderr)
+        return EXIT_USAGE if wrong else EXIT_CANNOT_START
     except KeyboardInterrupt:
         return EXIT_INTERRUPTED
+
+
+def _completion(parser: argparse.ArgumentParser, shell: str) -> str:
+    try:
+        import shtab
+    except ImportError:
+        raise Usage(
+            "completions need shtab: install it with pip install 'pytest-fakecloud[completion]'"
+        ) from None
+    script: str = shtab.complete(parser, shell)
+    return script
+
+
+class _Parser(argparse.ArgumentParser):
+    """A parser whose help lists the settings of each service, where a command takes them."""
+
+    def format_help(self) -> str:
+        """Return the help, with the settings below for ``serve`` and ``run``."""
+        if self.prog.split()[-1] not in ("serve", "run"):
+            return super().format_help()
+        found = []
+        for word, service in by_word().items():
+            declared: Any = handle_class(service)._settings
+            names = settings_of(declared)
+            found.append(textwrap.fill(
+                ", ".join(names), initial_indent=f"  --{word} ", subsequent_indent=" " * 11
+            ))  # fmt: skip
+        settings = "\n".join(found)
+        return f"{super().format_help()}\nsettings of each service ({SETTINGS_PAGE}):\n{settings}\n"
 
 
 def _version() -> str:
@@ -98,7 +131,7 @@ def _version() -> str:
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
+    parser: argparse.ArgumentParser = _Parser(
         prog="pytest-fakecloud",
         description="Real HTTP fakes of a key-value store, a vector index, a log broker and a "
         "message queue.",
@@ -118,9 +151,16 @@ def _parser() -> argparse.ArgumentParser:
         "is the result.",
         epilog=ELSEWHERE,
     )
-    for one in (serve, run):
-        _add_options(one)
+    _add_options(serve, DEVELOPMENT)
+    _add_options(run, {})
     commands.add_parsers(subparsers)
+    completion = subparsers.add_parser(
+        "completion",
+        help="print completions for a shell",
+        description="Print completions for a shell, such as: "
+        'eval "$(pytest-fakecloud completion bash)".',
+    )
+    completion.add_argument("shell", choices=SHELLS, help="the shell: bash, zsh or fish")
     verify.add_parser(subparsers)
     serve.add_argument(
         "--journal-entries",
@@ -145,12 +185,22 @@ def _parser() -> argparse.ArgumentParser:
         default=None,
         help="print the summary as one JSON object, for scripts",
     )
+    serve.add_argument(
+        "--random",
+        action="store_true",
+        default=None,
+        help="free ports and random credentials, instead of the same ones after every start",
+    )
+    serve.add_argument("--open", action="store_true", help="open the console in the browser")
     run.add_argument("--journal", metavar="FILE", help="write what happened as an HTTP archive")
     run.add_argument("program", nargs=argparse.REMAINDER, metavar="-- COMMAND")
     return parser
 
 
-def _add_options(parser: argparse.ArgumentParser) -> None:
+def _add_options(
+    parser: argparse.ArgumentParser, development: Mapping[str, Mapping[str, Any]]
+) -> None:
+    """Add the options of ``serve`` and ``run``; ``development`` has the defaults of services."""
     known = ", ".join(by_word())
     parser.add_argument(
         "services",
@@ -170,11 +220,17 @@ def _add_options(parser: argparse.ArgumentParser) -> None:
         help="a name under which the control API and the console may be asked for, besides "
         "loopback names and --host; may be repeated",
     )
-    parser.add_argument("--control-port", type=int, help="port of control API and console")
-    parser.add_argument("--control-token", help="token of the control API (default: random)")
+    control = f" (default: {CONTROL_PORT})" if development else " (default: any free)"
+    parser.add_argument(
+        "--control-port", type=int, help=f"port of control API and console{control}"
+    )
+    kept = "kept in your state folder" if development else "random"
+    parser.add_argument("--control-token", help=f"token of the control API (default: {kept})")
     for name in by_word():
-        parser.add_argument(f"--{name}-port", type=int, help=f"port of {name} (default: any free)")
-        parser.add_argument(f"--{name}-token", help=f"token of {name} (default: random)")
+        port = development.get(name, {}).get("port", "any free")
+        token = "a public one, on loopback addresses" if name in development else "random"
+        parser.add_argument(f"--{name}-port", type=int, help=f"port of {name} (default: {port})")
+        parser.add_argument(f"--{name}-token", help=f"token of {name} (default: {token})")
         parser.add_argument(
             f"--{name}",
             action="append",
@@ -269,12 +325,14 @@ def _options(given: argparse.Namespace) -> dict[str, Any]:
         "services": services,
         "host": text("host") or "127.0.0.1",
         "allow_host": _hosts(*found("allow_host")),
-        "control_port": number("control_port", MOST_PORT) or 0,
+        "control_port": number("control_port", MOST_PORT),
         "control_token": text("control_token"),
         "seed": _seed(*found("seed")),
         "now": found("now")[0],
         "clock": text("clock"),
         "tls": _flag(*found("tls")),
+        "guarded": frozenset(),
+        "random": _flag(*found("random")),
         "load": [Path(one) for one in _words("load", *found("load"))],
         "forward": _forwards(_words("forward", *found("forward")), names),
         "log_format": _log_format(*found("log_format")),
@@ -404,6 +462,7 @@ def _file(path: Path) -> dict[str, Any]:
         "now",
         "clock",
         "tls",
+        "random",
     }
     known |= {"journal", "journal_bytes", "journal_entries", "json", "load", "forward"}
     known |= {"log_format", *by_word()}
@@ -441,100 +500,36 @@ def _settings(words: Sequence[str], where: str) -> dict[str, Any]:
 # -- running ---------------------------------------------------------------------------------------
 
 
-@contextlib.contextmanager
-def _cloud(options: Mapping[str, Any], log: Log) -> Iterator[tuple[Cloud, ControlApp, str]]:
-    from .cloud import Cloud
-    from .standalone.api import ControlApp
-    from .standalone.hosts import Hosts
+def _allow_more_files() -> None:
+    """Raise the soft limit of open files: a hundred clouds need more than systems often allow."""
+    if sys.platform != "win32":
+        import resource
 
-    states = [(file, _state(file)) for file in options["load"]]
-    with Cloud(options["seed"], options["now"], options["clock"], tls=options["tls"]) as cloud:
-        cloud.journal.keep = options["journal_entries"]
-        if options["journal_bytes"] is not None:
-            cloud.journal.keep_bytes = options["journal_bytes"]
-        for name, settings in options["services"].items():
-            place = {"host": options["host"], **settings}
-            cloud.start(by_word()[name].fixture, place)
-        if options["journal_entries"] is not None:
-            cloud._recorded.keep, cloud._recorded.keep_exceptions = PROBLEMS, 0
-        app = ControlApp(
-            cloud,
-            options["control_token"],
-            hosts=Hosts(options["host"], options["allow_host"]),
-            tell=log.bug,
-        )
-        app.loading = "not begun" if states else ""
-        mount = cloud._context.mount(app, host=options["host"], port=options["control_port"])
-        mount.on_close.append(app.end_streams)
-        mount.on_error.append(app.server_failed)
-        try:
-            _prepare(cloud, app, states, options["forward"], log)
-            yield cloud, app, mount.url
-        finally:
-            mount.close()
+        least, most = resource.getrlimit(resource.RLIMIT_NOFILE)
+        wanted = OPEN_FILES if most == resource.RLIM_INFINITY else min(OPEN_FILES, most)
+        if least != resource.RLIM_INFINITY and least < wanted:
+            with contextlib.suppress(ValueError, OSError):
+                resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, most))
 
 
-def _state(file: Path) -> dict[str, Any]:
-    from .standalone.state_file import read_state
-
-    try:
-        return read_state(file)
-    except ContractError as error:
-        raise Usage(str(error)) from None
-
-
-def _prepare(
-    cloud: Cloud,
-    app: ControlApp,
-    states: Sequence[tuple[Path, Mapping[str, Any]]],
-    forwards: Mapping[str, str],
-    log: Log,
-) -> None:
-    """Load the state files and set up the forwards; that is what a reset returns to."""
-    from .core.timeparse import monotonic
-    from .standalone.state_file import load_state
-
-    for url, target in forwards.items():
-        for handle in cloud.handles:
-            if handle.fixture == "queue":
-                cast("Queue", handle).destinations.forward(url, target)
-        log.say("forward", f"deliveries for {url} go to {target}", url=url, target=target)
-    for file, content in states:
-        told = monotonic()
-
-        def progress(name: str, done: int, whole: int, file: Path = file) -> None:
-            nonlocal told
-            app.loading = f"{file}: {name} {done} of {whole}"
-            if monotonic() - told >= TELL_SECONDS:
-                told = monotonic()
-                log.say("loading", app.loading, file=file, fake=name, done=done, whole=whole)
-
-        with warnings.catch_warnings(record=True) as caught:
-            warnings.simplefilter("always")
-            try:
-                load_state(cloud, content, file.parent, progress)
-            except ContractError as error:
-                raise Usage(f"{file}: {error}") from None
-        for warning in caught:
-            log.say("skipped", str(warning.message), level="warning", file=file)
-        log.say("loaded", f"{file} is loaded", file=file)
-    if states or forwards:
-        for handle in cloud.handles:
-            handle.set_baseline()
-    cloud.journal.clear()
-    app.loading = ""
-
-
-def _serve(options: Mapping[str, Any]) -> int:
+def _serve(options: Mapping[str, Any], *, opens: bool) -> int:
     log = Log(options["log_format"])
     stop: SimpleQueue[int] = SimpleQueue()
+    options = dict(options)
+    _allow_more_files()
     if options["journal_entries"] is None:
-        options = {**options, "journal_entries": JOURNAL_ENTRIES}
-    with ended_by_signals(stop.put, lambda number: 0), _cloud(options, log) as (cloud, app, url):
+        options["journal_entries"] = JOURNAL_ENTRIES
+    if not options["random"]:
+        options = with_defaults(options, log)
+    with ended_by_signals(stop.put, lambda number: 0), serve_cloud(options, log) as served:
         _warn_of_other_addresses(options, log)
-        print(_summary(cloud, app, url, options), flush=True)
-        addresses = {handle.name: handle.url for handle in cloud.handles}
-        log.say("ready", f"ready at {url}", control=url, fakes=addresses)
+        print(_summary(served, options), flush=True)
+        addresses = {handle.name: handle.url for handle in served.cloud.handles}
+        log.say("ready", f"ready at {served.url}", control=served.url, fakes=addresses)
+        if opens:
+            import webbrowser
+
+            webbrowser.open(_console(served))
         while True:
             with contextlib.suppress(Empty):
                 stop.get(timeout=NAP_SECONDS)
@@ -553,14 +548,10 @@ def _run(options: Mapping[str, Any], program: list[str]) -> int:
     if journal is not None:
         _make_writable(journal)
     log = Log()
-    with _cloud(options, log) as (cloud, app, url):
+    with serve_cloud(options, log) as served:
+        cloud = served.cloud
         _warn_of_other_addresses(options, log)
-        environment = {
-            **os.environ,
-            **cloud.env,
-            f"{VARIABLE}URL": url,
-            f"{VARIABLE}TOKEN": app.token,
-        }
+        environment = {**os.environ, **served.app.environment()}
         try:
             process = subprocess.Popen(command, env=environment)
         except OSError as error:
@@ -636,8 +627,6 @@ def _has_terminal() -> bool:
 
 
 def _warn_of_other_addresses(options: Mapping[str, Any], log: Log) -> None:
-    from .standalone.hosts import is_loopback
-
     places = [options["host"], *(one.get("host") for one in options["services"].values())]
     for host in dict.fromkeys(str(place) for place in places if place):
         if not is_loopback(host):
@@ -650,45 +639,39 @@ def _warn_of_other_addresses(options: Mapping[str, Any], log: Log) -> None:
             )
 
 
-def _summary(cloud: Cloud, app: ControlApp, url: str, options: Mapping[str, Any]) -> str:
+def _summary(served: Served, options: Mapping[str, Any]) -> str:
+    cloud, app = served.cloud, served.app
+    variables = app.environment()
     if options["json"]:
         from .standalone.views import describe
 
         return json.dumps(
             {
-                "control": {"url": url, "token": app.token},
-                "console": _console(app, url),
+                "control": {"url": served.url, "token": app.token},
+                "console": _console(served),
                 "seed": cloud.seed,
                 "handles": [describe(handle) for handle in cloud.handles],
-                "env": {**cloud.env, f"{VARIABLE}URL": url, f"{VARIABLE}TOKEN": app.token},
+                "env": variables,
             }
         )
-    lines = ["pytest-fakecloud is ready", ""]
+    lines = [f"pytest-fakecloud is ready: seed {cloud.seed!r}, clock {cloud.clock.mode}", ""]
     for handle in cloud.handles:
-        lines.append(f"  {handle.name:<14} {handle.url}")
-        if database := handle.env.get("REDIS_URL"):
-            lines.append(f"  {'':<14} {database}")
+        database = handle.env.get("REDIS_URL", "")
+        lines.append(f"  {handle.name:<14} {handle.url:<26} {database}".rstrip())
+    # Commands use this address and the kept token unless they are given others.
+    found = served.url == CONTROL_URL and options.get("token_is_kept")
+    server = "" if found else f" --url {shlex.quote(_console(served))}"
+    command = f"pytest-fakecloud env{server}"
     lines += [
-        f"  {'console':<14} {_console(app, url)}",
+        f"  {'console':<14} {_console(served)}",
         "",
-        "Paste into the shell of your application:",
-        "",
-        *(f"  export {name}={_quoted(value)}" for name, value in cloud.env.items()),
-        f"  export {VARIABLE}URL={url}",
-        f"  export {VARIABLE}TOKEN={_quoted(app.token)}",
-        "",
-        f"seed {cloud.seed!r}, clock {cloud.clock.mode}; stop with Ctrl+C",
+        f'Next: eval "$({command})" in the shell of your application,',
+        f"or {command} --dotenv .env. Stop with Ctrl+C.",
     ]
     return "\n".join(lines)
 
 
-def _console(app: ControlApp, url: str) -> str:
+def _console(served: Served) -> str:
     from urllib.parse import quote
 
-    return f"{url}/?token={quote(app.token, safe='')}"
-
-
-def _quoted(value: str) -> str:
-    import shlex
-
-    return shlex.quote(value)
+    return f"{served.url}/?token={quote(served.app.token, safe='')}"

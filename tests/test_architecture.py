@@ -36,7 +36,7 @@ FLOORS = (
     ("any_cloud",),
     ("standalone",),
     ("cloud",),
-    ("session", "verify"),
+    ("session", "verify", "serving"),
     ("outcomes",),
     ("plugin", "cli"),
     ("__main__",),

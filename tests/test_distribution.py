@@ -20,7 +20,7 @@ import pytest
 
 ROOT = Path(__file__).resolve().parents[1]
 PROJECT: dict[str, Any] = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))
-LIBRARIES = ("redis", "kafka", "tls", "time")
+LIBRARIES = ("redis", "kafka", "tls", "time", "completion")
 """Extras that bring libraries the package itself uses."""
 REPOSITORY = PROJECT["project"]["urls"]["Source"]
 
@@ -107,7 +107,7 @@ def test_the_source_distribution_holds_all_that_its_readme_tells_of(built: Path)
         names = {name.partition("/")[2] for name in archive.getnames()}
     for each in ("README.md", "CHANGELOG.md", "CONTRIBUTING.md", "SECURITY.md", "LICENSE", "tox.ini",
                  "CITATION.cff", "docs/conf.py", "docs/index.md", "tests/conftest.py",
-                 "tests/lowest.txt",
+                 "docker/Dockerfile", "tests/lowest.txt",
                  "benchmarks/start.py",
                  "examples/checkout/test_checkout.py"):  # fmt: skip
         assert each in names, each

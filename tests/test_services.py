@@ -228,10 +228,10 @@ def test_the_command_starts_it(
     assert (code, seen.read_text()[:17]) == (0, "http://127.0.0.1:")
     with pytest.raises(SystemExit):
         cli.main(["serve", "--help"])
-    assert "toy" in capsys.readouterr().out
+    assert "--toy name," in capsys.readouterr().out
     file = tmp_path / "fakes.toml"
     file.write_text('services = ["toy"]\n[toy]\nfist = 1\n')
-    assert cli.main(["run", "--config", str(file), "--", sys.executable, "-c", ""]) == 3
+    assert cli.main(["run", "--config", str(file), "--", sys.executable, "-c", ""]) == 2
     assert "toy has no setting 'fist'" in capsys.readouterr().err
 
 

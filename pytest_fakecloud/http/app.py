@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import traceback
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 
@@ -64,6 +64,8 @@ class App:
     faults: Interference
     problems: Problems
     name: str = ""
+    guard: Callable[[Request], object] | None = None
+    """Raises ``ServiceError`` for requests to reject before anything else is known of them."""
 
     def attach(
         self,
@@ -147,6 +149,8 @@ class App:
         try:
             if unsettled is not None:
                 raise unsettled
+            if self.guard is not None:
+                self.guard(request)
             found = self.table.find(request.method, request.path)
             if isinstance(found, tuple):
                 route, request.params = found

@@ -7,6 +7,7 @@ import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from functools import cached_property, partial
+from hashlib import sha256
 from typing import TYPE_CHECKING, Any, ClassVar, Unpack, cast
 from urllib.parse import quote
 
@@ -92,6 +93,10 @@ class KVServer(Handle):
             self._made = real = _real_engine(context, config.engine, config)
         self.dialect = config.dialect
         self._credentials = Credentials()
+        if config.token is not None:
+            # The same after every start with that token, so that a .env file keeps working.
+            derived = sha256(f"read-only {config.token}".encode()).hexdigest()
+            self._credentials.read_only = derived
         self._port: DatabasePort | None = None
         app = KVApp(self._find_engine, context.time, self._credentials, config, config.int_text)
         super().__init__(context, app, config)

@@ -154,7 +154,7 @@ class Queue(QueueAssertions, QueueActions, Handle):
         self._mount.body_limit = 2 * max(
             self._engine.limits.message_size, self._engine.limits.batch_size
         )
-        if dev:
+        if dev and config.token is None:
             self.token = DEV_TOKEN
 
     # -- identity --------------------------------------------------------------------------------

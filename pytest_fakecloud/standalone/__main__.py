@@ -8,7 +8,11 @@ from __future__ import annotations
 
 import json
 import sys
+from contextlib import nullcontext
+from types import SimpleNamespace
+from typing import Any
 
+from ..handle import Context
 from .api import ControlApp
 from .openapi import document
 from .state_file import SCHEMA
@@ -17,5 +21,9 @@ if __name__ == "__main__":
     if sys.argv[1:] == ["state"]:
         print(json.dumps(SCHEMA, indent=1))
     else:
-        # The routes are only read, so there need be no cloud behind them.
-        print(json.dumps(document(ControlApp.__new__(ControlApp).routes()), indent=1))
+        # The routes are only read, so no cloud is needed behind them.
+        context = Context.alone()
+        cloud: Any = SimpleNamespace(clock=context.clock, _context=context)
+        opener: Any = nullcontext
+        app = ControlApp(cloud, opener=opener)
+        print(json.dumps(document(app.routes()), indent=1))

@@ -6,27 +6,32 @@ import argparse
 import json
 import os
 import sys
+from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
-from urllib.parse import quote
+from urllib.parse import quote, urlsplit
 
 from ..core.errors import ContractError, ServiceError
 from ..core.matching import nearest
 from ..services import by_word, named
-from .api import PREFIX
+from .control.requests import PREFIX
+from .development import CONTROL_URL, control_token
+from .environment import TOKEN_VARIABLE, URL_VARIABLE, exports, write_dotenv
+from .hosts import is_loopback
 from .remote import RemoteCloud
 
 __all__ = ["COMMANDS", "add_parsers", "run"]
 
-URL_VARIABLE = "PYTEST_FAKECLOUD_URL"
 EXIT_REFUSED = 1
-EXIT_USAGE = 2
+SHOWN = 10
+"""How many events the clock's commands print one by one."""
 EPILOG = (
-    "The server is --url or the variable PYTEST_FAKECLOUD_URL, as serve prints it; its token is "
-    "--token, PYTEST_FAKECLOUD_TOKEN or in the URL (?token=...). Exit code: 0 when it was done, 1 when "
-    "the server refuses it or does not answer, 2 for wrong options."
+    f"The server is --url, the variable {URL_VARIABLE} or {CONTROL_URL}; its token is --token, "
+    f"{TOKEN_VARIABLE}, in the URL (?token=...), or the one that serve keeps in your state folder. "
+    "Exit code: 0 when it was done, 1 when the server refuses it or does not answer, 2 for wrong "
+    "options."
 )
 
 
@@ -65,15 +70,12 @@ def add_parsers(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -
 
 def run(given: argparse.Namespace) -> int:
     """Run the command that was given, and return its exit code."""
-    url = given.url or os.environ.get(URL_VARIABLE)
-    if not url:
-        _complain(f"which server? Give --url, or set {URL_VARIABLE} as serve prints it")
-        return EXIT_USAGE
+    url = given.url or os.environ.get(URL_VARIABLE) or CONTROL_URL
     try:
         if given.command == "health":
             answer = _health(url, given)
         else:
-            with RemoteCloud(url, given.token) as cloud:
+            with RemoteCloud(url, given.token or _kept_token(url)) as cloud:
                 answer = COMMANDS[given.command].act(cloud, given)
     except (ContractError, ServiceError) as error:
         _complain(str(error))
@@ -83,6 +85,13 @@ def run(given: argparse.Namespace) -> int:
     elif answer.text:
         print(answer.text)
     return 0 if answer.well else EXIT_REFUSED
+
+
+def _kept_token(url: str) -> str | None:
+    """Return this user's control token for a server of this machine that no token was given for."""
+    if "token=" in url or os.environ.get(TOKEN_VARIABLE):
+        return None
+    return control_token() if is_loopback(urlsplit(url).hostname or "") else None
 
 
 def _complain(text: str) -> None:
@@ -119,7 +128,13 @@ def _clock(action: str, field: str = "") -> Callable[[RemoteCloud, argparse.Name
     def act(cloud: RemoteCloud, given: argparse.Namespace) -> Answer:
         body = {"action": action, **({field: given.value} if field else {})}
         clock = _ask(cloud, "POST", "/clock", body)
-        lines = [f"{clock['now']}, {clock['mode']}", *(f"  {one}" for one in clock["fired"])]
+        fired = clock["fired"]
+        lines = [f"{clock['now']}, {clock['mode']}", *(f"  {one}" for one in fired[:SHOWN])]
+        if len(fired) > SHOWN:
+            lines.append(f"  ... and {len(fired) - SHOWN} more, all of them with --json:")
+            # The label of an event follows its time.
+            counts = Counter(one.partition(" ")[2] for one in fired)
+            lines += [f"  {count} x {label}" for label, count in counts.most_common(SHOWN)]
         return Answer(clock, "\n".join(lines))
 
     return act
@@ -146,6 +161,20 @@ def _state(cloud: RemoteCloud, given: argparse.Namespace) -> Answer:
     lines.append(f"problems  {len(problems)}")
     lines += [f"  [{one['kind']}] {one['text']}" for one in problems]
     return Answer({**state, "problems": problems}, "\n".join(lines))
+
+
+def _env_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--dotenv", metavar="FILE", help="write them to a .env file, whose other lines stay"
+    )
+
+
+def _env(cloud: RemoteCloud, given: argparse.Namespace) -> Answer:
+    variables = _ask(cloud, "GET", "/env")
+    if given.dotenv is None:
+        return Answer(variables, exports(variables))
+    write_dotenv(Path(given.dotenv), variables)
+    return Answer(variables, "")
 
 
 def _health_arguments(parser: argparse.ArgumentParser) -> None:
@@ -239,11 +268,15 @@ def _publish_arguments(parser: argparse.ArgumentParser) -> None:
         "--header", action="append", default=[], metavar="'NAME: VALUE'", help="may be repeated"
     )
     parser.add_argument("--delay", metavar="DURATION", help="deliver it that much later")
-    parser.add_argument("--retries", type=int, metavar="N")
+    parser.add_argument(
+        "--retries", type=int, metavar="N", help="attempts after the first one (default: 3)"
+    )
     parser.add_argument("--queue", metavar="NAME", help="through that ordered queue")
-    parser.add_argument("--method", metavar="METHOD")
-    parser.add_argument("--callback", metavar="URL")
-    parser.add_argument("--failure-callback", metavar="URL")
+    parser.add_argument("--method", metavar="METHOD", help="of the delivery (default: POST)")
+    parser.add_argument("--callback", metavar="URL", help="receives the response of each attempt")
+    parser.add_argument(
+        "--failure-callback", metavar="URL", help="receives the message when all attempts failed"
+    )
 
 
 def _publish(cloud: RemoteCloud, given: argparse.Namespace) -> Answer:
@@ -326,6 +359,10 @@ def _optional(name: str, words: str) -> Callable[[argparse.ArgumentParser], obje
 
 COMMANDS: Mapping[str, Command] = {
     "state": Command("Show the fakes, the clock and the problems of a server", _nothing, _state),
+    "env": Command(
+        "Print the environment variables of a server's fakes as export lines for a shell",
+        _env_arguments, _env,
+    ),
     "health": Command("Say whether a server is ready; needs no token", _health_arguments, _state),
     "advance": Command(
         "Move the clock forward, and make what falls due happen",

@@ -12,7 +12,10 @@ import socket
 from collections.abc import Iterable
 from urllib.parse import urlsplit
 
-__all__ = ["Hosts", "is_loopback"]
+from ..core.errors import ServiceError
+from ..http.messages import Request
+
+__all__ = ["Guard", "Hosts", "is_loopback"]
 
 
 def is_loopback(host: str) -> bool:
@@ -58,3 +61,34 @@ class Hosts:
 
 def _plain(host: str) -> str:
     return host.strip("[]").rstrip(".").lower()
+
+
+class Guard:
+    """Rejects requests to a fake that a web page of another site can make.
+
+    A fake with a public token needs it: the token may be in a query or in a URL, so that a link or
+    an image is enough to send a request with it. Browsers mark requests of other sites with
+    ``Sec-Fetch-Site`` or ``Origin``, and a page that reaches the fake through a name of its own is
+    recognised by ``Host``.
+    """
+
+    def __init__(self, hosts: Hosts) -> None:
+        self._hosts = hosts
+
+    def __call__(self, request: Request) -> None:
+        """Raise ``ServiceError`` 421 for a foreign host, and 403 for a page of another site."""
+        host = request.header("host")
+        if not self._hosts.takes(host):
+            raise ServiceError(
+                421,
+                f"this server is not known as {host!r:.200}: use a loopback name, or start it with "
+                "--allow-host NAME",
+            )
+        origin = request.header("origin")
+        same = origin is None or origin.partition("://")[2] == host
+        if not same or request.header("sec-fetch-site") in ("cross-site", "same-site"):
+            raise ServiceError(
+                403,
+                "this request comes from a web page of another site: the credentials of a "
+                "development server are public, so call it from your application's server",
+            )

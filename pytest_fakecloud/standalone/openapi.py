@@ -5,9 +5,20 @@ from __future__ import annotations
 import inspect
 import re
 from collections.abc import Iterable
-from typing import Any
+from types import NoneType, UnionType
+from typing import (
+    Any,
+    Literal,
+    NotRequired,
+    Union,
+    get_args,
+    get_origin,
+    get_type_hints,
+    is_typeddict,
+)
 
 from ..http.routing import Route
+from .control.shapes import BODIES, RESPONSES
 
 __all__ = ["WITHOUT_TOKEN", "document"]
 
@@ -16,15 +27,18 @@ _QUERIES = {
     "journal_stream": {"after": "leave out entries up to this number"},
     "attempts": {"id": "only this message's"},
 }
+_TEXTS = {"console": "text/html", "console_file": "text/*", "journal_stream": "text/event-stream"}
+"""The content types of endpoints that return text."""
 WITHOUT_TOKEN = frozenset({"live", "ready", "console", "console_file", "icon", "openapi"})
 
 
 def document(routes: Iterable[Route]) -> dict[str, Any]:
     """All routes as an OpenAPI 3.1 object; texts are the endpoints' docstrings."""
     paths: dict[str, dict[str, Any]] = {}
+    schemas = _Schemas()
     for route in routes:
         for method in route.methods.split():
-            paths.setdefault(route.pattern, {})[method.lower()] = _operation(route, method)
+            paths.setdefault(route.pattern, {})[method.lower()] = _operation(route, method, schemas)
     return {
         "openapi": "3.1.0",
         "info": {
@@ -35,33 +49,71 @@ def document(routes: Iterable[Route]) -> dict[str, Any]:
         "paths": paths,
         "components": {
             "securitySchemes": {"token": {"type": "http", "scheme": "bearer"}},
-            "schemas": {
-                "Error": {
-                    "type": "object",
-                    "required": ["error"],
-                    "properties": {
-                        "error": {
-                            "type": "object",
-                            "required": ["type", "message"],
-                            "properties": {
-                                "type": {"type": "string"},
-                                "message": {"type": "string"},
-                            },
-                        }
-                    },
-                }
-            },
+            "schemas": {"Error": _ERROR, **dict(sorted(schemas.named.items()))},
         },
     }
 
 
-def _operation(route: Route, method: str) -> dict[str, Any]:
+_ERROR = {
+    "type": "object",
+    "required": ["error"],
+    "properties": {
+        "error": {
+            "type": "object",
+            "required": ["type", "message"],
+            "properties": {"type": {"type": "string"}, "message": {"type": "string"}},
+        }
+    },
+}
+_PLAIN = {str: "string", int: "integer", float: "number", bool: "boolean", NoneType: "null"}
+
+
+class _Schemas:
+    """JSON Schemas of types; those of classes are ``named``, and referred to."""
+
+    def __init__(self) -> None:
+        self.named: dict[str, dict[str, Any]] = {}
+
+    def of(self, kind: Any) -> dict[str, Any]:
+        """Return the schema of a type that JSON can hold."""
+        origin, inner = get_origin(kind), get_args(kind)
+        if kind in _PLAIN:
+            return {"type": _PLAIN[kind]}
+        if kind in (Any, object):
+            return {"description": "any JSON value"}
+        if is_typeddict(kind):
+            return {"$ref": f"#/components/schemas/{self._name(kind)}"}
+        if origin is NotRequired:
+            return self.of(inner[0])
+        if origin is Literal:
+            return {"type": "string", "enum": list(inner)}
+        if origin is list:
+            return {"type": "array", "items": self.of(inner[0])}
+        if origin is dict:
+            return {"type": "object", "additionalProperties": self.of(inner[1])}
+        if origin in (Union, UnionType):
+            return {"anyOf": [self.of(one) for one in inner]}
+        raise TypeError(f"{kind!r} has no schema")
+
+    def _name(self, kind: Any) -> str:
+        name: str = kind.__name__.lstrip("_")
+        if name not in self.named:
+            found: dict[str, Any] = {"type": "object"}
+            self.named[name] = found
+            # A docstring of typing's own says nothing of the class.
+            if kind.__doc__ and not kind.__doc__.startswith("dict("):
+                found["description"] = inspect.cleandoc(kind.__doc__)
+            hints = get_type_hints(kind, include_extras=True)
+            found["properties"] = {key: self.of(value) for key, value in hints.items()}
+            # Annotations that are strings hide NotRequired from typing.
+            optional = {key for key, value in hints.items() if get_origin(value) is NotRequired}
+            if required := sorted(kind.__required_keys__ - optional):
+                found["required"] = required
+        return name
+
+
+def _operation(route: Route, method: str, schemas: _Schemas) -> dict[str, Any]:
     text = inspect.getdoc(route.endpoint) or ""
-    kind = "text/html" if route.name == "console" else "application/json"
-    if route.name == "console_file":
-        kind = "text/*"
-    if route.name == "journal_stream":
-        kind = "text/event-stream"
     parameters = [
         {"name": name, "in": "path", "required": True, "schema": {"type": "string"}}
         for name in re.findall(r"{(\w+)\*?}", route.pattern)
@@ -74,9 +126,9 @@ def _operation(route: Route, method: str) -> dict[str, Any]:
         "summary": text.partition("\n")[0],
         "description": text,
         "responses": {
-            "200": {"description": "done", "content": {kind: {"schema": {}}}},
+            **_done(route, schemas),
             "default": {
-                "description": "refused",
+                "description": "the request is rejected",
                 "content": {"application/json": {"schema": {"$ref": "#/components/schemas/Error"}}},
             },
         },
@@ -84,7 +136,22 @@ def _operation(route: Route, method: str) -> dict[str, Any]:
     if parameters:
         operation["parameters"] = parameters
     if method in ("POST", "PUT"):
-        operation["requestBody"] = {"content": {"application/json": {"schema": {"type": "object"}}}}
+        body = {"type": "object"}
+        if route.name in BODIES:
+            body = schemas.of(BODIES[route.name])
+        operation["requestBody"] = {"content": {"application/json": {"schema": body}}}
     if route.name not in WITHOUT_TOKEN:
         operation["security"] = [{"token": []}]
     return operation
+
+
+def _done(route: Route, schemas: _Schemas) -> dict[str, Any]:
+    """Return the response of a request that is not rejected, by its status."""
+    if route.name == "icon":
+        return {"204": {"description": "there is no icon"}}
+    kind = _TEXTS.get(route.name, "application/json")
+    schema: dict[str, Any] = {"type": "string"}
+    if route.name not in _TEXTS:
+        annotated = get_type_hints(route.endpoint)["return"]
+        schema = schemas.of(RESPONSES.get(route.name, annotated))
+    return {"200": {"description": "done", "content": {kind: {"schema": schema}}}}

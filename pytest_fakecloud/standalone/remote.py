@@ -18,8 +18,9 @@ from ..core.timekeeper import Mode
 from ..core.timeparse import Instant, instant_us, to_datetime
 from ..handle import Gone, Handle
 from ..services import SERVICES, find, handle_class
-from .api import PREFIX
 from .codec import decode, decode_error, encode
+from .control.requests import PREFIX
+from .environment import TOKEN_VARIABLE
 from .wire import Surface, surface_named, surface_of
 
 if TYPE_CHECKING:
@@ -30,7 +31,6 @@ if TYPE_CHECKING:
 
 __all__ = ["RemoteCloud", "connect"]
 
-TOKEN_VARIABLE = "PYTEST_FAKECLOUD_TOKEN"
 
 # What a remote handle does in this process, from what the server says of it.
 _LOCAL = frozenset({"client", "async_client"})

@@ -13,6 +13,7 @@ from ..core.timeparse import to_datetime
 from ..faults.plan import fault_words
 from ..handle import Handle
 from ..services import find, view_of
+from .control.shapes import Attempt, DeadLetter, HandleEntry, Message
 
 __all__ = [
     "attempt_view",
@@ -41,7 +42,7 @@ def told(at_us: int) -> str:
     return to_datetime(at_us).isoformat()
 
 
-def describe(handle: Handle) -> dict[str, Any]:
+def describe(handle: Handle) -> HandleEntry:
     """A handle's identity: where it is and how to get in. Telling it opens no port."""
     return {
         "name": handle.name,
@@ -251,7 +252,7 @@ def _workflows(handle: Any) -> list[dict[str, Any]]:
         return [_text(run_record(engine, run)) for run in runs]
 
 
-def message_view(message: Any) -> dict[str, Any]:
+def message_view(message: Any) -> Message:
     """A message with its attempts."""
     return {
         "id": message.id,
@@ -268,7 +269,7 @@ def message_view(message: Any) -> dict[str, Any]:
     }
 
 
-def attempt_view(attempt: Any) -> dict[str, Any]:
+def attempt_view(attempt: Any) -> Attempt:
     """One attempt to deliver a message."""
     return {
         "message": attempt.message_id,
@@ -284,7 +285,7 @@ def attempt_view(attempt: Any) -> dict[str, Any]:
     }
 
 
-def dead_letter(letter: Any) -> dict[str, Any]:
+def dead_letter(letter: Any) -> DeadLetter:
     """A dead letter and the last answer."""
     return {
         "id": letter.id,

@@ -135,7 +135,7 @@ def test_workers_of_every_kind(method: str) -> None:
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_a_signal_ends_a_server_under_load(number: int) -> None:
     process = subprocess.Popen(
-        [sys.executable, "-m", "pytest_fakecloud", "serve", "kv", "--json"],
+        [sys.executable, "-m", "pytest_fakecloud", "serve", "kv", "--random", "--json"],
         stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
     )  # fmt: skip
     assert process.stdout is not None

@@ -114,7 +114,7 @@ def serve(nursery: Nursery | None) -> Iterator[Serve]:
 
     def start(*options: str, **environment: str) -> Server:
         arguments = ["serve", "--json", *options]
-        whole = {**os.environ, **environment}
+        whole = {**os.environ, "PYTEST_FAKECLOUD_RANDOM": "yes", **environment}
         if nursery is not None:
             process: subprocess.Popen[str] | Born = nursery.begin(arguments, whole)
         else:

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import json
 import os
+import shlex
+import shutil
 import signal
 import subprocess
 import sys
 import threading
 import time
+from collections.abc import Iterator
 from pathlib import Path
 from urllib.parse import parse_qs, urlsplit
 
@@ -115,7 +118,7 @@ for at in range(1, 41):
     lines = None
     with contextlib.redirect_stdout(Out()):
         try:
-            code = cli.main(["serve", "kv"])
+            code = cli.main(["serve", "kv", "--random"])
         finally:
             sys.settrace(None)
     print(at, code, flush=True)
@@ -156,10 +159,10 @@ TOKEN = "$(echo owned)'\""
 
 
 @pytest.fixture(scope="module")
-def shown() -> str:
-    """What a server prints for whoever started it."""
+def shown() -> Iterator[str]:
+    """The summary that a server prints, while the server runs."""
     process = subprocess.Popen(
-        [*COMMAND, "serve", "kv", "--control-token", TOKEN],
+        [*COMMAND, "serve", "kv", "--random", "--control-token", TOKEN],
         stdout=subprocess.PIPE, text=True, stdin=subprocess.DEVNULL,
     )  # fmt: skip
     # A server that never gets ready must end the test, not hang it.
@@ -168,29 +171,39 @@ def shown() -> str:
     lines = []
     with process:
         assert process.stdout is not None
-        while not lines or "stop with" not in lines[-1]:
+        while not lines or "Ctrl+C" not in lines[-1]:
             lines.append(process.stdout.readline())
             assert lines[-1], lines
+        timer.cancel()
+        yield "".join(lines)
         process.kill()
-    timer.cancel()
-    return "".join(lines)
 
 
 def test_the_summary_can_be_pasted(shown: str) -> None:
     lines = shown.splitlines()
-    assert lines[0] == "pytest-fakecloud is ready"
-    text = "\n".join(lines[:7])
-    assert "console" in text
-    assert "redis://default:" in text
-    assert "Paste into the shell" in text
+    assert lines[0].startswith("pytest-fakecloud is ready")
+    assert len(lines) <= 10
+    assert "redis://default:" in lines[2]
+    assert "console" in lines[3]
 
 
 @pytest.mark.skipif(os.name == "nt", reason="wants a POSIX shell")
-def test_what_is_pasted_is_taken_as_it_is(shown: str) -> None:
-    exports = [line for line in shown.splitlines() if line.lstrip().startswith("export")]
-    script = "\n".join([*exports, 'printf %s "$PYTEST_FAKECLOUD_TOKEN"'])
-    pasted = subprocess.run(["sh", "-c", script], capture_output=True, text=True, check=True)
-    assert pasted.stdout == TOKEN
+def test_the_command_of_the_summary_sets_the_environment(shown: str) -> None:
+    """Also with a token that a shell would expand."""
+    (command,) = (line for line in shown.splitlines() if line.startswith("Next: eval"))
+    script = (
+        command.removeprefix("Next: ")
+        .partition(" in the shell")[0]
+        .replace("pytest-fakecloud", " ".join(map(shlex.quote, COMMAND)))
+    )
+    variables = "$PYTEST_FAKECLOUD_TOKEN $REDIS_URL"
+    pasted = subprocess.run(
+        ["sh", "-c", f'{script}; printf %s "{variables}"'],
+        capture_output=True, text=True, check=True, timeout=60,
+    )  # fmt: skip
+    token, _, database = pasted.stdout.rpartition(" ")
+    assert token == TOKEN
+    assert database in shown
 
 
 def test_run_gives_a_command_the_fakes_and_its_exit_code(tmp_path: Path, command: Command) -> None:
@@ -231,8 +244,8 @@ def test_run_gives_a_command_the_fakes_and_its_exit_code(tmp_path: Path, command
         (["run", "--", "no-such-command-at-all"], 127, "cannot run no-such-command-at-all"),
         (["serve", "--config", "/no/such/file.toml"], 2, "cannot read"),
         (["serve", "kv", "--kv", "dialect"], 2, "'dialect' is not a SETTING=VALUE"),
-        (["serve", "kv", "--kv", "colour=red"], 3, "kv_server has no setting 'colour'"),
-        (["serve", "--now", "yesterday"], 3, "'yesterday' is not an instant"),
+        (["serve", "kv", "--kv", "colour=red"], 2, "kv_server has no setting 'colour'"),
+        (["serve", "--now", "yesterday"], 2, "'yesterday' is not an instant"),
         (["serve", "kv", "--kv-port", "99999"], 2, "--kv-port=99999 is no port number"),
         (["serve", "kv", "--control-port", "-1"], 2, "--control-port=-1 is no port number"),
         (["serve", "kv", "--kv", "port=70000"], 2, "the setting port of kv=70000 is no port"),
@@ -260,6 +273,8 @@ def test_run_gives_a_command_the_fakes_and_its_exit_code(tmp_path: Path, command
         ),
         (["serve", "kv", "vector", "--kv", "name=vector_index"], 2, "called 'vector_index'"),
         (["run", "--", ""], 2, "run needs a command"),
+        (["serve", "kv", "--host", "0.0.0.0"], 2, "without a token of its own: give --kv-token"),
+        (["serve", "queue", "--queue", "host=0.0.0.0"], 2, "give --queue-token TOKEN, or --random"),
         (["run", "--services", "kv", "kv", "--", "true"], 127, "is said by --services"),
         (["run", "--journal", ".", "--", "no-such-command"], 2, "cannot write the journal to ."),
     ],
@@ -460,3 +475,39 @@ def test_the_version_is_said(command: Command) -> None:
     done = command("--version")
     assert done.returncode == 0
     assert done.stdout.startswith("pytest-fakecloud ")
+
+
+@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
+def test_completions_name_the_commands_and_their_options(command: Command, shell: str) -> None:
+    pytest.importorskip("shtab")
+    done = command("completion", shell)
+    assert done.returncode == 0
+    assert "advance" in done.stdout
+    assert "kv-token" in done.stdout
+    if program := shutil.which(shell):
+        checked = subprocess.run([program, "-n"], input=done.stdout, capture_output=True, text=True)
+        assert (checked.returncode, checked.stderr) == (0, "")
+
+
+def test_completions_say_what_they_need(command: Command, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "shtab", None)
+    done = command("completion", "bash")
+    assert done.returncode == 2
+    assert "pip install 'pytest-fakecloud[completion]'" in done.stderr
+
+
+@pytest.mark.parametrize("name", ["serve", "run"])
+def test_the_help_lists_the_settings_of_each_service(command: Command, name: str) -> None:
+    done = command(name, "--help")
+    assert done.returncode == 0
+    words = done.stdout.partition("settings of each service")[2].split()
+    for setting in (
+        "--kv",
+        "database_port,",
+        "--vector",
+        "--broker",
+        "topics,",
+        "--queue",
+        "token,",
+    ):
+        assert setting in words

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from pytest_fakecloud import Cloud, cli
+from pytest_fakecloud.standalone import commands
 
 from .conftest import Server, fetch
 from .test_remote import other_server
@@ -44,6 +45,31 @@ def test_the_clock(command: Command) -> None:
     assert json.loads(command("advance", "1h", "--json"))["mode"] == "frozen"
     assert "time cannot go back" in command("move-to", "2020-01-01T00:00:00Z", code=1)
     assert "'soon' is not a duration" in command("advance", "soon", code=1)
+
+
+def test_a_long_advance_is_summarised(command: Command) -> None:
+    for _ in range(12):
+        command("publish", "https://app.test/hook", "--delay", "1h", "--retries", "0")
+    lines = command("advance", "2h").splitlines()
+    assert lines[11:13] == [
+        "  ... and 2 more, all of them with --json:",
+        "  12 x https://app.test/hook",
+    ]
+
+
+def test_the_environment(command: Command, server: Server, tmp_path: Path) -> None:
+    variables = json.loads(command("env", "--json"))
+    assert variables == server.summary["env"]
+    assert {"REDIS_URL", "KV_URL", "PYTEST_FAKECLOUD_URL"} <= variables.keys()
+    assert f"export PYTEST_FAKECLOUD_URL={server.url}\n" in command("env")
+    file = tmp_path / ".env"
+    file.write_text("# mine\nexport REDIS_URL=old\nOTHER=1\nREDIS_URL=older\n", encoding="utf-8")
+    assert command("env", "--dotenv", str(file)) == ""
+    lines = file.read_text(encoding="utf-8").splitlines()
+    assert lines[:3] == ["# mine", f"REDIS_URL={variables['REDIS_URL']}", "OTHER=1"]
+    assert len(lines) == 2 + len(variables)
+    file.write_bytes(b"\xff")
+    assert "is not UTF-8" in command("env", "--dotenv", str(file), code=1)
 
 
 def test_publish_and_next(command: Command, server: Server) -> None:
@@ -141,4 +167,7 @@ def test_which_server(command: Command, monkeypatch: pytest.MonkeyPatch, server:
     assert "token" in command("state", "--token", "wrong", code=1)
     assert "clock " in command("state", "--url", f"{server.url}/?token={server.token}")
     monkeypatch.delenv("PYTEST_FAKECLOUD_URL")
-    assert "which server?" in command("state", code=2)
+    monkeypatch.delenv("PYTEST_FAKECLOUD_TOKEN")
+    monkeypatch.setattr(commands, "CONTROL_URL", server.url)
+    monkeypatch.setattr(commands, "control_token", lambda: server.token)
+    assert "clock " in command("state")

@@ -22,6 +22,7 @@ from pytest_fakecloud.http.messages import Answer, Request, Stream
 from pytest_fakecloud.recordings import archive
 from pytest_fakecloud.standalone.api import PREFIX, ControlApp
 from pytest_fakecloud.standalone.console import FILES
+from pytest_fakecloud.standalone.control.clock import ClockRoutes
 from pytest_fakecloud.standalone.hosts import Hosts
 
 from .conftest import Serve, Server, fetch
@@ -347,10 +348,10 @@ def test_a_bug_of_the_control_app_is_a_problem(monkeypatch: pytest.MonkeyPatch) 
     with Cloud(seed=1, delivery="driven") as cloud:
         app = ControlApp(cloud, "token", tell=said.append)
 
-        def broken(self: ControlApp, request: Request) -> object:
+        def broken(self: ClockRoutes, request: Request) -> object:
             raise LookupError("lost")
 
-        monkeypatch.setattr(ControlApp, "get_seed", broken)
+        monkeypatch.setattr(ClockRoutes, "get_seed", broken)
         assert ask(app, "GET", "/seed")[0] == 500
         ((problem,), (text,)) = ask(app, "GET", "/problems")[1], said
         assert problem["kind"] == "bug"
@@ -366,10 +367,10 @@ def test_serve_says_its_bugs_on_stderr() -> None:
     code = (
         "import sys\n"
         "from pytest_fakecloud import cli\n"
-        "from pytest_fakecloud.standalone.api import ControlApp\n"
+        "from pytest_fakecloud.standalone.control.clock import ClockRoutes\n"
         "def broken(self, request): raise LookupError('lost')\n"
-        "ControlApp.get_seed = broken\n"
-        "sys.exit(cli.main(['serve', '--json', 'kv']))\n"
+        "ClockRoutes.get_seed = broken\n"
+        "sys.exit(cli.main(['serve', '--json', '--random', 'kv']))\n"
     )
     process = subprocess.Popen(
         [sys.executable, "-c", code],

@@ -18,7 +18,7 @@ from werkzeug import Request, Response
 from werkzeug.serving import make_server
 
 from pytest_fakecloud import Cloud
-from pytest_fakecloud.cli import _prepare
+from pytest_fakecloud.serving import _prepare
 from pytest_fakecloud.standalone.api import ControlApp
 from pytest_fakecloud.standalone.log import Log
 from pytest_fakecloud.standalone.state_file import read_state
@@ -166,8 +166,9 @@ def test_logs_are_objects_without_secrets(tmp_path: Path) -> None:
     file.write_text('{"kv": {"values": {"k": "v"}}}', encoding="utf-8")
     process = subprocess.Popen(
         [
-            sys.executable, "-m", "pytest_fakecloud", "serve", "kv", "queue", "--load", str(file),
-            "--log-format", "json", "--control-token", "secret-1", "--kv-token", "secret-2",
+            sys.executable, "-m", "pytest_fakecloud", "serve", "kv", "queue", "--random",
+            "--load", str(file), "--log-format", "json",
+            "--control-token", "secret-1", "--kv-token", "secret-2",
             "--forward", "https://app.example=http://127.0.0.1:1",
         ],
         stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
@@ -177,7 +178,7 @@ def test_logs_are_objects_without_secrets(tmp_path: Path) -> None:
     timer.start()
     with process:
         assert process.stdout is not None
-        assert process.stdout.readline() == "pytest-fakecloud is ready\n"
+        assert process.stdout.readline().startswith("pytest-fakecloud is ready")
         process.terminate()
         _, errors = process.communicate()
     timer.cancel()

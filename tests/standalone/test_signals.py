@@ -27,17 +27,17 @@ BUSY = """
 import sys
 from pytest_fakecloud import cli
 from pytest_fakecloud.standalone import signals
-from pytest_fakecloud.standalone.api import ControlApp
+from pytest_fakecloud.standalone.control.clock import ClockRoutes
 
 def busy(self, request):
-    with self.cloud.handles[0]._engine.lock:
+    with self._cloud.handles[0]._engine.lock:
         print("busy", flush=True)
         while True:
             pass
 
-ControlApp.get_seed = busy
+ClockRoutes.get_seed = busy
 signals.STOP_SECONDS = float(sys.argv[1])
-sys.exit(cli.main(["serve", "--json", "kv", "queue"]))
+sys.exit(cli.main(["serve", "--json", "--random", "kv", "queue"]))
 """
 """A server with a request that ends only with its process, and holds the lock of a fake."""
 

@@ -646,7 +646,15 @@ class TestAClusterThatGoesAway:
     @pytest.mark.skipif(sys.platform == "win32", reason="there is no SIGTERM")
     def test_the_stand_alone_server_ends_without_it(self, mock: MockCluster) -> None:
         url = f"kafka://{mock.bootstrap}?{SETTINGS}".replace("timeout=2", "timeout=30")
-        command = [sys.executable, "-m", "pytest_fakecloud", "serve", "broker", "--json"]
+        command = [
+            sys.executable,
+            "-m",
+            "pytest_fakecloud",
+            "serve",
+            "broker",
+            "--random",
+            "--json",
+        ]
         with subprocess.Popen(
             [*command, "--broker", f"engine={url}"],
             stdout=subprocess.PIPE,

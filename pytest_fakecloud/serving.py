@@ -1,0 +1,247 @@
+"""Serve a cloud with its control API: the options of ``pytest-fakecloud serve`` put into effect."""
+
+from __future__ import annotations
+
+import contextlib
+import warnings
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple, cast
+
+from .core.errors import ContractError, shown
+from .core.matching import nearest
+from .services import by_word
+from .standalone.development import CONTROL_PORT, control_token, defaults, is_free
+from .standalone.hosts import Guard, Hosts, is_loopback
+from .standalone.log import Log
+
+if TYPE_CHECKING:
+    from .cloud import Cloud
+    from .queue.handle import Queue
+    from .standalone.api import ControlApp
+    from .standalone.control.clouds import Opener
+
+PROBLEMS = 1_000
+"""How many problems a server keeps."""
+TELL_SECONDS = 1.0
+"""How often a long load logs its progress."""
+
+
+class Usage(Exception):
+    """A wrong option, variable or file; the text says which and what is right."""
+
+
+class Served(NamedTuple):
+    """A cloud that is served, its control API and the address of that."""
+
+    cloud: Cloud
+    app: ControlApp
+    url: str
+
+    @property
+    def env(self) -> dict[str, str]:
+        """The environment variables of the fakes and of the control API."""
+        return self.app.environment()
+
+
+def with_defaults(options: Mapping[str, Any], log: Log) -> dict[str, Any]:
+    """Return the options of a server with the default ports and credentials added.
+
+    A default port that is in use is replaced by any free one, which is logged. Raises ``Usage`` for
+    a fake without a token of its own at an address that other machines can reach.
+    """
+    services = {}
+    guarded = set()
+    for word, given in options["services"].items():
+        host = given.get("host") or options["host"]
+        public = not is_loopback(host)
+        added = defaults(word, given, public=public)
+        if public and given.get("token") is None and given.get("password") is None:
+            raise Usage(
+                f"{word} would be reachable from other machines at {host} without a token of its own: "
+                f"give --{word}-token TOKEN, or --random for random tokens"
+            )
+        for name in [name for name in added if name.endswith("port")]:
+            added[name] = _default_port(name, added[name], host, word, log)
+        services[word] = {**added, **given}
+        if not public:
+            guarded.add(given.get("name") or by_word()[word].fixture)
+    options = {**options, "services": services, "guarded": guarded}
+    if options["control_port"] is None:
+        port = _default_port("port", CONTROL_PORT, options["host"], "control API", log)
+        options["control_port"] = port
+    if options["control_token"] is None:
+        try:
+            options["control_token"] = control_token(make=True)
+            options["token_is_kept"] = True
+        except (ContractError, OSError) as error:
+            log.say("token", f"the control token is not kept: {error}", level="warning")
+    return options
+
+
+def _default_port(name: str, port: int, host: str, of: str, log: Log) -> int:
+    if is_free(host, port):
+        return port
+    log.say(
+        "port",
+        f"{name} {port} of {of} is in use: taking a free one, so a .env written before is out of date",
+        level="warning",
+        port=port,
+    )
+    return 0
+
+
+@contextlib.contextmanager
+def serve_cloud(
+    options: Mapping[str, Any], log: Log, *, isolated: bool = False
+) -> Iterator[Served]:
+    """Serve the fakes that the options describe, with their control API, for a with-block.
+
+    An ``isolated`` cloud is one that a server started for a client of its control API.
+    """
+    from .cloud import Cloud
+    from .standalone.api import ControlApp
+
+    states = options.get("states")
+    if states is None:
+        states = [(file, _state(file)) for file in options["load"]]
+    with Cloud(options["seed"], options["now"], options["clock"], tls=options["tls"]) as cloud:
+        cloud.journal.keep = options["journal_entries"]
+        if options["journal_bytes"] is not None:
+            cloud.journal.keep_bytes = options["journal_bytes"]
+        for name, settings in options["services"].items():
+            if not isinstance(settings, Mapping):
+                raise ContractError(f"settings of {name} are an object, not {shown(settings)}")
+            place = {"host": options["host"], **settings}
+            cloud.start(by_word()[name].fixture, place)
+        if options["journal_entries"] is not None:
+            cloud._recorded.keep, cloud._recorded.keep_exceptions = PROBLEMS, 0
+        hosts = Hosts(options["host"], options["allow_host"])
+        app = ControlApp(
+            cloud,
+            options["control_token"],
+            hosts=hosts,
+            tell=log.bug,
+            opener=None if isolated else _opener({**options, "states": states}, log),
+        )
+        app.loading = "not begun" if states else ""
+        guard = Guard(hosts)
+        for handle in cloud.handles:
+            if handle.name in options["guarded"]:
+                handle._app.guard = guard
+        mount = cloud._context.mount(app, host=options["host"], port=options["control_port"] or 0)
+        app.url = mount.url
+        mount.on_close.append(app.end_streams)
+        mount.on_error.append(app.server_failed)
+        try:
+            _prepare(cloud, app, states, options["forward"], log)
+            yield Served(cloud, app, mount.url)
+        finally:
+            app.end_clouds()
+            mount.close()
+
+
+def _state(file: Path) -> dict[str, Any]:
+    from .standalone.state_file import read_state
+
+    try:
+        return read_state(file)
+    except ContractError as error:
+        raise Usage(str(error)) from None
+
+
+def _prepare(
+    cloud: Cloud,
+    app: ControlApp,
+    states: Sequence[tuple[Path, Mapping[str, Any]]],
+    forwards: Mapping[str, str],
+    log: Log,
+) -> None:
+    """Load the state files and set up the forwards; that is what a reset returns to."""
+    from .core.timeparse import monotonic
+    from .standalone.state_file import load_state
+
+    for url, target in forwards.items():
+        for handle in cloud.handles:
+            if handle.fixture == "queue":
+                cast("Queue", handle).destinations.forward(url, target)
+        log.say("forward", f"deliveries for {url} go to {target}", url=url, target=target)
+    for file, content in states:
+        told = monotonic()
+
+        def progress(name: str, done: int, whole: int, file: Path = file) -> None:
+            nonlocal told
+            app.loading = f"{file}: {name} {done} of {whole}"
+            if monotonic() - told >= TELL_SECONDS:
+                told = monotonic()
+                log.say("loading", app.loading, file=file, fake=name, done=done, whole=whole)
+
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always")
+            try:
+                load_state(cloud, content, file.parent, progress)
+            except ContractError as error:
+                raise Usage(f"{file}: {error}") from None
+        for warning in caught:
+            log.say("skipped", str(warning.message), level="warning", file=file)
+        log.say("loaded", f"{file} is loaded", file=file)
+    if states or forwards:
+        for handle in cloud.handles:
+            handle.set_baseline()
+    cloud.journal.clear()
+    app.loading = ""
+
+
+def _opener(options: Mapping[str, Any], log: Log) -> Opener:
+    """Return the function that serves isolated clouds: as the server, but at places of their own."""
+    own = ("host", "port", "token", "database_port", "database_password", "dev_credentials")
+    services: Mapping[str, Any] = {
+        word: {name: value for name, value in settings.items() if name not in own}
+        for word, settings in options["services"].items()
+    }
+
+    @contextlib.contextmanager
+    def opened(wanted: Mapping[str, Any]) -> Iterator[Served]:
+        given = wanted.get("services")
+        if given is not None and not isinstance(given, Mapping):
+            raise ContractError(f"services={shown(given)} is not an object of settings by service")
+        chosen = services
+        if given is not None:
+            known = by_word()
+            for word in given:
+                if word not in known:
+                    raise ContractError(
+                        f"{word!r} is not a service{nearest(word, known)}; the services are: "
+                        f"{', '.join(known)}"
+                    )
+            chosen = given
+        settings = {
+            **options,
+            **{name: value for name, value in wanted.items() if name != "services"},
+            "services": chosen,
+            "states": [(file, _part_for(chosen, content)) for file, content in options["states"]],
+            "forward": options["forward"] if "queue" in chosen else {},
+            "control_port": 0,
+            "control_token": None,
+            "guarded": frozenset(),
+        }
+        try:
+            with serve_cloud(settings, log, isolated=True) as served:
+                yield served
+        except Usage as error:
+            raise ContractError(str(error)) from error
+
+    return opened
+
+
+def _part_for(services: Collection[str], content: Mapping[str, Any]) -> dict[str, Any]:
+    """Return what a state file has for some of the services."""
+    absent = {word for word in by_word() if word not in services}
+    if "queue" in absent:
+        absent.add("destinations")
+    part = {name: value for name, value in content.items() if name not in absent}
+    if "faults" in part:
+        part["faults"] = {
+            name: value for name, value in part["faults"].items() if name not in absent
+        }
+    return part

@@ -1,0 +1,1 @@
+"""The control API by resource: each module has the endpoints of one."""

@@ -1,0 +1,110 @@
+"""The endpoint through which remote handles are used."""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Callable, Mapping
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from ...core.errors import ContractError
+from ...http.messages import Request
+from ...http.routing import Route
+from ..codec import Objects, Unreadable, decode, encode, encode_error
+from ..wire import surface_of
+from .requests import PREFIX, Refused, fields, handle_named
+from .shapes import Raised, Returned
+
+if TYPE_CHECKING:
+    from ...cloud import Cloud
+
+
+_PROTOCOLS: Mapping[str, Callable[..., Any]] = {
+    "__len__": len,
+    "__bool__": bool,
+    "__iter__": list,
+    "__getitem__": operator.getitem,
+    "__enter__": lambda target: target.__enter__(),
+    "__exit__": lambda target, *error: target.__exit__(*error),
+}
+
+
+class CallRoutes:
+    """Read fields and call methods of the objects that remote handles refer to."""
+
+    def __init__(self, cloud: Cloud, objects: Objects) -> None:
+        self._cloud = cloud
+        self._objects = objects
+
+    def routes(self) -> list[Route]:
+        """Return the endpoint."""
+        return [Route("POST", f"{PREFIX}/call", "call", self.call, lingers=True)]
+
+    def call(self, request: Request) -> Returned | Raised:
+        """One use of a remote handle: get a field or call a method of an object.
+
+        ``{"object": number|handle name|null, "name": …, "args": […], "kwargs": {…}, "get": bool}``
+        in the codec's form; answers ``{"value": …}`` or ``{"raise": …}``. The names are those the
+        handles offer from afar, and no others.
+        """
+        body = fields(request, "object", "name", "args", "kwargs", "get")
+        name, get = body.get("name"), body.get("get", False)
+        arguments, keywords = body.get("args", []), body.get("kwargs", {})
+        if not isinstance(name, str):
+            raise Refused(422, f"name is the name of a field or a method, not {name!r}")
+        if not isinstance(arguments, list) or not isinstance(keywords, dict):
+            raise Refused(422, "args is a list, and kwargs an object")
+        if not isinstance(get, bool):
+            raise Refused(422, f"get is true or false, not {get!r}")
+        arguments = self.decoded(arguments, "args")
+        keywords = {key: self.decoded(item, "kwargs") for key, item in keywords.items()}
+        try:
+            target = self._target(body.get("object"))
+        except (Refused, ContractError) as error:
+            return {"raise": encode_error(ContractError(str(error)))}
+        use = _use(target, name, get)
+        try:
+            # Also what an object does when it is looked at may fail.
+            return {"value": encode(use(*arguments, **keywords), self._objects)}
+        except Exception as error:
+            return {"raise": encode_error(error)}
+
+    def _target(self, wanted: object) -> Any:
+        if wanted is None:
+            return self._cloud
+        if type(wanted) is int:
+            return self._objects.get(wanted)
+        if isinstance(wanted, str):
+            return handle_named(self._cloud, wanted)
+        raise Refused(422, f"object is a number, the name of a handle or null, not {wanted!r}")
+
+    def decoded(self, value: Any, where: str) -> Any:
+        """Return a value from the codec's form; raises ``Refused`` for another form."""
+        try:
+            return decode(value, self._referred)
+        except Unreadable as error:
+            raise Refused(400, f"{where} is not in the codec's form ({error})") from None
+        except ContractError as error:
+            raise Refused(422, f"{where}: {error}") from None
+
+    def _referred(self, number: int, *_: str) -> Any:
+        return self._objects.get(number)
+
+
+def _use(target: Any, name: str, get: bool) -> Callable[..., Any]:
+    """What is to be done with an object: a field read, a method called, a protocol followed."""
+    kind, surface = surface_of(type(target))
+    if surface is not None:
+        if name in surface.protocols:
+            return partial(_PROTOCOLS[name], target)
+        if name in surface.fields and get:
+            return lambda *_, **__: getattr(target, name)
+        if name in surface.methods and not get:
+            # Looked at with the call, because that may fail too.
+            return lambda *args, **kwargs: getattr(target, name)(*args, **kwargs)
+    shown = kind.rpartition(":")[2]
+    if surface is None or name not in surface.names:
+        offered = "nothing" if surface is None else ", ".join(surface.names)
+        raise Refused(422, f"{name!r:.100} is private, or unknown: {shown} offers {offered}")
+    told = 'a field: give "get": true' if not get else 'a method: leave "get" out'
+    raise Refused(422, f"{name!r} of {shown} is {told}")

@@ -1,0 +1,104 @@
+"""Endpoints of the clock and the seed."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING
+
+from ...core.clock import timekeeper_of
+from ...http.messages import Request
+from ...http.routing import Route
+from ..views import told
+from .requests import PREFIX, Refused, contract, fields, is_unicode, near_to
+from .shapes import Clock, Due, Moved, Seed
+
+if TYPE_CHECKING:
+    from ...cloud import Cloud
+
+
+MOVES = {
+    "freeze": None,
+    "resume": None,
+    "advance": "by",
+    "move_to": "to",
+    "advance_to_next": None,
+}
+"""The actions of the clock, each with the field that it needs."""
+_MOST_DUE = 200
+
+
+def clock_view(cloud: Cloud) -> Clock:
+    """Return the time and the mode of a cloud's clock, and when something falls due next."""
+    clock = cloud.clock
+    due = timekeeper_of(clock).next_due_us()
+    return {
+        "now": told(clock.now_us()),
+        "mode": clock.mode,
+        "next_due": None if due is None else told(due),
+    }
+
+
+class ClockRoutes:
+    """Read, move, freeze and resume the clock; read and set the seed."""
+
+    def __init__(self, cloud: Cloud) -> None:
+        self._cloud = cloud
+
+    def routes(self) -> list[Route]:
+        """Return the endpoints."""
+        return [
+            Route("GET", f"{PREFIX}/clock", "clock", self.get_clock),
+            Route("POST", f"{PREFIX}/clock", "move_clock", self.move_clock),
+            Route("GET", f"{PREFIX}/due", "due", self.get_due),
+            Route("GET", f"{PREFIX}/seed", "seed", self.get_seed),
+            Route("PUT", f"{PREFIX}/seed", "set_seed", self.set_seed),
+        ]
+
+    def get_clock(self, request: Request) -> Clock:
+        """The clock: now, mode, when something falls due next."""
+        return clock_view(self._cloud)
+
+    def move_clock(self, request: Request) -> Moved:
+        """Freeze, resume or move the clock.
+
+        ``{"action": "freeze"|"resume"|"advance"|"move_to"|"advance_to_next"}`` with ``"by"`` (a
+        duration) or ``"to"`` (an instant).
+        """
+        body = fields(request, "action", "by", "to")
+        clock = self._cloud.clock
+        action = body.get("action")
+        if not isinstance(action, str) or action not in MOVES:
+            near = near_to(action, MOVES)
+            raise Refused(422, f"{action!r} is not an action{near}: give one of {', '.join(MOVES)}")
+        wanted = MOVES[action]
+        if body.keys() - {"action"} != ({wanted} if wanted else set()):
+            form = {"action": action, **({wanted: "…"} if wanted else {})}
+            raise Refused(422, f"give {json.dumps(form, ensure_ascii=False)}, not {body!r}")
+        with contract(400):
+            fired = getattr(clock, action)(*([body[wanted]] if wanted else []))
+        fired = fired or []
+        return {
+            **clock_view(self._cloud),
+            "fired": [f"{one.at.isoformat()} {one.label}" for one in fired],
+        }
+
+    def get_due(self, request: Request) -> Due:
+        """What is planned on the clock: how many timers, and the soonest of them, in their order."""
+        count, soonest = timekeeper_of(self._cloud.clock).timers.planned(_MOST_DUE)
+        return {
+            "now": told(self._cloud.clock.now_us()),
+            "count": count,
+            "due": [{"at": told(one.due_us), "what": one.label} for one in soonest],
+        }
+
+    def get_seed(self, request: Request) -> Seed:
+        """The random seed."""
+        return {"seed": self._cloud.seed}
+
+    def set_seed(self, request: Request) -> Seed:
+        """Start all randomness over from another seed."""
+        seed = fields(request, "seed").get("seed")
+        if isinstance(seed, bool) or not isinstance(seed, int | str) or not is_unicode(seed):
+            raise Refused(422, f"a seed is a whole number or a text, not {seed!r}")
+        self._cloud.reseed(seed)
+        return {"seed": self._cloud.seed}

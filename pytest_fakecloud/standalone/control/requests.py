@@ -1,0 +1,90 @@
+"""Read the requests of the control API."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterable, Iterator
+from typing import TYPE_CHECKING, Any, Protocol
+
+from ...core.errors import ContractError, ServiceError
+from ...core.matching import nearest
+from ...http.messages import Request
+from ...http.readers import decode_segment, json_value
+from ...http.routing import Route
+
+if TYPE_CHECKING:
+    from ...cloud import Cloud
+    from ...handle import Handle
+
+
+PREFIX = "/__control__"
+_LONGEST_WORD = 100
+_MOST_DIGITS = 18
+
+
+class Refused(ServiceError):
+    """A request the control API cannot perform."""
+
+
+class Resource(Protocol):
+    """The endpoints of one resource."""
+
+    def routes(self) -> list[Route]:
+        """Return the endpoints."""
+
+
+def handle_named(cloud: Cloud, name: str) -> Handle:
+    """Return the open handle of that name; raises ``Refused`` with the names there are."""
+    for handle in cloud.handles:
+        if handle.name == name:
+            return handle
+    names = [handle.name for handle in cloud.handles]
+    known = ", ".join(names) or "none"
+    raise Refused(404, f"there is no handle {name!r}{near_to(name, names)}; there are: {known}")
+
+
+def named(cloud: Cloud, request: Request) -> Handle:
+    """Return the handle that the path of a request names."""
+    return handle_named(cloud, decode_segment(request.params["name"]))
+
+
+@contextlib.contextmanager
+def contract(status: int = 422) -> Iterator[None]:
+    try:
+        yield
+    except (ContractError, TypeError) as error:
+        raise Refused(status, str(error)) from error
+
+
+def fields(request: Request, *known: str) -> dict[str, Any]:
+    """The body's fields, which are all among the ``known`` ones if there are any."""
+    if not request.body:
+        return {}
+    try:
+        body = json_value(request.body)
+    except ValueError as error:
+        raise Refused(400, f"the body is not JSON: {error}") from None
+    if not isinstance(body, dict):
+        raise Refused(422, f"the body is a JSON object, not {body!r}")
+    unknown = [name for name in body if known and name not in known]
+    if unknown:
+        names, near = ", ".join(map(repr, unknown)), near_to(unknown[0], known)
+        raise Refused(422, f"there is no field {names} here{near}; there are: {', '.join(known)}")
+    return body
+
+
+def near_to(word: object, known: Iterable[str]) -> str:
+    """``", did you mean …?"`` where one of the known words is near."""
+    return nearest(word, known) if isinstance(word, str) and len(word) < _LONGEST_WORD else ""
+
+
+def whole_number(text: str | None) -> int:
+    if text is None or text == "":
+        return 0
+    if not (text.isascii() and text.isdigit()) or len(text) > _MOST_DIGITS:
+        raise Refused(422, f"a whole number is expected, not {text!r}")
+    return int(text)
+
+
+def is_unicode(value: object) -> bool:
+    return not isinstance(value, str) or not any("\ud800" <= one <= "\udfff" for one in value)

@@ -1,0 +1,325 @@
+"""What the control API takes and returns, as types; the OpenAPI document is made from them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Literal, NotRequired, TypedDict
+
+from ...core.timekeeper import Mode
+
+
+class Live(TypedDict):
+    """Returned as soon as the server runs."""
+
+    live: bool
+
+
+class Ready(TypedDict):
+    """Whether everything is loaded, and how far a load is."""
+
+    ready: bool
+    loading: NotRequired[str]
+
+
+class Clock(TypedDict):
+    """The time of a cloud, ISO 8601 with an offset, and when the next event is due."""
+
+    now: str
+    mode: Mode
+    next_due: str | None
+
+
+class Moved(Clock):
+    """The clock after a move, and the events that fell due: each a time and a label."""
+
+    fired: list[str]
+
+
+class _Planned(TypedDict):
+    at: str
+    what: str
+
+
+class Due(TypedDict):
+    """How many events are planned, and the soonest 200 of them."""
+
+    now: str
+    count: int
+    due: list[_Planned]
+
+
+class Seed(TypedDict):
+    """The seed of everything random in a cloud."""
+
+    seed: int | str
+
+
+class HandleEntry(TypedDict):
+    """A fake: its address, its environment variables, and the headers with its credentials."""
+
+    name: str
+    fixture: str
+    service: str
+    url: str
+    env: dict[str, str]
+    headers: dict[str, str]
+
+
+class State(TypedDict):
+    """A cloud at a glance."""
+
+    seed: int | str
+    clock: Clock
+    handles: list[HandleEntry]
+    problems: int
+    latest: int
+
+
+class View(TypedDict):
+    """The data of a fake; the other fields depend on its service."""
+
+    name: str
+    service: str
+    fixture: str
+    fault_kinds: list[str]
+
+
+class Closed(TypedDict):
+    """Returned when a fake or a cloud is closed."""
+
+    closed: bool
+
+
+class Row(TypedDict):
+    """An entry of the journal: a call or an event."""
+
+    number: int
+    at: str
+    kind: str
+    handle: str
+    source: str
+    target: str
+    what: str
+    answer: str
+    ok: bool
+    done: bool
+    fault: str
+    note: str
+    sent: str
+    got: str
+
+
+class ProblemEntry(TypedDict):
+    """A strict-mode violation."""
+
+    kind: str
+    text: str
+
+
+class Sent(TypedDict):
+    """The response of a fake."""
+
+    status: int
+    headers: list[list[str]]
+    body: str
+
+
+class Broken(TypedDict):
+    """How an injected fault broke the connection."""
+
+    broken: str
+
+
+class Fault(TypedDict):
+    """An injected fault."""
+
+    id: int
+    kind: str
+    text: str
+    description: str
+    where: dict[str, str]
+    times: int | None
+    skip: int
+    hits: int
+    active: bool
+
+
+class Attempt(TypedDict):
+    """An attempt to deliver a message; ``waited`` is in seconds."""
+
+    message: str
+    url: str
+    number: int
+    at: str
+    waited: float
+    why: str
+    status: int | None
+    state: str
+    exception: str | None
+    final: bool
+
+
+class Message(TypedDict):
+    """A message with its attempts."""
+
+    id: str
+    kind: str
+    state: str
+    method: str
+    url: str
+    retried: int
+    next: str | None
+    max_retries: int
+    body: str
+    timeline: str
+    attempts: list[Attempt]
+
+
+class DeadLetter(TypedDict):
+    """A dead letter; ``message`` is the id of the message it was."""
+
+    id: str
+    at: str
+    url: str
+    status: int | None
+    message: str
+
+
+class Snapshot(TypedDict):
+    """A snapshot that the server keeps."""
+
+    id: str
+
+
+class CloudEntry(TypedDict):
+    """An isolated cloud and the address of its own control API."""
+
+    id: str
+    url: str
+    handles: list[str]
+
+
+class NewCloud(TypedDict):
+    """A new isolated cloud: the environment variables have its addresses and credentials."""
+
+    id: str
+    seed: int | str
+    env: dict[str, str]
+
+
+class Returned(TypedDict):
+    value: Any
+
+
+"""What a use of a remote object returned, in the codec's form."""
+Raised = TypedDict("Raised", {"raise": Any})
+"""What it raised."""
+
+
+# -- requests --------------------------------------------------------------------------------------
+
+
+class _Freeze(TypedDict):
+    action: Literal["freeze"]
+
+
+class _Resume(TypedDict):
+    action: Literal["resume"]
+
+
+class _Advance(TypedDict):
+    action: Literal["advance"]
+    by: str | float
+
+
+class _MoveTo(TypedDict):
+    action: Literal["move_to"]
+    to: str
+
+
+class _AdvanceToNext(TypedDict):
+    action: Literal["advance_to_next"]
+
+
+ClockMove = _Freeze | _Resume | _Advance | _MoveTo | _AdvanceToNext
+
+
+class Reset(TypedDict, total=False):
+    """The name of the fake to reset; all of them unless given."""
+
+    handle: str
+
+
+class Begin(TypedDict, total=False):
+    """The time and the mode to begin with; those that the cloud began with unless given."""
+
+    now: str
+    clock: Mode
+
+
+class NewHandle(TypedDict):
+    """The fake to start."""
+
+    fixture: str
+    settings: NotRequired[dict[str, Any]]
+
+
+class ToSend(TypedDict, total=False):
+    """A request to a fake."""
+
+    method: str
+    target: str
+    headers: dict[str, str]
+    body: Any
+
+
+class FaultOptions(TypedDict):
+    """An injected fault; fields that say which calls it meets are added to these."""
+
+    kind: str
+    args: NotRequired[list[Any]]
+    times: NotRequired[int]
+    skip: NotRequired[int]
+    route: NotRequired[str]
+
+
+class SnapshotOptions(TypedDict, total=False):
+    """The name of a snapshot; a number unless given."""
+
+    id: str | int
+
+
+class CloudOptions(TypedDict, total=False):
+    """An isolated cloud; ``services`` are settings by the names of ``serve``, such as ``kv``."""
+
+    services: dict[str, dict[str, Any]]
+    seed: int | str
+    now: str
+    clock: Mode
+
+
+class Use(TypedDict):
+    """A use of a remote object: a field to read or a method to call."""
+
+    name: str
+    object: NotRequired[int | str | None]
+    args: NotRequired[list[Any]]
+    kwargs: NotRequired[dict[str, Any]]
+    get: NotRequired[bool]
+
+
+BODIES: Mapping[str, Any] = {
+    "move_clock": ClockMove,
+    "reset": Reset,
+    "begin": Begin,
+    "set_seed": Seed,
+    "start_handle": NewHandle,
+    "send": ToSend,
+    "add_fault": FaultOptions,
+    "take_snapshot": SnapshotOptions,
+    "new_cloud": CloudOptions,
+    "call": Use,
+}
+"""The type of each endpoint's request body, by the name of its route."""
+RESPONSES: Mapping[str, Any] = {"ready": Ready, "send": Sent | Broken, "view": View}
+"""The types of responses that an endpoint's annotation does not have."""

@@ -1,0 +1,131 @@
+"""Default ports and credentials of ``pytest-fakecloud serve``.
+
+The addresses and credentials are the same after every start, so that a ``.env`` file written once
+keeps working. Credentials in this module are public. They are used on loopback addresses only,
+where ``hosts.Guard`` rejects the requests that web pages can make with them.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import socket
+import stat
+import sys
+import tempfile
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from ..core.auth import new_token
+from ..core.errors import ContractError
+from ..files import read_file
+
+CONTROL_PORT = 7400
+CONTROL_URL = f"http://127.0.0.1:{CONTROL_PORT}"
+DEVELOPMENT: Mapping[str, Mapping[str, Any]] = {
+    "kv": {
+        "port": 7401,
+        "token": "local-kv-token",
+        "database_port": 7405,
+        "database_password": "local-kv-password",
+    },
+    "vector": {"port": 7402, "token": "local-vector-token"},
+    "broker": {"port": 7403, "token": "local-broker-password"},
+    # The token and the signing keys of the vendor's own development server, which are public.
+    "queue": {"port": 7404, "dev_credentials": True},
+}
+"""Default settings of each service by its name on the command line."""
+_CREDENTIALS: Mapping[str, tuple[str, ...]] = {
+    "token": ("token", "password"),
+    "database_password": ("database_password",),
+    "dev_credentials": ("dev_credentials", "token"),
+}
+"""Settings that replace a default credential."""
+_TOKEN_FILE = "control-token"
+_MOST_TOKEN_BYTES = 4096
+
+
+def defaults(word: str, settings: Mapping[str, Any], *, public: bool) -> dict[str, Any]:
+    """Return the default settings that a service needs besides the given ones.
+
+    ``public`` leaves out the credentials, for an address that other machines can reach.
+    """
+    found = {}
+    for name, value in DEVELOPMENT.get(word, {}).items():
+        replaced_by = _CREDENTIALS.get(name)
+        if public and replaced_by is not None:
+            continue
+        if any(settings.get(one) is not None for one in replaced_by or (name,)):
+            continue
+        # In front of a real server there is no database port.
+        if name.startswith("database_") and settings.get("engine") is not None:
+            continue
+        found[name] = value
+    return found
+
+
+def is_free(host: str, port: int) -> bool:
+    """Return whether a server can listen on a port."""
+    with socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET) as found:
+        if sys.platform != "win32":
+            # As the server itself binds: a connection that just ended does not occupy the port.
+            found.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            found.bind((host, port))
+            found.listen()
+        except OSError:
+            return False
+    return True
+
+
+def _state_folder() -> Path:
+    """Return the folder in which programs of this user keep their state."""
+    if sys.platform == "win32":
+        base = os.environ.get("LOCALAPPDATA") or Path.home() / "AppData" / "Local"
+    elif sys.platform == "darwin":
+        base = Path.home() / "Library" / "Application Support"
+    else:
+        base = os.environ.get("XDG_STATE_HOME") or Path.home() / ".local" / "state"
+    return Path(base) / "pytest-fakecloud"
+
+
+def control_token(*, make: bool = False) -> str | None:
+    """Return the token of the control API that this user's servers share, None if there is none.
+
+    ``make`` creates it in the user's state folder, readable by its owner only. A file that others
+    can read is replaced. Raises ``ContractError`` if the file cannot be read, and ``OSError`` if it
+    cannot be created.
+    """
+    try:
+        path = _state_folder() / _TOKEN_FILE
+    except RuntimeError as error:  # a user without a home folder
+        raise ContractError(f"cannot find a folder for the control token: {error}") from None
+    if make:
+        _create(path)
+    elif not path.exists():
+        return None
+    token = read_file(path, _MOST_TOKEN_BYTES).decode("ascii", "replace").strip()
+    if not token or not token.isascii() or not token.isprintable():
+        raise ContractError(
+            f"{path} holds no token: delete the file, and the next start writes one"
+        )
+    return token
+
+
+def _create(path: Path) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with contextlib.suppress(FileNotFoundError):
+        if sys.platform == "win32" or stat.S_IMODE(path.stat().st_mode) & 0o077 == 0:
+            return
+        path.unlink()
+    descriptor, name = tempfile.mkstemp(dir=path.parent)
+    try:
+        with open(descriptor, "w", encoding="ascii") as file:
+            file.write(new_token())
+        # A link appears with its whole content, and only one of two servers that start at the
+        # same time can create it. Both then read that one.
+        with contextlib.suppress(FileExistsError):
+            os.link(name, path)
+    finally:
+        os.unlink(name)

@@ -1,0 +1,63 @@
+"""The environment variables of a server's fakes, and the forms they are written in."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from ..core.errors import ContractError
+from ..files import read_file
+from ..reporting.private_files import write_private
+
+if TYPE_CHECKING:
+    from ..cloud import Cloud
+
+
+URL_VARIABLE = "PYTEST_FAKECLOUD_URL"
+TOKEN_VARIABLE = "PYTEST_FAKECLOUD_TOKEN"
+_PLAIN = re.compile(r"[\w.:/@+=%-]*")
+_ASSIGNMENT = re.compile(r"\s*(?:export\s+)?(\w+)\s*=")
+
+
+def environment(cloud: Cloud, url: str, token: str) -> dict[str, str]:
+    """Return the variables of all fakes of a cloud, and those of its control API."""
+    return {**cloud.env, URL_VARIABLE: url, TOKEN_VARIABLE: token}
+
+
+def exports(variables: Mapping[str, str]) -> str:
+    """Return ``export`` lines for a POSIX shell."""
+    return "\n".join(f"export {name}={shlex.quote(value)}" for name, value in variables.items())
+
+
+def write_dotenv(path: Path, variables: Mapping[str, str]) -> None:
+    """Write the variables to a ``.env`` file that only its owner can read; other lines stay.
+
+    Raises ``ContractError`` if the file cannot be read or written.
+    """
+    try:
+        lines = read_file(path).decode("utf-8").splitlines() if path.exists() else []
+    except ValueError:
+        raise ContractError(f"{path} is not UTF-8: give another file") from None
+    missing = dict(variables)
+    kept = []
+    for line in lines:
+        found = _ASSIGNMENT.match(line)
+        if found is None or found[1] not in variables:
+            kept.append(line)
+        elif found[1] in missing:
+            kept.append(_assignment(found[1], missing.pop(found[1])))
+    kept += [_assignment(name, value) for name, value in missing.items()]
+    try:
+        write_private(path, "\n".join([*kept, ""]))
+    except OSError as error:
+        raise ContractError(f"cannot write {path}: {error.strerror}") from None
+
+
+def _assignment(name: str, value: str) -> str:
+    if _PLAIN.fullmatch(value):
+        return f"{name}={value}"
+    quote = '"' if "'" in value else "'"
+    return f"{name}={quote}{value}{quote}"

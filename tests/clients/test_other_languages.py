@@ -1,0 +1,108 @@
+"""The pages for test runners of other languages: their code runs as it stands there.
+
+Skipped where Node, its packages (`npm ci` in `tests/clients/js`) or Go are missing.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from .node import HERE, need
+
+pytestmark = pytest.mark.slow
+
+ROOT = Path(__file__).parents[2]
+GUIDES = ROOT / "docs" / "guides"
+SECONDS = 300
+GLUE = 30
+
+
+def files(page: str) -> dict[str, str]:
+    """The blocks of a page that begin with the name of a file."""
+    text = (GUIDES / page).read_text(encoding="utf-8")
+    blocks = re.findall(r"^```\w+\n// ([\w.]+)\n(.*?)^```$", text, re.M | re.S)
+    assert blocks
+    return dict(blocks)
+
+
+def written(page: str, folder: Path) -> Path:
+    for name, content in files(page).items():
+        (folder / name).write_text(content, encoding="utf-8")
+    return folder
+
+
+def run(*command: str, cwd: Path, **environment: str) -> str:
+    """The output of a command that has to succeed."""
+    done = subprocess.run(
+        command, cwd=cwd, env={**os.environ, **environment}, stdin=subprocess.DEVNULL,
+        capture_output=True, text=True, encoding="utf-8", timeout=SECONDS,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout + done.stderr
+
+
+def with_fakes(*command: str, cwd: Path, **environment: str) -> str:
+    fakes = (sys.executable, "-m", "pytest_fakecloud", "run", "--services", "kv", "--")
+    path = os.pathsep.join([str(ROOT), os.environ.get("PYTHONPATH", "")])
+    return run(*fakes, *command, cwd=cwd, PYTHONPATH=path, **environment)
+
+
+@pytest.mark.parametrize(
+    ("page", "glue"), [("vitest.md", "fakecloud.js"), ("go.md", "fakecloud_test.go")]
+)
+def test_the_glue_is_short(page: str, glue: str) -> None:
+    lines = [line for line in files(page)[glue].splitlines() if line.strip()]
+    assert len(lines) <= GLUE, len(lines)
+
+
+@pytest.fixture
+def node_folder(tmp_path: Path) -> Path:
+    """A folder whose modules find the packages of the JavaScript clients."""
+    (tmp_path / "node_modules").symlink_to(HERE / "node_modules", target_is_directory=True)
+    (tmp_path / "package.json").write_text('{"type": "module"}', encoding="utf-8")
+    return tmp_path
+
+
+def test_vitest(node_folder: Path) -> None:
+    need("vitest", "@upstash/redis")
+    folder = written("vitest.md", node_folder)
+    # A second file, to run beside the first in a cloud of its own.
+    shutil.copy(folder / "session.test.js", folder / "again.test.js")
+    program = folder / "node_modules" / "vitest" / "vitest.mjs"
+    output = with_fakes("node", str(program), "run", "--no-color", cwd=folder)
+    assert re.search(r"Tests\s+4 passed \(4\)", output), output
+
+
+def test_a_typescript_client_of_the_control_api_compiles(node_folder: Path) -> None:
+    need("openapi-typescript", "openapi-fetch", "typescript", "@types/node")
+    folder = written("vitest.md", node_folder)
+    programs = folder / "node_modules"
+    generator = programs / "openapi-typescript" / "bin" / "cli.js"
+    document = ROOT / "docs" / "control-api.json"
+    run("node", str(generator), str(document), "-o", "control-api.d.ts", cwd=folder)
+    compiler = ["node", str(programs / "typescript" / "bin" / "tsc"), "--noEmit", "--strict",
+                "--target", "es2022", "--module", "nodenext", "--skipLibCheck"]  # fmt: skip
+    run(*compiler, "client.ts", cwd=folder)
+    # The types are of use: an action that the clock does not have is an error.
+    client = folder / "client.ts"
+    client.write_text(client.read_text("utf-8").replace('"advance", by', '"leap", by'), "utf-8")
+    with pytest.raises(AssertionError, match='"leap"'):
+        run(*compiler, "client.ts", cwd=folder)
+
+
+def test_go(tmp_path: Path) -> None:
+    if shutil.which("go") is None:
+        pytest.skip("go is not installed")
+    folder = written("go.md", tmp_path)
+    (folder / "go.mod").write_text("module shop\n\ngo 1.19\n", encoding="utf-8")
+    output = with_fakes(
+        "go", "test", "-v", "./...", cwd=folder, GOFLAGS="-mod=mod", GOTOOLCHAIN="local"
+    )
+    assert output.count("--- PASS") == 2, output

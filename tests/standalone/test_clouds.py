@@ -1,0 +1,179 @@
+"""Isolated clouds of a server: ``POST /clouds`` and what becomes of them."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from pytest_fakecloud import Cloud, ContractError
+from pytest_fakecloud.standalone.control import clouds
+
+from .conftest import Serve, Server, fetch
+
+pytestmark = pytest.mark.slow
+
+
+@pytest.fixture(scope="module")
+def host(serve: Serve, tmp_path_factory: pytest.TempPathFactory) -> Server:
+    """A server with all services, whose clouds start from a state file."""
+    file: Path = tmp_path_factory.mktemp("state") / "state.json"
+    state = {
+        "kv": {"values": {"plan": "free"}},
+        "destinations": {"https://app.test": 200},
+        "faults": {"queue": [{"kind": "drop", "route": "publish"}]},
+    }
+    file.write_text(json.dumps(state), encoding="utf-8")
+    return serve("--load", str(file), "--kv", "daily_limit=50", "--now", "2026-01-01T00:00:00Z")
+
+
+@pytest.fixture(autouse=True)
+def _none_left(host: Server) -> Iterator[None]:
+    yield
+    for entry in host.ask("GET", "/clouds")[1]:
+        host.ask("DELETE", f"/clouds/{entry['id']}")
+
+
+def made(host: Server, **options: Any) -> dict[str, Any]:
+    """A new cloud."""
+    status, cloud = host.ask("POST", "/clouds", options)
+    assert status == 200, cloud
+    return dict(cloud)
+
+
+def ended(host: Server, cloud: dict[str, Any]) -> None:
+    assert host.ask("DELETE", f"/clouds/{cloud['id']}") == (200, {"closed": True})
+
+
+def kv(cloud: dict[str, Any], path: str) -> Any:
+    """What the key-value server of a cloud answers."""
+    env = cloud["env"]
+    headers = {"Authorization": f"Bearer {env['UPSTASH_REDIS_REST_TOKEN']}"}
+    answer = fetch("GET", f"{env['UPSTASH_REDIS_REST_URL']}{path}", headers=headers)
+    return json.loads(answer.data).get("result", answer.status)
+
+
+def test_a_cloud_is_like_its_server_and_shares_nothing_with_it(host: Server) -> None:
+    cloud = made(host)
+    own, env = host.summary["env"], cloud["env"]
+    assert env.keys() == own.keys()
+    shared = {"QSTASH_DEV", "QSTASH_REGION", "UPSTASH_KAFKA_REST_USERNAME"}
+    assert {name for name in env if env[name] == own[name]} == shared
+    # What the server loaded is loaded, and its settings hold.
+    assert kv(cloud, "/get/plan") == "free"
+    kv(cloud, "/set/plan/paid")
+    with Cloud.connect(env["PYTEST_FAKECLOUD_URL"], env["PYTEST_FAKECLOUD_TOKEN"]) as inside:
+        inside.clock.advance("1d")
+        assert inside.clock.now().isoformat() == "2026-01-02T00:00:00+00:00"
+        assert [call.path for call in inside.journal.calls()] == ["/get/plan", "/set/plan/paid"]
+        inside.reset()
+        assert kv(cloud, "/get/plan") == "free"
+    assert host.ask("GET", "/clock")[1]["now"] == "2026-01-01T00:00:00+00:00"
+    assert host.ask("GET", "/journal")[1] == []
+    # Credentials of one cloud are of no use in another one.
+    other = made(host, services={"kv": {}})
+    other["env"]["UPSTASH_REDIS_REST_TOKEN"] = env["UPSTASH_REDIS_REST_TOKEN"]
+    assert kv(other, "/get/plan") == 401
+    ended(host, other)
+    ended(host, cloud)
+    with pytest.raises(ContractError, match="no stand-alone server answers"):
+        Cloud.connect(env["PYTEST_FAKECLOUD_URL"], env["PYTEST_FAKECLOUD_TOKEN"])
+
+
+def test_a_cloud_can_have_services_and_a_clock_of_its_own(host: Server) -> None:
+    cloud = made(
+        host,
+        services={"kv": {"name": "store"}, "queue": {"retries": 1}},
+        seed="mine", now="2030-01-01T00:00:00Z", clock="running",
+    )  # fmt: skip
+    assert cloud["seed"] == "mine"
+    (entry,) = host.ask("GET", "/clouds")[1]
+    assert entry["handles"] == ["store", "queue"]
+    assert entry["url"] == cloud["env"]["PYTEST_FAKECLOUD_URL"]
+    url, token = entry["url"], cloud["env"]["PYTEST_FAKECLOUD_TOKEN"]
+    headers = {"Authorization": f"Bearer {token}"}
+    clock = json.loads(fetch("GET", f"{url}/__control__/clock", headers=headers).data)
+    assert (clock["mode"], clock["now"][:4]) == ("running", "2030")
+    # Clouds have no clouds.
+    assert fetch("POST", f"{url}/__control__/clouds", headers=headers).status == 404
+    ended(host, cloud)
+    assert host.ask("GET", "/clouds") == (200, [])
+
+
+@pytest.mark.parametrize(
+    ("body", "text"),
+    [
+        (
+            {"services": {"kf": {}}},
+            "'kf' is not a service; the services are: kv, vector, broker, queue",
+        ),
+        ({"services": ["kv"]}, "is not an object of settings by service"),
+        ({"services": {"kv": 5}}, "settings of kv are an object, not 5"),
+        ({"services": {"kv": {"colour": 1}}}, "kv_server has no setting 'colour'"),
+        ({"services": {"kv": {}}, "now": "yesterday"}, "'yesterday' is not an instant"),
+        ({"service": {}}, "did you mean 'services'?"),
+    ],
+)
+def test_wrong_options_are_rejected_and_leave_nothing(
+    host: Server, body: dict[str, Any], text: str
+) -> None:
+    status, answer = host.ask("POST", "/clouds", body)
+    assert status == 422
+    assert text in answer["error"]["message"]
+    assert host.ask("GET", "/clouds") == (200, [])
+
+
+def test_a_state_file_is_loaded_as_far_as_there_are_services(host: Server) -> None:
+    ended(host, made(host, services={"vector": {}}))
+    cloud = made(host, services={"kv": {}})
+    assert kv(cloud, "/get/plan") == "free"
+    ended(host, cloud)
+
+
+def test_an_unknown_cloud_cannot_be_ended(host: Server) -> None:
+    status, answer = host.ask("DELETE", "/clouds/99")
+    assert (status, "there is no cloud '99'" in answer["error"]["message"]) == (404, True)
+
+
+def test_a_hundred_side_by_side(host: Server) -> None:
+    """Started, used and ended by several clients at the same time."""
+    with ThreadPoolExecutor(8) as pool:
+        found = list(pool.map(lambda number: made(host, seed=number), range(100)))
+        list(pool.map(lambda cloud: kv(cloud, f"/set/own/{cloud['seed']}"), found))
+        assert list(pool.map(lambda cloud: kv(cloud, "/get/own"), found)) == [
+            str(cloud["seed"]) for cloud in found
+        ]
+        assert len(host.ask("GET", "/clouds")[1]) == 100
+        places = [cloud["env"][name] for cloud in found for name in ("QSTASH_URL", "REDIS_URL")]
+        assert len(set(places)) == 200
+        list(pool.map(lambda cloud: ended(host, cloud), found))
+    assert host.ask("GET", "/clouds") == (200, [])
+
+
+def test_the_number_of_clouds_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    from contextlib import nullcontext
+
+    from pytest_fakecloud.standalone.api import ControlApp
+
+    monkeypatch.setattr(clouds, "MOST_CLOUDS", 0)
+    with Cloud() as cloud:
+        opener: Any = nullcontext
+        app = ControlApp(cloud, "token", opener=opener)
+        mount = cloud._context.mount(app)
+        headers = {"Authorization": "Bearer token"}
+        answer = fetch("POST", f"{mount.url}/__control__/clouds", headers=headers)
+        assert (answer.status, b"there are 0 clouds" in answer.data) == (422, True)
+        mount.close()
+
+
+def test_clouds_end_with_their_server(serve: Serve) -> None:
+    server = serve("kv")
+    cloud = made(server)
+    server.process.terminate()
+    assert server.process.wait(10) == 0
+    with pytest.raises(ContractError, match="no stand-alone server answers"):
+        Cloud.connect(cloud["env"]["PYTEST_FAKECLOUD_URL"], "x")
