@@ -355,7 +355,10 @@ class EventFields(TypedDict, total=False):
     message_id: object
     url: object
     number: object
+    method: object
     status: object
+    error: object
+    faults: object
     message_kind: object
     about: object
     fault: object
@@ -380,6 +383,7 @@ class EventFields(TypedDict, total=False):
     assignment: object
     offsets: object
     reason: object
+    cause: object
     # Of runs that are tried out.
     began: object
     alone: object

@@ -63,7 +63,8 @@ def load_from_file(
         _send(records, contents.libraries, execute)
     words = ", ".join(f"{count} {kind}" for kind, count in skipped.items() if count)
     if words:
-        warnings.warn(f"{file.name}: skipped keys: {words}", stacklevel=3)
+        # Above load() and the wrapper that records it.
+        warnings.warn(f"{file.name}: skipped keys: {words}", stacklevel=4)
 
 
 def _read(file: Path) -> Contents:

@@ -53,7 +53,6 @@ class Shortcut:
     """
 
     def __init__(self, mount: Mount, *, lingers: bool = False) -> None:
-        self.app: Any = mount.app
         self.leaves: Callable[[], Awaitable[object]] | None = None
         self.arrives: Callable[[], Awaitable[object]] | None = None
         # Weakly: it must not keep a fake that nothing else holds any more.

@@ -327,7 +327,9 @@ class Lives(RuleBasedStateMachine):
                 if before.state == "lost":
                     assert attempt.at_us == before.ended_us
                     continue
-                wait, _ = next_wait(message.retry_delay, retried, before.headers, before.ended_us)
+                wait, _ = next_wait(
+                    message.retry_delay, retried, before.headers.pairs, before.ended_us
+                )
                 assert attempt.at_us == before.ended_us + wait
                 retried += 1
 
