@@ -14,7 +14,7 @@ import weakref
 from collections.abc import Awaitable, Callable, Sequence
 from http import HTTPStatus
 from http.client import HTTPMessage
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from ..http.encoding import http_date
 from ..http.messages import Answer, Request

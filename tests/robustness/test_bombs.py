@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import random
 import subprocess
 import sys
@@ -15,6 +14,7 @@ from pytest_fakecloud.core.ids import Ids
 from pytest_fakecloud.core.timekeeper import Timekeeper
 from pytest_fakecloud.kv.engine.engine import Engine
 from pytest_fakecloud.kv.errors import CommandError
+from pytest_fakecloud.kv.rdb.crc64 import crc64
 from tests.budget import cases
 from tests.kv import fuzzing
 
@@ -103,7 +103,7 @@ def _damaged_dump(data: bytes, luck: random.Random) -> bytes:
     if luck.random() < 0.2:
         return damaged(data, luck)
     body = damaged(data[:-FOOTER], luck) + data[-FOOTER:-8]
-    return body + hashlib.blake2b(body, digest_size=8).digest()
+    return body + crc64(body).to_bytes(8, "little")
 
 
 def _use(ask: Asked) -> None:

@@ -59,7 +59,7 @@ def curl(*words: str) -> str:
 @pytest.mark.skipif(CURL is None, reason="curl is not installed")
 def test_curl_alone_follows_the_guide(server: Server) -> None:
     guide = (ROOT / "docs" / "guides" / "other-languages.md").read_text(encoding="utf-8")
-    command = re.search(r"\$ (curl .*?)\n```", guide, re.S)
+    command = re.search(r"\$ (curl [^`]*/clock)\n```", guide)
     assert command is not None
     # The shell would join the lines and fill in the variables the server's summary gives.
     line = command[1].replace("\\\n", " ")

@@ -183,7 +183,7 @@ def test_real_servers(name: str, binary: str) -> None:
         server.close()
     assert [(str(one.step), one.differs) for one in result.differing] == []
     reasons = {one.reason for one in result.explained}
-    assert NOT_OFFERED in reasons
+    assert len(result.compared) > 300
     data = {"string", "bitmap", "list", "set", "sorted set", "geo", "hyperloglog", "stream", "keys"}
     of_data = [one for one in result.explained if one.scenario.title.partition(":")[0] in data]
     assert len(of_data) < 5, reasons
