@@ -23,13 +23,19 @@ BESIDE = (
 """Modules outside of the package whose only use is in reports."""
 LEFT_OUT = {"pytest_fakecloud.reporting.tracebacks", "pytest_fakecloud.reporting.applications"}
 """What works before a report is made; tests of its own show that it raises nothing."""
+REPLAY = f"{PACKAGE.__name__}.replay"
+"""Its errors become a note on the page (``test_replay.py``), not a line of the report."""
 DELIVERS = {"listening", "watched", "awatched", "forget", "_collect", "of"}
 """What of the details is a part of the delivery itself, or keeps it from what raises."""
 
 
 def modules() -> list[ModuleType]:
     names = [one.name for one in pkgutil.walk_packages(PACKAGE.__path__, f"{PACKAGE.__name__}.")]
-    return [*(importlib.import_module(name) for name in names if name not in LEFT_OUT), *BESIDE]
+    return [*(importlib.import_module(name) for name in names if wanted(name)), *BESIDE]
+
+
+def wanted(name: str) -> bool:
+    return name not in LEFT_OUT and not name.startswith(REPLAY)
 
 
 def builders() -> list[str]:

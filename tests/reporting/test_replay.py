@@ -9,7 +9,7 @@ import httpx
 import pytest
 
 from pytest_fakecloud import Cloud
-from pytest_fakecloud.reporting.replay import states
+from pytest_fakecloud.reporting.replay import replay, states
 from pytest_fakecloud.reporting.replay.views import VIEWS
 from pytest_fakecloud.reporting.report import report_of
 
@@ -280,3 +280,13 @@ def test_a_replay_leaves_the_fakes_as_they_are(cloud: Cloud) -> None:
         before, entries, handles,
     )  # fmt: skip
     assert not cloud.problems.where(kind="bug")
+
+
+def test_a_replay_that_raises_becomes_a_note(cloud: Cloud, monkeypatch: pytest.MonkeyPatch) -> None:
+    def broken(self: object) -> None:
+        raise RuntimeError("it broke")
+
+    cloud.kv_server().client().set("a", "1")
+    monkeypatch.setattr(replay._Replay, "run", broken)
+    note = found(cloud)["note"]
+    assert note.startswith("the states could not be replayed: RuntimeError: it broke")
