@@ -21,8 +21,6 @@ from typing import Any
 from .part import known
 from .report import described, machine, run_part
 
-__all__ = ["main", "ratios"]
-
 DEFAULT = ("kernel", "kv", "curves")
 ROOT = Path(__file__).resolve().parents[1]
 

@@ -19,8 +19,6 @@ import pytest_fakecloud
 
 from .timing import Results, results
 
-__all__ = ["TOOLS", "known"]
-
 FIRST = ("kernel", "start", "plugin", "kv", "search", "vector", "broker", "queue")
 """The order of the parts; those that are not named come after these."""
 LAST = ("load", "week")

@@ -12,8 +12,6 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import IO, Any
 
-__all__ = ["LIBRARIES", "described", "figures", "machine", "run_part"]
-
 LIBRARIES = (
     "pytest", "pytest-httpserver", "responses", "respx", "werkzeug", "httpx", "requests", "numpy",
     "redis", "fakeredis", "moto", "qdrant-client", "chromadb", "faiss-cpu", "testcontainers",

@@ -14,8 +14,6 @@ from typing import Any
 
 from . import plots
 
-__all__ = ["FIGURES", "page", "write"]
-
 _DOCS = Path(__file__).resolve().parents[1] / "docs"
 _PICTURES = "images/benchmarks"
 FIGURES = _DOCS / "reference" / "measured.json"

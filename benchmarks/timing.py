@@ -21,20 +21,6 @@ from dataclasses import dataclass, field
 from statistics import median, quantiles
 from time import perf_counter_ns
 
-__all__ = [
-    "NOT_INSTALLED",
-    "Curve",
-    "Figure",
-    "Results",
-    "Row",
-    "Table",
-    "compare",
-    "curve",
-    "limit",
-    "line",
-    "results",
-]
-
 NOT_INSTALLED = "not installed"
 """Why most peers are missing."""
 

@@ -50,18 +50,6 @@ if TYPE_CHECKING:
     from .vector.handle import VectorIndex
     from .vector.settings import VectorSettings
 
-__all__ = [
-    "HANDLE_FIELDS",
-    "NAMED_KINDS",
-    "PROBLEM_FIELDS",
-    "PROBLEM_KINDS",
-    "AioCloud",
-    "AnyCloud",
-    "ProblemFields",
-    "found_handles",
-    "found_problems",
-]
-
 
 class ProblemFields(TypedDict, total=False):
     """The facts of problems that ``allow()`` asks about; which of them one has depends on its kind."""

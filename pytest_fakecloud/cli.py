@@ -36,8 +36,6 @@ from .verify import command as verify
 if TYPE_CHECKING:
     from .cloud import Cloud
 
-__all__ = ["main"]
-
 VARIABLE = "PYTEST_FAKECLOUD_"
 JOURNAL_ENTRIES = 10_000
 """What a server that runs for weeks keeps of its past, unless told otherwise."""

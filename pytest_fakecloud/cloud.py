@@ -38,8 +38,6 @@ if TYPE_CHECKING:
     from .transport.intercept import Interception
     from .transport.tls import Authority
 
-__all__ = ["Cloud", "CloudSnapshot", "Transport"]
-
 Transport = Literal["socket", "inprocess"]
 _making_dispatchers = threading.Lock()
 

@@ -19,18 +19,6 @@ if TYPE_CHECKING:
     from .any_cloud import AnyCloud
     from .handle import Handle
 
-__all__ = [
-    "Failure",
-    "FailureName",
-    "FailureOptions",
-    "Failures",
-    "broken_promise",
-    "chosen_handles",
-    "every_failure",
-    "every_failure_async",
-    "names_of",
-]
-
 FailureName = Literal["answer", "drop", "lose_answer"]
 FAILURES: tuple[FailureName, ...] = ("answer", "drop", "lose_answer")
 MOST_CALLS = 1_000

@@ -10,8 +10,6 @@ from typing import BinaryIO
 
 from .core.errors import ContractError
 
-__all__ = ["DATA_BYTES", "MOST_BYTES", "open_file", "read_file"]
-
 MOST_BYTES = 128 << 20
 """The largest file that is parsed as a whole, which can take 40 times as much memory."""
 DATA_BYTES = 1 << 30

@@ -37,18 +37,6 @@ if TYPE_CHECKING:
     from .http.hub import Hub
     from .http.mount import Mount
 
-__all__ = [
-    "SECRETS",
-    "Context",
-    "Delivery",
-    "Gone",
-    "Handle",
-    "Snapshot",
-    "gone_of",
-    "secrets_of",
-    "was_given",
-]
-
 Delivery = Literal["driven", "background"]
 C = TypeVar("C", bound=HandleConfig)
 Method = TypeVar("Method", bound=Callable[..., Any])

@@ -10,8 +10,6 @@ from .core.ids import check_seed
 from .core.settings import SWITCH, Kind, choice, either, optional, setting
 from .core.timeparse import Instant, instant_us
 
-__all__ = ["DELIVERY", "TRANSPORT", "MarkerConfig"]
-
 DELIVERY: Kind[Literal["background", "driven"]] = choice("background", "driven")
 TRANSPORT: Kind[Literal["socket", "inprocess"]] = choice("socket", "inprocess")
 _INSTANT = Kind(

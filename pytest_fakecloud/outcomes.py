@@ -23,8 +23,6 @@ if TYPE_CHECKING:
     from .core.problems import Problem
     from .reporting.model import Report
 
-__all__ = ["FakecloudWarning", "check", "explain", "finish", "report_on"]
-
 UNTOLD = "what the fakes saw cannot be told"
 
 

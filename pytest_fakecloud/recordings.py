@@ -25,8 +25,6 @@ from .reporting.private_files import write_private
 if TYPE_CHECKING:
     from .any_cloud import AnyCloud
 
-__all__ = ["Difference", "Differences", "ReplayOptions", "archive", "replay", "write"]
-
 VOLATILE = frozenset(
     {"messageId", "scheduleId", "dlqId", "uuid", "timestamp", "time", "createdAt", "updatedAt"}
     | {"notBefore", "cursor", "endpointId", "topicId", "taskId", "jti", "workflowRunId"}

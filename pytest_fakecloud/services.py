@@ -14,8 +14,6 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 if TYPE_CHECKING:
     from .handle import Handle
 
-__all__ = ["SERVICES", "Service", "by_word", "find", "handle_class", "named", "view_of"]
-
 
 class Service(NamedTuple):
     """One kind of fake: what it is called, where its parts are, and what it can do.

@@ -31,17 +31,6 @@ if TYPE_CHECKING:
     from .standalone.remote import RemoteCloud
     from .transport.patches import Changes
 
-__all__ = [
-    "Run",
-    "ask_for_settings",
-    "begin_early",
-    "check_settings",
-    "end",
-    "import_fakes",
-    "misuse",
-    "run_of",
-]
-
 T = TypeVar("T")
 PER_TEST_SETTINGS = ("strict", "env")
 SERVERS_OWN_SETTINGS = ("process_time", "tls", "transport")

@@ -17,8 +17,6 @@ from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path, PurePath
 from typing import Any
 
-__all__ = ["alone", "both", "by_folder", "missing", "percent", "table", "too_few"]
-
 PACKAGE = "pytest_fakecloud"
 
 

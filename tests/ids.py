@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import re
 
-__all__ = ["steady"]
-
 
 def steady(value: object) -> str:
     """The text of a value without addresses, so that all workers of a run name a case alike."""

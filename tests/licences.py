@@ -20,8 +20,6 @@ from pathlib import Path
 
 from packaging.requirements import Requirement
 
-__all__ = ["EXTRAS", "Licence", "closure", "terms_of", "wrong_with"]
-
 EXTRAS = ("redis", "kafka", "tls", "time", "explore")
 """Extras of libraries that the package uses; the others bring tools of its own tests."""
 ALLOWED = re.compile(

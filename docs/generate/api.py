@@ -11,8 +11,6 @@ from pytest_fakecloud.public_names import PUBLIC_NAMES
 
 from .markdown import HEAD, alias_docs, first_sentence, inline, table
 
-__all__ = ["index", "pages"]
-
 _GROUPS: Mapping[str, tuple[str, ...]] = {
     "The cloud": ("cloud", "any_cloud", "standalone.remote"),
     "Every handle": ("handle",),

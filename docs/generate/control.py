@@ -8,8 +8,6 @@ from pathlib import Path
 
 from .markdown import HEAD, table
 
-__all__ = ["page"]
-
 _HEAD = f"""\
 {HEAD}
 # Control API

@@ -12,8 +12,6 @@ from collections.abc import Iterator
 
 from .markdown import HEAD, first_sentence, inline, modules
 
-__all__ = ["page"]
-
 _PARTS = {
     "core/": "Everywhere", "http/": "Everywhere", "kv/": "Key-value", "vector/": "Vector",
     "broker/": "Broker", "queue/": "Queue",

@@ -8,8 +8,6 @@ from itertools import chain
 
 from .markdown import HEAD, PACKAGE, first_sentence, inline
 
-__all__ = ["page"]
-
 _SERVICES = {
     "kv_server": ("Key-value", "kv/errors.py"),
     "vector_index": ("Vector", "vector/errors.py"),

@@ -14,8 +14,6 @@ from tests.kv.comparison.normalise import RULES
 
 from .markdown import HEAD, table
 
-__all__ = ["page"]
-
 
 def page() -> str:
     """The whole page in Markdown."""

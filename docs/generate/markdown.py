@@ -11,18 +11,6 @@ from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-__all__ = [
-    "HEAD",
-    "PACKAGE",
-    "alias_docs",
-    "attribute_docs",
-    "cell",
-    "first_sentence",
-    "inline",
-    "modules",
-    "table",
-]
-
 HEAD = "<!-- Generated: python -m docs.generate writes this page anew. -->\n"
 PACKAGE = Path(__file__).resolve().parents[2] / "pytest_fakecloud"
 

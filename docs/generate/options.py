@@ -11,8 +11,6 @@ from pytest_fakecloud import Cloud, cli, plugin
 
 from .markdown import HEAD, PACKAGE, inline, table
 
-__all__ = ["fixtures_page", "page"]
-
 
 def fixtures_page() -> str:
     """The page of fixtures in Markdown."""

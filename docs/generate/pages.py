@@ -10,8 +10,6 @@ from pytest_fakecloud.kv.support import support_table
 
 from . import api, control, decided, errors, known, options, settings
 
-__all__ = ["DOCS", "PAGES"]
-
 DOCS = Path(__file__).resolve().parents[1]
 PAGES: Mapping[str, Callable[[], str]] = {
     "reference/api.md": api.index,

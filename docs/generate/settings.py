@@ -19,8 +19,6 @@ from pytest_fakecloud.vector.settings import VectorConfig, VectorLimits
 
 from .markdown import HEAD, attribute_docs, table
 
-__all__ = ["page"]
-
 _COLUMNS = ("Setting", "Type", "Default", "What it is")
 _HEAD = f"""\
 {HEAD}

@@ -15,8 +15,6 @@ from .timekeeper import Fired, Timekeeper
 from .timeparse import Duration, Instant
 from .timers import Timer
 
-__all__ = ["AioClock", "Twin", "checkpoint", "drive", "in_thread"]
-
 P = ParamSpec("P")
 T = TypeVar("T")
 

@@ -7,8 +7,6 @@ import binascii
 import hmac
 import os
 
-__all__ = ["basic_credentials", "bearer_token", "new_token", "same"]
-
 
 def new_token(length: int = 48) -> str:
     """A fresh random token of that many hexadecimal digits; never from the seed."""

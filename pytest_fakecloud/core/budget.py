@@ -12,8 +12,6 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-__all__ = ["STEPS", "UNBOUNDED", "OverBudget", "budgeted", "running", "spend"]
-
 STEPS = 10_000_000
 """Steps that one command or request may take (decided here; the services publish no figures)."""
 

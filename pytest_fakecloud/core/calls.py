@@ -32,37 +32,6 @@ from .matching import (
 )
 from .timeparse import to_datetime
 
-__all__ = [
-    "CALL_FIELDS",
-    "CALL_MAY_HAVE",
-    "CALL_NEEDS",
-    "EVENT_SORTS",
-    "KEEP_BYTES",
-    "LIGHT",
-    "Action",
-    "Call",
-    "CallFields",
-    "CallNames",
-    "CutBytes",
-    "Entry",
-    "Event",
-    "EventFields",
-    "Headers",
-    "NamesOf",
-    "Outcome",
-    "RouteName",
-    "begin_cut",
-    "call_of",
-    "end_faults",
-    "faults_ended",
-    "field_of",
-    "part",
-    "parts_of",
-    "shorten",
-    "weight_of",
-    "whole_body",
-]
-
 KEEP_BYTES = 128 * 1024 * 1024
 """The most bytes of heavy calls that a cloud's journal keeps whole, unless it is told otherwise."""
 LIGHT = 4096

@@ -11,8 +11,6 @@ from .timeparse import Duration, Instant, to_datetime
 if TYPE_CHECKING:
     from .aio import AioClock
 
-__all__ = ["Clock", "timekeeper_of"]
-
 
 class Clock:
     """Time as every fake of one cloud sees it.

@@ -15,8 +15,6 @@ from .timeparse import monotonic
 from .timers import Lane
 from .workers import WorkerPool
 
-__all__ = ["AT_ONCE", "Dispatcher"]
-
 AT_ONCE = 64
 """How many deliveries are made side by side; what is due beyond them waits for one to end."""
 _LANES: tuple[Lane, ...] = ("background",)

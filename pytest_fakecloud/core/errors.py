@@ -8,17 +8,6 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 from types import FunctionType, TracebackType
 
-__all__ = [
-    "CannotTell",
-    "ContractError",
-    "ServiceError",
-    "check_function",
-    "only_begins",
-    "shown",
-    "telling",
-    "words_of",
-]
-
 
 class ServiceError(Exception):
     """An answer the real service would give to a bad request.

@@ -36,8 +36,6 @@ if TYPE_CHECKING:
         SearchWhere,
     )
 
-__all__ = ["Found", "check_predicate", "expect", "found_of"]
-
 T = TypeVar("T")
 Predicate = Callable[[T], bool] | None
 _NEAREST = 5

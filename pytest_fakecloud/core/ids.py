@@ -12,8 +12,6 @@ from typing import TypeVar
 
 from .errors import ContractError, shown
 
-__all__ = ["BASE58", "BASE62", "Ids", "RandomStream", "check_seed"]
-
 T = TypeVar("T")
 
 BASE58 = "123456789ABCDEFGHJKLMNPQRSTUVWXYZabcdefghijkmnopqrstuvwxyz"

@@ -33,8 +33,6 @@ from .calls import (
 from .found import Found, check_predicate, expect, found_of
 from .matching import ABSENT, ANYTHING, TEXT, Field, Query, either
 
-__all__ = ["Journal", "Recorder", "recorder_of"]
-
 _PACKAGE = f"{__package__.partition('.')[0]}."
 _ACTIONS = 1_000
 """How many actions of a test are kept, the newest."""

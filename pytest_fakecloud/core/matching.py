@@ -39,41 +39,6 @@ from .errors import CannotTell, ContractError, only_begins
 from .timeparse import instant_us, to_datetime
 from .wording import brief, differences, never_awaited
 
-__all__ = [
-    "ABSENT",
-    "ANYTHING",
-    "BYTES",
-    "DOCUMENT",
-    "FLAG",
-    "HEADERS",
-    "INSTANT",
-    "ITEM",
-    "JSON",
-    "MAPPING",
-    "MESSAGE_ID",
-    "METHOD",
-    "NUMBER",
-    "PAIRS",
-    "PATH",
-    "TARGET",
-    "TEXT",
-    "URL",
-    "Absent",
-    "Asked",
-    "Field",
-    "Query",
-    "Question",
-    "Sort",
-    "check_fields",
-    "either",
-    "fields_of",
-    "fits",
-    "nearest",
-    "one_of",
-    "shaped",
-    "whole_number",
-]
-
 V = TypeVar("V")
 Asked: TypeAlias = V | re.Pattern[str] | Callable[[V], object] | None
 """What an assertion takes for a field of a type: a value, a pattern, a function, None for any."""

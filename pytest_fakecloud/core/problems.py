@@ -9,17 +9,6 @@ from typing import Any
 
 from .errors import ContractError, words_of
 
-__all__ = [
-    "Problem",
-    "Problems",
-    "broken_promise",
-    "ends_the_test",
-    "raised_by_test",
-    "raised_problem",
-    "runs_through_test",
-    "shortened",
-]
-
 
 @dataclass(frozen=True, slots=True)
 class Problem:

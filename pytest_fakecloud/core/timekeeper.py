@@ -30,14 +30,6 @@ from .timeparse import (
 )
 from .timers import LANES, Begin, Lane, Signal, Timer, Timers
 
-__all__ = [
-    "STANDS",
-    "Fired",
-    "Mode",
-    "Occupied",
-    "Timekeeper",
-]
-
 T = TypeVar("T")
 Mode = Literal["running", "frozen"]
 STANDS = (

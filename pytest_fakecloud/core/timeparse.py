@@ -11,18 +11,6 @@ from typing import TypeAlias
 
 from .errors import ContractError, shown
 
-__all__ = [
-    "LAST_US",
-    "Duration",
-    "Instant",
-    "check_seconds",
-    "duration_us",
-    "give_way",
-    "instant_us",
-    "monotonic",
-    "to_datetime",
-]
-
 Duration: TypeAlias = timedelta | float | str
 """A span of time: ``timedelta``, a number of seconds, or text such as ``"1d2h"`` or ``"200ms"``."""
 

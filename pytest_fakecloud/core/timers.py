@@ -9,8 +9,6 @@ from typing import Literal
 
 from .timeparse import LAST_US, to_datetime
 
-__all__ = ["LANES", "Begin", "Lane", "Signal", "Timer", "Timers"]
-
 Lane = Literal["state", "driven", "background"]
 LANES: tuple[Lane, ...] = ("state", "driven", "background")
 _COMPACT = 64

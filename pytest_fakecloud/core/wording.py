@@ -11,8 +11,6 @@ from typing import Any
 
 from .errors import ContractError, shown
 
-__all__ = ["SHOWN", "brief", "check_times", "differences", "never_awaited", "one_line"]
-
 SHOWN = 200
 """The longest value that is shown whole."""
 PIECE = 60

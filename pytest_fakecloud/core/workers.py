@@ -7,8 +7,6 @@ from collections.abc import Callable
 
 from ..core.timeparse import monotonic
 
-__all__ = ["WorkerPool"]
-
 
 class WorkerPool:
     """Named daemon threads that run one job each at a time; as many as there are jobs.

@@ -11,8 +11,6 @@ from .story import call_text
 if TYPE_CHECKING:
     from .simulation import Line, Run
 
-__all__ = ["cause"]
-
 
 def cause(run: Run) -> str:
     """One sentence about the calls that conflicted; empty where no conflict was at work."""

@@ -22,8 +22,6 @@ if TYPE_CHECKING:
     from .simulation import Program, Simulation
     from .world import World
 
-__all__ = ["cooperation", "share_locks"]
-
 _LOCKS = (type(threading.Lock()), type(threading.RLock()))
 _allocate = threading.Lock
 _ENDING = 0.5

@@ -18,8 +18,6 @@ from .runtime.strands import Place
 if TYPE_CHECKING:
     from .simulation import Run, Step
 
-__all__ = ["Everything", "Interleavings", "Redundant"]
-
 
 class Redundant(Exception):
     """Ends a run that would repeat an order that is known."""

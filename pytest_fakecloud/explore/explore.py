@@ -30,15 +30,6 @@ from .world import World
 if TYPE_CHECKING:
     from ..any_cloud import AnyCloud
 
-__all__ = [
-    "BrokenSchedule",
-    "Exploration",
-    "ExploreOptions",
-    "explore",
-    "explore_async",
-    "replay_schedule",
-]
-
 F = TypeVar("F", bound=Callable[..., Any])
 RUNS = 1_000
 """The budget where none is given, in runs."""

@@ -9,8 +9,6 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from ..http.messages import Request
 
-__all__ = ["ALL", "MEMORY", "Footprint", "Touch", "touches_of_command", "touches_of_request"]
-
 ALL = "*"
 """The name of all things of a kind."""
 

@@ -10,8 +10,6 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from ..any_cloud import AnyCloud
 
-__all__ = ["History", "Operation", "begin", "begin_client", "end"]
-
 
 @dataclass(slots=True, eq=False)
 class Operation:

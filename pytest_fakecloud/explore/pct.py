@@ -15,8 +15,6 @@ from .runtime.strands import Place
 if TYPE_CHECKING:
     from .simulation import Run
 
-__all__ = ["DEPTHS", "Priorities", "bound"]
-
 DEPTHS = (2, 3, 4)
 """Depths of bugs that are looked for, in turn."""
 

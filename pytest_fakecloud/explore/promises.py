@@ -17,22 +17,6 @@ from .simulation import simulation
 if TYPE_CHECKING:
     from .history import History, Operation
 
-__all__ = [
-    "Check",
-    "Promises",
-    "always",
-    "at_most_one",
-    "eventually",
-    "follows",
-    "linearizable",
-    "monotonic_reads",
-    "never",
-    "nothing_lost",
-    "observed",
-    "once",
-    "sometimes",
-]
-
 P = ParamSpec("P")
 T = TypeVar("T")
 Check = Callable[["History"], None]

@@ -10,19 +10,6 @@ from typing import Literal, TypeAlias, get_args
 from ..core.errors import ContractError, shown
 from ..core.matching import nearest
 
-__all__ = [
-    "DELAY",
-    "FAULTS",
-    "KINDS",
-    "PARTITION",
-    "SWITCHES",
-    "TICKS",
-    "TRIED",
-    "Event",
-    "Kind",
-    "Schedule",
-]
-
 Kind: TypeAlias = Literal[
     "jump",
     "nearly",

@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Any
 
 from ..core.errors import ContractError, shown
 from ..core.journal import recorder_of
+from ..core.problems import broken_promise
 from ..core.timeparse import Duration, duration_us, monotonic
-from ..failures import broken_promise
 from .dpor import Interleavings, Redundant
 from .pct import DEPTHS, Priorities, bound
 from .promises import takes_argument
@@ -27,8 +27,6 @@ from .simulation import Choice, Program, Run, Simulation, Strategy, ends_test
 
 if TYPE_CHECKING:
     from .world import World
-
-__all__ = ["Budget", "Explorer", "Tally", "hypothesis"]
 
 MOST_EVENTS = 6
 """Events of a drawn schedule."""

@@ -7,8 +7,6 @@ from collections.abc import Callable, Iterator
 
 from .schedule import Event, Schedule
 
-__all__ = ["shrink"]
-
 
 def shrink(
     schedule: Schedule, breaks: Callable[[Schedule], Schedule | None], may_go_on: Callable[[], bool]

@@ -16,7 +16,7 @@ from types import FrameType
 from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
 from ..core.errors import ContractError, shown
-from ..failures import broken_promise
+from ..core.problems import broken_promise
 from ..faults.kinds import lost
 from ..http.messages import Answer, Effect, Request, Response, Serve
 from ..queue.model import Outcome
@@ -36,18 +36,6 @@ if TYPE_CHECKING:
     from ..handle import Handle
     from ..queue.model import Delivery
     from .runtime.loops import OwnLoop
-
-__all__ = [
-    "Choice",
-    "Line",
-    "Point",
-    "Program",
-    "Run",
-    "Simulation",
-    "Step",
-    "Strategy",
-    "simulation",
-]
 
 MOST_POINTS = 2_000
 """Calls of one strand after which it is taken to have no end."""

@@ -12,8 +12,6 @@ from .simulation import Line, Run
 if TYPE_CHECKING:
     from ..core.calls import Call
 
-__all__ = ["call_text", "story"]
-
 _SHOWN = 3
 """How many calls in a row are told."""
 _LONG = 110

@@ -36,8 +36,6 @@ if TYPE_CHECKING:
     from ..queue.handle import Queue
     from ..queue.model import Delivery, Kind, Message, Outcome
 
-__all__ = ["Stage", "World"]
-
 HOLD_US = 60_000_000
 """How long changes of a vector index stay pending after ``hold_pending``, in microseconds."""
 ROTATED_US = 10_000_000

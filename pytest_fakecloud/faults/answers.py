@@ -8,8 +8,6 @@ from collections.abc import Callable, Iterable, Mapping
 from ..core.errors import ContractError, shown
 from ..http.messages import Answer, Headers
 
-__all__ = ["checked", "checked_body", "checked_headers", "checked_status", "checked_type"]
-
 _NAME = re.compile(r"[!#$%&'*+\-.^_`|~0-9A-Za-z]+")
 
 

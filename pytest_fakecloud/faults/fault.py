@@ -21,20 +21,6 @@ from ..core.timekeeper import Timekeeper
 from ..core.wording import brief
 from ..http.messages import Request, Response, Serve
 
-__all__ = [
-    "CUT",
-    "REPLACE",
-    "SPOIL",
-    "WAIT",
-    "Fault",
-    "Matchers",
-    "Rule",
-    "Rules",
-    "count",
-    "rule_of",
-    "setting_over",
-]
-
 # From the outside in; see ``FaultTable``.
 WAIT, CUT, SPOIL, REPLACE = range(4)
 _COMMON = frozenset({"times", "skip", "route", "when"})

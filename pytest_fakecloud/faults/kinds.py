@@ -11,21 +11,6 @@ from ..core.ids import RandomStream
 from ..http.messages import Answer, Effect, Headers, Request, Response, Serve, Stream
 from .fault import CUT, SPOIL, WAIT, Rule, Rules
 
-__all__ = [
-    "AnswerRule",
-    "CallRule",
-    "CutRule",
-    "DelayRule",
-    "DownRule",
-    "LoseAnswerRule",
-    "RandomRule",
-    "RateLimitRule",
-    "SequenceRule",
-    "TruncateRule",
-    "lost",
-    "truncated",
-]
-
 Apply = Callable[[Serve], Response]
 
 

@@ -28,8 +28,6 @@ from .kinds import (
 )
 from .table import FaultTable, Step
 
-__all__ = ["Fault", "FaultPlan", "Matchers", "Step", "fault_words", "table_of"]
-
 
 class FaultPlan:
     """The faults of one handle.

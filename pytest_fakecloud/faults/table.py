@@ -29,8 +29,6 @@ if TYPE_CHECKING:
     from ..core.timekeeper import Timekeeper
     from ..http.app import App
 
-__all__ = ["FaultTable", "Step"]
-
 Step = int | None | tuple[int, Any] | Answer | Literal["drop", "hang", "lose_answer", "truncate"]
 """One item of a sequence: a status, None for a normal answer, ``(status, body)``, or a fault's name."""
 

@@ -21,8 +21,6 @@ from .routing import Route, RouteMatch, RouteTable
 if TYPE_CHECKING:
     from ..core.timekeeper import Timekeeper
 
-__all__ = ["App", "Interference"]
-
 _encode = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode
 
 

@@ -20,14 +20,6 @@ if TYPE_CHECKING:
 
     from .mount import Mount
 
-__all__ = [
-    "RESET_ON_CLOSE",
-    "Connection",
-    "ConnectionHandler",
-    "Watch",
-    "tls_error",
-]
-
 MOST_EARLY = 1024 * 1024
 """The most bytes a client may send ahead while an answer is on its way to it."""
 RESET_ON_CLOSE = struct.pack("hh" if sys.platform == "win32" else "ii", 1, 0)

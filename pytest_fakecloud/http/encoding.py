@@ -9,17 +9,6 @@ from collections.abc import Iterable
 from .messages import Answer
 from .parsing import Message
 
-__all__ = [
-    "LAST_CHUNK",
-    "chunk",
-    "connection_header",
-    "encode",
-    "head_bytes",
-    "header",
-    "http_date",
-    "status_line",
-]
-
 LAST_CHUNK = b"0\r\n\r\n"
 _BODILESS = frozenset({204, 304})
 _FRAMES = frozenset({"content-length", "transfer-encoding", "date"})

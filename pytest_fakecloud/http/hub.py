@@ -33,8 +33,6 @@ if TYPE_CHECKING:
 
     from .connection import ConnectionHandler, Watch
 
-__all__ = ["Hub", "default_hub"]
-
 _NO_SOCKET = {errno.EBADF, errno.EINVAL, errno.ENOTSOCK}
 _SCARCE = {errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM}
 _gone_already = contextlib.suppress(KeyError, ValueError, OSError)

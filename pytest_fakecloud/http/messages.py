@@ -9,18 +9,6 @@ from typing import Any, TypeAlias
 from ..core.calls import Call, Outcome
 from .readers import query_items
 
-__all__ = [
-    "JSON_TYPE",
-    "OUTCOME_OF_EFFECT",
-    "Answer",
-    "Effect",
-    "Headers",
-    "Request",
-    "Response",
-    "Serve",
-    "Stream",
-]
-
 Headers: TypeAlias = Sequence[tuple[str, str]]
 JSON_TYPE = "application/json"
 

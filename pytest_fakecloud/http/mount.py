@@ -21,8 +21,6 @@ if TYPE_CHECKING:
 
     from .hub import Hub
 
-__all__ = ["BACKLOG", "Mount"]
-
 BACKLOG = 1024
 # Where a clean way to refuse connections while keeping the port exists.
 CAN_STOP_LISTENING = sys.platform.startswith("linux")

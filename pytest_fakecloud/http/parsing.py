@@ -15,8 +15,6 @@ import httptools
 
 from .messages import Request
 
-__all__ = ["BODY_LIMIT", "HEAD_LIMIT", "Message", "Refusal", "RequestReader"]
-
 HEAD_LIMIT = 64 * 1024
 """The most bytes of a request's line and headers, and of its trailers; beyond it the answer is 431."""
 HEADERS_LIMIT = 1000

@@ -5,8 +5,6 @@ from __future__ import annotations
 import random
 from collections.abc import Iterator
 
-__all__ = ["PortAllocator", "ephemeral_range"]
-
 
 class PortAllocator:
     """Ports one after the other, from a random place, outside the system's ephemeral range.

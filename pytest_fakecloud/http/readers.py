@@ -6,8 +6,6 @@ import json
 from typing import Any
 from urllib.parse import unquote_to_bytes
 
-__all__ = ["decode_segment", "flag", "integer", "json_value", "query_items", "segment_bytes"]
-
 
 def segment_bytes(raw: str) -> bytes:
     """The bytes of one raw path segment, percent escapes decoded once."""

@@ -7,8 +7,6 @@ from collections.abc import Callable, Iterable, Sequence
 from functools import lru_cache
 from typing import Any, NamedTuple, TypeAlias
 
-__all__ = ["Route", "RouteMatch", "RouteTable"]
-
 
 class Route(NamedTuple):
     """One endpoint: the methods and path pattern it answers.

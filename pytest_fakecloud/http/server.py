@@ -20,8 +20,6 @@ from .parsing import BODY_LIMIT, Message, Refusal, RequestReader
 if TYPE_CHECKING:
     from .connection import Connection
 
-__all__ = ["serve_http"]
-
 DRAIN_SECONDS = 0.2
 HANG_SECONDS = 60.0
 

@@ -23,8 +23,6 @@ from .parsing import Message
 if TYPE_CHECKING:
     from .connection import Connection
 
-__all__ = ["run_wsgi_app"]
-
 
 def run_wsgi_app(held: Connection, message: Message) -> bool:
     """Have the mounted application answer a request; False ends the connection."""

@@ -25,8 +25,6 @@ if TYPE_CHECKING:
 
     from .model import AnyEngine
 
-__all__ = ["dump_to_file", "load_from_file"]
-
 
 def load_from_file(
     engine: AnyEngine, path: str | PathLike[str], execute: Callable[[list[bytes]], object]

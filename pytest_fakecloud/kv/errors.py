@@ -9,8 +9,6 @@ from __future__ import annotations
 from ..core.budget import OverBudget
 from ..core.errors import ServiceError
 
-__all__ = ["CommandError", "RestError"]
-
 
 class CommandError(ServiceError):
     """A command that failed; ``text`` is what the client reads, class word first.

@@ -49,8 +49,6 @@ if TYPE_CHECKING:
     from .search.indexes import Search
     from .search.views import SearchFields, SearchIndexView
 
-__all__ = ["KVServer"]
-
 
 class KVServer(Handle):
     """A fake key-value server behind its REST interface.

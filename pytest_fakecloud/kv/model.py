@@ -12,8 +12,6 @@ if TYPE_CHECKING:
     from .reply import Reply
     from .table.registry import CommandSpec, Table
 
-__all__ = ["AnyEngine", "AnySession", "Contents", "Transport", "User"]
-
 Transport = Literal["local", "rest", "port"]
 """Where commands come from: the tester, HTTP, or the database port."""
 

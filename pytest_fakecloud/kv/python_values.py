@@ -12,20 +12,6 @@ from .errors import CommandError
 from .reply import Reply, to_json
 from .table.syntax import format_double, parse_int
 
-__all__ = [
-    "KVReply",
-    "KVValue",
-    "Scalar",
-    "Word",
-    "commands_for",
-    "encode",
-    "integer_of",
-    "plain",
-    "python_value",
-    "value_of_type",
-    "word",
-]
-
 Scalar = str | bytes | int | float
 """What a tester may give as one argument of a command."""
 

@@ -10,8 +10,6 @@ from ..core.errors import ContractError
 from ..core.matching import Asked, Question
 from .rest.requests import COMMAND, command_name
 
-__all__ = ["Between", "Betweens", "Place"]
-
 Place: TypeAlias = int | tuple[Asked[str], Asked[str]] | None
 """After how many commands, between which two neighbours, or (None) at every place in turn.
 

@@ -14,32 +14,6 @@ from typing import Any, TypeAlias
 from .errors import CommandError
 from .table.syntax import format_double
 
-__all__ = [
-    "LARGEST",
-    "NIL_ARRAY",
-    "NO_REPLY",
-    "OK",
-    "QUEUED",
-    "STREAMED",
-    "Attributed",
-    "BigNumber",
-    "Blocked",
-    "Bool",
-    "Map",
-    "PrintedDouble",
-    "Push",
-    "Reply",
-    "SetReply",
-    "Status",
-    "Verbatim",
-    "double_text",
-    "resp_parts",
-    "size_of",
-    "to_json",
-    "to_resp",
-    "with_17_digits",
-]
-
 
 class Status:
     """A simple string such as ``OK``; unlike a bulk string it is never base64-encoded."""

@@ -10,8 +10,6 @@ from .engine import engine as _engine  # noqa: F401 - binds every command's func
 from .table.documented import DOCUMENTED
 from .table.registry import COMMANDS, CommandSpec
 
-__all__ = ["support_table"]
-
 _TITLES = {
     "string": "String",
     "bitmap": "Bitmap",

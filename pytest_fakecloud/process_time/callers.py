@@ -5,14 +5,6 @@ from __future__ import annotations
 import sys
 from types import FrameType
 
-__all__ = [
-    "INFRASTRUCTURE",
-    "is_infrastructure",
-    "is_infrastructure_module",
-    "sleeps_really",
-    "times_out_really",
-]
-
 INFRASTRUCTURE = frozenset(
     {
         "IPython", "_pydevd_bundle", "_pytest", "coverage", "debugpy", "execnet", "freezegun",

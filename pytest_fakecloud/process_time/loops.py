@@ -24,17 +24,6 @@ from ..core.timekeeper import Occupied
 from ..core.timeparse import monotonic
 from .sleepers import GRACE, Sleeper, Sleepers
 
-__all__ = [
-    "LONGEST",
-    "SHORTEST",
-    "AsyncioLoop",
-    "Loop",
-    "TrioRun",
-    "TrioTimeouts",
-    "sleep_in",
-    "watch",
-]
-
 PATIENCE = 0.05
 """Real seconds that an answer from outside may take before the clock goes on without it."""
 OUTSIDE = 2.0

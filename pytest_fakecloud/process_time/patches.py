@@ -32,8 +32,6 @@ from .callers import (
 from .loops import LONGEST, SHORTEST, AsyncioLoop, TrioRun, TrioTimeouts, sleep_in, watch
 from .sleepers import Sleepers
 
-__all__ = ["Patches"]
-
 _HOMES: dict[str, tuple[str, ...]] = {
     "asyncio": ("asyncio", "asyncio.tasks"),
     "trio": ("trio",),

@@ -20,8 +20,6 @@ from typing import Any
 from ..core.timekeeper import Occupied, Timekeeper
 from ..core.timeparse import monotonic
 
-__all__ = ["GRACE", "Sleeper", "Sleepers", "Yielding"]
-
 GRACE = 0.01
 """Real seconds that somebody who is busy may take to come to a sleep of its own."""
 

@@ -15,8 +15,6 @@ from ..core.timekeeper import Timekeeper
 from ..core.timeparse import monotonic
 from .callers import is_infrastructure
 
-__all__ = ["Wall"]
-
 POLLS = 20
 """How many times in a row one place may read a time that stands before it is asked for how long."""
 STANDING_SECONDS = 20.0

@@ -25,8 +25,6 @@ from ..queue.timeline import raised_text
 if TYPE_CHECKING:
     from ..any_cloud import AnyCloud
 
-__all__ = ["Listener", "Served"]
-
 _MOST = 1000
 """How many requests are remembered, the newest."""
 _BODY = 2_000

@@ -13,18 +13,6 @@ import re
 import zlib
 from typing import Any
 
-__all__ = [
-    "CONTROLS",
-    "compact",
-    "decoded",
-    "parsed",
-    "plain",
-    "printable",
-    "readable",
-    "scalar",
-    "shortened",
-]
-
 CONTROLS = {code: f"\\x{code:02x}" for code in (*range(9), *range(11, 32), *range(127, 160))}
 """What a terminal would obey, for ``str.translate``."""
 

@@ -21,8 +21,6 @@ from ..http.hub import default_hub
 if TYPE_CHECKING:
     from ..any_cloud import AnyCloud
 
-__all__ = ["hints", "strangers", "suspicions"]
-
 
 @dataclass(frozen=True, slots=True)
 class _Library:

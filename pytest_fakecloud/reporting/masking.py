@@ -18,8 +18,6 @@ if TYPE_CHECKING:
     from ..core.calls import Call, Event
     from .applications import Served
 
-__all__ = ["HIDDEN", "Mask", "hides_words"]
-
 HIDDEN = "***"
 _SHORTEST = 8  # characters of a secret below which hiding it would tear ordinary words apart
 _SECRET_HEADER = re.compile(

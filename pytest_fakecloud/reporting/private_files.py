@@ -6,8 +6,6 @@ import os
 import stat
 from pathlib import Path
 
-__all__ = ["make_private", "write_private"]
-
 PRIVATE = 0o600
 
 

@@ -10,8 +10,6 @@ from typing import Any
 from ..core.errors import ContractError
 from ..core.problems import ends_the_test
 
-__all__ = ["hide_ours"]
-
 _OURS = f"{__package__.partition('.')[0]}."
 _RUNNERS = ("_pytest.", "pluggy.")
 _LIBRARY = sysconfig.get_paths()["stdlib"]

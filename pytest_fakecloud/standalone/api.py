@@ -35,8 +35,6 @@ from .views import describe
 if TYPE_CHECKING:
     from ..cloud import Cloud
 
-__all__ = ["PREFIX", "ControlApp"]
-
 _LONGEST_MESSAGE = 2000
 _POLICY = "default-src 'none'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
 _GUARDS = (

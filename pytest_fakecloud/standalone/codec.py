@@ -32,8 +32,6 @@ from .wire import (
     value_type,
 )
 
-__all__ = ["Objects", "Unreadable", "decode", "decode_error", "encode", "encode_error"]
-
 TAG = "$"
 _FLAGS = int(re.ASCII | re.IGNORECASE | re.MULTILINE | re.DOTALL | re.VERBOSE | re.UNICODE)
 MOST_OBJECTS = 100_000

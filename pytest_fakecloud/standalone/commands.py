@@ -22,8 +22,6 @@ from .environment import TOKEN_VARIABLE, URL_VARIABLE, exports, write_dotenv
 from .hosts import is_loopback
 from .remote import RemoteCloud
 
-__all__ = ["COMMANDS", "add_parsers", "run"]
-
 EXIT_REFUSED = 1
 SHOWN = 10
 """How many events the clock's commands print one by one."""

@@ -12,8 +12,6 @@ from ..core.errors import ContractError
 from ..handle import Handle
 from ..http.messages import Answer, Effect, Request
 
-__all__ = ["FILES", "file", "page", "send"]
-
 _SCRIPTS = (
     "activity", "api", "broker", "connect", "dom", "fake", "faults", "kv", "lists", "main",
     "pictures", "queue", "router", "rows", "time", "vector",

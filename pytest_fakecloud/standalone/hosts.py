@@ -15,8 +15,6 @@ from urllib.parse import urlsplit
 from ..core.errors import ServiceError
 from ..http.messages import Request
 
-__all__ = ["Guard", "Hosts", "is_loopback"]
-
 
 def is_loopback(host: str) -> bool:
     """Whether a name or an address is this machine's own and nobody else's."""

@@ -8,8 +8,6 @@ import threading
 from datetime import UTC, datetime
 from typing import Any, Literal, TextIO, TypeAlias
 
-__all__ = ["FORMATS", "Log", "LogFormat"]
-
 LogFormat: TypeAlias = Literal["text", "json"]
 FORMATS: tuple[LogFormat, ...] = ("text", "json")
 _ASIDE = frozenset({"ready", "stopping"})

@@ -20,8 +20,6 @@ from typing import (
 from ..http.routing import Route
 from .control.shapes import BODIES, RESPONSES
 
-__all__ = ["WITHOUT_TOKEN", "document"]
-
 _QUERIES = {
     "journal": {"after": "leave out entries up to this number"},
     "journal_stream": {"after": "leave out entries up to this number"},

@@ -14,8 +14,6 @@ from ..core.errors import ContractError
 from ..core.wording import brief
 from ..kv.algorithms.linear_regex import Fragment, LinearRegex, RegexError, Test
 
-__all__ = ["MOST_STEPS", "LinearPattern"]
-
 MOST_STEPS = 10_000_000
 """The largest product of a pattern's states and a text's length: a few seconds at worst."""
 # What turns a pattern into a tree is the same for re itself; it has no public name.

@@ -29,9 +29,6 @@ if TYPE_CHECKING:
     from ..explore.explore import Checks, Exploration, ExploreOptions, Runs
     from ..failures import FailureOptions, Failures
 
-__all__ = ["RemoteCloud", "connect"]
-
-
 # What a remote handle does in this process, from what the server says of it.
 _LOCAL = frozenset({"client", "async_client"})
 _IN_PROCESS_ONLY = {

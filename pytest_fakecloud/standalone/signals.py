@@ -9,8 +9,6 @@ import threading
 from collections.abc import Callable, Iterator
 from queue import Empty, SimpleQueue
 
-__all__ = ["STOP_SECONDS", "ended_by_signals"]
-
 STOP_SECONDS = 1.5
 """How long a command may take to end once a signal asks for it."""
 _SIGNALS = ("SIGINT", "SIGTERM", "SIGBREAK")

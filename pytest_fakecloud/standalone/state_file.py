@@ -24,8 +24,6 @@ from ..files import DATA_BYTES, open_file, read_file
 from ..kv.rdb.file import MAGIC
 from ..services import by_word
 
-__all__ = ["SCHEMA", "Progress", "load_state", "prepare_fault", "read_state"]
-
 AT_ONCE = 2_000
 """How many keys, records or messages are put in between two words on how far it is."""
 T = TypeVar("T")

@@ -15,22 +15,6 @@ from ..handle import Handle
 from ..services import find, view_of
 from .control.shapes import Attempt, DeadLetter, HandleEntry, Message
 
-__all__ = [
-    "attempt_view",
-    "broker_view",
-    "dead_letter",
-    "describe",
-    "group_view",
-    "kv_view",
-    "last_query",
-    "message_view",
-    "projected",
-    "queue_view",
-    "told",
-    "vector_view",
-    "view",
-]
-
 MOST = 500
 """The most keys, vectors, records and messages a view shows; the counts are always whole."""
 MOST_RUNS = 20

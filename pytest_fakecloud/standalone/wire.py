@@ -20,18 +20,6 @@ from ..faults.plan import FaultPlan, fault_words
 from ..handle import Handle
 from ..services import SERVICES
 
-__all__ = [
-    "Surface",
-    "ValueType",
-    "error_type",
-    "found_type",
-    "name_of",
-    "names",
-    "surface_named",
-    "surface_of",
-    "value_type",
-]
-
 _PACKAGE = "pytest_fakecloud"
 
 

@@ -21,8 +21,6 @@ from typing import Any
 
 from .hooks import Hook
 
-__all__ = ["enter", "leave", "refresh"]
-
 _lock = threading.Lock()
 _contexts: dict[tuple[object, ...], Any] = {}
 

@@ -9,8 +9,6 @@ from contextlib import closing
 from typing import Any
 from urllib.parse import urlsplit
 
-__all__ = ["Detour", "target_of"]
-
 
 class Detour:
     """Another address for the requests to an origin: a fake's, over its socket.

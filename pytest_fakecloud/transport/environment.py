@@ -5,8 +5,6 @@ from __future__ import annotations
 import os
 import threading
 
-__all__ = ["enter", "leave", "refresh"]
-
 HOST = "127.0.0.1"
 _VARIABLES = ("NO_PROXY", "no_proxy")
 

@@ -7,8 +7,6 @@ import warnings
 from collections.abc import Callable
 from typing import Any
 
-__all__ = ["Hook", "ShortcutWarning"]
-
 
 class ShortcutWarning(UserWarning):
     """A client library is not as this version knows it, so a shortcut is off."""

@@ -32,8 +32,6 @@ from .shortcut import (
 if TYPE_CHECKING:
     from ..http.mount import Mount
 
-__all__ = ["Origin", "Origins", "origins"]
-
 Origin = tuple[str, str, int]
 """Scheme, host and port."""
 _PORTS = {"http": 80, "https": 443}

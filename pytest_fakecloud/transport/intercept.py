@@ -15,8 +15,6 @@ from ..core.errors import ContractError
 from .detour import Detour
 from .inprocess import Origin, origins
 
-__all__ = ["Interception", "parse_origin"]
-
 _PORTS = {"http": 80, "https": 443}
 
 

@@ -8,8 +8,6 @@ from typing import Protocol
 
 from . import client_cost, environment
 
-__all__ = ["Changes", "changes"]
-
 
 class _Part(Protocol):
     """One kind of change, counted by who asks for it."""

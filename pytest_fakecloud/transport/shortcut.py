@@ -22,8 +22,6 @@ from ..http.messages import Answer, Request
 if TYPE_CHECKING:
     from ..http.mount import Mount
 
-__all__ = ["NoAnswer", "Shortcut", "Whole", "are_timeouts", "phrase"]
-
 _BODILESS = frozenset({204, 304})
 _METHODS = frozenset({"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"})
 _TARGET = re.compile(r"/[!-~]*")

@@ -11,8 +11,6 @@ from pathlib import Path
 
 from ..core.errors import ContractError
 
-__all__ = ["Authority"]
-
 
 class Authority:
     """A certificate authority that exists for one run, and what clients need to trust it.

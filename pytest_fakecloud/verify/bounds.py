@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import time
 
-__all__ = ["ANSWER_BYTES", "RUN_SECONDS", "SECONDS", "Bounds", "Interrupted", "Unreachable"]
-
 SECONDS = 30.0
 """How long a request may take, and how long an index may take in what was written."""
 RUN_SECONDS = 900.0

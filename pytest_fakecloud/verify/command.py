@@ -17,8 +17,6 @@ if TYPE_CHECKING:
     from ..reporting.masking import Mask
     from .sides import Target
 
-__all__ = ["add_parser", "run"]
-
 EXIT_DIFFERS = 1
 EXIT_USAGE = 2
 EXIT_UNREACHABLE = 3

@@ -9,8 +9,6 @@ from typing import Any
 from .scenario import Step
 from .sides import Reply
 
-__all__ = ["difference"]
-
 MINUTE = 60
 SCORES = 1e-4
 """How far two scores of a vector query may be apart: machines multiply in different orders."""

@@ -11,8 +11,6 @@ import requests
 
 from .bounds import ANSWER_BYTES, SECONDS, Bounds, Unreachable
 
-__all__ = ["Answer", "exchange"]
-
 _CHUNK = 1 << 16
 _POLL = 0.05
 

@@ -9,8 +9,6 @@ from dataclasses import dataclass
 from .scenario import Step
 from .sides import Reply
 
-__all__ = ["KNOWN", "OLDER", "Known", "reason_for"]
-
 OLDER = "the server is older than the option IFEQ"
 
 

@@ -10,8 +10,6 @@ from typing import Any
 
 from .run import Compared, Result
 
-__all__ = ["as_html", "as_json", "as_text"]
-
 WIDTH = 400
 """How much of an answer is shown."""
 

@@ -14,8 +14,6 @@ from .known import OLDER, reason_for
 from .scenario import Scenario, Step
 from .sides import Reply, Side, Target, facts_of, fake_of, mask_of
 
-__all__ = ["Compared", "Result", "plan", "verify"]
-
 NOT_OFFERED = "the service does not offer it"
 FOLLOWS = "follows from what differs before it in the scenario"
 _UNDONE = (NOT_OFFERED, OLDER)

@@ -8,8 +8,6 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-__all__ = ["COMPARISONS", "Scenario", "Step", "read_lines"]
-
 COMPARISONS: Mapping[str, str] = {
     "exact": "value by value",
     "sorted": "in any order",

@@ -23,8 +23,6 @@ from .bounds import SECONDS, Bounds, Unreachable
 from .exchange import Answer, exchange
 from .scenario import Scenario, Step
 
-__all__ = ["Reply", "Side", "Target", "facts_of", "fake_of", "mask_of"]
-
 DEEPEST = 100
 """How deep the values of an answer may be inside each other; a deeper one is compared as text."""
 PAUSE = 0.25

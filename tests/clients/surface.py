@@ -8,8 +8,6 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Generic, TypeVar
 
-__all__ = ["Api", "Kept", "Used", "surface"]
-
 Found = TypeVar("Found")
 
 

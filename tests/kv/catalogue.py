@@ -9,8 +9,6 @@ of None means that the row only adds words. The error texts were observed on Red
 
 from __future__ import annotations
 
-__all__ = ["COMMANDS", "ERRORS"]
-
 # fmt: off
 COMMANDS: dict[str, list[tuple[str, int | None, str, str]]] = {
     "json": [

@@ -10,8 +10,6 @@ from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-__all__ = ["Call", "is_linearizable"]
-
 
 @dataclass(frozen=True)
 class Call:

@@ -20,8 +20,6 @@ from typing import Any
 
 from pytest_fakecloud.core.timeparse import monotonic
 
-__all__ = ["AVAILABLE", "Born", "Nursery"]
-
 AVAILABLE = sys.platform == "linux"
 """Whether forking is safe and cheap here."""
 NEEDED = (

@@ -10,8 +10,6 @@ if TYPE_CHECKING:
     from ...queue.handle import Queue
     from ...queue.model import Message
 
-__all__ = ["Due"]
-
 
 class Due:
     """A delivery that can begin now."""

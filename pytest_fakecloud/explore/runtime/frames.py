@@ -7,8 +7,6 @@ import threading
 from pathlib import Path
 from types import FrameType
 
-__all__ = ["application_frame", "is_library", "source_of", "waits_for_lock"]
-
 _OWN = str(Path(__file__).parents[2])
 _LIBRARIES = tuple(
     str(Path(found))

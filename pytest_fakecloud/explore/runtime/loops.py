@@ -15,8 +15,6 @@ from typing import Any, Protocol, TypeVar
 from .frames import is_library
 from .strands import Crash, Strand
 
-__all__ = ["OwnLoop", "Sleeper", "await_in_own_loop", "loops_follow", "sleeps_follow"]
-
 T = TypeVar("T")
 _SOON = 0.005
 """Real seconds in which sockets of other servers may answer."""

@@ -20,8 +20,6 @@ if TYPE_CHECKING:
 
     from .deliveries import Due
 
-__all__ = ["Crash", "Gate", "Place", "Role", "Strand", "Threads", "Turns", "Who", "pause"]
-
 Role = Literal["client", "worker", "delivery", "task", "thread"]
 Place = Literal["switch", "late", "wake"]
 """Where a strand is parked: before a call, before it receives an answer, before it goes on."""

@@ -13,8 +13,6 @@ from typing import Any
 from .frames import application_frame
 from .strands import Strand
 
-__all__ = ["describe_stuck", "is_in_application"]
-
 
 def is_in_application(strand: Strand) -> bool:
     """Whether a strand waits in a line of the application, not of a library alone."""

@@ -12,8 +12,6 @@ from typing import Any, Protocol
 from ...core.timeparse import monotonic
 from .strands import pause
 
-__all__ = ["Wire", "Wires"]
-
 _PATIENCE = 5.0
 """Real seconds after which a fake that has not answered is taken to be silent."""
 

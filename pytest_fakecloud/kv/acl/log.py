@@ -8,8 +8,6 @@ from typing import Any
 
 from ..reply import Map
 
-__all__ = ["AclLog"]
-
 SAME_WITHIN_US = 60_000_000
 """Refusals of the same kind less than this apart are one entry that is counted."""
 

@@ -16,8 +16,6 @@ from .users import (
     password_hash,
 )
 
-__all__ = ["CATEGORIES", "apply_rules", "categories_of", "describe_user", "user_details"]
-
 _CATEGORY_WORDS = (
     "keyspace read write set sortedset list hash string bitmap hyperloglog geo stream pubsub admin "
     "fast slow blocking dangerous connection transaction scripting"

@@ -21,21 +21,6 @@ from ..table.registry import EVERYTHING, CommandSpec, KeySpec, Table
 if TYPE_CHECKING:
     from ..settings import Dialect
 
-__all__ = [
-    "ANONYMOUS",
-    "AclUser",
-    "Anonymous",
-    "Denied",
-    "KeyPattern",
-    "RestToken",
-    "Selector",
-    "first_user",
-    "keys_of",
-    "password_hash",
-    "read_only_user",
-    "tester",
-]
-
 Reason = Literal["command", "key", "channel"]
 _RANKS: dict[Reason, int] = {"command": 1, "key": 2, "channel": 3}
 _CHANNELS = {

@@ -18,8 +18,6 @@ from functools import cached_property, lru_cache
 
 from ...core.budget import spend
 
-__all__ = ["has_wildcard", "matcher", "matches"]
-
 _STEPS_A_BYTE = 0.2
 """What a byte of a piece costs for each byte of the text it is looked for in."""
 _KEPT_LENGTH = 4096

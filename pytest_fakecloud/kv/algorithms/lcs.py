@@ -11,8 +11,6 @@ from __future__ import annotations
 
 from ...core.budget import spend
 
-__all__ = ["Match", "common_length", "common_matches"]
-
 Match = tuple[int, int, int]
 """Start in the first string, start in the second, length."""
 

@@ -18,8 +18,6 @@ from collections.abc import Callable
 
 from ...core.budget import spend
 
-__all__ = ["LinearRegex", "RegexError"]
-
 _STEPS_A_STATE = 3
 _LARGEST = 2000
 """States of one expression; counted repetitions multiply them."""

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-__all__ = ["split_words"]
-
 _ESCAPES = {ord("n"): 10, ord("r"): 13, ord("t"): 9, ord("b"): 8, ord("a"): 7}
 _SPACES = b" \n\r\t\v\f\0"
 _HEX = frozenset(b"0123456789abcdefABCDEF")

@@ -5,8 +5,6 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections.abc import Collection
 
-__all__ = ["ScanOrder"]
-
 
 class ScanOrder:
     """The order in which SCAN, HSCAN, SSCAN and ZSCAN visit the elements of a collection.

@@ -14,8 +14,6 @@ if TYPE_CHECKING:
     from .client import Client
     from .keyspace import Keyspace
 
-__all__ = ["Waiter", "Waiters"]
-
 FOREVER_US = 10**18
 
 

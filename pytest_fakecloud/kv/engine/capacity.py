@@ -20,8 +20,6 @@ if TYPE_CHECKING:
     from .client import Client
     from .keyspace import Keyspace
 
-__all__ = ["Capacity", "content_size"]
-
 _NUMBER = 8
 _MAKES_RESULTS = frozenset({"BITOP", "COPY", "PFMERGE", "RENAME", "RENAMENX", "SORT"})
 

@@ -11,8 +11,6 @@ if TYPE_CHECKING:
     from ..table.registry import CommandSpec
     from .keyspace import Keyspace
 
-__all__ = ["Client", "Monitor", "TrackingOptions"]
-
 _BUFFERS = dict.fromkeys(
     ("qbuf", "qbuf-free", "argv-mem", "multi-mem", "rbs", "rbp", "obl", "oll", "omem", "tot-mem"), 0
 )

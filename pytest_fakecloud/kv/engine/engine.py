@@ -62,8 +62,6 @@ if TYPE_CHECKING:
     from ..rdb.file import Record
     from ..search.indexes import Search
 
-__all__ = ["AT_ONCE", "Engine", "EngineCopy", "Session"]
-
 _FRAME = frozenset({"MULTI", "EXEC"})
 """What the transaction endpoint is made of, which needs no permission beyond its commands'."""
 AT_ONCE = frozenset({"EXEC", "DISCARD", "MULTI", "WATCH", "QUIT", "RESET"})

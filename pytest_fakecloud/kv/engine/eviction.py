@@ -17,8 +17,6 @@ if TYPE_CHECKING:
     from ..table.config import Config
     from .keyspace import Keyspace
 
-__all__ = ["STARTUP", "Eviction", "used_memory"]
-
 STARTUP = 1024
 """The bytes of a server without data."""
 

@@ -13,8 +13,6 @@ if TYPE_CHECKING:
     from ...core.ids import RandomStream
     from ..table.config import Config
 
-__all__ = ["Frequencies"]
-
 _FIRST = 5
 _MOST = 255
 _MINUTE_MS = 60_000

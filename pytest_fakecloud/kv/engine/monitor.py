@@ -8,8 +8,6 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from .client import Client
 
-__all__ = ["monitor_line", "quoted", "without_secrets"]
-
 _REDACTED = b"(redacted)"
 _ESCAPES = {
     ord("\\"): b"\\\\",

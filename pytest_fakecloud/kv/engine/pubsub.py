@@ -10,8 +10,6 @@ from ..reply import Push
 if TYPE_CHECKING:
     from .client import Client
 
-__all__ = ["KINDS", "PubSub"]
-
 KINDS = ("channel", "pattern", "shard")
 
 _WORDS = {

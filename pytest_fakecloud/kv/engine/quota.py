@@ -8,8 +8,6 @@ from collections.abc import Callable
 from ..errors import MAX_DAILY_REQUESTS, MAX_REQUESTS
 from ..settings import Limits
 
-__all__ = ["NO_QUOTA", "Quota"]
-
 _DAY_US = 86_400_000_000
 _SECOND_US = 1_000_000
 

@@ -13,8 +13,6 @@ if TYPE_CHECKING:
     from ..table.registry import CommandSpec
     from .client import Client
 
-__all__ = ["CommandCount", "SlowCommand", "Statistics"]
-
 
 @dataclass(eq=False, slots=True)
 class CommandCount:

@@ -13,8 +13,6 @@ if TYPE_CHECKING:
     from .client import Client, TrackingOptions
     from .keyspace import Keyspace
 
-__all__ = ["Tracking"]
-
 _KEEPS_CACHING = frozenset({"CLIENT CACHING", "CLIENT TRACKINGINFO", "MULTI", "EXEC"})
 """What stands between CLIENT CACHING and the command, or transaction, it is for.
 

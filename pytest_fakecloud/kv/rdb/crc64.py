@@ -8,8 +8,6 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     import numpy as np
 
-__all__ = ["crc64"]
-
 _POLYNOMIAL = 0x95AC9329AC4BC9B5
 """0xad93d23594c935a9 with its bits reversed."""
 _LANES = 4096

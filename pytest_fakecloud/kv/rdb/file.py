@@ -19,8 +19,6 @@ from .reader import (
 from .source import RdbError, Source
 from .writer import OLDEST, Writer
 
-__all__ = ["MAGIC", "Contents", "Record", "read_file", "write_file"]
-
 MAGIC = (b"REDIS", b"VALKEY")
 """How files begin."""
 _NEWEST = 12

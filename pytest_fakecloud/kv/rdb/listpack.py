@@ -8,8 +8,6 @@ from itertools import pairwise
 from ..values.integers import canonical_integer
 from .source import RdbError
 
-__all__ = ["Entry", "read_listpack", "texts", "write_listpack"]
-
 Entry = bytes | int
 """An element of a packed structure, as it is stored."""
 

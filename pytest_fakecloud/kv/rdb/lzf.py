@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-__all__ = ["MOST_GROWTH", "compress", "decompress"]
-
 MOST_GROWTH = 88
 """How many bytes one compressed byte stands for at most: 3 bytes for a run of 264."""
 _FARTHEST = 8192

@@ -12,8 +12,6 @@ from .writer import Writer
 if TYPE_CHECKING:
     from ..table.config import Config
 
-__all__ = ["FUNCTION", "SHELL", "dump", "dump_libraries", "is_sealed", "load", "load_libraries"]
-
 FUNCTION = 0xF5
 """What stands before the source of a library."""
 _FOOTER = 10

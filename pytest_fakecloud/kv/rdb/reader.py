@@ -22,15 +22,6 @@ from .listpack import Entry, read_listpack, texts
 from .source import RdbError, Source
 from .ziplist import read_intset, read_ziplist, read_zipmap
 
-__all__ = [
-    "VALKEY_9",
-    "ForeignType",
-    "module_id",
-    "module_name",
-    "read_value",
-    "skip_module_items",
-]
-
 VALKEY_9 = 80
 """The first version of Valkey's own count, which no version of Redis reaches."""
 _DEEPEST_JSON = 512

@@ -6,8 +6,6 @@ from struct import unpack_from
 
 from . import lzf
 
-__all__ = ["RdbError", "Source"]
-
 MOST_UNPACKED = {False: 512 * 2**20, True: 16 * 2**20}
 """Bytes that compressed strings, and compressed packed structures, may unpack to in data of any size.
 

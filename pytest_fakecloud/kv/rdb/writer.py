@@ -24,8 +24,6 @@ from .ziplist import write_intset
 if TYPE_CHECKING:
     from ..table.config import Config
 
-__all__ = ["OLDEST", "Writer"]
-
 OLDEST = 10
 """The version of Redis 7.0, which every server since then reads."""
 _STREAMS_WITH_ACTIVITY = _PACKED_SETS = 11

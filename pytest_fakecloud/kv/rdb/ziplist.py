@@ -10,8 +10,6 @@ from sys import byteorder
 from .listpack import Entry
 from .source import RdbError
 
-__all__ = ["read_intset", "read_ziplist", "read_zipmap", "write_intset"]
-
 _WIDTHS = {0xC0: 2, 0xD0: 4, 0xE0: 8, 0xF0: 3, 0xFE: 1}
 _CODES = {2: "h", 4: "i", 8: "q"}
 

@@ -20,8 +20,6 @@ if TYPE_CHECKING:
     from ..table.registry import CommandSpec
     from .connection import Link, Login
 
-__all__ = ["RedisUser", "RestTokens", "prepare_acl"]
-
 _TOKEN = "acl-"
 _DEFAULTS = (b"default", b"default_ro")
 

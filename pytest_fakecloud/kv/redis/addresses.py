@@ -13,8 +13,6 @@ from ...core.errors import ContractError
 from .cluster import ClusterLink
 from .connection import CONNECT_TIMEOUT, REPLY_TIMEOUT, Link, Place, RawParser, SentinelLink
 
-__all__ = ["SCHEMES", "open_link"]
-
 SCHEMES = ("redis", "rediss", "unix", "redis+cluster", "redis+sentinel", "valkey", "valkeys")
 _NAMELESS = (
     {"driver_info": None}

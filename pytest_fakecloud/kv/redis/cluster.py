@@ -27,8 +27,6 @@ from .connection import (
 )
 from .names import find_spec
 
-__all__ = ["ClusterLink"]
-
 PAUSE = 0.01
 """Seconds between two attempts while a slot moves."""
 _WORDS = (b"MOVED", b"ASK", b"TRYAGAIN", b"CLUSTERDOWN")

@@ -32,8 +32,6 @@ from ..reply import (
 )
 from ..scripting.limits import LEVELS
 
-__all__ = ["Link", "Login", "Place", "RawParser", "SentinelLink", "Unreachable"]
-
 CONNECT_TIMEOUT = 2.0
 REPLY_TIMEOUT = 10.0
 """Seconds for a connection and for a reply, unless the URL says otherwise."""

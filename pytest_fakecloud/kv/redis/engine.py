@@ -58,8 +58,6 @@ from .names import Names, Prepared, find_spec
 from .pubsub import MonitorFeed, Subscriptions
 from .scripts import RedisScripts
 
-__all__ = ["RedisCopy", "RedisEngine"]
-
 _CLAIM_MS = 600_000
 _REFRESH = 60.0
 CLOSE_PATIENCE = 0.5

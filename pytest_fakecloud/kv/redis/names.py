@@ -16,8 +16,6 @@ from ..reply import OK, Reply
 from ..table.registry import CommandSpec, find_family
 from ..table.syntax import parse_int
 
-__all__ = ["Names", "Prepared", "find_spec"]
-
 _COUNT = b"""
 local cursor, found = '0', 0
 repeat

@@ -20,8 +20,6 @@ from .names import Names, escaped
 if TYPE_CHECKING:
     from .connection import Link, Login
 
-__all__ = ["MonitorFeed", "Seen", "Subscriptions"]
-
 RECONNECT = 0.2
 """Seconds between two attempts to reach a server that went away."""
 _LINE = re.compile(rb"(\d+)\.(\d{6}) \[(\d+) (.*?)\] (.*)", re.DOTALL)

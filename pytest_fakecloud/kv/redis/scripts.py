@@ -13,8 +13,6 @@ import hashlib
 from ..scripting.shebang import KEY_LOCKING
 from .names import Prepared
 
-__all__ = ["RedisScripts"]
-
 _FLAGS = b"flags="
 
 

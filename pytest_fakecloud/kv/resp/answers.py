@@ -8,8 +8,6 @@ from typing import Any, TypeGuard
 from ..errors import CommandError
 from ..reply import Reply, Status, to_resp
 
-__all__ = ["Raw", "as_resp", "is_raw_list", "written"]
-
 
 class Raw(bytes):
     """Bytes of the protocol that stand where a reply would."""

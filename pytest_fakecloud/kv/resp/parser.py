@@ -12,8 +12,6 @@ from typing import Literal
 
 from ..algorithms.quoting import split_words
 
-__all__ = ["CommandReader", "ProtocolFault", "way_in"]
-
 LINE_LIMIT = 64 * 1024
 """The most bytes of an inline command, and of a line that announces a count or a length."""
 COUNT_LIMIT = 2**31 - 1

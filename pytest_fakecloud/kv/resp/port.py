@@ -59,8 +59,6 @@ if TYPE_CHECKING:
     from ..engine.engine import Engine
     from ..rest.routes import KVApp
 
-__all__ = ["DatabasePort", "PortConnection"]
-
 READ_BYTES = 64 * 1024
 SEND_BYTES = 256 * 1024
 """Bytes of replies that are put together at most, before they are sent."""

@@ -11,8 +11,6 @@ import orjson
 from ..errors import CommandError
 from ..reply import Reply, to_json
 
-__all__ = ["envelopes", "pieces", "result"]
-
 _PIECE = 3 * 2**16
 """Bytes of a string that are written at once: a multiple of three, as base64 takes them."""
 

@@ -18,16 +18,6 @@ from .. import errors
 from ..errors import RestError
 from ..table.registry import COMMANDS
 
-__all__ = [
-    "COMMAND",
-    "LINES",
-    "command_name",
-    "command_of_body",
-    "command_of_path",
-    "commands_of_body",
-    "facts_of",
-]
-
 
 class _Command(Sort):
     """A command's name in any case, with or without the sub-command's."""

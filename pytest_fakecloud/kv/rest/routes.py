@@ -45,8 +45,6 @@ from .requests import (
 )
 from .sse import EventStream, monitor_stream, subscription_stream
 
-__all__ = ["Credentials", "KVApp"]
-
 METHODS = "GET HEAD POST PUT"
 _SYNC_TOKEN = "Upstash-Sync-Token"
 _SYNC_TOKEN_NEUTRAL = "Service-Sync-Token"

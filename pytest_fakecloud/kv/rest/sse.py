@@ -11,8 +11,6 @@ from ..engine.client import Client
 from ..engine.monitor import monitor_line
 from ..model import AnyEngine, AnySession
 
-__all__ = ["EventStream", "monitor_stream", "subscription_stream"]
-
 EVENTS_LIMIT = 32 * 1024 * 1024
 """Bytes of events a client may leave unread; beyond it the stream ends, as on the database port."""
 _PER_EVENT = 64

@@ -23,8 +23,6 @@ from ..reply import (
 )
 from .tail_calls import keep_frames
 
-__all__ = ["Boxed", "callbacks"]
-
 Number = int | float
 
 

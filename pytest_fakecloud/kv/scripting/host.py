@@ -23,8 +23,6 @@ from .errors import HostLost, ScriptFailure
 from .limits import LEVELS, ScriptLimits
 from .replies import BUG, FAILED, Converter, lua_size, words_size
 
-__all__ = ["LuaHost"]
-
 _FILES = ("patterns", "sandbox", "bit", "cjson", "cmsgpack", "struct", "redis")
 _FLAGS = (b"no-writes", b"allow-oom", b"allow-stale", b"no-cluster", b"allow-cross-slot-keys")
 _CALL_WIDTH = 500

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-__all__ = ["LEVELS", "PORT_LEVELS", "ScriptLimits"]
-
 LEVELS = 100
 """How deep a script's reply may be nested where it becomes JSON or a Python value (decided here)."""
 PORT_LEVELS = 7995

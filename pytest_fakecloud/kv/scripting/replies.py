@@ -16,8 +16,6 @@ from ..reply import (
 )
 from ..table.syntax import format_double
 
-__all__ = ["BUG", "FAILED", "REFUSED", "STATUS", "Converter", "lua_size", "words_size"]
-
 STATUS, FAILED, REFUSED, BUG = 1, 2, 3, 4
 """Kinds of a command's result, as ``redis.lua`` tells them apart; without one it is a plain value:
 a status, an error of a command, a refusal before any command ran, a fault of this engine."""

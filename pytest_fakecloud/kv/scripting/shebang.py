@@ -9,8 +9,6 @@ from ..algorithms.quoting import split_words
 from ..errors import CommandError
 from . import errors
 
-__all__ = ["KEY_LOCKING", "SCRIPT_FLAGS", "Shebang", "library_name", "script_shebang"]
-
 SCRIPT_FLAGS = frozenset(
     {b"no-writes", b"allow-oom", b"allow-stale", b"no-cluster", b"allow-cross-slot-keys"}
 )

@@ -15,8 +15,6 @@ import struct
 import sys
 from array import array
 
-__all__ = ["keep_frames"]
-
 _HEADER = 12
 _CALL, _TAIL_CALL = 28, 29
 _NIL, _BOOLEAN, _NUMBER, _STRING = 0, 1, 3, 4

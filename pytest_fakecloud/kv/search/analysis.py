@@ -15,8 +15,6 @@ from itertools import groupby
 
 from Stemmer import Stemmer
 
-__all__ = ["LANGUAGES", "Analyzer", "analyzer", "spans"]
-
 LANGUAGES = (
     "arabic", "danish", "dutch", "english", "finnish", "french", "german", "greek", "hungarian",
     "italian", "norwegian", "portuguese", "romanian", "russian", "spanish", "swedish", "tamil",

@@ -18,11 +18,6 @@ from .postings import TextPostings, ValuePostings
 from .schema import FieldSpec
 from .scoring import bm25, idf
 
-__all__ = [
-    "AllOf", "AnyOf", "Boosted", "Clause", "Equal", "Everything", "Fuzzy", "InRange", "Matches",
-    "Named", "Nothing", "Phrase", "Regex",
-]  # fmt: skip
-
 Matches: TypeAlias = dict[int, float]
 """Numbers of documents with their scores."""
 

@@ -16,8 +16,6 @@ from ..values.hashes import HashValue
 from ..values.json import JsonError, JsonValue, parse_json
 from .schema import Definition
 
-__all__ = ["Document", "date_ms", "facet_path", "make_document", "source_of", "values_at"]
-
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _MILLISECOND = timedelta(milliseconds=1)
 _DATE = re.compile(

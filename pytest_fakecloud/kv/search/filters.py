@@ -32,8 +32,6 @@ from .clauses import (
 from .documents import date_ms, facet_path
 from .schema import Definition, FieldSpec, SearchError
 
-__all__ = ["parse_filter", "parse_object"]
-
 _BOOLEAN = {"$must": "must", "$and": "must", "$should": "should", "$or": "should",
             "$mustNot": "must_not"}  # fmt: skip
 _RANGES = ("$gt", "$gte", "$lt", "$lte")

@@ -14,8 +14,6 @@ from functools import cache
 from ...core.budget import spend
 from .terms import Node, Terms, below
 
-__all__ = ["near"]
-
 _STEPS_A_NODE = 4
 
 _State = tuple[tuple[int, ...], tuple[int, ...]]

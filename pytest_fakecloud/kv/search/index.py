@@ -15,8 +15,6 @@ from .schema import KEY_TYPES, Definition, FieldSpec, SearchError
 if TYPE_CHECKING:
     from ..engine.keyspace import Keyspace
 
-__all__ = ["SearchIndex", "Waiting"]
-
 
 class Waiting:
     """A change that is not searchable yet: until an instant, or a number of searches."""

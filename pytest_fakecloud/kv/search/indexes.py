@@ -10,8 +10,6 @@ from .index import SearchIndex
 if TYPE_CHECKING:
     from ..engine.keyspace import Keyspace
 
-__all__ = ["Indexes", "Search"]
-
 
 @dataclass(frozen=True)
 class Search:

@@ -12,8 +12,6 @@ from typing import Any
 from ...core.budget import spend
 from .terms import Terms
 
-__all__ = ["GAP", "FacetPostings", "Ordered", "TextPostings", "ValuePostings"]
-
 GAP = 1 << 20
 """Positions between two texts of a field, so that no phrase crosses from one to the other."""
 _FEW = 64

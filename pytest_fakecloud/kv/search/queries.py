@@ -20,8 +20,6 @@ from .scoring import ScoreFunction
 if TYPE_CHECKING:
     from ..engine.keyspace import Keyspace
 
-__all__ = ["Highlight", "Hit", "Query", "run_query"]
-
 
 @dataclass(frozen=True, slots=True)
 class Highlight:

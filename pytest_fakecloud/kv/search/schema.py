@@ -9,8 +9,6 @@ from itertools import pairwise
 
 from .analysis import LANGUAGES, Analyzer, analyzer
 
-__all__ = ["FIELD_TYPES", "KEY_TYPES", "Definition", "FieldSpec", "SearchError"]
-
 KEY_TYPES = {"JSON": "ReJSON-RL", "HASH": "hash", "STRING": "string"}
 """What ``ON`` says, and the type of key it means."""
 _WITH_FAST = frozenset({"U64", "I64", "F64", "DATE", "BOOL"})

@@ -11,8 +11,6 @@ from bisect import bisect_right
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
-__all__ = ["MODIFIERS", "FieldValue", "ScoreFunction", "bm25", "idf", "rounded_length"]
-
 _K1, _B = 1.2, 0.75
 
 

@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TypeAlias
 
-__all__ = ["Node", "Terms", "below"]
-
 Node: TypeAlias = "dict[str, Node | list[str]]"
 """From the next character to what follows: a node, or a list of the terms that begin so.
 

@@ -19,8 +19,6 @@ from .schema import KEY_TYPES, SearchError
 if TYPE_CHECKING:
     from ..engine.keyspace import Keyspace
 
-__all__ = ["SearchFields", "SearchIndexView", "expect_search", "searches_of"]
-
 T = TypeVar("T")
 Reading = Callable[[], "AbstractContextManager[Keyspace]"]
 """Gives the keys while nobody else changes them."""

@@ -9,8 +9,6 @@ from ..errors import CommandError, not_available
 if TYPE_CHECKING:
     from .registry import CommandSpec
 
-__all__ = ["asks_to_wait", "check_family_over_rest", "check_over_rest"]
-
 _WORDS_OF_READS = {b"GROUP": 3, b"COUNT": 2}
 """The option words of XREAD and XREADGROUP that others follow: how many with these."""
 

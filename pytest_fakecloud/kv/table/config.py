@@ -27,8 +27,6 @@ from .config_words import SEVERAL_WORDS, memory_bytes
 from .registry import EVERYTHING, Table
 from .syntax import try_int
 
-__all__ = ["Config"]
-
 _ALIASES = {
     "hash-max-ziplist-entries": "hash-max-listpack-entries",
     "hash-max-ziplist-value": "hash-max-listpack-value",

@@ -20,8 +20,6 @@ from ..errors import (
     CONFIG_SAVE,
 )
 
-__all__ = ["SEVERAL_WORDS", "memory_bytes"]
-
 _UNITS = {"": 1, "b": 1, "k": 1000, "kb": 1024, "m": 10**6, "mb": 2**20, "g": 10**9, "gb": 2**30}
 _HIGHEST = 2**64 - 1
 _CLASSES = {"normal": 0, "slave": 1, "replica": 1, "pubsub": 2}

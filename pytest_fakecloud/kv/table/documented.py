@@ -9,8 +9,6 @@ server's process, its logs or its memory.
 
 from __future__ import annotations
 
-__all__ = ["DOCUMENTED"]
-
 _COMMANDS = """
 APPEND DECR DECRBY DELEX DIGEST GET GETDEL GETEX GETRANGE GETSET INCR INCRBY INCRBYFLOAT MGET MSET
 MSETNX PSETEX SET SETEX SETNX SETRANGE STRLEN

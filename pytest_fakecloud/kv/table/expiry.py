@@ -11,8 +11,6 @@ from ..errors import (
 )
 from .syntax import I64_MAX, I64_MIN, parse_int
 
-__all__ = ["EXPIRY_WORDS", "Condition", "expiry_ms", "is_met", "parse_conditions", "relative_ms"]
-
 EXPIRY_WORDS = frozenset({b"EX", b"PX", b"EXAT", b"PXAT"})
 
 Condition = frozenset[bytes]

@@ -17,21 +17,6 @@ from .versions import ARITIES, LATER, MODULES, OWN, is_later
 if TYPE_CHECKING:
     from ..reply import Reply
 
-__all__ = [
-    "COMMANDS",
-    "EVERYTHING",
-    "LOOKUP",
-    "Args",
-    "CommandSpec",
-    "Function",
-    "KeySpec",
-    "Table",
-    "command",
-    "find_family",
-    "specs",
-    "table_of",
-]
-
 Args = list[bytes]
 """The arguments of a command, without its name (and without the name of a sub-command)."""
 Function = Callable[[Any, Args], "Reply"]

@@ -9,8 +9,6 @@ report of themselves through ``COMMAND``, and the vendor's documentation for its
 
 from __future__ import annotations
 
-__all__ = ["NOT_OVER_REST", "ROWS", "Row"]
-
 Row = tuple[str, int, str, str, str, str, str]
 
 # fmt: off

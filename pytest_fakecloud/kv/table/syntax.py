@@ -21,22 +21,6 @@ from ..errors import (
     CommandError,
 )
 
-__all__ = [
-    "I64_MAX",
-    "I64_MIN",
-    "LongDouble",
-    "format_double",
-    "format_long_double",
-    "long_double_sum",
-    "parse_database",
-    "parse_float",
-    "parse_int",
-    "parse_long_double",
-    "parse_numkeys",
-    "parse_unsigned",
-    "try_int",
-]
-
 I64_MIN = -(2**63)
 I64_MAX = 2**63 - 1
 

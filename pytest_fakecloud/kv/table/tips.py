@@ -6,8 +6,6 @@ from the tips to which nodes a command goes and how replies become one; other co
 
 from __future__ import annotations
 
-__all__ = ["DEPRECATED", "INTERNAL", "NOTES", "TIPS"]
-
 _TIPS = """
 nondeterministic_output: CLIENT|INFO CLIENT|LIST CLUSTER|BUMPEPOCH CLUSTER|COUNT-FAILURE-REPORTS
   CLUSTER|GETKEYSINSLOT CLUSTER|INFO CLUSTER|LINKS CLUSTER|NODES CLUSTER|REPLICAS CLUSTER|SHARDS

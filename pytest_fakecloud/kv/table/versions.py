@@ -7,18 +7,6 @@ all. Versions are those of Redis; what only Valkey has counts Valkey's, which go
 
 from __future__ import annotations
 
-__all__ = [
-    "ARITIES",
-    "LATER",
-    "MODULES",
-    "OWN",
-    "VALKEYS",
-    "VENDOR",
-    "as_numbers",
-    "is_later",
-    "rdb_version",
-]
-
 VENDOR = "vendor"
 """Instead of a version: what no stock server has."""
 OWN = ("ACL GENTOKEN", "ACL RESTTOKEN", "SEARCH.")

@@ -6,10 +6,6 @@ from bisect import bisect_left, bisect_right, insort
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
-__all__ = [
-    "ID_MAX", "SEQUENCE_MAX", "UNKNOWN_ENTRIES_READ", "Consumer", "Group", "Pending", "PendingList",
-]  # fmt: skip
-
 SEQUENCE_MAX = (1 << 64) - 1
 ID_MAX = (1 << 128) - 1
 """The highest entry id: ids are one integer, milliseconds above 64 bits of sequence number."""

@@ -10,8 +10,6 @@ from typing import Any
 
 from .stream import format_id
 
-__all__ = ["EMPTY", "joined", "key_digest", "mixed", "value_digest"]
-
 EMPTY = 0
 """The digest of nothing. Digests are numbers of twenty bytes, the highest first."""
 _TYPES = {"list": 1, "set": 2, "zset": 3, "hash": 4, "stream": 6}

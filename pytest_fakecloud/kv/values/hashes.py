@@ -11,8 +11,6 @@ from ..algorithms.scanning import ScanOrder
 if TYPE_CHECKING:
     from ..table.config import Config
 
-__all__ = ["HashValue"]
-
 
 class HashValue:
     """Fields and values in order of creation.

@@ -18,11 +18,6 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from ..table.config import Config
 
-__all__ = [
-    "DEEPEST", "JsonError", "JsonValue", "Layout", "copy_json", "depth", "equal", "merge",
-    "parse_json", "type_word", "write_json",
-]  # fmt: skip
-
 DEEPEST = 128
 """Levels of nesting a client may send."""
 

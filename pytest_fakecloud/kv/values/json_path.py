@@ -27,8 +27,6 @@ from jsonpath.selectors import Filter, NameSelector
 from ...core.budget import spend
 from ..algorithms.linear_regex import LinearRegex, RegexError
 
-__all__ = ["Location", "Path", "PathError", "compile_path"]
-
 _STEPS_A_NODE = 64
 _LONGEST = 4096
 """Bytes of a path."""

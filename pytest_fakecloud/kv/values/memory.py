@@ -6,8 +6,6 @@ from typing import Any
 
 from ..table.syntax import try_int
 
-__all__ = ["ENTRY", "UnpackedInteger", "usage"]
-
 # What the server allocates: a dictionary entry, and an object header around each value.
 ENTRY = 24
 """Bytes of an entry of a dictionary: of a key, and of its expiry."""

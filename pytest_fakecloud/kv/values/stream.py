@@ -23,8 +23,6 @@ from .listpack import LISTPACK_OVERHEAD, entry_size, integer_size
 if TYPE_CHECKING:
     from ..table.config import Config
 
-__all__ = ["Entry", "Node", "Stream", "format_id", "make_id"]
-
 Entry = tuple[int, list[bytes]]
 """An id and its fields and values, alternating."""
 

@@ -12,8 +12,6 @@ from .score_order import Item, ScoreOrder
 if TYPE_CHECKING:
     from ..table.config import Config
 
-__all__ = ["Item", "LexRange", "ScoreRange", "SortedSet"]
-
 
 class ScoreRange(NamedTuple):
     """An interval of scores; each end may be exclusive, as ``(1`` says in a command."""

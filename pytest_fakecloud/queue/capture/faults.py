@@ -11,7 +11,7 @@ from ...faults.fault import rule_of
 from ...faults.plan import fault_words
 
 if TYPE_CHECKING:
-    from ...faults.plan import Fault
+    from ...faults.fault import Fault
     from ..delivery.destination_server import Destination
 
 

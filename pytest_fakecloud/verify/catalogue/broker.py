@@ -6,8 +6,6 @@ from collections.abc import Iterator
 
 from ..scenario import Scenario, Step
 
-__all__ = ["scenarios"]
-
 _WHERE = frozenset({"offset", "partition", "timestamp", "timestampType"})
 
 

@@ -8,8 +8,6 @@ from __future__ import annotations
 
 from ..scenario import Scenario, Step, read_lines
 
-__all__ = ["SCENARIOS"]
-
 _COMMANDS = r"""
 ## string: set and get
 SET @a one

@@ -9,8 +9,6 @@ from typing import Any
 
 from ..scenario import Scenario, Step
 
-__all__ = ["SCENARIOS"]
-
 _URL = "https://example.com/{p}"
 _WAIT = {"Upstash-Delay": "1h"}
 _TIMES = frozenset(

@@ -7,8 +7,6 @@ from typing import Any
 
 from ..scenario import Scenario, Step
 
-__all__ = ["scenarios"]
-
 _AWAY = (Step("DELETE", "/delete-namespace/{p}ns"), Step("DELETE", "/delete-namespace/{p}other"))
 
 

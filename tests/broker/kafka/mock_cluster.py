@@ -14,8 +14,6 @@ import confluent_kafka
 
 from pytest_fakecloud.broker.kafka.cluster import Cluster
 
-__all__ = ["SETTINGS", "MockCluster", "library"]
-
 SETTINGS = "static=false&heartbeat.interval.ms=50&fetch.wait.max.ms=10&request.timeout=2"
 """What the mock cluster needs of a client: no static members, and none that it has to wake."""
 

@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 from random import Random
 
-__all__ = ["lines_of"]
-
 INTEGERS = (
     *(0, 1, -1, 63, 64, 127, 128, -128, -129, 4095, 4096, -4096, -4097, 9999, 10000),
     *(2**15 - 1, 2**15, -(2**15), 2**23 - 1, 2**23, 2**31 - 1, 2**31, -(2**31), -(2**31) - 1),

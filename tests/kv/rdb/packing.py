@@ -7,8 +7,6 @@ import struct
 from pytest_fakecloud.kv.rdb.crc64 import crc64
 from pytest_fakecloud.kv.rdb.listpack import Entry, write_listpack
 
-__all__ = ["OTHERS", "count", "file_of", "sealed", "text", "ziplist"]
-
 
 def count(number: int) -> bytes:
     """A length."""

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from itertools import product
 
-__all__ = ["BIT", "CJSON", "CMSGPACK", "CONVERSION", "FUNCTIONS", "PATTERNS", "STRUCT"]
-
 _DOCUMENTS = r"""
 []|{}|[1,2,3]|{"a":1}|[1|{"a"|{"a":|{"a":1|{"a":1,|{1:2}|[1,]|[,1]|nul|tru|true|false|null|"a
 "\u12"|"\ud800"|"\ud800\udc00"|"\udc00"|"\q"|"a\nb\t\/"|1e5|-|+1|1.5.5|0x10|0x1p4|01|-01|inf|-inf

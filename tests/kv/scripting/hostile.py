@@ -19,8 +19,6 @@ from pytest_fakecloud.kv.engine.engine import Engine
 from pytest_fakecloud.kv.errors import CommandError
 from pytest_fakecloud.kv.scripting.limits import ScriptLimits
 
-__all__ = ["LIMITS", "scripts"]
-
 LIMITS = ScriptLimits(instructions=5_000_000, seconds=0.1, memory=16 * 2**20)
 
 _SETTING = """

@@ -27,35 +27,6 @@ if TYPE_CHECKING:
     from ...engine.engine import Session
     from ...values.json_path import Location, Path
 
-__all__ = [
-    "ABSENT",
-    "DOT",
-    "NOT_A_NUMBER",
-    "NOT_STATIC",
-    "NO_KEY",
-    "OUT_OF_BOUNDS",
-    "ROOT_ONLY",
-    "TOO_DEEP",
-    "Operation",
-    "change",
-    "check_depth",
-    "document_of",
-    "existing",
-    "find",
-    "no_path",
-    "of_kind",
-    "optional_path",
-    "outermost",
-    "parent_of",
-    "put",
-    "read",
-    "read_path",
-    "read_value",
-    "replace",
-    "reply_for",
-    "wrong_type",
-]
-
 NO_KEY = b"ERR could not perform this operation on a key that doesn't exist"
 ROOT_ONLY = b"ERR new objects must be created at the root"
 NOT_STATIC = b"ERR Err wrong static path"

@@ -23,8 +23,6 @@ from ...values.memory import UnpackedInteger
 from ..arguments import DEFAULT_PAGE
 from ..server.help import help_reply
 
-__all__ = ["encoding"]
-
 # -- existence -----------------------------------------------------------------------------------
 
 

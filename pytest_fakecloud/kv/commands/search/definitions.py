@@ -15,11 +15,6 @@ from .reading import Words, indexes_of, text, told
 if TYPE_CHECKING:
     from ...engine.engine import Session
 
-__all__ = [
-    "alias_add", "alias_del", "create", "describe", "drop", "list_aliases", "list_indexes",
-    "reindex", "wait_indexing",
-]  # fmt: skip
-
 
 def create(session: Session, args: Args) -> Reply:
     """Make an index and scan the keys that are there: 1, or 0 where EXISTSOK found its equal."""

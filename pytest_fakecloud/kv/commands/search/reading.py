@@ -15,8 +15,6 @@ from ...table.syntax import try_int
 if TYPE_CHECKING:
     from ...engine.engine import Session
 
-__all__ = ["Words", "indexes_of", "told"]
-
 
 @contextmanager
 def told() -> Iterator[None]:

@@ -22,8 +22,6 @@ from .reading import Words, indexes_of, text, told
 if TYPE_CHECKING:
     from ...engine.engine import Session
 
-__all__ = ["aggregate", "count", "query"]
-
 _MOST_HITS, _FARTHEST = 1000, 10_000
 _LIMIT_ERROR = f"limit should be a positive number less than {_MOST_HITS}"
 """The service's own words, though 1000 passes."""

@@ -31,8 +31,6 @@ from ...table.syntax import parse_float
 from ...table.versions import rdb_version
 from ...values.digest import EMPTY, joined, key_digest, mixed, value_digest
 
-__all__ = ["WITHOUT_EFFECT"]
-
 OPTION = "enable-debug-command"
 WITHOUT_EFFECT = frozenset(
     {"CHANGE-REPL-ID", "CONFIG-REWRITE-FORCE-ALL", "JMAP", "LOADAOF", "MALLCTL", "MALLCTL-STR"}

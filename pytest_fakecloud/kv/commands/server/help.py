@@ -7,8 +7,6 @@ from ...reply import Reply, Status
 from ...table.registry import CommandSpec
 from .help_texts import HELP_TEXTS
 
-__all__ = ["help_reply", "summary"]
-
 
 def summary(spec: CommandSpec) -> str:
     """What a command does, in one sentence: the first line of its function's docstring."""

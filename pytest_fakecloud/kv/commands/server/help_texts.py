@@ -3,8 +3,6 @@
 # ruff: noqa: E501 - the line breaks are the server's
 from __future__ import annotations
 
-__all__ = ["HELP_TEXTS"]
-
 HELP_TEXTS = {
     "XGROUP": """\
 CREATE <key> <groupname> <id|$> [option]

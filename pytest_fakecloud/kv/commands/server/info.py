@@ -14,8 +14,6 @@ from .process import MODULE_VERSIONS
 if TYPE_CHECKING:
     from ...engine.engine import Engine, Session
 
-__all__ = ["SECTIONS", "human", "script_memory", "section"]
-
 SECTIONS = [
     "server",
     "clients",

@@ -19,8 +19,6 @@ from ...table.registry import COMMANDS, Args, command
 from ...table.syntax import parse_int
 from .help import help_reply
 
-__all__ = ["MODULE_VERSIONS", "REASONS", "loaded_modules"]
-
 MODULE_VERSIONS = {"ReJSON": 20000}
 """The versions that modules report. ReJSON's is the first one that reads the paths of today."""
 

@@ -11,7 +11,8 @@ from ...errors import CommandError
 from ...reply import NIL_ARRAY, Reply
 from ...table.registry import Args, command
 from ...table.syntax import format_double, parse_float
-from ...values.zset import Item, SortedSet
+from ...values.score_order import Item
+from ...values.zset import SortedSet
 from ..arguments import (
     bounds,
     fits_a_page,

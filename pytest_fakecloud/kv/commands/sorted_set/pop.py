@@ -8,7 +8,8 @@ from ...errors import CommandError
 from ...reply import NIL_ARRAY, Reply
 from ...table.registry import Args, command
 from ...table.syntax import I64_MAX, parse_int
-from ...values.zset import Item, SortedSet
+from ...values.score_order import Item
+from ...values.zset import SortedSet
 from ..arguments import (
     check_repetitions,
     parse_count,

@@ -11,17 +11,13 @@ from ...engine.engine import Session
 from ...errors import CommandError
 from ...table.registry import Args
 from ...table.syntax import parse_float, parse_int
+from ...values.score_order import Item
 from ...values.zset import (
-    Item,
     LexRange,
     ScoreRange,
     SortedSet,
 )
 from ..arguments import bounds, slice_bounds
-
-__all__ = [
-    "Range", "RangeKind", "parse_lex_range", "parse_range", "parse_score_range", "select",
-]  # fmt: skip
 
 RangeKind = Literal["rank", "score", "lex"]
 

@@ -28,8 +28,6 @@ from .ids import (
     parse_new_id,
 )
 
-__all__ = ["ReadWords", "answer_read", "entries_reply", "read_words", "streams_reply"]
-
 _STEPS_AN_ENTRY = 10
 
 

@@ -31,8 +31,6 @@ from .ids import (
     parse_ids,
 )
 
-__all__ = ["find_consumer", "find_group"]
-
 """Pending entries a consumer may hold in the vendor's dialect (the vendor's documentation)."""
 
 

@@ -10,11 +10,6 @@ from ...table.registry import Args
 from ...values.consumer_group import ID_MAX, SEQUENCE_MAX
 from ...values.stream import format_id, make_id
 
-__all__ = [
-    "entry_reply", "parse_end", "parse_extreme_id", "parse_id", "parse_ids", "parse_interval",
-    "parse_new_id", "parse_start",
-]  # fmt: skip
-
 _UNSIGNED = re.compile(rb"[ \t\n\v\f\r]*\+?[0-9]+\Z")
 
 

@@ -13,8 +13,6 @@ from ...table.expiry import EXPIRY_WORDS, expiry_ms
 from ...table.registry import Args, command
 from ...table.syntax import parse_int
 
-__all__ = ["check_length", "grow"]
-
 
 def check_length(session: Session, size: int) -> None:
     """Raise unless a string of that many bytes may be kept."""

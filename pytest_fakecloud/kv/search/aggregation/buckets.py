@@ -20,8 +20,6 @@ from ..index import SearchIndex
 from ..schema import FieldSpec, SearchError
 from .request import REQUIRED, Aggregation, Arguments, Numbers, column_of, is_number, number
 
-__all__ = ["BUCKETS", "MOST_BUCKETS"]
-
 MOST_BUCKETS = 65_000
 """Buckets of one answer (Tantivy's limit)."""
 

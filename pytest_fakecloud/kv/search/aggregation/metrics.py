@@ -10,8 +10,6 @@ from ....core.budget import spend
 from ..index import SearchIndex
 from .request import Arguments, Numbers, column_of, is_number, number
 
-__all__ = ["METRICS", "Metric"]
-
 _NUMERIC = ("U64", "I64", "F64", "DATE")
 _ANY = (*_NUMERIC, "BOOL", "KEYWORD")
 _PERCENTS = (1.0, 5.0, 25.0, 50.0, 75.0, 95.0, 99.0)

@@ -10,8 +10,6 @@ from .buckets import BUCKETS
 from .metrics import METRICS
 from .request import Aggregation, Arguments
 
-__all__ = ["parse_aggregations"]
-
 
 def parse_aggregations(
     index: SearchIndex, asked: dict[str, Any], is_top: bool = True

@@ -9,8 +9,6 @@ from typing import Any
 from ..index import SearchIndex
 from ..schema import FieldSpec, SearchError
 
-__all__ = ["Aggregation", "Arguments", "Numbers", "number"]
-
 Numbers = list[int]
 """Documents by number, in the order of indexing."""
 
