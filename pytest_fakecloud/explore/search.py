@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..core.errors import ContractError, shown
 from ..core.journal import recorder_of
-from ..core.problems import broken_promise
+from ..core.problems import broken_promise, ends_the_test
 from ..core.timeparse import Duration, duration_us, monotonic
 from .dpor import Interleavings, Redundant
 from .pct import DEPTHS, Priorities, bound
@@ -23,7 +23,7 @@ from .runtime.loops import await_in_own_loop
 from .runtime.strands import Threads
 from .schedule import SWITCHES, TRIED, Event, Schedule
 from .shrink import shrink
-from .simulation import Choice, Program, Run, Simulation, Strategy, ends_test
+from .simulation import Choice, Program, Run, Simulation, Strategy
 
 if TYPE_CHECKING:
     from .world import World
@@ -249,8 +249,11 @@ class Explorer:
                         "what it promises, such as 'assert total == 2'"
                     )
             except BaseException as error:
-                if ends_test(error):
+                outcome = ends_the_test(error)
+                if outcome is error:
                     raise
+                if outcome is not None:
+                    raise outcome from error
                 run.broken = broken_promise(error)
                 if run.broken is None:
                     error.add_note(f"raised by check=, after the schedule {str(schedule)!r}")

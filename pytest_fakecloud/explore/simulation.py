@@ -16,7 +16,7 @@ from types import FrameType
 from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
 from ..core.errors import ContractError, shown
-from ..core.problems import broken_promise
+from ..core.problems import broken_promise, ends_the_test
 from ..faults.kinds import lost
 from ..http.messages import Answer, Effect, Request, Response, Serve
 from ..queue.model import Outcome
@@ -652,8 +652,8 @@ class Simulation:
         """A strand has ended: its result is kept, and a worker that failed starts again."""
         history = self.history
         error = strand.error
-        if error is not None and ends_test(error):
-            raise error
+        if (outcome := ends_the_test(error)) is not None:
+            raise outcome
         if strand.crashed:
             strand.root.crashed = True
             self._cut_wires(lambda owner: owner.root is strand.root)
@@ -1386,26 +1386,6 @@ def _loading(session: Any) -> Answer:
         session.discard_transaction()
         text = f"EXECABORT Transaction discarded because of: {text}"
     return Answer(f"-{text}\r\n".encode(), 400, (), "application/x-resp")
-
-
-def ends_test(error: BaseException) -> bool:
-    """Whether an exception is not the application's own: it ends the test as it is.
-
-    Ctrl-C, ``sys.exit()``, ``pytest.skip()`` and ``pytest.exit()``, and what pytest-timeout raises.
-    """
-    if broken_promise(error) is not None:
-        return raised_by_timeout(error)
-    return not isinstance(error, Exception)
-
-
-def raised_by_timeout(error: BaseException) -> bool:
-    """Whether pytest-timeout raised an exception, whatever code was interrupted by it."""
-    trace = error.__traceback__
-    while trace is not None:
-        if str(trace.tb_frame.f_globals.get("__name__", "")).startswith("pytest_timeout"):
-            return True
-        trace = trace.tb_next
-    return False
 
 
 async def _awaited(value: Any) -> Any:
