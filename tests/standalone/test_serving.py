@@ -29,6 +29,12 @@ from .conftest import STARTS_WITHIN, Command, Serve, fetch
 pytestmark = pytest.mark.slow
 
 
+@pytest.fixture(autouse=True)
+def free_ports(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Servers of several workers start at the same time, and would compete for the default ports."""
+    monkeypatch.setenv("PYTEST_FAKECLOUD_RANDOM", "yes")
+
+
 @contextmanager
 def receiver() -> Iterator[tuple[str, list[Request], threading.Event]]:
     """A server of somebody else's, and what came to it."""
