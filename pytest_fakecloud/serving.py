@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 from .core.errors import ContractError, shown
 from .core.matching import nearest
+from .http.ports import is_free
 from .services import by_word
-from .standalone.development import CONTROL_PORT, control_token, defaults, is_free
+from .standalone.development import CONTROL_PORT, control_token, defaults
 from .standalone.hosts import Guard, Hosts, is_loopback
 from .standalone.log import Log
 

@@ -24,6 +24,7 @@ from .footprint import Touch, touches_of_command, touches_of_request
 from .runtime.deliveries import Due
 from .runtime.loops import OwnLoop, await_in_own_loop, loops_follow, sleeps_follow
 from .runtime.strands import Strand
+from .runtime.wires import Stage as WireStage
 from .runtime.wires import Wires
 
 if TYPE_CHECKING:
@@ -44,7 +45,7 @@ _HORIZON_US = 30 * 86_400 * 1_000_000
 """How far into the future deliveries are followed, as ``run_until_idle`` does."""
 
 
-class Stage(Protocol):
+class Stage(WireStage, Protocol):
     """Takes part in what explored code does: a run of the simulation."""
 
     def at_call(self, handle: Handle, request: Request, serve: Serve) -> Response:
@@ -75,9 +76,6 @@ class Stage(Protocol):
     ) -> tuple[bool, object]:
         """Wait for what ``poll`` returns; False first for a thread that is not explored."""
 
-    def is_here(self) -> bool:
-        """Whether this thread runs explored code."""
-
     def cooperating(self) -> Strand | None:
         """The strand of this thread, unless it waits for something real just now."""
 
@@ -101,17 +99,6 @@ class Stage(Protocol):
 
     def creates_task(self, task: asyncio.Task[Any], is_inner: bool) -> None:
         """A task is created; an inner one is a library's way of waiting."""
-
-    def sends(self, port: int) -> None:
-        """The code sends something from a local port to a fake."""
-
-    def reads(
-        self,
-        is_readable: Callable[[float], bool],
-        is_quiet: Callable[[], bool],
-        timeout: float | None,
-    ) -> bool:
-        """The code waits for bytes of a fake; False when its timeout has passed."""
 
 
 class World:

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import contextlib
 import os
-import socket
 import stat
 import sys
 import tempfile
@@ -63,20 +62,6 @@ def defaults(word: str, settings: Mapping[str, Any], *, public: bool) -> dict[st
             continue
         found[name] = value
     return found
-
-
-def is_free(host: str, port: int) -> bool:
-    """Return whether a server can listen on a port."""
-    with socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET) as found:
-        if sys.platform != "win32":
-            # As the server itself binds: a connection that just ended does not occupy the port.
-            found.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        try:
-            found.bind((host, port))
-            found.listen()
-        except OSError:
-            return False
-    return True
 
 
 def _state_folder() -> Path:

@@ -18,7 +18,6 @@ import functools
 import selectors
 import socket
 import ssl
-import sys
 import threading
 from collections import deque
 from functools import partial
@@ -30,6 +29,7 @@ from ...core.calls import Call, CutBytes, begin_cut, end_faults
 from ...core.errors import ContractError
 from ...core.timeparse import monotonic
 from ...http.messages import OUTCOME_OF_EFFECT, Answer, Effect, Request, Response, Stream
+from ...http.ports import is_free
 from ...http.server import serve_http
 from .. import errors
 from ..engine.engine import AT_ONCE
@@ -118,18 +118,7 @@ class DatabasePort:
             client.abandon()
 
     def _can_listen(self, port: int) -> bool:
-        if port == self.mount.port:
-            return True
-        host = self.mount.host
-        with socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET) as found:
-            if sys.platform != "win32":
-                found.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-            try:
-                found.bind((host, port))
-                found.listen()
-            except OSError:
-                return False
-        return True
+        return port == self.mount.port or is_free(self.mount.host, port)
 
     def wake(self) -> None:
         """End every wait: the port closes, or its connections are cut."""

@@ -75,7 +75,7 @@ def states(cloud: AnyCloud, report: Report) -> dict[str, Any]:
 
 def _obstacle(handle: Handle) -> str:
     """Return why a fake cannot be replayed, empty when it can be tried."""
-    settings = getattr(handle, "_started_with", None)
+    settings = handle._started_with
     if settings is None:
         return "it runs in another process"
     if settings.get("engine") is not None:
@@ -150,7 +150,7 @@ class _Replay:
     # -- the fakes -------------------------------------------------------------------------------
 
     def _open(self, handle: Handle, stack: ExitStack) -> None:
-        settings = {**getattr(handle, "_started_with", {}), "name": handle.name}
+        settings = {**(handle._started_with or {}), "name": handle.name}
         for name in ("host", "port", "token", "database_port"):
             settings.pop(name, None)
         if "delivery" in settings:
