@@ -49,4 +49,4 @@ def test_the_bug_is_found_within_the_default_budget(
 
 @pytest.mark.parametrize("make", ALL, ids=lambda make: make.__name__)
 def test_the_correction_is_not_accused(make: Callable[..., Scenario], cloud: Cloud) -> None:
-    explored(cloud, make(cloud, True), budget=cases(300))
+    explored(cloud, make(cloud, True), budget=cases(60))

@@ -118,7 +118,7 @@ def run(seed: int, rounds: int) -> None:
 
 @pytest.mark.parametrize("seed", range(2))
 def test_both_read_the_same(seed: int) -> None:
-    run(seed, cases(2000))
+    run(seed, cases(700))
 
 
 @pytest.mark.long

@@ -19,7 +19,7 @@ from pytest_fakecloud.kv.engine.engine import Engine
 from pytest_fakecloud.kv.errors import CommandError
 from pytest_fakecloud.kv.scripting.limits import ScriptLimits
 
-LIMITS = ScriptLimits(instructions=5_000_000, seconds=0.1, memory=16 * 2**20)
+LIMITS = ScriptLimits(instructions=5_000_000, seconds=0.05, memory=16 * 2**20)
 
 _SETTING = """
 local big, digits, zeros = ('x'):rep(4e6), ('1'):rep(3e5), ('\\0'):rep(4e6)

@@ -14,13 +14,12 @@ from tests.kv.scripting.hostile import LIMITS
 pytest.importorskip("resource")
 
 
-@pytest.mark.parametrize("seed", [1, 2])
 @pytest.mark.slow
-def test_no_hostile_script_gets_past_the_limits(seed: int) -> None:
+def test_no_hostile_script_gets_past_the_limits() -> None:
     count = cases(40)
     # In a process of its own: what escapes its limits would hold this one for ever.
     done = subprocess.run(
-        [sys.executable, "-m", "tests.kv.scripting.hostile", str(seed), str(count)],
+        [sys.executable, "-m", "tests.kv.scripting.hostile", "1", str(count)],
         capture_output=True,
         text=True,
         timeout=2 * count,
