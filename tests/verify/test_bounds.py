@@ -29,7 +29,6 @@ from pytest_fakecloud.verify.compare import difference
 from pytest_fakecloud.verify.run import verify
 from pytest_fakecloud.verify.scenario import Step, read_lines
 from pytest_fakecloud.verify.sides import Reply, Target
-from tests.kv.comparison.servers import RealServer, available
 
 TOKEN = "the-token-of-a-real-service"
 Serve = Callable[[Callable[[socket.socket], None]], str]
@@ -299,18 +298,6 @@ def test_a_file_that_cannot_be_written_is_refused_before_anything_is_sent(
     for option in ("--json", "--html"):
         assert main([*line, option, str(tmp_path)]) == command.EXIT_USAGE
         assert "cannot write" in capsys.readouterr().err
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("binary", [one for _, one in available()])
-def test_a_second_run_finds_the_same_server(binary: str) -> None:
-    server = RealServer("real", binary)
-    try:
-        target = Target("kv", f"unix://{server._folder.name}/s")
-        found = [[str(one.step) for one in verify(target).differing] for _ in range(2)]
-    finally:
-        server.close()
-    assert found == [[], []]
 
 
 # -- interruptions ---------------------------------------------------------------------------------

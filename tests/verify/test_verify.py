@@ -177,11 +177,14 @@ def test_real_servers(name: str, binary: str) -> None:
     server = RealServer(name, binary)
     try:
         server.call([b"SET", b"of the user", b"1"])
-        result = verify(Target("kv", f"unix://{server._folder.name}/s"))
+        target = Target("kv", f"unix://{server._folder.name}/s")
+        # The second run meets what the first leaves in a server besides keys, such as scripts.
+        first, result = verify(target), verify(target)
         assert server.call([b"KEYS", b"*"]) == [b"of the user"]
     finally:
         server.close()
-    assert [(str(one.step), one.differs) for one in result.differing] == []
+    for each in (first, result):
+        assert [(str(one.step), one.differs) for one in each.differing] == []
     reasons = {one.reason for one in result.explained}
     assert len(result.compared) > 300
     data = {"string", "bitmap", "list", "set", "sorted set", "geo", "hyperloglog", "stream", "keys"}
