@@ -23,6 +23,7 @@ from .core.errors import ContractError
 from .core.settings import MOST_PORT, settings_of
 from .core.wording import brief, one_line
 from .files import read_file
+from .http.ports import release
 from .reporting.private_files import make_private
 from .services import by_word, handle_class, named
 from .serving import Served, Usage, serve_cloud, with_defaults
@@ -517,9 +518,12 @@ def _serve(options: Mapping[str, Any], *, opens: bool) -> int:
     _allow_more_files()
     if options["journal_entries"] is None:
         options["journal_entries"] = JOURNAL_ENTRIES
-    if not options["random"]:
-        options = with_defaults(options, log)
-    with ended_by_signals(stop.put, lambda number: 0), serve_cloud(options, log) as served:
+    with contextlib.ExitStack() as stack:
+        stack.callback(release)
+        if not options["random"]:
+            options = with_defaults(options, log)
+        stack.enter_context(ended_by_signals(stop.put, lambda number: 0))
+        served = stack.enter_context(serve_cloud(options, log))
         _warn_of_other_addresses(options, log)
         print(_summary(served, options), flush=True)
         addresses = {handle.name: handle.url for handle in served.cloud.handles}

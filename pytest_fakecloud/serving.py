@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 from .core.errors import ContractError, shown
 from .core.matching import nearest
-from .http.ports import is_free
+from .http.ports import keep
 from .services import by_word
 from .standalone.development import CONTROL_PORT, control_token, defaults
 from .standalone.hosts import Guard, Hosts, is_loopback
@@ -48,6 +48,9 @@ class Served(NamedTuple):
 def with_defaults(options: Mapping[str, Any], log: Log) -> dict[str, Any]:
     """Return the options of a server with the default ports and credentials added.
 
+    The default ports listen already, so that no other server takes one before this one has started;
+    ``http.ports.release()`` closes them where it does not start.
+
     A default port that is in use is replaced by any free one, which is logged. Raises ``Usage`` for
     a fake without a token of its own at an address that other machines can reach.
     """
@@ -81,7 +84,7 @@ def with_defaults(options: Mapping[str, Any], log: Log) -> dict[str, Any]:
 
 
 def _default_port(name: str, port: int, host: str, of: str, log: Log) -> int:
-    if is_free(host, port):
+    if keep(host.rstrip(".") or host, port):
         return port
     log.say(
         "port",

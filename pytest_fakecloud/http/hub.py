@@ -24,8 +24,8 @@ from typing import TYPE_CHECKING, Any
 
 from ..core.errors import ContractError
 from ..core.workers import WorkerPool
-from .mount import BACKLOG, Acceptor, Mount
-from .ports import PortAllocator
+from .mount import Acceptor, Mount
+from .ports import PortAllocator, kept, listen
 
 if TYPE_CHECKING:
     import ssl
@@ -118,34 +118,20 @@ class Hub:
 
     def bind(self, host: str, port: int) -> tuple[socket.socket, int]:
         """A listening socket on the port, or on the next free one when it is 0; and which it is."""
-        family = socket.AF_INET6 if ":" in host else socket.AF_INET
-        # The protocol is named because libraries look for it before they set TCP_NODELAY.
-        sock = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
+        if (sock := kept(host, port)) is not None:
+            return sock, port
         try:
-            sock.setblocking(False)
-            if sys.platform == "win32":  # pragma: no cover - Windows
-                # There SO_REUSEADDR would let a second process take the port away.
-                sock.setsockopt(socket.SOL_SOCKET, socket.SO_EXCLUSIVEADDRUSE, 1)
-            elif port:
-                # A chosen port must be usable again right after a restart.
-                sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-            if port:
-                sock.bind((host, port))
-            bound = port or self._bind_next(sock, host)
-            sock.listen(BACKLOG)
+            return listen(host, port or functools.partial(self._bind_next, host))
         except OSError as error:
-            sock.close()
+            if error.errno in (errno.EMFILE, errno.ENFILE):
+                raise  # the port is not the reason
             wanted = f"port {port} of {host}" if port else f"any port of {host}"
             raise ContractError(
                 f"cannot listen on {wanted}: {error.strerror or error}. "
                 "Leave the port out for a free one, or stop what uses it"
             ) from error
-        except BaseException:
-            sock.close()
-            raise
-        return sock, bound
 
-    def _bind_next(self, sock: socket.socket, host: str) -> int:
+    def _bind_next(self, host: str, sock: socket.socket) -> int:
         with self._lock:
             for port in self.ports:
                 try:

@@ -15,13 +15,13 @@ from typing import TYPE_CHECKING, Any
 from ..core.errors import ContractError
 from ..core.timeparse import monotonic
 from .connection import Connection, ConnectionHandler
+from .ports import BACKLOG
 
 if TYPE_CHECKING:
     import ssl
 
     from .hub import Hub
 
-BACKLOG = 1024
 # Where a clean way to refuse connections while keeping the port exists.
 CAN_STOP_LISTENING = sys.platform.startswith("linux")
 LEAVE_SECONDS = 1.0

@@ -5,21 +5,72 @@ from __future__ import annotations
 import random
 import socket
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+
+BACKLOG = 1024
+_kept: dict[tuple[str, int], socket.socket] = {}
+"""Sockets that listen for servers of this process that are about to start."""
+
+
+def listen(host: str, port: int | Callable[[socket.socket], int]) -> tuple[socket.socket, int]:
+    """Return a socket that listens on a port, and the port.
+
+    A function binds the socket itself and returns the port. Raises ``OSError``.
+    """
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    # The protocol is named because libraries look for it before they set TCP_NODELAY.
+    sock = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
+    try:
+        sock.setblocking(False)
+        if sys.platform == "win32":  # pragma: no cover - Windows
+            # There SO_REUSEADDR would let a second process take the port away.
+            sock.setsockopt(socket.SOL_SOCKET, socket.SO_EXCLUSIVEADDRUSE, 1)
+        elif isinstance(port, int):
+            # A chosen port must be usable again right after a restart.
+            sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        if isinstance(port, int):
+            sock.bind((host, port))
+            bound = port
+        else:
+            bound = port(sock)
+        sock.listen(BACKLOG)
+    except BaseException:
+        sock.close()
+        raise
+    return sock, bound
 
 
 def is_free(host: str, port: int) -> bool:
     """Return whether a server can listen on a port."""
-    with socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET) as found:
-        if sys.platform != "win32":
-            # As the server itself binds: a connection that just ended does not occupy the port.
-            found.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        try:
-            found.bind((host, port))
-            found.listen()
-        except OSError:
-            return False
+    try:
+        listen(host, port)[0].close()
+    except OSError:
+        return False
     return True
+
+
+def keep(host: str, port: int) -> bool:
+    """Listen on a port for a server that this process starts next; return whether it was free.
+
+    ``kept()`` hands the socket to that server. Checking first and binding later would let two
+    servers that start at the same moment choose the same port.
+    """
+    try:
+        _kept[host, port] = listen(host, port)[0]
+    except OSError:
+        return False
+    return True
+
+
+def kept(host: str, port: int) -> socket.socket | None:
+    """Return the socket that ``keep()`` opened for a port, once."""
+    return _kept.pop((host, port), None)
+
+
+def release() -> None:
+    """Close the sockets that no server has asked for."""
+    while _kept:
+        _kept.popitem()[1].close()
 
 
 class PortAllocator:

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import os
 import socket
+from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from pytest_fakecloud import ContractError
+from pytest_fakecloud import Cloud, ContractError
+from pytest_fakecloud.http.ports import release
 from pytest_fakecloud.services import by_word
 from pytest_fakecloud.serving import with_defaults
 from pytest_fakecloud.standalone import development
@@ -74,6 +76,30 @@ def options(**changed: Any) -> dict[str, Any]:
     """Options as ``serve kv`` has them."""
     whole = {"services": {"kv": {}}, "host": "127.0.0.1", "control_port": None}
     return {**whole, "control_token": "own", **changed}
+
+
+@pytest.fixture(autouse=True)
+def no_port_is_kept() -> Iterator[None]:
+    yield
+    release()
+
+
+def test_of_two_servers_that_start_at_the_same_moment_one_has_the_default_ports(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    port, database = free_ports(2)
+    ports = {**DEVELOPMENT["kv"], "port": port, "database_port": database}
+    monkeypatch.setitem(DEVELOPMENT, "kv", ports)  # type: ignore[arg-type]
+    first, second = (with_defaults(options(control_port=1), Log()) for _ in range(2))
+    found = [each["services"]["kv"] for each in (first, second)]
+    assert [each["port"] for each in found] == [port, 0]
+    assert [each["database_port"] for each in found] == [database, 0]
+    with Cloud() as cloud:
+        kv = cloud.kv_server(port=port, database_port=database)
+        assert kv.url.endswith(f":{port}")
+        assert fetch("GET", f"{kv.url}/ping", headers=kv.headers).status == 200
+        with pytest.raises(ContractError, match="cannot listen on port"):
+            cloud.vector_index(port=database)
 
 
 def test_a_port_in_use_is_replaced_and_logged(
