@@ -45,11 +45,11 @@ def spend(steps: float) -> None:
 
 
 @contextmanager
-def budgeted() -> Iterator[None]:
-    """Give the block a budget; inside another block, that of the other goes on."""
+def budgeted(steps: int | None = None) -> Iterator[None]:
+    """Give the block a budget, `STEPS` unless given; inside another block, that of the other goes on."""
     begins = running.left == UNBOUNDED
     if begins:
-        running.left = STEPS
+        running.left = STEPS if steps is None else steps
     try:
         yield
     finally:

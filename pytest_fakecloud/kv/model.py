@@ -79,6 +79,10 @@ class _Monitors(Protocol):
     def remove(self, watcher: Callable[[int, Any, list[bytes]], None], /) -> None: ...
 
 
+TURN_SECONDS = 0.05
+"""Real seconds of a pipeline after which other clients get their turn (decided here)."""
+
+
 class AnyEngine(Protocol):
     """What runs commands, in memory or on a real server.
 
@@ -129,6 +133,9 @@ class AnyEngine(Protocol):
 
     def execute(self, session: Any, argv: list[bytes]) -> Reply:
         """Run a command line, or queue it; raises ``CommandError`` where the answer is an error."""
+
+    def give_way(self) -> None:
+        """Let a client that waits for its turn run first, between two commands of another."""
 
     def permit(self, session: Any, spec: CommandSpec, argv: list[bytes]) -> None:
         """Raise the NOPERM error unless the session's user may run the line."""

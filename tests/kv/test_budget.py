@@ -12,6 +12,7 @@ from pytest_fakecloud.core.ids import Ids
 from pytest_fakecloud.core.timekeeper import Timekeeper
 from pytest_fakecloud.kv.engine.engine import Engine
 from pytest_fakecloud.kv.errors import CommandError
+from pytest_fakecloud.kv.search import indexes
 
 DOCUMENTS = 50
 LETTERS = "abcdefghijklmnopqrstuvwxyz"
@@ -145,6 +146,58 @@ def test_a_transaction_and_a_script_have_one_budget(ask: Asked) -> None:
             "100",
             *("set",) * 100,
         )
+
+
+@pytest.fixture
+def pending(monkeypatch: pytest.MonkeyPatch) -> Asked:
+    """Twenty documents that no search has indexed yet, of which a part of the work takes two."""
+    monkeypatch.setattr(indexes, "PART_STEPS", 400)
+    asked = Asked()
+    for n in range(20):
+        asked("JSON.SET", f"p:new{n}", "$", '{"t": "word of a new document"}')
+    return asked
+
+
+COUNT = ("SEARCH.COUNT", "i", '{"t": {"$eq": "new"}}')
+
+
+def test_others_run_between_the_parts_of_indexing(
+    pending: Asked, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    engine = pending.engine
+    replies: list[Any] = []
+
+    def others() -> None:
+        assert engine.lock.acquire(blocking=False)
+        engine.lock.release()
+        replies.append(engine.execute(engine.session(), [b"DEL", b"p:new7", b"p:new19"]))
+
+    monkeypatch.setattr(engine, "give_way", others)
+    assert pending(*COUNT) == 18
+    assert len(replies) > 5
+    assert sum(replies) == 2
+
+
+def test_indexing_in_a_transaction_goes_on_where_its_budget_ended(
+    pending: Asked, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(budget, "STEPS", 2_000)
+    replies = []
+    for _ in range(4):
+        pending("MULTI")
+        pending(*COUNT)
+        replies += pending("EXEC")
+    assert isinstance(replies[0], CommandError)
+    assert b"the command was stopped" in replies[0].text
+    assert replies[-1] == 20
+
+
+def test_indexing_stops_when_its_client_has_left(pending: Asked) -> None:
+    pending.session.has_left = lambda: True
+    with pytest.raises(CommandError, match="the client has closed its connection"):
+        pending(*COUNT)
+    pending.session.has_left = None
+    assert pending(*COUNT) == 20
 
 
 def test_more_ranges_than_buckets_are_refused(filled: Asked) -> None:

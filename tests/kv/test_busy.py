@@ -11,8 +11,11 @@ import pytest
 
 from pytest_fakecloud.core.timeparse import monotonic
 from pytest_fakecloud.handle import Context
+from pytest_fakecloud.kv.engine import engine
 from pytest_fakecloud.kv.errors import CommandError
 from pytest_fakecloud.kv.handle import KVServer
+from pytest_fakecloud.kv.resp import port
+from pytest_fakecloud.kv.rest import routes
 from pytest_fakecloud.kv.scripting.limits import ScriptLimits
 from tests.kv.comparison.wire import Error, Status
 from tests.kv.resp.test_port import Client
@@ -218,6 +221,46 @@ def test_a_tester_can_kill(connect: Any) -> None:
     runs(one)
     assert one.server.execute("SCRIPT", "KILL") == "OK"
     assert one.read().text.startswith(KILLED)
+
+
+def test_a_client_that_waits_runs_before_the_next_command_of_another(
+    context: Context, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(engine, "_PATIENCE", 30)
+    with KVServer(context) as server:
+        found = server._engine
+        with found.lock:
+            thread = threading.Thread(target=server.execute, args=("RPUSH", "l", "waited"))
+            thread.start()
+            while not found.queued:
+                pass
+        found.give_way()
+        server.execute("RPUSH", "l", "next")
+        thread.join(10)
+        assert server.value("l") == ["waited", "next"]
+
+
+@pytest.mark.parametrize("over", ["rest", "port"])
+def test_a_long_pipeline_gives_way_between_its_commands(
+    context: Context, monkeypatch: pytest.MonkeyPatch, over: str
+) -> None:
+    turns: list[object] = []
+    with KVServer(context) as server:
+        for module in (port, routes):
+            monkeypatch.setattr(module, "TURN_SECONDS", -1)
+        monkeypatch.setattr(server._engine, "give_way", lambda: turns.append(server.value("n")))
+        if over == "rest":
+            with server._make_client() as redis:
+                pipeline = redis.pipeline()
+                for _ in range(3):
+                    pipeline.incr("n")
+                assert pipeline.exec() == [1, 2, 3]
+        else:
+            client = Client(server)
+            client.raw(b"*2\r\n$4\r\nINCR\r\n$1\r\nn\r\n" * 3)
+            assert [client.read() for _ in range(3)] == [1, 2, 3]
+            client.close()
+    assert {"1", "2"} <= set(turns)
 
 
 def test_a_kill_over_rest(context: Context) -> None:

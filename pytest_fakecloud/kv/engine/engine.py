@@ -25,6 +25,7 @@ from ..acl.users import (
     read_only_user,
 )
 from ..errors import (
+    CLIENT_LEFT,
     NOT_ENOUGH_REPLICAS,
     NOT_IN_TRANSACTION,
     OOM,
@@ -66,6 +67,18 @@ _FRAME = frozenset({"MULTI", "EXEC"})
 """What the transaction endpoint is made of, which needs no permission beyond its commands'."""
 AT_ONCE = frozenset({"EXEC", "DISCARD", "MULTI", "WATCH", "QUIT", "RESET"})
 """Commands that run inside an open transaction instead of being queued."""
+_SEARCHES = frozenset(
+    (
+        b"SEARCH.QUERY",
+        b"SEARCH.COUNT",
+        b"SEARCH.AGGREGATE",
+        b"SEARCH.DESCRIBE",
+        b"SEARCH.WAITINDEXING",
+    )
+)
+"""Commands that index the changed keys first."""
+_PATIENCE = 0.2
+"""Real seconds to wait at most until a client that waits for its turn has got it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,6 +144,10 @@ class Engine:
         """The searches that clients made, the newest last."""
         self._capacity = Capacity(self.limits) if self.limits.bounds_data else None
         self.lock = threading.RLock()
+        self.queued: set[int] = set()
+        """The threads that wait for the lock to run a command."""
+        self._taken = threading.Event()
+        """Set when one of them has got it."""
         self.random = ids.stream("kv", "random")
         self.config = Config(dialect, self.table, debug_command=debug_command)
         self.databases = [Keyspace(index) for index in range(1 if dialect == "vendor" else 16)]
@@ -231,7 +248,9 @@ class Engine:
 
         Raises ``CommandError`` for whatever the server would answer with an error.
         """
-        if not self.lock.acquire(False) and not self.scripting.wait_for_turn(argv):
+        if session.db.indexes is not None:
+            self.index_ahead(session, argv)
+        if not self.take_turn(argv):
             return self.run_beside(session, argv)
         try:
             spec = self._lookup.get(argv[0])
@@ -257,7 +276,44 @@ class Engine:
 
     def take_turn(self, argv: list[bytes]) -> bool:
         """Take the lock for a line; False when a script keeps it and ``run_beside`` answers."""
-        return self.lock.acquire(False) or self.scripting.wait_for_turn(argv)
+        if self.lock.acquire(False):
+            return True
+        thread = threading.get_ident()
+        self.queued.add(thread)
+        try:
+            return self.scripting.wait_for_turn(argv)
+        finally:
+            self.queued.discard(thread)
+            self._taken.set()
+
+    def give_way(self) -> None:
+        """Let a client that waits for the lock run first; the caller does not hold it."""
+        # A thread that releases a lock and wants it back gets it before those that wait for it.
+        self._taken.clear()
+        if self.queued:
+            self._taken.wait(_PATIENCE)
+
+    def index_ahead(self, session: Session, argv: list[bytes]) -> None:
+        """Bring the index of a search up to date in parts, between which other clients may run.
+
+        What runs in a transaction or script indexes as a part of it, within its budget.
+        """
+        indexes = session.db.indexes
+        inside = session.queue is not None or session.in_exec or session.in_script
+        if indexes is None or inside or len(argv) < 2:
+            return
+        if (name := argv[0].upper()) not in _SEARCHES:
+            return
+        while self.take_turn(argv):
+            try:
+                self._look()
+                if indexes.catch_up(session.db, argv[1], whole=name == b"SEARCH.WAITINDEXING"):
+                    return
+            finally:
+                self.lock.release()
+            if session.closing or (session.has_left is not None and session.has_left()):
+                raise CommandError(CLIENT_LEFT)
+            self.give_way()
 
     def run_beside(self, session: Session, argv: list[bytes]) -> Reply:
         """Run a line while a script holds the lock: one of the few that may, or an error."""

@@ -261,6 +261,9 @@ class RedisEngine:
         if spec is not None and limited and spec.name not in DOCUMENTED:
             raise CommandError(not_available(spec.name))
 
+    def give_way(self) -> None:
+        """Do nothing: the server serves its clients in turn."""
+
     def execute(self, session: RedisSession, argv: list[bytes]) -> Reply:
         """Run a command line as it came from a client, or have it queued in an open transaction.
 

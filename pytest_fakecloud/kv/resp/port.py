@@ -35,6 +35,7 @@ from .. import errors
 from ..engine.engine import AT_ONCE
 from ..engine.monitor import without_secrets
 from ..errors import CommandError
+from ..model import TURN_SECONDS
 from ..reply import (
     LARGEST,
     NIL_ARRAY,
@@ -207,7 +208,11 @@ class PortConnection:
     def _run_all(self) -> bool:
         """Run every command that has come whole; False when the connection is to end."""
         session = self.session
+        turn_ends = monotonic() + TURN_SECONDS
         while not session.closing:
+            if monotonic() > turn_ends:
+                self.engine.give_way()
+                turn_ends = monotonic() + TURN_SECONDS
             try:
                 argv = self.reader.next()
             except ProtocolFault as fault:
@@ -350,6 +355,10 @@ class PortConnection:
         """
         engine, session = self.engine, self.session
         mode = session.reply_mode
+        try:
+            engine.index_ahead(session, argv)
+        except CommandError as error:
+            return self._finish(argv, error, mode, put)
         if not engine.take_turn(argv):
             return self._finish(argv, self._execute(argv, beside=True), mode, put)
         try:

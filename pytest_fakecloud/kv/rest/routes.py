@@ -12,15 +12,16 @@ import orjson
 
 from ...core.auth import bearer_token, new_token, same
 from ...core.errors import ServiceError
-from ...core.matching import TEXT, Field
+from ...core.matching import TEXT, Field, one_of
 from ...core.timekeeper import Timekeeper
+from ...core.timeparse import monotonic
 from ...http.app import App
 from ...http.messages import Answer, Request, Stream
 from ...http.routing import Route
 from .. import errors
 from ..engine.quota import NO_QUOTA, Quota
 from ..errors import CommandError, RestError
-from ..model import AnyEngine, AnySession, User
+from ..model import TURN_SECONDS, AnyEngine, AnySession, User
 from ..races import Betweens
 from ..reply import (
     LARGEST,
@@ -92,7 +93,7 @@ class KVApp(App):
         "command": Field(COMMAND, several=True),
         "words": Field(LINES),
         "index": Field(TEXT, several=True),
-        "encoding": Field(TEXT),
+        "encoding": Field(one_of("encoding", ("", "base64"), fold=True)),
     }
 
     def __init__(
@@ -265,7 +266,11 @@ class KVApp(App):
         guarded = self._guards(request)
         execute = self.engine.execute
         try:
+            turn_ends = monotonic() + TURN_SECONDS
             for at, line in enumerate(lines):
+                if monotonic() > turn_ends:
+                    self.engine.give_way()
+                    turn_ends = monotonic() + TURN_SECONDS
                 if between is not None and at:
                     between(at)
                 try:

@@ -1,19 +1,25 @@
 """One index: what it is about, the documents it knows, and what still waits to be indexed.
 
-Writes only note which keys changed; the documents are made when somebody searches. So a write costs
+Writes only note which keys changed; the documents are made by the next search. So a write costs
 the same however large an index is, and a suite that never searches pays for nothing.
 """
 
 from __future__ import annotations
 
+from collections import OrderedDict, deque
 from typing import TYPE_CHECKING, Any
 
+from ...core.budget import spend
 from .documents import Document, make_document
 from .postings import FacetPostings, TextPostings, ValuePostings
 from .schema import KEY_TYPES, Definition, FieldSpec, SearchError
 
 if TYPE_CHECKING:
     from ..engine.keyspace import Keyspace
+
+
+_STEPS, _STEPS_PER_BYTE = 100, 3
+"""What making a document takes of a budget; a word is eight bytes of its size."""
 
 
 class Waiting:
@@ -34,15 +40,19 @@ class SearchIndex:
     """
 
     type_name = "search"
-    __slots__ = ("_changed", "_fields", "_next", "_numbers", "definition", "documents", "waiting")
+    __slots__ = (
+        "_changed", "_fields", "_next", "_numbers", "_unposted", "definition", "documents", "waiting",
+    )  # fmt: skip
 
     def __init__(self, definition: Definition) -> None:
         self.definition = definition
         self.documents: dict[int, Document] = {}
         self.waiting: dict[bytes, Waiting] = {}
         self._numbers: dict[bytes, int] = {}
-        self._changed: dict[bytes, None] = {}
+        self._changed: OrderedDict[bytes, None] = OrderedDict()
         self._fields: dict[str, TextPostings | ValuePostings] | None = None
+        self._unposted: deque[int] = deque()
+        """The numbers of the newest documents, which the postings do not have yet."""
         self._next = 0
 
     # -- as a value under a key ------------------------------------------------------------------
@@ -60,7 +70,7 @@ class SearchIndex:
         twin.documents = dict(self.documents)
         twin.waiting = {key: Waiting(one.due_ms, one.reads) for key, one in self.waiting.items()}
         twin._numbers = dict(self._numbers)
-        twin._changed = dict(self._changed)
+        twin._changed = self._changed.copy()
         twin._next = self._next
         return twin
 
@@ -81,8 +91,8 @@ class SearchIndex:
         if not self.definition.covers(key):
             return
         if due_ms is None and reads is None:
-            self._changed.pop(key, None)
             self._changed[key] = None
+            self._changed.move_to_end(key)
         else:
             self.waiting.pop(key, None)
             self.waiting[key] = Waiting(due_ms, reads)
@@ -103,6 +113,7 @@ class SearchIndex:
         self._changed.clear()
         self.waiting.clear()
         self._fields = None
+        self._unposted.clear()
 
     def release(self) -> None:
         """Let everything that waits be found."""
@@ -111,20 +122,32 @@ class SearchIndex:
         self.waiting.clear()
 
     def refresh(self, keyspace: Keyspace, is_read: bool = True) -> None:
-        """Index what changed and need not wait any more; ``is_read`` counts as a search."""
+        """Index the changed keys that need not wait any more; ``is_read`` counts as a search.
+
+        Raises ``OverBudget`` where that takes more than the running command may; the next call
+        continues with the keys that are left.
+        """
         keyspace.purge()
         if self.waiting:
             self._release_due(keyspace.now_ms, is_read)
-        changed, self._changed = self._changed, {}
-        for key in changed:
+        while self._changed:
+            key, _ = self._changed.popitem(last=False)
             self._forget(key)
             value = keyspace.values.get(key)
-            if value is not None:
-                document = make_document(self.definition, key, value)
-                if document is not None:
-                    self._add(document)
+            document = None if value is None else make_document(self.definition, key, value)
+            if document is not None:
+                self._add(document)
+            spend(_STEPS + (0 if document is None else _STEPS_PER_BYTE * document.size))
         if self._fields is None:
-            self._build()
+            self._fields = {each.name: _postings(each) for each in self.definition.fields}
+            self._unposted.extend(self.documents)
+        while self._unposted:
+            number = self._unposted.popleft()
+            document = self.documents.get(number)
+            if document is not None:
+                for name, values in document.fields.items():
+                    self._fields[name].add(number, values)
+                spend(_STEPS_PER_BYTE * document.size)
 
     def _release_due(self, now_ms: int, is_read: bool) -> None:
         due = []
@@ -145,26 +168,17 @@ class SearchIndex:
         self._numbers[document.key] = number
         self.documents[number] = document
         if self._fields is not None:
-            self._post(number, document)
+            self._unposted.append(number)
 
     def _forget(self, key: bytes) -> None:
         number = self._numbers.pop(key, None)
         if number is None:
             return
         document = self.documents.pop(number)
-        if self._fields is not None:
+        is_posted = not self._unposted or number < self._unposted[0]
+        if self._fields is not None and is_posted:
             for name, values in document.fields.items():
                 self._fields[name].remove(number, values)
-
-    def _post(self, number: int, document: Document) -> None:
-        assert self._fields is not None
-        for name, values in document.fields.items():
-            self._fields[name].add(number, values)
-
-    def _build(self) -> None:
-        self._fields = {each.name: _postings(each) for each in self.definition.fields}
-        for number, document in self.documents.items():
-            self._post(number, document)
 
     # -- looking ---------------------------------------------------------------------------------
 

@@ -5,10 +5,15 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from ...core.budget import OverBudget, budgeted
 from .index import SearchIndex
 
 if TYPE_CHECKING:
     from ..engine.keyspace import Keyspace
+
+
+PART_STEPS = 500_000
+"""Steps of indexing between which other clients get their turn: about a twentieth of a second."""
 
 
 @dataclass(frozen=True)
@@ -48,6 +53,23 @@ class Indexes:
             name = self.aliases.get(name, name)
             index = self.named.get(name)
         return None if index is None else (name, index)
+
+    def catch_up(self, keyspace: Keyspace, name: bytes, *, whole: bool) -> bool:
+        """Index a part of the changed keys of an index; return whether none is left.
+
+        ``whole`` includes the keys that cannot be found yet.
+        """
+        found = self.find(name)
+        if found is None:
+            return True
+        if whole:
+            found[1].release()
+        try:
+            with budgeted(PART_STEPS):
+                found[1].refresh(keyspace, is_read=False)
+        except OverBudget:
+            return False
+        return True
 
     # -- following the keyspace ------------------------------------------------------------------
 
