@@ -464,5 +464,13 @@ def found_problems(problems: Iterable[Problem]) -> Found[Problem]:
 
 
 def found_handles(handles: Iterable[Handle]) -> Found[Handle]:
-    """Handles, with the fields that may be asked about them."""
-    return found_of(handles, HANDLE_FIELDS, "handle")
+    """Return a list of fakes; its ``where()`` rejects a name or service that none of them has."""
+    found = list(handles)
+    names = {
+        name: Field(
+            one_of(f"{name} of a fake here", sorted({getattr(each, name) for each in found}))
+        )
+        for name in ("name", "fixture", "service")
+        if found
+    }
+    return found_of(found, {**HANDLE_FIELDS, **names}, "handle")

@@ -12,10 +12,11 @@ import pytest
 
 import pytest_fakecloud
 from pytest_fakecloud import Cloud
-from pytest_fakecloud.any_cloud import ALLOWABLE, ProblemFields, found_handles
+from pytest_fakecloud.any_cloud import ALLOWABLE, ProblemFields
 from pytest_fakecloud.broker.loading import ListedFields as ListedRecordFields
 from pytest_fakecloud.broker.model import MEMBER_FIELDS, OFFSET_FIELDS, RECORD_FIELDS
-from pytest_fakecloud.core.calls import CallFields, EventFields
+from pytest_fakecloud.broker.routes import BrokerApp
+from pytest_fakecloud.core.calls import EVENT_KINDS, CallFields, EventFields
 from pytest_fakecloud.core.errors import ContractError
 from pytest_fakecloud.core.journal import recorder_of
 from pytest_fakecloud.core.matching import (
@@ -58,6 +59,7 @@ from pytest_fakecloud.queue.fields import (
     DeadLetterFields,
     ListedFields,
 )
+from pytest_fakecloud.queue.rest.routes import QueueApp
 from pytest_fakecloud.queue.views import DEAD_LETTERS, MESSAGES, SCHEDULES
 from pytest_fakecloud.vector.matching import (
     QUERY_FIELDS,
@@ -72,8 +74,7 @@ Ask = Callable[..., object]
 
 FREE = {
     # Words that the code under test or a test chooses, and words that the fakes write.
-    "calls": "dlq encoding event fault group handle index instance key name namespace note "
-    "problem run service",
+    "calls": "dlq event fault group index instance key name namespace note problem run",
     "messages": "schedule_id timeline",
     "dead letters": "timeline",
     "attempts": "wait_reason where",
@@ -84,9 +85,9 @@ FREE = {
     "upserts": "data namespace",
     "queries": "data filter namespace",
     "searches": "index keys",
-    "handles": "fixture name service token",
+    "handles": "token",
     "problems": "text",
-    "faults of kv_server": "encoding index",
+    "faults of kv_server": "index",
     "faults of broker": "group instance",
     **dict.fromkeys((f"allow {kind}" for kind in ALLOWABLE), "handle"),
     "allow rejected_step": "handle run_id",
@@ -129,13 +130,14 @@ def tables(cloud: Cloud) -> dict[str, Fields]:
         "upserts": UPSERT_FIELDS,
         "queries": QUERY_FIELDS,
         "searches": fields_of_list(searches_of([])),
-        "handles": fields_of_list(found_handles([])),
+        "handles": fields_of_list(cloud.handles),
         "problems": fields_of_list(cloud.problems),
         **{f"allow {kind}": fields for kind, fields in ALLOWABLE.items()},
         **{
             f"faults of {each.name}": table_of(each.faults).fact_fields
             for each in map(cloud.fixture_handle, ("kv_server", "broker", "queue"))
         },
+        "events": fields_of_list(cloud.journal.events()),
     }
 
 
@@ -213,6 +215,45 @@ def test_type_checkers_know_the_data_of_every_event() -> None:
     assert {"message_id", "group", "held"} <= told <= set(EventFields.__annotations__)
 
 
+def test_kinds_of_events_are_listed_where_they_are_recorded() -> None:
+    recorded = {
+        word
+        for path in sorted(Path(pytest_fakecloud.__file__).parent.rglob("*.py"))
+        if re.search(r"\b_?(add_event|tell)\(", path.read_text(encoding="utf-8"))
+        for node in ast.walk(syntax(path))
+        if isinstance(node, ast.Call)
+        and isinstance(node.func, ast.Attribute)
+        and node.func.attr in ("add_event", "tell", "_tell")
+        and node.args
+        and isinstance(word := getattr(node.args[0], "value", None), str)
+    }
+    listed = EVENT_KINDS | BrokerApp.event_kinds | QueueApp.event_kinds
+    assert {"attempt", "refused", "run", "join", "revoked"} <= recorded <= listed
+
+
+def test_a_kind_of_event_that_no_fake_records_is_an_error(cloud: Cloud) -> None:
+    broker, kv = cloud.handles.where(fixture="broker").only(), cloud.fixture_handle("kv_server")
+    with pytest.raises(
+        ContractError, match=r"kind='atempt' .* did you mean 'attempt'\?; there are"
+    ):
+        cloud.journal.events("atempt")
+    with pytest.raises(ContractError, match="is not a kind of event"):
+        kv.journal.events("attempt")
+    with pytest.raises(ContractError, match="is not a kind of event"):
+        broker.journal.events().where(kind="jion")
+    assert broker.journal.events("j*") == broker.journal.events("join") != []
+
+
+def test_fakes_and_services_are_named_by_the_error(cloud: Cloud) -> None:
+    cloud.journal.assert_not_called(service="vector", handle="vector_index")
+    with pytest.raises(ContractError, match=r"did you mean 'queue'\?; there are: .*\bkv, queue"):
+        cloud.journal.assert_not_called(service="qeue")
+    with pytest.raises(
+        ContractError, match="there are: broker, callback_capture, kv_server, queue"
+    ):
+        cloud.journal.assert_not_called(handle="cache")
+
+
 def test_every_string_field_has_a_shape_or_is_known_to_have_none(cloud: Cloud) -> None:
     unshaped = {
         table: {
@@ -275,6 +316,7 @@ def asked(cloud: Cloud) -> dict[str, tuple[Fields, Ask]]:
         "cloud.journal.calls": (known["calls"], cloud.journal.calls),
         "cloud.journal.calls().where": (known["calls"], cloud.journal.calls().where),
         "cloud.journal.assert_not_called": (known["calls"], cloud.journal.assert_not_called),
+        "cloud.journal.events": (known["events"], cloud.journal.events),
     }
     for each in cloud.handles:
         own = recorder_of(each.journal).call_fields

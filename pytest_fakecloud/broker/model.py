@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any, NamedTuple, TypedDict
+from typing import Any, Literal, NamedTuple, TypedDict
 
 from ..core.found import Found, found_of
 from ..core.matching import (
@@ -20,6 +20,26 @@ from ..core.matching import (
 )
 from .errors import can_name_a_topic, illegal_argument
 
+EventKind = Literal[
+    "assigned",
+    "auto commit",
+    "close",
+    "commit",
+    "crash",
+    "dead",
+    "expire",
+    "join",
+    "leave",
+    "lost",
+    "offsets set",
+    "rebalance",
+    "rebalance started",
+    "redeliver",
+    "reset",
+    "return",
+    "revoked",
+]
+"""The kinds of events of consumer groups in the journal."""
 INT64_MAX = 2**63 - 1
 """The largest offset, and the largest timestamp."""
 

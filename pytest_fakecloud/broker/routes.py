@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, ClassVar, Literal
+from typing import Any, ClassVar, Literal, get_args
 
 from ..core.auth import basic_credentials, same
 from ..core.errors import ServiceError
@@ -31,6 +31,7 @@ from .fields import (
 from .model import (
     CONSUMER_HEADERS,
     TOPIC,
+    EventKind,
     Header,
     Metadata,
     ProducerRecord,
@@ -58,6 +59,7 @@ class BrokerApp(App):
         "group": Field(TEXT),
         "instance": Field(TEXT),
     }
+    event_kinds: ClassVar[frozenset[str]] = frozenset(get_args(EventKind))
 
     def __init__(self, engine: BrokerEngine, credentials: Callable[[], tuple[str, str]]) -> None:
         self.engine = engine

@@ -588,8 +588,11 @@ EVENT_SORTS: Mapping[str, Sort] = {
     "message_id": MESSAGE_ID,
     "about": MESSAGE_ID,
     "url": URL,
+    "method": METHOD,
 }
 """What may be asked about the data of events."""
+EVENT_KINDS = frozenset(("refused", "run"))
+"""Kinds of events of every service: bytes that are not a request, and a run of ``every_failure``."""
 
 
 class CallNames(Sort):
@@ -643,14 +646,19 @@ class CallNames(Sort):
             raise _cannot_tell(f"whether {found.call!r} is {wanted!r}")
 
 
-class RouteName(Sort):
-    """The name of a call's route: one of those the services have, or ``""`` where there was none."""
+class Listed(Sort):
+    """A string of a list that the fakes supply when the question is asked.
 
-    expected = "the name of a route (* stands for anything), a pattern"
+    ``what`` names an item with its article. ``""`` is accepted too: a call that no route took has it.
+    Without any item nothing is known, and every string is accepted.
+    """
+
     samples: tuple[object, ...] = ("",)
 
-    def __init__(self, words: Callable[[], Iterable[str]]) -> None:
+    def __init__(self, what: str, words: Callable[[], Iterable[str]]) -> None:
+        self._what = what
         self._words = words
+        self.expected = f"{what} (* stands for anything), a pattern"
 
     def accepts(self, wanted: Any) -> bool:
         return TEXT.accepts(wanted)
@@ -658,11 +666,11 @@ class RouteName(Sort):
     def check(self, name: str, wanted: Any) -> None:
         super().check(name, wanted)
         if isinstance(wanted, str) and wanted:
-            words = set(self._words())
+            words = sorted(set(self._words()))
             if words and not any(self.equals(word, wanted) for word in words):
                 raise ContractError(
-                    f"{name}={shown(wanted)} is not a route{nearest(wanted, sorted(words))}; "
-                    f"give {self.expected}"
+                    f"{name}={shown(wanted)} is not {self._what}{nearest(wanted, words)}; "
+                    f"there are: {', '.join(words[:40])}"
                 )
 
 

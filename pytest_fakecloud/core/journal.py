@@ -14,6 +14,7 @@ from typing import Any, ClassVar, Protocol, Unpack
 
 from .calls import (
     CALL_FIELDS,
+    EVENT_KINDS,
     EVENT_SORTS,
     KEEP_BYTES,
     LIGHT,
@@ -24,14 +25,14 @@ from .calls import (
     Entry,
     Event,
     EventFields,
+    Listed,
     NamesOf,
-    RouteName,
     part,
     shorten,
     weight_of,
 )
 from .found import Found, check_predicate, expect, found_of
-from .matching import ABSENT, ANYTHING, TEXT, Field, Query, either
+from .matching import ABSENT, ANYTHING, Field, Query, either
 
 _PACKAGE = f"{__package__.partition('.')[0]}."
 _ACTIONS = 1_000
@@ -41,9 +42,10 @@ _NOTHING_HEAVY: OrderedDict[Call, int] = OrderedDict()
 
 
 class Teacher(Protocol):
-    """Who knows what may be asked about the calls of a service."""
+    """Supplies the fields and names that a service's calls and events can be filtered by."""
 
     fact_fields: ClassVar[Mapping[str, Field]]
+    event_kinds: ClassVar[frozenset[str]]
 
     def words(self) -> Iterable[str]:
         """The names of its routes and commands."""
@@ -91,7 +93,9 @@ class Recorder:
         self._handle = handle
         self._parent = parent
         self.entries: list[Entry] = []
-        self._teachers: dict[str, tuple[Mapping[str, Field], weakref.ref[Teacher]]] = {}
+        self._teachers: dict[str, tuple[type[Teacher], weakref.ref[Teacher]]] = {}
+        self._names = {handle} - {""}
+        """The names of the fakes whose calls this journal records, of closed ones too."""
         if parent is None:
             self._root = self
             self._numbers: Iterator[int] = itertools.count(1)
@@ -111,11 +115,12 @@ class Recorder:
             self._numbers = parent._numbers
             self._lock = parent._lock
             self.keep = parent.keep
+            parent._names |= self._names
             parent._children.add(weakref.ref(self, parent._children.discard))
 
     def learn(self, service: str, teacher: Teacher) -> None:
         """Take in what may be asked about a service's calls: its facts, its routes and commands."""
-        taught = self._teachers[service] = teacher.fact_fields, weakref.ref(teacher)
+        taught = self._teachers[service] = type(teacher), weakref.ref(teacher)
         if self._parent is not None:
             self._parent._teachers[service] = taught
 
@@ -130,8 +135,8 @@ class Recorder:
     def call_fields(self) -> Mapping[str, Field]:
         """What may be asked about calls: their own fields and the facts of their services."""
         taught: dict[str, list[Field]] = {}
-        for fields, _ in self._teachers.values():
-            for name, known in fields.items():
+        for teacher, _ in self._teachers.values():
+            for name, known in teacher.fact_fields.items():
                 taught.setdefault(name, []).append(known)
         facts = {
             name: Field(
@@ -141,7 +146,18 @@ class Recorder:
             )
             for name, known in taught.items()
         }
-        return {**facts, **CALL_FIELDS, "route": Field(RouteName(self.words), part("route"))}
+        listed = {
+            "route": Listed("the name of a route", self.words),
+            "service": Listed("the service of a fake here", lambda: self._teachers),
+            "handle": Listed("the name of a fake here", lambda: self._names),
+        }
+        names = {name: Field(sort, part(name)) for name, sort in listed.items()}
+        return {**facts, **CALL_FIELDS, **names}
+
+    def event_kinds(self) -> frozenset[str]:
+        """Return the kinds of events that the services of this journal record."""
+        kinds = (teacher.event_kinds for teacher, _ in self._teachers.values())
+        return EVENT_KINDS.union(*kinds) if self._teachers else frozenset()
 
     # -- recording -------------------------------------------------------------------------------
 
@@ -420,13 +436,19 @@ class Journal:
         return calls.where(predicate, **where) if predicate or where else calls
 
     def events(self, kind: str | None = None, **where: Unpack[EventFields]) -> Found[Event]:
-        """The events, all or of one kind, filtered by their data."""
+        """Return the events, all or those of one kind, filtered by their data.
+
+        Raises ``ContractError`` for a kind that the fakes of this journal never record.
+        """
         __tracebackhide__ = True
         events = [entry for entry in self._read() if isinstance(entry, Event)]
         # Where there are no events, all that the events of any service have.
         names = {name for event in events for name in event.data} if events else EVENT_SORTS
         asked = {name: Field(EVENT_SORTS.get(name, ANYTHING), _datum(name)) for name in names}
-        asked["kind"] = Field(TEXT)
+        kinds = self._recorder.event_kinds()
+        if kinds:
+            kinds = kinds.union(event.kind for event in events)
+        asked["kind"] = Field(Listed("a kind of event", lambda: kinds))
         query = Query({**where} if kind is None else {"kind": kind, **where}, asked, "event")
         return found_of(filter(query, events), asked, "event")
 

@@ -56,6 +56,8 @@ class App:
     service: ClassVar[str] = ""
     fact_fields: ClassVar[Mapping[str, Field]] = {}
     """The facts that ``facts()`` can tell, as fields to ask about."""
+    event_kinds: ClassVar[frozenset[str]] = frozenset()
+    """The kinds of events that the service records in its journal."""
 
     clock: Timekeeper
     recorder: Recorder

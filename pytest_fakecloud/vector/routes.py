@@ -21,7 +21,7 @@ import orjson
 from ..core.auth import bearer_token, same
 from ..core.budget import OverBudget, budgeted
 from ..core.errors import ServiceError
-from ..core.matching import TEXT, Field
+from ..core.matching import TEXT, Field, one_of
 from ..http.app import App
 from ..http.messages import Answer, Request
 from ..http.readers import decode_segment
@@ -42,6 +42,29 @@ from .model import (
 
 METHODS = "GET POST PUT DELETE"
 SUCCESS = "Success"
+_WRITING = (
+    "upsert/{namespace*}",
+    "upsert-data/{namespace*}",
+    "update/{namespace*}",
+    "delete/{namespace*}",
+    "reset/{namespace*}",
+    "delete-namespace/{namespace*}",
+    "rename-namespace",
+)
+"""The paths of the commands that the read-only token may not send."""
+_READING = (
+    "query/{namespace*}",
+    "query-data/{namespace*}",
+    "resumable-query/{namespace*}",
+    "resumable-query-data/{namespace*}",
+    "resumable-query-next",
+    "resumable-query-end",
+    "fetch/{namespace*}",
+    "range/{namespace*}",
+    "random/{namespace*}",
+    "info",
+    "list-namespaces",
+)
 _BODY_FACTS = (
     "additionalK", "cursor", "data", "deleteExisting", "filter", "fusionAlgorithm", "id", "ids",
     "includeData", "includeMetadata", "includeVectors", "limit", "maxIdle", "metadata",
@@ -49,6 +72,10 @@ _BODY_FACTS = (
     "weightingStrategy",
 )  # fmt: skip
 """What a body may say besides vectors."""
+
+
+def _name(path: str) -> str:
+    return path.partition("/")[0]
 
 
 class VectorApp(App):
@@ -59,10 +86,10 @@ class VectorApp(App):
     """
 
     service = "vector"
-    writes: frozenset[str]
-    """The routes that the read-only token is refused; known from the first request on."""
+    writes: ClassVar[frozenset[str]] = frozenset(map(_name, _WRITING))
+    """The commands that the read-only token may not send."""
     fact_fields: ClassVar[Mapping[str, Field]] = {
-        "command": Field(TEXT),
+        "command": Field(one_of("command", map(_name, _WRITING + _READING))),
         "namespace": Field(TEXT),
         **{name: Field() for name in _BODY_FACTS},
     }
@@ -82,36 +109,11 @@ class VectorApp(App):
         self._range_limit = range_limit
 
     def routes(self) -> list[Route]:
-        """Every command, with the namespace as the rest of the path where it takes one.
-
-        The read-only token is refused those that write.
-        """
-        writing = {
-            "upsert/{namespace*}": self.upsert,
-            "upsert-data/{namespace*}": self.upsert_data,
-            "update/{namespace*}": self.update,
-            "delete/{namespace*}": self.delete,
-            "reset/{namespace*}": self.reset,
-            "delete-namespace/{namespace*}": self.delete_namespace,
-            "rename-namespace": self.rename_namespace,
-        }
-        reading = {
-            "query/{namespace*}": self.query,
-            "query-data/{namespace*}": self.query_data,
-            "resumable-query/{namespace*}": self.resumable_query,
-            "resumable-query-data/{namespace*}": self.resumable_query_data,
-            "resumable-query-next": self.resumable_query_next,
-            "resumable-query-end": self.resumable_query_end,
-            "fetch/{namespace*}": self.fetch,
-            "range/{namespace*}": self.range,
-            "random/{namespace*}": self.random,
-            "info": self.info,
-            "list-namespaces": self.list_namespaces,
-        }
-        self.writes = frozenset(map(_name, writing))
+        """Every command; the method that serves it has its name."""
         return [
-            Route(METHODS, f"/{path}", _name(path), _command(endpoint))
-            for path, endpoint in (writing | reading).items()
+            Route(METHODS, f"/{path}", name, _command(getattr(self, name.replace("-", "_"))))
+            for path in _WRITING + _READING
+            if (name := _name(path))
         ]
 
     # -- the dialect -----------------------------------------------------------------------------
@@ -382,10 +384,6 @@ class VectorApp(App):
             record.data is not None and not _has_vectors(record) for record in records
         ):
             raise errors.no_embedding_model()
-
-
-def _name(path: str) -> str:
-    return path.partition("/")[0]
 
 
 def _command(endpoint: Callable[[Request], object]) -> Callable[[Request], object]:

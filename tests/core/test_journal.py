@@ -219,6 +219,7 @@ def test_many_threads_keep_the_order(now: Any) -> None:
 
 
 class Teaching:
+    event_kinds = frozenset(("attempt",))
     fact_fields = {"command": Field(TEXT, several=True), "topic": Field(TEXT)}  # noqa: RUF012
 
     def words(self) -> tuple[str, ...]:
@@ -638,7 +639,7 @@ def test_events_are_asked_for_by_what_they_have(journal: Both) -> None:
             ContractError, match=r"^an event has no field 'nope'; there are: group, kind, url$"
         ):
             ask(nope=1)
-    with pytest.raises(ContractError, match=r"^kind=5 can never be: give a text"):
+    with pytest.raises(ContractError, match=r"^kind=5 can never be: give a kind of event"):
         journal.events(5)
     with pytest.raises(AssertionError, match=r"^expected exactly one event, found 0$"):
         journal.events("nothing").only()

@@ -17,6 +17,7 @@ from .. import errors
 from ..errors import BrokerError
 from ..model import (
     ConsumerConfig,
+    EventKind,
     GroupAssignments,
     TopicPartition,
     TopicPartitionOffset,
@@ -119,7 +120,7 @@ class KafkaGroups:
             settings["group.instance.id"] = instance
         key = (group, instance)
 
-        def tell(kind: str, text: str, data: dict[str, Any]) -> None:
+        def tell(kind: EventKind, text: str, data: dict[str, Any]) -> None:
             if self.tell is not None:
                 self.tell(
                     kind,

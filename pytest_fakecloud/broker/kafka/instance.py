@@ -20,7 +20,7 @@ from ...core.timekeeper import Timekeeper
 from ...core.timeparse import monotonic
 from .. import errors
 from ..errors import BrokerError
-from ..model import ConsumerConfig
+from ..model import ConsumerConfig, EventKind
 from .cluster import Unavailable, translated, when_away
 
 _LOOK = 0.02
@@ -29,7 +29,7 @@ _SOON = 0.001
 """The same while a request waits for a confirmation, which comes by that way too."""
 _PATIENCE = 5.0
 """Seconds a request waits for what it asked the thread to do; none of it needs the cluster."""
-Told = Callable[[str, str, dict[str, Any]], None]
+Told = Callable[[EventKind, str, dict[str, Any]], None]
 
 
 class KafkaInstance:

@@ -75,6 +75,7 @@ class QueueApp(App):
         "queue": Field(NAME),
         **{name: Field(TEXT) for name in ("dlq", "event", "id", "key", "name", "run")},
     }
+    event_kinds: ClassVar[frozenset[str]] = frozenset(("attempt",))
 
     def __init__(
         self,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 
 from ... import errors
-from ...model import TopicPartition, TopicPartitionOffset
+from ...model import EventKind, TopicPartition, TopicPartitionOffset
 from .members import (
     ConsumerGroup,
     Instance,
@@ -66,7 +66,7 @@ class Commits:
         offsets: Sequence[TopicPartitionOffset],
         by: str,
         now: int,
-        kind: str = "commit",
+        kind: EventKind = "commit",
     ) -> None:
         """Store offsets for a group whoever owns the partitions; creates the group."""
         group = self._table.groups.get(group_name)
@@ -145,7 +145,7 @@ class Commits:
         self,
         group: ConsumerGroup,
         offsets: Iterable[TopicPartitionOffset],
-        kind: str,
+        kind: EventKind,
         by: str,
         at: int,
     ) -> None:

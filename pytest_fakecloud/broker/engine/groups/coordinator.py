@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from ... import errors
-from ...model import GroupAssignments, TopicPartition, consumer_config, distinct
+from ...model import EventKind, GroupAssignments, TopicPartition, consumer_config, distinct
 from .assignment import range_assignment
 from .commits import Commits
 from .delivery import GroupDelivery
@@ -295,7 +295,7 @@ class Coordinator:
         self._release(instance)
         instance.epoch += 1
         self._table.woken.add(instance.signal)
-        kind = "crash" if state == "crashed" else "close"
+        kind: EventKind = "crash" if state == "crashed" else "close"
         if not was_member:
             instance.state = "removed"
             del group.instances[instance.name]
@@ -336,7 +336,13 @@ class Coordinator:
         self._table.arm(group, instance, kind, due, lambda at: ended(group, instance, at))
 
     def _tell(
-        self, kind: str, text: str, at: int, group: ConsumerGroup, instance: Instance, **data: Any
+        self,
+        kind: EventKind,
+        text: str,
+        at: int,
+        group: ConsumerGroup,
+        instance: Instance,
+        **data: Any,
     ) -> None:
         self._table.tell(kind, text, at, group=group.name, instance=instance.name, **data)
 

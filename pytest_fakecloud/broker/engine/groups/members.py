@@ -20,7 +20,7 @@ from typing import Any, Literal
 
 from ....core.timekeeper import Timekeeper
 from ....core.timers import Signal, Timer
-from ...model import ConsumerConfig, TopicPartition
+from ...model import ConsumerConfig, EventKind, TopicPartition
 
 InstanceState = Literal["joining", "active", "closed", "crashed", "expired", "removed"]
 GroupState = Literal["Empty", "PreparingRebalance", "Stable", "Dead"]
@@ -108,7 +108,7 @@ class ConsumerGroup:
 class Happening:
     """Something worth a line in the timeline of a failing test."""
 
-    kind: str
+    kind: EventKind
     text: str
     at_us: int
     data: dict[str, Any]

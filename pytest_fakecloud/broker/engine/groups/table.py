@@ -12,7 +12,7 @@ from typing import Any
 from ....core.timekeeper import Timekeeper
 from ....core.timers import Signal, Timer
 from ... import errors
-from ...model import TopicPartition
+from ...model import EventKind, TopicPartition
 from ...settings import BrokerConfig
 from ..log import PartitionLog, Topic
 from .members import ConsumerGroup, Happening, Instance
@@ -104,6 +104,6 @@ class GroupTable:
         # Whoever waits in the group may have to wake for the new timer.
         self.woken.update(i.signal for i in group.instances.values() if i.consuming)
 
-    def tell(self, kind: str, text: str, at: int, **data: Any) -> None:
+    def tell(self, kind: EventKind, text: str, at: int, **data: Any) -> None:
         """Note an event for the journal."""
         self.happened.append(Happening(kind, text, at, data))
