@@ -59,9 +59,9 @@ def _versions() -> Iterator[str]:
         "parameters are that version's, and doubles are printed with 17 digits.",
         "`JSON.*` are the commands of a module there. The stock dialect has them only with "
         '`modules=["ReJSON"]`, and then names the module in `MODULE LIST`, `INFO` and `HELLO`. The '
-        "vendor's dialect always has them. With the module the JSON models of redis-om 1.2 work; its hash "
-        "models work as on Redis 7.0.15 with and without it. Its `find()` does not work, because the "
-        "`FT.*` commands of RediSearch are unknown.",
+        "vendor's dialect always has them. With the module the JSON models of redis-om 1.2 work; its "
+        "hash models work as on Redis 7.0.15 with and without it. Its `find()` does not work, because "
+        "the `FT.*` commands of RediSearch are unknown.",
         '`version="7.2"` has it announce another one and know what came up to it. Only Redis 7.0.15 '
         "and Valkey 9.1 were there to be compared with: of versions between them, what is known is "
         "which words they have.",

@@ -19,10 +19,14 @@ def _no_database() -> Iterator[None]:
     hypothesis.settings.load_profile(before)
 
 
+def opened() -> Cloud:
+    return Cloud(seed=1, delivery="driven", now="2026-11-20T12:00:00Z")
+
+
 @pytest.fixture
 def cloud() -> Iterator[Cloud]:
-    with Cloud(seed=1, delivery="driven", now="2026-11-20T12:00:00Z") as opened:
-        yield opened
+    with opened() as cloud:
+        yield cloud
 
 
 @pytest.fixture

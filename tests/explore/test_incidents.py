@@ -13,6 +13,7 @@ from pytest_fakecloud import BrokenSchedule, Cloud, Exploration
 
 from ..budget import cases
 from .bugs import Scenario, locks, queues, reads
+from .conftest import opened
 
 pytestmark = pytest.mark.slow
 
@@ -36,17 +37,14 @@ def explored(cloud: Cloud, scenario: Scenario, **options: Any) -> Exploration:
 
 
 @pytest.mark.parametrize("make", ALL, ids=lambda make: make.__name__)
-def test_the_bug_is_found_within_the_default_budget(
-    make: Callable[..., Scenario], cloud: Cloud
+def test_the_bug_is_found_and_its_correction_is_not_accused(
+    make: Callable[..., Scenario],
 ) -> None:
     started = time.perf_counter()
-    with pytest.raises(BrokenSchedule) as found:
+    with opened() as cloud, pytest.raises(BrokenSchedule) as found:
         explored(cloud, make(cloud, False))
     assert "replays" not in str(found.value), "it repeats"
     print(f"{make.__name__}: {found.value.tried} schedules, {time.perf_counter() - started:.1f} s")
     print(found.value.story, found.value.schedule, sep="\n")
-
-
-@pytest.mark.parametrize("make", ALL, ids=lambda make: make.__name__)
-def test_the_correction_is_not_accused(make: Callable[..., Scenario], cloud: Cloud) -> None:
-    explored(cloud, make(cloud, True), budget=cases(60))
+    with opened() as cloud:
+        explored(cloud, make(cloud, True), budget=max(2 * found.value.tried, cases(20)))

@@ -67,7 +67,7 @@ def test_the_page_shows_the_code(name: str) -> None:
 
 @pytest.mark.parametrize("name", NAMES)
 def test_the_correction_holds_for_the_whole_budget(name: str, cloud: Cloud) -> None:
-    budget = cases(60)
+    budget = cases(20)
     found = explored(cloud, scenario(name, cloud, corrected=True), budget=budget)
     assert found.tried > budget * 0.4
 
