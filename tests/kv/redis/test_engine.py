@@ -37,6 +37,7 @@ from pytest_fakecloud.kv.rest import sse as streams
 from pytest_fakecloud.kv.table.registry import specs
 from pytest_fakecloud.transport import client_cost
 
+from ...budget import cases
 from ...clients.surface import Used
 from ...harness import check_each, together
 from ..backing import (
@@ -322,7 +323,7 @@ class TestAnyInput:
         )
         lines = st.builds(lambda name, rest: [*name.split(), *rest], words, st.lists(argument))
 
-        @settings(database=None)
+        @settings(database=None, max_examples=cases(10))
         @given(
             path=st.sampled_from(["/", "/pipeline", "/multi-exec"]),
             body=test_routes.ANY_BODY
