@@ -30,6 +30,8 @@ from pytest_fakecloud.verify.run import verify
 from pytest_fakecloud.verify.scenario import Step, read_lines
 from pytest_fakecloud.verify.sides import Reply, Target
 
+from ..budget import cases
+
 TOKEN = "the-token-of-a-real-service"
 Serve = Callable[[Callable[[socket.socket], None]], str]
 
@@ -194,7 +196,7 @@ def test_whatever_a_service_answers_is_compared_or_refused(
             json.loads(record.read_text(encoding="utf-8"))
 
 
-@settings(suppress_health_check=list(HealthCheck))
+@settings(suppress_health_check=list(HealthCheck), max_examples=cases(10))
 @given(
     *[
         st.recursive(

@@ -16,7 +16,7 @@ pytest.importorskip("resource")
 
 @pytest.mark.slow
 def test_no_hostile_script_gets_past_the_limits() -> None:
-    count = cases(40)
+    count = cases(20)
     # In a process of its own: what escapes its limits would hold this one for ever.
     done = subprocess.run(
         [sys.executable, "-m", "tests.kv.scripting.hostile", "1", str(count)],

@@ -113,7 +113,7 @@ def test_no_call_passes_by_the_clock(
 ) -> None:
     # Processor time: what other processes take of it does not count.
     monkeypatch.setattr(scripts, "monotonic", time.thread_time)
-    engine.scripting.limits = ScriptLimits(1_000_000, seconds=0.15, memory=8 * 2**20)
+    engine.scripting.limits = ScriptLimits(1_000_000, seconds=0.05, memory=8 * 2**20)
     start = time.thread_time()
     text = lua.error(script)
     assert STOPPED in text or "memory" in text
