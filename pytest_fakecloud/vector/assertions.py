@@ -1,4 +1,4 @@
-"""What clients upserted and queried, read from the journal."""
+"""Upserts and queries that clients sent, read from the journal."""
 
 from __future__ import annotations
 
@@ -20,32 +20,37 @@ Item = dict[str, Any]
 
 
 def upserts(journal: Journal) -> Iterator[Item]:
-    """Every record clients upserted, as sent, with its ``namespace``; ids are text."""
+    """Yield every record that clients upserted, as sent, with its ``namespace`` and its id as a
+    string.
+    """
     for call in _calls(journal, UPSERTS, reached=True):
         yield from _items(call)
 
 
 def queries(journal: Journal) -> Iterator[Item]:
-    """Every query the index carried out, as sent, with its defaults and ``namespace``."""
+    """Yield every query that the index executed, with defaults filled in and its ``namespace``."""
     for call in _calls(journal, QUERIES, reached=True):
         yield from _items(call)
 
 
 def refused(journal: Journal, routes: Iterable[str]) -> Iterator[tuple[Item, str]]:
-    """What clients sent that was not carried out, and why."""
+    """Yield the items that clients sent and the index rejected, each with the reason."""
     for call in _calls(journal, routes, reached=False):
         why = f"not carried out: {_why_refused(call)}"
         try:
             items = list(_items(call))
-        except (ValueError, AttributeError):  # no JSON, or no records in it: that is what it says
+        except (
+            ValueError,
+            AttributeError,
+        ):  # The body is not JSON or has no records, so it is shown as it is.
             items = [{"namespace": namespace_of(call)}]
         for item in items:
             yield item, why
 
 
 def _calls(journal: Journal, routes: Iterable[str], *, reached: bool) -> Iterator[Call]:
-    # Not by status: a fault may lose the answer of a call that was carried out, and may answer
-    # 200 to one that was not.
+    # The status cannot tell: a fault may drop the answer of an executed call, or answer 200 to a
+    # call that was not executed.
     names = tuple(routes)
     return (call for call in journal.calls() if call.route in names and call.reached is reached)
 
@@ -71,12 +76,12 @@ def _why_refused(call: Call) -> str:
 
 
 def namespace_of(call: Call) -> str:
-    """The namespace in a call's path."""
+    """Return the namespace in a call's path."""
     return unquote(call.path.removeprefix("/").partition("/")[2])
 
 
 def shown(item: Item) -> str:
-    """Write an item in a line, its vectors by their lengths."""
+    """Describe an item in one line, with the lengths of its vectors."""
     parts = []
     for name, value in item.items():
         if name == "vector" and isinstance(value, list):

@@ -1,10 +1,10 @@
-"""Turning text into vectors, the same text always into the same ones.
+"""Deterministic embedding of text.
 
 The built-in embedder hashes words and their character trigrams into a dense vector, so texts that
-share words or parts of words are near, and gives stemmed words BM25 weights for a sparse one (k1
-1.2, b 0.75, average length 32, stop words left out: the parameters of the vendor's BM25 model). It
-knows nothing of meaning; a callable or a mapping from text to vector takes its place where a test
-needs that.
+share words or parts of words are close. For sparse vectors it gives stemmed words BM25 weights (k1
+1.2, b 0.75, average length 32, no stop words: the parameters of the vendor's BM25 model). It does
+not know the meaning of words; tests that need meaning pass a function or a mapping from text to
+vector.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ K1 = 1.2
 B = 0.75
 AVERAGE_LENGTH = 32
 DEFAULT_DIMENSION = 384
-"""Far above every service's; a row of more would only be a mistake that takes memory."""
+"""Far more than any service allows. A longer row is a mistake that would only use memory."""
 MOST_ENTRIES = 1 << 20
 INDEX = re.compile(r"-?\d{1,10}")
 SPARSE_PARTS = ("indices", "values")
@@ -49,7 +49,7 @@ MODELS: Mapping[str, int] = {
     "bge-m3": 1024,
     "bm25": 0,
 }
-"""The vendor's models and their dense dimensions; their names may be given as ``embedding``."""
+"""Names of the vendor's models with their dense dimensions; each can be passed as ``embedding``."""
 _PUBLISHER = "baai/"
 _REVISION = re.compile(r"-v\d+(-\d+)*$")
 SPARSE_MODELS = frozenset(("bge-m3", "bm25"))
@@ -70,20 +70,20 @@ STOP_WORDS = frozenset(
 
 
 def words(text: str) -> list[str]:
-    """The lower-cased words of a text; of one without any, its signs, so that no text has none."""
+    """Return the lower-cased words of a text, or its punctuation characters if it has no words."""
     lower = text.lower()
     return WORD.findall(lower) or lower.split() or [lower]
 
 
 def hash_dense(text: str, dimension: int) -> Floats:
-    """A unit vector of signed hashes of words and trigrams."""
+    """Return a unit vector of signed hashes of words and trigrams."""
     total = np.zeros(dimension, np.float64)
     for word, count in Counter(words(text)).items():
         _add(total, f"w:{word}", count)
         framed = f"<{word}>"
         for start in range(len(framed) - 2):
             _add(total, f"t:{framed[start : start + 3]}", TRIGRAM_WEIGHT * count)
-    if not total.any():  # in few dimensions hashes may cancel each other
+    if not total.any():  # With few dimensions, hashes can cancel each other out.
         total[zlib.crc32(text.encode()) % dimension] = 1
     return (total / np.linalg.norm(total)).astype(np.float32)
 
@@ -94,7 +94,7 @@ def _add(total: np.ndarray[Any, np.dtype[np.float64]], token: str, weight: float
 
 
 def stem(word: str) -> str:
-    """The word without the commonest English endings: related forms meet at one stem."""
+    """Return a word without the most common English endings, so that related forms share a stem."""
     for ending, replacement in (("ies", "y"), ("ing", ""), ("edly", ""), ("ed", ""), ("ly", "")):
         if word.endswith(ending) and len(word) - len(ending) >= 3:
             word = word[: -len(ending)] + replacement
@@ -108,9 +108,9 @@ def stem(word: str) -> str:
 
 
 def hash_sparse(text: str, *, query: bool = False) -> SparseVector:
-    """BM25 weights of the stemmed words; every word of a query weighs 1.
+    """Return BM25 weights of the stemmed words; in a query, each word has the weight 1.
 
-    A text of stop words alone keeps them, as a sparse vector cannot be empty.
+    A text of only stop words keeps them, because a sparse vector cannot be empty.
     """
     found = words(text)
     terms = [stem(word) for word in found if word not in STOP_WORDS] or found
@@ -127,7 +127,7 @@ def hash_sparse(text: str, *, query: bool = False) -> SparseVector:
 
 
 def model_of(name: str) -> str:
-    """Return the name in ``MODELS`` of a model in any of the vendor's spellings.
+    """Return the name in ``MODELS`` for any of the vendor's spellings of a model.
 
     The documentation writes ``BAAI/bge-small-en-v1.5``, the management API ``BGE_SMALL_EN_V1_5``.
     Raises ``ContractError`` for an unknown model.
@@ -143,18 +143,18 @@ def model_of(name: str) -> str:
 
 
 class Embedder:
-    """Embeds texts for an index, by the built-in hashes, a function or a mapping.
+    """Embeds text with the built-in hashes, a function or a mapping.
 
-    ``setting`` is True or the name of one of the vendor's models (the built-in hashes), a callable
-    taking a text, or a mapping from texts. A callable or mapping gives a list of numbers for a
-    dense index, ``{index: weight}``, ``{"indices": …, "values": …}`` or a pair of lists for a
-    sparse one, and ``(dense, sparse)`` or either of the two (the built-in hash makes the other) for
-    a hybrid one. Arrays, tuples and generators are welcome as lists, and objects with ``indices``
-    and ``values`` as sparse vectors.
+    ``setting`` is True or the name of one of the vendor's models (the built-in hashes), a function
+    of a text, or a mapping from text. A function or mapping returns a list of numbers for a dense
+    index; ``{index: weight}``, ``{"indices": …, "values": …}`` or a pair of lists for a sparse
+    index; and ``(dense, sparse)`` or one of the two for a hybrid index, where the built-in hash
+    makes the other. Arrays, tuples and generators are accepted as lists, and objects with
+    ``indices`` and ``values`` as sparse vectors.
 
-    ``dimension`` is that of the dense vectors, None where the first vector decides.
+    ``dimension`` is that of the dense vectors; None if the first vector determines it.
 
-    Raises ``ContractError`` for a setting without meaning, such as an asynchronous function.
+    Raises ``ContractError`` for an invalid setting, such as an asynchronous function.
     """
 
     def __init__(self, setting: object, kind: Kind, dimension: int | None) -> None:
@@ -187,9 +187,10 @@ class Embedder:
         self.sparse_model = (model if keeps_name else "bm25") if kind.has_sparse else ""
 
     def embed(self, text: str, *, query: bool = False) -> tuple[Floats | None, SparseVector | None]:
-        """The vectors the index's kind needs; a ``query`` weighs its sparse words equally.
+        """Return the vectors that the index's kind needs; in a ``query`` all sparse words have
+        equal weight.
 
-        Raises ``VectorError`` 422 when the function or mapping has no usable vector for the text.
+        Raises ``VectorError`` 422 if the function or mapping has no valid vector for the text.
         """
         dense: Floats | None = None
         sparse: SparseVector | None = None
@@ -219,7 +220,7 @@ class Embedder:
             ) from error
         try:
             dense, sparse = self._read(value)
-        except Exception as error:  # a generator runs, and may fail, only here
+        except Exception as error:  # A generator runs, and can raise, only here.
             reason = str(error) if isinstance(error, VectorError) else repr(error)
             raise unprocessable(
                 f"The embedding of the text {text[:80]!r} is not usable: {reason}"
@@ -265,7 +266,7 @@ def _check_function(function: Callable[..., object]) -> None:
         )
     try:
         inspect.signature(function).bind("text")
-    except ValueError:  # some functions of C tell nothing of what they take
+    except ValueError:  # Some C functions have no signature.
         pass
     except TypeError as error:
         raise ContractError(
@@ -292,14 +293,14 @@ def _lookup(texts: Mapping[str, object]) -> Callable[[str], object]:
 
 
 def _is_pair(value: object) -> bool:
-    """Whether it is a dense and a sparse vector, and no dense vector of two numbers."""
+    """Return whether a value is a dense and a sparse vector, and not a dense vector of two numbers."""
     if not isinstance(value, tuple | list) or len(value) != 2:
         return False
     return all(part is None or is_sequence(part) or is_sparse(part) for part in value)
 
 
 def is_sparse(value: object) -> bool:
-    """Whether a value has indices and values, or can have them, as mappings do."""
+    """Return whether a value has indices and values, or is a mapping of them."""
     return isinstance(value, Mapping) or (hasattr(value, "indices") and hasattr(value, "values"))
 
 
@@ -310,7 +311,7 @@ def _dense(value: Any) -> Floats:
 
 
 def _numbers(values: Iterable[Any], most: int) -> list[Any]:
-    """Python's numbers for whatever numbers there are; what is none stays, to be refused."""
+    """Convert any kind of number to Python's; other values stay and are rejected later."""
     taken = list(itertools.islice(values, most + 1))
     if len(taken) > most:
         raise unprocessable(f"it has more than {most} numbers")
@@ -346,7 +347,7 @@ def _sparse(value: Any) -> SparseVector:
 
 
 def _index(value: Any) -> Any:
-    """A whole number of any kind, also as text, as the names of JSON objects are."""
+    """Convert an integer of any type, or a string of one (as names of JSON objects are)."""
     if isinstance(value, str):
         return int(value) if INDEX.fullmatch(value) else value
     if isinstance(value, float | np.floating) and float(value).is_integer():
@@ -355,5 +356,5 @@ def _index(value: Any) -> Any:
 
 
 def is_sequence(value: object) -> bool:
-    """Whether a value can be walked like a list of numbers (a list, a tuple, an array)."""
+    """Return whether a value is a sequence of numbers (a list, a tuple, an array)."""
     return hasattr(value, "__iter__") and not isinstance(value, str | bytes | Mapping)

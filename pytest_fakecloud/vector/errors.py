@@ -1,8 +1,8 @@
-"""What the index refuses, in the service's words where they are known.
+"""Errors of the index, in the service's words where they are known.
 
 The texts of ``invalid_dimension``, ``no_embedding_model``, ``namespace_missing``, ``UNAUTHORIZED``
-and of the two "only one of" errors are the service's own, matched by clients and suites. All others
-are decided here, with status 400 (malformed) or 422 (well-formed, but not for this index).
+and of the two "only one of" errors are the service's own; clients and suites match them. All others
+are decided here, with status 400 (malformed) or 422 (well-formed, but invalid for this index).
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ def bad_request(message: str) -> VectorError:
 
 
 def unprocessable(message: str) -> VectorError:
-    """A well-formed request this index cannot take."""
+    """A well-formed request that is invalid for this index."""
     return VectorError(422, message)
 
 
@@ -36,7 +36,7 @@ def invalid_dimension(given: int, expected: int) -> VectorError:
 
 
 def no_embedding_model() -> VectorError:
-    """Text sent to an index that cannot embed it."""
+    """Text for an index that cannot embed it."""
     return VectorError(
         422,
         "Embedding data for this index is not allowed. "
@@ -45,17 +45,17 @@ def no_embedding_model() -> VectorError:
 
 
 def namespace_missing(namespace: str, index: str) -> VectorError:
-    """A namespace that should be deleted or renamed is not there."""
+    """A namespace to delete or rename that does not exist."""
     return VectorError(404, f"Namespace {namespace} for the index {index} does not exist")
 
 
 def invalid_filter(line: int, column: int, what: str) -> VectorError:
-    """A filter that is not in the language; the column counts from 0."""
+    """A filter with a syntax error; the column counts from 0."""
     return VectorError(400, f"Invalid filter. At line {line}:{column} {what}")
 
 
 def cursor_missing(uuid: str) -> VectorError:
-    """A resumable query that never was, was ended, or was idle for too long."""
+    """A resumable query that never existed, was closed, or was idle for too long."""
     return VectorError(
         404,
         f"Resumable query {uuid[:80]!r} does not exist: it was never started, was ended, "
@@ -64,7 +64,7 @@ def cursor_missing(uuid: str) -> VectorError:
 
 
 def limit_exceeded(what: str, given: int, limit: int, unit: str = "") -> VectorError:
-    """Something larger than a limit of the index allows."""
+    """A value above a limit of the index."""
     unit = unit and f" {unit}"
     return VectorError(400, f"{what} limit exceeded: {given}{unit}, maximum: {limit}{unit}")
 

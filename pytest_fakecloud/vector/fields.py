@@ -1,14 +1,14 @@
-"""Reading JSON values into the index's own: records, changes, queries, with their size limits.
+"""Conversion of JSON values into records, changes and queries, with their size limits.
 
-Whatever is wrong raises ``VectorError`` naming the field, what came and what was expected: 422 for a
-field whose value is missing, of a wrong JSON type or not a finite float32; 400 for a body that is no
-JSON or no object, an unknown field, and a value of the right type that means nothing or is above a
-limit. Nothing here knows the index's kind or dimension.
+Invalid values raise ``VectorError``, which names the field, the value and what was expected: 422
+for a field whose value is missing, of a wrong JSON type or not a finite float32; 400 for a body
+that is not a JSON object, for an unknown field, and for an invalid value of the right type or above
+a limit. This module does not know the index's kind or dimension.
 
-Decided here: nothing is taken for something else (a text is no list of one text), but for ids and
-cursors, which may be numbers (facts); a field that exists on some endpoint is ignored where it has
-no meaning, as clients hand on whole option objects; a name no endpoint has is an error, as it is
-most likely a misspelling; an empty sparse vector is an error as an empty dense one is.
+Decided here: values are not converted (a string is not a list of one string), except ids and
+cursors, which may be numbers (facts); a field of another endpoint is ignored, because clients pass
+whole option objects; a name that no endpoint has is an error, because it is probably misspelled; an
+empty sparse vector is an error, as an empty dense one is.
 """
 
 from __future__ import annotations
@@ -76,7 +76,7 @@ DEFAULT_MAX_IDLE = 3600
 
 
 class Include:
-    """Which optional parts of a record an answer carries."""
+    """The optional parts of a record that an answer contains."""
 
     __slots__ = ("data", "metadata", "vectors")
 
@@ -87,7 +87,7 @@ class Include:
 
 
 def shown(value: Any) -> str:
-    """A short text of what came, for error messages."""
+    """Return a short form of a value for error messages."""
     if value is None:
         return "null"
     if isinstance(value, bool):
@@ -100,26 +100,28 @@ def shown(value: Any) -> str:
 
 
 def wrong(field: str, expected: str, value: Any) -> errors.VectorError:
-    """The error of a field that has the wrong type."""
+    """Return the error for a field of the wrong type."""
     return errors.unprocessable(f"Invalid field {field}: expected {expected}, got {shown(value)}")
 
 
 def meaningless(field: str, expected: str, value: Any) -> errors.VectorError:
-    """The error of a field of the right type whose value has no meaning."""
+    """Return the error for a field with an invalid value of the right type."""
     return errors.bad_request(f"Invalid field {field}: expected {expected}, got {shown(value)}")
 
 
 def missing(field: str, expected: str) -> errors.VectorError:
-    """The error of a field that has to be there."""
+    """Return the error for a missing field."""
     return errors.unprocessable(f"Missing field {field}: expected {expected}")
 
 
 def as_floats(value: Any, field: str = "vector") -> Floats:
-    """A list of numbers as a float32 array; ``VectorError`` for anything else or beyond float32."""
+    """Convert a list of numbers to a float32 array; ``VectorError`` for anything else or beyond
+    float32.
+    """
     if not isinstance(value, list):
         raise wrong(field, "an array of numbers", value)
     kinds = list(map(type, value))
-    if kinds.count(float) != len(value):  # by far the commonest case takes the quickest look
+    if kinds.count(float) != len(value):  # The fastest check, for by far the most common case.
         for place, kind in enumerate(kinds):
             if kind is not float and kind is not int:
                 raise wrong(f"{field}[{place}]", "a number", value[place])
@@ -132,7 +134,7 @@ def as_floats(value: Any, field: str = "vector") -> Floats:
 
 
 def from_array(value: NDArray[Any], field: str = "vector") -> Floats:
-    """An array of one dimension as a float32 array, without a detour over Python numbers."""
+    """Convert a one-dimensional array to float32, without a detour through Python numbers."""
     if value.ndim != 1 or value.dtype.kind not in "fiu":
         shape = "x".join(map(str, value.shape))
         raise wrong(field, "an array of numbers", f"array of {shape} {value.dtype}")
@@ -150,7 +152,7 @@ def _checked(floats: Floats, field: str) -> Floats:
 
 
 def as_sparse(value: Any, field: str = "sparseVector") -> SparseVector:
-    """An object with ``indices`` and ``values`` of one length as a sparse vector."""
+    """Convert an object with ``indices`` and ``values`` of equal length to a sparse vector."""
     if not isinstance(value, Mapping):
         raise wrong(field, "an object with indices and values", value)
     if not value.keys() <= SPARSE_PARTS:
@@ -173,7 +175,7 @@ def as_sparse(value: Any, field: str = "sparseVector") -> SparseVector:
 
 
 class FieldReader:
-    """Reads the parts of requests under an index's limits."""
+    """Reads the parts of requests, within an index's limits."""
 
     def __init__(self, limits: VectorLimits) -> None:
         self.limits = limits
@@ -181,7 +183,7 @@ class FieldReader:
     # -- bodies ----------------------------------------------------------------------------------
 
     def json(self, body: bytes) -> Any:
-        """The JSON value of a body."""
+        """Return the JSON value of a body."""
         if not body.strip():
             raise errors.bad_request("The request body is empty, JSON was expected")
         try:
@@ -190,11 +192,11 @@ class FieldReader:
             raise errors.bad_request(f"The request body is not valid JSON: {error}") from None
 
     def fields(self, value: Any, what: str = "The request body") -> Mapping[str, Any]:
-        """A JSON object whose names are all known."""
+        """Return a JSON object whose names are all known."""
         if not isinstance(value, dict):
             raise errors.bad_request(f"{what} must be a JSON object, got {shown(value)}")
         if not value.keys() <= KNOWN:
-            import difflib  # costs 1 ms, and most requests have no mistake
+            import difflib  # The import costs 1 ms, and most requests are correct.
 
             name = min(value.keys() - KNOWN)
             near = difflib.get_close_matches(_camel(name), KNOWN, n=1, cutoff=0.5)
@@ -205,21 +207,21 @@ class FieldReader:
     # -- single fields ---------------------------------------------------------------------------
 
     def text(self, fields: Mapping[str, Any], name: str) -> str | None:
-        """A string, None where it is absent or null."""
+        """Return a string, None if absent or null."""
         value = fields.get(name)
         if value is None or isinstance(value, str):
             return value
         raise wrong(name, "a string", value)
 
     def required_text(self, fields: Mapping[str, Any], name: str) -> str:
-        """A string that has to be there."""
+        """Return a required string."""
         value = self.text(fields, name)
         if value is None:
             raise missing(name, "a string")
         return value
 
     def number(self, fields: Mapping[str, Any], name: str, default: int, minimum: int = 1) -> int:
-        """A whole number from ``minimum`` to 2^31 - 1."""
+        """Return an integer from ``minimum`` to 2^31 - 1."""
         value = fields.get(name)
         if value is None:
             return default
@@ -234,7 +236,7 @@ class FieldReader:
         return value
 
     def flag(self, fields: Mapping[str, Any], name: str) -> bool:
-        """A boolean, false where it is absent or null."""
+        """Return a boolean, False if absent or null."""
         value = fields.get(name)
         if value is None:
             return False
@@ -243,7 +245,7 @@ class FieldReader:
         return value
 
     def choice(self, fields: Mapping[str, Any], name: str, choices: type[Choice]) -> Choice | None:
-        """One of some words in any case, None where it is absent or null."""
+        """Return one of some words in any case, None if absent or null."""
         value = fields.get(name)
         if value is None:
             return None
@@ -255,7 +257,7 @@ class FieldReader:
         return choices[value.upper()]
 
     def id(self, value: Any, field: str = "id") -> str:
-        """An id: a string, or an integer that becomes one."""
+        """Return an id: a string, or an integer converted to one."""
         if type(value) is int:
             return str(value)
         if not isinstance(value, str):
@@ -266,7 +268,7 @@ class FieldReader:
         return value
 
     def ids(self, value: Any) -> list[str]:
-        """An array of ids."""
+        """Return an array of ids."""
         if not isinstance(value, list):
             raise wrong("ids", "an array of strings", value)
         limit = self.limits.ids_per_call
@@ -275,7 +277,7 @@ class FieldReader:
         return [self.id(item, f"ids[{place}]") for place, item in enumerate(value)]
 
     def cursor(self, fields: Mapping[str, Any]) -> int:
-        """The position of a scan: absent, empty, or a decimal number as text or number."""
+        """Return the position of a scan: absent, empty, or a decimal number as string or number."""
         value = fields.get("cursor")
         if value is None or value == "":
             return 0
@@ -291,7 +293,7 @@ class FieldReader:
         return int(text)
 
     def include(self, fields: Mapping[str, Any]) -> Include:
-        """The three include flags."""
+        """Return the three include flags."""
         return Include(
             self.flag(fields, "includeVectors"),
             self.flag(fields, "includeMetadata"),
@@ -299,7 +301,7 @@ class FieldReader:
         )
 
     def metadata(self, fields: Mapping[str, Any]) -> Metadata | None:
-        """A metadata object within the size limit, None where it is absent or null."""
+        """Return a metadata object within the size limit, None if absent or null."""
         value = fields.get("metadata")
         if value is None:
             return None
@@ -309,7 +311,7 @@ class FieldReader:
         return value
 
     def data(self, fields: Mapping[str, Any]) -> str | None:
-        """The text of a record within the size limit, None where it is absent or null."""
+        """Return a record's text within the size limit, None if absent or null."""
         value = self.text(fields, "data")
         limit = self.limits.data_bytes
         if value is not None and limit is not None and len(value.encode()) > limit:
@@ -317,19 +319,19 @@ class FieldReader:
         return value
 
     def required_data(self, fields: Mapping[str, Any]) -> str:
-        """The text of a record or query that has to be there."""
+        """Return the required text of a record or query."""
         value = self.data(fields)
         if value is None:
             raise missing("data", "a string")
         return value
 
     def vector(self, fields: Mapping[str, Any]) -> Floats | None:
-        """A dense vector, None where it is absent or null."""
+        """Return a dense vector, None if absent or null."""
         value = fields.get("vector")
         return None if value is None else as_floats(value)
 
     def sparse(self, fields: Mapping[str, Any]) -> SparseVector | None:
-        """A sparse vector that is not empty, None where it is absent or null."""
+        """Return a non-empty sparse vector, None if absent or null."""
         value = fields.get("sparseVector")
         if value is None:
             return None
@@ -346,7 +348,7 @@ class FieldReader:
     # -- wholes ----------------------------------------------------------------------------------
 
     def record(self, value: Any) -> VectorRecord:
-        """A record with its vectors, as ``upsert`` takes it."""
+        """Return a record with its vectors, as ``upsert`` takes it."""
         fields = self.fields(value, "A vector")
         return VectorRecord(
             self.id(fields.get("id")),
@@ -357,7 +359,7 @@ class FieldReader:
         )
 
     def change(self, value: Any) -> Change:
-        """What ``update`` takes."""
+        """Return the change of an ``update``."""
         fields = self.fields(value)
         change = Change(
             self.id(fields.get("id")),
@@ -377,7 +379,7 @@ class FieldReader:
         return change
 
     def query(self, fields: Mapping[str, Any]) -> VectorQuery:
-        """A query with the vectors that are there (none for a text query)."""
+        """Return a query with its vectors (none for a text query)."""
         return VectorQuery(
             self.vector(fields),
             self.sparse(fields),
@@ -389,7 +391,7 @@ class FieldReader:
         )
 
     def top_k(self, fields: Mapping[str, Any], name: str, default: int) -> int:
-        """How many answers are wanted, within the limit."""
+        """Return the number of hits to return, within the limit."""
         value = self.number(fields, name, default)
         limit = self.limits.top_k
         if limit is not None and value > limit:
@@ -397,11 +399,11 @@ class FieldReader:
         return value
 
     def query_mode(self, fields: Mapping[str, Any]) -> QueryMode:
-        """Which components a text query asks."""
+        """Return the components that a text query searches."""
         return self.choice(fields, "queryMode", QueryMode) or QueryMode.HYBRID
 
     def max_idle_us(self, fields: Mapping[str, Any]) -> int:
-        """How long a resumable query may be idle, in microseconds."""
+        """Return how long a resumable query may be idle, in microseconds."""
         return self.number(fields, "maxIdle", DEFAULT_MAX_IDLE) * 1_000_000
 
 

@@ -1,4 +1,4 @@
-"""What a test holds of a vector index."""
+"""``VectorIndex``: the object that the fixture ``vector_index`` returns."""
 
 from __future__ import annotations
 
@@ -33,10 +33,10 @@ EVERY_PART = Include(True, True, True)
 
 
 class PendingChanges(Found[Item]):
-    """The changes that are not ready for queries yet; as a with-block, holds those made inside.
+    """The changes that queries do not see yet; as a ``with`` block, holds those made inside.
 
-    At the end of the block everything pending becomes ready, unless changes were held before it;
-    the list then shows what was pending until there.
+    At the end of the block, all pending changes become ready, unless changes were already held
+    before it. The list then contains the changes that were pending until then.
     """
 
     def __init__(self, index: VectorIndex, items: Iterable[Item]) -> None:
@@ -57,10 +57,10 @@ class PendingChanges(Found[Item]):
 
 
 class VectorIndex(Handle):
-    """A vector index: dense, sparse or hybrid, with or without an embedding.
+    """A fake vector index: dense, sparse or hybrid, with or without an embedding.
 
-    ``settings`` are the keywords of ``VectorSettings``; ``VectorConfig`` explains each. Raises
-    ``ContractError`` for settings without meaning.
+    ``settings`` are the keywords of ``VectorSettings``; ``VectorConfig`` describes each. Raises
+    ``ContractError`` for invalid settings.
     """
 
     service: ClassVar[str] = "vector"
@@ -103,7 +103,7 @@ class VectorIndex(Handle):
         )
         self._reader = app.reader
         self._embedder = embedder
-        # Before there is a mount, so that data that cannot be loaded leaves no server behind.
+        # Before the server starts, so that data that cannot be loaded leaves no server behind.
         self._create(config.namespaces)
         super().__init__(context, app, config)
 
@@ -123,28 +123,28 @@ class VectorIndex(Handle):
 
     @action
     def rotate_token(self) -> str:
-        """Replace both tokens; the old ones are refused from now on."""
+        """Replace both tokens; requests with the old ones are rejected."""
         self.read_only_token = new_token()
         return super().rotate_token()
 
     def _env_variables(self) -> dict[str, str]:
-        """The variables both official clients read."""
+        """Return the environment variables that both official clients read."""
         return {
             "UPSTASH_VECTOR_REST_URL": self.url,
             "UPSTASH_VECTOR_REST_TOKEN": self.token,
         }
 
     def client(self, **options: Any) -> upstash_vector.Index:
-        """Make an ``upstash_vector.Index`` for this index; ``options`` are its own.
+        """Return an ``upstash_vector.Index`` for this index; ``options`` are passed to it.
 
-        Raises ``ContractError`` where upstash-vector is not installed.
+        Raises ``ContractError`` if upstash-vector is not installed.
         """
         __tracebackhide__ = True
         client: upstash_vector.Index = self._official(self._make_client, options)
         return client
 
     def async_client(self, **options: Any) -> upstash_vector.AsyncIndex:
-        """Make an ``upstash_vector.AsyncIndex`` for this index."""
+        """Return an ``upstash_vector.AsyncIndex`` for this index; ``options`` are passed to it."""
         __tracebackhide__ = True
         client: upstash_vector.AsyncIndex = self._official(self._make_async_client, options)
         return client
@@ -160,7 +160,7 @@ class VectorIndex(Handle):
         return AsyncIndex(**{"url": self.url, "token": self.token, **options})
 
     def close(self) -> None:
-        """End the fake; what is still pending leaves no timers on the clock."""
+        """Stop the fake, and cancel the timers of pending changes."""
         super().close()
         self._engine.close()
 
@@ -168,11 +168,11 @@ class VectorIndex(Handle):
 
     @action
     def load(self, data: Loadable, *, namespace: str = DEFAULT_NAMESPACE) -> None:
-        """Put records in, ready for queries at once; all of them or, with an error, none.
+        """Load records, ready for queries immediately; all of them or, with an error, none.
 
         ``data`` is a list of records, a mapping from id to vector, text or record, or the path of a
-        ``.jsonl``, ``.json`` or ``.npz`` file; see ``loading``. A record that names a ``namespace``
-        goes there. Raises ``ContractError`` for what cannot be loaded.
+        ``.jsonl``, ``.json`` or ``.npz`` file. A record with a ``namespace`` is loaded into that
+        one. Raises ``ContractError`` for invalid data.
         """
         __tracebackhide__ = True
         _check_namespace(namespace)
@@ -188,9 +188,9 @@ class VectorIndex(Handle):
     def vectors(
         self, namespace: str = DEFAULT_NAMESPACE, *, limit: int | None = None
     ) -> Found[Item]:
-        """Return the records of a namespace in insertion order, as ``/fetch`` would answer them.
+        """Return the records of a namespace in insertion order, as ``/fetch`` returns them.
 
-        With a ``limit`` only the first so many. Empty where there is no such namespace.
+        ``limit`` returns only the first records. Empty if the namespace does not exist.
         """
         __tracebackhide__ = True
         _check_namespace(namespace)
@@ -204,9 +204,9 @@ class VectorIndex(Handle):
         return self._engine.namespaces()
 
     def pending(self) -> PendingChanges:
-        """Return the changes queries do not see yet, each with its ``namespace``.
+        """Return the changes that queries do not see yet, each with its ``namespace``.
 
-        As a with-block it holds every change made inside, and makes them ready at its end.
+        As a ``with`` block, it holds every change made inside, and makes them ready at its end.
         """
         __tracebackhide__ = True
         return PendingChanges(
@@ -216,7 +216,7 @@ class VectorIndex(Handle):
 
     @action
     def hold_pending(self) -> None:
-        """Keep changes out of queries and counts from now on; fetch and range see them."""
+        """Keep new changes out of queries and counts; fetch and range see them."""
         self._engine.hold_pending()
 
     @action
@@ -225,10 +225,10 @@ class VectorIndex(Handle):
         self._engine.release_pending()
 
     def matches(self, filter: str, metadata: Mapping[str, Any] | None) -> bool:
-        """Tell whether a record with this metadata, as JSON brings it, passes a filter.
+        """Return whether a record with this metadata matches a filter.
 
-        None is a record without metadata. Raises ``ContractError`` with the service's text for a
-        filter it would refuse, and for metadata that has no JSON form.
+        ``metadata`` None is a record without metadata. Raises ``ContractError`` with the service's
+        text for an invalid filter, and for metadata that has no JSON form.
         """
         __tracebackhide__ = True
         if not isinstance(filter, str):
@@ -254,11 +254,11 @@ class VectorIndex(Handle):
         times: int | None = None,
         **where: Unpack[UpsertFields],
     ) -> Found[Item]:
-        """Return the records clients upserted with success that match, as they were sent.
+        """Return the successfully upserted records that match, as clients sent them.
 
-        Fails unless there is at least one, or exactly ``times``, naming the nearest and what
-        differed, or why it was refused. Vectors match when they are the same in float32; see
-        ``core.matching`` for what else may be given.
+        Fails unless there is at least one, or exactly ``times``, and names the closest and how they
+        differ, or why they were rejected. Two vectors match if they are equal in float32. A field
+        can be a value, a string with ``*``, a pattern or a function.
         """
         __tracebackhide__ = True
         return expect(
@@ -274,18 +274,18 @@ class VectorIndex(Handle):
     def assert_not_upserted(
         self, id: Asked[str | int] = None, **where: Unpack[UpsertFields]
     ) -> None:
-        """Fail when a client has upserted a matching record; see ``assert_upserted``."""
+        """Fail if a client has upserted a matching record; see ``assert_upserted()``."""
         __tracebackhide__ = True
         self.assert_upserted(id, times=0, **where)
 
     def assert_queried(
         self, *, times: int | None = None, **where: Unpack[QueryFields]
     ) -> Found[Item]:
-        """Return the queries clients made with success that match, with their defaults filled in.
+        """Return the successful queries that match, with their defaults filled in.
 
-        Each query of a batch counts. Fails unless there is at least one, or exactly ``times``,
-        naming the nearest and what differed, or why it was refused. Vectors match when they are the
-        same in float32; see ``core.matching`` for what else may be given.
+        Each query of a batch counts. Fails unless there is at least one, or exactly ``times``, and
+        names the closest and how they differ, or why they were rejected. Two vectors match if they
+        are equal in float32. A field can be a value, a string with ``*``, a pattern or a function.
         """
         __tracebackhide__ = True
         return expect(
@@ -299,7 +299,7 @@ class VectorIndex(Handle):
         )
 
     def assert_not_queried(self, **where: Unpack[QueryFields]) -> None:
-        """Fail when a client has made a matching query; see ``assert_queried``."""
+        """Fail if a client has made a matching query; see ``assert_queried()``."""
         __tracebackhide__ = True
         self.assert_queried(times=0, **where)
 

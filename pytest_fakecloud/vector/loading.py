@@ -1,19 +1,19 @@
-"""Reading what a tester loads: records in several shapes, JSON Lines and npz files.
+"""Reading the data that ``load()`` accepts: records in several shapes, JSON Lines and npz files.
 
-One record is a mapping with the names of the wire (``id``, ``vector``, ``sparseVector``,
-``metadata``, ``data``; ``sparse_vector`` is taken too), an object with such fields as the official
-client's, or a tuple ``(id, vector[, sparse vector][, metadata[, data]])`` as that client takes it.
-Many are
+A record is a mapping with the field names of the API (``id``, ``vector``, ``sparseVector``,
+``metadata``, ``data``; also ``sparse_vector``), an object with such attributes as the official
+client's, or a tuple ``(id, vector[, sparse vector][, metadata[, data]])`` as that client accepts
+it. Several records are
 
 - a list of records;
 - a mapping from id to a vector, to a text (with an embedding), or to a record without its id;
-- the path of a ``.jsonl`` file (one record a line, which may name its ``namespace``), of a
+- the path of a ``.jsonl`` file (one record per line, optionally with its ``namespace``), of a
   ``.json`` file with one of the two above, or of an ``.npz`` file: arrays ``vectors`` (n,
-  dimension) and optionally ``ids``, ``metadata`` (JSON texts) and ``data`` of length n; or,
+  dimension) and optionally ``ids``, ``metadata`` (JSON strings) and ``data`` of length n; or,
   without ``vectors``, one vector under each id.
 
-Arrays are welcome wherever lists are. Anything else is a ``ContractError`` that says which record,
-of a file which line or row.
+Arrays are accepted wherever lists are. Anything else raises ``ContractError``, which names the
+record, and for a file the line or row.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ Raw = dict[str, Any]
 BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 MOST_MEMBERS = 1_000_000
 COLUMNS = ("ids", "metadata", "data")
-"""The arrays of an ``.npz`` file that may stand beside ``vectors``."""
+"""The arrays of an ``.npz`` file that are allowed beside ``vectors``."""
 SHAPES = (
     "a list of records, a mapping from id to vector, text or record, "
     "or the path of a .jsonl, .json or .npz file"
@@ -54,9 +54,9 @@ def read_records(
     *,
     dimension: int | None = None,
 ) -> list[tuple[str | None, VectorRecord]]:
-    """Read every record of a source with the namespace it names, None where it names none.
+    """Yield every record of a source with its namespace, None if it has none.
 
-    ``dimension`` is that of all dense vectors; None is that of the first one.
+    ``dimension`` is that of all dense vectors; with None, the first one determines it.
     """
     records = []
     for where, value in _values(source):
@@ -100,7 +100,7 @@ def _read(
 
 
 def _plain(raw: Raw) -> Raw:
-    """The record as JSON would bring it: lists for tuples and arrays, nothing JSON cannot say."""
+    """Return the record as JSON would represent it: lists for tuples and arrays, no other types."""
     if "sparse_vector" in raw:
         if "sparseVector" in raw:
             raise ContractError("a record has sparseVector or sparse_vector, not both")
@@ -115,7 +115,7 @@ def _plain(raw: Raw) -> Raw:
 
 
 def as_json(value: object, what: str) -> Any:
-    """A value as JSON would bring it; ``ContractError`` for what JSON cannot say."""
+    """Return a value as JSON would represent it; ``ContractError`` if it has no JSON form."""
     try:
         text = orjson.dumps(value, _listed, orjson.OPT_SERIALIZE_NUMPY)
     except (TypeError, ValueError) as error:
@@ -128,7 +128,7 @@ def as_json(value: object, what: str) -> Any:
 
 
 def _listed(value: object) -> object:
-    """What JSON writes in place of a value it has no word for."""
+    """Return the JSON form of a value that orjson does not know."""
     if isinstance(value, np.ndarray):
         return value.tolist()
     if isinstance(value, Mapping):
@@ -139,7 +139,7 @@ def _listed(value: object) -> object:
 
 
 def _not_finite(value: Any, plain: Any, place: str = "") -> str | None:
-    """Where a value holds NaN or an infinity, for which JSON got null; None where it does not."""
+    """Return the path of a NaN or infinity, which JSON writes as null; None if there is none."""
     if plain is None:
         number = isinstance(value, float | np.floating) and not math.isfinite(value)
         return (place.lstrip(".") or "it") if number else None
@@ -147,7 +147,7 @@ def _not_finite(value: Any, plain: Any, place: str = "") -> str | None:
     if isinstance(value, Mapping) and isinstance(plain, dict):
         steps = ((f".{name}", value.get(name), item) for name, item in plain.items())
     elif isinstance(value, list | tuple | np.ndarray) and isinstance(plain, list):
-        # Most are vectors, so what is a number is left out at once.
+        # Most lists are vectors, so skip numbers first.
         numbers = [n for n, item in enumerate(plain) if type(item) is not float]
         steps = ((f"[{number}]", value[number], plain[number]) for number in numbers)
     found = (_not_finite(part, item, place + step) for step, part, item in steps)
@@ -155,7 +155,9 @@ def _not_finite(value: Any, plain: Any, place: str = "") -> str | None:
 
 
 def _values(source: object, name: str = "") -> Iterator[tuple[str, object]]:
-    """Each record as it was given, and where: its number, or its place in the file ``name``."""
+    """Yield each record as given, and its position: its number, or its line or row of the file
+    ``name``.
+    """
     if isinstance(source, str | PathLike):
         yield from _from_file(Path(source))
     elif isinstance(source, Mapping):
@@ -203,7 +205,7 @@ def _one(value: object) -> Raw:
 
 
 def _fields(value: object) -> Raw | None:
-    """The fields of a record, None where it is none."""
+    """Return the fields of a record, None if the value is not a record."""
     if isinstance(value, Mapping):
         return dict(value)
     if is_dataclass(value) and not isinstance(value, type) and not _is_sparse_vector(value):
@@ -212,7 +214,7 @@ def _fields(value: object) -> Raw | None:
 
 
 def _is_sparse_vector(value: object) -> bool:
-    """Whether it is no list of numbers, but one of indices and one of values."""
+    """Return whether a value is a list of indices and one of values, and not a list of numbers."""
     if isinstance(value, tuple):
         return len(value) == 2 and all(map(is_sequence, value))
     return not isinstance(value, Mapping) and is_sparse(value)
@@ -249,7 +251,7 @@ def _json(text: bytes, where: str) -> Any:
 
 def _arrays(path: Path) -> dict[str, Any]:
     try:
-        # Given a path, numpy leaves the file open where it is no archive.
+        # If given a path, numpy leaves the file open when it is not an archive.
         with open_file(path, DATA_BYTES) as file:
             _check_archive(file)
             with np.load(file, allow_pickle=False) as arrays:
@@ -261,14 +263,15 @@ def _arrays(path: Path) -> dict[str, Any]:
     except ContractError:
         raise
     except Exception as error:
-        # A broken archive fails in any of its layers; an .npy is an array, no context manager.
+        # A damaged archive can fail in any layer; an .npy file is an array, which is not a context
+        # manager.
         raise ContractError(
             f"{path.name!s:.200} is not an .npz file of plain arrays (numpy.savez): {error!s:.300}"
         ) from None
 
 
 def _check_archive(file: BinaryIO) -> None:
-    """Raise ``ValueError`` for an archive whose members would take too much memory."""
+    """Raise ``ValueError`` for an archive whose members would need too much memory."""
     with zipfile.ZipFile(file) as archive:
         members = archive.infolist()
     file.seek(0)

@@ -1,7 +1,7 @@
-"""What may be asked about records, upserts and queries: the sorts of their fields.
+"""The fields of records, upserts and queries that assertions can match.
 
-An id may be given as a whole number, as clients send it. Vectors agree when they are the same in
-float32, as which the index keeps them. Decided here.
+An id can be an integer, as clients send it. Two vectors match if they are equal in float32, which
+is how the index stores them. Decided here.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from .model import Floats, Fusion, QueryMode, Weighting
 
 
 class UpsertFields(TypedDict, total=False):
-    """The fields of an upserted record that assertions ask about, besides its id."""
+    """Fields of an upserted record that assertions can match, besides its id."""
 
     vector: Asked[Sequence[float] | Floats]
     sparseVector: Asked[Mapping[str, Any]]
@@ -41,7 +41,7 @@ class UpsertFields(TypedDict, total=False):
 
 
 class QueryFields(TypedDict, total=False):
-    """The fields of a query that assertions ask about, by the service's names but for ``top_k``."""
+    """Fields of a query that assertions can match, with the service's names and ``top_k``."""
 
     top_k: Asked[int]
     filter: Asked[str]
@@ -88,12 +88,12 @@ class _Vector(Sort):
         if not isinstance(found, list) or len(found) != len(wanted):
             return False
         try:
-            # Most vectors differ in their first number; to read the others costs far more.
+            # Most vectors differ in their first number, and comparing the others costs far more.
             if found and np.float32(found[0]) != np.float32(wanted[0]):
                 return False
             return bool(np.array_equal(_floats(found), _floats(wanted)))
         except (VectorError, ValueError, TypeError, OverflowError):
-            return False  # what a client sent, and the index has refused
+            return False  # A value that a client sent and the index rejected.
 
     def differs(self, name: str, found: Any, wanted: Any) -> str:
         try:
@@ -133,10 +133,10 @@ _PARTS = {
     "data": Field(TEXT),
 }
 RECORD_FIELDS: Mapping[str, Field] = {"id": Field(_Id(), optional=False), **_PARTS}
-"""What may be asked about a record of a namespace."""
+"""Fields of a record of a namespace."""
 
 UPSERT_FIELDS: Mapping[str, Field] = {**RECORD_FIELDS, "namespace": Field(TEXT, optional=False)}
-"""What may be asked about a record that was upserted or is pending."""
+"""Fields of a record that was upserted or is pending."""
 
 QUERY_FIELDS: Mapping[str, Field] = {
     "top_k": Field(whole_number(1), _top_k, optional=False),
@@ -154,4 +154,4 @@ QUERY_FIELDS: Mapping[str, Field] = {
     "queryMode": Field(one_of("query mode", QueryMode, fold=True)),
     "maxIdle": Field(whole_number(0)),
 }
-"""What may be asked about a query, by the service's names or by those of the assertion."""
+"""Fields of a query, with the service's names and those of the assertion."""

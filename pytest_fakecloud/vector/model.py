@@ -1,4 +1,4 @@
-"""The values the index works with: kinds, records, queries, hits."""
+"""Values of the index: kinds, records, queries, hits."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ Metadata = Mapping[str, Any]
 MOST_DIMENSIONS = 1 << 20
 DEFAULT_NAMESPACE = ""
 EVERYTHING = ""
-"""The filter that lets every record pass."""
+"""The filter that matches every record."""
 
 
 class Kind(StrEnum):
-    """Which vectors an index holds."""
+    """The kind of vectors that an index stores."""
 
     DENSE = "DENSE"
     SPARSE = "SPARSE"
@@ -30,12 +30,12 @@ class Kind(StrEnum):
 
     @property
     def has_dense(self) -> bool:
-        """Whether records carry a dense vector."""
+        """Whether records have a dense vector."""
         return self is not Kind.SPARSE
 
     @property
     def has_sparse(self) -> bool:
-        """Whether records carry a sparse vector."""
+        """Whether records have a sparse vector."""
         return self is not Kind.DENSE
 
 
@@ -54,14 +54,14 @@ class Weighting(StrEnum):
 
 
 class Fusion(StrEnum):
-    """How the dense and the sparse ranking of a hybrid query become one."""
+    """How the dense and the sparse ranking of a hybrid query are combined."""
 
     RRF = "RRF"
     DBSF = "DBSF"
 
 
 class QueryMode(StrEnum):
-    """Which components of a hybrid index a text query asks."""
+    """The components of a hybrid index that a text query searches."""
 
     HYBRID = "HYBRID"
     DENSE = "DENSE"
@@ -69,7 +69,7 @@ class QueryMode(StrEnum):
 
 
 class UpdateMode(StrEnum):
-    """What an update does with metadata that is there already."""
+    """What an update does with existing metadata."""
 
     OVERWRITE = "OVERWRITE"
     PATCH = "PATCH"
@@ -77,9 +77,9 @@ class UpdateMode(StrEnum):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class SparseVector:
-    """Values at some of the signed 32-bit dimensions; order and duplicates as they were given.
+    """Values at some of the signed 32-bit dimensions, in the given order and with duplicates.
 
-    ``indices`` and ``values`` have the same length.
+    ``indices`` and ``values`` have equal length.
     """
 
     indices: Ints
@@ -87,7 +87,7 @@ class SparseVector:
 
 
 class VectorRecord(NamedTuple):
-    """Everything stored under one id. Its parts are never changed in place, only replaced."""
+    """A stored record. Its parts are never changed in place, only replaced."""
 
     id: str
     vector: Floats | None = None
@@ -98,7 +98,7 @@ class VectorRecord(NamedTuple):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Change:
-    """What an update sets; a part that is None stays as it is."""
+    """An update of a record; a part that is None does not change."""
 
     id: str
     vector: Floats | None = None
@@ -110,9 +110,9 @@ class Change:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class VectorQuery:
-    """One question: the vectors to compare with, how many answers, and under which condition.
+    """A query: its vectors, the number of hits, and its filter.
 
-    ``with_vectors`` of False leaves the vectors out of the hits' records, which saves copying them.
+    With ``with_vectors`` False, the records of the hits have no vectors, which saves copying them.
     """
 
     vector: Floats | None = None
@@ -125,7 +125,7 @@ class VectorQuery:
 
 
 class Hit(NamedTuple):
-    """One answer: the record and its score, a float32."""
+    """A hit: a record and its score, a float32."""
 
     score: np.float32
     record: VectorRecord
@@ -133,7 +133,7 @@ class Hit(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Page:
-    """One page of a scan; ``next_cursor`` is empty when nothing remains."""
+    """A page of a scan; ``next_cursor`` is empty on the last page."""
 
     next_cursor: str
     records: list[VectorRecord] = field(default_factory=list)
@@ -141,7 +141,7 @@ class Page:
 
 @dataclass(frozen=True, slots=True)
 class NamespaceInfo:
-    """How many records of a namespace are ready, and how many changes are still being indexed."""
+    """The numbers of ready records and of pending changes of a namespace."""
 
     vector_count: int
     pending_vector_count: int
@@ -149,7 +149,7 @@ class NamespaceInfo:
 
 @dataclass(frozen=True, slots=True)
 class IndexInfo:
-    """What ``/info`` tells, in Python names; ``index_size`` is in bytes."""
+    """The content of ``/info`` with Python names; ``index_size`` is in bytes."""
 
     kind: Kind
     similarity: Similarity

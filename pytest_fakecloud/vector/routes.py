@@ -1,12 +1,12 @@
-"""The index over HTTP: every command by its path, the namespace behind it.
+"""The REST API of the index: each command is a path, followed by the namespace.
 
-``/upsert`` is the default namespace, ``/upsert/a/b`` the namespace ``a/b``: clients paste names in
-raw, so everything after the first slash is the name, percent escapes decoded once. Every command
-takes GET, POST, PUT and DELETE, with a body under any content type, as clients and documentation
-use different ones for the same command.
+``/upsert`` is the default namespace, ``/upsert/a/b`` the namespace ``a/b``: clients do not escape
+names, so everything after the first slash is the name, with percent escapes decoded once. Every
+command accepts GET, POST, PUT and DELETE, with a body of any content type, because clients and
+documentation use different ones for the same command.
 
 Answers are ``{"result": …}`` or ``{"error": text, "status": code}``, never both. Parts of a record
-that were not asked for or are not there are left out. Numbers are the shortest decimals that give
+that were not requested or do not exist are left out. Numbers are the shortest decimals that give
 the same float32 again.
 """
 
@@ -51,7 +51,7 @@ _WRITING = (
     "delete-namespace/{namespace*}",
     "rename-namespace",
 )
-"""The paths of the commands that the read-only token may not send."""
+"""Paths of commands that the read-only token may not send."""
 _READING = (
     "query/{namespace*}",
     "query-data/{namespace*}",
@@ -71,7 +71,7 @@ _BODY_FACTS = (
     "metadataUpdateMode", "newNamespace", "prefix", "queryMode", "topK", "uuid",
     "weightingStrategy",
 )  # fmt: skip
-"""What a body may say besides vectors."""
+"""Fields of a body besides vectors."""
 
 
 def _name(path: str) -> str:
@@ -79,15 +79,15 @@ def _name(path: str) -> str:
 
 
 class VectorApp(App):
-    """Turns requests into engine calls.
+    """Translates requests into calls of the engine.
 
-    ``credentials`` gives the present token and the present read-only token. ``embedder`` is None
-    for an index without a model. ``range_limit`` is the page size of a range that names none.
+    ``credentials`` returns the current token and the current read-only token. ``embedder`` is None
+    for an index without a model. ``range_limit`` is the page size of a range without a limit.
     """
 
     service = "vector"
     writes: ClassVar[frozenset[str]] = frozenset(map(_name, _WRITING))
-    """The commands that the read-only token may not send."""
+    """Commands that the read-only token may not send."""
     fact_fields: ClassVar[Mapping[str, Field]] = {
         "command": Field(one_of("command", map(_name, _WRITING + _READING))),
         "namespace": Field(TEXT),
@@ -109,7 +109,7 @@ class VectorApp(App):
         self._range_limit = range_limit
 
     def routes(self) -> list[Route]:
-        """Every command; the method that serves it has its name."""
+        """Return a route for each command; the method that serves it has its name."""
         return [
             Route(METHODS, f"/{path}", name, _command(getattr(self, name.replace("-", "_"))))
             for path in _WRITING + _READING
@@ -119,7 +119,7 @@ class VectorApp(App):
     # -- the dialect -----------------------------------------------------------------------------
 
     def authenticate(self, request: Request) -> object:
-        """``"default"`` or ``"read_only"``; the read-only token may not write."""
+        """Return ``"default"`` or ``"read_only"``; the read-only token may not write."""
         given = bearer_token(request.header("Authorization"))
         token, read_only = self._credentials()
         if same(given, token):
@@ -131,15 +131,15 @@ class VectorApp(App):
         raise errors.VectorError(401, errors.UNAUTHORIZED)
 
     def render_error(self, error: ServiceError) -> Answer:
-        """An object of ``error`` (the text) and ``status`` (the code).
+        """Return an object with ``error`` (the text) and ``status`` (the code).
 
-        One client looks at the body only, one at the status line.
+        One client reads only the body, another only the status line.
         """
         body = {"error": error.message, "status": error.status}
         return Answer(body, error.status, error.headers)
 
     def facts(self, request: Request) -> dict[str, Any]:
-        """Command, namespace, and the fields of the body that are not vectors."""
+        """Return command, namespace, and the fields of the body that are not vectors."""
         facts: dict[str, Any] = {
             "command": request.route,
             "namespace": _namespace(request),
@@ -156,20 +156,20 @@ class VectorApp(App):
         return facts
 
     def dump(self, value: object) -> bytes:
-        """JSON with float32 arrays and scores as their shortest decimals."""
+        """Return JSON, with float32 arrays and scores as their shortest decimals."""
         return orjson.dumps(value, option=orjson.OPT_SERIALIZE_NUMPY)
 
     # -- writing ---------------------------------------------------------------------------------
 
     def upsert(self, request: Request) -> object:
-        """One record or an array of them."""
+        """Upsert a record or an array of records."""
         records = [self.reader.record(item) for item in self._items(request)]
         self._check_known_model(records)
         self.engine.upsert(_namespace(request), records)
         return SUCCESS
 
     def upsert_data(self, request: Request) -> object:
-        """One text record or an array of them; the text is stored as ``data``."""
+        """Upsert a text record or an array of them; the text is stored as ``data``."""
         embedder = self._embedder()
         records = []
         for item in self._items(request):
@@ -182,7 +182,7 @@ class VectorApp(App):
         return SUCCESS
 
     def update(self, request: Request) -> object:
-        """Some parts of one record; new text is embedded again where the index has a model."""
+        """Update parts of a record; new text is embedded again if the index has a model."""
         change = self.reader.change(self.reader.json(request.body))
         if self.embedder and change.data is not None and not _has_vectors(change):
             vector, sparse = self.embedder.embed(change.data)
@@ -190,7 +190,7 @@ class VectorApp(App):
         return {"updated": int(self.engine.update(_namespace(request), change))}
 
     def delete(self, request: Request) -> object:
-        """Exactly one of ids, prefix and filter; a bare array is one of ids."""
+        """Delete by exactly one of ids, prefix and filter; a bare array contains ids."""
         fields = self._fields_or_ids(request)
         given = [name for name in ("ids", "prefix", "filter") if fields.get(name) is not None]
         if len(given) != 1:
@@ -207,7 +207,7 @@ class VectorApp(App):
         return {"deleted": deleted}
 
     def reset(self, request: Request) -> object:
-        """Empty the namespace, or with ``?all`` every one."""
+        """Empty the namespace, or with ``?all`` every namespace."""
         flag = request.query("all")
         if flag is not None and flag.lower() not in ("false", "0"):
             self.engine.reset_all()
@@ -218,7 +218,7 @@ class VectorApp(App):
     # -- reading ---------------------------------------------------------------------------------
 
     def fetch(self, request: Request) -> object:
-        """Records by ids (null where there is none) or by prefix; a bare array is one of ids."""
+        """Return records by ids (null for missing ones) or by prefix; a bare array contains ids."""
         fields = self._fields_or_ids(request)
         ids, prefix = fields.get("ids"), self.reader.text(fields, "prefix")
         if (ids is None) == (prefix is None):
@@ -236,7 +236,7 @@ class VectorApp(App):
         ]
 
     def range(self, request: Request) -> object:
-        """One page of the records in insertion order; no body is the first page."""
+        """Return a page of the records in insertion order; without a body, the first page."""
         fields = self._fields(request) if request.body.strip() else {}
         include = self.reader.include(fields)
         page = self.engine.range(
@@ -251,32 +251,32 @@ class VectorApp(App):
         }
 
     def random(self, request: Request) -> object:
-        """Any one record with its vectors, null where there is none."""
+        """Return a random record with its vectors, null if the namespace is empty."""
         record = self.engine.random(_namespace(request))
         return None if record is None else record_json(record, Include(vectors=True))
 
     # -- querying --------------------------------------------------------------------------------
 
     def query(self, request: Request) -> object:
-        """The nearest records of one query, or of each of an array of queries."""
+        """Return the nearest records of a query, or of each query of an array."""
         return self._queries(request, self._vector_query)
 
     def query_data(self, request: Request) -> object:
-        """As ``query``, by texts to embed."""
+        """Like ``query``, with texts to embed."""
         self._embedder()
         return self._queries(request, self._text_query)
 
     def resumable_query(self, request: Request) -> object:
-        """The first hits, and a uuid to ask for more."""
+        """Return the first hits and a uuid to request more."""
         return self._start(request, self._vector_query)
 
     def resumable_query_data(self, request: Request) -> object:
-        """As ``resumable_query``, by a text to embed."""
+        """Like ``resumable_query``, with a text to embed."""
         self._embedder()
         return self._start(request, self._text_query)
 
     def resumable_query_next(self, request: Request) -> object:
-        """The next hits of a resumable query, empty when there are none left."""
+        """Return the next hits of a resumable query, empty if there are no more."""
         fields = self._fields(request)
         uuid = self.reader.required_text(fields, "uuid")
         if fields.get("additionalK") is None:
@@ -286,7 +286,7 @@ class VectorApp(App):
         return _hits_json(hits, include if isinstance(include, Include) else Include())
 
     def resumable_query_end(self, request: Request) -> object:
-        """Release a resumable query."""
+        """Close a resumable query."""
         self.engine.end_query(self.reader.required_text(self._fields(request), "uuid"))
         return SUCCESS
 
@@ -313,7 +313,7 @@ class VectorApp(App):
         fields = self.reader.fields(item, "A query")
         if fields.get("data") is not None:
             if fields.get("vector") is None and fields.get("sparseVector") is None:
-                self._embedder()  # an index without a model can take no text on any path
+                self._embedder()  # An index without a model accepts text on no path.
             raise errors.bad_request("A query by data belongs to query-data, not to query")
         return self.reader.query(fields), self.reader.include(fields)
 
@@ -333,20 +333,20 @@ class VectorApp(App):
     # -- the index and its namespaces ------------------------------------------------------------
 
     def info(self, request: Request) -> object:
-        """Counts, size, dimension and kind."""
+        """Return counts, size, dimension and kind."""
         return info_json(self.engine.info())
 
     def list_namespaces(self, request: Request) -> object:
-        """All names, the default one ("") first."""
+        """Return all names, the default one ("") first."""
         return self.engine.namespaces()
 
     def delete_namespace(self, request: Request) -> object:
-        """Remove the namespace in the path."""
+        """Delete the namespace of the path."""
         self.engine.delete_namespace(_namespace(request))
         return SUCCESS
 
     def rename_namespace(self, request: Request) -> object:
-        """Move a namespace to another name."""
+        """Rename a namespace."""
         fields = self._fields(request)
         renamed = self.engine.rename_namespace(
             self.reader.required_text(fields, "namespace"),
@@ -379,7 +379,7 @@ class VectorApp(App):
         return self.embedder
 
     def _check_known_model(self, records: Sequence[VectorRecord]) -> None:
-        """A text without any vector is meant to be embedded, which ``upsert`` does not do."""
+        """A text without a vector is meant to be embedded, which ``upsert`` does not do."""
         if self.embedder is None and any(
             record.data is not None and not _has_vectors(record) for record in records
         ):
@@ -415,7 +415,7 @@ def _hits_json(hits: Sequence[Hit], include: Include) -> list[dict[str, Any]]:
 
 
 def record_json(record: VectorRecord, include: Include) -> dict[str, Any]:
-    """A record as fetch, range and random answer it; what is absent is left out."""
+    """Return a record as fetch, range and random return it; missing parts are left out."""
     answer: dict[str, Any] = {"id": record.id}
     _add_parts(answer, record, include)
     return answer
@@ -437,7 +437,7 @@ def _add_parts(answer: dict[str, Any], record: VectorRecord, include: Include) -
 
 
 def info_json(info: IndexInfo) -> dict[str, Any]:
-    """What ``/info`` answers; a sparse index has dimension 0 and no similarity function."""
+    """Return the body of ``/info``; a sparse index has dimension 0 and no similarity function."""
     kind = info.kind
     dense = {
         "dimension": info.dimension,

@@ -1,4 +1,4 @@
-"""Settings of an index: limits of the service, and how approximate it is."""
+"""Settings of an index: limits of the service, and how approximate queries are."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ Loadable = Iterable[object] | Mapping[Any, object] | str | PathLike[str]
 
 
 class VectorSettings(HandleSettings, total=False):
-    """The keywords of ``Cloud.vector_index()`` and of the marker; ``VectorConfig`` explains them."""
+    """The keywords of ``Cloud.vector_index()`` and of the marker; ``VectorConfig`` describes them."""
 
     dimension: int | None
     similarity: str
@@ -53,15 +53,15 @@ _LIMIT = optional(whole(0))
 
 @dataclass(frozen=True, slots=True)
 class VectorLimits:
-    """Upper bounds; None means there is none.
+    """Upper limits; None disables a limit.
 
-    ``metadata_bytes`` (48 KB), ``data_bytes`` (1 MB), ``sparse_entries`` (1000 a vector) and
-    ``prefix_fetch`` (1000 records, not an error but a cut) are the vendor's documented limits.
-    ``filter_bytes`` is decided here: the service is known to refuse a filter of 11 kB. All others
-    are off: ``dimension`` (the vendor's plans: 1536, 3072, 5376), ``top_k``, ``ids_per_call``,
-    ``vectors_per_call``, ``id_bytes``, ``namespaces``, ``resumable_queries`` (alive at once),
-    ``daily_queries`` and ``daily_updates`` (a day is the clock's UTC day; the free plan has 10 000
-    of each).
+    ``metadata_bytes`` (48 KB), ``data_bytes`` (1 MB), ``sparse_entries`` (1000 per vector) and
+    ``prefix_fetch`` (1000 records; more are cut off, without an error) are the vendor's documented
+    limits. ``filter_bytes`` is decided here: the service is known to reject a filter of 11 kB. All
+    others are off by default: ``dimension`` (the vendor's plans: 1536, 3072, 5376), ``top_k``,
+    ``ids_per_call``, ``vectors_per_call``, ``id_bytes``, ``namespaces``, ``resumable_queries``
+    (open at the same time), ``daily_queries`` and ``daily_updates`` (per UTC day of the clock; the
+    free plan has 10,000 of each).
     """
 
     metadata_bytes: int | None = setting(48 * 1024, _LIMIT)
@@ -90,7 +90,7 @@ def _limits_of(given: Mapping[str, int | None] | VectorLimits | None) -> VectorL
 def _is_names(value: object) -> bool:
     if isinstance(value, list | tuple):
         return all(isinstance(name, str) for name in value)
-    # An iterator is left alone: its names can be looked at only once.
+    # An iterator is not checked, because its names can be read only once.
     return isinstance(value, Iterable) and not isinstance(value, str | bytes)
 
 
@@ -114,7 +114,7 @@ def _word(accepts: Any, words: type[E]) -> Kind[E]:
     """Accept a member of an enumeration by its name, in any case."""
 
     def name(value: str) -> str:
-        # The documentation writes "Dot Product" where the API has DOT_PRODUCT.
+        # The documentation writes "Dot Product" for DOT_PRODUCT.
         return value.upper().replace(" ", "_").replace("-", "_")
 
     return Kind(
@@ -127,19 +127,19 @@ def _word(accepts: Any, words: type[E]) -> Kind[E]:
 
 @dataclass(frozen=True, kw_only=True)
 class Approximation:
-    """Ways in which the real service is allowed to be worse than exact; all off by default.
+    """Ways in which the service may be less than exact; all off by default.
 
-    All randomness comes from the test's seed.
+    All randomness is derived from the test's seed.
     """
 
     recall: float = setting(1.0, number(0, 1))
     """Probability that a true dense neighbour is found; the next one replaces a lost one."""
     lose_first: bool = setting(False, SWITCH)
-    """Whether the best hit can be lost too."""
+    """Whether the best hit can be lost, too."""
     filter_budget: int | None = setting(None, optional(whole(1)))
-    """How many of the best candidates a filtered query looks at; None: all."""
+    """Number of best candidates that a filtered query examines; None: all."""
     shuffle_ties: bool = setting(False, SWITCH)
-    """Whether equal scores come in any order."""
+    """Whether hits with equal scores are in random order."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -147,20 +147,20 @@ class VectorConfig(Approximation, HandleConfig):
     """Settings of a ``VectorIndex``."""
 
     dimension: int | None = setting(None, optional(whole(1, MOST_DIMENSIONS)))
-    """Numbers of a dense vector; None: as many as the first upsert has."""
+    """Length of a dense vector; None: the first upsert determines it."""
     similarity: Similarity = setting("COSINE", _word(str, Similarity))
     """``"COSINE"``, ``"EUCLIDEAN"`` or ``"DOT_PRODUCT"``."""
     kind: VectorKind = setting("dense", _word(Literal["dense", "sparse", "hybrid"], VectorKind))
-    """Which vectors a record has; a hybrid one has both."""
+    """The kind of vectors; a record of a hybrid index has a dense and a sparse one."""
     embedding: Any = setting(False, _EMBEDDING)
-    """True: hashes of words. Or a model's name, a function, a mapping from text to vector."""
+    """True hashes words; or the name of a model, a function, or a mapping from text to vector."""
     namespaces: Iterable[str] | Mapping[str, Loadable] = setting((), _NAMESPACES)
-    """Names to create, or a mapping from name to what ``load()`` takes."""
+    """Names of namespaces to create, or a mapping from name to data as for ``load()``."""
     limits: VectorLimits = setting(None, _LIMITS)
     """Single limits, by the names below."""
     range_limit: int = setting(100, whole(1))
-    """Page size of a range that names none."""
+    """Page size of a range without a limit."""
     ready_after_us: int | None = setting(None, optional(duration("us")))
-    """How long a change takes on the clock until queries and counts see it."""
+    """Fake time until queries and counts see a change."""
     ready_after_reads: int | None = setting(None, optional(whole(1)))
-    """How many queries and infos do not see a change yet."""
+    """Number of queries and infos that do not see a change yet."""

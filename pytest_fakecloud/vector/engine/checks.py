@@ -1,4 +1,4 @@
-"""What depends on the index: which vectors its kind takes, of which dimension, under which limits."""
+"""Checks that depend on the index: its kind, its dimension and its limits."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ if TYPE_CHECKING:
     from ..filter.predicate import Predicate
 
 DAY_US = 86_400_000_000
-# Answers put metadata into arrays and objects; orjson writes at most 254 levels in all.
+# Answers nest metadata in arrays and objects; orjson writes at most 254 levels.
 ENVELOPE_LEVELS = 8
 
 
 def check_metadata(metadata: Metadata, limits: VectorLimits) -> None:
-    """Raises ``VectorError`` 400 unless metadata can be written as JSON within the size limit."""
+    """Raise ``VectorError`` 400 unless metadata can be written as JSON within the size limit."""
     nested: Any = metadata
     for _ in range(ENVELOPE_LEVELS):
         nested = [nested]
@@ -40,9 +40,9 @@ def check_metadata(metadata: Metadata, limits: VectorLimits) -> None:
 
 
 class Checks:
-    """Raises ``VectorError`` for values that are well-formed, but not for this index.
+    """Raises ``VectorError`` for values that are well-formed but invalid for this index.
 
-    ``dimension`` is the index's everywhere, None while it has none.
+    ``dimension`` is the index's; None while it has none.
     """
 
     def __init__(self, kind: Kind, limits: VectorLimits) -> None:
@@ -50,7 +50,7 @@ class Checks:
         self.limits = limits
 
     def records(self, records: Sequence[VectorRecord], dimension: int | None) -> int | None:
-        """All records have the vectors of the kind; the dimension the index has with them."""
+        """Check the vectors of all records; return the dimension that the index has with them."""
         for record in records:
             self._kind(record, "The vector", record.id)
             if self.kind.has_dense and record.vector is None:
@@ -61,7 +61,7 @@ class Checks:
         return dimension
 
     def change(self, change: Change, dimension: int | None) -> None:
-        """The vectors fit; a hybrid index gets both or neither."""
+        """Check the vectors of a change; a hybrid index needs both or neither."""
         self._kind(change, "The update", change.id)
         if self.kind is Kind.HYBRID and (change.vector is None) != (change.sparse is None):
             raise errors.unprocessable(
@@ -70,7 +70,7 @@ class Checks:
         self._dimension(change, dimension)
 
     def query(self, query: VectorQuery, dimension: int | None) -> Predicate | None:
-        """There is a vector and it fits; the compiled filter, None where there is none."""
+        """Check the vector of a query; return its compiled filter, None if it has none."""
         self._kind(query, "The query")
         if query.vector is None and query.sparse is None:
             needed = {
@@ -83,14 +83,15 @@ class Checks:
         return self.filter(query.filter)
 
     def filter(self, text: str) -> Predicate | None:
-        """The compiled filter; None for an empty one."""
+        """Return the compiled filter, None for an empty one."""
         limit = self.limits.filter_bytes
         size = len(text.encode("utf-8", "surrogatepass"))
         if limit is not None and size > limit:
             raise errors.limit_exceeded("Filter size", size, limit, "bytes")
         if not text.strip():
             return None
-        # Its patterns cost the first fake of a run 7 ms, and most questions have no filter.
+        # Compiling its patterns costs the first fake of a run 7 ms, and most queries have no
+        # filter.
         from ..filter.predicate import compile_filter
 
         return compile_filter(text)
@@ -128,7 +129,7 @@ class Checks:
 
 
 class VectorQuota:
-    """How many queries and updates are used up of the clock's UTC day."""
+    """Counts the queries and updates of the current UTC day of the clock."""
 
     def __init__(self, limits: VectorLimits) -> None:
         self._limits = {"query": limits.daily_queries, "update": limits.daily_updates}
@@ -136,7 +137,7 @@ class VectorQuota:
         self._used: dict[str, int] = {}
 
     def spend(self, what: str, count: int, now_us: int) -> None:
-        """Use up ``count`` of ``"query"`` or ``"update"``, or raise ``VectorError`` 429."""
+        """Count ``"query"`` or ``"update"`` requests, or raise ``VectorError`` 429."""
         limit = self._limits[what]
         if limit is None:
             return
@@ -149,9 +150,9 @@ class VectorQuota:
         self._used[what] = used
 
     def state(self) -> tuple[int, dict[str, int]]:
-        """What ``restore`` takes."""
+        """Return the state for ``restore()``."""
         return self._day, dict(self._used)
 
     def restore(self, state: tuple[int, dict[str, int]]) -> None:
-        """Go back to a state."""
+        """Restore a state."""
         self._day, self._used = state[0], dict(state[1])

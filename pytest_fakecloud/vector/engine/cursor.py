@@ -1,4 +1,4 @@
-"""Resumable queries: what each one has handed out so far, and when it was last used."""
+"""Resumable queries: the ids that each has returned, and when it was last used."""
 
 from __future__ import annotations
 
@@ -10,11 +10,12 @@ from ..model import VectorQuery
 
 @dataclass(slots=True)
 class Cursor:
-    """One resumable query; ``handed_out`` are the ids its batches contained.
+    """One resumable query; ``handed_out`` are the ids that its batches contained.
 
-    ``namespace`` is None once its namespace was deleted: another that takes the name is not its own.
+    ``namespace`` is None once its namespace was deleted, because a new namespace of that name is
+    another.
 
-    ``context`` is whatever the opener wants back with each batch. Times are in microseconds.
+    ``context`` is returned to the opener with each batch. Times are in microseconds.
     """
 
     uuid: str
@@ -27,7 +28,7 @@ class Cursor:
 
 
 class Cursors:
-    """All live resumable queries. One that was idle for longer than its maximum is gone."""
+    """All open resumable queries. A query that is idle for longer than its maximum is closed."""
 
     def __init__(self) -> None:
         self._cursors: dict[str, Cursor] = {}
@@ -39,11 +40,11 @@ class Cursors:
         return iter(self._cursors.values())
 
     def open(self, cursor: Cursor) -> None:
-        """Add a new one."""
+        """Add a cursor."""
         self._cursors[cursor.uuid] = cursor
 
     def use(self, uuid: str, now_us: int) -> Cursor | None:
-        """The live cursor of a uuid, marked as used now."""
+        """Return the open cursor of a uuid, and mark it as used now."""
         self.expire(now_us)
         cursor = self._cursors.get(uuid)
         if cursor is not None:
@@ -51,23 +52,23 @@ class Cursors:
         return cursor
 
     def leave(self, namespace: str) -> None:
-        """Note that a namespace is deleted: its resumable queries have no more records."""
+        """Detach cursors from a deleted namespace: they have no more records."""
         for cursor in self:
             if cursor.namespace == namespace:
                 cursor.namespace = None
 
     def end(self, uuid: str, now_us: int) -> bool:
-        """Release a cursor; False when there is none alive."""
+        """Close a cursor; return False if there is none."""
         self.expire(now_us)
         return self._cursors.pop(uuid, None) is not None
 
     def expire(self, now_us: int) -> None:
-        """Release all that have been idle for too long."""
+        """Close all cursors that have been idle for too long."""
         for uuid in [u for u, c in self._cursors.items() if now_us - c.used_us > c.max_idle_us]:
             del self._cursors[uuid]
 
     def copy(self) -> Cursors:
-        """An independent copy."""
+        """Return an independent copy."""
         twin = Cursors()
         twin._cursors = {
             uuid: replace(cursor, handed_out=set(cursor.handed_out))

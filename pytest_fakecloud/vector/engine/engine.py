@@ -1,13 +1,13 @@
-"""The index: namespaces of records, queries over them, and everything one can do to them.
+"""The index: namespaces of records, queries, and all operations on them.
 
-Pure: the clock and the randomness are given, nothing knows of HTTP. Values that come in are checked
-for shape already (see ``fields``); what depends on the index is checked here (see ``checks``).
+The engine is pure: clock and randomness are passed in, and it does not use HTTP. The shape of
+values is checked before (see ``fields``); what depends on the index is checked here (see
+``checks``).
 
-Decided here, where nothing is known of the service: replacing a record keeps its place in the
-insertion order; a deletion is seen by queries at once, also while changes are pending; the
-dimension of an index that was made without one is that of its first dense vector; the cursor of a
-scan is a slot number that deletions do not move; the default namespace can be neither deleted nor
-renamed.
+Decided here, because no source describes it: a replaced record keeps its position in the insertion
+order; queries see a deletion immediately, even while changes are pending; the first dense vector
+determines the dimension of an index without one; the cursor of a scan is a slot number, which
+deletions do not change; the default namespace can be neither deleted nor renamed.
 """
 
 from __future__ import annotations
@@ -46,9 +46,9 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Identity:
-    """Which index it is, as it was made: what a snapshot must agree with to be put back.
+    """The properties of an index that a snapshot must share to be restored.
 
-    ``dimension`` is None for an index that takes that of its first vector.
+    ``dimension`` is None if the first vector determines it.
     """
 
     name: str
@@ -70,7 +70,7 @@ class Identity:
 
 @dataclass(frozen=True, slots=True)
 class VectorSnapshot:
-    """All data of an index at one moment."""
+    """All data of an index at one time."""
 
     index: Identity
     dimension: int | None
@@ -82,9 +82,9 @@ class VectorSnapshot:
 
 
 def merge_patch(target: Any, patch: Any) -> Any:
-    """A target with a merge patch applied (RFC 7396); neither argument is changed.
+    """Return a target with a merge patch applied (RFC 7396); both arguments stay unchanged.
 
-    Objects merge, null deletes, anything else replaces.
+    Objects are merged, null deletes, any other value replaces.
     """
     if not isinstance(patch, Mapping):
         return patch
@@ -98,10 +98,10 @@ def merge_patch(target: Any, patch: Any) -> Any:
 
 
 class VectorEngine:
-    """One vector index. Safe to use from several threads; every call is atomic.
+    """A vector index. Thread-safe; every call is atomic.
 
-    ``dimension`` of None takes that of the first dense vector. ``ready_after_us`` and
-    ``ready_after_reads`` make changes pending for a time or for a number of queries and infos.
+    With ``dimension`` None, the first dense vector determines the dimension. ``ready_after_us`` and
+    ``ready_after_reads`` keep changes pending for a time or for a number of queries and infos.
     """
 
     def __init__(
@@ -146,10 +146,11 @@ class VectorEngine:
     # -- writing ---------------------------------------------------------------------------------
 
     def upsert(self, namespace: str, records: Sequence[VectorRecord]) -> None:
-        """Insert or replace records, all or none; creates the namespace. The last of one id wins.
+        """Insert or replace records, all or none; create the namespace. The last record of an id
+        wins.
 
-        Raises ``VectorError`` 422 for a record without the vectors its index needs, with others, or
-        of another dimension; 429 when the day's quota is used up.
+        Raises ``VectorError`` 422 for a record without the vectors that the index needs, with other
+        vectors, or with another dimension; 429 if the day's quota is used up.
         """
         with self._lock:
             dimension = self._checks.records(records, self.dimension)
@@ -161,7 +162,9 @@ class VectorEngine:
                 self._put(namespace, home, records)
 
     def load(self, groups: Mapping[str, Sequence[VectorRecord]]) -> None:
-        """Upsert records by namespace, all or none, ready at once and outside of any quota."""
+        """Upsert records by namespace, all or none, ready immediately and without counting for the
+        quota.
+        """
         with self._lock:
             dimension = self.dimension
             for records in groups.values():
@@ -173,11 +176,11 @@ class VectorEngine:
                     home.put(record)
 
     def update(self, namespace: str, change: Change) -> bool:
-        """Change parts of a record; False when there is none under that id.
+        """Change parts of a record; return False if there is none with that id.
 
-        Raises ``VectorError`` 422 for vectors that do not fit the index, or for one of the two that
-        a hybrid index needs together; 400 for a patch that makes the metadata too large; 429 when
-        the day's quota is used up.
+        Raises ``VectorError`` 422 for vectors that do not fit the index, or for only one of the two
+        that a hybrid index needs; 400 for a patch that makes the metadata too large; 429 if the
+        day's quota is used up.
         """
         with self._lock:
             self._checks.change(change, self.dimension)
@@ -200,21 +203,21 @@ class VectorEngine:
             return True
 
     def delete(self, namespace: str, ids: Sequence[str]) -> int:
-        """Remove records by id; how many there were."""
+        """Remove records by id; return how many existed."""
         with self._lock:
             home = self._namespaces.get(namespace)
             return 0 if home is None else sum(home.delete(id) for id in ids)
 
     def delete_prefix(self, namespace: str, prefix: str) -> int:
-        """Remove the records whose id starts so; how many there were."""
+        """Remove the records whose id has a prefix; return how many existed."""
         with self._lock:
             home = self._namespaces.get(namespace)
             return 0 if home is None else self.delete(namespace, home.ids(prefix))
 
     def delete_matching(self, namespace: str, filter: str) -> int:
-        """Remove the records whose newest metadata passes a filter; how many there were.
+        """Remove the records whose newest metadata matches a filter; return how many existed.
 
-        Raises ``VectorError`` 400 for a bad filter; an empty one is bad here, as it would remove
+        Raises ``VectorError`` 400 for an invalid filter, and for an empty one, which would remove
         all.
         """
         predicate = self.predicate(filter)
@@ -230,7 +233,9 @@ class VectorEngine:
             return self.delete(namespace, found)
 
     def reset(self, namespace: str) -> None:
-        """Empty a namespace, at once for everybody; it stays. A missing one is no error."""
+        """Empty a namespace, visible immediately; the namespace stays. A missing one is not an
+        error.
+        """
         with self._lock:
             if namespace in self._namespaces:
                 self._namespaces[namespace] = Namespace(self.dimension)
@@ -244,19 +249,19 @@ class VectorEngine:
     # -- namespaces ------------------------------------------------------------------------------
 
     def create_namespace(self, namespace: str) -> None:
-        """Make sure a namespace is there."""
+        """Create a namespace unless it exists."""
         with self._lock:
             self._namespaces.setdefault(namespace, self._home(namespace))
 
     def namespaces(self) -> list[str]:
-        """The names in the order of creation, the default one ("") first."""
+        """Return the names in the order of creation, the default one ("") first."""
         with self._lock:
             return list(self._namespaces)
 
     def delete_namespace(self, namespace: str) -> None:
         """Remove a namespace and its records.
 
-        Raises ``VectorError`` 404 when it is missing, 400 for the default one.
+        Raises ``VectorError`` 404 if it does not exist, 400 for the default one.
         """
         with self._lock:
             self._check_named(namespace, "deleted")
@@ -264,9 +269,9 @@ class VectorEngine:
             self._cursors.leave(namespace)
 
     def rename_namespace(self, namespace: str, new: str, *, delete_existing: bool = False) -> bool:
-        """Give a namespace another name; False when that is taken and not to be deleted.
+        """Rename a namespace; return False if the new name exists and must not be deleted.
 
-        Raises ``VectorError`` 404 when it is missing, 400 for the default one or to it.
+        Raises ``VectorError`` 404 if the namespace does not exist, 400 from or to the default one.
         """
         with self._lock:
             self._check_named(namespace, "renamed")
@@ -289,17 +294,21 @@ class VectorEngine:
     # -- reading ---------------------------------------------------------------------------------
 
     def fetch(self, namespace: str, ids: Sequence[str]) -> list[VectorRecord | None]:
-        """The records in the order of the ids, None where there is none."""
+        """Return the records in the order of the ids, None for missing ones."""
         with self._lock:
             home = self._namespaces.get(namespace)
             return [None if home is None else home.get(id) for id in ids]
 
     def fetch_prefix(self, namespace: str, prefix: str) -> list[VectorRecord]:
-        """The records whose id starts so, in insertion order, at most ``limits.prefix_fetch``."""
+        """Return records whose id has a prefix, in insertion order, at most
+        ``limits.prefix_fetch``.
+        """
         return self.range(namespace, 0, self.limits.prefix_fetch, prefix).records
 
     def range(self, namespace: str, cursor: int, limit: int | None, prefix: str = "") -> Page:
-        """A page of the records in insertion order, from a slot on; no limit means to the end."""
+        """Return a page of records in insertion order, from a slot on; without a limit, all of
+        them.
+        """
         with self._lock:
             home = self._namespaces.get(namespace)
             if home is None:
@@ -314,12 +323,12 @@ class VectorEngine:
             return Page("", records)
 
     def count(self, namespace: str) -> int:
-        """How many records a namespace has, pending ones included."""
+        """Return the number of records of a namespace, including pending ones."""
         with self._lock:
             return len(self._namespaces.get(namespace, ()))
 
     def random(self, namespace: str) -> VectorRecord | None:
-        """One record, picked by the seeded randomness; None in an empty namespace."""
+        """Return a record chosen by the seeded randomness; None in an empty namespace."""
         with self._lock:
             home = self._namespaces.get(namespace)
             if home is None or not len(home):
@@ -327,13 +336,13 @@ class VectorEngine:
             return home.nth(self._picks.randrange(len(home)))
 
     def info(self) -> IndexInfo:
-        """Counts of the whole index and of each namespace; counts as a read."""
+        """Return the counts of the index and of each namespace; counts as a read."""
         with self._lock:
             self._readiness.count_read()
             return self.describe()
 
     def describe(self) -> IndexInfo:
-        """``info()`` without counting as a read."""
+        """Return ``info()`` without counting as a read."""
         with self._lock:
             homes = self._namespaces
             return IndexInfo(
@@ -349,11 +358,13 @@ class VectorEngine:
     # -- querying --------------------------------------------------------------------------------
 
     def predicate(self, filter: str) -> Predicate | None:
-        """The compiled filter; None for an empty one. Raises ``VectorError`` 400 for a bad one."""
+        """Return the compiled filter, None for an empty one. Raises ``VectorError`` 400 for an
+        invalid one.
+        """
         return self._checks.filter(filter)
 
     def query(self, namespace: str, queries: Sequence[VectorQuery]) -> list[list[Hit]]:
-        """The nearest records of each query, best first; a missing namespace has none."""
+        """Return the nearest records of each query, best first; none for a missing namespace."""
         with self._lock:
             questions = [
                 Question(
@@ -367,9 +378,10 @@ class VectorEngine:
     def start_query(
         self, namespace: str, query: VectorQuery, max_idle_us: int, context: object = None
     ) -> tuple[str, list[Hit]]:
-        """Open a resumable query: its uuid and first hits; both empty for a missing namespace.
+        """Open a resumable query; return its uuid and first hits, both empty for a missing
+        namespace.
 
-        ``context`` comes back with each batch.
+        ``context`` is returned with each batch.
         """
         with self._lock:
             self._checks.query(query, self.dimension)
@@ -387,9 +399,9 @@ class VectorEngine:
             return uuid, hits
 
     def next_hits(self, uuid: str, count: int) -> tuple[list[Hit], object]:
-        """The next hits of a resumable query, and its context. An empty uuid has none.
+        """Return the next hits of a resumable query, and its context. An empty uuid has no hits.
 
-        Raises ``VectorError`` 404 for a query that is not alive.
+        Raises ``VectorError`` 404 for a query that is not open.
         """
         with self._lock:
             if not uuid:
@@ -400,9 +412,9 @@ class VectorEngine:
             return self._next_batch(cursor, count), cursor.context
 
     def end_query(self, uuid: str) -> None:
-        """Release a resumable query; an empty uuid is fine.
+        """Close a resumable query; an empty uuid is accepted.
 
-        Raises ``VectorError`` 404 for a query that is not alive.
+        Raises ``VectorError`` 404 for a query that is not open.
         """
         with self._lock:
             if uuid and not self._cursors.end(uuid, self._clock.now_us()):
@@ -435,22 +447,22 @@ class VectorEngine:
     # -- pending changes -------------------------------------------------------------------------
 
     def hold_pending(self) -> None:
-        """Keep all changes from now on, and those still pending, out of queries and counts."""
+        """Keep all new and all pending changes out of queries and counts."""
         with self._lock:
             self._readiness.held = True
 
     def release_pending(self) -> None:
-        """Make all pending changes ready; those to come are ready as the settings say."""
+        """Make all pending changes ready; new changes follow the settings again."""
         with self._lock:
             self._readiness.release_all()
 
     @property
     def holding(self) -> bool:
-        """Whether changes are held back by hand."""
+        """Return whether ``hold_pending()`` keeps changes back."""
         return self._readiness.held
 
     def pending(self) -> list[tuple[str, VectorRecord]]:
-        """Namespace and record of every change that is not ready yet."""
+        """Return namespace and record of every pending change."""
         with self._lock:
             return [
                 (name, record)
@@ -474,7 +486,7 @@ class VectorEngine:
     # -- snapshots -------------------------------------------------------------------------------
 
     def snapshot(self) -> VectorSnapshot:
-        """An independent copy of all data."""
+        """Return an independent copy of all data."""
         with self._lock:
             return VectorSnapshot(
                 self.identity,
@@ -487,9 +499,9 @@ class VectorEngine:
             )
 
     def restore(self, snapshot: VectorSnapshot) -> None:
-        """Put the data of a snapshot back; the snapshot can be used again.
+        """Restore the data of a snapshot, which can be used again.
 
-        Raises ``ContractError`` for the snapshot of another index, whose vectors may not fit here.
+        Raises ``ContractError`` for the snapshot of a different index, whose vectors may not fit.
         """
         if snapshot.index != self.identity:
             raise ContractError(
@@ -504,14 +516,14 @@ class VectorEngine:
             self._quota.restore(snapshot.quota)
 
     def close(self) -> None:
-        """Leave no timers on the clock."""
+        """Cancel all timers."""
         with self._lock:
             self._readiness.cancel()
 
     # -- namespaces by name ----------------------------------------------------------------------
 
     def _home(self, namespace: str) -> Namespace:
-        """The namespace, or a new one that is not in the index yet."""
+        """Return the namespace, or a new one that is not in the index yet."""
         home = self._namespaces.get(namespace)
         if home is not None:
             return home
@@ -521,7 +533,7 @@ class VectorEngine:
         return Namespace(self.dimension)
 
     def _open(self, dimension: int | None) -> None:
-        """Fix the dimension of an index that has none yet."""
+        """Set the dimension of an index that has none yet."""
         if self.dimension is None and dimension is not None:
             self.dimension = dimension
             for home in self._namespaces.values():

@@ -1,8 +1,8 @@
-"""Fusing the dense and the sparse ranking of a hybrid query into one.
+"""Fusion of the dense and the sparse ranking of a hybrid query.
 
 RRF adds 1 / (60 + rank) with ranks from 0; DBSF adds (s - (m - 3d)) / 6d, where m is the mean and d
-the sample standard deviation of the component's scores, 0.5 when there is one candidate or no
-spread. Both add in float32, as the vendor's published numbers need.
+the sample standard deviation of the component's scores, or 0.5 for a single candidate or without
+spread. Both add in float32, which the vendor's published numbers require.
 """
 
 from __future__ import annotations
@@ -18,13 +18,13 @@ RANK_CONSTANT = 60
 
 
 def reciprocal_ranks(ranking: Ranking) -> Floats:
-    """1 / (60 + rank), rank from 0."""
+    """Return 1 / (60 + rank) for each row, rank from 0."""
     ranks = np.arange(len(ranking.rows)) + RANK_CONSTANT
     return (1 / ranks).astype(np.float32)
 
 
 def normalised(ranking: Ranking) -> Floats:
-    """Scores placed between three standard deviations below and above their mean."""
+    """Return scores relative to three standard deviations below and above their mean."""
     scores = ranking.scores
     if len(scores) < 2:
         return np.full(len(scores), 0.5, np.float32)
@@ -43,7 +43,7 @@ def fuse(
     depth: int,
     order: Callable[[Rows], Rows] | None = None,
 ) -> Ranking:
-    """The ``depth`` best rows of several rankings taken together; ties in row order."""
+    """Return the ``depth`` best rows of several rankings combined; ties in row order."""
     weigh = reciprocal_ranks if fusion is Fusion.RRF else normalised
     rows = np.unique(np.concatenate([ranking.rows for ranking in rankings]))
     total = np.zeros(len(rows), np.float32)

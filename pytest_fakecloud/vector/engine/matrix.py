@@ -1,4 +1,4 @@
-"""A growable float32 matrix of dense vectors with what scoring needs to know of each row."""
+"""A growable float32 matrix of dense vectors, with the norms that scoring needs."""
 
 from __future__ import annotations
 
@@ -8,17 +8,17 @@ from numpy.typing import NDArray
 from ..model import Floats, Rows
 
 FIRST_CAPACITY = 16
-# Between these norms a float32 product neither overflows nor loses its relative precision.
+# Between these norms, a float32 product neither overflows nor loses relative precision.
 SMALLEST_TAME_NORM = 1e-15
 LARGEST_TAME_NORM = 1e15
 
 
 class Matrix:
-    """Rows of one dimension; capacity doubles, so appending is amortised constant.
+    """Rows of one dimension; the capacity doubles, so appending takes amortised constant time.
 
-    ``values`` has shape (count, dimension); ``norms`` (float64), ``inverse_norms`` (0 for the
-    zero vector) and ``squares`` (of the norms) have shape (count,). ``largest_norm`` bounds all norms;
-    ``tame`` is False while there may be a row that float32 products cannot be trusted with.
+    ``values`` has shape (count, dimension); ``norms`` (float64), ``inverse_norms`` (0 for the zero
+    vector) and ``squares`` (of the norms) have shape (count,). ``largest_norm`` bounds all norms;
+    ``tame`` is False if float32 products of some row may be imprecise.
     """
 
     def __init__(self, dimension: int) -> None:
@@ -52,7 +52,7 @@ class Matrix:
         return self._squares[: self.count]
 
     def append(self, vector: Floats | None) -> None:
-        """Add a row; None leaves a zero row to be filled later."""
+        """Add a row; None adds a zero row."""
         row = self.count
         if row == len(self._values):
             self._grow()
@@ -80,7 +80,7 @@ class Matrix:
             self.tame = self.tame and norm == 0
 
     def keep(self, rows: Rows) -> None:
-        """Drop all but the given rows, which must be ascending; they move up in order."""
+        """Keep only the given rows, which must be ascending."""
         self._values = self._values[rows]
         self._norms = self._norms[rows]
         self._inverse_norms = self._inverse_norms[rows]
@@ -91,7 +91,7 @@ class Matrix:
         self.tame = self.largest_norm <= LARGEST_TAME_NORM and smallest >= SMALLEST_TAME_NORM
 
     def copy(self) -> Matrix:
-        """An independent copy."""
+        """Return an independent copy."""
         twin = Matrix.__new__(Matrix)
         twin.dimension = self.dimension
         twin.count = self.count

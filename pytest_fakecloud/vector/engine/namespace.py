@@ -1,11 +1,11 @@
-"""One namespace: its rows in insertion order, and what queries may see of them.
+"""A namespace: its rows in insertion order, and the records that queries see.
 
-A row keeps its place when its record is replaced, so equal scores stay in the order of first
-insertion. Every row has a slot, a number that is never used again: cursors are slots and survive
+A row keeps its position when its record is replaced, so equal scores stay in the order of first
+insertion. Every row has a slot, a number that is never reused: cursors are slots and survive
 deletions. Deleted rows stay as holes until half of all rows are holes.
 
-A change that is still *pending* is staged beside its row: fetch and scans see the staged record,
-queries the one that was ready before (or none).
+A *pending* change is staged beside its row: fetch and scans return the staged record, queries the
+one that was ready before (or none).
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ ENTRY_BYTES = 8
 class Namespace:
     """The records of one namespace; all methods expect checked values.
 
-    ``dimension`` is that of its dense vectors, None where it has none (yet).
+    ``dimension`` is that of its dense vectors, None if it has none (yet).
     """
 
     def __init__(self, dimension: int | None) -> None:
@@ -59,22 +59,22 @@ class Namespace:
 
     @property
     def row_count(self) -> int:
-        """How many rows there are, holes included."""
+        """The number of rows, including holes."""
         return len(self._ids)
 
     @property
     def hidden(self) -> Rows:
-        """The rows queries do not see: holes, and new records that are still pending."""
+        """Return the rows that queries do not see: holes, and new records that are still pending."""
         if self._hidden_rows is None:
             self._hidden_rows = np.fromiter(sorted(self._hidden), np.intp, len(self._hidden))
         return self._hidden_rows
 
     def info(self) -> NamespaceInfo:
-        """Ready and pending counts; a pending replacement counts in both."""
+        """Return the counts of ready and pending records; a pending replacement counts in both."""
         return NamespaceInfo(len(self._ids) - len(self._hidden), len(self.staged))
 
     def size(self) -> int:
-        """About how many bytes the vectors take.
+        """Return the approximate size of the vectors in bytes.
 
         Decided here: ids, metadata and data are not counted.
         """
@@ -82,12 +82,12 @@ class Namespace:
         return len(self) * (4 * dimension + ROW_BYTES) + ENTRY_BYTES * self.sparse_index.entries
 
     def get(self, id: str) -> VectorRecord | None:
-        """The newest record under an id, pending or not."""
+        """Return the newest record of an id, pending or not."""
         row = self._rows.get(id)
         return None if row is None else self._newest(row)
 
     def record(self, row: int, *, with_vector: bool = True) -> VectorRecord:
-        """The record of a row as queries see it."""
+        """Return the record of a row as queries see it."""
         vector: Floats | None = None
         if with_vector and self.matrix is not None:
             vector = self.matrix.values[row].copy()
@@ -96,24 +96,24 @@ class Namespace:
         )
 
     def id(self, row: int) -> str | None:
-        """The id of a row, None for a hole."""
+        """Return the id of a row, None for a hole."""
         return self._ids[row]
 
     def metadata(self, row: int) -> Metadata | None:
-        """The metadata of a row as queries see it."""
+        """Return the metadata of a row as queries see it."""
         return self._metadata[row]
 
     def scan(self, slot: int = 0, prefix: str = "") -> Iterator[tuple[int, VectorRecord]]:
-        """Slots and newest records from a slot on, in insertion order."""
+        """Yield slots and newest records from a slot on, in insertion order."""
         for row in self._live_rows(slot, prefix):
             yield self._slots[row], self._newest(row)
 
     def ids(self, prefix: str = "") -> list[str]:
-        """The ids with a prefix, in insertion order."""
+        """Return the ids with a prefix, in insertion order."""
         return [id for id in self._ids if id is not None and id.startswith(prefix)]
 
     def nth(self, position: int) -> VectorRecord:
-        """The newest record at a position of the insertion order, 0 <= position < len."""
+        """Return the newest record at a position of the insertion order, 0 <= position < len."""
         if len(self._rows) == len(self._ids):
             return self._newest(position)
         live = [row for row, id in enumerate(self._ids) if id is not None]
@@ -131,7 +131,7 @@ class Namespace:
     # -- changing --------------------------------------------------------------------------------
 
     def put(self, record: VectorRecord, *, ready: bool = True) -> None:
-        """Insert a record or replace the one with its id; not ``ready`` stages it."""
+        """Insert a record or replace the one with its id; stage it unless it is ``ready``."""
         row = self._rows.get(record.id)
         if row is None:
             row = self._append(record.id)
@@ -142,19 +142,19 @@ class Namespace:
             self.staged[row] = record
 
     def release(self, records: Iterable[VectorRecord]) -> None:
-        """Make staged records ready; those replaced or deleted since are left alone."""
+        """Make staged records ready, except those that were replaced or deleted since."""
         for record in records:
             row = self._rows.get(record.id)
             if row is not None and self.staged.get(row) is record:
                 self._write(row, self.staged.pop(row))
 
     def open_matrix(self, dimension: int) -> None:
-        """Fix the dimension of a namespace that has no dense vectors yet."""
+        """Set the dimension of a namespace that has no dense vectors yet."""
         if self.matrix is None:
             self.matrix = Matrix(dimension)
 
     def delete(self, id: str) -> bool:
-        """Remove a record, at once for everybody; False when there is none."""
+        """Remove a record, visible immediately; return False if it does not exist."""
         row = self._rows.pop(id, None)
         if row is None:
             return False
@@ -225,7 +225,7 @@ class Namespace:
                 self.sparse_index.add(row, sparse)
 
     def copy(self) -> Namespace:
-        """An independent copy; records are shared, as they are never changed in place."""
+        """Return an independent copy; records are shared, because they never change in place."""
         twin = Namespace.__new__(Namespace)
         twin.matrix = None if self.matrix is None else self.matrix.copy()
         twin.sparse_index = self.sparse_index.copy()

@@ -1,4 +1,6 @@
-"""When changes become ready for queries: at once, by hand, after a time, or after some reads."""
+"""When changes become ready for queries: immediately, on request, after a time, or after some
+reads.
+"""
 
 from __future__ import annotations
 
@@ -15,8 +17,8 @@ from ..model import VectorRecord
 class Batch:
     """Changes of one namespace that become ready together.
 
-    ``due_us`` is the instant on the clock, ``reads`` how many more queries or infos come first;
-    None where that is not what the batch waits for.
+    ``due_us`` is the fake time at which they do, ``reads`` the number of queries or infos before;
+    None if the batch does not wait for that.
     """
 
     namespace: str
@@ -27,10 +29,10 @@ class Batch:
 
 
 class Readiness:
-    """Decides whether a change is ready, and calls ``release(batch)`` for pending ones in time.
+    """Decides when changes are ready, and calls ``release(batch)`` for pending ones.
 
-    ``delay_us`` and ``reads`` are the index's settings, None where unset; with both, whichever
-    comes first. While ``held``, nothing becomes ready. ``lock`` is the engine's, held by all its calls.
+    ``delay_us`` and ``reads`` are the index's settings, None if unset; with both, the first one
+    wins. While ``held``, nothing becomes ready. ``lock`` is the engine's, which all its calls hold.
     """
 
     def __init__(
@@ -51,18 +53,18 @@ class Readiness:
 
     @property
     def immediate(self) -> bool:
-        """Whether a change made now is ready at once."""
+        """Whether a change made now is ready immediately."""
         return not self.held and self._delay_us is None and self._reads is None
 
     def wait_for(self, namespace: str, records: list[VectorRecord]) -> None:
-        """Remember changes that are staged."""
+        """Add staged changes."""
         due_us = None if self._delay_us is None else self._clock.now_us() + self._delay_us
         batch = Batch(namespace, records, due_us, self._reads)
         self.batches.append(batch)
         self._plan(batch)
 
     def count_read(self) -> None:
-        """Count a query or an info, and release what has waited for enough of them."""
+        """Count a query or an info, and release the batches that have waited for enough of them."""
         if self.held:
             return
         for batch in list(self.batches):
@@ -73,23 +75,23 @@ class Readiness:
                     batch.reads -= 1
 
     def release_all(self) -> None:
-        """Make everything ready, and stop holding."""
+        """Release all batches, and stop holding."""
         self.held = False
         for batch in list(self.batches):
             self._finish(batch)
 
     def cancel(self) -> None:
-        """Take back all timers."""
+        """Cancel all timers."""
         for batch in self.batches:
             if batch.timer is not None:
                 batch.timer.cancel()
 
     def copy(self) -> list[Batch]:
-        """The waiting batches, without their timers."""
+        """Return the waiting batches, without their timers."""
         return [replace(batch, timer=None) for batch in self.batches]
 
     def restore(self, batches: list[Batch], held: bool) -> None:
-        """Wait for these batches instead of the present ones."""
+        """Replace the waiting batches."""
         self.cancel()
         self.held = held
         self.batches = [replace(batch, timer=None) for batch in batches]
@@ -107,7 +109,8 @@ class Readiness:
             )
 
     def _fall_due(self, batch: Batch) -> None:
-        # The clock calls this from any thread, everything else is called by an engine that is locked.
+        # The clock calls this from any thread. All other methods are called by an engine that holds
+        # its lock.
         with self._lock:
             if not self.held:
                 self._finish(batch)

@@ -1,8 +1,8 @@
-"""From questions to hits: which component ranks, under which condition, and how it is fused.
+"""From questions to hits: rank the components, apply filters, fuse the rankings.
 
 Decided here: a plain hybrid query fuses the 1000 best of each component (at least top_k; the
-service is known to look deeper than top_k); a dense score is clamped to 0..1 when it is shown,
-after ranking by the unclamped one; sparse and fused scores are shown as they are.
+service is known to examine more than top_k); a dense score is clamped to 0..1 when it is returned,
+after ranking by the unclamped one; sparse and fused scores are returned as they are.
 """
 
 from __future__ import annotations
@@ -39,14 +39,14 @@ if TYPE_CHECKING:
     from ..filter.predicate import Predicate
 
 HYBRID_DEPTH = 1000
-SPARE = 32  # rows asked for beyond those a lossy ranking is expected to need
+SPARE = 32  # Extra rows, because a lossy ranking is expected to lose some.
 
 
 class Question(NamedTuple):
-    """A query with its filter compiled.
+    """A query with its compiled filter.
 
-    ``exclude`` are ids that were handed out already; ``depth`` is how many rows each component of a
-    fused query takes.
+    ``exclude`` are ids that earlier batches returned; ``depth`` is the number of rows of each
+    component of a fused query.
     """
 
     query: VectorQuery
@@ -61,12 +61,12 @@ class Question(NamedTuple):
 
     @property
     def rows_wanted(self) -> int:
-        """How many rows each component has to rank."""
+        """The number of rows that each component ranks."""
         return self.depth if self.fused else self.query.top_k
 
 
 class Ranker:
-    """Answers questions about a namespace, as exactly or approximately as it is set."""
+    """Answers questions about a namespace, exactly or as approximately as the settings say."""
 
     def __init__(
         self, similarity: Similarity, approximation: Approximation, random: RandomStream
@@ -76,9 +76,9 @@ class Ranker:
         self._random = random
 
     def answer(self, namespace: Namespace, questions: Sequence[Question]) -> list[list[Hit]]:
-        """The hits of each question, best first.
+        """Return the hits of each question, best first.
 
-        All dense vectors have the namespace's dimension.
+        All dense vectors must have the namespace's dimension.
         """
         dense = iter(self._dense(namespace, [q for q in questions if q.query.vector is not None]))
         answers = []
@@ -188,7 +188,7 @@ class Ranker:
         return Ranking(ranking.rows[kept[:depth]], ranking.scores[kept[:depth]])
 
     def _kept(self, count: int, first: int = 0) -> list[int]:
-        """The places that are found, of ``count`` places from ``first`` on."""
+        """Return the positions that are found, of ``count`` positions from ``first`` on."""
         safe = 0 if self.approximation.lose_first else 1
         return [
             place

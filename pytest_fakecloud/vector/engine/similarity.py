@@ -1,11 +1,11 @@
-"""Dense ranking: a float32 product picks candidates, float64 decides among them.
+"""Dense ranking: a float32 product selects candidates, float64 ranks them.
 
 The scores are the vendor's: COSINE (1 + cos) / 2, DOT_PRODUCT (1 + dot) / 2, EUCLIDEAN 1 / (1 +
 squared distance), computed in float64 and rounded to float32, so that a vector's similarity to
-itself is exactly 1. The float32 product is only used to leave out rows that cannot be among the
-best: every row within its worst-case rounding error of the threshold is looked at again.
+itself is exactly 1. The float32 product only excludes rows that cannot be among the best: every row
+within its worst-case rounding error of the threshold is scored exactly.
 
-Decided here: the zero vector has cosine 0 with everything (score 0.5).
+Decided here: the zero vector has cosine 0 with every vector (score 0.5).
 """
 
 from __future__ import annotations
@@ -23,16 +23,16 @@ from .matrix import Matrix
 Doubles = NDArray[np.float64]
 Accept = Callable[[int], bool]
 
-UNIT = 2.0**-24  # half the distance from 1 to the next float32
-BLOCK = 64  # rows per block maximum in `threshold`, each so many blocks after the one before
-EXACT_CHUNK = 1 << 20  # numbers per float64 chunk of exact scoring
-BATCH = 32  # queries per matrix product
-# Up to this many numbers one thread is as quick as several that have to wait for each other, and
-# where other processes keep the cores busy (parallel test runs do) it is ten times as quick.
+UNIT = 2.0**-24  # Half the distance from 1 to the next float32.
+BLOCK = 64  # Rows per block maximum in `threshold`; the rows of a block are this many blocks apart.
+EXACT_CHUNK = 1 << 20  # Numbers per float64 chunk of exact scoring.
+BATCH = 32  # Queries per matrix product.
+# Up to this many numbers, one thread is as fast as several that wait for each other, and ten times
+# as fast if other processes keep the cores busy, as parallel test runs do.
 ONE_THREAD = 1 << 22
-SMALL_PRODUCT = 1 << 13  # numbers of a product that no BLAS library shares among threads
+SMALL_PRODUCT = 1 << 13  # Numbers of a product that no BLAS library splits among threads.
 LARGEST = float(np.finfo(np.float32).max)
-FIRST_LOOK = 256  # rows a filtered search looks at first
+FIRST_LOOK = 256  # Rows that a filtered search examines first.
 
 
 class Ranking(NamedTuple):
@@ -43,11 +43,10 @@ class Ranking(NamedTuple):
 
 
 class Search(NamedTuple):
-    """One dense question: the vector, how many rows, and which of them may be answered.
+    """One dense question: the vector, the number of rows, and a condition.
 
-    ``accept`` of None lets every row pass. ``order`` replaces the row number as the tie-break
-    (smallest first) when given; ``budget`` is how many of the best rows ``accept`` may be asked
-    about.
+    ``accept`` None accepts every row. ``order`` replaces the row number as the tie-break (smallest
+    first) if given; ``budget`` is the number of best rows that ``accept`` may be called for.
     """
 
     vector: Floats
@@ -60,9 +59,9 @@ class Search(NamedTuple):
 def rank_dense(
     matrix: Matrix, similarity: Similarity, searches: Sequence[Search], hidden: Rows
 ) -> list[Ranking]:
-    """The best rows of each search, by score, then in row order.
+    """Return the best rows of each search, by score, then in row order.
 
-    ``hidden`` rows are never answered.
+    ``hidden`` rows are never returned.
     """
     rankings: list[Ranking] = []
     for start in range(0, len(searches), BATCH):
@@ -73,8 +72,8 @@ def rank_dense(
 
 
 def _products(matrix: Matrix, batch: Sequence[Search]) -> Iterable[Floats]:
-    """The float32 products of all rows with each search's vector."""
-    # A row of infinities or NaN is replaced by exact scoring, so overflow is no accident here.
+    """Yield the float32 products of all rows with each search's vector."""
+    # Exact scoring replaces a row of infinities or NaN, so overflow is harmless here.
     with np.errstate(over="ignore", invalid="ignore"):
         if len(batch) == 1:
             return [_product(matrix.values, batch[0].vector)]
@@ -83,8 +82,8 @@ def _products(matrix: Matrix, batch: Sequence[Search]) -> Iterable[Floats]:
 
 
 def _product(values: Floats, vector: Floats) -> Floats:
-    # The matrix-vector product of the BLAS libraries shares even small work among threads; many
-    # small products, which numpy makes one after the other, are nothing to share.
+    # BLAS libraries split even a small matrix-vector product among threads. Many small products,
+    # which numpy computes one after the other, are not split.
     count, dimension = values.shape
     step = SMALL_PRODUCT // dimension
     if values.size > ONE_THREAD or not step:
@@ -122,7 +121,7 @@ def _rank(
 def best_first(
     rows: Rows, scores: Floats, depth: int, order: Callable[[Rows], Rows] | None = None
 ) -> Ranking:
-    """The ``depth`` best rows: by score descending, equal scores in row (or the given) order."""
+    """Return the ``depth`` best rows by descending score; equal scores in row (or the given) order."""
     tiebreak = rows if order is None else order(rows)
     best = np.lexsort((tiebreak, -scores))[:depth]
     return Ranking(rows[best], scores[best])
@@ -131,19 +130,19 @@ def best_first(
 def _keys(
     matrix: Matrix, similarity: Similarity, dots: Floats, norm: float
 ) -> tuple[Floats, float]:
-    """A float32 key per row that grows with the score, and how wrong it can be."""
+    """Return a float32 key per row that increases with the score, and the key's maximum error."""
     relative = (matrix.dimension + 8) * UNIT
     if similarity is Similarity.COSINE:
         return dots * matrix.inverse_norms, relative * norm
     if similarity is Similarity.DOT_PRODUCT:
-        # In the batched form `dots` is a row of the product and nobody needs it afterwards.
+        # In the batched form, `dots` is a row of the product that is not used afterwards.
         return dots, relative * norm * matrix.largest_norm
     largest = matrix.largest_norm
     return 2 * dots - matrix.squares, relative * (2 * norm * largest + 2 * largest * largest)
 
 
 def _slack(similarity: Similarity, error: float, norm: float, least: float) -> float:
-    """How far below the threshold a key may lie whose row still ties with it after rounding."""
+    """Return how far below the threshold the key of a row can be that ties after rounding."""
     if similarity is Similarity.COSINE:
         rounding = 8 * UNIT * norm
     elif similarity is Similarity.DOT_PRODUCT:
@@ -171,7 +170,7 @@ def _candidates(
 def _accepted_candidates(
     keys: NDArray[np.floating], depth: int, accept: Accept, slack: Callable[[float], float]
 ) -> Rows:
-    """Ask about the best rows first, and about more only while too few were accepted."""
+    """Check the best rows first, and more rows only while too few were accepted."""
     look = max(FIRST_LOOK, 4 * depth)
     asked = np.inf
     accepted: Rows = np.empty(0, np.intp)
@@ -197,16 +196,16 @@ def _accepted(rows: Rows, accept: Accept) -> Rows:
 
 
 def threshold(keys: NDArray[np.floating], depth: int) -> float:
-    """The ``depth``-th largest key; minus infinity when there are not that many.
+    """Return the ``depth``-th largest key; minus infinity if there are fewer.
 
-    Block maxima first, because ``np.partition`` alone takes 1,050 us for ten of a million keys and
-    this 620 us; for ten of 10,000 both take 7 us.
+    Block maxima come first, because ``np.partition`` alone takes 1,050 us for ten of a million keys
+    and this 620 us; for ten of 10,000 keys both take 7 us.
     """
     count = len(keys)
     if depth >= count:
         return -np.inf if depth > count or count == 0 else float(keys.min())
     if depth * BLOCK * 4 <= count:
-        # The depth-th largest of block maxima cannot exceed the answer, and few keys reach it.
+        # The depth-th largest block maximum cannot exceed the result, and few keys reach it.
         whole = count - count % BLOCK
         maxima = keys[:whole].reshape(BLOCK, -1).max(axis=0)
         keys = keys[keys >= _largest(maxima, depth)]
@@ -216,7 +215,7 @@ def threshold(keys: NDArray[np.floating], depth: int) -> float:
 
 
 def _largest(keys: NDArray[np.floating], depth: int) -> np.floating:
-    """The ``depth``-th largest of keys, which are put into another order."""
+    """Return the ``depth``-th largest of keys, which are reordered."""
     place = len(keys) - depth
     keys.partition(place)
     found: np.floating = keys[place]
@@ -226,7 +225,7 @@ def _largest(keys: NDArray[np.floating], depth: int) -> np.floating:
 def _exact(
     matrix: Matrix, similarity: Similarity, query: Doubles, norm: float, rows: Rows
 ) -> Floats:
-    """Float64 scores of the rows, rounded to float32."""
+    """Return float64 scores of the rows, rounded to float32."""
     step = max(1, EXACT_CHUNK // matrix.dimension)
     if len(rows) <= step:
         return _score(matrix, similarity, query, norm, rows).astype(np.float32)
@@ -244,7 +243,7 @@ def _score(
     if similarity is Similarity.EUCLIDEAN:
         distances = vectors - query
         return np.asarray(1 / (1 + np.einsum("ij,ij->i", distances, distances)))
-    # Not a matrix product: equal rows must give equal scores, wherever they stand among the others.
+    # Not a matrix product: equal rows must have equal scores, wherever they are in the matrix.
     dots = np.einsum("ij,j->i", vectors, query)
     if similarity is Similarity.DOT_PRODUCT:
         return np.asarray(np.clip((1 + dots) / 2, -LARGEST, LARGEST))
@@ -255,10 +254,12 @@ def _score(
 
 
 def float32_scores(matrix: Matrix, similarity: Similarity, vector: Floats, rows: Rows) -> Floats:
-    """The scores of the rows in float32 arithmetic, as the parts of a fused query have them."""
+    """Return scores of the rows in float32 arithmetic, as the components of a fused query have
+    them.
+    """
     vectors = matrix.values[rows]
     half, one = np.float32(0.5), np.float32(1)
-    # Products past float32's range are infinite or NaN here; the caller gives them a place.
+    # Products beyond float32's range are infinite or NaN here; the caller replaces them.
     with np.errstate(over="ignore", invalid="ignore"):
         if similarity is Similarity.EUCLIDEAN:
             distances = vectors - vector

@@ -1,10 +1,10 @@
 """Sparse vectors: an inverted index, inner products over shared dimensions, IDF weights.
 
-Arithmetic is float32 in the order the vendor's published numbers need: the IDF rounded to float32,
-then (query value x IDF) x stored value, summed in the order of the query.
+Arithmetic is float32 in the order that the vendor's published numbers require: the IDF rounded to
+float32, then (query value x IDF) x stored value, summed in the order of the query.
 
-Decided here: values of dimensions given twice add up, for scoring; a value of 0 is no entry of its
-dimension, neither for matching nor for IDF.
+Decided here: values of a repeated dimension are added for scoring; a value of 0 does not count as
+an entry of its dimension, neither for matching nor for IDF.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from ..model import (
 
 
 def merged(vector: SparseVector) -> dict[int, float]:
-    """The non-zero values by dimension, duplicates added up in float32."""
+    """Return the non-zero values by dimension, duplicates added in float32."""
     entries: dict[int, float] = {}
     with np.errstate(over="ignore"):
         for dimension, value in zip(vector.indices.tolist(), vector.values, strict=True):
@@ -32,7 +32,7 @@ def merged(vector: SparseVector) -> dict[int, float]:
 
 
 class Posting:
-    """The rows that have a value at one dimension."""
+    """The rows that have a value in one dimension."""
 
     __slots__ = ("_arrays", "values")
 
@@ -46,19 +46,19 @@ class Posting:
         self._arrays = None
 
     def drop(self, row: int) -> None:
-        """Forget a row."""
+        """Remove a row."""
         del self.values[row]
         self._arrays = None
 
     def copy(self) -> Posting:
-        """An independent copy."""
+        """Return an independent copy."""
         twin = Posting()
         twin.values = dict(self.values)
         twin._arrays = self._arrays
         return twin
 
     def arrays(self) -> tuple[Rows, Floats]:
-        """Rows and values as arrays of one length; built when first asked after a change."""
+        """Return rows and values as arrays of equal length; built on first use after a change."""
         if self._arrays is None:
             count = len(self.values)
             self._arrays = (
@@ -71,7 +71,8 @@ class Posting:
 class SparseIndex:
     """An inverted index over rows.
 
-    ``count`` is how many rows have a sparse vector, ``entries`` how many values they have together.
+    ``count`` is the number of rows with a sparse vector, ``entries`` the total number of their
+    values.
     """
 
     def __init__(self) -> None:
@@ -90,7 +91,7 @@ class SparseIndex:
             self.entries += 1
 
     def remove(self, row: int, vector: SparseVector) -> None:
-        """Forget a row; ``vector`` is what it was added with."""
+        """Remove a row; ``vector`` is the one it was added with."""
         self.count -= 1
         for dimension in merged(vector):
             posting = self.postings[dimension]
@@ -100,7 +101,7 @@ class SparseIndex:
                 del self.postings[dimension]
 
     def idf(self, dimension: int) -> np.float32:
-        """ln((N - n + 0.5) / (n + 0.5) + 1), of N rows n having the dimension."""
+        """Return ln((N - n + 0.5) / (n + 0.5) + 1), where n of N rows have the dimension."""
         posting = self.postings.get(dimension)
         having = len(posting.values) if posting else 0
         return np.float32(math.log((self.count - having + 0.5) / (having + 0.5) + 1))
@@ -108,9 +109,9 @@ class SparseIndex:
     def scores(
         self, query: SparseVector, rows: int, weighting: Weighting | None
     ) -> tuple[Rows, Floats]:
-        """The rows sharing a dimension with the query, ascending, and their scores.
+        """Return the rows that share a dimension with the query, ascending, and their scores.
 
-        ``rows`` is how many rows there are at all.
+        ``rows`` is the total number of rows.
         """
         total = np.zeros(rows, np.float32)
         touched = np.zeros(rows, bool)
@@ -124,11 +125,11 @@ class SparseIndex:
                 total[having] += weight * values
                 touched[having] = True
         found = np.flatnonzero(touched)
-        # Sums past float32's range have no JSON form: the largest number keeps their place.
+        # Sums beyond float32's range have no JSON form; the largest number replaces them.
         return found, np.nan_to_num(total[found])
 
     def copy(self) -> SparseIndex:
-        """An independent copy."""
+        """Return an independent copy."""
         twin = SparseIndex()
         twin.postings = {dimension: posting.copy() for dimension, posting in self.postings.items()}
         twin.count = self.count

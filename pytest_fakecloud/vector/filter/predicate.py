@@ -1,13 +1,13 @@
-"""The metadata filter: a predicate over a record's metadata, compiled to closures.
+"""Metadata filters compiled to predicates over a record's metadata.
 
-A field that is missing never matches, not even ``!=`` or ``NOT IN``; ``HAS FIELD`` is true for a
-null, ``HAS NOT FIELD`` when any parent is missing. ``<`` and its kin are for numbers (``a < 'x'`` is
-read and matches nothing), GLOB for strings (case-sensitive, the whole value), CONTAINS for arrays;
-another type never matches. Booleans equal 1/0. A path the grammar lets through but that names
-nothing (``industries#-1]``) matches nothing.
+A missing field never matches, not even ``!=`` or ``NOT IN``; ``HAS FIELD`` is true for a null,
+``HAS NOT FIELD`` if any parent is missing. ``<``, ``<=``, ``>`` and ``>=`` compare numbers (``a <
+'x'`` is valid and matches nothing), GLOB matches strings (case-sensitive, the whole value),
+CONTAINS searches arrays; other types never match. Booleans equal 1/0. A path that is valid in the
+grammar but names nothing (``industries#-1]``) matches nothing.
 
-Decided here: ``!=`` and ``NOT IN`` hold for a string, number or boolean of another type than the
-literal, and never for null, arrays and objects; a ``[`` that GLOB never closes is an ordinary
+Decided here: ``!=`` and ``NOT IN`` are true for a string, number or boolean of another type than
+the literal, and never for null, arrays and objects; a ``[`` that GLOB never closes is an ordinary
 character.
 """
 
@@ -34,7 +34,7 @@ from .syntax import (
 )
 
 Predicate = Callable[[Any], bool]
-"""Takes a record's metadata, or None where it has none."""
+"""Takes a record's metadata, or None if it has none."""
 Getter = Callable[[Any], Any]
 
 STEP = re.compile(r"\[(\d+)\]|\[#-(\d+)\]|(?:^|\.)([^.\[\]]+)")
@@ -49,22 +49,22 @@ COMPARISONS: Final = {
 
 
 class _Missing:
-    """The value of a field that is not there."""
+    """The value of a missing field."""
 
 
 MISSING: Final = _Missing()
 _STEPS_A_TEST, _STEPS_A_CHARACTER = 4, 0.02
-"""What a test of one record costs, and a character of a pattern for each of the text."""
+"""Budget steps for the test of one record; a pattern also spends one per character of the string."""
 
 
 @lru_cache(maxsize=256)
 def compile_filter(text: str) -> Predicate:
-    """The predicate of a filter that is not empty; ``VectorError`` 400 when it cannot be parsed."""
+    """Return the predicate of a non-empty filter; ``VectorError`` 400 if it cannot be parsed."""
     return predicate(parse(text))
 
 
 def predicate(expression: Expression) -> Predicate:
-    """The predicate of a parsed filter."""
+    """Return the predicate of a parsed filter."""
     if isinstance(expression, And):
         terms = tuple(map(predicate, expression.terms))
         return lambda metadata: all(term(metadata) for term in terms)
@@ -87,7 +87,7 @@ def predicate(expression: Expression) -> Predicate:
 
 
 def getter(path: str) -> Getter | None:
-    """Follows a path through objects and arrays; None when the path is not well-formed."""
+    """Return a function that follows a path through objects and arrays; None for an invalid path."""
     steps = _steps(path)
     if steps is None:
         return None
@@ -124,7 +124,7 @@ def _steps(path: str) -> list[str | int] | None:
         elif from_start is not None:
             steps.append(_index(from_start))
         else:
-            # "#-0" would be one past the end, where there is never anything.
+            # "#-0" would be one past the end, where there is never an element.
             steps.append(-_index(from_end) or HUGE_INDEX)
         at = match.end()
     return steps
@@ -149,7 +149,7 @@ def _test(expression: HasField | Compare | In | Glob | Contains) -> Predicate:
         present = not expression.negated
         return lambda value: (value is not MISSING) is present
     if isinstance(expression, In):
-        # Sets compare by value: 1 == 1.0 == True, which is what booleans as 1/0 ask for.
+        # Sets compare by value: 1 == 1.0 == True, so booleans equal 1/0.
         literals = frozenset(expression.literals)
         if expression.negated:
             return lambda value: _is_scalar(value) and value not in literals
@@ -186,10 +186,11 @@ def _contains(values: list[Any], literal: Literal) -> bool:
 
 
 def glob_matcher(pattern: str) -> Callable[[str], bool]:
-    """Whether a whole text matches ``*``, ``?``, ``[abc]``, ``[a-z]``, ``[^abc]``.
+    """Return a function that matches a whole string with ``*``, ``?``, ``[abc]``, ``[a-z]``,
+    ``[^abc]``.
 
-    Each piece between two stars is searched once from where the last one ended, so no pattern makes
-    it go back and try again.
+    Each piece between two stars is searched once from the end of the previous one, so no pattern
+    causes backtracking.
     """
     pieces = _pieces(pattern)
     if len(pieces) == 1:
@@ -218,7 +219,7 @@ def glob_matcher(pattern: str) -> Callable[[str], bool]:
 
 
 def _tokens(pattern: str) -> list[str]:
-    """One regular expression for each single character the pattern wants; ``*`` stays itself."""
+    """Return a regular expression for each single character of the pattern; ``*`` stays as it is."""
     tokens = []
     at = 0
     while at < len(pattern):

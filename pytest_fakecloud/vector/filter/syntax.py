@@ -112,7 +112,7 @@ Expression = Compare | In | Glob | Contains | HasField | And | Or
 
 @dataclass(frozen=True, slots=True)
 class Token:
-    """A word of the filter: its kind, its text, and where it starts (character offset)."""
+    """A token of the filter: its kind, its text, and its character offset."""
 
     kind: str
     text: str
@@ -120,13 +120,15 @@ class Token:
 
     @property
     def keyword(self) -> str:
-        """The upper-cased keyword, or an empty text."""
+        """The upper-cased keyword, or an empty string."""
         word = self.text.upper()
         return word if self.kind == "path" and word in KEYWORDS else ""
 
 
 def parse(text: str) -> Expression:
-    """The tree of a filter; ``VectorError`` 400 with line and column where it is none."""
+    """Return the syntax tree of a filter; ``VectorError`` 400 with line and column for an invalid
+    one.
+    """
     return _Parser(text).parse()
 
 
@@ -226,7 +228,7 @@ class _Parser:
         return self._test()
 
     def _tests_a_field(self) -> bool:
-        """Whether an operator follows: then even a keyword is the field that it is about."""
+        """Return whether an operator follows: then even a keyword is a field name."""
         _, operator, *rest = (*self.tokens[self.index :][:3], self.tokens[-1])
         if operator.keyword == "NOT":
             return rest[0].keyword in SEARCHES
