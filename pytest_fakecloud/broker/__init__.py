@@ -1,5 +1,6 @@
-"""A fake log broker: topics, partitions, consumer groups, behind the REST face of a hosted Kafka.
+"""A fake of the Upstash Kafka REST API: topics, partitions, consumer groups.
 
-``log`` and ``partitioning`` keep the records, ``groups`` and ``assignment`` the consumer groups,
-``engine`` puts both together, ``routes`` is the HTTP face, ``handle`` what a test gets.
+``log`` and ``partitioning`` store the records, ``groups`` and ``assignment`` the consumer groups,
+``engine`` combines both, ``routes`` is the REST API, ``handle`` the object that the fixture
+returns.
 """

@@ -1,4 +1,4 @@
-"""What a test can look at in a broker, wait for and assert; nothing here changes the broker."""
+"""Views, waits and assertions of a broker. Nothing here changes the broker."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _WHOLE_RECORD = Field(ITEM, lambda record: record, bare=True)
 
 
 class BrokerAssertions:
-    """The part of a broker's handle that looks, waits and asserts."""
+    """The part of ``Broker`` that reads, waits and asserts."""
 
     _engine: BrokerEngine
     _time: Timekeeper
@@ -44,7 +44,7 @@ class BrokerAssertions:
     def topic(self, name: str) -> TopicView:
         """Return a topic with its records and the ends of its logs.
 
-        Raises ``ContractError`` for an unknown one.
+        Raises ``ContractError`` for an unknown topic.
         """
         __tracebackhide__ = True
         string("topic", name)
@@ -55,8 +55,8 @@ class BrokerAssertions:
     def records(self, topic: str, **where: Unpack[ListedFields]) -> Found[Record]:
         """Return the records of a topic in (partition, offset) order, filtered by their fields.
 
-        A function as a field's value is a predicate. Raises ``ContractError`` for a field that no
-        record has, and for a value that it can never have.
+        A function as a field's value is a predicate. Raises ``ContractError`` for an unknown field,
+        and for a value that the field can never have.
         """
         __tracebackhide__ = True
         records = self.topic(topic).records
@@ -91,9 +91,10 @@ class BrokerAssertions:
     ) -> Found[Record]:
         """Return the matching records that clients produced; at least one, or exactly ``times``.
 
-        ``value`` is text, or anything else to compare with the value as JSON; ``headers`` must be
-        among the record's; the key of a record without one is ``""``. See ``core.matching`` for
-        what else may be given. What the tester put in does not count.
+        ``value`` is a string, or any other object to compare with the value parsed as JSON;
+        ``headers`` must be among the record's; the key of a record without one is ``""``. A field
+        can also be a string with ``*``, a pattern or a function. Records that the test itself
+        produced do not count.
         """
         __tracebackhide__ = True
         string("topic", topic)
@@ -115,18 +116,18 @@ class BrokerAssertions:
 
     def _fields_of(self, topic: str) -> Mapping[str, Field]:
         count = self.topics().get(topic)
-        # A cluster may take a moment to list a topic that it has.
+        # A cluster may list a new topic only after a moment.
         return RECORD_FIELDS if count is None else record_fields(count)
 
     def assert_not_produced(
         self, topic: str, value: object = None, **where: Unpack[RecordFields]
     ) -> None:
-        """Fail when a client has produced a matching record; see ``assert_produced``."""
+        """Fail if a client has produced a matching record; see ``assert_produced()``."""
         __tracebackhide__ = True
         self.assert_produced(topic, value, times=0, **where)
 
     def _came_to_nothing(self) -> list[str]:
-        """The last produce calls that were not carried out, in words."""
+        """Describe the last produce calls that were not executed."""
         refused = [
             call
             for call in self.journal.calls()
@@ -144,10 +145,10 @@ class BrokerAssertions:
         *,
         times: int | None = None,
     ) -> Found[TopicPartitionOffset]:
-        """Return the group's committed offsets that match; fail when none does.
+        """Return the group's committed offsets that match; fail if there are none.
 
-        With ``times``, counts the commits that were made (by clients, or automatically) instead of
-        looking at what is committed now. Raises ``ContractError`` for a topic that does not exist.
+        With ``times``, count the commits that were made (by clients or automatically) instead of
+        reading the current offsets. Raises ``ContractError`` for an unknown topic.
         """
         __tracebackhide__ = True
         string("group", group)
@@ -182,9 +183,9 @@ class BrokerAssertions:
         partition: Asked[int] = None,
         offset: Asked[int] = None,
     ) -> None:
-        """Fail when the group has ever made a matching commit; see ``assert_committed``.
+        """Fail if the group has ever made a matching commit; see ``assert_committed()``.
 
-        Raises ``ContractError`` for a group that has never existed: it proves nothing.
+        Raises ``ContractError`` for a group that never existed, because then nothing was tested.
         """
         __tracebackhide__ = True
         string("group", group)
@@ -198,7 +199,7 @@ class BrokerAssertions:
         self.assert_committed(group, topic, partition, offset, times=0)
 
     def assert_caught_up(self, group: str) -> GroupView:
-        """Return the group if it has committed all there is; fail with the lag of each partition."""
+        """Return the group if it has committed all records; fail with the lag of each partition."""
         __tracebackhide__ = True
         view = self.group(group)
         if view.state == "Dead":
@@ -234,10 +235,11 @@ class BrokerAssertions:
         timeout: float = 5.0,
         **where: Unpack[ListedFields],
     ) -> Record:
-        """Return the first matching record of a topic, now or as soon as one comes.
+        """Return the first matching record of a topic, and wait until there is one.
 
-        ``where`` are fields of the record. ``timeout`` is real seconds; when it is over,
-        ``AssertionError`` lists what is there. Raises ``ContractError`` for a predicate that raises.
+        ``where`` are fields of the record. ``timeout`` is in wall-clock seconds; after it,
+        ``AssertionError`` lists the records of the topic. Raises ``ContractError`` for a predicate
+        that raises.
         """
         __tracebackhide__ = True
         string("topic", topic)
@@ -258,7 +260,7 @@ class BrokerAssertions:
             )
         if found is None:
             records = self.records(topic)
-            # One that came at the last moment is found here.
+            # This finds a record that arrived at the last moment.
             found = expect(
                 f"a record in topic {topic!r} within {timeout} s",
                 records,
@@ -270,7 +272,7 @@ class BrokerAssertions:
 
 
 def _by_name(headers: Any) -> Any:
-    """Headers given as pairs, or as the API has them, by their names."""
+    """Return headers by name, given as pairs or in the API's form."""
     if not isinstance(headers, list | tuple):
         return headers
     pairs = header_list(headers)

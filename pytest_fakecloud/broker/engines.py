@@ -14,17 +14,17 @@ if TYPE_CHECKING:
     from .kafka.engine import KafkaEngine
 
 BrokerEngine: TypeAlias = "MemoryEngine | KafkaEngine"
-"""One broker, in memory or over a real cluster. Both have the same methods.
+"""A broker engine, in memory or on a real cluster. Both have the same methods.
 
-Timeouts are milliseconds and bound the call; every method may raise ``BrokerError``. What an engine
-cannot do for a tester raises ``ContractError``.
+Timeouts are in milliseconds and limit the call; every method can raise ``BrokerError``. An
+operation that an engine does not support raises ``ContractError``.
 """
 
 
 def make_engine(clock: Timekeeper, ids: Ids, config: BrokerConfig) -> BrokerEngine:
-    """Make the engine of a real cluster, or without ``engine=`` the engine in memory.
+    """Return the engine for a real cluster, or without ``engine=`` the in-memory engine.
 
-    Raises ``ContractError`` for an address that is no ``kafka://host:port``, and without
+    Raises ``ContractError`` for an address that is not ``kafka://host:port``, and without
     confluent-kafka.
     """
     url, name = config.engine, config.name or "broker"

@@ -1,8 +1,8 @@
-"""What the broker answers when it refuses: one kind, status and text for each situation.
+"""Errors of the broker: one kind, status and text for each situation.
 
 The vendor documents the envelope ``{error, status}`` and three causes (illegal argument,
-unauthorized access, invalid API call). Kinds, statuses and wording are decided here, with Kafka's
-own cause in mind; the broker's ``errors`` setting replaces a status or a wording by its kind.
+unauthorized access, invalid API call). Kinds, statuses and texts are decided here, after Kafka's
+causes. The broker's ``errors`` setting replaces a status or a text by its kind.
 """
 
 from __future__ import annotations
@@ -35,14 +35,14 @@ STATUSES: Mapping[str, int] = {
     "unknown_member": 409,
     "not_enough_replicas": 503,
 }
-"""The HTTP status of each kind of refusal."""
+"""The HTTP status of each kind of error."""
 
 
 TOPIC_NAME = re.compile(r"[A-Za-z0-9._-]{1,249}")
 
 
 class BrokerError(ServiceError):
-    """A refusal of the broker: ``kind`` (a key of ``STATUSES``), its status, and the text."""
+    """An error answer of the broker: ``kind`` (a key of ``STATUSES``), its status, and the text."""
 
     def __init__(
         self, kind: str, message: str, *, headers: tuple[tuple[str, str], ...] = ()
@@ -55,7 +55,7 @@ class BrokerError(ServiceError):
 def as_misuse() -> Iterator[None]:
     """Raise ``ContractError`` with the text of any ``BrokerError`` inside.
 
-    What the service would refuse a client is a mistake of the test when the test itself asks.
+    A request that the service would reject is a mistake of the test if the test itself makes it.
     """
     try:
         yield
@@ -64,23 +64,23 @@ def as_misuse() -> Iterator[None]:
 
 
 def illegal_argument(message: str) -> BrokerError:
-    """A request that no broker could carry out as written."""
+    """A request that is invalid for every broker."""
     return BrokerError("illegal_argument", message)
 
 
 def check_timeout(timeout_ms: int, most_ms: int) -> None:
-    """Raise ``BrokerError`` for a negative timeout and for one that can only be a mistake."""
+    """Raise ``BrokerError`` for a negative timeout, and for one that can only be a mistake."""
     if not 0 <= timeout_ms <= most_ms:
         raise illegal_argument(f"Invalid timeout {timeout_ms}: expected 0 to {most_ms} ms")
 
 
 def can_name_a_topic(name: str) -> bool:
-    """Whether a topic can have that name."""
+    """Return whether a string is a valid topic name."""
     return TOPIC_NAME.fullmatch(name) is not None and name not in (".", "..")
 
 
 def missing_topic(topic: str, known: list[str]) -> BrokerError:
-    """A topic nobody created (they are never created by use), or a name no topic can have."""
+    """A topic that does not exist (topics are never created by use), or an invalid name."""
     if not can_name_a_topic(topic):
         return invalid_topic(topic)
     names = ", ".join(known[:10]) + (", ..." if len(known) > 10 else "") if known else "none"
@@ -90,7 +90,7 @@ def missing_topic(topic: str, known: list[str]) -> BrokerError:
 
 
 def unknown_partition(topic: str, partition: int, count: int) -> BrokerError:
-    """A partition outside of the topic."""
+    """A partition that the topic does not have."""
     return BrokerError(
         "unknown_partition",
         f"Invalid partition {partition} for topic {topic!r}: it has {count} partition(s), "
@@ -99,7 +99,7 @@ def unknown_partition(topic: str, partition: int, count: int) -> BrokerError:
 
 
 def invalid_topic(topic: str) -> BrokerError:
-    """A name no topic can have."""
+    """An invalid topic name."""
     if len(topic) > 249:
         return BrokerError(
             "invalid_topic", f"Topic name is {len(topic)} characters long; the maximum is 249"
@@ -120,7 +120,7 @@ def record_too_large(size: int, limit: int) -> BrokerError:
 
 
 def out_of_range(topic: str, partition: int, offset: int, start: int, end: int) -> BrokerError:
-    """An offset the partition's log does not hold."""
+    """An offset outside the partition's log."""
     return BrokerError(
         "offset_out_of_range",
         f"Offset out of range: {offset} is outside {start} to {end} of {topic}-{partition}",
@@ -128,7 +128,7 @@ def out_of_range(topic: str, partition: int, offset: int, start: int, end: int) 
 
 
 def no_offset(topic: str, partition: int) -> BrokerError:
-    """Nothing committed, and a reset policy of ``none``."""
+    """No committed offset, and the reset policy ``none``."""
     return BrokerError(
         "no_offset",
         f"Undefined offset with no reset policy for partition {topic}-{partition}: nothing was "
@@ -137,7 +137,7 @@ def no_offset(topic: str, partition: int) -> BrokerError:
 
 
 def unknown_instance(group: str, instance: str) -> BrokerError:
-    """An instance the server does not have: never created, closed, or deleted."""
+    """An unknown instance: never created, closed, or deleted."""
     return BrokerError(
         "unknown_instance",
         f"Consumer instance {instance!r} of group {group!r} does not exist: it was never created, "
@@ -151,7 +151,7 @@ def unknown_group(group: str) -> BrokerError:
 
 
 def too_many_instances(active: int, limit: int) -> BrokerError:
-    """One consumer instance more than there are partitions."""
+    """More consumer instances than partitions."""
     return BrokerError(
         "too_many_instances",
         f"Too many consumer instances: {active} are active and the total number of partitions "
@@ -160,7 +160,7 @@ def too_many_instances(active: int, limit: int) -> BrokerError:
 
 
 def not_assigned(group: str, instance: str, topic: str, partition: int) -> BrokerError:
-    """A commit for a partition that belongs to somebody else."""
+    """A commit for a partition of another instance."""
     return BrokerError(
         "not_assigned",
         f"Commit cannot be completed: {topic}-{partition} is not assigned to instance "
@@ -197,7 +197,7 @@ def concurrent_consume(group: str, instance: str) -> BrokerError:
 
 
 def choice(name: str, value: object, *known: object) -> None:
-    """Reject a value that is none of the known ones, and name them."""
+    """Reject a value that is not one of the known ones, and list them."""
     if value not in known:
         raise ContractError(
             f"{name}={value!r} is unknown: give one of {', '.join(map(repr, known))}"
@@ -212,7 +212,7 @@ def whole(
     *,
     optional: bool = False,
 ) -> None:
-    """Reject what is no whole number, or out of bounds; ``optional`` lets None pass."""
+    """Reject a value that is not an integer within the bounds; ``optional`` accepts None."""
     if value is None and optional:
         return
     if (
@@ -229,13 +229,13 @@ def whole(
 
 
 def string(name: str, value: object, *, optional: bool = False) -> None:
-    """Reject what is no text; ``optional`` lets None pass."""
+    """Reject a value that is not a string; ``optional`` accepts None."""
     if not isinstance(value, str) and not (value is None and optional):
         raise ContractError(f"{name} must be text{', or None' if optional else ''}, got {value!r}")
 
 
 def strings(name: str, value: object) -> tuple[str, ...]:
-    """Return the texts of a list; reject one text, and whatever else is no list of texts."""
+    """Return the strings of a list; reject a single string and any other value."""
     if isinstance(value, str):
         raise ContractError(f"{name}={value!r} is one text: give a list of texts")
     if isinstance(value, Iterable) and not isinstance(value, Mapping):

@@ -1,4 +1,4 @@
-"""Typed readers for the fields of request bodies; every refusal names the field and what came."""
+"""Typed readers for the fields of request bodies; every error names the field and its value."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _SHOWN = 60
 
 
 class Source(int):
-    """A JSON number that remembers how it was written (``1.10``)."""
+    """A JSON number with its source text (``1.10``)."""
 
     text: str
 
@@ -26,12 +26,12 @@ class Source(int):
 
 
 def where_in(body: object, index: int) -> str:
-    """How errors name an item of a body: nothing for a single one, its place in an array."""
+    """Return how errors name an item of a body: its index in an array, nothing for a single item."""
     return f"[{index}]." if isinstance(body, list) else ""
 
 
 def object_of(value: object, where: str) -> dict[str, object]:
-    """A JSON object; ``BrokerError`` for anything else."""
+    """Return a JSON object; ``BrokerError`` for anything else."""
     if not isinstance(value, dict):
         place = f"{where.rstrip('.')} must be" if where else "The request body must be"
         raise illegal_argument(f"{place} a JSON object, got {shown(value)}")
@@ -41,7 +41,7 @@ def object_of(value: object, where: str) -> dict[str, object]:
 def long_of(
     fields: Mapping[str, object], name: str, where: str, *, minimum: int | None
 ) -> int | None:
-    """A 64-bit integer field, None where it is absent; ``BrokerError`` for anything else."""
+    """Return a 64-bit integer field, None if absent; ``BrokerError`` for anything else."""
     value = fields.get(name)
     if value is None:
         return None
@@ -57,16 +57,17 @@ def long_of(
 
 
 def digits(text: str, name: str, expected: str) -> int:
-    """A number of decimal digits from a path or query; ``BrokerError`` for anything else."""
+    """Return a number of decimal digits from a path or query; ``BrokerError`` for anything else."""
     if not (text.isascii() and text.isdigit() and len(text) <= 19 and int(text) <= INT64_MAX):
         raise illegal_argument(f"{name} must be {expected}, got {text[:40]!r}")
     return int(text)
 
 
 def shown(value: object) -> str:
-    """A JSON value as errors quote it: in ASCII, cut where it is long."""
+    """Return a JSON value as errors quote it: in ASCII, shortened if it is long."""
     text = ""
-    # Piece by piece: what could just be read may be nested too deeply to be written whole.
+    # Piece by piece, because a value that could be parsed may be nested too deeply to be written as
+    # a whole.
     for piece in _pieces(value):
         text += piece
         if len(text) > _SHOWN:

@@ -1,4 +1,4 @@
-"""``Broker``: the handle a test gets of a broker."""
+"""``Broker``: the object that the fixture ``broker`` returns."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ if TYPE_CHECKING:
 
 
 class AioBroker(Protocol):
-    """What of a broker can be awaited, in asyncio and trio."""
+    """The awaitable methods of a broker, for asyncio and trio."""
 
     async def wait_for_record(
         self,
@@ -54,14 +54,14 @@ class AioBroker(Protocol):
         timeout: float = 5.0,
         **where: Unpack[ListedFields],
     ) -> Record:
-        """``Broker.wait_for_record``, awaitable."""
+        """Awaitable ``Broker.wait_for_record()``."""
         ...
 
 
 class Broker(BrokerAssertions, Handle):
-    """A fake log broker with topics, partitions and consumer groups, behind its REST interface.
+    """A fake log broker with topics, partitions and consumer groups, and its REST API.
 
-    ``settings`` are the keywords of ``BrokerSettings``; ``BrokerConfig`` explains each.
+    ``settings`` are the keywords of ``BrokerSettings``; ``BrokerConfig`` describes each.
     """
 
     service: ClassVar[str] = "broker"
@@ -99,11 +99,13 @@ class Broker(BrokerAssertions, Handle):
 
     @property
     def headers(self) -> dict[str, str]:
-        """The headers that let a request in."""
+        """Headers with the credentials, for requests."""
         return {"Authorization": _basic(self.username, self.token)}
 
     def _env_variables(self) -> dict[str, str]:
-        """The variables the vendor's own client tests read; the client itself reads none."""
+        """Return the variables that the vendor's own client tests read; the client itself reads
+        none.
+        """
         return {
             "UPSTASH_KAFKA_REST_URL": self.url,
             "UPSTASH_KAFKA_REST_USERNAME": self.username,
@@ -111,10 +113,10 @@ class Broker(BrokerAssertions, Handle):
         }
 
     def client(self, **options: Any) -> httpx.Client:
-        """Make an ``httpx.Client`` with address and credentials: the vendor has no Python client.
+        """Return an ``httpx.Client`` with URL and credentials: the vendor has no Python client.
 
-        ``options`` are those of ``httpx.Client``. The handle closes it with itself. Raises
-        ``ContractError`` where httpx is not installed.
+        ``options`` are passed to ``httpx.Client``. Closing the fake closes the client. Raises
+        ``ContractError`` if httpx is not installed.
         """
         __tracebackhide__ = True
         client: httpx.Client = self._official(self._make_client, options)
@@ -122,7 +124,7 @@ class Broker(BrokerAssertions, Handle):
         return client
 
     def async_client(self, **options: Any) -> httpx.AsyncClient:
-        """Make an ``httpx.AsyncClient`` with address and credentials."""
+        """Return an ``httpx.AsyncClient`` with URL and credentials."""
         __tracebackhide__ = True
         client: httpx.AsyncClient = self._official(self._make_async_client, options)
         return client
@@ -139,7 +141,7 @@ class Broker(BrokerAssertions, Handle):
 
     @property
     def aio(self) -> AioBroker:
-        """Awaitable twins: ``await broker.aio.wait_for_record(...)``."""
+        """Awaitable methods: ``await broker.aio.wait_for_record(...)``."""
         return cast("AioBroker", Twin(self, ["wait_for_record"]))
 
     # -- arranging -------------------------------------------------------------------------------
@@ -155,10 +157,10 @@ class Broker(BrokerAssertions, Handle):
         max_message_bytes: int | None = None,
         first_offset: int = 0,
     ) -> TopicView:
-        """Create a topic; ``first_offset`` is where the log of each partition begins.
+        """Create a topic; ``first_offset`` is the first offset of each partition's log.
 
-        What is left out comes from the broker's own settings. Raises ``ContractError`` for a bad
-        name, an existing topic, and counts out of bounds.
+        Omitted arguments have the broker's defaults. Raises ``ContractError`` for an invalid name,
+        an existing topic, and numbers out of bounds.
         """
         __tracebackhide__ = True
         self._add_topic(
@@ -179,7 +181,7 @@ class Broker(BrokerAssertions, Handle):
 
     @action
     def delete_topic(self, topic: str) -> None:
-        """Delete a topic with its records and every group's offsets in it; its readers rebalance.
+        """Delete a topic with its records and the offsets of all groups; its consumers rebalance.
 
         Raises ``ContractError`` for an unknown topic.
         """
@@ -191,7 +193,7 @@ class Broker(BrokerAssertions, Handle):
 
     @action
     def add_partitions(self, topic: str, count: int = 1) -> int:
-        """Give a topic that many more partitions and return its count. Its groups rebalance."""
+        """Add partitions to a topic and return their new number. Its groups rebalance."""
         __tracebackhide__ = True
         string("topic", topic)
         self._time.settle()
@@ -206,7 +208,7 @@ class Broker(BrokerAssertions, Handle):
         *,
         retention_bytes: int | None = None,
     ) -> None:
-        """Replace how long, and how many bytes of each partition, a topic keeps; None: for ever."""
+        """Set how long, and how many bytes per partition, a topic keeps records; None: forever."""
         __tracebackhide__ = True
         string("topic", topic)
         with as_misuse():
@@ -251,11 +253,11 @@ class Broker(BrokerAssertions, Handle):
         timestamp: int | datetime | str | None = None,
         headers: Headers | None = None,
     ) -> Metadata | list[Metadata]:
-        """Put a record into a topic, or several: a list as value is a batch.
+        """Produce a record to a topic, or several: a list as value is a batch.
 
-        Values that are no text are stored as JSON; items of a batch may be ``ProducerRecord``.
-        ``timestamp`` is milliseconds or an instant. Returns ``Metadata``, a list of them for a
-        batch. Records a tester puts in are no answer to ``assert_produced``.
+        Values that are not strings are stored as JSON; items of a batch can be ``ProducerRecord``.
+        ``timestamp`` is in milliseconds or an ISO time. Returns ``Metadata``, or a list of them for
+        a batch. ``assert_produced()`` does not count these records.
         """
         __tracebackhide__ = True
         self._time.settle()
@@ -272,11 +274,11 @@ class Broker(BrokerAssertions, Handle):
 
     @action
     def load(self, data: Loadable) -> None:
-        """Put records in: ``{topic: [value or message, ...]}``, messages with a topic, or JSON lines.
+        """Load records: ``{topic: [value or message, ...]}``, messages with a topic, or JSON lines.
 
         A message is a mapping with ``value`` and any of ``topic``, ``key``, ``partition``,
-        ``timestamp`` and ``headers``. A ``Path``, or text, holds one message as JSON on each line.
-        Topics that do not exist are created, with the partitions they need. All of it is loaded or,
+        ``timestamp`` and ``headers``. A ``Path``, or a string, contains one message as JSON per
+        line. Missing topics are created with the partitions that they need. All of it is loaded or,
         with an error, nothing.
         """
         __tracebackhide__ = True
@@ -291,7 +293,7 @@ class Broker(BrokerAssertions, Handle):
 
     @action
     def delete_records(self, topic: str, *, before: int, partition: int | None = None) -> int:
-        """Forget the records below an offset, in one partition or in all, and count them."""
+        """Delete the records below an offset, in one partition or in all; return their number."""
         __tracebackhide__ = True
         string("topic", topic)
         whole("before", before, 0)
@@ -301,9 +303,9 @@ class Broker(BrokerAssertions, Handle):
 
     @action
     def commit(self, group: str, topic: str, partition: int, offset: int) -> None:
-        """Set a group's committed offset, whoever owns the partition; creates the group.
+        """Set a group's committed offset, whichever instance owns the partition; create the group.
 
-        It stands until a client commits, or auto commit is on and more is delivered.
+        Later commits of clients, and automatic commits after further deliveries, replace it.
         """
         __tracebackhide__ = True
         string("group", group)
@@ -318,7 +320,7 @@ class Broker(BrokerAssertions, Handle):
 
     @action
     def crash(self, group: str, instance: str) -> None:
-        """Let an instance vanish: no commit, no leave; its partitions wait for its session's end."""
+        """Let an instance disappear without a commit or a leave; its session keeps its partitions."""
         __tracebackhide__ = True
         _check_instance(group, instance)
         self._time.settle()
@@ -336,9 +338,9 @@ class Broker(BrokerAssertions, Handle):
 
     @action
     def rebalance(self, group: str) -> GroupView:
-        """Let a group hand out its partitions anew; positions return to the committed offsets.
+        """Let a group assign its partitions again; positions return to the committed offsets.
 
-        Members with auto commit on commit first what they were given, as in every rebalance.
+        As in every rebalance, members with auto-commit first commit the records that they received.
         """
         __tracebackhide__ = True
         string("group", group)
@@ -355,10 +357,10 @@ class Broker(BrokerAssertions, Handle):
         *,
         auto_offset_reset: Literal["latest", "earliest", "none"] = "latest",
     ) -> GroupView:
-        """Let an instance join a group without consuming; it idles like any other instance.
+        """Let an instance join a group without consuming; it becomes idle like any other instance.
 
-        ``auto_offset_reset`` is where it starts in a partition for which the group has no committed
-        offset, as the header of that name of a consume request.
+        ``auto_offset_reset`` determines where it starts in a partition without a committed offset,
+        like the header of that name in a consume request.
         """
         __tracebackhide__ = True
         _check_instance(group, instance)
@@ -388,9 +390,9 @@ class Broker(BrokerAssertions, Handle):
     ) -> Found[Record]:
         """Deliver a group's last records again, as if their commits had been lost.
 
-        ``topic`` and ``partition`` narrow what counts. Where no instance owns a partition, its next
-        owner also gets every record that was delivered and never committed. Returns the records
-        that will come again.
+        ``topic`` and ``partition`` restrict the records. In a partition without an owner, the next
+        owner also receives every record that was delivered and never committed. Returns the records
+        that will be delivered again.
         """
         __tracebackhide__ = True
         self._time.settle()
@@ -403,15 +405,15 @@ class Broker(BrokerAssertions, Handle):
 
     @contextmanager
     def reorder(self) -> Iterator[None]:
-        """Mix the records of different partitions in seeded random order within the block.
+        """Within the block, mix the records of different partitions in seeded random order.
 
-        Order within each partition is kept, as everywhere.
+        The order within each partition is kept.
         """
         with self._engine.reorder():
             yield
 
     def partial_produce(self, keep: int, *, times: int = 1) -> None:
-        """Make the next client batch larger than ``keep`` fail with 503 after that many messages."""
+        """Let the next client batch of more than ``keep`` messages fail with 503 after that many."""
         __tracebackhide__ = True
         whole("partial_produce's keep", keep, 0)
         whole("partial_produce's times", times, 1, 1_000_000)

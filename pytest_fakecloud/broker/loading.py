@@ -1,4 +1,4 @@
-"""Records as a test writes them down: values, mappings, JSON lines."""
+"""The forms in which tests write records: values, mappings, JSON lines."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ Loadable = (
 """``{topic: [value or message, ...]}``, messages that name their topic, or JSON lines."""
 
 Headers = Mapping[str, str] | Iterable[tuple[str, str] | Mapping[str, str]]
-"""A mapping, pairs of name and value, or mappings with ``key`` and ``value`` as the API has them."""
+"""A mapping, pairs of name and value, or mappings with ``key`` and ``value`` as in the API."""
 
 
 class RecordFields(TypedDict, total=False):
-    """The fields of a record that assertions ask about, besides its topic and its value.
+    """Fields of a record that assertions can match, besides its topic and its value.
 
     ``headers`` are a value for each name, or a pattern or function of it.
     """
@@ -37,13 +37,13 @@ class RecordFields(TypedDict, total=False):
 
 
 class ListedFields(RecordFields, total=False):
-    """The fields of a record that listings ask about."""
+    """Fields of a record that lists can be filtered by."""
 
     value: object
 
 
 def text(value: Any) -> str:
-    """A record's value: text as it is, anything else as JSON."""
+    """Return a record's value: a string as it is, anything else as JSON."""
     if isinstance(value, str):
         return value
     try:
@@ -55,14 +55,14 @@ def text(value: Any) -> str:
 
 
 def timestamp_ms(timestamp: int | datetime | str | None) -> int | None:
-    """Milliseconds since the epoch, from those or from an instant."""
+    """Return milliseconds since the epoch, from milliseconds or a time."""
     if timestamp is None or isinstance(timestamp, int):
         return timestamp
     return instant_us(timestamp) // 1000
 
 
 def header_list(headers: Headers | None) -> tuple[Header, ...]:
-    """Headers given in any of the forms of ``Headers``."""
+    """Return headers given in any of the forms of ``Headers``."""
     if headers is None:
         return ()
     try:
@@ -86,7 +86,7 @@ def _header(item: Any) -> Header:
 
 
 def checked(message: ProducerRecord) -> ProducerRecord:
-    """The message; ``ContractError`` where a part has a type no record can hold."""
+    """Return the message; ``ContractError`` if a part has an invalid type."""
     string("topic", message.topic)
     string("value", message.value)
     string("key", message.key, optional=True)
@@ -100,7 +100,7 @@ def checked(message: ProducerRecord) -> ProducerRecord:
 
 
 def messages_in(data: Any) -> Iterator[ProducerRecord]:
-    """The messages in any of the shapes that ``Broker.load`` takes."""
+    """Yield the messages in any of the forms that ``Broker.load()`` accepts."""
     if isinstance(data, Path):
         data = _text_of(data)
     if isinstance(data, str):
@@ -115,7 +115,7 @@ def messages_in(data: Any) -> Iterator[ProducerRecord]:
 
 
 def _text_of(path: Path) -> str:
-    from ..files import DATA_BYTES, read_file  # few brokers load a file
+    from ..files import DATA_BYTES, read_file  # Imported here, because few brokers load a file.
 
     try:
         return read_file(path, DATA_BYTES).decode("utf-8")

@@ -1,4 +1,4 @@
-"""What a broker holds and tells: messages, records, places, consumers, views of topics and groups."""
+"""Values of a broker: messages, records, positions, consumers, views of topics and groups."""
 
 from __future__ import annotations
 
@@ -45,14 +45,14 @@ INT64_MAX = 2**63 - 1
 
 
 class Header(NamedTuple):
-    """One header of a message; names may repeat and keep their order."""
+    """One header of a message; names can repeat and keep their order."""
 
     key: str
     value: str
 
 
 class ProducerRecord(NamedTuple):
-    """What a producer sends. ``partition`` and ``timestamp`` (ms) are chosen when None."""
+    """A record to produce. ``partition`` and ``timestamp`` (ms) are chosen by the broker if None."""
 
     topic: str
     value: str
@@ -63,7 +63,7 @@ class ProducerRecord(NamedTuple):
 
 
 class Metadata(NamedTuple):
-    """Where a message went; ``timestamp`` in milliseconds since the epoch."""
+    """The position of a produced message; ``timestamp`` in milliseconds since the epoch."""
 
     topic: str
     partition: int
@@ -72,7 +72,7 @@ class Metadata(NamedTuple):
 
 
 class Record(NamedTuple):
-    """A message in the log. ``key`` is None when the producer gave none (read back as ``""``)."""
+    """A record of the log. ``key`` is None if the producer set none (the API returns ``""``)."""
 
     topic: str
     partition: int
@@ -87,7 +87,7 @@ class Record(NamedTuple):
         return json.loads(self.value)
 
     def header(self, name: str) -> str | None:
-        """The last header of that exact name, as Kafka's ``lastHeader`` reads it; None if absent."""
+        """The last header with exactly this name, like Kafka's ``lastHeader``; None if absent."""
         return next((value for key, value in reversed(self.headers) if key == name), None)
 
 
@@ -116,14 +116,14 @@ RECORD_FIELDS: Mapping[str, Field] = {
     "value": Field(DOCUMENT, optional=False),
     "headers": Field(PAIRS, optional=False),
 }
-"""What may be asked about a record: its value as text or as JSON, its headers by name.
+"""Fields of a record that filters can match: its value as a string or as JSON, its headers by name.
 
-The key of a record without one is asked as ``""``, as which it reads back.
+The key of a record without one matches ``""``, which is what the API returns.
 """
 
 
 def record_fields(partitions: int) -> Mapping[str, Field]:
-    """What may be asked about a record of a topic with so many partitions."""
+    """Return the fields that filters can match for a topic with this number of partitions."""
     return {**RECORD_FIELDS, "partition": Field(whole_number(0, partitions - 1), optional=False)}
 
 
@@ -132,11 +132,11 @@ OFFSET_FIELDS: Mapping[str, Field] = {
     "partition": Field(whole_number(0), optional=False),
     "offset": Field(whole_number(0), optional=False),
 }
-"""What may be asked about an offset in a partition."""
+"""Fields of an offset that filters can match."""
 
 
 class TopicOptions(TypedDict, total=False):
-    """What an engine may be told of a new topic; None, or nothing, means the plan's default."""
+    """Options of a new topic for an engine; None, or a missing key, means the plan's default."""
 
     retention_ms: int | None
     retention_bytes: int | None
@@ -145,7 +145,7 @@ class TopicOptions(TypedDict, total=False):
 
 
 class GroupAssignments(NamedTuple):
-    """One group as ``/consumers`` lists it: instance name to topic to partitions."""
+    """A group as ``/consumers`` lists it: instance name to topic to partitions."""
 
     name: str
     instances: dict[str, dict[str, list[int]]]
@@ -164,10 +164,10 @@ AUTO_OFFSET_RESETS = ("earliest", "latest", "none")
 
 @dataclass(frozen=True, slots=True)
 class ConsumerConfig:
-    """How an instance was created: by its first consume request's headers, else the defaults.
+    """The configuration of an instance, from the headers of its first consume request or defaults.
 
-    Defaults are the vendor's: auto commit on, every 5000 ms, reset to latest, session 120000 ms. An
-    interval of 0 is allowed, as by the Java client: as often as can be.
+    Defaults are the vendor's: auto-commit on, every 5000 ms, reset to latest, session 120000 ms. An
+    interval of 0 is allowed, as in the Java client: commit as often as possible.
     """
 
     auto_commit: bool = True
@@ -177,9 +177,9 @@ class ConsumerConfig:
 
 
 def consumer_config(headers: Mapping[str, str], *, session_timeout_ms: int) -> ConsumerConfig:
-    """The configuration that raw header values (keys of ``CONSUMER_HEADERS``) ask for.
+    """Return the configuration for raw header values (keys of ``CONSUMER_HEADERS``).
 
-    Raises ``BrokerError`` naming the header, what came and what is expected.
+    Raises ``BrokerError``, which names the header, its value and what is expected.
     """
     auto_commit = headers.get("enable-auto-commit", "true").strip().lower()
     if auto_commit not in ("true", "false"):
@@ -233,9 +233,9 @@ MEMBER_STATES = ("joining", "active", "closed", "crashed", "expired")
 class MemberView:
     """A consumer instance.
 
-    ``state`` is ``joining``, ``active``, ``closed``, ``crashed`` or ``expired``; ``position`` the
-    next offset to deliver (None: no offset and reset policy ``none``); ``delivered`` the offset an
-    empty commit would store.
+    ``state`` is ``joining``, ``active``, ``closed``, ``crashed`` or ``expired``; ``position`` is
+    the next offset to deliver (None: no offset and reset policy ``none``); ``delivered`` is the
+    offset that an empty commit would store.
     """
 
     name: str
@@ -252,17 +252,17 @@ MEMBER_FIELDS: Mapping[str, Field] = {
     "state": Field(one_of("state of a member", MEMBER_STATES), optional=False),
     "topics": Field(TOPIC, several=True),
 }
-"""What may be asked about a member of a group."""
+"""Fields of a group's member that filters can match."""
 
 
 @dataclass(frozen=True, slots=True)
 class GroupView:
     """A consumer group.
 
-    ``state`` is Kafka's word (``Empty``, ``PreparingRebalance``, ``Stable``, ``Dead`` for one that
-    does not exist). ``lag`` counts, for each partition the group reads or has committed, the
-    records behind its committed offset; where nothing is committed, those from where its owner
-    started, or all.
+    ``state`` is Kafka's (``Empty``, ``PreparingRebalance``, ``Stable``, ``Dead`` for a group that
+    does not exist). ``lag`` counts, for each partition that the group reads or has committed, the
+    records after its committed offset; without one, the records from where its owner started, or
+    all.
     """
 
     name: str
@@ -276,15 +276,15 @@ class GroupView:
 
     @property
     def total_lag(self) -> int:
-        """The lag of all partitions together."""
+        """The sum of the lags of all partitions."""
         return sum(self.lag.values())
 
 
 def found_members(members: Iterable[MemberView]) -> Found[MemberView]:
-    """Members as a list that can be asked further."""
+    """Return members as a list with ``where()``."""
     return found_of(members, MEMBER_FIELDS, "member")
 
 
 def distinct(items: Iterable[str]) -> tuple[str, ...]:
-    """The items without repetitions, sorted."""
+    """Return the items without duplicates, sorted."""
     return tuple(sorted(set(items)))

@@ -1,7 +1,7 @@
-"""The broker's HTTP face: thirteen route shapes, read strictly and answered as JSON.
+"""The broker's REST API: thirteen routes, parsed strictly and answered as JSON.
 
-Bodies are JSON whatever their Content-Type, a GET may carry one, and a trailing slash is tolerated
-(vendor's docs and public clients do all three).
+Bodies are JSON whatever their Content-Type, a GET can have a body, and a trailing slash is accepted
+(the vendor's documentation and public clients do all three).
 """
 
 from __future__ import annotations
@@ -44,14 +44,15 @@ from .webhook import message_headers
 SUCCESS = {"result": "Success", "status": 200}
 POLL_TIMEOUT_MS = 1000
 METADATA_TIMEOUT_MS = 10_000
-# One that does not end goes to the end of the body: else each quote in it would begin another one.
+# An unterminated string extends to the end of the body; otherwise each quote in it would start
+# another one.
 _STRING = re.compile(rb'(?s)"(?:\\.?|[^"\\])*+"?')
 _TRAILING_COMMA = re.compile(rb",\s*[\]}]")
 _NOTHING: Any = object()
 
 
 class BrokerApp(App):
-    """The routes over a broker engine; ``credentials()`` gives the user name and password."""
+    """Routes over a broker engine; ``credentials()`` returns user name and password."""
 
     service = "broker"
     fact_fields: ClassVar[Mapping[str, Field]] = {
@@ -71,7 +72,7 @@ class BrokerApp(App):
         ]
 
     def routes(self) -> list[Route]:
-        """All endpoints; fault and journal names follow the first path segment."""
+        """Return all endpoints; fault and journal names are the first path segment."""
         return [
             Route("GET", "/produce/{topic}/{message}", "produce", self.produce_path),
             Route("GET POST", "/produce/{topic}", "produce", self.produce),
@@ -178,7 +179,7 @@ class BrokerApp(App):
     # -- reading ---------------------------------------------------------------------------------
 
     def fetch(self, request: Request) -> object:
-        """GET and POST /fetch: records from given offsets."""
+        """GET and POST /fetch: records from the given offsets."""
         body = self._json(request)
         fields = object_of({} if body is _NOTHING else body, "")
         positions = []
@@ -295,7 +296,7 @@ class BrokerApp(App):
         )
 
     def offsets(self, request: Request) -> object:
-        """GET and POST /offsets/X, X being milliseconds, ``earliest`` or ``latest``."""
+        """GET and POST /offsets/X, where X is milliseconds, ``earliest`` or ``latest``."""
         text = _segment(request, "at")
         at: int | Literal["earliest", "latest"]
         if text == "earliest":
@@ -373,7 +374,7 @@ class BrokerApp(App):
     # -- the dialect -----------------------------------------------------------------------------
 
     def authenticate(self, request: Request) -> object:
-        """HTTP Basic everywhere; the webhook also takes ``user`` and ``pass`` from the query."""
+        """HTTP Basic for all routes; the webhook also accepts ``user`` and ``pass`` in the query."""
         username, password = self.credentials()
         given = basic_credentials(request.header("authorization"))
         if given is not None and same(given[0], username) and same(given[1], password):
@@ -389,7 +390,7 @@ class BrokerApp(App):
         )
 
     def render_error(self, error: ServiceError) -> Answer:
-        """``{error, status}``, with the status or text that the ``errors`` setting puts instead."""
+        """Return ``{error, status}``, with the replacements of the ``errors`` setting."""
         status, text = error.status, error.message
         if isinstance(error, BrokerError):
             other = (self.engine.settings.errors or {}).get(error.kind)
@@ -400,11 +401,11 @@ class BrokerApp(App):
         return Answer({"error": text, "status": status}, status, error.headers)
 
     def unknown_path(self, request: Request) -> Answer:
-        """A path the API does not have."""
+        """Answer a path that the API does not have."""
         raise BrokerError("unknown_path", f"Invalid API call: {request.method} {request.path}")
 
     def wrong_method(self, request: Request, allowed: frozenset[str]) -> Answer:
-        """A method the path does not take."""
+        """Answer a method that the path does not accept."""
         methods = ", ".join(sorted(allowed))
         raise BrokerError(
             "wrong_method",
@@ -413,7 +414,7 @@ class BrokerApp(App):
         )
 
     def facts(self, request: Request) -> dict[str, Any]:
-        """``topic`` (all named, in path, query and body), ``group`` and ``instance``."""
+        """Return ``topic`` (all that path, query and body name), ``group`` and ``instance``."""
         facts: dict[str, Any] = {
             name: _segment(request, name)
             for name in ("group", "instance")
@@ -430,7 +431,7 @@ class BrokerApp(App):
 
 
 def record_json(record: Record) -> dict[str, object]:
-    """A record as the API shows it: a missing key reads as ``""``."""
+    """Return a record as the API returns it: a missing key is ``""``."""
     topic, partition, offset, timestamp, key, value, headers = record
     return {
         "topic": topic,

@@ -27,7 +27,7 @@ from .errors import STATUSES
 
 
 class BrokerSettings(HandleSettings, total=False):
-    """The keywords of ``Cloud.broker()`` and of the marker; ``BrokerConfig`` explains them."""
+    """The keywords of ``Cloud.broker()`` and of the marker; ``BrokerConfig`` describes them."""
 
     topics: Mapping[str, int | Mapping[str, Any]] | None
     retention: Duration | None
@@ -72,11 +72,11 @@ _AMOUNT = optional(whole(0))
 
 @dataclass(frozen=True, slots=True)
 class BrokerLimits:
-    """What a plan allows; None means without limit. Sizes in bytes, retention in milliseconds.
+    """Limits of a plan; None means no limit. Sizes in bytes, retention in milliseconds.
 
-    The figures of the presets are the vendor's documented plans. ``messages_per_day`` counts
+    The presets have the figures of the vendor's documented plans. ``messages_per_day`` counts
     produced messages per UTC day of the clock; ``storage_bytes`` counts keys, values and headers of
-    all partitions, ``retention_bytes`` those of each.
+    all partitions, ``retention_bytes`` those of each partition.
     """
 
     max_message_bytes: int = setting(1024 * 1024, whole(1))
@@ -113,7 +113,7 @@ def _is_answer(value: object) -> bool:
 
 
 def _is_sendable(value: str) -> bool:
-    """Return whether a client can send a credential: half a surrogate pair has no UTF-8."""
+    """Return whether a client can send a credential: half a surrogate pair has no UTF-8 form."""
     return value.isascii() or not any("\ud800" <= character <= "\udfff" for character in value)
 
 
@@ -143,8 +143,8 @@ _ERRORS: Kind[Mapping[str, int | tuple[int, str]]] = Kind(
 class BrokerConfig(HandleConfig):
     """Settings of a ``Broker``.
 
-    Most of them choose what the vendor's documentation leaves open. Their defaults are decided
-    here, most of them after Kafka's Java client or its REST proxies.
+    Most of them choose a behaviour that the vendor's documentation leaves open. Their defaults are
+    decided here, most of them after Kafka's Java client or its REST proxies.
     """
 
     topics: Mapping[str, int | Mapping[str, Any]] | None = setting(
@@ -156,11 +156,11 @@ class BrokerConfig(HandleConfig):
             )
         ),
     )
-    """Topics there are from the start: partitions by name, or what ``create_topic`` takes."""
+    """Topics to create: number of partitions by name, or the arguments of ``create_topic()``."""
     retention_ms: int | None = setting(None, optional(duration("ms")))
-    """How long records are kept where a topic does not say; None: for ever."""
+    """How long records are kept unless the topic has its own retention; None: forever."""
     retention_bytes: int | None = setting(None, _AMOUNT)
-    """Bytes kept of each partition where a topic does not say; None: all."""
+    """Bytes kept per partition unless the topic has its own limit; None: all."""
     username: str = setting(
         "fakecloud",
         text(
@@ -168,81 +168,81 @@ class BrokerConfig(HandleConfig):
             lambda name: ":" not in name and _is_sendable(name),
         ),
     )
-    """Of HTTP Basic."""
+    """User name for HTTP Basic authentication."""
     password: str | None = setting(
         None, optional(text("a string without half surrogate pairs", _is_sendable))
     )
-    """Of HTTP Basic; a random one unless given."""
+    """Password for HTTP Basic authentication; random by default."""
     limits: BrokerLimits = setting(None, _LIMITS)
     """A plan (``"free"``, ``"payg"``, ``"pro"``, ``"pro-5k"``) or a ``BrokerLimits``."""
     header_prefixes: Sequence[str] = setting(("Kafka-", "Broker-"), texts())
-    """Prefixes of the consumer configuration headers; the first one found wins."""
+    """Prefixes of the consumer configuration headers; the first one found is used."""
     idle_close_ms: int | None = setting("300s", optional(duration("ms", 1)))
-    """An instance without a consume request for this long is closed; None: never."""
+    """Close an instance after this long without a consume request; None: never."""
     session_timeout_ms: int = setting("120s", duration("ms", 1))
-    """How long the partitions of a vanished instance stay its own, unless its header says."""
+    """How long a crashed instance keeps its partitions, unless its header sets another timeout."""
     heartbeats: Literal["background", "consume"] = setting(
         "background", choice("background", "consume")
     )
-    """Who keeps a session alive: the server's consumer, or only the client's consume requests."""
+    """Keeps a session alive: the server's consumer, or only the client's consume requests."""
     join_delay_ms: int = setting(0, duration("ms"))
-    """How long each rebalance takes."""
+    """Duration of each rebalance."""
     offset_retention_ms: int | None = setting("7d", optional(duration("ms")))
-    """Committed offsets are forgotten this long after the group's last member left."""
+    """How long committed offsets are kept after the group's last member has left."""
     max_timeout_ms: int = setting("600s", duration("ms"))
-    """The longest long poll; a longer timeout is refused, because it can only be a mistake."""
+    """Maximum timeout of a long poll; a longer one is rejected, because it can only be a mistake."""
     max_poll_records: int = setting(500, whole(1))
-    """Most records in one consume answer."""
+    """Maximum number of records in one consume answer."""
     max_partition_bytes: int = setting(1024 * 1024, whole(1))
-    """Most bytes from one partition in one answer; one record is always given."""
+    """Maximum bytes from one partition in one answer; at least one record is returned."""
     interleave: Literal["rotate", "random"] = setting("rotate", choice("rotate", "random"))
-    """Order across partitions in an answer: partition by partition, or seeded random."""
+    """Order of the partitions in an answer: one after the other, or seeded random."""
     fetch_single_topic: bool = setting(False, SWITCH)
-    """Whether one fetch answers with records of one topic only, as the JS client describes."""
+    """Whether a fetch returns records of only one topic, as the JS client describes."""
     fetch_beyond_end: Literal["error", "wait"] = setting("error", choice("error", "wait"))
-    """Whether a fetch behind the end of the log is an error or waits for the offset to exist."""
+    """Whether a fetch beyond the end of the log is an error, or waits for the offset."""
     delete_leaves: bool = setting(True, SWITCH)
-    """Whether delete-consumer leaves the group at once, or only vanishes until session timeout."""
+    """Whether delete-consumer leaves the group immediately, or only after the session timeout."""
     resubscribe: Literal["rebalance", "ignore"] = setting(
         "rebalance", choice("rebalance", "ignore")
     )
-    """What a later consume with other topics does."""
+    """Effect of a later consume request with other topics."""
     concurrent_consume: Literal["wait", "error"] = setting("wait", choice("wait", "error"))
-    """Whether a second consume on a busy instance waits its turn or is refused."""
+    """Whether a second consume request on a busy instance waits or is rejected."""
     instance_limit: Literal["cluster", "group"] | None = setting(
         "cluster", optional(choice("cluster", "group"))
     )
-    """Whose instances are counted against the total partition count; None: no limit."""
+    """Which instances are limited by the total number of partitions; None: no limit."""
     commit_by_unknown: Literal["error", "store"] = setting("error", choice("error", "store"))
-    """Whether a commit by an unknown instance is refused or stored for the group."""
+    """Whether a commit by an unknown instance is rejected, or stored for the group."""
     unknown_group: Literal["error", "uncommitted"] = setting(
         "error", choice("error", "uncommitted")
     )
-    """What ``/committed`` answers for a group that does not exist."""
+    """Answer of ``/committed`` for a group that does not exist."""
     never_committed: int = setting(-1, whole())
-    """The offset ``/committed`` answers where nothing was committed."""
+    """Offset that ``/committed`` returns if nothing was committed."""
     no_such_time: int = setting(-1, whole())
-    """The offset ``/offsets`` answers where no record is that young."""
+    """Offset that ``/offsets`` returns if no record is that recent."""
     keyless: Literal["rotate", "random"] = setting("rotate", choice("rotate", "random"))
-    """Where a request's keyless messages go: the next partition each time, or a seeded random one."""
+    """Partition of keyless messages: the next one for each request, or a seeded random one."""
     empty_key: Literal["key", "absent"] = setting("key", choice("key", "absent"))
-    """Whether key ``""`` is a key (it is hashed) or the same as none."""
+    """Whether key ``""`` is a key (and hashed), or the same as no key."""
     batches: Literal["atomic", "in order"] = setting("atomic", choice("atomic", "in order"))
-    """Whether a batch with one bad message appends nothing or all before it."""
+    """Whether a batch with an invalid message appends nothing, or all messages before it."""
     coerce_scalars: bool = setting(False, SWITCH)
-    """Whether a number or boolean given as text is taken as its JSON source text."""
+    """Whether a number or boolean as a value is converted to its JSON source text."""
     webhook_answer: Literal["list", "object"] = setting("list", choice("list", "object"))
-    """Whether ``/webhook`` answers a list of one metadata object or the object itself."""
+    """Whether ``/webhook`` returns a list with one metadata object, or the object."""
     webhook_drop: Sequence[str] = setting((), texts())
-    """Further header names (``*`` at the end is a wildcard) that never become message headers."""
+    """Additional header names (``*`` at the end is a wildcard) that never become message headers."""
     webhook_keep: Sequence[str] = setting((), texts())
-    """Header names kept although they are standard."""
+    """Names of standard headers that become message headers anyway."""
     errors: Mapping[str, int | tuple[int, str]] | None = setting(None, optional(_ERRORS))
-    """Other statuses, or (status, text), by kind of error."""
+    """Replacement statuses, or (status, text), by kind of error."""
     engine: str | None = setting(None, optional(text()))
-    """The address of a real cluster (``"kafka://host:port,…"``); None: in memory."""
+    """URL of a real cluster (``"kafka://host:port,…"``); None: in memory."""
     isolation: Literal["prefix", "none"] = setting("prefix", choice("prefix", "none"))
-    """This handle's share of a real cluster: names with a prefix, or all there is."""
+    """The fake's share of a real cluster: names with a prefix, or everything."""
 
     def __post_init__(self) -> None:
         if self.engine is None and self.isolation != "prefix":

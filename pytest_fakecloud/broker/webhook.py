@@ -1,7 +1,8 @@
-"""Which headers of a webhook call become message headers: those that are no part of HTTP itself.
+"""The headers of a webhook call that become message headers: those that are not part of HTTP.
 
-The vendor says "custom headers" and names no list. Decided here, ignoring case: the permanent HTTP
-field names of the IANA registry, hop-by-hop fields, and what browsers and proxies add are dropped.
+The vendor writes "custom headers" without a list. Decided here, ignoring case: the permanent HTTP
+field names of the IANA registry, hop-by-hop fields, and headers that browsers and proxies add are
+dropped.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ from collections.abc import Iterable, Sequence
 from .model import Header
 
 ALWAYS_DROPPED = frozenset({"authorization", "cookie", "host", "content-length"})
-"""Dropped even when a setting says to keep them: they carry secrets or describe the transport."""
+"""Dropped even if a setting keeps them: they contain secrets or describe the transport."""
 
 # fmt: off
 STANDARD = frozenset({
@@ -61,10 +62,10 @@ _PREFIXES = ("sec-", "x-forwarded-")
 def message_headers(
     headers: Iterable[tuple[str, str]], *, drop: Sequence[str] = (), keep: Sequence[str] = ()
 ) -> tuple[Header, ...]:
-    """The custom headers among raw request headers, in their order, spelling and number.
+    """Return the custom headers among raw request headers, in their order, spelling and number.
 
-    ``drop`` names further ones to leave out, ``keep`` standard ones to let through; both ignore case
-    and take ``*`` at the end as a wildcard.
+    ``drop`` lists additional names to leave out, ``keep`` standard ones to include; both ignore
+    case and accept ``*`` at the end as a wildcard.
     """
     kept = []
     for name, value in headers:
@@ -73,7 +74,7 @@ def message_headers(
             continue
         standard = lower in STANDARD or lower.startswith(_PREFIXES)
         if not standard or _listed(lower, keep):
-            # The wire carries bytes; what they spell is UTF-8 where it can be.
+            # The request contains bytes; decode them as UTF-8 if possible.
             kept.append(Header(_text(name), _text(value)))
     return tuple(kept)
 

@@ -1,15 +1,15 @@
 """The in-memory broker: topics, producing, fetching, consuming with groups, offsets.
 
-Sources: the specification for the operations and their defaults; Kafka's Java client for partitioning,
-range assignment, resets and commits; what neither says is decided here and listed in
-``settings.BrokerConfig``. Decided here beyond those:
+Sources: the specification for the operations and their defaults; Kafka's Java client for
+partitioning, range assignment, resets and commits; behaviour that neither describes is decided here
+and listed in ``settings.BrokerConfig``. Also decided here:
 
-- Retention works on single records (Kafka drops whole segments), whenever somebody looks.
-- Text that is no Unicode (a lone surrogate in JSON) is stored with ``?`` in its place, as Java's
-  encoder does.
-- ``CompletingRebalance`` takes no time, so a group is never seen in it.
-- A commit after a rebalance is judged by who owns the partition now, since callers name no
-  generation.
+- Retention removes single records (Kafka removes whole segments), whenever a log is read.
+- A string that is not valid Unicode (a lone surrogate in JSON) is stored with ``?`` in its place, as by
+  Java's encoder.
+- ``CompletingRebalance`` takes no time, so a group is never in that state.
+- A commit after a rebalance is checked against the current owner of the partition, because callers
+  send no generation.
 """
 
 from __future__ import annotations
@@ -54,14 +54,14 @@ T = TypeVar("T")
 _STATE: tuple[Lane, ...] = ("state",)
 _AGAIN: Any = object()
 _LONGEST_SLEEP = 3600.0
-"""Seconds that every platform can sleep."""
+"""Every platform can sleep for this many seconds."""
 MOST_PARTITIONS = 100_000
-"""More in one go can only be a mistake, and would fill the memory."""
+"""A larger number can only be a mistake, and would fill the memory."""
 
 
 @dataclass(frozen=True, slots=True)
 class BrokerSnapshot:
-    """All topics and groups at one moment."""
+    """All topics and groups at one time."""
 
     topics: list[Topic]
     groups: Any
@@ -69,10 +69,10 @@ class BrokerSnapshot:
 
 
 class MemoryEngine:
-    """One broker in memory. Calls may come from any thread; those that wait do so on the clock.
+    """A broker in memory. Calls can come from any thread; waiting calls wait on the clock.
 
     ``tell`` is called, without any lock held, for each event of a group: its kind, a readable line,
-    the instant in microseconds, and details.
+    the time in microseconds, and details.
     """
 
     def __init__(
@@ -104,9 +104,9 @@ class MemoryEngine:
     # -- topics ----------------------------------------------------------------------------------
 
     def create_topic(self, name: str, partitions: int = 1, **options: Unpack[TopicOptions]) -> None:
-        """Create a topic. Retention defaults to the plan's, the message size limit too.
+        """Create a topic. Retention and message size limit default to the plan's.
 
-        Raises ``ContractError`` for a bad name, an existing topic, and counts out of bounds.
+        Raises ``ContractError`` for an invalid name, an existing topic, and numbers out of bounds.
         """
         topic = self._new_topic(name, partitions, **options)
         with self.locked() as now:
@@ -128,7 +128,7 @@ class MemoryEngine:
         max_message_bytes: int | None = None,
         first_offset: int = 0,
     ) -> Topic:
-        """A topic that is not in the broker yet; raises ``ContractError`` for what none can be."""
+        """Return a topic that is not in the broker yet; ``ContractError`` for invalid arguments."""
         limits = self.settings.limits
         string("a topic's name", name)
         if not errors.can_name_a_topic(name):
@@ -147,10 +147,10 @@ class MemoryEngine:
         )
 
     def load(self, topics: Mapping[str, int], messages: Sequence[ProducerRecord]) -> None:
-        """Create the topics that are missing and append a tester's messages: all of it or nothing.
+        """Create missing topics and append the test's messages: all of it or nothing.
 
-        ``topics`` are partition counts by name, where those that exist keep theirs. Raises
-        ``ContractError`` as ``create_topic`` does, ``BrokerError`` as ``produce``.
+        ``topics`` are numbers of partitions by name; existing topics keep theirs. Raises
+        ``ContractError`` like ``create_topic()``, ``BrokerError`` like ``produce()``.
         """
         with self.locked() as now_us:
             made = {
@@ -170,7 +170,7 @@ class MemoryEngine:
                 self.groups.created(name, now_us)
 
     def delete_topic(self, name: str) -> None:
-        """Delete a topic with its records and every group's offsets in it; its readers rebalance.
+        """Delete a topic with its records and the offsets of all groups; its consumers rebalance.
 
         Raises ``BrokerError`` for an unknown topic.
         """
@@ -181,9 +181,9 @@ class MemoryEngine:
             self.groups.deleted(name, now)
 
     def add_partitions(self, name: str, count: int) -> int:
-        """Give a topic that many more partitions and return its partition count.
+        """Add partitions to a topic and return their new number.
 
-        Groups that read the topic rebalance; keys may map to other partitions from now on, as in
+        Groups that read the topic rebalance; keys may map to other partitions afterwards, as in
         Kafka.
         """
         whole("add_partitions' count", count, 1, MOST_PARTITIONS)
@@ -199,7 +199,7 @@ class MemoryEngine:
     def set_retention(
         self, name: str, *, retention_ms: int | None, retention_bytes: int | None
     ) -> None:
-        """Replace a topic's retention; None keeps for ever."""
+        """Set a topic's retention; None keeps records forever."""
         whole("retention_bytes", retention_bytes, 0, optional=True)
         with self.locked() as now:
             topic = self.table.topic(name, now)
@@ -208,7 +208,7 @@ class MemoryEngine:
             topic.retain(now // 1000)
 
     def delete_records(self, name: str, partition: int | None, before: int) -> int:
-        """Forget the records below an offset, in one partition or all, and count them."""
+        """Delete the records below an offset, in one partition or all; return their number."""
         with self.locked() as now:
             logs = (
                 self.table.topic(name, now).logs
@@ -230,11 +230,12 @@ class MemoryEngine:
     def produce(
         self, messages: Sequence[ProducerRecord], *, by_client: bool = True
     ) -> list[Metadata]:
-        """Append the messages and return their places in request order.
+        """Append messages and return their positions in request order.
 
-        All are checked before any is appended. ``by_client`` tells the application's records from
-        those a tester puts in, which use up no plan. Raises ``BrokerError`` for unknown topics and
-        partitions, messages that are too large, negative timestamps and used-up plans.
+        All are checked before any is appended. ``by_client`` distinguishes the application's
+        records from those of the test, which do not count for the plan. Raises ``BrokerError`` for
+        unknown topics and partitions, messages that are too large, negative timestamps and used-up
+        plans.
         """
         with self.locked() as now_us:
             error: errors.BrokerError | None = None
@@ -254,10 +255,10 @@ class MemoryEngine:
     def _append(
         self, messages: Sequence[ProducerRecord], now_us: int, *, by_client: bool
     ) -> tuple[list[Metadata], errors.BrokerError | None]:
-        """The places of the messages appended, and what is wrong with the first that was not.
+        """Return the positions of appended messages, and the error of the first that was not.
 
-        Raises that error where nothing has been appended: batches of clients may be taken ``"in
-        order"``, those of testers are whole.
+        Raises that error if nothing has been appended: clients' batches can be appended ``"in
+        order"``, the test's are all or nothing.
         """
         whole_batch = not by_client or self.settings.batches == "atomic"
         places, columns, problem = self._placement.plan(messages, now_us // 1000, whole=whole_batch)
@@ -280,17 +281,19 @@ class MemoryEngine:
         return sum(log.size for topic in self._topics.values() for log in topic.logs)
 
     def fail_batches(self, keep: int, times: int) -> None:
-        """Make the next ``times`` larger batches of clients append ``keep`` messages and fail."""
+        """Let the next ``times`` client batches of more than ``keep`` messages fail after that
+        many.
+        """
         with self.locked():
             self._partial += [keep] * times
 
     # -- reading without a group -----------------------------------------------------------------
 
     def fetch(self, positions: Sequence[TopicPartitionOffset], timeout_ms: int) -> list[Record]:
-        """Read records from the positions on, at most 1 MiB from each; wait for the first.
+        """Read records from positions on, at most 1 MiB from each; wait for the first.
 
-        ``[]`` at the timeout. Raises ``BrokerError`` for unknown topics and partitions, for offsets
-        outside of the log, and for one partition named with two offsets.
+        Returns ``[]`` at the timeout. Raises ``BrokerError`` for unknown topics and partitions, for
+        offsets outside the log, and for one partition with two offsets.
         """
         errors.check_timeout(timeout_ms, self.settings.max_timeout_ms)
         wanted = distinct_positions(positions)
@@ -337,7 +340,7 @@ class MemoryEngine:
         partitions: Sequence[TopicPartition],
         timeout_ms: int = 0,
     ) -> list[TopicPartitionOffset]:
-        """The first offset at or after a time in ms, or an end of the log, in request order."""
+        """Return the first offset at or after a time in ms, or an end of the log, in request order."""
         errors.check_timeout(timeout_ms, self.settings.max_timeout_ms)
         found = []
         with self.locked() as now:
@@ -357,7 +360,7 @@ class MemoryEngine:
         return found
 
     def topics(self) -> dict[str, int]:
-        """Partition counts by topic name."""
+        """Return the numbers of partitions by topic name."""
         with self.locked():
             return {name: len(topic.logs) for name, topic in self._topics.items()}
 
@@ -373,8 +376,8 @@ class MemoryEngine:
     ) -> list[Record]:
         """Take the next records for an instance, which the first call creates from ``headers``.
 
-        Waits for the first record; ``[]`` at the timeout, and when a rebalance, a deletion or the
-        end of the server comes first. Two calls on one instance take turns.
+        Waits for the first record; returns ``[]`` at the timeout, or earlier after a rebalance, a
+        deletion or the end of the server. Two calls on one instance take turns.
         """
         errors.check_timeout(timeout_ms, self.settings.max_timeout_ms)
         coordinator = self.groups
@@ -415,18 +418,18 @@ class MemoryEngine:
         return self.delivery.take(group, member, now)
 
     def commit(self, group: str, instance: str, offsets: Sequence[TopicPartitionOffset]) -> None:
-        """Store offsets verbatim, or with none given what was last delivered to the instance."""
+        """Store offsets as given, or without any, those last delivered to the instance."""
         wanted = distinct_positions(offsets)
         with self.locked() as now:
             self.commits.commit(group, instance, wanted, now)
 
     def delete_consumer(self, group: str, instance: str) -> None:
-        """Stop an instance cleanly and take it out of its group."""
+        """Stop an instance cleanly and remove it from its group."""
         with self.locked() as now:
             self.groups.delete(group, instance, now)
 
     def consumers(self) -> list[GroupAssignments]:
-        """The groups with instances known here, by name."""
+        """Return the groups with known instances, by name."""
         with self.locked():
             return self.groups.assignments()
 
@@ -437,7 +440,7 @@ class MemoryEngine:
         partitions: Sequence[TopicPartition],
         timeout_ms: int = 0,
     ) -> list[TopicPartitionOffset]:
-        """Committed offsets of the group in request order; the instance need not exist."""
+        """Return committed offsets of the group in request order; the instance need not exist."""
         errors.check_timeout(timeout_ms, self.settings.max_timeout_ms)
         with self.locked() as now:
             return self.commits.committed(group, partitions, now)
@@ -445,7 +448,7 @@ class MemoryEngine:
     # -- what a tester makes happen --------------------------------------------------------------
 
     def set_committed(self, group: str, offset: TopicPartitionOffset) -> None:
-        """Set a group's committed offset, whoever owns the partition; creates the group."""
+        """Set a group's committed offset, whichever instance owns the partition; create the group."""
         with self.locked() as now:
             self.table.partition(offset.topic, offset.partition, now)
             self.commits.set_by_test(group, offset, now)
@@ -453,7 +456,7 @@ class MemoryEngine:
     def join(
         self, group: str, instance: str, topics: Sequence[str], auto_offset_reset: str = "latest"
     ) -> None:
-        """Let an instance join that no client consumes with; it idles like any other."""
+        """Let an instance join without a client; it becomes idle like any other."""
         with self.locked() as now:
             headers = {"auto-offset-reset": auto_offset_reset}
             at, member = self.groups.enter(group, instance, topics, headers, now)
@@ -461,7 +464,7 @@ class MemoryEngine:
             self.groups.finish(at, member, None, now)
 
     def crash(self, group: str, instance: str) -> None:
-        """Let an instance vanish: no commit, no leave."""
+        """Let an instance disappear without a commit or a leave."""
         with self.locked() as now:
             self.groups.crash(group, instance, now)
 
@@ -471,14 +474,14 @@ class MemoryEngine:
             self.groups.expire(group, instance, now)
 
     def rebalance(self, group: str) -> None:
-        """Let a group hand out its partitions anew; raises ``ContractError`` for an unknown one."""
+        """Let a group assign its partitions again; ``ContractError`` for an unknown group."""
         with self.locked() as now:
             self.groups.rebalance(self._known_group(group), "the test asked for it", now)
 
     def redeliver(
         self, group: str, last: int, topic: str | None, partition: int | None
     ) -> list[Record]:
-        """Deliver a group's last records again; return those that will come, by partition.
+        """Deliver a group's last records again; return them by partition.
 
         Raises ``ContractError`` for an unknown group.
         """
@@ -509,7 +512,7 @@ class MemoryEngine:
 
     @contextmanager
     def reorder(self) -> Iterator[None]:
-        """Mix the records of different partitions in seeded random order within the block."""
+        """Within the block, mix the records of different partitions in seeded random order."""
         delivery = self.delivery
         before, delivery.random_interleave = delivery.random_interleave, True
         try:
@@ -520,22 +523,22 @@ class MemoryEngine:
     # -- what a tester looks at ------------------------------------------------------------------
 
     def topic_view(self, name: str) -> TopicView:
-        """A topic as it is now."""
+        """Return the current state of a topic."""
         with self.locked() as now:
             return topic_view(self.table.topic(name, now))
 
     def group_view(self, name: str) -> GroupView:
-        """A group as it is now; ``Dead`` where there is none."""
+        """Return the current state of a group; ``Dead`` if it does not exist."""
         with self.locked():
             return group_view(name, self.table.groups.get(name), self.table.topics)
 
     def group_names(self) -> list[str]:
-        """The groups that have members or committed offsets, sorted."""
+        """Return the groups that have members or committed offsets, sorted."""
         with self.locked():
             return sorted(self.table.groups)
 
     def produced(self, topic: str) -> tuple[list[Record], list[Record]]:
-        """The records of a topic by who put them in: clients, and the tester."""
+        """Return the records of a topic that clients produced, and those that the test produced."""
         with self.locked() as now:
             logs = self.table.topic(topic, now).logs
             return (
@@ -544,7 +547,9 @@ class MemoryEngine:
             )
 
     def wait_for(self, topic: str, look: Callable[[], T | None], seconds: float) -> T | None:
-        """Return what ``look`` finds, asked whenever a topic changes; None after real seconds."""
+        """Call ``look`` whenever a topic changes; return its result, or None after wall-clock
+        seconds.
+        """
         signal = self._clock.signal()
         watched: list[PartitionLog] = []
         until = monotonic() + seconds
@@ -572,7 +577,7 @@ class MemoryEngine:
 
     @property
     def waiting(self) -> list[Signal]:
-        """The signal of each call that waits now; calls on one instance share one."""
+        """Return the signal of each waiting call; calls on one instance share a signal."""
         return self._waiting
 
     def _wait(self, signal: Signal, poll: Callable[[], T | None], timeout_ms: int) -> T | None:
@@ -581,8 +586,8 @@ class MemoryEngine:
         self._waiting.append(signal)
         try:
             while not self._closed:
-                # On a running clock nobody else may be there to fire what changes a group while
-                # this call waits, so it wakes for that too.
+                # With a running clock, there may be no other thread to fire a timer that changes a
+                # group while this call waits, so it also wakes for timers.
                 until = self._next_change(deadline)
 
                 def look(until: int = until) -> T | None:
@@ -606,7 +611,7 @@ class MemoryEngine:
         return deadline if due is None else min(due, deadline)
 
     def interrupt(self) -> None:
-        """End every waiting call now, with nothing found."""
+        """End every waiting call now, with an empty result."""
         with self.locked():
             self._epoch += 1
             self.table.woken.update(self._waiting)
@@ -619,7 +624,7 @@ class MemoryEngine:
     # -- copies ----------------------------------------------------------------------------------
 
     def snapshot(self) -> BrokerSnapshot:
-        """A copy of all topics and groups."""
+        """Return a copy of all topics and groups."""
         with self.locked() as now:
             return BrokerSnapshot(
                 [topic.copy() for topic in self._topics.values()],
@@ -628,7 +633,8 @@ class MemoryEngine:
             )
 
     def restore(self, snapshot: BrokerSnapshot) -> None:
-        """Put a copy back; calls that wait end with nothing, timers run on from what was left.
+        """Restore a copy; waiting calls end with an empty result, timers continue with their
+        remaining time.
 
         Raises ``ContractError`` for a copy of a real cluster's data.
         """
@@ -648,13 +654,14 @@ class MemoryEngine:
     # -- locking ---------------------------------------------------------------------------------
 
     def tell_to(self, tell: Tell) -> None:
-        """Tell the events of groups to somebody else from now on."""
+        """Set the function that receives the events of groups."""
         self._guard.tell = tell
 
     def locked(self) -> Guard:
-        """Hold the engine's lock in a with-block; gives the present instant in microseconds.
+        """Return the engine's lock for a ``with`` block, which yields the current time in
+        microseconds.
 
-        What happened meanwhile is told, and who waits is woken, after the lock is free again.
+        Events are reported and waiting calls woken after the lock is released.
         """
         return self._guard
 
@@ -667,7 +674,7 @@ class MemoryEngine:
 
 
 def distinct_positions(positions: Sequence[TopicPartitionOffset]) -> list[TopicPartitionOffset]:
-    """Return the positions without repetitions; raise ``BrokerError`` where offsets conflict."""
+    """Return the positions without duplicates; ``BrokerError`` if offsets conflict."""
     found: dict[TopicPartition, int] = {}
     for topic, partition, offset in positions:
         tp = TopicPartition(topic, partition)

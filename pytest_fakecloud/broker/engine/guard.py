@@ -1,4 +1,4 @@
-"""The lock of an engine, which tells and wakes after it is free again."""
+"""The lock of an engine, which reports events and wakes waiting calls after its release."""
 
 from __future__ import annotations
 

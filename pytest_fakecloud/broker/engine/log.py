@@ -1,8 +1,8 @@
-"""The log: one partition's records as columns, and the topic that holds the partitions.
+"""The log: one partition's records as columns, and the topic that contains the partitions.
 
-Columns instead of record objects keep a million records small, an append of a thousand messages a
-few list extensions, and a consume a few slices. Offsets are implicit (the first column entry has a
-known one), because nothing here ever removes records from the middle.
+With columns instead of record objects, a million records use little memory, appending a thousand
+messages extends a few lists, and a consume takes a few slices. Offsets are implicit (the first
+column entry has a known one), because records are never removed from the middle.
 """
 
 from __future__ import annotations
@@ -17,15 +17,15 @@ from ...core.timers import Signal
 from ..model import Header, Record
 from .partitioning import partition_for_key
 
-# Trimmed entries stay in front of the columns until they are worth a move of the rest.
+# Trimmed entries stay at the front of the columns until moving the rest pays off.
 _WORTH_COMPACTING = 1024
 
 
 class PartitionLog:
     """The records of one partition.
 
-    ``start`` is the offset of the oldest record kept, ``end`` the offset the next one gets.
-    ``watchers`` are the signals to notify after an append.
+    ``start`` is the offset of the oldest record, ``end`` the offset of the next one. ``watchers``
+    are the signals to notify after an append.
     """
 
     __slots__ = (
@@ -53,7 +53,7 @@ class PartitionLog:
         self._before_bytes = 0
         self._timestamps = array("q")
         self._peaks = array("q")
-        """The largest timestamp so far: sorted even where timestamps are not."""
+        """The largest timestamp so far; sorted even if timestamps are not."""
         self._ends = array("q")
         """Bytes of all records up to and including this one."""
         self._keys: list[str | None] = []
@@ -63,17 +63,17 @@ class PartitionLog:
 
     @property
     def start(self) -> int:
-        """The offset of the oldest record kept (``end`` when there is none)."""
+        """The offset of the oldest record (``end`` if there is none)."""
         return self._base + self._head
 
     @property
     def end(self) -> int:
-        """The offset the next record gets."""
+        """The offset of the next record."""
         return self._base + len(self._values)
 
     @property
     def size(self) -> int:
-        """Bytes of keys, values and headers kept."""
+        """Bytes of keys, values and headers."""
         return self._bytes_until(len(self._values)) - self._bytes_until(self._head)
 
     def __len__(self) -> int:
@@ -94,7 +94,7 @@ class PartitionLog:
         *,
         by_client: bool,
     ) -> int:
-        """Append records given as columns of one length; return the offset of the first."""
+        """Append records given as columns of equal length; return the offset of the first."""
         first = self.end
         peak = self._peaks[-1] if len(self) else timestamps[0]
         self._timestamps.extend(timestamps)
@@ -111,13 +111,13 @@ class PartitionLog:
         return first
 
     def trim(self, before: int) -> int:
-        """Forget the records below an offset (at most all) and count them."""
+        """Delete the records below an offset (at most all); return their number."""
         gone = min(before, self.end) - self.start
         if gone <= 0:
             return 0
         self._head += gone
-        # The peaks behind the cut may come from records that are gone: rebuild them up to the
-        # first that is right again, from where on all are.
+        # The peaks after the cut may come from deleted records, so rebuild them up to the first
+        # that is correct again; all later ones are.
         peaks, peak = self._peaks, None
         for index in range(self._head, len(peaks)):
             timestamp = self._timestamps[index]
@@ -130,14 +130,14 @@ class PartitionLog:
         return gone
 
     def expire(self, cutoff_ms: int) -> int:
-        """Forget the oldest records until one is at least as young as the cutoff."""
+        """Delete the oldest records until one is at least as recent as the cutoff."""
         head = self._head
         if head == len(self._values) or self._peaks[head] >= cutoff_ms:
             return 0
         return self.trim(self._base + bisect_left(self._peaks, cutoff_ms, head))
 
     def shrink(self, max_bytes: int) -> int:
-        """Forget the oldest records until the rest fits, keeping the newest one always."""
+        """Delete the oldest records until the rest fits; always keep the newest one."""
         count = len(self._values)
         if count - self._head <= 1 or self.size <= max_bytes:
             return 0
@@ -168,7 +168,7 @@ class PartitionLog:
     ) -> list[Record]:
         """Read records from an offset inside the log on.
 
-        At least one if there is one, then as many as the caps allow.
+        Returns at least one if there is one, then as many as the limits allow.
         """
         low = offset - self._base
         high = len(self._values)
@@ -180,7 +180,7 @@ class PartitionLog:
         return self._records(low, high)
 
     def records(self, *, by_client: bool | None = None) -> list[Record]:
-        """All records kept, or only those a client (or only the tester) produced."""
+        """Return all records, or only those that a client (or only the test) produced."""
         records = self._records(self._head, len(self._values))
         if by_client is None:
             return records
@@ -188,12 +188,15 @@ class PartitionLog:
         return [r for r, origin in zip(records, origins, strict=True) if bool(origin) == by_client]
 
     def offset_at(self, timestamp_ms: int) -> int | None:
-        """The first offset, in log order, whose timestamp is at or after a time; None if none is."""
+        """Return the first offset, in log order, with a timestamp at or after a time; None if there
+        is none.
+        """
         index = bisect_left(self._peaks, timestamp_ms, self._head)
         return None if index == len(self._peaks) else self._base + index
 
     def _records(self, low: int, high: int) -> list[Record]:
-        # tuple.__new__ skips the keyword handling of Record(...), which costs more than the rest.
+        # tuple.__new__ skips the keyword handling of Record(...), which costs more than everything
+        # else.
         rows = zip(
             repeat(self.topic),
             repeat(self.partition),
@@ -212,7 +215,7 @@ class PartitionLog:
     # -- copies ----------------------------------------------------------------------------------
 
     def copy(self) -> PartitionLog:
-        """An independent copy without watchers; columns are copied, the records' texts shared."""
+        """Return an independent copy without watchers; columns are copied, strings shared."""
         copy = PartitionLog(self.topic, self.partition)
         for name in self.__slots__:
             if name != "watchers":
@@ -249,14 +252,14 @@ class Topic:
         self.retention_bytes = retention_bytes
         self.max_message_bytes = max_message_bytes
         self.turn = 0
-        """How many batches without a key have been placed."""
+        """Number of keyless batches so far."""
 
     def partition_for(self, key: str) -> int:
-        """The partition of a key, by Kafka's Java hash of its UTF-8 bytes."""
+        """Return the partition of a key, by Kafka's Java hash of its UTF-8 bytes."""
         return partition_for_key(key.encode(), len(self.logs))
 
     def retain(self, now_ms: int) -> None:
-        """Forget what the retention settings say is too old or too much."""
+        """Delete records beyond the retention settings."""
         if self.retention_ms is not None:
             for log in self.logs:
                 log.expire(now_ms - self.retention_ms)
@@ -265,7 +268,7 @@ class Topic:
                 log.shrink(self.retention_bytes)
 
     def copy(self) -> Topic:
-        """An independent copy without watchers."""
+        """Return an independent copy without watchers."""
         copy = Topic(self.name, 0, max_message_bytes=self.max_message_bytes)
         copy.retention_ms = self.retention_ms
         copy.retention_bytes = self.retention_bytes

@@ -1,4 +1,4 @@
-"""Where the messages of a request go, and what is wrong with them, before any is appended."""
+"""Checks and positions of a request's messages, before any is appended."""
 
 from __future__ import annotations
 
@@ -27,9 +27,10 @@ class Placement:
     def plan(
         self, messages: Sequence[ProducerRecord], now_ms: int, *, whole: bool
     ) -> tuple[list[Metadata], dict[PartitionLog, Columns], errors.BrokerError | None]:
-        """Where each message goes, the columns to append, and what is wrong with the first bad one.
+        """Return the messages' positions, the columns to append, and the error of the first invalid
+        one.
 
-        ``whole`` tells that one bad message keeps all others out.
+        With ``whole``, one invalid message rejects all.
         """
         topics = self._topics
         empty_is_absent = self._settings.empty_key == "absent"
@@ -43,7 +44,7 @@ class Placement:
             if topic is None:
                 problem = errors.missing_topic(name, sorted(topics))
                 break
-            # ASCII text, by far the most, is as many bytes as characters.
+            # An ASCII string, by far the most common, has as many bytes as characters.
             if value.isascii():
                 size = len(value)
             else:

@@ -1,4 +1,4 @@
-"""What a plan allows to be produced: messages per second and per day, and bytes kept."""
+"""Limits of a plan: messages per second and per day, and stored bytes."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _DAY_US = 86_400 * _SECOND_US
 class BrokerQuota:
     """Counts produced messages in whole seconds and UTC days of the clock.
 
-    Which windows the service uses is not documented; these are decided here.
+    The service does not document its windows; these are decided here.
     """
 
     def __init__(self, limits: BrokerLimits) -> None:
@@ -30,9 +30,10 @@ class BrokerQuota:
         self._counts: dict[str, tuple[int, int]] = {}
 
     def take(self, messages: int, size: int, stored: Callable[[], int], now_us: int) -> None:
-        """Count messages about to be appended; ``BrokerError`` (429) when the plan is used up.
+        """Count messages that will be appended; ``BrokerError`` (429) if the plan is used up.
 
-        ``size`` is their bytes, ``stored`` tells the bytes kept so far. Counts nothing on an error.
+        ``size`` is their bytes, ``stored`` returns the bytes stored so far. Counts nothing on an
+        error.
         """
         counts = {}
         for span, limit, name in self._windows:
@@ -52,5 +53,5 @@ class BrokerQuota:
         self._counts.update(counts)
 
     def reset(self) -> None:
-        """Forget all counts."""
+        """Reset all counts."""
         self._counts.clear()

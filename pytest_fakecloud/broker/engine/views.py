@@ -1,4 +1,4 @@
-"""Topics and groups as a tester sees them: plain values taken at one moment."""
+"""Views of topics and groups for tests: plain values of one time."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from .log import Topic
 
 
 def topic_view(topic: Topic) -> TopicView:
-    """A topic as it is now."""
+    """Return the current state of a topic."""
     return TopicView(
         topic.name,
         len(topic.logs),
@@ -33,7 +33,7 @@ def topic_view(topic: Topic) -> TopicView:
 
 
 def group_view(name: str, group: ConsumerGroup | None, topics: Mapping[str, Topic]) -> GroupView:
-    """A group as it is now; one that does not exist is ``Dead`` and has nothing."""
+    """Return the current state of a group; a missing one is ``Dead`` and empty."""
     if group is None:
         return GroupView(name, "Dead", 0, found_members(()), {}, {}, {}, {})
     members = found_members(_member_view(group.instances[i]) for i in sorted(group.instances))

@@ -1,1 +1,1 @@
-"""The second engine: the same broker over a real Kafka cluster (extra ``kafka``)."""
+"""The same broker over a real Kafka cluster (extra ``kafka``)."""

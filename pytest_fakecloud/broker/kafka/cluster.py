@@ -1,4 +1,4 @@
-"""The cluster behind a Kafka engine: its address, its topics, and what only an admin may do."""
+"""The cluster of a Kafka engine: its address, its topics, and admin operations."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ from confluent_kafka import admin as _admin
 from ...core.errors import ContractError
 from ..errors import STATUSES, BrokerError
 
-# The types that come with the library leave out half of this module.
+# The types that come with the library omit half of this module.
 _api: Any = _admin
 
 REQUEST_TIMEOUT = 5.0
-"""Seconds an admin request may take, unless the address says otherwise."""
+"""Seconds that an admin request may take, unless the address sets another timeout."""
 _MORE = 1.0
-"""Seconds more for an answer, which librdkafka gives in time itself."""
+"""Additional seconds for an answer that librdkafka itself returns in time."""
 _CONFLICTS = {
     KafkaError.ILLEGAL_GENERATION: "rebalance_in_progress",
     KafkaError.REBALANCE_IN_PROGRESS: "rebalance_in_progress",
@@ -48,14 +48,14 @@ _REFUSALS = {
 
 
 class Unavailable(BrokerError):
-    """The real cluster does not answer: 503 in the service's envelope, until it does again."""
+    """The real cluster does not answer: 503 in the service's envelope, until it answers again."""
 
     def __init__(self, reason: object) -> None:
         super().__init__("not_enough_replicas", f"The cluster is not available: {reason}")
 
 
 def translated(error: Any) -> BrokerError:
-    """The refusal a client reads for an error of librdkafka."""
+    """Return the error for a client that corresponds to an error of librdkafka."""
     if isinstance(error, KafkaException):
         error = error.args[0]
     if not isinstance(error, KafkaError):
@@ -67,14 +67,14 @@ def translated(error: Any) -> BrokerError:
 
 
 def real_only(what: str) -> ContractError:
-    """The error for what only the in-memory engine can do."""
+    """Return the error for operations of the in-memory engine only."""
     return ContractError(
         f"{what} is not possible with a real cluster: use the in-memory engine (leave out engine=)"
     )
 
 
 def when_away(tell: Callable[[], object]) -> Callable[[Any], None]:
-    """The ``error_cb`` of a client that tells when it has lost every broker, perhaps for a moment."""
+    """Return an ``error_cb`` for a client that reports when it has lost every broker."""
 
     def note(error: Any) -> None:
         if error.code() == KafkaError._ALL_BROKERS_DOWN:
@@ -84,7 +84,7 @@ def when_away(tell: Callable[[], object]) -> Callable[[Any], None]:
 
 
 def silent() -> logging.Logger:
-    """A logger for librdkafka, whose own would write every lost connection to stderr."""
+    """Return a logger for librdkafka, whose own writes every lost connection to stderr."""
     logger = logging.getLogger("pytest_fakecloud.kafka")
     if not logger.handlers:
         logger.addHandler(logging.NullHandler())
@@ -93,12 +93,12 @@ def silent() -> logging.Logger:
 
 
 class Address:
-    """``kafka://[user:password@]host:port[,host:port…][?setting=value&…]``, read.
+    """``kafka://[user:password@]host:port[,host:port…][?setting=value&…]``, parsed.
 
-    Settings are librdkafka's own and go to every client; ``prefix`` (of topics and groups, shared
+    Settings are librdkafka's and apply to every client; ``prefix`` (of topics and groups, shared
     with other processes on purpose), ``static`` (whether instances are static members, default
-    true) and ``request.timeout`` (seconds until a cluster counts as away, default 5) are ours.
-    Raises ``ContractError``.
+    true) and ``request.timeout`` (seconds until a cluster counts as unavailable, default 5) are
+    ours. Raises ``ContractError``.
     """
 
     def __init__(self, url: str) -> None:
@@ -118,8 +118,8 @@ class Address:
         base: dict[str, Any] = {
             "bootstrap.servers": hosts,
             "log_level": 0,
-            # By default a cluster that comes back may be noticed after ten seconds only, and the
-            # first connection to a broker that has told its address is begun a tenth of one later.
+            # By default, librdkafka may notice only after ten seconds that a cluster is back, and
+            # it starts the first connection to a known broker a tenth of a second late.
             "reconnect.backoff.ms": 10,
             "reconnect.backoff.max.ms": 1000,
         }
@@ -134,7 +134,7 @@ class Address:
         self._settings = settings
 
     def settings(self, what: Mapping[str, Any]) -> dict[str, Any]:
-        """The settings of one client; the address's own win."""
+        """Return the settings of one client; those of the address take precedence."""
         return {**self._base, **what, **self._settings, "logger": silent()}
 
 
@@ -158,7 +158,7 @@ def _flag(name: str, text: str) -> bool:
 
 
 class Cluster:
-    """What a cluster has and can do, with our timeouts and our errors; real names throughout."""
+    """Operations on a cluster with our timeouts and errors; all names are the cluster's."""
 
     def __init__(self, address: Address) -> None:
         self._timeout = address.timeout
@@ -172,9 +172,9 @@ class Cluster:
             ) from None
 
     def topics(self) -> dict[str, int]:
-        """Partition counts by name, without the cluster's internal topics.
+        """Return the numbers of partitions by name, without the cluster's internal topics.
 
-        Asks about all topics: asking about one by its name might create it.
+        Requests all topics, because requesting one by name might create it.
         """
         found = self._asked(lambda: self._admin.list_topics(timeout=self._timeout))
         return {
@@ -184,12 +184,12 @@ class Cluster:
         }
 
     def interrupt(self) -> None:
-        """End every call that waits for an answer now, with the error for a cluster that is away."""
+        """End every call that waits for an answer now, as if the cluster were unavailable."""
         ended, self._ended = self._ended, Future()
         ended.set_result(None)
 
     def _asked(self, ask: Callable[[], Any]) -> Any:
-        # The library's own call cannot be interrupted, so it has a thread that nobody waits for.
+        # The library's call cannot be interrupted, so it runs in a thread that is not joined.
         answer: Future[Any] = Future()
 
         def run() -> None:
@@ -211,7 +211,7 @@ class Cluster:
             raise translated(error) from None
 
     def answers(self, seconds: float) -> bool:
-        """Whether the cluster is there, asked for at most so long."""
+        """Return whether the cluster answers within so many seconds."""
         try:
             self._admin.list_topics(timeout=min(seconds, self._timeout))
         except KafkaException:
@@ -219,7 +219,9 @@ class Cluster:
         return True
 
     def offsets(self, wanted: Mapping[tuple[str, int], str | int]) -> dict[tuple[str, int], int]:
-        """Offsets of partitions: of ``"earliest"``, of ``"latest"``, or of a time in ms (-1: none)."""
+        """Return offsets of partitions: ``"earliest"``, ``"latest"``, or of a time in ms (-1:
+        none).
+        """
         if not wanted:
             return {}
         specs = {TopicPartition(*tp): _spec(at) for tp, at in wanted.items()}
@@ -235,7 +237,7 @@ class Cluster:
     def group_offsets(
         self, group: str, places: Iterable[tuple[str, int]]
     ) -> dict[tuple[str, int], int]:
-        """What a group has committed to the partitions, as far as it has."""
+        """Return the offsets that a group has committed in the partitions."""
         wanted = ConsumerGroupTopicPartitions(group, [TopicPartition(*tp) for tp in places])
         asked = self._admin.list_consumer_group_offsets([wanted], request_timeout=self._timeout)
         found = self._result(next(iter(asked.values())))
@@ -246,7 +248,7 @@ class Cluster:
         }
 
     def commit(self, group: str, offsets: Mapping[tuple[str, int], int]) -> None:
-        """Commit for a group without being a member of it; refused while it has members."""
+        """Commit for a group without being a member; rejected while the group has members."""
         places = [TopicPartition(*tp, offset) for tp, offset in offsets.items()]
         asked = self._admin.alter_consumer_group_offsets(
             [ConsumerGroupTopicPartitions(group, places)], request_timeout=self._timeout
@@ -256,20 +258,20 @@ class Cluster:
                 raise translated(place.error)
 
     def create_topic(self, name: str, partitions: int, config: Mapping[str, str]) -> None:
-        """Create a topic, and wait until every broker would know it."""
+        """Create a topic, and wait until every broker knows it."""
         topic = _api.NewTopic(name, num_partitions=partitions, config=dict(config))
         asked = self._admin.create_topics([topic], request_timeout=self._timeout)
         self._result(asked[name])
 
     def add_partitions(self, name: str, total: int) -> None:
-        """Give a topic more partitions: ``total`` of them."""
+        """Increase the number of partitions of a topic to ``total``."""
         asked = self._admin.create_partitions(
             [_api.NewPartitions(name, total)], request_timeout=self._timeout
         )
         self._result(asked[name])
 
     def delete_records(self, before: Mapping[tuple[str, int], int]) -> None:
-        """Forget the records below an offset of each partition."""
+        """Delete the records below an offset of each partition."""
         asked = self._admin.delete_records(
             [TopicPartition(*tp, offset) for tp, offset in before.items()],
             request_timeout=self._timeout,
@@ -278,7 +280,7 @@ class Cluster:
             self._result(future)
 
     def delete(self, topics: list[str], groups: list[str]) -> None:
-        """Delete topics and groups, as far as they are there."""
+        """Delete topics and groups that exist."""
         asked: list[Future[Any]] = []
         if topics:
             asked += self._admin.delete_topics(topics, request_timeout=self._timeout).values()

@@ -1,8 +1,8 @@
-"""The second engine: the same broker operations, carried out by a real Kafka cluster.
+"""The broker's operations on a real Kafka cluster.
 
-It stands behind the same REST face as the in-memory engine: routes, credentials, faults, journal and
-the texts of refusals are the fake's; logs, groups and time are the cluster's. Topics are
-``topics``' part, writing ``producing``'s, reading ``fetching``'s and ``groups``'.
+It has the same REST API as the in-memory engine: routes, credentials, faults, journal and error
+texts are the fake's; logs, groups and time are the cluster's. ``topics`` manages topics,
+``producing`` writes, ``fetching`` and ``groups`` read.
 """
 
 from __future__ import annotations
@@ -45,11 +45,11 @@ from .producing import KafkaProducing
 from .topics import KafkaTopics
 
 _GOODBYE = 0.7
-"""Seconds in which a cluster has to answer to be told of the end of a handle."""
+"""Seconds for the cluster to answer when a fake closes."""
 _LEFT = 0.3
-"""Seconds instances have to end by themselves where the cluster is away."""
+"""Seconds for instances to end when the cluster is unavailable."""
 _STEP = 0.05
-"""Seconds between two looks for what is waited for."""
+"""Seconds between two polls of a wait."""
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -59,7 +59,7 @@ T = TypeVar("T")
 def _public(
     method: Callable[Concatenate[KafkaEngine, P], R],
 ) -> Callable[Concatenate[KafkaEngine, P], R]:
-    """The operation, with names in the cluster's refusals as the handle knows them."""
+    """Replace names in the cluster's errors with those of the fake."""
 
     @functools.wraps(method)
     def operation(self: KafkaEngine, /, *args: P.args, **kwargs: P.kwargs) -> R:
@@ -75,7 +75,7 @@ def _public(
 
 
 class KafkaCopy:
-    """Topics, records and committed offsets of a handle at one moment; None when not taken."""
+    """Topics, records and committed offsets of a fake at one time; None if not taken."""
 
     def __init__(
         self,
@@ -89,13 +89,13 @@ class KafkaCopy:
 
 
 class KafkaEngine:
-    """One broker whose logs and groups are a cluster's.
+    """A broker whose logs and groups are a cluster's.
 
     ``url`` is ``kafka://host:port,…`` with librdkafka settings in its query (see ``Address``).
-    ``isolation="prefix"`` gives topics and groups a prefix of the handle's own, ``"none"`` shows all
-    there is. Calls may come from any thread. Raises ``ContractError`` for an address without
-    meaning, a cluster that does not answer, settings only the in-memory engine has, and a clock that
-    is not real time.
+    ``isolation="prefix"`` adds a prefix of the fake to topics and groups, ``"none"`` shows
+    everything. Calls can come from any thread. Raises ``ContractError`` for an invalid address, a
+    cluster that does not answer, settings of the in-memory engine, and a clock that is not the wall
+    clock.
     """
 
     def __init__(
@@ -141,46 +141,46 @@ class KafkaEngine:
 
     @property
     def prefix(self) -> str:
-        """What the real names of topics and groups begin with."""
+        """The prefix of the real names of topics and groups."""
         return self._topics.prefix
 
     def shown(self, text: str) -> str:
-        """A text of the cluster's without the prefix."""
+        """Return a message of the cluster without the prefix."""
         return self._topics.public(text)
 
     @_public
     def topics(self) -> dict[str, int]:
-        """Partition counts by topic name, as the cluster has them now."""
+        """Return the current numbers of partitions by topic name."""
         return self._topics.counts()
 
     def create_topic(self, name: str, partitions: int = 1, **options: Unpack[TopicOptions]) -> None:
-        """Create a topic; raises ``ContractError`` for a bad name, an existing one, bad counts."""
+        """Create a topic; ``ContractError`` for an invalid name, an existing one, invalid numbers."""
         self._topics.create(name, partitions, **options)
 
     def delete_topic(self, name: str) -> None:
-        """Delete a topic with all that it holds."""
+        """Delete a topic with its records."""
         self._topics.delete(name)
 
     def add_partitions(self, name: str, count: int) -> int:
-        """Give a topic that many more partitions and return its count."""
+        """Add partitions to a topic and return their new number."""
         return self._topics.add_partitions(name, count)
 
     def delete_records(self, name: str, partition: int | None, before: int) -> int:
-        """Forget the records below an offset, in one partition or all, and count them."""
+        """Delete the records below an offset, in one partition or all; return their number."""
         return self._topics.delete_records(name, partition, before)
 
     def set_retention(
         self, name: str, *, retention_ms: object, retention_bytes: object
     ) -> NoReturn:
-        """Not with a real cluster: say it when the topic is created."""
+        """Not supported by a real cluster: set the retention when the topic is created."""
         raise real_only("set_retention() of a topic that exists")
 
     @_public
     def load(self, topics: Mapping[str, int], messages: Sequence[ProducerRecord]) -> None:
-        """Create the topics that are missing and append a tester's messages.
+        """Create missing topics and append the test's messages.
 
-        With an error the topics it made are gone again; what the cluster has already taken for
-        topics that existed stays, since no cluster takes a record back.
+        After an error, new topics are deleted again; records that the cluster has already stored in
+        existing topics stay, because a cluster cannot remove single records.
         """
         known = self.topics()
         made: list[str] = []
@@ -201,16 +201,16 @@ class KafkaEngine:
     def produce(
         self, messages: Sequence[ProducerRecord], *, by_client: bool = True
     ) -> list[Metadata]:
-        """Append the messages and return their places in request order.
+        """Append messages and return their positions in request order.
 
-        All are checked before any is sent. Raises ``BrokerError`` as the in-memory engine does, and
-        503 when the cluster does not confirm them all.
+        All are checked before any is sent. Raises ``BrokerError`` like the in-memory engine, and
+        503 if the cluster does not confirm all of them.
         """
         return self._producing.produce(messages, by_client=by_client)
 
     @_public
     def produced(self, topic: str) -> tuple[list[Record], list[Record]]:
-        """The records of a topic by who put them in: others, and the tester."""
+        """Return the records of a topic that others produced, and those that the test produced."""
         own: list[Record] = []
         others: list[Record] = []
         for record in self._fetching.records(topic):
@@ -219,14 +219,14 @@ class KafkaEngine:
         return others, own
 
     def fail_batches(self, keep: int, times: int) -> NoReturn:
-        """Not with a real cluster."""
+        """Not supported by a real cluster."""
         raise real_only("partial_produce()")
 
     # -- reading without a group -----------------------------------------------------------------
 
     @_public
     def fetch(self, positions: Sequence[TopicPartitionOffset], timeout_ms: int) -> list[Record]:
-        """Read records from the positions on, at most 1 MiB from each; wait for the first."""
+        """Read records from positions on, at most 1 MiB from each; wait for the first."""
         errors.check_timeout(timeout_ms, self.settings.max_timeout_ms)
         return self._fetching.fetch(distinct_positions(positions), timeout_ms)
 
@@ -237,13 +237,13 @@ class KafkaEngine:
         partitions: Sequence[TopicPartition],
         timeout_ms: int = 0,
     ) -> list[TopicPartitionOffset]:
-        """The first offset at or after a time in ms, or an end of the log, in request order."""
+        """Return the first offset at or after a time in ms, or an end of the log, in request order."""
         errors.check_timeout(timeout_ms, self.settings.max_timeout_ms)
         return self._fetching.offsets(at, partitions)
 
     @_public
     def topic_view(self, name: str) -> TopicView:
-        """A topic with its records and the ends of its logs, read from the cluster."""
+        """Return a topic with its records and the ends of its logs, read from the cluster."""
         starts, ends = self._topics.bounds(name)
         return TopicView(
             name,
@@ -254,7 +254,7 @@ class KafkaEngine:
         )
 
     def wait_for(self, topic: str, look: Callable[[], T | None], seconds: float) -> T | None:
-        """Return what ``look`` finds, asked every 50 ms; None after so many seconds."""
+        """Call ``look`` every 50 ms; return its result, or None after so many seconds."""
         until = monotonic() + seconds
         pause = threading.Event()
         while True:
@@ -281,24 +281,25 @@ class KafkaEngine:
 
     @_public
     def commit(self, group: str, instance: str, offsets: Sequence[TopicPartitionOffset]) -> None:
-        """Store offsets verbatim, or with none given what was last delivered to the instance."""
+        """Store offsets as given, or without any, those last delivered to the instance."""
         self._groups.commit(group, instance, distinct_positions(offsets))
 
     @_public
     def set_committed(self, group: str, offset: TopicPartitionOffset) -> None:
-        """Set a group's committed offset; the cluster refuses while the group has members."""
+        """Set a group's committed offset; the cluster rejects it while the group has members."""
         self._fetching.offsets("earliest", [TopicPartition(offset.topic, offset.partition)])
         self._groups.store(group, [offset])
 
     def delete_consumer(self, group: str, instance: str) -> None:
-        """Stop an instance and take it out of its group.
+        """Stop an instance and remove it from its group.
 
-        A static member (``static=true`` in the address) keeps its partitions until its session ends.
+        A static member (``static=true`` in the address) keeps its partitions until its session
+        ends.
         """
         self._groups.delete(group, instance)
 
     def consumers(self) -> list[GroupAssignments]:
-        """The groups with instances known here, by name."""
+        """Return the groups with known instances, by name."""
         return self._groups.consumers()
 
     @_public
@@ -309,13 +310,13 @@ class KafkaEngine:
         partitions: Sequence[TopicPartition],
         timeout_ms: int = 0,
     ) -> list[TopicPartitionOffset]:
-        """Committed offsets of the group in request order; the instance need not exist."""
+        """Return committed offsets of the group in request order; the instance need not exist."""
         errors.check_timeout(timeout_ms, self.settings.max_timeout_ms)
         return self._groups.committed(group, partitions)
 
     @_public
     def group_view(self, name: str) -> GroupView:
-        """A group as far as this server knows: the members that are its own, and all commits."""
+        """Return what this server knows of a group: its own members, and all commits."""
         members = self._groups.members(name)
         committed = self._groups.all_committed(name)
         lag = self._lag(members, committed)
@@ -364,7 +365,7 @@ class KafkaEngine:
         return lag
 
     def group_names(self) -> list[str]:
-        """The groups somebody consumed or committed with here."""
+        """Return the groups that were used here to consume or commit."""
         return self._groups.names()
 
     # -- what a tester makes happen --------------------------------------------------------------
@@ -372,51 +373,51 @@ class KafkaEngine:
     def join(
         self, group: str, instance: str, topics: Sequence[str], auto_offset_reset: str = "latest"
     ) -> None:
-        """Let an instance join that no client consumes with; it idles like any other."""
+        """Let an instance join without a client; it becomes idle like any other."""
         self.consume(group, instance, topics, 0, {"auto-offset-reset": auto_offset_reset})
 
     def crash(self, group: str, instance: str) -> NoReturn:
-        """Not with a real cluster: its client always leaves."""
+        """Not supported by a real cluster: its client always leaves."""
         raise real_only("crash() of an instance")
 
     def expire(self, group: str, instance: str) -> NoReturn:
-        """Not with a real cluster, which ends sessions itself."""
+        """Not supported by a real cluster, which ends sessions itself."""
         raise real_only("expire() of a session")
 
     def rebalance(self, group: str) -> NoReturn:
-        """Not with a real cluster: let an instance join() or leave() instead."""
+        """Not supported by a real cluster: use join() or leave() instead."""
         raise real_only("rebalance() without a reason")
 
     def redeliver(self, group: str, *which: object) -> NoReturn:
-        """Not with a real cluster, where only the members decide what they read."""
+        """Not supported by a real cluster, where only members decide what they read."""
         raise real_only("redeliver()")
 
     def reorder(self) -> NoReturn:
-        """Not with a real cluster."""
+        """Not supported by a real cluster."""
         raise real_only("reorder()")
 
     # -- waiting ---------------------------------------------------------------------------------
 
     @property
     def waiting(self) -> list[Signal]:
-        """The signal of each call that waits now."""
+        """Return the signal of each waiting call."""
         return self._waits.waiting
 
     def tell_to(self, tell: Any) -> None:
-        """Tell the events of groups to somebody from now on."""
+        """Set the function that receives the events of groups."""
         self._groups.tell = tell
 
     def interrupt(self) -> None:
-        """End every waiting call now, with nothing found."""
+        """End every waiting call now, with an empty result."""
         self._waits.interrupt()
 
     # -- copies ----------------------------------------------------------------------------------
 
     def snapshot(self) -> KafkaCopy:
-        """A copy of the handle's topics, records and committed offsets.
+        """Return a copy of the fake's topics, records and committed offsets.
 
-        The first one, which a handle takes of itself to return to, is not taken of data that are
-        not its own. Raises ``ContractError`` for logs whose offsets could not be made again.
+        The first copy, which a fake takes as its baseline, does not contain data of others. Raises
+        ``ContractError`` for logs whose offsets could not be created again.
         """
         first, self._first_copy = self._first_copy, False
         if self._topics.kept:
@@ -444,9 +445,9 @@ class KafkaEngine:
         return KafkaCopy(topics, messages, {g: self._groups.all_committed(g) for g in groups})
 
     def restore(self, copy: KafkaCopy) -> None:
-        """Put a copy back, in fresh topics and groups of the same names; instances end.
+        """Restore a copy, in new topics and groups with the same names; instances end.
 
-        Raises ``ContractError`` where there is nothing to return to, and for a copy of the in-memory
+        Raises ``ContractError`` if there is nothing to restore, and for a copy of the in-memory
         engine's data.
         """
         if not isinstance(copy, KafkaCopy):
@@ -461,7 +462,7 @@ class KafkaEngine:
 
     @_public
     def _put_back(self, copy: KafkaCopy, topics: Mapping[str, int]) -> None:
-        self.topics()  # A cluster that is away changes nothing here.
+        self.topics()  # An unavailable cluster changes nothing here.
         self._groups.stop_all()(self._patience)
         self._delete_own()
         self._topics.rename()
@@ -484,7 +485,7 @@ class KafkaEngine:
             self._cluster.delete(topics, groups)
 
     def close(self) -> None:
-        """End instances and waiting calls, and remove what is the handle's own."""
+        """End instances and waiting calls, and delete the fake's own topics and groups."""
         if self.closed:
             return
         self.closed = True
@@ -493,7 +494,7 @@ class KafkaEngine:
         self._producing.interrupt()
         self._cluster.interrupt()
         join = self._groups.stop_all()
-        # A cluster that is away is left without a goodbye, and is somebody else's to clean up.
+        # If the cluster is unavailable, its topics and groups cannot be deleted.
         there = self._cluster.answers(_GOODBYE)
         join(self._patience if there else _LEFT)
         self._producing.close()

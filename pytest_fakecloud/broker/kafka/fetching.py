@@ -1,4 +1,4 @@
-"""Reading a real cluster without a group: records from an offset on, offsets, whole topics."""
+"""Reading from a real cluster without a group: records from an offset on, offsets, whole topics."""
 
 from __future__ import annotations
 
@@ -28,21 +28,21 @@ _STEP = 0.05
 
 
 class Waits:
-    """The calls that wait now: ``waiting`` has the signal of each, ``epoch`` grows to end them."""
+    """The waiting calls: ``waiting`` has the signal of each, ``epoch`` is incremented to end them."""
 
     def __init__(self) -> None:
         self.waiting: list[Signal] = []
         self.epoch = 0
 
     def interrupt(self) -> None:
-        """End every waiting call now, with nothing found."""
+        """End every waiting call now, with an empty result."""
         self.epoch += 1
         for signal in list(self.waiting):
             signal.notify()
 
 
 class KafkaFetching:
-    """Reads with a client of its own for each call, which is quicker than one that is moved."""
+    """Reads with a new client for each call, which is faster than moving an existing one."""
 
     def __init__(
         self,
@@ -61,7 +61,7 @@ class KafkaFetching:
         self._waits = waits
 
     def fetch(self, wanted: Sequence[TopicPartitionOffset], timeout_ms: int) -> list[Record]:
-        """Records from distinct positions on, at most 1 MiB from each; waits for the first."""
+        """Return records from distinct positions on, at most 1 MiB from each; wait for the first."""
         for topic, partition, _ in wanted:
             self._topics.check_partition(topic, partition)
         signal = self._clock.signal()
@@ -77,7 +77,7 @@ class KafkaFetching:
     def _reachable(
         self, wanted: Sequence[TopicPartitionOffset], until: float
     ) -> list[TopicPartitionOffset]:
-        """The positions the logs have, waited for where one may lie behind the end."""
+        """Return the positions that the logs have; wait for those beyond the end."""
         pause, epoch = threading.Event(), self._waits.epoch
         while True:
             found = []
@@ -123,7 +123,7 @@ class KafkaFetching:
         parts: dict[tuple[str, int], list[Record]] = {(t, p): [] for t, p, _ in wanted}
         sizes = dict.fromkeys(parts, 0)
         open_ends = set(parts)
-        # Even a fetch that may not wait gets what the cluster has; that takes one round trip.
+        # Even a fetch that may not wait returns the available records, which takes one round trip.
         until = monotonic() + max(
             timeout_ms / 1000, self._address.timeout if timeout_ms == 0 else 0
         )
@@ -151,12 +151,12 @@ class KafkaFetching:
             if not open_ends:
                 if timeout_ms == 0 or any(parts.values()):
                     break
-                # Nothing anywhere: the first record that comes ends the wait.
+                # Nothing is available: the first record that arrives ends the wait.
                 open_ends = set(parts)
         return [record for part in parts.values() for record in part]
 
     def record(self, message: Any) -> Record:
-        """A message of librdkafka's as a record."""
+        """Return a message of librdkafka as a record."""
         key = message.key()
         return Record(
             self._topics.shown(message.topic()),
@@ -171,7 +171,7 @@ class KafkaFetching:
     def offsets(
         self, at: int | Literal["earliest", "latest"], partitions: Sequence[TopicPartition]
     ) -> list[TopicPartitionOffset]:
-        """The first offset at or after a time in ms, or an end of the log, in request order."""
+        """Return the first offset at or after a time in ms, or an end of the log, in request order."""
         for tp in partitions:
             self._topics.check_partition(*tp)
         places = [(self._topics.real(topic), partition) for topic, partition in partitions]
@@ -183,7 +183,7 @@ class KafkaFetching:
         ]
 
     def records(self, name: str) -> list[Record]:
-        """All records of a topic in (partition, offset) order."""
+        """Return all records of a topic in (partition, offset) order."""
         found: list[Record] = []
         starts, ends = self._topics.bounds(name)
         for number, (start, end) in enumerate(zip(starts, ends, strict=True)):

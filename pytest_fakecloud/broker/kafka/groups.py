@@ -1,4 +1,4 @@
-"""The groups of a handle over a real cluster: its instances, and what groups have committed.
+"""Consumer groups on a real cluster: the fake's instances, and committed offsets.
 
 Offsets count as consumed when a request takes the records, not when librdkafka reads them.
 """
@@ -31,7 +31,7 @@ from .topics import KafkaTopics
 
 
 class KafkaGroups:
-    """The instances this server has a client for, by group and name; ``tell`` takes events."""
+    """The instances with a client in this process, by group and name; ``tell`` receives events."""
 
     def __init__(
         self,
@@ -63,7 +63,7 @@ class KafkaGroups:
         timeout_ms: int,
         headers: Mapping[str, str],
     ) -> list[Any]:
-        """The next messages for an instance, which the first call creates."""
+        """Return the next messages for an instance, which the first call creates."""
         for topic in topics:
             self._topics.check(topic)
         until = self._clock.now_us() + timeout_ms * 1000
@@ -108,7 +108,7 @@ class KafkaGroups:
             "group.id": self._topics.real(group),
             "partition.assignment.strategy": "range",
             "enable.auto.commit": config.auto_commit,
-            # librdkafka takes 0 for never, the Java client for as often as it can.
+            # For librdkafka, 0 means never; for the Java client, as often as possible.
             "auto.commit.interval.ms": max(1, config.auto_commit_interval_ms),
             "enable.auto.offset.store": False,
             "auto.offset.reset": reset,
@@ -170,7 +170,7 @@ class KafkaGroups:
             self._waits.waiting.remove(member.signal)
 
     def _ask_for(self, member: KafkaInstance) -> None:
-        # In this order, so that a doubt that comes meanwhile is not forgotten.
+        # In this order, so that a doubt that arises in between is not lost.
         member.in_doubt = False
         try:
             self._topics.look(fresh=True)
@@ -179,9 +179,10 @@ class KafkaGroups:
             raise
 
     def delete(self, group: str, instance: str) -> None:
-        """Stop an instance and take it out of its group.
+        """Stop an instance and remove it from its group.
 
-        A static member (``static=true`` in the address) keeps its partitions until its session ends.
+        A static member (``static=true`` in the address) keeps its partitions until its session
+        ends.
         """
         with self._lock:
             member = self._instances.pop((group, instance), None)
@@ -193,7 +194,7 @@ class KafkaGroups:
     # -- committing ------------------------------------------------------------------------------
 
     def commit(self, group: str, instance: str, wanted: Sequence[TopicPartitionOffset]) -> None:
-        """Store distinct offsets verbatim, or with none given what was last delivered."""
+        """Store distinct offsets as given, or without any, those last delivered."""
         for topic, partition, _ in wanted:
             self._topics.check_partition(topic, partition)
         with self._lock:
@@ -211,7 +212,7 @@ class KafkaGroups:
         if not real:
             return
         if member.state == "joining":
-            # The group takes it from anybody as long as it has no members.
+            # A group without members accepts commits from any client.
             self._store(group, real)
         else:
             assigned = member.assigned
@@ -223,7 +224,7 @@ class KafkaGroups:
         self._told(group, instance, real)
 
     def store(self, group: str, offsets: Sequence[TopicPartitionOffset]) -> None:
-        """Commit for a group without being a member of it."""
+        """Commit for a group without being a member."""
         self._store(group, {(self._topics.real(t), p): o for t, p, o in offsets})
 
     def _store(self, group: str, real: Mapping[tuple[str, int], int]) -> None:
@@ -255,7 +256,7 @@ class KafkaGroups:
     def committed(
         self, group: str, partitions: Sequence[TopicPartition]
     ) -> list[TopicPartitionOffset]:
-        """Committed offsets of the group in request order."""
+        """Return committed offsets of the group in request order."""
         for tp in partitions:
             self._topics.check_partition(*tp)
         held = self.all_committed(group)
@@ -265,7 +266,7 @@ class KafkaGroups:
         return [TopicPartitionOffset(*tp, held.get(tp, never)) for tp in partitions]
 
     def all_committed(self, group: str) -> dict[TopicPartition, int]:
-        """Everything a group has committed to topics of this handle."""
+        """Return all offsets that a group has committed in topics of this fake."""
         own = [
             (self._topics.real(name), number)
             for name, count in self._topics.counts().items()
@@ -279,7 +280,7 @@ class KafkaGroups:
     # -- looking ---------------------------------------------------------------------------------
 
     def consumers(self) -> list[GroupAssignments]:
-        """The groups with instances known here, by name."""
+        """Return the groups with known instances, by name."""
         with self._lock:
             instances = dict(self._instances)
         found: dict[str, dict[str, dict[str, list[int]]]] = {}
@@ -291,17 +292,17 @@ class KafkaGroups:
         return [GroupAssignments(group, members) for group, members in found.items()]
 
     def members(self, group: str) -> dict[str, KafkaInstance]:
-        """The instances of a group known here, by name."""
+        """Return the known instances of a group, by name."""
         with self._lock:
             return {name: member for (g, name), member in self._instances.items() if g == group}
 
     def names(self) -> list[str]:
-        """The groups somebody consumed or committed with here."""
+        """Return the groups that were used here to consume or commit."""
         with self._lock:
             return sorted(self._groups)
 
     def stop_all(self) -> Callable[[float], None]:
-        """Begin to end all instances; returns what waits for that, at most so many seconds."""
+        """Start to end all instances; return a function that waits for it, at most so many seconds."""
         with self._lock:
             members, self._instances = list(self._instances.values()), {}
         for member in members:
@@ -315,7 +316,7 @@ class KafkaGroups:
         return join
 
     def forget(self) -> list[str]:
-        """Forget the groups; their real names."""
+        """Forget the groups; return their real names."""
         with self._lock:
             groups, self._groups = [self._topics.real(name) for name in self._groups], set()
         return groups

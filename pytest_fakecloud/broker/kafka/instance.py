@@ -1,7 +1,8 @@
-"""One consumer instance over a real cluster: a client of librdkafka and the thread that polls it.
+"""A consumer instance on a real cluster: a client of librdkafka and the thread that polls it.
 
-The thread polls all the time, so the instance takes part in rebalances and keeps its place between
-two consume requests; what it reads waits here, and counts as delivered only when a request takes it.
+The thread polls all the time, so that the instance takes part in rebalances and keeps its position
+between two consume requests. Records that it reads wait here, and count as delivered when a request
+takes them.
 """
 
 from __future__ import annotations
@@ -24,21 +25,20 @@ from ..model import ConsumerConfig, EventKind
 from .cluster import Unavailable, translated, when_away
 
 _LOOK = 0.02
-"""Seconds between two looks for records when there were none."""
+"""Seconds between two polls if there were no records."""
 _SOON = 0.001
-"""The same while a request waits for a confirmation, which comes by that way too."""
+"""The same while a request waits for a confirmation, which arrives through the same poll."""
 _PATIENCE = 5.0
-"""Seconds a request waits for what it asked the thread to do; none of it needs the cluster."""
+"""Seconds that a request waits for the thread; none of it needs the cluster."""
 Told = Callable[[EventKind, str, dict[str, Any]], None]
 
 
 class KafkaInstance:
-    """An instance of a group: its topics, what is assigned to it, what waits to be delivered.
+    """An instance of a group: its topics, its assignment, its undelivered records.
 
-    ``settings`` are the consumer's, ``keep`` how many records may wait here, ``tell`` takes events;
-    ``held`` tells what the group has committed to a partition, ``unasked`` takes what was committed
-    without anybody waiting for it; names are the cluster's own. ``signal`` is notified when there is
-    something new.
+    ``settings`` are the consumer's, ``keep`` is the maximum number of waiting records, ``tell``
+    receives events; ``held`` returns what the group has committed in a partition, ``unasked``
+    receives automatic commits; names are the cluster's. ``signal`` is notified of changes.
     """
 
     def __init__(
@@ -58,14 +58,14 @@ class KafkaInstance:
         self.topics: tuple[str, ...] = ()
         self.signal = clock.signal()
         self.turn = threading.Lock()
-        """Held by the consume request that is being served."""
+        """Held by the consume request that is in progress."""
         self.epoch = 0
-        """Grows when what waits was thrown away: a request that waits then ends."""
+        """Incremented when waiting records are discarded, which ends waiting requests."""
         self.stopped = False
         self.state: Literal["joining", "active", "rebalancing", "expired"] = "joining"
-        """``joining`` until its first assignment; ``expired`` when the group went on without it."""
+        """``joining`` until its first assignment; ``expired`` if the group continued without it."""
         self.in_doubt = False
-        """Whether the cluster has seemed to be away since it last answered somebody who asked."""
+        """Whether the cluster has seemed unavailable since its last answer."""
         self._keep = keep
         self._idle = None if idle_ms is None else idle_ms / 1000
         self._tell = tell
@@ -82,7 +82,7 @@ class KafkaInstance:
         self._tasks: deque[Callable[[], None]] = deque()
         self._woken = threading.Event()
         self._commits: deque[tuple[dict[tuple[str, int], int], Future[Any]]] = deque()
-        """What was asked to be committed, and who waits for the confirmation."""
+        """The requested commits, and the calls that wait for their confirmation."""
         callbacks = {"on_commit": self._confirm, "error_cb": when_away(self._doubt)}
         self._consumer = Consumer({**settings, **callbacks})
         self._thread = threading.Thread(target=self._run, name="fakecloud consumer", daemon=True)
@@ -107,9 +107,10 @@ class KafkaInstance:
         )
 
     def ask(self, what: Callable[[Any], Any]) -> Any:
-        """What ``what(consumer)`` returns or raises, called in the thread.
+        """Return what ``what(consumer)`` returns or raises, called in the thread.
 
-        A client of Kafka is for one thread; others who call it wait for as long as that one polls.
+        A Kafka client belongs to one thread; calls from other threads wait until its current poll
+        ends.
         """
         answer: Future[Any] = Future()
 
@@ -129,10 +130,10 @@ class KafkaInstance:
             raise Unavailable("the cluster does not answer") from None
 
     def commit(self, offsets: dict[tuple[str, int], int], seconds: float) -> None:
-        """Commit as the member it is, and wait so long for the confirmation.
+        """Commit as the member, and wait for the confirmation, at most so many seconds.
 
-        Raises ``BrokerError``. The thread goes on polling meanwhile: librdkafka's own waiting commit
-        would last as long as a session while the cluster is away.
+        Raises ``BrokerError``. The thread continues to poll: librdkafka's own synchronous commit
+        would take as long as a session while the cluster is unavailable.
         """
         places = [Place(*tp, offset) for tp, offset in offsets.items()]
         answer: Future[Any] = Future()
@@ -153,7 +154,7 @@ class KafkaInstance:
             raise translated(problem)
 
     def _confirm(self, error: Any, places: list[Any]) -> None:
-        # Automatic commits come by here too; one of the very same offsets is as good.
+        # Automatic commits are confirmed here, too; one with the same offsets is equivalent.
         offsets = {(place.topic, place.partition): place.offset for place in places}
         problem = error or next((place.error for place in places if place.error), None)
         with self._lock:
@@ -166,7 +167,9 @@ class KafkaInstance:
             self._unasked(stored)
 
     def take(self, most: int, most_bytes: int) -> list[Any]:
-        """The next messages, which count as delivered; raises what keeps a partition from reading."""
+        """Return the next messages, which count as delivered; raise what prevents reading a
+        partition.
+        """
         found: list[Any] = []
         with self._lock:
             problem = None if self._waiting else next(iter(self._problems), None)
@@ -181,7 +184,7 @@ class KafkaInstance:
                 size = len(message)
                 have = sizes.get(tp)
                 if have is not None and have + size > most_bytes:
-                    # Whatever follows in this partition has to wait too.
+                    # All later records of this partition have to wait, too.
                     sizes[tp] = most_bytes
                     rest.append(message)
                     continue
@@ -193,25 +196,25 @@ class KafkaInstance:
             stored = [Place(*tp, self._delivered[tp]) for tp in sizes]
         self._used = monotonic()
         if stored and self.config.auto_commit:
-            # What was taken away meanwhile, whoever has it now reads again.
-            # Where that cannot be told the records are given nevertheless: they come again.
+            # If partitions were revoked in between, their new owner reads the records again. If
+            # that is unknown, they are delivered anyway, and delivered again later.
             with suppress(KafkaException, BrokerError):
                 self.ask(lambda consumer: consumer.store_offsets(offsets=stored))
         return found
 
     def delivered(self) -> dict[tuple[str, int], int]:
-        """What an empty commit stores."""
+        """Return the offsets that an empty commit stores."""
         with self._lock:
             return dict(self._delivered)
 
     @property
     def assigned(self) -> set[tuple[str, int]]:
-        """The partitions that are its own now."""
+        """Return the partitions that are assigned now."""
         with self._lock:
             return set(self._assigned)
 
     def committed(self, offsets: dict[tuple[str, int], int]) -> None:
-        """Go on from a committed offset where there was none to go on from."""
+        """Continue from a committed offset in partitions that had no offset to start from."""
         with self._lock:
             healed = self._problems & set(offsets)
             self._problems -= healed
@@ -219,7 +222,7 @@ class KafkaInstance:
             self.ask(lambda consumer: self._go_on(consumer, {tp: offsets[tp] for tp in healed}))
 
     def _go_on(self, consumer: Any, offsets: dict[tuple[str, int], int]) -> None:
-        # A partition that lost its place is not being fetched, and only an assignment changes that.
+        # A partition without a position is not fetched, and only an assignment changes that.
         places = []
         for place in consumer.position(consumer.assignment()):
             tp = (place.topic, place.partition)
@@ -228,13 +231,15 @@ class KafkaInstance:
         consumer.assign(places)
 
     def stop(self) -> None:
-        """Begin to leave the group and to end; requests that wait here end at once."""
+        """Start to leave the group and to end; waiting requests end immediately."""
         self.stopped = True
         self._woken.set()
         self.signal.close()
 
     def join(self, seconds: float) -> None:
-        """Wait until it has left and ended, at most so long: a cluster that is away keeps it."""
+        """Wait until the instance has left and ended, at most so long: an unavailable cluster
+        delays it.
+        """
         if self._thread.ident is None:
             self._consumer.close()
         elif self._thread is not threading.current_thread():

@@ -1,7 +1,7 @@
-"""Producing to a real cluster: where messages go, and their confirmations.
+"""Producing to a real cluster: partitions of messages, and their confirmations.
 
-Partitions are chosen here (Java's murmur2 for keys, one partition for the keyless of a request), so
-they are those of the in-memory engine.
+Partitions are chosen here (Java's murmur2 for keys, one partition for the keyless messages of a
+request), so they equal those of the in-memory engine.
 """
 
 from __future__ import annotations
@@ -22,13 +22,13 @@ from .topics import KafkaTopics
 
 CREATE_TIME = 1
 _LOOK = 0.02
-"""Seconds the thread waits for confirmations at a time; what closing may have to wait for."""
+"""Seconds that the thread waits for confirmations at a time; closing may have to wait as long."""
 _MORE = 5.0
-"""Seconds a request waits longer than a message may take: librdkafka rounds up."""
+"""Seconds that a request waits beyond the message timeout, because librdkafka rounds up."""
 
 
 class KafkaProducing:
-    """The one producer of a handle, and the thread that takes its confirmations."""
+    """The producer of a fake, and the thread that receives its confirmations."""
 
     def __init__(
         self,
@@ -39,7 +39,7 @@ class KafkaProducing:
         stream: RandomStream,
     ) -> None:
         self.by_tester: set[tuple[str, int, int]] = set()
-        """Where the records are that a tester put in."""
+        """Positions of the records that the test produced."""
         self._topics = topics
         self._settings = settings
         self._clock = clock
@@ -64,10 +64,10 @@ class KafkaProducing:
     def produce(
         self, messages: Sequence[ProducerRecord], *, by_client: bool = True
     ) -> list[Metadata]:
-        """Append the messages; their places in request order.
+        """Append messages; return their positions in request order.
 
-        All are checked before any is sent. Raises ``BrokerError`` as the in-memory engine does, and
-        503 when the cluster does not confirm them all.
+        All are checked before any is sent. Raises ``BrokerError`` like the in-memory engine, and
+        503 if the cluster does not confirm all of them.
         """
         self._look_up(messages)
         whole = not by_client or self._settings.batches == "atomic"
@@ -92,7 +92,7 @@ class KafkaProducing:
         return confirmed
 
     def _look_up(self, messages: Sequence[ProducerRecord]) -> None:
-        # What is still missing after this is for the placement to refuse, in its order.
+        # The placement rejects topics that are still missing after this, in its own order.
         known = self._topics.look()
         for message in messages:
             topic = known.get(message.topic)
@@ -122,7 +122,7 @@ class KafkaProducing:
             self._producer.poll(_LOOK)
 
     def interrupt(self) -> None:
-        """Fail what the cluster has not confirmed by now."""
+        """Fail all messages that the cluster has not confirmed yet."""
         self._producer.purge()
 
     def close(self) -> None:
@@ -142,7 +142,7 @@ class _Batch:
         self._changed = threading.Condition()
 
     def delivered(self, index: int) -> Any:
-        """The callback for one message."""
+        """Return the callback for one message."""
 
         def note(error: Any, message: Any) -> None:
             with self._changed:
@@ -154,11 +154,11 @@ class _Batch:
         return note
 
     def failed(self, index: int, error: Any) -> None:
-        """Note a message that could not even be sent."""
+        """Record a message that could not be sent."""
         self.delivered(index)(error, None)
 
     def wait(self, seconds: float) -> list[Any]:
-        """All confirmations; raises the first error, or 503 when they do not come."""
+        """Return all confirmations; raise the first error, or 503 if they do not arrive."""
         with self._changed:
             if not self._changed.wait_for(lambda: not self._missing, seconds):
                 raise Unavailable(f"{self._missing} message(s) were not confirmed in time")

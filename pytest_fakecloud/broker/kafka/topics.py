@@ -1,8 +1,8 @@
-"""The topics of a handle over a real cluster: their names there, their partitions, their ends.
+"""The topics of a fake on a real cluster: their real names, partitions and log ends.
 
-With ``isolation="prefix"`` real names begin with a prefix of the handle's own, so any number of
-suites share a cluster. Topics are looked up before they are used, since asking a cluster about one
-may create it; how they are is taken as current for a second.
+With ``isolation="prefix"``, real names start with a prefix of the fake, so that any number of test
+suites can share a cluster. Topics are looked up before use, because asking a cluster for one may
+create it. The list of topics is considered current for a second.
 """
 
 from __future__ import annotations
@@ -21,15 +21,15 @@ from ..settings import BrokerConfig
 from .cluster import Address, real_only
 
 _FRESH = 1.0
-"""Seconds for which the list of topics is taken as current."""
+"""Seconds for which the list of topics is considered current."""
 _STEP = 0.05
 
 
 class KafkaTopics:
-    """Names and topics; all names are the handle's unless said to be real.
+    """Names and topics; all names are the fake's unless they are called real.
 
-    ``known`` are the topics as last seen, with empty logs: enough to place messages. ``kept`` tells
-    data that outlive the handle, because others share them.
+    ``known`` are the topics as last seen, with empty logs, which is enough to place messages.
+    ``kept`` is whether data outlives the fake, because others share it.
     """
 
     def __init__(
@@ -53,36 +53,36 @@ class KafkaTopics:
 
     @property
     def prefix(self) -> str:
-        """What the real names of topics and groups begin with."""
+        """The prefix of the real names of topics and groups."""
         if self.kept or not self._generation:
             return self._mark
         return f"{self._mark}{self._generation}."
 
     def real(self, name: str) -> str:
-        """The name the cluster knows a topic or a group by."""
+        """Return the cluster's name of a topic or group."""
         return self.prefix + name
 
     def shown(self, name: str) -> str:
-        """The handle's name for a topic or a group of the cluster's."""
+        """Return the fake's name of a topic or group of the cluster."""
         return name.removeprefix(self.prefix)
 
     def public(self, text: str) -> str:
-        """A text of the cluster's without the prefix."""
+        """Return a message of the cluster without the prefix."""
         return text.replace(self.prefix, "") if self.prefix else text
 
     def rename(self) -> None:
-        """Begin anew: everything has other real names from now on."""
+        """Use new real names from now on."""
         self._generation += 1
         self._known_at = float("-inf")
 
     # -- looking ---------------------------------------------------------------------------------
 
     def counts(self) -> dict[str, int]:
-        """Partition counts by topic name, as the cluster has them now."""
+        """Return the current numbers of partitions by topic name."""
         return {name: len(topic.logs) for name, topic in self.look(fresh=True).items()}
 
     def look(self, *, fresh: bool = False) -> dict[str, Topic]:
-        """The known topics, asked for again when that was a while ago."""
+        """Return the known topics, requested again if they are not current."""
         if fresh or monotonic() - self._known_at > _FRESH:
             prefix, found = self.prefix, self._cluster.topics()
             largest = self._settings.limits.max_message_bytes
@@ -100,14 +100,14 @@ class KafkaTopics:
         return self.known
 
     def check(self, name: str) -> int:
-        """The partition count of a topic; raises the refusal for one that is not there."""
+        """Return a topic's number of partitions; ``BrokerError`` if it does not exist."""
         topic = self.look().get(name) or self.look(fresh=True).get(name)
         if topic is None:
             raise errors.missing_topic(name, sorted(self.known))
         return len(topic.logs)
 
     def check_partition(self, name: str, partition: int) -> None:
-        """Raise the refusal for a partition that is not there."""
+        """Raise ``BrokerError`` for a partition that does not exist."""
         if 0 <= partition < self.check(name):
             return
         count = self.counts()[name]
@@ -115,14 +115,14 @@ class KafkaTopics:
             raise errors.unknown_partition(name, partition, count)
 
     def ends(self, wanted: Sequence[tuple[Any, ...]]) -> list[tuple[int, int]]:
-        """The start and the end of the log of each (topic, partition, …)."""
+        """Return the start and the end of the log of each (topic, partition, …)."""
         places = [(self.real(tp[0]), tp[1]) for tp in wanted]
         starts = self._cluster.offsets(dict.fromkeys(places, "earliest"))
         ends = self._cluster.offsets(dict.fromkeys(places, "latest"))
         return [(starts[place], ends[place]) for place in places]
 
     def bounds(self, name: str) -> tuple[list[int], list[int]]:
-        """The starts and the ends of a topic's logs, by partition."""
+        """Return the starts and the ends of a topic's logs, by partition."""
         ends = self.ends([(name, number) for number in range(self.check(name))])
         return [start for start, _ in ends], [end for _, end in ends]
 
@@ -138,7 +138,7 @@ class KafkaTopics:
         max_message_bytes: int | None = None,
         first_offset: int = 0,
     ) -> None:
-        """Create a topic; raises ``ContractError`` for a bad name, an existing one, bad counts."""
+        """Create a topic; ``ContractError`` for an invalid name, an existing one, invalid numbers."""
         if first_offset:
             raise real_only("first_offset= (an offset forced into the log)")
         string("a topic's name", name)
@@ -172,7 +172,7 @@ class KafkaTopics:
         self._until(lambda: name not in self.counts(), f"topic {name!r} did not disappear")
 
     def add_partitions(self, name: str, count: int) -> int:
-        """Give a topic that many more partitions; its count after."""
+        """Add partitions to a topic; return their new number."""
         whole("add_partitions' count", count, 1)
         total = self.check(name) + count
         with as_misuse():
@@ -181,7 +181,7 @@ class KafkaTopics:
         return total
 
     def delete_records(self, name: str, partition: int | None, before: int) -> int:
-        """Forget the records below an offset, in one partition or all; how many were forgotten."""
+        """Delete the records below an offset, in one partition or all; return their number."""
         count = self.check(name)
         if partition is not None:
             self.check_partition(name, partition)

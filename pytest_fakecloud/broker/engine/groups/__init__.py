@@ -1,1 +1,1 @@
-"""Consumer groups: membership, assignment, committed offsets, and what an instance reads next."""
+"""Consumer groups: membership, assignment, committed offsets, and delivery to instances."""

@@ -1,4 +1,4 @@
-"""Who gets which partition: Kafka's range assignor."""
+"""Assignment of partitions to members: Kafka's range assignor."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from ...model import TopicPartition
 def range_assignment(
     subscriptions: Mapping[str, Sequence[str]], partitions: Mapping[str, int]
 ) -> dict[str, list[TopicPartition]]:
-    """Partitions for each member, from its topics and the topics' partition counts.
+    """Return the partitions of each member, from its topics and the topics' numbers of partitions.
 
-    A topic without a count has been deleted, and nobody gets a partition of it.
+    A topic without a number has been deleted and is not assigned.
 
-    For each topic the members, sorted by name, get a consecutive range each; the first ones get one
-    more where it does not divide. Members are static, so their names are their
-    ``group.instance.id``, by which the Java assignor orders. Source: Kafka's range assignor.
+    For each topic, the members, sorted by name, receive a consecutive range each; the first ones
+    receive one more if the number is not divisible. Members are static, so their names are their
+    ``group.instance.id``, by which the Java assignor sorts. Source: Kafka's range assignor.
     """
     assignment: dict[str, list[TopicPartition]] = {member: [] for member in sorted(subscriptions)}
     wanted = {topic for topics in subscriptions.values() for topic in topics}

@@ -1,4 +1,4 @@
-"""Committed offsets: explicit, empty and automatic commits, and going back on command."""
+"""Committed offsets: explicit, empty and automatic commits, and redelivery."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from .table import GroupTable
 
 
 class Commits:
-    """What the groups of a table have committed, and the rules by which they do."""
+    """The committed offsets of a table's groups, and the rules of commits."""
 
     def __init__(self, table: GroupTable) -> None:
         self._table = table
@@ -27,10 +27,10 @@ class Commits:
     def commit(
         self, group_name: str, name: str, offsets: Sequence[TopicPartitionOffset], now: int
     ) -> None:
-        """Store offsets verbatim, or with none given what was last delivered.
+        """Store offsets as given, or without any, those last delivered.
 
-        Raises ``BrokerError`` where an offset names no partition or one of somebody else, for unknown
-        instances and during a rebalance; then nothing has been stored.
+        Raises ``BrokerError`` for an unknown partition or one of another instance, for unknown
+        instances and during a rebalance; nothing is stored then.
         """
         for topic, partition, _ in offsets:
             self._table.partition(topic, partition, now)
@@ -68,7 +68,7 @@ class Commits:
         now: int,
         kind: EventKind = "commit",
     ) -> None:
-        """Store offsets for a group whoever owns the partitions; creates the group."""
+        """Store offsets for a group, whichever instance owns the partitions; create the group."""
         group = self._table.groups.get(group_name)
         if group is None:
             group = self._table.groups[group_name] = ConsumerGroup(group_name)
@@ -77,7 +77,7 @@ class Commits:
         self._store(group, offsets, kind, by, now)
 
     def set_by_test(self, group_name: str, offset: TopicPartitionOffset, now: int) -> None:
-        """Store what a test wants; what was delivered before is not committed over it."""
+        """Store the test's offset; earlier deliveries are not committed over it."""
         self.store(group_name, [offset], "the test", now, "offsets set")
         tp = TopicPartition(offset.topic, offset.partition)
         for instance in self._table.groups[group_name].members():
@@ -86,7 +86,7 @@ class Commits:
     def committed(
         self, group_name: str, partitions: Sequence[TopicPartition], now: int
     ) -> list[TopicPartitionOffset]:
-        """Committed offsets in request order, ``never_committed`` where there is none."""
+        """Return committed offsets in request order, ``never_committed`` for missing ones."""
         for topic, partition in partitions:
             self._table.partition(topic, partition, now)
         group = self._table.groups.get(group_name)
@@ -97,19 +97,19 @@ class Commits:
         return [TopicPartitionOffset(*tp, stored.get(tp, never)) for tp in partitions]
 
     def plan_auto_commit(self, group: ConsumerGroup, instance: Instance, now: int) -> None:
-        """Commit at the instance's next tick: something was delivered, or committed elsewhere."""
+        """Plan a commit at the instance's next tick, after a delivery or a commit elsewhere."""
         config = instance.config
         if not config.auto_commit or "auto commit" in instance.timers:
             return
-        # Ticks count from the instance's creation; one without anything new would change nothing,
-        # so only the next one is planned, and only when there is.
-        # An interval of 0 means as often as can be: with each millisecond that passes.
+        # Ticks count from the instance's creation. A tick without new deliveries would change
+        # nothing, so only the next one is planned, and only if needed. An interval of 0 means as
+        # often as possible: with each millisecond that passes.
         interval = max(1, config.auto_commit_interval_ms) * 1000
         due = instance.since_us + ((now - instance.since_us) // interval + 1) * interval
         self.plan_tick(group, instance, due)
 
     def plan_tick(self, group: ConsumerGroup, instance: Instance, due: int) -> None:
-        """Commit automatically at an instant."""
+        """Plan an automatic commit at a time."""
         self._table.arm(
             group, instance, "auto commit", due, lambda at: self._tick(group, instance, at)
         )
@@ -123,20 +123,20 @@ class Commits:
         self._store(group, offsets, "auto commit", instance.name, at)
 
     def before_losing(self, group: ConsumerGroup, instance: Instance, at: int) -> None:
-        """Commit what an instance was given before it loses its partitions, as its client would.
+        """Commit the records delivered to an instance before it loses its partitions.
 
-        Only where auto commit is on, and only for a consumer that lives and is still a member. That
-        is Kafka's Java client, path by path (``ConsumerCoordinator``):
+        Only with auto-commit, and only for a consumer that is alive and still a member. This
+        follows Kafka's Java client, path by path (``ConsumerCoordinator``):
 
-        - A rebalance that another member, new partitions or its own subscription bring:
-          ``onJoinPrepare`` commits before it revokes. librdkafka does too, when it unassigns.
+        - A rebalance caused by another member, new partitions or its own subscription:
+          ``onJoinPrepare`` commits before it revokes. librdkafka does, too, when it unassigns.
         - A clean close, by idling or delete-consumer: ``close`` commits.
-        - A crash: nobody is left to commit.
-        - A session that expired: its commit would be refused as an unknown member's, so the records
-          come again; the other members, who rebalance for it, do commit.
+        - A crash: no client is left to commit.
+        - An expired session: its commit would be rejected as an unknown member's, so the records are
+          delivered again; the other members, which rebalance because of it, do commit.
 
-        Decided here, as for the ticks: offsets of delivered records alone, where the Java client
-        also commits its position in partitions that gave it nothing (librdkafka does not).
+        Decided here, as for the ticks: only offsets of delivered records, while the Java client
+        also commits its position in partitions without deliveries (librdkafka does not).
         """
         if instance.config.auto_commit and instance.state == "active":
             self._auto_commit(group, instance, at)
@@ -169,7 +169,7 @@ class Commits:
     # -- forgetting ------------------------------------------------------------------------------
 
     def retain(self, group: ConsumerGroup, now: int) -> None:
-        """Keep the offsets of a group that is empty from now on for their retention time."""
+        """Keep the offsets of a group that is empty from now on, until their retention ends."""
         retention = self._settings.offset_retention_ms
         if retention is None:
             self._table.set_timer(group, None)
@@ -177,7 +177,7 @@ class Commits:
             self.plan_forgetting(group, now + retention * 1000)
 
     def plan_forgetting(self, group: ConsumerGroup, due: int) -> None:
-        """Forget the group at an instant, unless a member joins before."""
+        """Plan the deletion of the group, unless a member joins before."""
         self._table.set_timer(group, due, lambda at: self._forget(group, at), "offset retention")
 
     def _forget(self, group: ConsumerGroup, at: int) -> None:
@@ -194,9 +194,10 @@ class Commits:
     def redeliver(
         self, group: ConsumerGroup, last: int, only: Callable[[TopicPartition], bool], now: int
     ) -> list[TopicPartitionOffset]:
-        """Put a group back before its last deliveries, committed offsets included.
+        """Move a group back before its last deliveries, including its committed offsets.
 
-        Where to, for each partition concerned; records that are gone from the log stay gone.
+        Returns the new offset of each affected partition; records that were deleted from the log
+        stay deleted.
         """
         back: dict[TopicPartition, int] = {}
         left = last
@@ -204,7 +205,8 @@ class Commits:
             if left <= 0:
                 break
             if only(tp):
-                # A partition delivered twice was put back in between; the earlier offset counts.
+                # A partition that was delivered twice was moved back in between; the earlier offset
+                # counts.
                 offset = max(first, after - left)
                 left -= after - offset
                 back[tp] = min(offset, back.get(tp, offset))
@@ -215,7 +217,8 @@ class Commits:
         for tp, offset in sorted(back.items()):
             owner = next((i for i in group.members() if tp in i.positions), None)
             if owner is None:
-                # The next owner begins at what is committed: all behind that comes again anyway.
+                # The next owner starts at the committed offset, so later records are delivered
+                # again anyway.
                 offset = min(offset, group.committed.get(tp, first_delivered[tp]))
             offset = max(offset, self._table.log(tp).start)
             moved.append(TopicPartitionOffset(*tp, offset))
@@ -224,7 +227,7 @@ class Commits:
                 owner.starts[tp] = min(offset, owner.starts.get(tp, offset))
                 owner.delivered.pop(tp, None)
                 self._table.woken.add(owner.signal)
-            # Without a committed offset the next owner begins where its reset policy says.
+            # Without a committed offset, the next owner starts where its reset policy says.
             committed = group.committed.get(tp)
             if (owner is None) if committed is None else committed > offset:
                 group.committed[tp] = offset

@@ -1,6 +1,6 @@
-"""Consumer groups: who is a member, what is assigned to whom, and when that changes.
+"""Membership of consumer groups, and assignment of partitions to members.
 
-Called with the engine's lock held; see ``table`` for what happens after it is let go.
+Called with the engine's lock held; see ``table`` for what happens after its release.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from .table import GroupTable
 
 
 class Coordinator:
-    """Lets instances join, leave, vanish and return, and hands the partitions out."""
+    """Lets instances join, leave, disappear and return, and assigns the partitions."""
 
     def __init__(self, table: GroupTable, commits: Commits, delivery: GroupDelivery) -> None:
         self._table = table
@@ -46,10 +46,10 @@ class Coordinator:
         headers: Mapping[str, str],
         now: int,
     ) -> tuple[ConsumerGroup, Instance]:
-        """Find the instance that a consume request is about; create or rejoin it if need be.
+        """Find the instance of a consume request; create it or let it rejoin if necessary.
 
-        Raises ``BrokerError`` for unknown topics, bad configuration headers, and too many instances;
-        then nothing has changed.
+        Raises ``BrokerError`` for unknown topics, invalid configuration headers, and too many
+        instances; nothing has changed then.
         """
         wanted = distinct(topics)
         for topic in wanted:
@@ -59,7 +59,8 @@ class Coordinator:
         if group is None or instance is None or not instance.live:
             return self._create(group_name, name, wanted, headers, now)
         if instance.state == "expired":
-            # Not "joining", which may commit anything: what it had may be somebody else's by now.
+            # Not "joining", which may commit anything: its former partitions may belong to another
+            # instance now.
             instance.state = "active"
             instance.topics = wanted
             self.rebalance(group, f"{name} rejoined", now)
@@ -88,8 +89,8 @@ class Coordinator:
             instance.state = "active"
         group.instances[name] = instance
         if before is not None and before.topics == topics:
-            # A static member that returns within its session: no rebalance, but a new consumer,
-            # which starts again from what was committed.
+            # A static member that returns within its session causes no rebalance, but is a new
+            # consumer, which starts from the committed offsets.
             instance.assignment = before.assignment
             if group.state == "Stable":
                 self._activate(group, instance, now)
@@ -117,7 +118,7 @@ class Coordinator:
             raise errors.too_many_instances(active, partitions)
 
     def finish(self, group: ConsumerGroup, instance: Instance, turn: object, now: int) -> None:
-        """End a consume call: the next one may take its turn, and idling begins."""
+        """End a consume call: let the next one take its turn, and start the idle timers."""
         instance.consuming -= 1
         if instance.holder is turn:
             instance.holder = None
@@ -140,15 +141,15 @@ class Coordinator:
     # -- rebalancing -----------------------------------------------------------------------------
 
     def grew(self, topic: str, now: int) -> None:
-        """Let the subscribers of a topic that has more partitions now rebalance."""
+        """Rebalance the subscribers of a topic that has more partitions now."""
         self._rebalance_readers(topic, f"{topic} has more partitions", now)
 
     def created(self, topic: str, now: int) -> None:
-        """Let the members that still subscribe to a topic, deleted before, rebalance."""
+        """Rebalance the members that still subscribe to a topic that was deleted and created again."""
         self._rebalance_readers(topic, f"{topic} was created", now)
 
     def deleted(self, topic: str, now: int) -> None:
-        """Forget a deleted topic's offsets and deliveries; its subscribers rebalance."""
+        """Remove a deleted topic's offsets and deliveries; its subscribers rebalance."""
         for group in self._table.groups.values():
             group.forget(topic)
         self._rebalance_readers(topic, f"{topic} was deleted", now)
@@ -161,10 +162,10 @@ class Coordinator:
     def rebalance(
         self, group: ConsumerGroup, reason: str, now: int, cause: tuple[str, str] = ("", "")
     ) -> None:
-        """Take all partitions away and hand them out again, as after any change of membership.
+        """Revoke all partitions and assign them again, as after any change of membership.
 
-        ``cause`` is the kind of event and the instance that ``reason`` describes.
-        Members with auto commit on commit first what they were given.
+        ``cause`` is the kind of event and the instance that ``reason`` describes. Members with
+        auto-commit first commit the records that they received.
         """
         members = group.members()
         for instance in group.instances.values():
@@ -257,7 +258,7 @@ class Coordinator:
     # -- leaving ---------------------------------------------------------------------------------
 
     def delete(self, group_name: str, name: str, now: int) -> None:
-        """Stop an instance cleanly and take it out of its group."""
+        """Stop an instance cleanly and remove it from its group."""
         group, instance = self._table.instance(group_name, name)
         self._commits.before_losing(group, instance, now)
         if not self._settings.delete_leaves and instance.member:
@@ -267,12 +268,12 @@ class Coordinator:
         self._remove(group, instance, f"{name} left", now, "leave")
 
     def crash(self, group_name: str, name: str, now: int) -> None:
-        """Let an instance vanish: nothing is committed, and its session runs on without it."""
+        """Let an instance disappear: nothing is committed, and its session continues without it."""
         group, instance = self._table.instance(group_name, name)
         self._vanish(group, instance, "crashed", f"{name} of {group.name} crashed", now)
 
     def expire(self, group_name: str, name: str, now: int) -> None:
-        """End the session of an instance now, whether its consumer lives or has vanished."""
+        """End the session of an instance now, whether its consumer is alive or not."""
         group = self._table.groups.get(group_name)
         instance = group.instances.get(name) if group is not None else None
         if group is None or instance is None or not instance.member:
@@ -353,7 +354,7 @@ class Coordinator:
     # -- looking ---------------------------------------------------------------------------------
 
     def assignments(self) -> list[GroupAssignments]:
-        """Groups with live instances, and the partitions each one reads."""
+        """Return groups with live instances, and the partitions of each instance."""
         found = []
         for name in sorted(self._table.groups):
             instances = self._table.groups[name].instances
@@ -367,7 +368,7 @@ class Coordinator:
     # -- copies ----------------------------------------------------------------------------------
 
     def copy_groups(self, now: int) -> list[GroupCopy]:
-        """Independent copies of the groups, with each timer as what is left of its time."""
+        """Return independent copies of the groups, each timer as its remaining time."""
         copies = []
         for group in self._table.groups.values():
             left = {
@@ -387,11 +388,12 @@ class Coordinator:
         copies: list[GroupCopy],
         now: int,
     ) -> None:
-        """Put copies in place of the present groups, and plan their timers from now."""
+        """Replace the current groups with copies, and start their timers now."""
         for group in self._table.groups.values():
             self._table.set_timer(group, None)
             for instance in group.instances.values():
-                # A call that still waits for it must find it gone, not arm its timers anew.
+                # A call that is still waiting must find the instance gone, and not start its timers
+                # again.
                 instance.state = "removed"
                 cancel_timers(instance)
                 self._table.woken.add(instance.signal)

@@ -1,4 +1,4 @@
-"""Which records an instance gets next: positions, resets, caps and the order across partitions."""
+"""Delivery to instances: positions, resets, limits and the order across partitions."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ class GroupDelivery:
         self.random_interleave = table.settings.interleave == "random"
 
     def take(self, group: ConsumerGroup, instance: Instance, now: int) -> list[Record] | None:
-        """Take the next records for an instance, or None when there are none yet.
+        """Take the next records for an instance, None if there are none yet.
 
-        Raises ``BrokerError`` where the reset policy is ``none`` and a partition has no position.
+        Raises ``BrokerError`` if the reset policy is ``none`` and a partition has no position.
         """
         if instance.state != "active" or group.state != "Stable":
             return None
@@ -58,7 +58,7 @@ class GroupDelivery:
             return parts[0]
         if not self.random_interleave:
             return [record for part in parts for record in part]
-        # A shuffled list of part numbers keeps each part's own order.
+        # Shuffling part numbers keeps each part's own order.
         numbers = [number for number, part in enumerate(parts) for _ in part]
         self._stream.shuffle(numbers)
         sources = [iter(part) for part in parts]
@@ -96,7 +96,7 @@ class GroupDelivery:
     def start_position(
         self, group: ConsumerGroup, instance: Instance, tp: TopicPartition
     ) -> int | None:
-        """Where an instance begins in a partition: the committed offset, else by reset policy."""
+        """Return where an instance starts in a partition: the committed offset, or by reset policy."""
         log = self._table.log(tp)
         committed = group.committed.get(tp)
         if committed is not None and log.start <= committed <= log.end:

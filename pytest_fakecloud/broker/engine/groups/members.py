@@ -25,7 +25,7 @@ from ...model import ConsumerConfig, EventKind, TopicPartition
 InstanceState = Literal["joining", "active", "closed", "crashed", "expired", "removed"]
 GroupState = Literal["Empty", "PreparingRebalance", "Stable", "Dead"]
 LIVE = ("joining", "active", "expired")
-# Enough for any test that looks back; a bound, because a load test may deliver for ever.
+# More than any test inspects. The bound exists for load tests, which deliver without end.
 _REMEMBERED_DELIVERIES = 10_000
 
 
@@ -34,7 +34,7 @@ class Instance:
     """A consumer instance.
 
     Offsets in ``positions`` are the next to deliver (None: the reset policy is ``none`` and there
-    is nothing to start from), those in ``delivered`` the next to commit.
+    is no offset to start from), those in ``delivered`` the next to commit.
     """
 
     name: str
@@ -48,22 +48,22 @@ class Instance:
     starts: dict[TopicPartition, int] = field(default_factory=dict)
     delivered: dict[TopicPartition, int] = field(default_factory=dict)
     turn: int = 0
-    """How many answers with records it got; rotates which partition goes first."""
+    """Number of answers with records; it rotates which partition is first."""
     epoch: int = 0
-    """Grows whenever its partitions are taken away; ends the long polls that began before."""
+    """Incremented when its partitions are revoked; ends long polls that started before."""
     consuming: int = 0
     holder: object | None = None
-    """The one consume call that may take records now."""
+    """The only consume call that may take records now."""
     timers: dict[str, Timer] = field(default_factory=dict)
 
     @property
     def live(self) -> bool:
-        """Whether the REST server has a consumer for it."""
+        """Whether the REST server has a consumer for the instance."""
         return self.state in LIVE
 
     @property
     def member(self) -> bool:
-        """Whether the group counts it."""
+        """Whether the instance is a member of its group."""
         return self.state not in ("expired", "removed")
 
 
@@ -83,7 +83,7 @@ class ConsumerGroup:
     reason: str = ""
     cause: tuple[str, str] = ("", "")
     timer: Timer | None = None
-    """Completes the rebalance under way, or forgets the empty group."""
+    """Completes the current rebalance, or deletes the empty group."""
 
     def members(self) -> list[Instance]:
         """The members by name."""
@@ -92,7 +92,7 @@ class ConsumerGroup:
         ]
 
     def forget(self, topic: str) -> None:
-        """Drop every offset in a topic, and its deliveries."""
+        """Remove all offsets of a topic, and its deliveries."""
         kept = [delivery for delivery in self.deliveries if delivery[0].topic != topic]
         self.deliveries.clear()
         self.deliveries.extend(kept)
@@ -106,7 +106,7 @@ class ConsumerGroup:
 
 @dataclass(frozen=True, slots=True)
 class Happening:
-    """Something worth a line in the timeline of a failing test."""
+    """An event for the journal."""
 
     kind: EventKind
     text: str
@@ -116,10 +116,10 @@ class Happening:
 
 @dataclass(frozen=True, slots=True)
 class GroupCopy:
-    """A group at one moment.
+    """A copy of a group at one time.
 
-    ``timers`` has microseconds left by instance and kind, ``remaining`` those of the group's own
-    timer.
+    ``timers`` has the remaining microseconds by instance and kind, ``remaining`` those of the
+    group's own timer.
     """
 
     group: ConsumerGroup

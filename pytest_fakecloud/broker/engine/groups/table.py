@@ -1,7 +1,7 @@
-"""The groups of one broker, with what every rule about them needs at hand.
+"""The groups of one broker, with the state that every rule about them needs.
 
-Nothing here locks or waits: the engine calls with its lock held, and carries out what was collected
-in ``woken`` (signals to notify) and ``happened`` (events for the journal) after letting it go.
+Nothing here locks or waits: the engine calls with its lock held, and processes ``woken`` (signals
+to notify) and ``happened`` (events for the journal) after its release.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from .members import ConsumerGroup, Happening, Instance
 
 
 class GroupTable:
-    """All groups by name. ``call_at`` plans a callback that will run with the engine's lock."""
+    """All groups by name. ``call_at`` plans a callback that runs with the engine's lock held."""
 
     def __init__(
         self,
@@ -39,7 +39,7 @@ class GroupTable:
     # -- looking ---------------------------------------------------------------------------------
 
     def topic(self, name: str, now: int) -> Topic:
-        """A topic with its retention applied; raises ``BrokerError`` for an unknown one."""
+        """Return a topic with its retention applied; ``BrokerError`` for an unknown one."""
         topic = self.topics.get(name)
         if topic is None:
             raise errors.missing_topic(name, sorted(self.topics))
@@ -47,18 +47,18 @@ class GroupTable:
         return topic
 
     def partition(self, name: str, partition: int, now: int) -> PartitionLog:
-        """A partition's log; raises ``BrokerError`` for an unknown topic or partition."""
+        """Return a partition's log; ``BrokerError`` for an unknown topic or partition."""
         topic = self.topic(name, now)
         if not 0 <= partition < len(topic.logs):
             raise errors.unknown_partition(name, partition, len(topic.logs))
         return topic.logs[partition]
 
     def log(self, tp: TopicPartition) -> PartitionLog:
-        """The log of a partition known to exist."""
+        """Return the log of a partition that exists."""
         return self.topics[tp.topic].logs[tp.partition]
 
     def instance(self, group_name: str, name: str) -> tuple[ConsumerGroup, Instance]:
-        """A live instance; raises ``BrokerError`` for one the server does not have."""
+        """Return a live instance; ``BrokerError`` for an unknown one."""
         group = self.groups.get(group_name)
         instance = group.instances.get(name) if group is not None else None
         if group is None or instance is None or not instance.live:
@@ -75,7 +75,7 @@ class GroupTable:
         due: int,
         callback: Callable[[int], None],
     ) -> None:
-        """Plan an instance\'s timer of one kind, in place of the one planned before."""
+        """Plan an instance's timer of one kind, which replaces the previous one."""
         planned = instance.timers.get(kind)
         if planned is not None:
             if planned.due_us == due and not planned.cancelled:
@@ -92,7 +92,7 @@ class GroupTable:
         callback: Callable[[int], None] | None = None,
         kind: str = "",
     ) -> None:
-        """Plan the group\'s own timer, or none, in place of the one planned before."""
+        """Plan the group's own timer, or none, which replaces the previous one."""
         if group.timer is not None:
             group.timer.cancel()
             group.timer = None
@@ -101,9 +101,9 @@ class GroupTable:
             self._touch(group)
 
     def _touch(self, group: ConsumerGroup) -> None:
-        # Whoever waits in the group may have to wake for the new timer.
+        # Calls that wait in the group may have to wake up for the new timer.
         self.woken.update(i.signal for i in group.instances.values() if i.consuming)
 
     def tell(self, kind: EventKind, text: str, at: int, **data: Any) -> None:
-        """Note an event for the journal."""
+        """Record an event for the journal."""
         self.happened.append(Happening(kind, text, at, data))
