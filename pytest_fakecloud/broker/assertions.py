@@ -134,7 +134,7 @@ class BrokerAssertions:
             if call.path.startswith(("/produce", "/webhook"))
             and (not call.reached or (call.status or 0) >= 400)
         ]
-        return [f"  came to nothing: {_shown_call(call)}" for call in refused[-5:]]
+        return [f"  not executed: {_shown_call(call)}" for call in refused[-5:]]
 
     def assert_committed(
         self,
@@ -221,7 +221,7 @@ class BrokerAssertions:
         lines += [
             f"  {tp.topic}-{tp.partition}: committed {view.committed.get(tp, 'nothing')}, "
             f"position {view.position.get(tp, 'none')}, {lag} behind, "
-            f"owned by {owners.get(tp, 'nobody')}"
+            f"{'owned by ' + owners[tp] if tp in owners else 'without an owner'}"
             for tp, lag in view.lag.items()
             if lag
         ]

@@ -231,13 +231,15 @@ def whole(
 def string(name: str, value: object, *, optional: bool = False) -> None:
     """Reject a value that is not a string; ``optional`` accepts None."""
     if not isinstance(value, str) and not (value is None and optional):
-        raise ContractError(f"{name} must be text{', or None' if optional else ''}, got {value!r}")
+        raise ContractError(
+            f"{name} must be a string{', or None' if optional else ''}, got {value!r}"
+        )
 
 
 def strings(name: str, value: object) -> tuple[str, ...]:
     """Return the strings of a list; reject a single string and any other value."""
     if isinstance(value, str):
-        raise ContractError(f"{name}={value!r} is one text: give a list of texts")
+        raise ContractError(f"{name}={value!r} is a single string: pass a list of strings")
     if isinstance(value, Iterable) and not isinstance(value, Mapping):
         texts = tuple(value)
         if all(isinstance(text, str) for text in texts):

@@ -50,7 +50,7 @@ def text(value: Any) -> str:
         return json.dumps(value, ensure_ascii=False, allow_nan=False)
     except (TypeError, ValueError, RecursionError) as error:
         raise ContractError(
-            f"the value {value!r:.200} is neither text nor anything that JSON can say: {error}"
+            f"the value {value!r:.200} is neither a string nor a JSON value: {error}"
         ) from None
 
 
@@ -70,7 +70,7 @@ def header_list(headers: Headers | None) -> tuple[Header, ...]:
         return tuple(_header(item) for item in items)
     except (TypeError, ValueError):
         raise ContractError(
-            f"headers={headers!r:.200} is not understood: give a mapping, or pairs of name and value"
+            f"headers={headers!r:.200} must be a mapping, or pairs of name and value"
         ) from None
 
 

@@ -183,7 +183,7 @@ def _named(id: object, value: object) -> Raw:
     if is_sequence(value):
         return {"id": id, "vector": value}
     raise ContractError(
-        f"cannot load {value!r:.80} under the id {id!r}: expected a vector, a text or a record"
+        f"cannot load {value!r:.80} under the id {id!r}: expected a vector, a string or a record"
     )
 
 
@@ -232,7 +232,7 @@ def _from_file(path: Path) -> Iterator[tuple[str, object]]:
     elif suffix == ".json":
         value = _json(_bytes(path), path.name)
         if isinstance(value, str):
-            raise ContractError(f"cannot load {path.name}: it holds a text, expected {SHAPES}")
+            raise ContractError(f"cannot load {path.name}: it contains a string, expected {SHAPES}")
         yield from _values(value, f"{path.name} ")
     else:
         raise ContractError(f"cannot load {str(path)!r:.200}: expected {SHAPES}")
@@ -311,7 +311,7 @@ def _from_npz(path: Path) -> Iterator[tuple[str, Raw]]:
         if "metadata" in columns and (text := columns["metadata"][number].item()):
             where = f"{path.name} metadata {number}"
             if not isinstance(text, str | bytes):
-                raise ContractError(f"{where} is not a JSON text, got {text!r}")
+                raise ContractError(f"{where} is not a JSON string, got {text!r}")
             raw["metadata"] = _json(text.encode() if isinstance(text, str) else text, where)
         if "data" in columns:
             raw["data"] = columns["data"][number].item()

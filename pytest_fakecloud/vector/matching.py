@@ -59,7 +59,7 @@ class QueryFields(TypedDict, total=False):
 
 
 class _Id(Sort):
-    expected = "a text (* stands for anything), a whole number, a pattern"
+    expected = "a string (* matches any characters), an integer, a pattern"
 
     def accepts(self, wanted: Any) -> bool:
         return TEXT.accepts(wanted) or _is_whole(wanted)

@@ -479,15 +479,15 @@ def test_assert_produced_names_the_calls_that_came_to_nothing(broker: Broker, re
     lines = str(caught.value).splitlines()[1:]
     assert lines[0] == "  no client has produced to it"
     assert lines[1].startswith(
-        "  came to nothing: POST /produce/order -> 404: This server does not host topic 'order'"
+        "  not executed: POST /produce/order -> 404: This server does not host topic 'order'"
     )
-    assert lines[2] == "  came to nothing: POST /produce/orders -> 400: value is missing"
-    assert lines[3].startswith("  came to nothing: POST /produce/orders -> 503")
-    assert lines[4].startswith("  came to nothing: POST /produce/orders -> dropped")
+    assert lines[2] == "  not executed: POST /produce/orders -> 400: value is missing"
+    assert lines[3].startswith("  not executed: POST /produce/orders -> 503")
+    assert lines[4].startswith("  not executed: POST /produce/orders -> dropped")
     rest.produce("orders", "b")
     with pytest.raises(AssertionError, match="found 1") as caught:
         broker.assert_produced("orders", times=0)
-    assert "came to nothing" not in str(caught.value)
+    assert "not executed:" not in str(caught.value)
 
 
 def test_assert_produced_fails_on_the_wrong_number(broker: Broker, rest: Rest) -> None:
@@ -725,7 +725,7 @@ def test_the_journal_tells_the_story_of_a_group(broker: Broker, rest: Rest) -> N
         "j joined g, subscribed to orders",
         "g generation 2 (j joined): i: orders[0, 1]; j: orders[2]",
         "i of g committed orders-0=1",
-        "j of g crashed; orders[2] stay its own for 120000 ms",
+        "j of g crashed; it keeps orders[2] for 120000 ms",
         "j returned to g within its session and keeps orders[2]",
         "g gets its last 1 record(s) again, from orders-0=0",
         "i was deleted and left g",
@@ -754,20 +754,23 @@ def test_what_a_tester_gives_in_a_wrong_type_is_named(broker: Broker) -> None:
         [
             (lambda b: b.create_topic("z", "3"), "partitions of topic 'z' must be a whole number"),
             (lambda b: b.create_topic("z", 0), "of at least 1, got 0"),
-            (lambda b: b.create_topic(5), "a topic's name must be text, got 5"),
+            (lambda b: b.create_topic(5), "a topic's name must be a string, got 5"),
             (lambda b: b.create_topic("z", max_message_bytes=0), "max_message_bytes must be"),
             (lambda b: b.create_topic("z", first_offset=-1), "first_offset must be"),
-            (lambda b: b.produce("orders", "v", key=5), "key must be text, or None, got 5"),
+            (lambda b: b.produce("orders", "v", key=5), "key must be a string, or None, got 5"),
             (
                 lambda b: b.produce("orders", "v", headers={"a": 1}),
-                "header 'a' must be text, got 1",
+                "header 'a' must be a string, got 1",
             ),
-            (lambda b: b.produce("orders", "v", headers=["abc"]), "headers=.* is not understood"),
+            (lambda b: b.produce("orders", "v", headers=["abc"]), "headers=.* must be a mapping"),
             (
                 lambda b: b.produce("orders", [ProducerRecord("orders", 5)]),
-                "value must be text, got 5",
+                "value must be a string, got 5",
             ),
-            (lambda b: b.join("g", "i", "orders"), "topics='orders' is one text: give a list"),
+            (
+                lambda b: b.join("g", "i", "orders"),
+                "topics='orders' is a single string: pass a list",
+            ),
             (
                 lambda b: b.partial_produce(1, times=0),
                 "partial_produce's times must be .* at least 1",
@@ -775,11 +778,11 @@ def test_what_a_tester_gives_in_a_wrong_type_is_named(broker: Broker) -> None:
             (lambda b: b.load(5), "what to load must be a list .*, got 5"),
             (lambda b: b.load({"orders": 5}), "the records of topic 'orders' must be a list"),
             (lambda b: b.load({"orders": "abc"}), "the records of topic 'orders' must be a list"),
-            (lambda b: b.load({"orders": [{"value": "x", "key": 5}]}), "key must be text"),
+            (lambda b: b.load({"orders": [{"value": "x", "key": 5}]}), "key must be a string"),
             (lambda b: b.load({"orders": [{"value": "x", "partition": "0"}]}), "partition must be"),
             (
                 lambda b: b.load({"orders": [{"value": "x", "headers": [{"key": "a"}]}]}),
-                "header 'a' must be text, got None",
+                "header 'a' must be a string, got None",
             ),
             (
                 lambda b: b.load('{"topic": "orders", "value": "x"}\n{"topic": '),
@@ -797,16 +800,16 @@ def test_what_a_tester_gives_in_a_wrong_type_is_named(broker: Broker) -> None:
             ),
             (
                 lambda b: b.produce("orders", b"x"),
-                "b'x' is neither text nor anything that JSON can",
+                "b'x' is neither a string nor a JSON value",
             ),
-            (lambda b: b.produce("orders", {1, 2}), "neither text nor anything that JSON can say"),
+            (lambda b: b.produce("orders", {1, 2}), "neither a string nor a JSON value"),
             (
                 lambda b: b.produce("orders", float("nan")),
-                "neither text nor anything that JSON can",
+                "neither a string nor a JSON value",
             ),
             (
                 lambda b: b.load({"orders": [object()]}),
-                "neither text nor anything that JSON can say",
+                "neither a string nor a JSON value",
             ),
             (
                 lambda b: b.produce("orders", ["x", "y"], timestamp=2**63),
@@ -814,15 +817,15 @@ def test_what_a_tester_gives_in_a_wrong_type_is_named(broker: Broker) -> None:
             ),
             (
                 lambda b: b.produce("orders", "v", headers=["ab"]),
-                r"headers=\['ab'\] is not understood",
+                r"headers=\['ab'\] must be a mapping",
             ),
             (
                 lambda b: b.produce("orders", "v", headers=[{"a": "b"}]),
-                "headers=.* is not understood",
+                "headers=.* must be a mapping",
             ),
             (
                 lambda b: b.produce("orders", ProducerRecord("orders", "v", headers=5)),
-                "headers=5 is not",
+                "headers=5 must be a mapping",
             ),
             (
                 lambda b: b.commit("g", "orders", 0, 2**63),
@@ -844,7 +847,7 @@ def test_what_a_tester_gives_in_a_wrong_type_is_named(broker: Broker) -> None:
             ),
             (
                 lambda b: b.assert_produced("orders", headers=["abc"]),
-                "headers=.* is not understood",
+                "headers=.* must be a mapping",
             ),
             (lambda b: b.wait_for_record("orders", timeout=-1), "timeout=-1 must be real seconds"),
         ],

@@ -170,7 +170,7 @@ def test_what_cannot_be_loaded() -> None:
             ([("a",)], "a record is a mapping or"),
             ([("a", [1], {}, "text", "more")], "a record is a mapping or"),
             ([("a", "text")], "the text 'text' needs an index with an embedding: make it with emb"),
-            ({"a": 5}, "cannot load 5 under the id 'a': expected a vector, a text or a record"),
+            ({"a": 5}, "cannot load 5 under the id 'a': expected a vector, a string or a record"),
             (
                 [{"id": "a", "vector": [1]}, {"id": "b", "vector": ["x"]}],
                 "record 1 cannot be loaded: .*",
@@ -218,7 +218,7 @@ def test_what_cannot_be_loaded() -> None:
     [
         ("x.jsonl", b'{"id": 1, "vector": [1]}\n{', "x.jsonl line 2 is not JSON"),
         ("x.json", b"{", "x.json is not JSON"),
-        ("x.json", b'"text"', "x.json: it holds a text"),
+        ("x.json", b'"text"', "x.json: it contains a string"),
         ("x.json", b"5", "cannot load x.json: expected a list of records"),
         ("x.json", b'[{"id": 1, "vector": [1]}, 7]', "x.json record 1: cannot load 7"),
         ("x.jsonl", b'\n{"id": 1, "vector": ["x"]}', "x.jsonl line 2 cannot be loaded: .*vector"),
@@ -296,5 +296,5 @@ def test_npz_columns_have_one_dimension_and_vectors_two(tmp_path: Path) -> None:
     with pytest.raises(ContractError, match="ids has 0 dimensions, expected 1"):
         read(path)
     np.savez(path, vectors=np.zeros((1, 2)), metadata=np.array([5]))
-    with pytest.raises(ContractError, match="metadata 0 is not a JSON text, got 5"):
+    with pytest.raises(ContractError, match="metadata 0 is not a JSON string, got 5"):
         read(path)

@@ -222,7 +222,7 @@ class MemoryEngine:
         have = sum(len(topic.logs) for topic in self._topics.values())
         if limit is not None and have + more > limit:
             raise ContractError(
-                f"the plan allows {limit} partitions: there are {have}, {more} more asked"
+                f"the plan allows {limit} partitions: it has {have}, and {more} more were requested"
             )
 
     # -- producing -------------------------------------------------------------------------------

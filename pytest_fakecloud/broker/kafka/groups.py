@@ -150,7 +150,7 @@ class KafkaGroups:
                 ),
             )
         except KafkaException as error:
-            raise errors.illegal_argument(f"The cluster's client refuses: {error}") from None
+            raise errors.illegal_argument(f"The cluster's client rejects it: {error}") from None
 
     def _await(self, member: KafkaInstance, until: int) -> list[Any]:
         epoch = (self._waits.epoch, member.epoch)

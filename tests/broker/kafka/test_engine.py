@@ -399,13 +399,13 @@ class TestHandle:
             assert broker.groups() == []
 
         rows: list[tuple[Callable[[Broker], object], str]] = [
-            (lambda b: b.join(5, "i", ["orders"]), "group must be text, got 5"),
-            (lambda b: b.join("g", ["i"], ["orders"]), "instance must be text"),
-            (lambda b: b.join("g", "i", "orders"), "topics='orders' is one text"),
+            (lambda b: b.join(5, "i", ["orders"]), "group must be a string, got 5"),
+            (lambda b: b.join("g", ["i"], ["orders"]), "instance must be a string"),
+            (lambda b: b.join("g", "i", "orders"), "topics='orders' is a single string"),
             (lambda b: b.join("g", "i", []), "topics is empty"),
             (lambda b: b.commit("g", "orders", 0, 2**63), "offset must be a whole number"),
-            (lambda b: b.topic(5), "topic must be text, got 5"),
-            (lambda b: b.group(["g"]), "group must be text"),
+            (lambda b: b.topic(5), "topic must be a string, got 5"),
+            (lambda b: b.group(["g"]), "group must be a string"),
             (lambda b: b.wait_for_record("orders", "x"), "'x' is not a function: give a predicate"),
             (lambda b: b.assert_produced("orders", headers=5), "headers=5 can never be"),
         ]

@@ -285,7 +285,11 @@ class Coordinator:
             return
         self._commits.before_losing(group, instance, at)
         self._vanish(
-            group, instance, "closed", f"{instance.name} of {group.name} idled and was closed", at
+            group,
+            instance,
+            "closed",
+            f"{instance.name} of {group.name} was idle and was closed",
+            at,
         )
 
     def _vanish(
@@ -305,7 +309,7 @@ class Coordinator:
         instance.state = state
         self._arm(group, instance, "session", now + instance.config.session_timeout_ms * 1000)
         kept, left = names(instance.assignment), instance.config.session_timeout_ms
-        self._tell(kind, f"{text}; {kept} stay its own for {left} ms", now, group, instance)
+        self._tell(kind, f"{text}; it keeps {kept} for {left} ms", now, group, instance)
 
     def _session_over(self, group: ConsumerGroup, instance: Instance, at: int) -> None:
         text = f"the session of {instance.name} in {group.name} expired"
