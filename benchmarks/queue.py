@@ -21,7 +21,7 @@ from pytest_fakecloud.handle import Context, Handle
 from pytest_fakecloud.http.app import App
 from pytest_fakecloud.http.messages import Answer, Request
 from pytest_fakecloud.http.routing import Route
-from pytest_fakecloud.queue.delivery.destinations import DeliveredRequest
+from pytest_fakecloud.queue.delivery.replies import DeliveredRequest
 from pytest_fakecloud.queue.handle import Queue
 from pytest_fakecloud.queue.wire.signing import explain
 
@@ -48,7 +48,7 @@ class Hook(App):
     def hook(self, request: Request) -> object:
         if self.queue is not None:
             why = explain(
-                request.header("Upstash-Signature"),
+                request.headers.get("Upstash-Signature"),
                 body=request.body,
                 keys=self.queue._engine.keys,
                 at=time(),
@@ -91,7 +91,7 @@ def ladder() -> bool:
     def receive(request: DeliveredRequest) -> int:
         verified.append(
             explain(
-                request.header("Upstash-Signature"),
+                request.headers.get("Upstash-Signature"),
                 body=request.body,
                 keys=queue._engine.keys,
                 at=time(),

@@ -111,10 +111,8 @@ if TYPE_CHECKING:
         DestinationSettings as DestinationSettings,
     )
     from .queue.delivery.destination_server import Destination as Destination
-    from .queue.delivery.destinations import (
-        DestinationRoute as DestinationRoute,
-        Destinations as Destinations,
-    )
+    from .queue.delivery.destinations import Destinations as Destinations
+    from .queue.delivery.destination_routes import DestinationRoute as DestinationRoute
     from .queue.delivery.drivers import Attempts as Attempts, NotIdle as NotIdle
     from .queue.delivery.faults import QueueFaults as QueueFaults
     from .queue.delivery.replies import (

@@ -29,7 +29,7 @@ PUBLIC_NAMES: dict[str, str] = {
     "DeadLetterView": "queue.views",
     "DeliveredRequest": "queue.delivery.replies",
     "Destination": "queue.delivery.destination_server",
-    "DestinationRoute": "queue.delivery.destinations",
+    "DestinationRoute": "queue.delivery.destination_routes",
     "DestinationSettings": "queue.capture.settings",
     "DestinationTimeout": "queue.delivery.replies",
     "Destinations": "queue.delivery.destinations",

@@ -61,12 +61,12 @@ def write(cloud: AnyCloud, path: Path) -> Path:
 
 def _entry(call: Call, fixture: str, origin: str, mask: Mask) -> dict[str, Any]:
     target = mask.target(call)
-    content_type = call.header("content-type") or ""
+    content_type = call.headers.get("Content-Type", "")
     request: dict[str, Any] = {
         "method": call.method,
         "url": origin + target,
         "httpVersion": "HTTP/1.1",
-        "headers": [{"name": n, "value": mask.header(n, v)} for n, v in call.headers],
+        "headers": [{"name": n, "value": mask.header(n, v)} for n, v in call.headers.pairs],
         "queryString": [
             {"name": name, "value": value} for name, value in query_items(target.partition("?")[2])
         ],
@@ -80,9 +80,7 @@ def _entry(call: Call, fixture: str, origin: str, mask: Mask) -> dict[str, Any]:
             "mimeType": content_type,
             **({"text": body} if isinstance(body, str) else _text(body, mask)),
         }
-    answer_type = next(
-        (v for n, v in call.answer_headers if n.lower() == "content-type"), "application/json"
-    )
+    answer_type = call.answer_headers.get("Content-Type", "application/json")
     # What a HEAD would have had for a body was never sent.
     answer = call.answer if isinstance(call.answer, bytes) and call.method != "HEAD" else b""
     return {
@@ -93,7 +91,9 @@ def _entry(call: Call, fixture: str, origin: str, mask: Mask) -> dict[str, Any]:
             "status": call.status or 0,
             "statusText": call.outcome,
             "httpVersion": "HTTP/1.1",
-            "headers": [{"name": n, "value": mask.header(n, v)} for n, v in call.answer_headers],
+            "headers": [
+                {"name": n, "value": mask.header(n, v)} for n, v in call.answer_headers.pairs
+            ],
             "cookies": [],
             "content": {"size": len(answer), "mimeType": answer_type, **_text(answer, mask)},
             "redirectURL": "",

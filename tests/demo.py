@@ -73,7 +73,7 @@ class DemoApp(App):
         return {"command": [part for part in request.path.split("/") if part]}
 
     def authenticate(self, request: Request) -> object:
-        if request.header("Authorization") == "Bearer wrong":
+        if request.headers.get("Authorization") == "Bearer wrong":
             raise ServiceError(401, "wrong token")
         return "somebody"
 
@@ -82,7 +82,7 @@ class DemoApp(App):
         return {
             "method": request.method,
             "target": request.target,
-            "headers": [list(pair) for pair in request.headers],
+            "headers": [list(pair) for pair in request.headers.pairs],
             "body": request.body.decode("latin-1"),
         }
 

@@ -41,7 +41,7 @@ def test_journal_faults_and_calls_show_what_a_tester_uses_and_nothing_else(demo:
     assert shown(fault) == {"active", "description", "hits", "kind", "remove"}
     assert shown(demo.journal.calls().only()) == {
         "answer", "answer_headers", "answer_json", "at", "at_us", "body", "client", "cut", "facts",
-        "fault", "faults", "handle", "header", "headers", "json", "method", "note", "number", "outcome",
+        "fault", "faults", "handle", "headers", "json", "method", "note", "number", "outcome",
         "path", "problem", "reached", "route", "service", "status", "target",
     }  # fmt: skip
     assert shown(demo.journal.calls()) - set(dir(list)) == {"last", "only", "where"}

@@ -30,16 +30,11 @@ from pytest_fakecloud.core.matching import (
     Sort,
 )
 from pytest_fakecloud.core.where import (
-    CallbackWhere,
-    DeadLetterWhere,
-    DeliveryWhere,
     HandleWhere,
     MemberWhere,
-    MessageWhere,
     OffsetWhere,
     ProblemWhere,
     RecordWhere,
-    ScheduleWhere,
     SearchWhere,
 )
 from pytest_fakecloud.faults.fault import Matchers
@@ -57,7 +52,11 @@ from pytest_fakecloud.queue.fields import (
     NAME,
     AttemptFields,
     DeadLetterFields,
+    DeadLetterWhere,
+    DeliveryWhere,
     ListedFields,
+    MessageWhere,
+    ScheduleWhere,
 )
 from pytest_fakecloud.queue.rest.routes import QueueApp
 from pytest_fakecloud.queue.views import DEAD_LETTERS, MESSAGES, SCHEDULES
@@ -175,7 +174,6 @@ def wrong(sort: Sort) -> str | None:
         (DeadLetterWhere, "dead letters", set()),
         (ScheduleWhere, "schedules", set()),
         (DeliveryWhere, "deliveries", set()),
-        (CallbackWhere, "callbacks", set()),
         (RecordWhere, "records", set()),
         (OffsetWhere, "offsets", set()),
         (MemberWhere, "members", set()),

@@ -23,7 +23,7 @@ def reminders(queue: Queue, callback_capture: CallbackCapture) -> Reminders:
 
 def received(capture: Callback) -> tuple[str, str]:
     """The body and the signature, as a web framework would hand them to the application."""
-    return capture.request.get_data(as_text=True), capture.header("Upstash-Signature") or ""
+    return capture.request.get_data(as_text=True), capture.headers.get("Upstash-Signature") or ""
 
 
 @responses.activate

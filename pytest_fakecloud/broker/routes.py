@@ -135,7 +135,7 @@ class BrokerApp(App):
             topic,
             request.body.decode("utf-8", "replace"),
             headers=message_headers(
-                request.headers, drop=settings.webhook_drop, keep=settings.webhook_keep
+                request.headers.pairs, drop=settings.webhook_drop, keep=settings.webhook_keep
             ),
         )
         place = _metadata_json(self.engine.produce([message])[0])
@@ -238,7 +238,7 @@ class BrokerApp(App):
     def _consumer_headers(self, request: Request) -> dict[str, str]:
         found: dict[str, str] = {}
         for name, header in self._config_headers:
-            value = request.header(header)
+            value = request.headers.get(header)
             if value is not None:
                 found.setdefault(name, value)
         return found
@@ -376,7 +376,7 @@ class BrokerApp(App):
     def authenticate(self, request: Request) -> object:
         """HTTP Basic for all routes; the webhook also accepts ``user`` and ``pass`` in the query."""
         username, password = self.credentials()
-        given = basic_credentials(request.header("authorization"))
+        given = basic_credentials(request.fields.get("authorization"))
         if given is not None and same(given[0], username) and same(given[1], password):
             return username
         if request.path.rstrip("/") == "/webhook":

@@ -101,7 +101,7 @@ def _cannot_tell(what: str) -> CannotTell:
     )
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(init=False, eq=False, repr=False, slots=True)
 class Headers(Mapping[str, str]):
     """The headers of a request or an answer: a mapping from name to value that ignores case.
 
@@ -109,10 +109,10 @@ class Headers(Mapping[str, str]):
     ``pairs`` are the headers in the order and the spelling in which they were sent.
     """
 
-    pairs: Sequence[tuple[str, str]] = ()
+    pairs: tuple[tuple[str, str], ...]
 
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "pairs", tuple(self.pairs))
+    def __init__(self, pairs: Iterable[tuple[str, str]] = ()) -> None:
+        self.pairs = tuple(pairs)
 
     def __getitem__(self, name: str) -> str:
         values = self.getlist(name)
@@ -158,10 +158,11 @@ class Call:
     """One request and its answer.
 
     ``at_us`` is the instant on the cloud's clock, ``target`` the request target as it came,
-    ``headers`` the raw header list, ``route`` the name of the endpoint, ``facts`` what the service
-    tells of the call (``command``, ``topic``, …), ``fault`` the faults applied, in words, and
-    ``faults`` the same as data (``kind``, ``description``, ``function``, ``moment``), ``problem`` why
-    a strict test should fail, ``note`` the diagnosis for reports, ``outcome`` an ``Outcome``.
+    ``headers`` and ``answer_headers`` mappings that ignore case, ``route`` the name of the endpoint,
+    ``facts`` the details that the service adds (``command``, ``topic``, …), ``fault`` the faults
+    applied, in words, and ``faults`` the same as data (``kind``, ``description``, ``function``,
+    ``moment``), ``problem`` why a strict test should fail, ``note`` the diagnosis for reports,
+    ``outcome`` an ``Outcome``.
     ``reached`` tells whether the endpoint did what was asked, whatever a fault made of its answer.
     ``cut`` names the fields and facts of which the journal has kept the beginning only, with their
     true sizes.
@@ -169,7 +170,7 @@ class Call:
 
     # One is made for every request, so only what is always known is set; the rest is the class's.
     status: int | None = None
-    answer_headers: Sequence[tuple[str, str]] = ()
+    answer_headers: Headers = Headers()
     answer: bytes = b""
     route: str = ""
     fault: str | None = None
@@ -191,7 +192,7 @@ class Call:
         handle: str,
         method: str,
         target: str,
-        headers: Sequence[tuple[str, str]] = (),
+        headers: Headers | Iterable[tuple[str, str]] = (),
         body: bytes = b"",
         client: tuple[str, int] | None = None,
         facts: Callable[[Call], dict[str, Any]] | None = None,
@@ -202,7 +203,7 @@ class Call:
         self.handle = handle
         self.method = method
         self.target = target
-        self.headers = headers
+        self.headers = headers if isinstance(headers, Headers) else Headers(headers)
         self.body = body
         self.client = client
         if facts is not None:
@@ -224,11 +225,6 @@ class Call:
     def path(self) -> str:
         """The request target without its query."""
         return self.target.partition("?")[0]
-
-    def header(self, name: str) -> str | None:
-        """The first request header of that name, whatever its spelling."""
-        wanted = name.lower()
-        return next((value for key, value in self.headers if key.lower() == wanted), None)
 
     def json(self) -> Any:
         """The request body as JSON; ``ContractError`` where it was cut."""
@@ -382,7 +378,7 @@ def whole_body(call: Call) -> bytes:
 
 def weight_of(call: Call) -> int:
     """About how many bytes the journal keeps for it."""
-    heads = (*call.headers, *call.answer_headers)
+    heads = (*call.headers.pairs, *call.answer_headers.pairs)
     return (
         len(call.body)
         + len(call.answer)
@@ -406,14 +402,14 @@ def shorten(call: Call, *, read_facts: bool = True) -> None:
             cut[name], kept[name] = size, _beginning(value)
     if not facts and not read_facts:
         cut["facts"] = len(call.body)
-    headers = call.headers
+    headers = call.headers.pairs
     size = sum(len(name) + len(value) for name, value in headers)
     if "headers" not in cut and (size > LIGHT or len(headers) > _HEADERS_OF_CUT):
         cut["headers"] = size
-        headers = [
+        call.headers = Headers(
             (_beginning(name, _HEADER_OF_CUT), _beginning(value, _HEADER_OF_CUT))
             for name, value in headers[:_HEADERS_OF_CUT]
-        ]
+        )
     long = {"target": call.target, "body": call.body, "answer": call.answer}
     long = {
         name: value for name, value in long.items() if len(value) > KEPT_OF_CUT and name not in cut
@@ -422,7 +418,6 @@ def shorten(call: Call, *, read_facts: bool = True) -> None:
     # First what says that it was cut, so that nobody takes the beginning for the whole.
     _tell_cut(call, cut)
     call._facts, call._read_facts = kept, None
-    call.headers = headers
     for name, value in long.items():
         beginning = CutBytes.of(value) if isinstance(value, bytes) else _beginning(value)
         setattr(call, name, beginning)

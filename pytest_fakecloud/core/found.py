@@ -14,25 +14,26 @@ if TYPE_CHECKING:
     from ..failures import Failure
     from ..handle import Handle
     from ..kv.search.indexes import Search
-    from ..queue.capture.callbacks import Callback
+    from ..queue.capture.callbacks import Callback, CallbackFields
     from ..queue.delivery.replies import DeliveredRequest
-    from ..queue.fields import AttemptFields
+    from ..queue.fields import (
+        AttemptFields,
+        DeadLetterWhere,
+        DeliveryWhere,
+        MessageWhere,
+        ScheduleWhere,
+    )
     from ..queue.model import Attempt
     from ..queue.views import DeadLetterView, PublishedMessage, ScheduleView
     from .calls import Call, CallFields, Event, EventFields
     from .problems import Problem
     from .where import (
-        CallbackWhere,
-        DeadLetterWhere,
-        DeliveryWhere,
         FailureWhere,
         HandleWhere,
         MemberWhere,
-        MessageWhere,
         OffsetWhere,
         ProblemWhere,
         RecordWhere,
-        ScheduleWhere,
         SearchWhere,
     )
 
@@ -130,7 +131,7 @@ class Found(list[T], Generic[T]):
             self: Found[Callback],
             predicate: Predicate[Callback] = None,
             /,
-            **fields: Unpack[CallbackWhere],
+            **fields: Unpack[CallbackFields],
         ) -> Found[Callback]: ...
 
         @overload

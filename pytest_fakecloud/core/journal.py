@@ -25,6 +25,7 @@ from .calls import (
     Entry,
     Event,
     EventFields,
+    Headers,
     Listed,
     NamesOf,
     part,
@@ -59,7 +60,7 @@ class Came(Protocol):
 
     method: str
     target: str
-    headers: Sequence[tuple[str, str]]
+    headers: Headers
     body: bytes
     client: tuple[str, int] | None
     head_bytes: int

@@ -6,7 +6,7 @@ import re
 from collections.abc import Callable, Iterable, Mapping
 
 from ..core.errors import ContractError, shown
-from ..http.messages import Answer, Headers
+from ..http.messages import Answer, HeaderPairs
 
 _NAME = re.compile(r"[!#$%&'*+\-.^_`|~0-9A-Za-z]+")
 
@@ -20,7 +20,7 @@ def checked_status(status: object) -> int:
     return status
 
 
-def checked_headers(headers: object) -> Headers:
+def checked_headers(headers: object) -> HeaderPairs:
     """Names and values as text; a number as value is written out. Raises ``ContractError``."""
     pairs = headers.items() if isinstance(headers, Mapping) else headers
     if isinstance(pairs, str | bytes) or not isinstance(pairs, Iterable):

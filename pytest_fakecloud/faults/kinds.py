@@ -8,7 +8,7 @@ from typing import Any, Literal
 
 from ..core.errors import ContractError, shown
 from ..core.ids import RandomStream
-from ..http.messages import Answer, Effect, Headers, Request, Response, Serve, Stream
+from ..http.messages import Answer, Effect, HeaderPairs, Request, Response, Serve, Stream
 from .fault import CUT, SPOIL, WAIT, Rule, Rules
 
 Apply = Callable[[Serve], Response]
@@ -157,7 +157,7 @@ class RateLimitRule(Rule):
         table: Rules,
         requests: int,
         per_us: int,
-        answer: Callable[[Headers], Answer],
+        answer: Callable[[HeaderPairs], Answer],
         matchers: Mapping[str, Any],
     ) -> None:
         super().__init__(

@@ -12,7 +12,7 @@ from typing import Literal, Unpack
 
 from ..core.errors import ContractError, only_begins, shown
 from ..core.timeparse import Duration, duration_us
-from ..http.messages import Answer, Effect, Headers
+from ..http.messages import Answer, Effect, HeaderPairs
 from .fault import Fault, Matchers, Rule, count
 from .kinds import (
     AnswerRule,
@@ -46,7 +46,7 @@ class FaultPlan:
         status: int,
         body: object = None,
         *,
-        headers: Headers | Mapping[str, str] = (),
+        headers: HeaderPairs | Mapping[str, str] = (),
         content_type: str | None = None,
         **matchers: Unpack[Matchers],
     ) -> Fault:
@@ -107,7 +107,7 @@ class FaultPlan:
         *,
         status: int = 429,
         body: object = None,
-        headers: Headers | Mapping[str, str] | None = None,
+        headers: HeaderPairs | Mapping[str, str] | None = None,
         **matchers: Unpack[Matchers],
     ) -> Fault:
         """Let that many matching requests pass in each span of the fake's clock, refuse the others.
@@ -121,7 +121,7 @@ class FaultPlan:
             raise ContractError(f"per={shown(per)} is not a span: give one that lasts")
         self._table.answer_maker(status, body, headers or (), None)
 
-        def make(usual: Headers) -> Answer:
+        def make(usual: HeaderPairs) -> Answer:
             return self._table.answer_maker(
                 status, body, usual if headers is None else headers, None
             )()

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from ..core.errors import ContractError, ServiceError, shown
 from ..core.journal import is_own
 from ..core.matching import Field
-from ..http.messages import JSON_TYPE, Answer, Effect, Headers, Request, Response, Serve
+from ..http.messages import JSON_TYPE, Answer, Effect, HeaderPairs, Request, Response, Serve
 from .answers import checked, checked_body, checked_headers, checked_status, checked_type
 from .fault import Rule
 from .kinds import DownRule, lost, truncated
@@ -170,7 +170,7 @@ class FaultTable:
         self,
         status: int,
         body: object,
-        headers: Headers | Mapping[str, str],
+        headers: HeaderPairs | Mapping[str, str],
         content_type: str | None,
     ) -> Callable[[], Answer]:
         """What makes an answer of what a tester gave; raises ``ContractError``."""

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 
 import orjson
 
-from ..core.calls import Call, end_faults
+from ..core.calls import Call, Headers, end_faults
 from ..core.errors import ContractError, ServiceError, shown
 from ..core.journal import Recorder
 from ..core.matching import Field
@@ -303,7 +303,7 @@ class App:
     def _record(self, call: Call, response: Response) -> None:
         if isinstance(response, Answer):
             call.status = response.status
-            call.answer_headers = response.headers
+            call.answer_headers = Headers(response.headers)
             call.answer = _slim(response.body)  # type: ignore[arg-type]
             call.outcome = "answered"
         elif isinstance(response, Stream):

@@ -6,10 +6,10 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
-from ..core.calls import Call, Outcome
+from ..core.calls import Call, Headers, Outcome
 from .readers import query_items
 
-Headers: TypeAlias = Sequence[tuple[str, str]]
+HeaderPairs: TypeAlias = Sequence[tuple[str, str]]
 JSON_TYPE = "application/json"
 
 
@@ -17,7 +17,7 @@ class Request:
     """A request as it came in: nothing decoded, nothing merged.
 
     ``target`` is the raw request target (Latin-1 text of the bytes), ``path`` and ``query_string``
-    its two halves, ``headers`` the raw list of names and values, ``fields`` the first value of each by
+    its two halves, ``headers`` a mapping that ignores case, ``fields`` the first value of each by
     its name in lower case (many requests share one: only to be read), ``client`` the peer's address,
     ``principal`` what authentication returned, ``params`` the raw parameters of the route's pattern,
     ``route`` the endpoint's name, ``call`` the journal's record until the answer is made.
@@ -44,7 +44,7 @@ class Request:
         self,
         method: str,
         target: str,
-        headers: Headers = (),
+        headers: Headers | HeaderPairs = (),
         body: bytes = b"",
         client: tuple[str, int] | None = None,
         fields: Mapping[str, str] | None = None,
@@ -57,7 +57,7 @@ class Request:
             _, _, rest = path.partition("://")
             path = "/" + rest.partition("/")[2]
         self.path = path
-        self.headers = headers
+        self.headers = headers if isinstance(headers, Headers) else Headers(headers)
         self.body = body
         self.client = client
         self.principal: Any = None
@@ -66,14 +66,10 @@ class Request:
         self.head_bytes = 0
         self.call: Call = _NO_CALL
         # Every service looks for its credentials there.
-        self.fields = first_of_each(headers) if fields is None else fields
+        self.fields = first_of_each(self.headers.pairs) if fields is None else fields
 
     def __str__(self) -> str:
         return f"{self.method} {self.target}"
-
-    def header(self, name: str) -> str | None:
-        """The first header of that name, whatever its spelling, or None."""
-        return self.fields.get(name.lower())
 
     def query_items(self) -> list[tuple[str, str]]:
         """Decoded names and values of the query, in order, duplicates and empty values kept."""
@@ -86,7 +82,7 @@ class Request:
         return next((value for key, value in self.query_items() if key == name), None)
 
 
-def first_of_each(headers: Headers) -> dict[str, str]:
+def first_of_each(headers: HeaderPairs) -> dict[str, str]:
     """The first value of each header, by its name in lower case."""
     found: dict[str, str] = {}
     for name, value in headers:
@@ -103,7 +99,7 @@ class Answer:
 
     body: object = b""
     status: int = 200
-    headers: Headers = ()
+    headers: HeaderPairs = ()
     content_type: str | None = JSON_TYPE
 
 
@@ -117,7 +113,7 @@ class Stream:
     chunks: Iterator[bytes]
     content_type: str = "text/event-stream"
     status: int = 200
-    headers: Headers = ()
+    headers: HeaderPairs = ()
     on_close: Callable[[], None] | None = None
 
 

@@ -13,6 +13,7 @@ from typing import NamedTuple
 
 import httptools
 
+from ..core.calls import Headers
 from .messages import Request
 
 HEAD_LIMIT = 64 * 1024
@@ -66,7 +67,7 @@ class _Head(NamedTuple):
 
     method: str
     target: str
-    headers: tuple[tuple[str, str], ...]
+    headers: Headers
     fields: Mapping[str, str]
     version: str
     length: int
@@ -156,7 +157,7 @@ class RequestReader:
     def _repeat(self, head: _Head, data: bytes) -> bytes:
         """Begin a request whose head is known; the bytes that belong to no body of its own."""
         message = self.pending = Message(
-            head.method, head.target, list(head.headers), b"", self.client, head.fields
+            head.method, head.target, head.headers, b"", self.client, head.fields
         )
         message.version, message.keep_alive, message.expects = head.version, True, False
         message.head_bytes = head.size
@@ -236,7 +237,7 @@ class RequestReader:
             reason = "CONNECT is for proxies; this is a server"
             self.refusal = Refusal(405, reason, asked.method, asked.target)
             return
-        kept = [f"{n}: {v}" for n, v in asked.headers if n.lower() != "upgrade"]
+        kept = [f"{n}: {v}" for n, v in asked.headers.pairs if n.lower() != "upgrade"]
         lines = [f"{asked.method} {asked.target} HTTP/{asked.version}", *kept, "", ""]
         self._restart()
         self.feed("\r\n".join(lines).encode("latin-1"))
@@ -310,7 +311,7 @@ class RequestReader:
             raise Refusal(431, f"a request is limited to {HEADERS_LIMIT} headers")
         if version not in ("1.1", "1.0"):
             raise Refusal(505, f"HTTP/{version} is not spoken here, HTTP/1.1 is")
-        hosts = message.headers.count(self._host)
+        hosts = self._headers.count(self._host)
         if hosts != 1:
             if hosts:
                 raise _two_hosts()
@@ -365,12 +366,11 @@ class RequestReader:
             return
         if len(self._heads) >= _REMEMBERED_HEADS:
             self._heads.clear()
-        headers = tuple(message.headers)
         length = len(message.body)
         self._heads[head] = _Head(
             message.method,
             message.target,
-            headers,
+            message.headers,
             message.fields,
             message.version,
             length,
@@ -390,8 +390,8 @@ def _no_method(data: bytes) -> Refusal | None:
 
 
 def _says_close(message: Message) -> bool:
-    options = [value.lower() for name, value in message.headers if name.lower() == "connection"]
-    return any(option.strip() == "close" for line in options for option in line.split(","))
+    options = ",".join(message.headers.getlist("Connection")).lower().split(",")
+    return any(option.strip() == "close" for option in options)
 
 
 def _two_hosts() -> Refusal:

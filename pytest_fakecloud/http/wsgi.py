@@ -41,7 +41,7 @@ class _Environ(WSGIRequestHandler):
         self.path = message.target
         self.request_version = f"HTTP/{message.version}"
         self.headers = Headers(  # type: ignore[assignment]
-            (n, v) for n, v in message.headers if n.lower() != "transfer-encoding"
+            (n, v) for n, v in message.headers.pairs if n.lower() != "transfer-encoding"
         )
         self.rfile = io.BytesIO(message.body)
         self.server = _Origin(held.mount)  # type: ignore[assignment]
@@ -55,7 +55,7 @@ def _environ(held: Connection, message: Message) -> dict[str, Any]:
     """
     environ = _Environ(held, message).make_environ()
     environ["wsgi.input_terminated"] = True
-    environ["fakecloud.headers"] = message.headers
+    environ["fakecloud.headers"] = message.headers.pairs
     environ["REMOTE_PORT"] = str(environ["REMOTE_PORT"])
     if message.body:
         environ["CONTENT_LENGTH"] = str(len(message.body))

@@ -60,6 +60,18 @@ class ListedFields(MessageFields, total=False):
     url: object
 
 
+class MessageWhere(ListedFields, total=False):
+    """The fields of a message that ``Found.where()`` takes."""
+
+    state: object
+    labels: object
+    attempts: object
+    source: object
+    callbacks: object
+    timeline: object
+    is_gone: object
+
+
 class AttemptFields(TypedDict, total=False):
     """The fields of an attempt that ``Queue.attempts`` asks about: the attributes of ``Attempt``."""
 
@@ -94,6 +106,39 @@ class DeadLetterFields(TypedDict, total=False):
     status: object
     response_body: object
     timeline: object
+
+
+class DeadLetterWhere(DeadLetterFields, total=False):
+    """The fields of a dead letter that ``Found.where()`` takes."""
+
+    url: object
+
+
+class ScheduleWhere(TypedDict, total=False):
+    """The fields of a schedule that ``Found.where()`` takes."""
+
+    cron: object
+    destination: object
+    paused: object
+    last_run: object
+    error: object
+    id: object
+
+
+class DeliveryWhere(TypedDict, total=False):
+    """The fields of a delivery that ``Found.where()`` takes."""
+
+    method: object
+    url: object
+    path: object
+    query: object
+    headers: object
+    body: object
+    text: object
+    message_id: object
+    retried: object
+    delivery: object
+    json: object
 
 
 def json_of(read: Callable[[Any], Any], body: Callable[[Any], bytes]) -> Callable[[Any], Any]:

@@ -286,7 +286,7 @@ class Queue(QueueAssertions, QueueActions, Handle):
     def deliver_due(self) -> Attempts:
         """Make the attempts that are due now, without moving time."""
         __tracebackhide__ = True
-        return self._driver.run(self._driver.deliver_due())
+        return self._driver.run(self._driver.deliver_until(self._time.now_us))
 
     def advance(self, duration: Duration) -> Attempts:
         """Move time forward, making every attempt that falls due on the way at its instant.
@@ -294,12 +294,12 @@ class Queue(QueueAssertions, QueueActions, Handle):
         Raises ``ContractError`` while another advance is under way, from inside a handler as well.
         """
         __tracebackhide__ = True
-        return self._driver.run(self._driver.advance(duration))
+        return self._driver.run(self._driver.deliver_until(self._time.after(duration)))
 
     def move_to(self, instant: Instant) -> Attempts:
         """Move time forward to an instant, as ``advance`` does."""
         __tracebackhide__ = True
-        return self._driver.run(self._driver.move_to(instant))
+        return self._driver.run(self._driver.deliver_until(self._time.until(instant)))
 
     def run_until_idle(self, within: Duration = "30d") -> Attempts:
         """Move time from due instant to due instant until no message is undelivered.
@@ -396,9 +396,13 @@ class Queue(QueueAssertions, QueueActions, Handle):
     def _is_fake(self, url: str) -> bool:
         return any(f"{url}/".startswith(f"{one.url}/") for one in self._context.handles)
 
-    def _report_unstubbed(self, text: str, *, url: str, message_id: str) -> None:
+    def _report_unstubbed(self, text: str, delivery: Delivery) -> None:
         self._context.problems.report(
-            "unstubbed", text, url=url, message_id=message_id, handle=self.name
+            "unstubbed",
+            text,
+            url=published_text(delivery.url),
+            message_id=delivery.message_id,
+            handle=self.name,
         )
 
     def _looped(self, text: str) -> None:

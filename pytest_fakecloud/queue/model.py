@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
-from typing import Any, Literal, Protocol
+from typing import Any, Literal
 
 from ..core.calls import Headers
 from ..core.timeparse import to_datetime
@@ -86,18 +86,11 @@ class Outcome:
 
 
 Perform = Callable[[Delivery], Outcome]
+Sign = Callable[[Delivery, str | None, int], HeaderList]
+"""Return the signature headers of a delivery, made with a key (None: the current signing key).
 
-
-class Sign(Protocol):
-    """Makes the signature headers of a delivery.
-
-    ``key`` replaces the current signing key, ``age_us`` makes the token older than it is; both
-    serve the faults *wrong key*, *rotated key* and *expired token*.
-    """
-
-    def __call__(
-        self, delivery: Delivery, *, key: str | None = None, age_us: int = 0
-    ) -> HeaderList: ...
+The third argument back-dates the token by that many microseconds.
+"""
 
 
 @dataclass(slots=True)

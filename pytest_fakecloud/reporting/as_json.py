@@ -109,9 +109,13 @@ def _exchange(row: Row, scene: Scene) -> tuple[dict[str, Any] | None, dict[str, 
     entry, mask = row.entry, scene.mask
     if isinstance(entry, Call):
         line = f"{entry.method} {entry.target}"
-        request = _message(line, entry.headers, entry.body, mask, entry.cut.get("body"))
+        request = _message(line, entry.headers.pairs, entry.body, mask, entry.cut.get("body"))
         answer = _message(
-            status_line(entry), entry.answer_headers, entry.answer, mask, entry.cut.get("answer")
+            status_line(entry),
+            entry.answer_headers.pairs,
+            entry.answer,
+            mask,
+            entry.cut.get("answer"),
         )
         return request, answer
     if isinstance(entry, Served):

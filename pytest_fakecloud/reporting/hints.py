@@ -260,7 +260,7 @@ def strangers(cloud: AnyCloud) -> list[str]:
     """What to do about a client that came with the token of a fake of an earlier test."""
     own = gone_of(cloud).secrets.union(*(secrets_of(handle) for handle in cloud.handles))
     for call in cloud.journal.calls():
-        token = bearer_token(call.header("Authorization")) if call.status == 401 else None
+        token = bearer_token(call.headers.get("Authorization")) if call.status == 401 else None
         if token is not None and token not in own and was_given(token):
             return _fakes_that_stay(
                 cloud, f"a client came to {call.handle} with the token of a fake that is closed"

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
-from ..core.calls import ITEMS_OF_CUT
+from ..core.calls import ITEMS_OF_CUT, Headers
 from ..handle import gone_of, secrets_of
 
 if TYPE_CHECKING:
@@ -100,14 +100,17 @@ class Mask:
             return f"{path[: path.index('/', 1)]}/{HIDDEN}"
         return self.text(call.target)
 
+    def _headers(self, headers: Headers) -> Headers:
+        return Headers((name, self.header(name, value)) for name, value in headers.pairs)
+
     def call(self, call: Call) -> Call:
         """A call like this one without credentials: what is cut out of it later can hold no half."""
         told = copy.copy(call)
         told.target = self.target(call)
-        told.headers = [(name, self.header(name, value)) for name, value in call.headers]
+        told.headers = self._headers(call.headers)
         told.body = HIDDEN.encode() if call.body and hides_words(call) else self.data(call.body)
         told.answer = self.data(call.answer)
-        told.answer_headers = [(name, self.header(name, it)) for name, it in call.answer_headers]
+        told.answer_headers = self._headers(call.answer_headers)
         told.note = self.text(call.note)
         told._facts = self.value(call.facts)
         return told

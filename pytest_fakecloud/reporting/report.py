@@ -115,7 +115,7 @@ def rejected(
 
 
 def _credentials(call: Call, cloud: AnyCloud, rejecting: Handle) -> dict[str, str]:
-    given = call.header("Authorization")
+    given = call.headers.get("Authorization")
     if given is None:
         return {"kind": "query" if "_token=" in call.target else "none"}
     if given == f"Bearer {getattr(rejecting, 'read_only_token', None)}":

@@ -145,7 +145,7 @@ def _attempts_of_calls(entries: Sequence[Entry]) -> dict[int, Event]:
     found = {}
     for entry in entries:
         if isinstance(entry, Call):
-            message = entry.header("Upstash-Message-Id")
+            message = entry.headers.get("Upstash-Message-Id")
             if message is not None:
                 waiting.setdefault((message, entry.target), []).append(entry)
         elif entry.kind == "attempt":
@@ -343,7 +343,7 @@ def _subjects(call: Call) -> Iterator[Subject]:
             yield Subject("group", str(facts["group"]), fake)
     elif call.service == "queue":
         yield from _messages(call, fake)
-    message = call.header("Upstash-Message-Id")
+    message = call.headers.get("Upstash-Message-Id")
     if message:
         yield Subject("message", message, fake)
 

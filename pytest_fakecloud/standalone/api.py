@@ -177,7 +177,7 @@ class ControlApp(App):
 
     def authenticate(self, request: Request) -> object:
         """The right Host; and the control token, except where no secret is shown."""
-        host = request.header("host")
+        host = request.fields.get("host")
         if not self._hosts.takes(host):
             raise Refused(
                 421,
@@ -187,7 +187,7 @@ class ControlApp(App):
         if request.route in WITHOUT_TOKEN:
             return None
         if not same(
-            bearer_token(request.header("authorization")) or request.query("token"), self.token
+            bearer_token(request.fields.get("authorization")) or request.query("token"), self.token
         ):
             raise Refused(401, "the control API needs its token: Authorization: Bearer <token>")
         return None

@@ -75,16 +75,16 @@ class Guard:
 
     def __call__(self, request: Request) -> None:
         """Raise ``ServiceError`` 421 for a foreign host, and 403 for a page of another site."""
-        host = request.header("host")
+        host = request.fields.get("host")
         if not self._hosts.takes(host):
             raise ServiceError(
                 421,
                 f"this server is not known as {host!r:.200}: use a loopback name, or start it with "
                 "--allow-host NAME",
             )
-        origin = request.header("origin")
+        origin = request.fields.get("origin")
         same = origin is None or origin.partition("://")[2] == host
-        if not same or request.header("sec-fetch-site") in ("cross-site", "same-site"):
+        if not same or request.fields.get("sec-fetch-site") in ("cross-site", "same-site"):
             raise ServiceError(
                 403,
                 "this request comes from a web page of another site: the credentials of a "

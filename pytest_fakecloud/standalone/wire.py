@@ -195,7 +195,7 @@ _DERIVED: Mapping[str, tuple[str, str]] = {
     "faults.plan:FaultPlan": ("", ""),
     "queue.capture.callbacks:Callback": ("at_us failure headers problem raw request", ""),
     "queue.capture.callbacks:Captured": ("faults last only", ""),
-    "queue.delivery.destinations:DestinationRoute": ("deliveries given prefix where", ""),
+    "queue.delivery.destination_routes:DestinationRoute": ("deliveries given prefix where", ""),
     "queue.delivery.destinations:Destinations": ("raise_exceptions", ""),
     "queue.delivery.faults:QueueFaults": ("", ""),
     "queue.views:DeadLetterView": ("at id message", ""),

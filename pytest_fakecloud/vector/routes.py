@@ -120,7 +120,7 @@ class VectorApp(App):
 
     def authenticate(self, request: Request) -> object:
         """Return ``"default"`` or ``"read_only"``; the read-only token may not write."""
-        given = bearer_token(request.header("Authorization"))
+        given = bearer_token(request.fields.get("authorization"))
         token, read_only = self._credentials()
         if same(given, token):
             return "default"

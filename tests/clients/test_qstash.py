@@ -302,7 +302,7 @@ def language_models(world: World) -> None:
     world.queue.run_until_idle()
     (route,) = world.queue.destinations.routes.where(where="answers")
     assert {one.url for one in route.deliveries} == {"https://api.openai.com/v1/chat/completions"}
-    assert {one.header("Authorization") for one in route.deliveries} == {"Bearer key"}
+    assert {one.headers.get("Authorization") for one in route.deliveries} == {"Bearer key"}
     assert len(world.handler.on("/callback")) == 4
 
 

@@ -163,7 +163,7 @@ def test_run_sleep_sleep_until_and_call(world: World) -> None:
     assert world.events == [({"got": {"order": 7}}, 200, {"third": True}, ["1"])]
     assert world.cloud.clock.now() == until
     (request,) = calls.deliveries
-    assert (request.method, request.json(), request.header("X-Own")) == ("PUT", {"q": 1}, "2")
+    assert (request.method, request.json(), request.headers.get("X-Own")) == ("PUT", {"q": 1}, "2")
     assert world.cloud.problems == []
     (run,) = world.runs()
     assert run["workflowState"] == "RUN_SUCCESS"

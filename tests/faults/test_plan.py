@@ -518,7 +518,7 @@ def test_times_and_skip(
         ({"command": "w"}, True),
         ({"command": "other"}, False),
         ({"command": lambda word: word.startswith("a")}, True),
-        ({"when": lambda request: request.header("x-who") == "me"}, True),
+        ({"when": lambda request: request.headers.get("x-who") == "me"}, True),
         ({"when": lambda request: request.call.facts["command"] == []}, False),
         ({"route": "add", "command": "other"}, False),
         ({"route": "add", "command": "w", "when": lambda request: True}, True),

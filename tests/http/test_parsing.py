@@ -77,7 +77,7 @@ def test_a_connection_remembers_little() -> None:
     for number in range(1000):
         reader.feed(b"GET / HTTP/1.1\r\nHost: h\r\nX: %d\r\nY: %b\r\n\r\n" % (number, b"y" * 600))
     assert len(reader._known) <= parsing._REMEMBERED
-    assert [m.header("x") for m in reader.messages] == [str(number) for number in range(1000)]
+    assert [m.headers.get("x") for m in reader.messages] == [str(number) for number in range(1000)]
 
 
 ONE_HOST = b"GET / HTTP/1.1\r\nHost: %b\r\n\r\n"
@@ -177,15 +177,6 @@ def test_damage_after_known_heads_is_seen(data: st.DataObject) -> None:
                 reader.feed(part)
     assert described(readers[0]) == described(readers[1])
     assert reasons(readers[0]) == reasons(readers[1])
-
-
-def test_what_a_handler_does_to_its_headers_is_not_remembered() -> None:
-    reader = RequestReader()
-    for _ in range(3):
-        reader.feed(REQUESTS[0])
-        message = reader.messages.popleft()
-        assert message.headers == [("Host", "h")]
-        message.headers.append(("X", "1"))  # type: ignore[attr-defined]
 
 
 @pytest.mark.parametrize(
@@ -294,7 +285,7 @@ def test_a_few_trailers_are_let_by() -> None:
     reader = read_all(CHUNKED + b"1\r\na\r\n0\r\n" + b"T: 1\r\n" * 100 + b"\r\n")
     (message,) = reader.messages
     assert message.body == b"a"
-    assert [name for name, _ in message.headers] == ["Host", "Transfer-Encoding"]
+    assert [name for name, _ in message.headers.pairs] == ["Host", "Transfer-Encoding"]
 
 
 def test_thousands_of_headers_are_refused() -> None:

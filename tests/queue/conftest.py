@@ -43,4 +43,4 @@ def deadlines() -> Iterator[Deadlines]:
 def table(deadlines: Deadlines) -> Iterator[Table]:
     table = Table(deadlines)
     yield table
-    table._close()
+    table.loops.close()

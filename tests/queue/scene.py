@@ -12,7 +12,7 @@ from types import TracebackType
 from typing import Any, Self
 
 from pytest_fakecloud.handle import Context
-from pytest_fakecloud.queue.delivery.destinations import DeliveredRequest
+from pytest_fakecloud.queue.delivery.replies import DeliveredRequest
 from pytest_fakecloud.queue.handle import Queue
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)

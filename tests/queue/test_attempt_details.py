@@ -9,7 +9,7 @@ import pytest
 
 from pytest_fakecloud import Cloud
 from pytest_fakecloud.queue.attempt_details import _Ear, _Listening
-from pytest_fakecloud.queue.delivery.destinations import DeliveredRequest
+from pytest_fakecloud.queue.delivery.replies import DeliveredRequest
 from pytest_fakecloud.queue.handle import Queue
 
 URL = "https://app.example.com/hook"

@@ -12,7 +12,7 @@ import werkzeug
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from pytest_fakecloud.queue.delivery.destinations import DeliveredRequest, Reply
+from pytest_fakecloud.queue.delivery.replies import DeliveredRequest, Reply
 from pytest_fakecloud.queue.errors import QueueError
 from pytest_fakecloud.queue.wire.headers import as_wire
 
@@ -110,7 +110,7 @@ def test_text_in_json_is_utf8_on_the_wire(scene: Scene) -> None:
         assert answer["url"] == scene.queue.message(answer["messageId"]).url == url
         scene.queue.deliver_due()
         assert scene.came[-1].delivery.url.encode("latin-1") == url.encode()
-        assert (scene.came[-1].header("X") or "").encode("latin-1") == text.encode()
+        assert (scene.came[-1].headers.get("X") or "").encode("latin-1") == text.encode()
 
 
 def test_an_endpoint_beyond_ascii_comes_and_goes(scene: Scene) -> None:

@@ -15,8 +15,8 @@ import pytest
 from pytest_fakecloud import Cloud
 from pytest_fakecloud.core.errors import ContractError
 from pytest_fakecloud.handle import Context
-from pytest_fakecloud.queue.delivery.destinations import DeliveredRequest, Reply
 from pytest_fakecloud.queue.delivery.drivers import NotIdle
+from pytest_fakecloud.queue.delivery.replies import DeliveredRequest, Reply
 from pytest_fakecloud.queue.errors import QueueError
 from pytest_fakecloud.queue.handle import DEV_KEYS, DEV_TOKEN, Queue
 from tests.harness import check_each

@@ -157,7 +157,7 @@ def test_a_masked_call_holds_no_secret_and_all_the_rest(cloud: Cloud) -> None:
     assert told.body == call.body.replace(secret.encode(), HIDDEN.encode())
     assert told.facts["words"] == [["SET", "k", f"über {HIDDEN}"]]
     assert told.facts.keys() == call.facts.keys()
-    headers = {name.lower(): value for name, value in told.headers}
+    headers = {name.lower(): value for name, value in told.headers.items()}
     assert (headers["authorization"], headers["x-plain"]) == (HIDDEN, f"a {HIDDEN} b")
     assert len(told.headers) == len(call.headers)
     assert (told.number, told.status) == (call.number, call.status)

@@ -115,13 +115,13 @@ def test_answers_and_journal_are_those_of_the_socket(send: Send) -> None:
                     call.facts, call.outcome, call.at_us,
                     {
                         (name.lower(), value)
-                        for name, value in call.headers
+                        for name, value in call.headers.pairs
                         if name.lower() not in ("host", "connection")
                     },
                 )
                 for call in kv.journal.calls()
             ]  # fmt: skip
-            hosts = {call.header("host") for call in kv.journal.calls()}
+            hosts = {call.headers.get("host") for call in kv.journal.calls()}
             assert hosts == {kv.url.removeprefix("http://")}
             assert bool(sockets(kv)) is (transport == "socket")
             seen.append((answers, refused, journal))

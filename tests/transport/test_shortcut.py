@@ -43,7 +43,7 @@ def both(case: Case) -> list[tuple[object, object, bool]]:
             journal = [
                 (
                     call.method, call.target, call.body, call.status,
-                    sorted((n.lower(), v) for n, v in call.headers if n.lower() != "host"),
+                    sorted((n.lower(), v) for n, v in call.headers.pairs if n.lower() != "host"),
                 )
                 for call in calls
             ]  # fmt: skip

@@ -483,4 +483,4 @@ def _format(request: Request) -> _Format:
 
 
 def _accepts_events(request: Request) -> bool:
-    return "text/event-stream" in (request.header("Accept") or "").lower()
+    return "text/event-stream" in (request.fields.get("accept") or "").lower()

@@ -128,10 +128,6 @@ class Callback:
         """When it came, on the cloud's clock: an aware UTC datetime."""
         return to_datetime(self.at_us)
 
-    def header(self, name: str) -> str | None:
-        """Return the first request header of that name, in any spelling, or None."""
-        return self.headers.get(name)
-
     def __repr__(self) -> str:
         kind = "failure callback" if self.failure else "callback"
         signature = "verified" if self.verified else f"not verified: {self.problem}"

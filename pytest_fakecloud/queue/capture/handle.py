@@ -18,7 +18,6 @@ from werkzeug import Request as WerkzeugRequest
 from werkzeug import Response as WerkzeugResponse
 
 from ...core.aio import drive, in_thread
-from ...core.calls import Headers
 from ...core.errors import ContractError
 from ...core.matching import Query
 from ...core.timekeeper import Occupied
@@ -139,7 +138,7 @@ class CallbackCapture(Destination):
             raw = None
         environ = request.environ
         url = f"{environ['wsgi.url_scheme']}://{environ['HTTP_HOST']}{environ['RAW_URI']}"
-        headers = Headers(environ["fakecloud.headers"])
+        headers = environ["fakecloud.headers"]
         signature = headers.get("Upstash-Signature") or headers.get("Service-Signature")
         return Callback(
             raw=raw if isinstance(raw, dict) else {},

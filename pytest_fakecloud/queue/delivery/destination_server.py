@@ -117,8 +117,10 @@ class Destination(Handle, HTTPServer):
             return Answer(text.encode("utf-8", "replace"), 400, (), "text/plain; charset=utf-8")
         scheme = "http" if self.ssl_context is None else "https"
         origin = f"{scheme}://{host}" if host else self.url
-        environ = environ_of(request.method, origin + target, list(request.headers), request.body)
-        environ["fakecloud.headers"] = list(request.headers)
+        environ = environ_of(
+            request.method, origin + target, list(request.headers.pairs), request.body
+        )
+        environ["fakecloud.headers"] = request.headers
         if request.client:
             environ["REMOTE_ADDR"] = request.client[0]
         received = WerkzeugRequest(environ)

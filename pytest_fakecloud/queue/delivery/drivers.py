@@ -51,33 +51,21 @@ class Driver:
         self, engine: Engine, check_open: Callable[[], object], release: Callable[[], object]
     ) -> None:
         self._engine = engine
-        self._clock = engine.clock
+        self.clock = engine.clock
         self._check_open = check_open
         self._release = release
 
-    def deliver_due(self) -> Plan:
-        """Plan for what is due now."""
+    def deliver_until(self, target: Target) -> Plan:
+        """Plan the deliveries that are due up to an instant."""
         __tracebackhide__ = True
-        fired = yield self._clock.now_us
-        return self._report(fired)
-
-    def advance(self, duration: Duration) -> Plan:
-        """Plan for everything due within a span."""
-        __tracebackhide__ = True
-        fired = yield self._clock.after(duration)
-        return self._report(fired)
-
-    def move_to(self, instant: Instant) -> Plan:
-        """Plan for everything due up to an instant."""
-        __tracebackhide__ = True
-        fired = yield self._clock.until(instant)
+        fired = yield target
         return self._report(fired)
 
     def run_until_idle(self, within: Duration) -> Plan:
         """Plan for everything until no message is undelivered. Raises ``NotIdle`` beyond
         ``within``."""
         __tracebackhide__ = True
-        engine, clock = self._engine, self._clock
+        engine, clock = self._engine, self.clock
         span = duration_us(within)
         end = clock.now_us() + span
         fired = yield clock.now_us
@@ -108,7 +96,7 @@ class Driver:
             f"the queue is not idle within {within!r}, that is by {to_datetime(end_us).isoformat()}:"
             f" {len(pending)} message(s) undelivered. Allow more with within=, or cancel them"
         ]
-        lines += [timeline(one, self._clock.now_us()) for one in pending[:3]]
+        lines += [timeline(one, self.clock.now_us()) for one in pending[:3]]
         return "\n".join(lines)
 
     # -- running a plan --------------------------------------------------------------------------
@@ -125,7 +113,7 @@ class Driver:
         try:
             target = next(plan)
             while True:
-                target = plan.send(self._clock.fire(target))
+                target = plan.send(self.clock.fire(target))
         except StopIteration as end:
             result: Attempts = end.value
             return result
@@ -137,7 +125,7 @@ class Driver:
         try:
             target = next(plan)
             while True:
-                target = plan.send(await drive(self._clock, target))
+                target = plan.send(await drive(self.clock, target))
         except StopIteration as end:
             result: Attempts = end.value
             return result
@@ -153,21 +141,22 @@ class QueueAio:
 
     def __init__(self, driver: Driver) -> None:
         self._driver = driver
+        self._clock = driver.clock
 
     async def deliver_due(self) -> Attempts:
         """``Queue.deliver_due``, awaitable."""
         __tracebackhide__ = True
-        return await self._driver.run_async(self._driver.deliver_due())
+        return await self._driver.run_async(self._driver.deliver_until(self._clock.now_us))
 
     async def advance(self, duration: Duration) -> Attempts:
         """``Queue.advance``, awaitable."""
         __tracebackhide__ = True
-        return await self._driver.run_async(self._driver.advance(duration))
+        return await self._driver.run_async(self._driver.deliver_until(self._clock.after(duration)))
 
     async def move_to(self, instant: Instant) -> Attempts:
         """``Queue.move_to``, awaitable."""
         __tracebackhide__ = True
-        return await self._driver.run_async(self._driver.move_to(instant))
+        return await self._driver.run_async(self._driver.deliver_until(self._clock.until(instant)))
 
     async def run_until_idle(self, within: Duration = "30d") -> Attempts:
         """``Queue.run_until_idle``, awaitable."""

@@ -172,7 +172,7 @@ Host: TypeAlias = AsyncioHost | TrioHost
 
 
 @dataclass(frozen=True)
-class Elsewhere:
+class RunningLifespan:
     """A lifespan that somebody else runs: the application's coroutine, its state and its loop."""
 
     coroutine: CoroutineType[Any, Any, Any]
@@ -185,23 +185,23 @@ class Elsewhere:
         return self.coroutine.cr_frame is not None
 
 
-class Elsewheres:
+class RunningLifespans:
     """The lifespans that somebody else runs, as far as they have been asked for."""
 
     def __init__(self) -> None:
-        self._found: dict[int, Elsewhere] = {}
+        self._found: dict[int, RunningLifespan] = {}
 
-    def find(self, app: AsgiApp) -> Elsewhere | None:
+    def find(self, app: AsgiApp) -> RunningLifespan | None:
         """Return the lifespan of an application that runs right now, or None."""
         found = self._found.get(id(app))
         if found is None or not found.runs:
-            found = lifespan_elsewhere(app)
+            found = find_running_lifespan(app)
             if found is not None:
                 self._found[id(app)] = found
         return found
 
 
-def lifespan_elsewhere(app: AsgiApp) -> Elsewhere | None:
+def find_running_lifespan(app: AsgiApp) -> RunningLifespan | None:
     """Return the lifespan of an application that runs right now in asyncio or trio, or None.
 
     The protocol does not tell. But as long as a lifespan runs, the application's own coroutine is
@@ -213,7 +213,7 @@ def lifespan_elsewhere(app: AsgiApp) -> Elsewhere | None:
                 frame = coroutine.cr_frame
                 scope = None if frame is None else _lifespan_scope(app, frame)
                 if scope is not None:
-                    return Elsewhere(coroutine, scope.get("state") or {}, host)
+                    return RunningLifespan(coroutine, scope.get("state") or {}, host)
                 coroutine = coroutine.cr_await
     return None
 

@@ -171,10 +171,6 @@ class DeliveredRequest:
         """The number of attempts made before this one."""
         return self.delivery.attempt
 
-    def header(self, name: str) -> str | None:
-        """Return the first header of that name, in any spelling, or None."""
-        return first(self.delivery.headers, name)
-
     def json(self) -> Any:
         """Return the body read as JSON; ``ValueError`` when it is none."""
         return jsonlib.loads(self.delivery.body)

@@ -16,7 +16,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
 from ...core.aio import in_thread
@@ -25,7 +25,8 @@ from ..model import Delivery, Outcome
 from ..settings import SignatureClock, Unstubbed
 from ..wire.signing import published_text
 from .deadlines import DEFAULT_CAP, Deadlines
-from .destinations import DestinationRoute, Destinations, route_to
+from .destination_routes import DestinationRoute
+from .destinations import Destinations, route_to
 
 if TYPE_CHECKING:
     from .loopback import LoopbackSender
@@ -33,12 +34,6 @@ if TYPE_CHECKING:
 
 class UnstubbedDestination(ConnectionError):
     """The destination is neither a route, a mock nor a loopback server, so nothing was sent."""
-
-
-class ReportUnstubbed(Protocol):
-    """Told of each attempt to a destination nobody stands in for."""
-
-    def __call__(self, text: str, *, url: str, message_id: str) -> object: ...
 
 
 class Sender:
@@ -58,7 +53,7 @@ class Sender:
         destinations: Destinations | None = None,
         *,
         unstubbed: Unstubbed = "refuse",
-        report: ReportUnstubbed | None = None,
+        report: Callable[[str, Delivery], object] | None = None,
         report_raised: Callable[[BaseException, str], object] | None = None,
         cap: float = DEFAULT_CAP,
         is_fake: Callable[[str], bool] = lambda url: False,
@@ -153,7 +148,7 @@ class Sender:
         if self._sockets is not None:
             self._sockets.close()
         self._deadlines.close()
-        self.destinations._close()
+        self.destinations.loops.close()
 
     def _loopback(self) -> LoopbackSender:
         with self._lock:
@@ -187,7 +182,7 @@ class Sender:
         if mocks:
             text += f". {mocks}"
         if self._report is not None:
-            self._report(text, url=url, message_id=delivery.message_id)
+            self._report(text, delivery)
         return Outcome(
             exception=UnstubbedDestination(text), refused=True, unstubbed=text, where="unstubbed"
         )

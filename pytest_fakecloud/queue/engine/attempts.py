@@ -273,7 +273,7 @@ class AttemptRunner:
         elif "next_key" in faults:
             key = self._keys.next
         age = 3600 * SECOND if "expired" in faults else 0
-        signature = self.sign_with(delivery, key=key, age_us=age)
+        signature = self.sign_with(delivery, key, age)
         body = delivery.body + b"tampered" if "tamper" in faults else delivery.body
         return replace(delivery, headers=delivery.headers + signature, body=body)
 

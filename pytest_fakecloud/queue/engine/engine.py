@@ -199,13 +199,13 @@ class Engine(State):
     def snapshot(self) -> Saved:
         """Return a copy of all data; further attempts do not change it."""
         with self.lock:
-            return save(self, self.dead_letters, self.schedules, self.publisher, self.quota)
+            return save(self)
 
     def restore(self, saved: Saved) -> None:
         """Return to a copy: its data, and timers for what was waiting, in flight or scheduled."""
         with self.lock:
             self._cancel_timers()
-            put_back(saved, self, self.dead_letters, self.schedules, self.publisher, self.quota)
+            put_back(saved, self)
             self.history.restored()
             self.lifecycle.under_way.clear()
             for schedule in self.schedules.by_id.values():

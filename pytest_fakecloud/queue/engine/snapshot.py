@@ -8,16 +8,18 @@ from __future__ import annotations
 
 from collections import deque
 from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
 
 from ..model import LogEntry, Message, Outcome
-from .dead_letters import DeadLetter, DeadLetters
+from .dead_letters import DeadLetter
 from .fifo import Queues
 from .flow import FlowControl
-from .publishing import Publisher
-from .quota import Quota, QuotaUsage
-from .schedules import Schedule, Schedules
-from .state import State
+from .quota import QuotaUsage
+from .schedules import Schedule
 from .url_groups import UrlGroups
+
+if TYPE_CHECKING:
+    from .engine import Engine
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,62 +46,49 @@ def _copies(messages: dict[str, Message]) -> dict[str, Message]:
     return {message_id: message.copy() for message_id, message in messages.items()}
 
 
-def save(
-    state: State,
-    dead_letters: DeadLetters,
-    schedules: Schedules,
-    publisher: Publisher,
-    quota: Quota,
-) -> Saved:
+def save(engine: Engine) -> Saved:
     """Return a copy of an engine's data; the caller holds its lock."""
     return Saved(
-        messages=_copies(state.messages),
-        pending=tuple(state.pending),
-        groups_of_tasks={name: list(ids) for name, ids in state.groups_of_tasks.items()},
-        queues=state.queues.copy(),
-        flow=state.flow.copy(),
-        url_groups=state.url_groups.copy(),
-        schedules={name: one.copy() for name, one in schedules.by_id.items()},
-        dead_letters=dict(dead_letters.rows),
-        seen=dict(publisher.seen),
-        usage=replace(quota.usage),
-        logs=list(state.logs.entries),
-        in_flight=dict(state.in_flight),
-        workflow=state.workflow.snapshot(),
-        crowd=tuple(state.crowd),
+        messages=_copies(engine.messages),
+        pending=tuple(engine.pending),
+        groups_of_tasks={name: list(ids) for name, ids in engine.groups_of_tasks.items()},
+        queues=engine.queues.copy(),
+        flow=engine.flow.copy(),
+        url_groups=engine.url_groups.copy(),
+        schedules={name: one.copy() for name, one in engine.schedules.by_id.items()},
+        dead_letters=dict(engine.dead_letters.rows),
+        seen=dict(engine.publisher.seen),
+        usage=replace(engine.quota.usage),
+        logs=list(engine.logs.entries),
+        in_flight=dict(engine.in_flight),
+        workflow=engine.workflow.snapshot(),
+        crowd=tuple(engine.crowd),
     )
 
 
-def put_back(
-    saved: Saved,
-    state: State,
-    dead_letters: DeadLetters,
-    schedules: Schedules,
-    publisher: Publisher,
-    quota: Quota,
-) -> None:
+def put_back(saved: Saved, engine: Engine) -> None:
     """Put a copy's data into an engine; the caller holds its lock and plans the timers anew.
 
     A message whose attempt was being performed when the copy was made is pending again.
     """
-    state.messages = _copies(saved.messages)
-    state.pending = {one: state.messages[one] for one in saved.pending}
-    state.groups_of_tasks = {name: list(ids) for name, ids in saved.groups_of_tasks.items()}
-    state.queues = saved.queues.copy()
-    state.flow = saved.flow.copy()
-    state.url_groups = saved.url_groups.copy()
-    schedules.by_id = {name: one.copy() for name, one in saved.schedules.items()}
-    dead_letters.rows = dict(saved.dead_letters)
-    publisher.seen = dict(saved.seen)
-    quota.usage = replace(saved.usage)
-    state.logs.entries = list(saved.logs)
-    state.in_flight = dict(saved.in_flight)
-    state.workflow.restore(saved.workflow)
-    state.crowd = deque(saved.crowd)
-    state.active = set(state.in_flight)
-    state.overtaken = []
-    now = state.clock.now_us()
-    for message in state.pending.values():
-        if message.state == "ACTIVE" and message.id not in state.in_flight:
+    engine.messages = _copies(saved.messages)
+    engine.pending = {one: engine.messages[one] for one in saved.pending}
+    engine.groups_of_tasks = {name: list(ids) for name, ids in saved.groups_of_tasks.items()}
+    engine.queues = saved.queues.copy()
+    engine.flow = saved.flow.copy()
+    engine.url_groups = saved.url_groups.copy()
+    engine.schedules.by_id = {name: one.copy() for name, one in saved.schedules.items()}
+    engine.dead_letters.rows = dict(saved.dead_letters)
+    engine.publisher.seen = dict(saved.seen)
+    engine.quota.usage = replace(saved.usage)
+    engine.logs.entries = list(saved.logs)
+    engine.in_flight = dict(saved.in_flight)
+    engine.workflow.restore(saved.workflow)
+    engine.crowd = deque(saved.crowd)
+    engine.active = set(engine.in_flight)
+    engine.overtaken = []
+    now = engine.clock.now_us()
+    for message in engine.pending.values():
+        if message.state == "ACTIVE" and message.id not in engine.in_flight:
             message.state = "RETRY"
             message.due_us = now

@@ -9,11 +9,10 @@ from ..engine.flow import FlowKey
 from ..errors import bad_request
 from ..model import SECOND, HeaderList
 from ..wire import records
-from ..wire.headers import as_wire, check_name, read_given, read_integer
+from ..wire.headers import as_wire, check_name, json_headers, read_given, read_integer
 from .payloads import (
     empty,
     endpoints_of,
-    header_pairs,
     json_object,
     query_of,
     segment,
@@ -33,6 +32,8 @@ class AdministrationRoutes:
         """Return all of them."""
         return [
             *(route for base in SCHEDULES for route in self._of_schedules(base)),
+            Route("GET", "/v1/schedules", "list_schedules_v1", self.list_schedules),
+            Route("GET", "/v1/schedules/{id}", "get_schedule_v1", self.get_schedule),
             Route("GET", "/v2/queues", "list_queues", self.list_queues),
             Route("POST", "/v2/queues", "upsert_queue", self.upsert_queue),
             Route("GET", "/v2/queues/{name}", "get_queue", self.get_queue),
@@ -163,7 +164,7 @@ class AdministrationRoutes:
         headers = json_object(request).get("headers")
         if not isinstance(headers, dict):
             raise bad_request("invalid topic: headers must be an object")
-        pairs = header_pairs(headers)
+        pairs = json_headers(headers)
         defaults: HeaderList = [
             (
                 name

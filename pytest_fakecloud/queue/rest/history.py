@@ -12,14 +12,21 @@ from ..errors import not_found
 from ..wire import filters, records
 from .payloads import (
     accepted_record,
+    bulk_pairs,
     cursor_field,
     empty,
     names_nothing,
-    pairs,
     query_of,
     refuse_empty_id,
     segment,
 )
+
+
+def letter_record(engine: Engine, row: DeadLetter) -> records.Record:
+    """Return a dead letter as the API shows it; the caller holds the engine's lock."""
+    message = engine.dead_letters.message(row)
+    shown = records.dead_letter_record(message, row.id, engine.settings.no_answer_status)
+    return shown | engine.workflow.dead_letter_fields(message)
 
 
 class HistoryRoutes:
@@ -43,23 +50,17 @@ class HistoryRoutes:
 
     # -- dead letters ----------------------------------------------------------------------------
 
-    def _letter(self, dlq_id: str) -> records.Record:
-        engine = self.engine
-        with engine.lock:
-            row = engine.dead_letters.get(dlq_id)
-            message = engine.dead_letters.message(row)
-            return records.dead_letter_record(
-                message, row.id, engine.settings.no_answer_status
-            ) | engine.workflow.dead_letter_fields(message)
-
     def list_dead_letters(self, request: Request) -> object:
         chosen = filters.read_filters(query_of(request), filters.FOR_DEAD_LETTERS)
         with self.engine.lock:
             rows, cursor = self.engine.dead_letters.select(chosen)
-            return {"messages": [self._letter(row.id) for row in rows]} | cursor_field(cursor)
+            shown = [letter_record(self.engine, row) for row in rows]
+            return {"messages": shown} | cursor_field(cursor)
 
     def get_dead_letter(self, request: Request) -> object:
-        return self._letter(segment(request, "id"))
+        with self.engine.lock:
+            row = self.engine.dead_letters.get(segment(request, "id"))
+            return letter_record(self.engine, row)
 
     def delete_dead_letter(self, request: Request) -> Answer:
         letters = self.engine.dead_letters
@@ -92,7 +93,9 @@ class HistoryRoutes:
         With ``known``, raise 404 if ids are given and no row has one of them.
         """
         refuse_empty_id(request, "dlq message")
-        chosen = filters.read_filters(pairs(request, "dlqIds"), filters.FOR_DEAD_LETTERS)
+        chosen = filters.read_filters(
+            bulk_pairs(request, "dlqIds", empty=True), filters.FOR_DEAD_LETTERS
+        )
         if chosen.empty and names_nothing(request, "dlqIds", "dlqId"):
             return [], None
         rows, cursor = self.engine.dead_letters.select(chosen)
@@ -103,7 +106,9 @@ class HistoryRoutes:
 
     def _retry(self, rows: list[DeadLetter], request: Request) -> list[Accepted]:
         letters = self.engine.dead_letters
-        plain = [(name, value) for name, value in request.headers if name.lower() != "content-type"]
+        plain = [
+            (name, value) for name, value in request.headers.pairs if name.lower() != "content-type"
+        ]
         accepted = self.engine.publisher.retry_dead_letters(map(letters.message, rows), plain)
         letters.delete(rows)
         return accepted

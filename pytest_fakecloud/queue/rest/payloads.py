@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 from typing import Any
 from urllib.parse import unquote
@@ -13,15 +12,18 @@ from ..engine.publishing import Accepted
 from ..errors import bad_request, not_found
 from ..model import HeaderList
 from ..wire import filters
-from ..wire.headers import as_text, as_wire, check_name
+from ..wire.headers import as_text, as_wire, check_name, json_headers
 
 _ID = re.compile(r"(?:(?:msg|msd|wfr)_[\w.-]+|\d+-\d+)\Z", re.ASCII)
 """Ids of messages, of workflow runs and of dead letters."""
 
 
-def json_object(request: Request) -> dict[str, Any]:
-    """Return the JSON object of a body; 400 for anything else, an empty body is an empty object."""
-    if not request.body.strip():
+def json_object(request: Request, *, required: bool = False) -> dict[str, Any]:
+    """Return the JSON object of a body; 400 for anything else.
+
+    An empty body counts as an empty object unless one is ``required``.
+    """
+    if not required and not request.body.strip():
         return {}
     try:
         value = json_value(request.body)
@@ -30,6 +32,17 @@ def json_object(request: Request) -> dict[str, Any]:
     if not isinstance(value, dict):
         raise bad_request("invalid body: expected a JSON object")
     return value
+
+
+def json_array(request: Request) -> list[Any]:
+    """Return the JSON array of a batch; 400 for anything else."""
+    try:
+        items = json_value(request.body)
+    except ValueError as error:
+        raise bad_request(f"invalid batch: {error}") from None
+    if not isinstance(items, list):
+        raise bad_request("invalid batch: expected a JSON array")
+    return items
 
 
 def destination_of(
@@ -100,14 +113,12 @@ def bulk_object(request: Request, ids: str) -> dict[str, Any]:
     return {ids: given}
 
 
-def pairs(request: Request, ids: str) -> list[tuple[str, str]]:
-    """Return the filters of query and JSON body together."""
-    return query_of(request) + filters.pairs_of(bulk_object(request, ids))
+def bulk_pairs(request: Request, ids: str, *, empty: bool = False) -> list[tuple[str, str]]:
+    """Return the filters of a bulk operation, from its query and its JSON body.
 
-
-def bulk_pairs(request: Request, ids: str) -> list[tuple[str, str]]:
-    """Return the filters of a bulk operation on runs; empty ones in the query ask for nothing."""
-    given = [pair for pair in query_of(request) if pair[1]]
+    Empty filters in the query are ignored unless ``empty`` is set.
+    """
+    given = [pair for pair in query_of(request) if empty or pair[1]]
     return given + filters.pairs_of(bulk_object(request, ids))
 
 
@@ -151,18 +162,6 @@ def endpoints_of(request: Request) -> list[dict[str, Any]]:
     return found
 
 
-def header_pairs(headers: dict[str, Any]) -> HeaderList:
-    """Return the headers of a JSON object as wire pairs; 400 for values that are no text."""
-    pairs: HeaderList = []
-    for name, value in headers.items():
-        for one in value if isinstance(value, list) else [value]:
-            if isinstance(one, dict | list) or one is None:
-                raise bad_request(f"invalid header {name}: expected text")
-            text = one if isinstance(one, str) else json.dumps(one)
-            pairs.append((as_wire(name), as_wire(text)))
-    return pairs
-
-
 def read_batch_item(item: Any) -> tuple[str, HeaderList, bytes, str | None]:
     """Return destination, headers, body and queue of a batch item; 400 for a malformed one."""
     if not isinstance(item, dict):
@@ -183,4 +182,4 @@ def read_batch_item(item: Any) -> tuple[str, HeaderList, bytes, str | None]:
     if queue:
         check_name(queue, "queue name")
     data = b"" if body is None else body.encode("utf-8", "surrogatepass")
-    return as_wire(destination), header_pairs(headers), data, queue or None
+    return as_wire(destination), json_headers(headers), data, queue or None

@@ -15,12 +15,12 @@ from ...core.auth import bearer_token, same
 from ...core.matching import TEXT, Field
 from ...http.app import App
 from ...http.messages import Answer, Request
-from ...http.readers import decode_segment, json_value
+from ...http.readers import decode_segment
 from ...http.routing import Route
 from .. import errors
 from ..engine.engine import Engine
 from ..engine.publishing import Published, error_item
-from ..errors import QueueError, bad_request
+from ..errors import QueueError
 from ..fields import DESTINATION, LABEL, NAME
 from ..model import (
     Delivery,
@@ -44,10 +44,11 @@ from .admin import SCHEDULES, AdministrationRoutes
 from .history import HistoryRoutes
 from .payloads import (
     accepted_record,
+    bulk_pairs,
     caller_of,
     destination_of,
+    json_array,
     names_nothing,
-    pairs,
     read_batch_item,
     refuse_empty_id,
     segment,
@@ -105,6 +106,9 @@ class QueueApp(App):
             Route("POST", "/llm/v1/chat/completions", "chat", self.chat, lingers=True),
             Route("GET", "/v2/keys", "get_keys", self.get_keys),
             Route("POST GET", "/v2/keys/rotate", "rotate_keys", self.rotate_keys),
+            Route("GET", "/v1/keys", "get_keys_v1", self.get_keys),
+            Route("POST GET", "/v1/keys/rotate", "rotate_keys_v1", self.rotate_keys),
+            Route("GET", "/v1/messages/{id}", "get_message_v1", self.get_message),
         ]
 
     # -- the dialect -----------------------------------------------------------------------------
@@ -139,7 +143,7 @@ class QueueApp(App):
         if "destination" in request.params:
             destination, settings = destination_of(request)
             facts["url"] = facts["destination"] = as_text(destination)
-            label = first_setting([*request.headers, *settings], "label")
+            label = first_setting([*request.headers.pairs, *settings], "label")
             facts["label"] = [] if label is None else [*labels_of(label)]
         return facts
 
@@ -171,7 +175,7 @@ class QueueApp(App):
         destination, settings = destination_of(request)
         result = self.engine.publisher.publish(
             destination,
-            request.headers,
+            request.headers.pairs,
             request.body,
             query=settings,
             caller_ip=caller_of(request),
@@ -183,12 +187,7 @@ class QueueApp(App):
         limit = self.engine.limits.batch_size
         if len(request.body) > limit:
             raise QueueError(413, f"quota maxBatchSize exceeded, current limit: {limit}")
-        try:
-            items = json_value(request.body)
-        except ValueError as error:
-            raise bad_request(f"invalid batch: {error}") from None
-        if not isinstance(items, list):
-            raise bad_request("invalid batch: expected a JSON array")
+        items = json_array(request)
         # One step: a run that ends meanwhile refuses the whole batch or nothing of it.
         with self.engine.lock:
             self.engine.quota.count_request(self.engine.clock.now_us())
@@ -230,7 +229,7 @@ class QueueApp(App):
     def cancel_messages(self, request: Request) -> object:
         refuse_empty_id(request, "message")
         chosen = filters.read_filters(
-            pairs(request, "messageIds"), filters.FOR_MESSAGES, most=2**62
+            bulk_pairs(request, "messageIds", empty=True), filters.FOR_MESSAGES, most=2**62
         )
         if chosen.empty and names_nothing(request, "messageIds", "messageId"):
             return {"cancelled": 0}
@@ -264,7 +263,7 @@ class QueueApp(App):
             message_id="chat",
             url=LLM_URL,
             method=request.method,
-            headers=[pair for pair in request.headers if pair[0].lower() not in own],
+            headers=[pair for pair in request.headers.pairs if pair[0].lower() not in own],
             body=request.body,
             attempt=0,
             at_us=self.engine.clock.now_us(),

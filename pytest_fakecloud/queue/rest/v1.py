@@ -10,10 +10,8 @@ from __future__ import annotations
 from typing import Any
 
 from ...http.messages import Answer, Request
-from ...http.readers import json_value
 from ...http.routing import Route
 from ..engine.engine import Engine
-from ..engine.url_groups import UrlGroup
 from ..errors import bad_request, not_found
 from ..model import SECOND
 from ..wire import records
@@ -23,7 +21,7 @@ from ..wire.headers import (
     check_name,
     check_url,
 )
-from .payloads import caller_of, destination_of, segment
+from .payloads import caller_of, destination_of, json_object, segment
 
 OK = {"status": "ok"}
 
@@ -48,22 +46,17 @@ class V1Routes:
             Route("GET", "/v1/topics/{name}", "get_topic_v1", self.get_topic),
             Route("PUT", "/v1/topics/{name}", "rename_topic_v1", self.rename_topic),
             Route("DELETE", "/v1/topics/{name}", "delete_topic_v1", self.delete_topic),
-            Route("GET", "/v1/messages/{id}", "get_message_v1", self.get_message),
             Route("DELETE", "/v1/messages/{id}", "cancel_message_v1", self.cancel_message),
             Route("GET", "/v1/messages/{id}/tasks", "list_tasks_v1", self.list_tasks),
             Route("GET", "/v1/tasks/{id}", "get_task_v1", self.get_task),
-            Route("GET", "/v1/keys", "get_keys_v1", self.get_keys),
-            Route("GET POST", "/v1/keys/rotate", "rotate_keys_v1", self.rotate_keys),
             Route("GET", "/v1/quota", "quota_v1", self.quota),
-            Route("GET", "/v1/schedules", "list_schedules_v1", self.list_schedules),
-            Route("GET", "/v1/schedules/{id}", "get_schedule_v1", self.get_schedule),
         ]
 
     def publish(self, request: Request) -> Answer:
         destination, settings = destination_of(request)
         result = self.engine.publisher.publish(
             destination,
-            request.headers,
+            request.headers.pairs,
             request.body,
             query=settings,
             caller_ip=caller_of(request),
@@ -87,7 +80,7 @@ class V1Routes:
             return [records.endpoint_record(*found) for found in self.engine.url_groups.endpoints()]
 
     def create_endpoint(self, request: Request) -> object:
-        body = _object(request)
+        body = json_object(request, required=True)
         url = _text(body, "url")
         topic_id, name = body.get("topicId"), body.get("topicName")
         if (topic_id is None) == (name is None):
@@ -97,7 +90,7 @@ class V1Routes:
             now = engine.clock.now_us()
             check_url(as_wire(url), "endpoint")
             if topic_id is not None:
-                group = self._topic(_text(body, "topicId"))
+                group = self.engine.url_groups.get(_text(body, "topicId"))
             else:
                 group = engine.url_groups.create(_text(body, "topicName"), now)
             endpoint = engine.url_groups.add(
@@ -113,7 +106,7 @@ class V1Routes:
         engine = self.engine
         with engine.lock:
             group, endpoint = engine.url_groups.endpoint(segment(request, "id"))
-            url = as_wire(_text(_object(request), "url"))
+            url = as_wire(_text(json_object(request, required=True), "url"))
             group.endpoints.change(endpoint, check_url(url, "endpoint"), endpoint.name)
             group.updated_us = engine.clock.now_us()
             return records.endpoint_record(group, endpoint)
@@ -125,15 +118,12 @@ class V1Routes:
             group.updated_us = self.engine.clock.now_us()
         return OK
 
-    def _topic(self, name_or_id: str) -> UrlGroup:
-        return self.engine.url_groups.get(name_or_id)
-
     def list_topics(self, request: Request) -> object:
         with self.engine.lock:
             return [records.topic_record(one) for one in self.engine.url_groups.by_name.values()]
 
     def create_topic(self, request: Request) -> object:
-        name = check_name(_text(_object(request), "name"), "topic name")
+        name = check_name(_text(json_object(request, required=True), "name"), "topic name")
         with self.engine.lock:
             if name in self.engine.url_groups.by_name:
                 raise bad_request(f"invalid topic name: {name!r} is taken")
@@ -143,24 +133,21 @@ class V1Routes:
 
     def get_topic(self, request: Request) -> object:
         with self.engine.lock:
-            return records.topic_record(self._topic(segment(request, "name")))
+            return records.topic_record(self.engine.url_groups.get(segment(request, "name")))
 
     def rename_topic(self, request: Request) -> object:
         with self.engine.lock:
-            group = self._topic(segment(request, "name"))
-            name = _text(_object(request), "name")
+            group = self.engine.url_groups.get(segment(request, "name"))
+            name = _text(json_object(request, required=True), "name")
             self.engine.url_groups.rename(group, name, self.engine.clock.now_us())
             return records.topic_record(group)
 
     def delete_topic(self, request: Request) -> object:
         with self.engine.lock:
-            self.engine.url_groups.remove(self._topic(segment(request, "name")))
+            self.engine.url_groups.remove(self.engine.url_groups.get(segment(request, "name")))
         return OK
 
     # -- messages --------------------------------------------------------------------------------
-
-    def get_message(self, request: Request) -> object:
-        return records.message_record(self.engine.message(segment(request, "id")))
 
     def cancel_message(self, request: Request) -> Answer:
         self.engine.cancel(segment(request, "id"))
@@ -184,13 +171,6 @@ class V1Routes:
 
     # -- the rest --------------------------------------------------------------------------------
 
-    def get_keys(self, request: Request) -> object:
-        return {"current": self.engine.keys.current, "next": self.engine.keys.next}
-
-    def rotate_keys(self, request: Request) -> object:
-        self.engine.rotate_keys()
-        return self.get_keys(request)
-
     def quota(self, request: Request) -> object:
         # Where the plan sets no limit, the numbers are those of the era's documents.
         limits = self.engine.limits
@@ -205,35 +185,6 @@ class V1Routes:
             "timeout": limits.timeout_us // SECOND,
             "maxDelay": (limits.delay_us or 30 * 86_400 * SECOND) // SECOND,
         }
-
-    def list_schedules(self, request: Request) -> object:
-        with self.engine.lock:
-            return [self._schedule(one) for one in self.engine.schedules.by_id]
-
-    def get_schedule(self, request: Request) -> object:
-        return self._schedule(segment(request, "id"))
-
-    def _schedule(self, schedule_id: str) -> records.Record:
-        engine = self.engine
-        with engine.lock:
-            schedule = engine.schedules.get(schedule_id)
-            return records.schedule_record(
-                schedule,
-                engine.schedules.due_us(schedule),
-                engine.schedules.states(schedule),
-                engine.settings.retries,
-                engine.limits.timeout_us,
-            )
-
-
-def _object(request: Request) -> dict[str, Any]:
-    try:
-        value = json_value(request.body)
-    except ValueError as error:
-        raise bad_request(f"invalid body: {error}") from None
-    if not isinstance(value, dict):
-        raise bad_request("invalid body: expected a JSON object")
-    return value
 
 
 def _text(body: dict[str, Any], name: str) -> str:

@@ -15,7 +15,6 @@ from typing import Any, get_args
 from urllib.parse import urlsplit
 
 from ...http.messages import Answer, Request
-from ...http.readers import json_value
 from ...http.routing import Route
 from ..engine.engine import Engine
 from ..engine.publishing import error_item
@@ -28,19 +27,21 @@ from ..wire.headers import (
     check_url,
     first_setting,
     header_map,
+    json_headers,
     read_flag,
     read_given,
-    read_integer,
     unprefixed,
 )
 from ..workflow.log import run_record
-from ..workflow.model import SDK_VERSION, RunState, WorkflowRun, flattened
+from ..workflow.model import SDK_VERSION, RunState, WorkflowRun
 from ..workflow.runs import WorkflowRuns
 from .payloads import (
     bulk_pairs,
     caller_of,
     cursor_field,
     destination_of,
+    json_array,
+    json_object,
     names_nothing,
     query_of,
     refuse_empty_id,
@@ -49,7 +50,6 @@ from .payloads import (
 from .routes import HOOKS
 
 _METHODS = "GET POST PUT PATCH DELETE HEAD OPTIONS"
-_MOST = 100
 _STATES = get_args(RunState)
 _ALL_RUNS = ("workflowRuns", "true")
 _RUN_FIELDS: dict[str, Callable[[WorkflowRun], tuple[str, ...]]] = {
@@ -68,6 +68,7 @@ _RUN_FIELDS: dict[str, Callable[[WorkflowRun], tuple[str, ...]]] = {
     "path": lambda run: (urlsplit(run.url).path,),
     "flowControlKey": lambda run: (run.settings.flow.key,) if run.settings.flow else (),
 }
+_FILTERS = frozenset({*_RUN_FIELDS, "count", "cursor", "fromDate", "toDate"})
 
 
 class WorkflowRoutes:
@@ -145,50 +146,29 @@ class WorkflowRoutes:
         only_live: bool = False,
         url_prefix: bool = False,
         latest_first: bool = False,
-        default: int = _MOST,
+        default: int = 100,
     ) -> tuple[list[WorkflowRun], str | None]:
-        wanted: dict[str, list[str]] = {}
-        paging = filters.Filters()
-        for name, value in pairs:
-            if name in ("cursor", "count", "fromDate", "toDate"):
-                _read_paging(paging, name, value)
-            elif name in _RUN_FIELDS:
-                values = [value] if name == "workflowUrl" else value.split(",")
-                if name == "state":
-                    values = [_read_state(one) for one in values]
-                wanted.setdefault(name, []).extend(values)
-            else:
-                known = ", ".join(sorted([*_RUN_FIELDS, "count", "cursor", "fromDate", "toDate"]))
-                raise bad_request(f"unknown filter {name!r}, expected one of {known}")
-
-        if ids := wanted.get("workflowRunIds"):
-            wanted = {"workflowRunIds": ids}
-            paging.from_us = paging.to_us = None
+        chosen = filters.read_filters(pairs, _FILTERS, states=_read_states)
 
         def matches(run: WorkflowRun) -> bool:
-            if only_live and not run.live:
+            if (only_live and not run.live) or not chosen.spans(run.created_us):
                 return False
-            if paging.from_us is not None and run.created_us < paging.from_us:
-                return False
-            if paging.to_us is not None and run.created_us > paging.to_us:
-                return False
-            for name, values in wanted.items():
-                found = _RUN_FIELDS[name](run)
+            for name, wanted in chosen.fields.items():
+                values = _RUN_FIELDS[name](run)
                 if url_prefix and name == "workflowUrl":
-                    if not any(one.startswith(tuple(values)) for one in found):
+                    if not values[0].startswith(tuple(wanted)):
                         return False
-                elif not any(one in values for one in found):
+                elif not any(one in wanted for one in values):
                     return False
             return True
 
         self.engine.history.sweep()
-        # One that was started again under its old id keeps its place among the others, but is newer.
+        # A run that was started again under its old id keeps its place in the dict, but is newer.
         in_order = sorted(self.runs.runs.values(), key=lambda run: run.number)
-        rows = [run for run in in_order if matches(run)]
         return filters.page(
-            rows,
+            [run for run in in_order if matches(run)],
             lambda run: run.number,
-            paging,
+            chosen,
             latest_first=latest_first,
             default=default,
         )
@@ -197,17 +177,11 @@ class WorkflowRoutes:
 
     def trigger(self, request: Request) -> Answer:
         target, settings = destination_of(request)
-        headers = [*request.headers, *settings]
+        headers = [*request.headers.pairs, *settings]
         return Answer(self._trigger(target, headers, request.body, request), 201)
 
     def trigger_many(self, request: Request) -> Answer:
-        try:
-            items = json_value(request.body)
-        except ValueError as error:
-            raise bad_request(f"invalid batch: {error}") from None
-        if not isinstance(items, list):
-            raise bad_request("invalid batch: expected a JSON array")
-        return Answer([self._trigger_item(item, request) for item in items], 201)
+        return Answer([self._trigger_item(item, request) for item in json_array(request)], 201)
 
     def _trigger_item(self, item: Any, request: Request) -> object:
         try:
@@ -219,7 +193,9 @@ class WorkflowRoutes:
             if body is not None and not isinstance(body, str):
                 body = json.dumps(body)
             data = (body or "").encode("utf-8", "surrogatepass")
-            return self._trigger(as_wire(target), flattened(headers), data, request)
+            return self._trigger(
+                as_wire(target), json_headers(headers, first_spelling=True), data, request
+            )
         except QueueError as error:
             return error_item(error)
 
@@ -258,14 +234,9 @@ class WorkflowRoutes:
     # -- events ----------------------------------------------------------------------------------
 
     def wait(self, request: Request) -> object:
-        try:
-            asked = json_value(request.body)
-        except ValueError as error:
-            raise bad_request(f"invalid body: {error}") from None
-        if not isinstance(asked, dict):
-            raise bad_request("invalid body: expected a JSON object")
+        asked = json_object(request, required=True)
         with self.engine.lock:
-            waiter = self.runs.wait(segment(request, "event"), asked, list(request.headers))
+            waiter = self.runs.wait(segment(request, "event"), asked, list(request.headers.pairs))
         return {"messageId": waiter.message_id}
 
     def notify(self, request: Request) -> Answer:
@@ -282,10 +253,10 @@ class WorkflowRoutes:
     def webhook(self, request: Request) -> object:
         event = {
             "method": request.method,
-            "header": header_map(request.headers),
+            "header": header_map(request.headers.pairs),
             "body": base64.b64encode(request.body).decode("ascii"),
             "proto": "http",
-            "host": request.header("Host") or "127.0.0.1",
+            "host": request.headers.get("Host") or "127.0.0.1",
             "url": request.target,
         }
         with self.engine.lock:
@@ -294,19 +265,9 @@ class WorkflowRoutes:
         return {}
 
 
-def _read_state(value: str) -> str:
-    state = "RUN_CANCELED" if value == "RUN_CANCELLED" else value
-    if state not in _STATES:
-        raise bad_request(f"invalid state: {value!r}, expected one of {', '.join(_STATES)}")
-    return state
-
-
-def _read_paging(paging: filters.Filters, name: str, value: str) -> None:
-    if name == "cursor":
-        paging.cursor = value or None
-    elif name == "count":
-        paging.count = min(read_integer(value, "count", least=1), _MOST)
-    elif name == "fromDate":
-        paging.from_us = read_integer(value, "fromDate") * 1000
-    else:
-        paging.to_us = read_integer(value, "toDate") * 1000 + 999
+def _read_states(values: list[str]) -> list[str]:
+    states = ["RUN_CANCELED" if one == "RUN_CANCELLED" else one for one in values]
+    for state in states:
+        if state not in _STATES:
+            raise bad_request(f"invalid state: {state!r}, expected one of {', '.join(_STATES)}")
+    return states

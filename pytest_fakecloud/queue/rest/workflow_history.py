@@ -19,10 +19,11 @@ from ..engine.engine import Engine
 from ..engine.publishing import repeated
 from ..errors import QueueError, bad_request, not_found
 from ..model import HeaderList, Message, PublishSettings
-from ..wire import filters, records
+from ..wire import filters
 from ..wire.headers import as_text, read_given, unprefixed
 from ..workflow.model import WorkflowRun
 from ..workflow.runs import WorkflowRuns
+from .history import letter_record
 from .payloads import (
     bulk_pairs,
     cursor_field,
@@ -63,11 +64,13 @@ class WorkflowHistoryRoutes:
     def list_dead_letters(self, request: Request) -> object:
         with self.engine.lock:
             rows, cursor = self._letters(query_of(request), request)
-            return {"messages": [self._letter(row) for row in rows]} | cursor_field(cursor)
+            return {"messages": [letter_record(self.engine, row) for row in rows]} | cursor_field(
+                cursor
+            )
 
     def get_dead_letter(self, request: Request) -> object:
         with self.engine.lock:
-            return self._letter(self._row(segment(request, "id")))
+            return letter_record(self.engine, self._row(segment(request, "id")))
 
     def delete_one(self, request: Request) -> object:
         with self.engine.lock:
@@ -90,7 +93,7 @@ class WorkflowHistoryRoutes:
         engine = self.engine
         with engine.lock:
             row = self._row(segment(request, "id"))
-            run = self._run_of(engine.dead_letters.message(row))
+            run = self.runs.run_of(engine.dead_letters.message(row))
             failure = self.runs.failure_callback(run)
             if failure is None or failure.state != "FAILED":
                 raise bad_request(f"workflow run {as_text(run.id)} has no failed failure callback")
@@ -102,7 +105,7 @@ class WorkflowHistoryRoutes:
     def give_up_failure(self, request: Request) -> object:
         engine = self.engine
         with engine.lock:
-            run = self._run_of(engine.dead_letters.message(self._row(segment(request, "id"))))
+            run = self.runs.run_of(engine.dead_letters.message(self._row(segment(request, "id"))))
             failure = self.runs.failure_callback(run)
             if failure is None or failure.state not in ("FAILED", *_ON_ITS_WAY):
                 raise bad_request(
@@ -119,7 +122,9 @@ class WorkflowHistoryRoutes:
         self, request: Request, make: Callable[[Message, dict[str, Any]], WorkflowRun]
     ) -> object:
         given = read_given(
-            pair for pair in request.headers if (unprefixed(pair[0]) or "").startswith(_OVERRIDES)
+            pair
+            for pair in request.headers.pairs
+            if (unprefixed(pair[0]) or "").startswith(_OVERRIDES)
         )
         with self.engine.lock:
             single = "id" in request.params
@@ -153,7 +158,7 @@ class WorkflowHistoryRoutes:
         return new
 
     def _restarted(self, message: Message, given: dict[str, Any]) -> WorkflowRun:
-        old = self._run_of(message)
+        old = self.runs.run_of(message)
         started = self.runs.first_message(old)
         new_id = self.engine.new_id("wfr_")
         settings = repeated(old.settings, given, started.max_retries)
@@ -179,9 +184,6 @@ class WorkflowHistoryRoutes:
         )
         self.engine.publisher.publish_again(message, settings, body)
 
-    def _run_of(self, message: Message) -> WorkflowRun:
-        return self.runs.run_of(message)
-
     def _row(self, dlq_id: str) -> DeadLetter:
         row = self.engine.dead_letters.get(dlq_id)
         if self.engine.dead_letters.message(row).workflow is None:
@@ -197,12 +199,6 @@ class WorkflowHistoryRoutes:
             return [], None
         chosen.fields["source"] = ["workflow"]
         return self.engine.dead_letters.select(chosen)
-
-    def _letter(self, row: DeadLetter) -> records.Record:
-        message = self.engine.dead_letters.message(row)
-        return records.dead_letter_record(
-            message, row.id, self.engine.settings.no_answer_status
-        ) | self.engine.workflow.dead_letter_fields(message)
 
 
 def _created(run: WorkflowRun) -> dict[str, object]:

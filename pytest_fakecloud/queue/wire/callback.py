@@ -32,6 +32,11 @@ def encoded(data: bytes) -> str:
     return base64.b64encode(data).decode("ascii")
 
 
+def given(**fields: object) -> dict[str, Any]:
+    """Return the fields that have a value."""
+    return {name: value for name, value in fields.items() if value is not None}
+
+
 def source_headers(message: Message) -> HeaderList:
     """Return the headers of a message as its publisher meant them: forwarded and content type."""
     settings = message.settings
@@ -64,17 +69,12 @@ def callback_body(
         "retried": retried,
         "maxRetries": message.max_retries,
     }
-    if dlq_id is not None:
-        body["dlqId"] = dlq_id
-    for name in SOURCE_SPELLINGS[spelling]:
-        body[name] = message.public_id
-    for name, value in (
-        ("topicName", message.topic_name),
-        ("endpointName", message.endpoint_name),
-        ("scheduleId", message.schedule_id),
-    ):
-        if value is not None:
-            body[name] = value
+    body |= given(dlqId=dlq_id) | dict.fromkeys(SOURCE_SPELLINGS[spelling], message.public_id)
+    body |= given(
+        topicName=message.topic_name,
+        endpointName=message.endpoint_name,
+        scheduleId=message.schedule_id,
+    )
     body |= {
         "url": as_text(message.url),
         "method": message.settings.method,

@@ -50,8 +50,10 @@ _MESSAGE_FIELDS: dict[str, Callable[[Message], Sequence[str]]] = {
 """Filter name -> the values of a message it is compared with."""
 _DESTINATION = frozenset({"host", "path"})
 _PAGING = frozenset({"cursor", "count", "order"})
-_IDS = ("messageIds", "dlqIds")
+_IDS = ("messageIds", "dlqIds", "workflowRunIds")
 """Lists of ids: with one of them given, all other filters are ignored."""
+_WHOLE = ("url", "workflowUrl")
+"""Filters whose value may contain a comma."""
 COMMON = frozenset(_MESSAGE_FIELDS) - _DESTINATION - {"messageIds"} | {"fromDate", "toDate"}
 FOR_MESSAGES = COMMON | _DESTINATION | {"messageIds", "count"}
 FOR_LOGS = COMMON | _DESTINATION | _PAGING | {"messageIds", "state", "responseStatus"}
@@ -101,6 +103,12 @@ class Filters:
         """Whether nothing narrows the selection (paging does not)."""
         return not self.fields and self.from_us is None and self.to_us is None
 
+    def spans(self, at_us: int) -> bool:
+        """Whether an instant is within ``from_us`` and ``to_us``, both inclusive."""
+        return (self.from_us is None or at_us >= self.from_us) and (
+            self.to_us is None or at_us <= self.to_us
+        )
+
     def matches(
         self,
         message: Message,
@@ -111,9 +119,7 @@ class Filters:
         dlq_id: str | None = None,
     ) -> bool:
         """Whether a message (in a log row of that state, or dead letter of that id) is meant."""
-        if self.from_us is not None and at_us < self.from_us:
-            return False
-        if self.to_us is not None and at_us > self.to_us:
+        if not self.spans(at_us):
             return False
         for name, wanted in self.fields.items():
             if name == "state":
@@ -129,8 +135,17 @@ class Filters:
         return True
 
 
-def read_filters(pairs: Pairs, known: frozenset[str], most: int = 100) -> Filters:
-    """Read query pairs into filters; 400 for an unknown name or a malformed value."""
+def read_filters(
+    pairs: Pairs,
+    known: frozenset[str],
+    most: int = 100,
+    *,
+    states: Callable[[list[str]], list[str]] | None = None,
+) -> Filters:
+    """Read query pairs into filters; 400 for an unknown name or a malformed value.
+
+    ``states`` reads the values of the filter ``state``, by default states of messages.
+    """
     filters = Filters()
     for name, value in pairs:
         if name not in known:
@@ -153,9 +168,9 @@ def read_filters(pairs: Pairs, known: frozenset[str], most: int = 100) -> Filter
             # Inclusive to the millisecond, while instants are kept in microseconds.
             filters.to_us = read_integer(value, "toDate") * 1000 + 999
         else:
-            values = [value] if name == "url" else [one.strip() for one in value.split(",")]
+            values = [value] if name in _WHOLE else [one.strip() for one in value.split(",")]
             if name == "state":
-                values = _states(values)
+                values = (states or _states)(values)
             elif name == "responseStatus":
                 values = [str(read_integer(one, "responseStatus")) for one in values]
             filters.fields.setdefault(name, []).extend(one for one in values if one)

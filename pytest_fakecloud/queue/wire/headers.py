@@ -13,6 +13,7 @@ other among the defaults.
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Iterable, Mapping
 from typing import Any
@@ -408,6 +409,26 @@ def read_settings(
 ) -> PublishSettings:
     """Return the settings of one publish request; raises ``QueueError`` 400 when malformed."""
     return PublishSettings(**read_given(headers, query))
+
+
+def json_headers(headers: Mapping[str, Any], *, first_spelling: bool = False) -> HeaderList:
+    """Return the headers of a JSON object (name to value or list of values) as wire pairs.
+
+    ``first_spelling`` drops a name that comes again in another case, as workflow clients send some.
+    400 for values that are not strings, numbers or booleans.
+    """
+    pairs: HeaderList = []
+    seen: set[str] = set()
+    for name, values in headers.items():
+        if first_spelling and str(name).lower() in seen:
+            continue
+        seen.add(str(name).lower())
+        for value in values if isinstance(values, list) else [values]:
+            if isinstance(value, dict | list) or value is None:
+                raise bad_request(f"invalid header {name}: expected text")
+            text = value if isinstance(value, str) else json.dumps(value)
+            pairs.append((as_wire(str(name)), as_wire(text)))
+    return pairs
 
 
 def header_map(headers: Iterable[tuple[str, str]]) -> dict[str, list[str]]:

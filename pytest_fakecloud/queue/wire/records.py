@@ -23,7 +23,7 @@ from ..model import (
     PublishSettings,
     Redaction,
 )
-from .callback import encoded, failure_text, source_headers
+from .callback import encoded, failure_text, given, source_headers
 from .headers import as_text, canonical, header_map
 
 Record = dict[str, Any]
@@ -82,12 +82,12 @@ def _caller(ip: str) -> Record:
 
 def _settings_record(settings: PublishSettings, retry_delay: str | None) -> Record:
     record: Record = {}
-    for name, value in (
+    for name, url in (
         ("callback", settings.callback),
         ("failureCallback", settings.failure_callback),
     ):
-        if value is not None:
-            record[name] = as_text(value)
+        if url is not None:
+            record[name] = as_text(url)
     if settings.callback_headers:
         record["callbackHeader"] = nested_headers(settings.callback_headers)
     if settings.failure_callback_headers:
@@ -97,14 +97,20 @@ def _settings_record(settings: PublishSettings, retry_delay: str | None) -> Reco
         record["labels"] = list(settings.labels)
     if settings.flow is not None:
         record["flowControlKey"] = settings.flow.key
-        if settings.flow.parallelism is not None:
-            record["parallelism"] = settings.flow.parallelism
-        if settings.flow.rate is not None:
-            record["rate"] = settings.flow.rate
+        record |= given(parallelism=settings.flow.parallelism, rate=settings.flow.rate)
         record["period"] = settings.flow.period_us // SECOND
-    if retry_delay is not None:
-        record["retryDelayExpression"] = retry_delay
-    return record
+    if settings.timeout_us is not None:
+        record["timeout"] = settings.timeout_us // 1000
+    return record | given(retryDelayExpression=retry_delay)
+
+
+def _origin_record(message: Message) -> Record:
+    return given(
+        topicName=message.topic_name,
+        endpointName=message.endpoint_name,
+        queueName=message.queue_name,
+        scheduleId=message.schedule_id,
+    )
 
 
 def message_record(message: Message) -> Record:
@@ -124,19 +130,10 @@ def message_record(message: Message) -> Record:
         **_caller(message.caller_ip),
         **_settings_record(settings, message.retry_delay),
     }
-    if settings.timeout_us is not None:
-        record["timeout"] = settings.timeout_us // 1000
-    for name, value in (
-        ("topicName", message.topic_name),
-        ("endpointName", message.endpoint_name),
-        ("queueName", message.queue_name),
-        ("scheduleId", message.schedule_id),
-        ("workflowRunId", part and part.run_id),
-        ("workflowUrl", part and part.url),
-        ("workflowCreatedAt", part and part.created_ms),
-    ):
-        if value is not None:
-            record[name] = value
+    record |= _origin_record(message)
+    if part is not None:
+        record |= {"workflowRunId": part.run_id, "workflowUrl": part.url}
+        record |= given(workflowCreatedAt=part.created_ms)
     return record
 
 
@@ -170,20 +167,9 @@ def log_record(entry: LogEntry, message: Message, no_answer_status: int) -> Reco
         "maxRetries": message.max_retries,
         **_settings_record(settings, message.retry_delay),
     }
-    if settings.timeout_us is not None:
-        record["timeout"] = settings.timeout_us // 1000
-    if entry.error is not None:
-        record["error"] = entry.error
+    record |= given(error=entry.error) | _origin_record(message)
     if entry.next_us is not None:
         record["nextDeliveryTime"] = ms(entry.next_us)
-    for name, value in (
-        ("topicName", message.topic_name),
-        ("endpointName", message.endpoint_name),
-        ("queueName", message.queue_name),
-        ("scheduleId", message.schedule_id),
-    ):
-        if value is not None:
-            record[name] = value
     outcome = entry.outcome
     if outcome is not None:
         status = no_answer_status if outcome.status is None else outcome.status
@@ -232,15 +218,12 @@ def schedule_record(
         record["delay"] = settings.delay_us // SECOND
     if settings.timeout_us is not None:
         record["timeout"] = min(settings.timeout_us, default_timeout) // SECOND
-    if settings.queue_name is not None:
-        record["queueName"] = settings.queue_name
+    record |= given(queueName=settings.queue_name, error=schedule.error)
     if schedule.last_us is not None:
         record["lastScheduleTime"] = ms(schedule.last_us)
         record["lastScheduleStates"] = states
     if due_us is not None:
         record["nextScheduleTime"] = ms(due_us)
-    if schedule.error is not None:
-        record["error"] = schedule.error
     return record
 
 

@@ -60,9 +60,7 @@ class Signer:
     ids: RandomStream
     header: str = "Upstash-Signature"
 
-    def __call__(
-        self, delivery: Delivery, *, key: str | None = None, age_us: int = 0
-    ) -> HeaderList:
+    def __call__(self, delivery: Delivery, key: str | None = None, age_us: int = 0) -> HeaderList:
         """Return the signature header; ``key`` replaces the current one, ``age_us`` back-dates it."""
         token = self.sign(
             delivery.sub or delivery.url, delivery.body, key=key, age=age_us / 1_000_000

@@ -7,9 +7,7 @@ import json
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
-from ..errors import bad_request
-from ..model import HeaderList, Message, PublishSettings
-from ..wire.headers import as_wire
+from ..model import Message, PublishSettings
 
 RunState = Literal["RUN_STARTED", "RUN_SUCCESS", "RUN_FAILED", "RUN_CANCELED"]
 
@@ -117,23 +115,3 @@ def callback_state(message: Message) -> str:
         "CANCELED": "CALLBACK_CANCELED",
     }
     return states.get(message.state, "CALLBACK_INPROGRESS")
-
-
-def flattened(headers: Any) -> HeaderList:
-    """Return headers given as ``{name: [values]}`` (or ``{name: value}``) as a list of wire pairs.
-
-    Clients give some names twice in two spellings; the first one counts. 400 for values that are
-    no text.
-    """
-    pairs: HeaderList = []
-    seen: set[str] = set()
-    for name, values in headers.items():
-        if str(name).lower() in seen:
-            continue
-        seen.add(str(name).lower())
-        for value in values if isinstance(values, list) else [values]:
-            if isinstance(value, dict | list) or value is None:
-                raise bad_request(f"invalid header {name}: expected text")
-            text = value if isinstance(value, str) else json.dumps(value)
-            pairs.append((as_wire(str(name)), as_wire(text)))
-    return pairs

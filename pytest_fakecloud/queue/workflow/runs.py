@@ -38,6 +38,7 @@ from ..wire.headers import (
     check_url,
     first_setting,
     header_map,
+    json_headers,
     read_duration,
     read_given,
     read_integer,
@@ -50,7 +51,6 @@ from .model import (
     Waiter,
     WorkflowRun,
     callback_state,
-    flattened,
 )
 
 if TYPE_CHECKING:
@@ -324,7 +324,7 @@ class WorkflowRuns(WorkflowHooks):
         except (ValueError, KeyError, TypeError, AttributeError, OverflowError):
             raise bad_request("invalid body: expected the invocation of a workflow") from None
         # Only read here: when the run ends, there is nobody left to refuse them to.
-        _check_step(run.invoker.url, flattened(run.invoker.headers))
+        _check_step(run.invoker.url, _wire_pairs(run.invoker.headers))
         text = inner if isinstance(inner, str) else ""
         message.body = text.encode("utf-8", "surrogatepass")
 
@@ -438,7 +438,7 @@ class WorkflowRuns(WorkflowHooks):
         self, run_id: str, url: str, headers: dict[str, list[str]], step: dict[str, Any]
     ) -> None:
         """Publish a result step in the name of the queue itself."""
-        pairs = _of_run(flattened(headers), run_id)
+        pairs = _of_run(_wire_pairs(headers), run_id)
         self.engine.publisher.publish(url, pairs, json.dumps(step).encode(), counted=False)
 
     # -- events ----------------------------------------------------------------------------------
@@ -453,7 +453,7 @@ class WorkflowRuns(WorkflowHooks):
             raise bad_request("invalid body: a wait needs a url and a step")
         timeout_us = _timeout_us(request.get("timeout"))
         given = request.get("timeoutHeaders")
-        pairs = flattened(given) if isinstance(given, dict) else []
+        pairs = _wire_pairs(given) if isinstance(given, dict) else []
         pairs = [pair for pair in pairs if pair[0].lower() != "upstash-delay"]
         timed_out = {**step, "waitEventId": event_id, "waitTimeout": True}
         now = self.engine.clock.now_us()
@@ -540,6 +540,10 @@ def _of_run(pairs: HeaderList, run_id: str) -> HeaderList:
     if first_setting(pairs, "workflow-runid") is None:
         pairs.append(("Upstash-Workflow-RunId", run_id))
     return pairs
+
+
+def _wire_pairs(headers: dict[str, Any]) -> HeaderList:
+    return json_headers(headers, first_spelling=True)
 
 
 def _features(settings: PublishSettings) -> str:

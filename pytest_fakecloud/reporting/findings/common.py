@@ -102,7 +102,11 @@ def swallowed(look: Look) -> Iterator[Finding]:
     for call in look.calls if asserted else ():
         refused = call.status in (400, 422) and call.fault is None and call.problem is None
         # A read-only token is a fact of its own.
-        if refused and call.header("Authorization") not in tokens and not _sent_anew(call, look):
+        if (
+            refused
+            and call.headers.get("Authorization") not in tokens
+            and not _sent_anew(call, look)
+        ):
             values = {"call": call.route, "status": str(call.status)}
             if on_connection(call):
                 if call.number in look.scene.gathered or call.number in look.scene.told:

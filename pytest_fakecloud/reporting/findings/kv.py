@@ -137,7 +137,7 @@ def read_only(look: Look) -> Iterator[Finding]:
             for call in look.calls_of(handle):
                 refused = call.status in (400, 401, 403) and call.fault is None
                 token = f"Bearer {handle.read_only_token}"
-                if refused and call.header("Authorization") == token:
+                if refused and call.headers.get("Authorization") == token:
                     names = call.facts.get("command") or call.route
                     what = names[0] if isinstance(names, list) and names else names
                     values = {"command": what}
@@ -166,7 +166,7 @@ def not_streamed(look: Look) -> Iterator[Finding]:
         for call in look.calls_of(handle):
             if call.route not in ("subscribe", "psubscribe", "monitor") or call.status != 400:
                 continue
-            accepted = call.header("Accept")
+            accepted = call.headers.get("Accept")
             if call.fault is None and "text/event-stream" not in (accepted or ""):
                 values = {"command": call.route, "accept": accepted or "none"}
                 yield Finding("accept_missing", handle.name, (call.number,), values=values)

@@ -29,7 +29,7 @@ def deduplicated(look: Look) -> Iterator[Finding]:
                 continue
             found = parsed(call.answer)
             answers = found if isinstance(found, list) else [found]
-            by_content = call.header("Upstash-Content-Based-Deduplication") is not None
+            by_content = call.headers.get("Upstash-Content-Based-Deduplication") is not None
             several = len(answers) > 1
             for one in answers:
                 if not isinstance(one, dict) or "messageId" not in one:
@@ -111,7 +111,7 @@ def published_again(look: Look) -> Iterator[Finding]:
     for handle in look.handles("queue"):
         lost: dict[tuple[str, bytes], str] = {}
         for call in look.calls_of(handle):
-            names = {name.lower() for name, _ in call.headers}
+            names = {name.lower() for name in call.headers}
             if call.route not in ("publish", "enqueue") or names & _DEDUPLICATING:
                 continue
             alike, first = (call.target, call.body), look.scene.made.get(call.number)

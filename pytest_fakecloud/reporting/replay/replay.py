@@ -235,14 +235,14 @@ class _Replay:
             return
         fresh, real = self.fresh[call.handle], self.real[call.handle]
         read_only = getattr(real, "read_only_token", None)
-        given = call.header("Authorization") or ""
+        given = call.headers.get("Authorization") or ""
         allowed = (
             {"Authorization": f"Bearer {getattr(fresh, 'read_only_token', '')}"}
             if read_only and given == f"Bearer {read_only}"
             else fresh.headers
         )
         own = {name.lower() for name in allowed}
-        headers = [(name, value) for name, value in call.headers if name.lower() not in own]
+        headers = [(name, value) for name, value in call.headers.pairs if name.lower() not in own]
         headers += allowed.items()
         request = Request(call.method, _open_target(call.target), headers, call.body, call.client)
         answer = fresh._app.answer(request)

@@ -90,7 +90,7 @@ def _described(row: Row, last: Row, scene: Scene) -> Summary:
 def _call(row: Row, last: Row, call: Call, scene: Scene) -> Summary:
     summary = summarise(call, scene)
     if summary is None:
-        body = shortened(readable(call.body, call.header("Content-Type") or ""), EXCERPT)
+        body = shortened(readable(call.body, call.headers.get("Content-Type") or ""), EXCERPT)
         summary = Summary(f"{call.method} {call.target} {body}".strip())
     what, remarks = summary.what, list(summary.remarks)
     if row.delivery is not None:
@@ -112,7 +112,7 @@ def _answer(call: Call, summary: Summary) -> str:
         return " ".join(filter(None, [status, ending, shortened(wrong, EXCERPT)]))
     if summary.answer:
         return f"{summary.answer} ({call.status} {ending})" if ending else summary.answer
-    kind = next((v for n, v in call.answer_headers if n.lower() == "content-type"), "")
+    kind = call.answer_headers.get("Content-Type", "")
     body = shortened(readable(call.answer, kind), EXCERPT)
     return " ".join(filter(None, [str(call.status), ending, body]))
 

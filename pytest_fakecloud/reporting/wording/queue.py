@@ -53,11 +53,11 @@ def summary(call: Call, scene: Scene) -> Summary | None:
     verb = call.path.strip("/").split("/")[1]
     if verb == "enqueue":
         verb = f"enqueue on {call.facts.get('queue')}:"
-    settings = ", ".join(_settings(call.headers, forwarded=True))
+    settings = ", ".join(_settings(call.headers.pairs, forwarded=True))
     # The settings decide what happens, so a long body makes room for them.
     most = max(40, 160 - len(settings))
-    body = shortened(readable(call.body, call.header("Content-Type") or ""), most)
-    method = _method(dict(call.headers))
+    body = shortened(readable(call.body, call.headers.get("Content-Type") or ""), most)
+    method = _method(call.headers)
     parts = [verb, method, shortened(destination, 160), body, f"({settings})" if settings else ""]
     return Summary(" ".join(filter(None, parts)), _accepted(call, scene))
 

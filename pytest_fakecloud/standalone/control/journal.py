@@ -64,7 +64,7 @@ class JournalRoutes:
         number, when it has its answer. A client that comes back with ``Last-Event-ID`` goes on there.
         """
         after = max(
-            whole_number(request.query("after")), whole_number(request.header("last-event-id"))
+            whole_number(request.query("after")), whole_number(request.fields.get("last-event-id"))
         )
         # Only woken, never handed entries: of a client that does not read, nothing piles up here.
         signal = Signal()

@@ -310,7 +310,7 @@ def test_an_asgi_application_in_a_loop_of_its_own(table: Table) -> None:
     }
     assert json.loads(table.deliver(ECHO).body)["loop"] == first_loop
     assert events == ["start"]
-    table._close()
+    table.loops.close()
     assert events == ["start", "stop"]
 
 
@@ -524,7 +524,7 @@ def test_an_application_in_two_tables_is_started_once(table: Table) -> None:
     for one in (table, other):
         one.asgi(APP, pooled.app)
         assert one.deliver(delivery()).status == 200
-    other._close()
+    other.loops.close()
     assert pooled.starts == 1
 
 

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from pytest_fakecloud.core.errors import ContractError
-from pytest_fakecloud.queue.delivery.destinations import DeliveredRequest
+from pytest_fakecloud.queue.delivery.replies import DeliveredRequest
 from pytest_fakecloud.queue.wire.signing import explain
 
 from ..scene import (
@@ -31,7 +31,7 @@ def why_not(scene: Scene, request: DeliveredRequest) -> str | None:
     import time
 
     return explain(
-        request.header("Upstash-Signature"),
+        request.headers.get("Upstash-Signature"),
         body=request.body,
         keys=scene.queue._engine.keys,
         at=time.time(),
@@ -49,7 +49,7 @@ def test_a_crash_after_the_answer_means_a_second_delivery(scene: Scene) -> None:
     fault = scene.queue.faults.crash_after_answer()
     message_id = scene.publish({"Upstash-Callback": CALLBACK})
     attempts = scene.queue.deliver_due()
-    assert [(one.message_id, one.header("Upstash-Retried")) for one in scene.to(DEST)] == [
+    assert [(one.message_id, one.headers.get("Upstash-Retried")) for one in scene.to(DEST)] == [
         (message_id, "0"),
         (message_id, "0"),
     ]
@@ -74,7 +74,7 @@ def test_duplicates(scene: Scene) -> None:
     second = scene.publish()
     scene.queue.deliver_due()
     assert [one.message_id for one in scene.came] == [first, first, second]
-    assert len({one.header("Upstash-Signature") for one in scene.came[:2]}) == 1
+    assert len({one.headers.get("Upstash-Signature") for one in scene.came[:2]}) == 1
     assert len(scene.queue.attempts()) == 2
     assert fault.hits == 1
 
@@ -138,7 +138,7 @@ def test_the_next_key_verifies_at_receivers_that_know_it(scene: Scene) -> None:
     scene.queue.faults.next_key()
     scene.publish()
     scene.queue.deliver_due()
-    token = scene.came[0].header("Upstash-Signature")
+    token = scene.came[0].headers.get("Upstash-Signature")
     keys = scene.queue._engine.keys
     assert why_not(scene, scene.came[0]) is None
     import time
@@ -158,7 +158,7 @@ def test_a_rotation_under_way(scene: Scene) -> None:
 
     first, second = scene.came
     verdicts = [
-        explain(one.header("Upstash-Signature"), body=one.body, keys=old, at=time.time())
+        explain(one.headers.get("Upstash-Signature"), body=one.body, keys=old, at=time.time())
         for one in (first, second)
     ]
     assert verdicts[0] is None
@@ -211,7 +211,11 @@ def test_skipping_and_counting(scene: Scene) -> None:
     for _ in range(3):
         scene.publish()
     scene.queue.deliver_due()
-    assert [one.header("Upstash-Signature") is None for one in scene.came] == [False, True, False]
+    assert [one.headers.get("Upstash-Signature") is None for one in scene.came] == [
+        False,
+        True,
+        False,
+    ]
     assert fault.hits == 1
     with pytest.raises(ContractError, match="a fault has no field 'colour'"):
         scene.queue.faults.tamper(colour="red")
@@ -326,7 +330,7 @@ def test_faults_are_meant_in_the_words_of_assertions(scene: Scene, url: Any) -> 
     scene.publish(url="https://other.example.com/")
     scene.queue.deliver_due()
     assert (unsigned.hits, refused.hits) == (1, 1)
-    assert [one.header("Upstash-Signature") is None for one in scene.came] == [True, False]
+    assert [one.headers.get("Upstash-Signature") is None for one in scene.came] == [True, False]
     if not callable(url):
         assert f"url={url!r}" in repr(unsigned)
 

@@ -151,8 +151,8 @@ def test_the_in_process_transport_keeps_every_byte() -> None:
         assert attempt.status == 200
         item = capture.callbacks.only()
         assert item.problem is None
-        assert item.header("Accept-Encoding") is None
-        assert item.header("User-Agent") == "Upstash-QStash"
+        assert item.headers.get("Accept-Encoding") is None
+        assert item.headers.get("User-Agent") == "Upstash-QStash"
 
 
 @responses.activate

@@ -11,6 +11,7 @@ from pytest_fakecloud.queue.delivery.sender import (
     real_time,
     signature_clock,
 )
+from pytest_fakecloud.queue.model import Delivery
 
 from ..edge import delivery, frozen
 
@@ -18,20 +19,17 @@ from ..edge import delivery, frozen
 
 
 def test_anywhere_else_is_refused_named_and_reported() -> None:
-    told: list[tuple[str, str, str]] = []
-
-    def report(text: str, *, url: str, message_id: str) -> None:
-        told.append((text, url, message_id))
-
-    sender = Sender(report=report)
-    outcome = sender.send(delivery("https://app.example.com/hook"))
+    told: list[tuple[str, Delivery]] = []
+    sender = Sender(report=lambda *report: told.append(report))
+    sent = delivery("https://app.example.com/hook")
+    outcome = sender.send(sent)
     assert outcome.refused
     assert outcome.status is None
     assert isinstance(outcome.exception, UnstubbedDestination)
     text = outcome.unstubbed or ""
     assert "nothing stands in for POST https://app.example.com/hook (message msg_1)" in text
     assert 'queue.destinations.answers("https://app.example.com/hook", 200)' in text
-    assert told == [(text, "https://app.example.com/hook", "msg_1")]
+    assert told == [(text, sent)]
 
 
 def test_an_attempt_to_nowhere_fails_a_passing_test(pytester: pytest.Pytester) -> None:
@@ -67,7 +65,7 @@ def test_an_attempt_to_nowhere_fails_a_passing_test(pytester: pytest.Pytester) -
 
 def test_unstubbed_accept_answers_200() -> None:
     told: list[str] = []
-    sender = Sender(unstubbed="accept", report=lambda text, **facts: told.append(text))
+    sender = Sender(unstubbed="accept", report=lambda text, delivery: told.append(text))
     outcome = sender.send(delivery("https://app.example.com/hook"))
     assert (outcome.status, outcome.where) == (200, "accepted")
     assert told == []

@@ -43,9 +43,7 @@ class Bench:
         self.sent.append(delivery)
         return self.answer(delivery)
 
-    def sign(
-        self, delivery: Delivery, *, key: str | None = None, age_us: int = 0
-    ) -> list[tuple[str, str]]:
+    def sign(self, delivery: Delivery, key: str | None, age_us: int) -> list[tuple[str, str]]:
         self.signed.append((delivery.sub, delivery.body))
         self.keys.append((key, age_us))
         return [("Upstash-Signature", "token")]

@@ -92,7 +92,7 @@ class Lives(RuleBasedStateMachine):
             self.clock,
             Ids(7),
             perform=self._perform,
-            sign=lambda delivery, *, key=None, age_us=0: [("Upstash-Signature", "token")],
+            sign=lambda delivery, key, age_us: [("Upstash-Signature", "token")],
             keys=SigningKeys("current", "next"),
             new_key=lambda: "new",
             limits=PlanLimits(retention_us=36_500 * DAY),

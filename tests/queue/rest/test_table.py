@@ -14,7 +14,8 @@ from urllib.parse import quote
 
 import pytest
 
-from pytest_fakecloud.queue.delivery.destinations import Reply, route_to
+from pytest_fakecloud.queue.delivery.destinations import route_to
+from pytest_fakecloud.queue.delivery.replies import Reply
 from pytest_fakecloud.queue.handle import Queue
 from pytest_fakecloud.queue.rest.admin import AdministrationRoutes
 from pytest_fakecloud.queue.rest.history import HistoryRoutes
@@ -100,7 +101,7 @@ def not_before(scene: Scene, message_id: str) -> None:
 def retries(scene: Scene, message_id: str) -> None:
     assert record(scene, message_id)["maxRetries"] == 2
     scene.queue.run_until_idle()
-    assert [one.header("Upstash-Retried") for one in scene.came] == ["0", "1", "2"]
+    assert [one.headers.get("Upstash-Retried") for one in scene.came] == ["0", "1", "2"]
     assert scene.states(message_id)[-2:] == ["ERROR", "FAILED"]
 
 
@@ -167,7 +168,7 @@ def nested_settings(scene: Scene, message_id: str) -> None:
     assert record(scene, message_id)["callbackHeader"] == {"Retries": ["1"], "X-Own": ["yes"]}
     scene.fail(CALLBACK)
     scene.queue.run_until_idle()
-    assert [one.header("X-Own") for one in scene.to(CALLBACK)] == ["yes", "yes"]
+    assert [one.headers.get("X-Own") for one in scene.to(CALLBACK)] == ["yes", "yes"]
 
 
 def nested_failure_settings(scene: Scene, message_id: str) -> None:
@@ -175,7 +176,7 @@ def nested_failure_settings(scene: Scene, message_id: str) -> None:
     assert shown == {"Method": ["PATCH"], "X-Own": ["yes"]}
     scene.queue.run_until_idle()
     (only,) = scene.to(FAILURE)
-    assert (only.method, only.header("X-Own")) == ("PATCH", "yes")
+    assert (only.method, only.headers.get("X-Own")) == ("PATCH", "yes")
 
 
 def forward(scene: Scene, message_id: str) -> None:
@@ -185,27 +186,27 @@ def forward(scene: Scene, message_id: str) -> None:
     }
     scene.queue.run_until_idle()
     (only,) = scene.came
-    assert only.header("x-tenant") == "acme"
-    assert only.header("Content-Type") == "text/plain"
+    assert only.headers.get("x-tenant") == "acme"
+    assert only.headers.get("Content-Type") == "text/plain"
     for name in ("Content-Length", "Host", "Connection", "Upstash-Forward-X-Tenant"):
-        assert only.header(name) is None
+        assert only.headers.get(name) is None
 
 
 def nested_forward(scene: Scene) -> None:
-    assert scene.to(CALLBACK)[0].header("X-Tenant") == "acme"
+    assert scene.to(CALLBACK)[0].headers.get("X-Tenant") == "acme"
 
 
 def forward_all(scene: Scene, message_id: str) -> None:
     scene.queue.run_until_idle()
     (only,) = scene.came
-    assert only.header("X-Plain") == "1"
-    assert only.header("Authorization") is None
-    assert only.header("User-Agent") == "Upstash-QStash"
+    assert only.headers.get("X-Plain") == "1"
+    assert only.headers.get("Authorization") is None
+    assert only.headers.get("User-Agent") == "Upstash-QStash"
 
 
 def content_type(scene: Scene, message_id: str) -> None:
     scene.queue.run_until_idle()
-    assert scene.came[0].header("Content-Type") == "application/x-own; a=b"
+    assert scene.came[0].headers.get("Content-Type") == "application/x-own; a=b"
 
 
 def deduplicated(scene: Scene, message_id: str) -> None:
@@ -238,7 +239,7 @@ def cron(scene: Scene, schedule_id: str) -> None:
     assert shown["nextScheduleTime"] == NOW_MS + 300_000
     scene.queue.advance("11m")
     assert scene.times == [300, 600]
-    assert {one.header("Upstash-Schedule-Id") for one in scene.came} == {schedule_id}
+    assert {one.headers.get("Upstash-Schedule-Id") for one in scene.came} == {schedule_id}
 
 
 def schedule_id(scene: Scene, given: str) -> None:
@@ -282,7 +283,7 @@ def redact(scene: Scene, message_id: str) -> None:
     assert scene.get("/v2/events")["events"][0]["body"] == hidden
     scene.queue.run_until_idle()
     assert scene.came[0].body == b"hello"
-    assert scene.came[0].header("X-Key") == "s3cret"
+    assert scene.came[0].headers.get("X-Key") == "s3cret"
 
 
 def ignored(scene: Scene, message_id: str) -> None:
@@ -292,13 +293,13 @@ def ignored(scene: Scene, message_id: str) -> None:
 
 def kept(scene: Scene, message_id: str) -> None:
     scene.queue.run_until_idle()
-    assert scene.came[0].header("Upstash-Feature-Set") == "LazyFetch"
+    assert scene.came[0].headers.get("Upstash-Feature-Set") == "LazyFetch"
 
 
 def workflow(scene: Scene, message_id: str) -> None:
     scene.queue.run_until_idle()
     (only,) = scene.came
-    assert only.header("Upstash-Workflow-RunId") == "wfr_1"
+    assert only.headers.get("Upstash-Workflow-RunId") == "wfr_1"
     step = only.json()[0]
     assert step["messageId"] == message_id
     assert (decoded(step["body"]), step["callType"]) == (b"hello", "step")
@@ -652,7 +653,7 @@ def publish_endpoint(scene: Scene) -> None:
     answers = scene.ok("POST", "/v2/publish/news").json()
     assert [one["url"] for one in answers] == [DEST, DEST + "2"]
     scene.queue.deliver_due()
-    assert [one.header("Upstash-Topic-Name") for one in scene.came[1:]] == ["news", "news"]
+    assert [one.headers.get("Upstash-Topic-Name") for one in scene.came[1:]] == ["news", "news"]
 
 
 def enqueue_endpoint(scene: Scene) -> None:
@@ -686,7 +687,10 @@ def batch_endpoint(scene: Scene) -> None:
     assert "object" in junk["error"]
     scene.queue.run_until_idle()
     assert len(scene.came) == 4
-    assert (scene.came[0].body, scene.came[0].header("Content-Type")) == ("ä".encode(), "text/x")
+    assert (scene.came[0].body, scene.came[0].headers.get("Content-Type")) == (
+        "ä".encode(),
+        "text/x",
+    )
     assert scene.request("POST", "/v2/batch", json={"a": 1}).status == 400
     assert scene.request("POST", "/v2/batch", body=b"[").status == 400
 
@@ -944,7 +948,11 @@ def change_group_endpoint(scene: Scene) -> None:
     scene.ok("POST", "/v2/publish/news", headers={"Upstash-Forward-X-Own": "message"})
     scene.queue.deliver_due()
     only = scene.came[0]
-    assert (only.method, only.header("X-One"), only.header("X-Own")) == ("PUT", "1", "message")
+    assert (only.method, only.headers.get("X-One"), only.headers.get("X-Own")) == (
+        "PUT",
+        "1",
+        "message",
+    )
     assert only.headers.getlist("X-Many") == ["a", "b"]
     assert scene.request("PATCH", "/v2/topics/unknown", json={"headers": {}}).status == 404
     assert scene.request("PATCH", "/v2/topics/news", json={"headers": []}).status == 400
@@ -1104,7 +1112,7 @@ def retry_dead_letter_endpoint(scene: Scene) -> None:
     scene.queue.run_until_idle()
     only = scene.came[-1]
     assert only.message_id == response.json()["messageId"]
-    assert (only.method, only.body, only.header("X-A")) == ("PUT", b"payload", "1")
+    assert (only.method, only.body, only.headers.get("X-A")) == ("PUT", b"payload", "1")
     assert scene.times[-1] == 5
     assert scene.request("POST", f"/v2/dlq/retry/{dlq_id}").status == 404
 
@@ -1307,8 +1315,8 @@ def chat_endpoint(scene: Scene) -> None:
     (came,) = stub.deliveries
     assert (came.method, came.json()) == ("POST", {"model": "m"})
     assert came.url == "https://qstash.upstash.io/llm/v1/chat/completions"
-    assert came.header("X-Own") == "1"
-    assert came.header("Authorization") is None
+    assert came.headers.get("X-Own") == "1"
+    assert came.headers.get("Authorization") is None
     limited = scene.request("POST", path, json={})
     assert (limited.status, limited.headers["x-ratelimit-limit-requests"]) == (429, "5")
     streamed = scene.ok("POST", path, json={"stream": True})
@@ -1364,7 +1372,7 @@ def publish_v1_endpoint(scene: Scene) -> None:
         assert scene.queue.message(answer["messageId"]).url == DEST
     scene.queue.deliver_due()
     assert [one.url for one in scene.came[-2:]] == [DEST, DEST + "2"]
-    assert len({one.header("Upstash-Message-Id") for one in scene.came[-2:]}) == 1
+    assert len({one.headers.get("Upstash-Message-Id") for one in scene.came[-2:]}) == 1
 
 
 def list_endpoints_v1_endpoint(scene: Scene) -> None:
@@ -1581,7 +1589,7 @@ def test_a_destination_that_has_a_name(
         scene.ok("POST", way + name, headers=headers | cron)
     scene.queue.advance("1m")
     (came,) = stub.deliveries
-    assert (came.url, came.header("X-Api-Key")) == (url, "k")
+    assert (came.url, came.headers.get("X-Api-Key")) == (url, "k")
     assert route_to(scene.queue.destinations, name) is stub
     assert scene.to(CALLBACK)[0].json()["url"] == url
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from pytest_fakecloud.queue.delivery.destinations import Reply
+from pytest_fakecloud.queue.delivery.replies import Reply
 
 from ..scene import (
     CALLBACK,
@@ -66,11 +66,11 @@ def test_every_field_of_a_callback(scene: Scene) -> None:
         assert decoded(body.pop("sourceBody")) == b"\x00payload"
         assert body == common | more
         assert request.method == "POST"
-        assert request.header("Content-Type") == "application/json"
-        assert request.header("Upstash-Message-Id") not in (None, message_id)
-        assert request.header("Upstash-Retried") == "0"
-        assert request.header("Upstash-Signature")
-        assert request.header("X-A") is None
+        assert request.headers.get("Content-Type") == "application/json"
+        assert request.headers.get("Upstash-Message-Id") not in (None, message_id)
+        assert request.headers.get("Upstash-Retried") == "0"
+        assert request.headers.get("Upstash-Signature")
+        assert request.headers.get("X-A") is None
     assert callback.message_id != failure.message_id
 
 
@@ -176,7 +176,7 @@ def test_settings_nest_further_and_end(scene: Scene) -> None:
     )
     scene.queue.run_until_idle()
     (deep,) = scene.to(FAILURE)
-    assert (deep.method, deep.header("X-Deep")) == ("PATCH", "yes")
+    assert (deep.method, deep.headers.get("X-Deep")) == ("PATCH", "yes")
     assert decoded(deep.json()["sourceBody"])[:10] == b'{"status":'
     name = "Upstash-" + "Callback-" * 900 + "Retries"
     refused = scene.request("POST", f"/v2/publish/{DEST}", {name: "1"})
@@ -215,7 +215,7 @@ def test_header_values_beyond_latin_1(scene: Scene) -> None:
     shown = scene.get(f"/v2/messages/{answer['messageId']}")
     assert shown["header"] == {"X-Name": ["Łódź"]}
     scene.queue.run_until_idle()
-    assert scene.to(DEST)[0].header("X-Name") == "Łódź".encode().decode("latin-1")
+    assert scene.to(DEST)[0].headers.get("X-Name") == "Łódź".encode().decode("latin-1")
     assert scene.to(CALLBACK)[0].json()["sourceHeader"] == {"X-Name": ["Łódź"]}
 
 

@@ -15,10 +15,11 @@ from hypothesis import strategies as st
 
 from pytest_fakecloud.handle import Context
 from pytest_fakecloud.http.messages import Answer, Request
-from pytest_fakecloud.queue.delivery.destinations import DeliveredRequest
+from pytest_fakecloud.queue.delivery.replies import DeliveredRequest
 from pytest_fakecloud.queue.errors import QueueError
 from pytest_fakecloud.queue.handle import Queue
-from pytest_fakecloud.queue.workflow.model import RunStep, flattened
+from pytest_fakecloud.queue.wire.headers import json_headers
+from pytest_fakecloud.queue.workflow.model import RunStep
 
 APP = "https://app.example.com/flow"
 FEATURES = "LazyFetch,InitialBody,WF_TriggerOnConfig"
@@ -93,7 +94,7 @@ def test_a_delivery_is_the_list_up_to_its_step(wire: Wire) -> None:
     wire.queue.run_until_idle()
     assert [bodies(request) for request in wire.delivered] == [[b"first"], [b"first", b"second"]]
     assert wire.delivered[1].json()[1]["callType"] == "step"
-    assert wire.delivered[1].header("Upstash-Workflow-RunId") == "r"
+    assert wire.delivered[1].headers.get("Upstash-Workflow-RunId") == "r"
 
 
 def test_the_signature_is_about_the_list(wire: Wire) -> None:
@@ -103,7 +104,7 @@ def test_the_signature_is_about_the_list(wire: Wire) -> None:
     wire.queue.run_until_idle()
     (request,) = wire.delivered
     keys = (wire.queue.current_signing_key, wire.queue.next_signing_key)
-    signature = request.header("Upstash-Signature") or ""
+    signature = request.headers.get("Upstash-Signature") or ""
     Receiver(*keys).verify(signature=signature, body=request.text, url=APP)
 
 
@@ -130,12 +131,12 @@ def test_other_call_types_are_delivered_as_they_are(wire: Wire, call_type: str) 
     wire.queue.run_until_idle()
     assert wire.delivered[1].body == b"raw"
     # With the version of the client it would be taken for a step.
-    assert [one.header(version) for one in wire.delivered] == ["1", None]
-    assert [one.header("X-A") for one in wire.delivered] == ["b", "b"]
+    assert [one.headers.get(version) for one in wire.delivered] == ["1", None]
+    assert [one.headers.get("X-A") for one in wire.delivered] == ["b", "b"]
     assert len(wire.ask("GET", "/v2/workflows/runs/r")) == 1
     wire.publish("r", b"step")
     wire.queue.run_until_idle()
-    assert wire.delivered[2].header(version) == "1"
+    assert wire.delivered[2].headers.get(version) == "1"
 
 
 def test_steps_can_be_fetched_until_the_run_is_over(wire: Wire) -> None:
@@ -393,14 +394,14 @@ def test_the_triggers_settings_hold_for_every_step(wire: Wire) -> None:
     wire.publish("r", b"step", Upstash_Forward_X_Own="step")
     attempts = wire.queue.run_until_idle()
     tries = wire.queue.destinations.routes[0].deliveries
-    assert [request.header("X-User") for request in tries] == ["me", "me"]
-    assert [request.header("X-Own") for request in tries] == ["step", "step"]
+    assert [request.headers.get("X-User") for request in tries] == ["me", "me"]
+    assert [request.headers.get("X-Own") for request in tries] == ["step", "step"]
     own = tries[0].headers.getlist("x-own")
     assert own == ["step"]
     assert attempts[1].waited.total_seconds() == 5
     failure = wire.delivered[-1]
     assert failure.url == "https://app.example.com/failed"
-    assert failure.header("X-Fail") == "1"
+    assert failure.headers.get("X-Fail") == "1"
     letter = wire.queue.dead_letters().only()
     assert wire.ask("GET", f"/v2/dlq/{letter.id}")["labels"] == ["lab"]
     (run,) = wire.runs()
@@ -431,7 +432,7 @@ def test_a_steps_own_settings_win(wire: Wire) -> None:
     )
     wire.queue.run_until_idle()
     failure = wire.delivered[-1]
-    assert (failure.url, failure.header("X-Fail")) == (own, None)
+    assert (failure.url, failure.headers.get("X-Fail")) == (own, None)
     letter = wire.ask("GET", f"/v2/dlq/{wire.queue.dead_letters().only().id}")
     assert (letter["maxRetries"], letter["timeout"]) == (0, 3000)
     assert letter["flowControlKey"] == "mine"
@@ -441,7 +442,7 @@ def test_without_the_feature_a_step_stands_for_itself(wire: Wire) -> None:
     wire.start(Upstash_Retries="0", Upstash_Forward_X_User="me")
     wire.publish("r", b"step", Upstash_Feature_Set="LazyFetch")
     wire.queue.run_until_idle()
-    assert wire.delivered[1].header("X-User") is None
+    assert wire.delivered[1].headers.get("X-User") is None
 
 
 def test_the_failure_callback_carries_the_first_body_and_the_run(wire: Wire) -> None:
@@ -495,8 +496,8 @@ def test_trigger(wire: Wire) -> None:
     (request,) = wire.delivered
     assert request.url == APP + "?x=1"
     assert bodies(request) == [b"body"]
-    assert request.header("Upstash-Workflow-Sdk-Version") == "1"
-    assert request.header("Upstash-Workflow-RunId") == answer["workflowRunId"]
+    assert request.headers.get("Upstash-Workflow-Sdk-Version") == "1"
+    assert request.headers.get("Upstash-Workflow-RunId") == answer["workflowRunId"]
 
 
 def test_the_query_of_a_trigger_loses_the_queues_own_keys(wire: Wire) -> None:
@@ -540,7 +541,7 @@ def test_a_trigger_under_the_other_prefix(wire: Wire) -> None:
     assert answer["workflowRunId"] == "mine"
     assert [run["workflowRunId"] for run in wire.runs()] == ["mine"]
     wire.queue.run_until_idle()
-    assert wire.delivered[0].header("Upstash-Feature-Set") == "LazyFetch"
+    assert wire.delivered[0].headers.get("Upstash-Feature-Set") == "LazyFetch"
     headers = {"Service-Workflow-RunId": "mine"}
     asked = {"url": APP, "step": step(1)}
     wire.ask("POST", "/v2/wait/e", json=asked, headers=headers)
@@ -633,7 +634,7 @@ def test_what_the_queue_publishes_by_itself_is_no_request() -> None:
     wire.ask("DELETE", "/v2/workflows/runs/child?cancel=false")
     wire.queue.run_until_idle()
     assert len(wire.delivered) == 4
-    assert wire.delivered[-1].header("Upstash-Workflow-RunId") == "r"
+    assert wire.delivered[-1].headers.get("Upstash-Workflow-RunId") == "r"
     wire.close()
 
 
@@ -1020,7 +1021,7 @@ def test_resume_goes_on_where_the_run_failed(wire: Wire) -> None:
     wire.queue.run_until_idle()
     request = wire.delivered[-1]
     assert [bodies(request)[0], json.loads(bodies(request)[1])] == [b"first", step(1)]
-    assert request.header("Upstash-Workflow-RunId") == resumed["workflowRunId"] != "r"
+    assert request.headers.get("Upstash-Workflow-RunId") == resumed["workflowRunId"] != "r"
     assert wire.ask("GET", f"/v2/messages/{request.message_id}")["maxRetries"] == 7
     assert wire.queue.dead_letters() == []
     # The newest first; what began it is known as of the old one.
@@ -1090,7 +1091,7 @@ def test_restart_begins_with_the_first_body(wire: Wire) -> None:
     (made,) = wire.ask("POST", f"/v2/workflows/dlq/restart?dlqIds={dlq_id}")["workflowRuns"]
     wire.queue.run_until_idle()
     assert bodies(wire.delivered[-1]) == [b"first"]
-    assert wire.delivered[-1].header("Upstash-Workflow-RunId") == made["workflowRunId"]
+    assert wire.delivered[-1].headers.get("Upstash-Workflow-RunId") == made["workflowRunId"]
 
 
 def test_restart_of_a_run_whose_beginning_was_no_step(wire: Wire) -> None:
@@ -1178,7 +1179,7 @@ def test_a_resumed_or_restarted_run_keeps_its_settings(wire: Wire, verb: str) ->
         assert (shown["timeout"], shown["method"]) == (7_000, "PUT")
         assert shown["header"]["X-A"][0].startswith("REDACTED:")
     wire.queue.run_until_idle()
-    assert wire.delivered[-1].header("X-A") == "secret"
+    assert wire.delivered[-1].headers.get("X-A") == "secret"
 
 
 def test_a_restart_of_a_resumed_run_keeps_what_the_resume_changed(wire: Wire) -> None:
@@ -1286,7 +1287,7 @@ def test_a_run_that_is_over_is_told_of_no_run_it_invoked(wire: Wire) -> None:
     wire.ask("DELETE", "/v2/workflows/runs/first?cancel=false", content=b"\xff")
     wire.queue.run_until_idle()
     told = wire.delivered[-1]
-    assert told.header("Upstash-Workflow-RunId") == "parent"
+    assert told.headers.get("Upstash-Workflow-RunId") == "parent"
     result = json.loads(bodies(told)[-1])
     out = {"body": "\ufffd", "isFailed": False, "isCanceled": False}
     assert (result["stepName"], json.loads(result["out"])) == ("s1", out)
@@ -1367,7 +1368,8 @@ def test_a_first_body_is_no_step(body: bytes) -> None:
 
 
 def test_headers_given_as_lists() -> None:
-    assert flattened({"A": ["1", "2"], "B": "3", "a": ["4"], "C": 5}) == [
+    given = {"A": ["1", "2"], "B": "3", "a": ["4"], "C": 5}
+    assert json_headers(given, first_spelling=True) == [
         ("A", "1"),
         ("A", "2"),
         ("B", "3"),

@@ -13,7 +13,9 @@ class Hook:
         data = json.loads(request.body)
         try:
             self.receiver.verify(
-                signature=request.header("Upstash-Signature"), body=json.dumps(data), url=self.url
+                signature=request.headers.get("Upstash-Signature"),
+                body=json.dumps(data),
+                url=self.url,
             )
         except Exception:
             return 401, {"error": "bad signature"}

@@ -102,7 +102,7 @@ class Cell:
             if self.place == "in-process":
 
                 def in_process(request: DeliveredRequest) -> int:
-                    signature = request.header("Upstash-Signature")
+                    signature = request.headers.get("Upstash-Signature")
                     return matrix_app.handle(signature, request.body, request.url)
 
                 queue.destinations.call(APP, in_process)

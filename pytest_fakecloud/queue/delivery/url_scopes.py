@@ -68,11 +68,11 @@ class Prefix:
         return self.rest[-1:] in ("", "/") or following in ("", "/", "?", "&")
 
 
-Place: TypeAlias = Everything | Pattern | Prefix
+UrlScope: TypeAlias = Everything | Pattern | Prefix
 """The destinations that a route takes. Of several places that take a URL, the longest wins."""
 
 
-def place_of(url: object) -> Place:
+def scope_of(url: object) -> UrlScope:
     """Return the place that a tester names; raise ``ContractError`` for what is not a destination."""
     __tracebackhide__ = True
     if url == "*":

@@ -1,0 +1,327 @@
+"""Routes of the destinations table: applications, functions, prepared answers and other servers.
+
+Applications and functions run in the caller's thread. Coroutines run in the running event loop when
+the test awaits the delivery, otherwise in an event loop of the queue's own.
+Source: decided here, except that an exception in a handler is a 500, as in any server.
+"""
+
+from __future__ import annotations
+
+import inspect
+import re
+import threading
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias
+from urllib.parse import urlsplit
+
+from ...core.aio import in_thread
+from ...core.found import Found, found_of
+from ...core.problems import broken_promise
+from ...core.wording import brief
+from ..model import Delivery, Outcome
+from ..wire.named import named_url
+from .app_answer import AppAnswer, failed
+from .deadlines import Deadlines
+from .replies import (
+    DELIVERIES,
+    DeliveredRequest,
+    Handler,
+    Reply,
+    as_reply,
+    outcome_of,
+    timed_out,
+)
+from .url_scopes import split_text, split_wire
+from .wsgi import WsgiApp, call_wsgi
+
+if TYPE_CHECKING:
+    from .asgi import AsgiRunner
+    from .destinations import Destinations
+    from .lifespans import AsgiApp, RunningLifespan, RunningLifespans
+    from .loopback import LoopbackSender
+
+LifespanMode: TypeAlias = Literal["auto"] | bool
+Url: TypeAlias = str | re.Pattern[str] | Callable[[str], object]
+"""The URLs that a route takes: a prefix, a pattern with ``*``, a regular expression or a function."""
+
+
+class DestinationRoute:
+    """A route of the destinations table: the URLs it takes and the handler that answers them.
+
+    ``deliveries`` are the requests that this route received, oldest first. A server that runs for
+    long keeps as many of them as its journal keeps entries. ``raise_exceptions`` tells whether an
+    exception of the handler also leaves the call that made the delivery.
+    """
+
+    def __init__(
+        self, table: Destinations, prefix: Url, where: str, raise_exceptions: bool | None = None
+    ) -> None:
+        self.prefix = prefix
+        self.where = where
+        self.deliveries: Found[DeliveredRequest] = found_of((), DELIVERIES, "delivery")
+        self._table = table
+        self._raise_exceptions = raise_exceptions
+
+    @property
+    def _is_prefix(self) -> bool:
+        return isinstance(self.prefix, str) and "*" not in self.prefix
+
+    @property
+    def raise_exceptions(self) -> bool:
+        """Whether an exception of the handler is raised by the call that made the delivery."""
+        if self._raise_exceptions is None:
+            return self._table.raise_exceptions
+        return self._raise_exceptions
+
+    def remove(self) -> None:
+        """Remove this route; the route with the next shorter prefix then takes its deliveries."""
+        self._table.remove(self)
+
+    def _saved(self) -> Any:
+        """Return the deliveries so far and the number of answers given, for ``_restore``."""
+        return list(self.deliveries), 0
+
+    def _restore(self, saved: Any) -> None:
+        self.deliveries[:] = saved[0]
+
+    def _take(self, delivery: Delivery, deadlines: Deadlines) -> Outcome:
+        """Record a delivery and answer it in the caller's thread."""
+        self._record(delivery)
+        return self._perform(delivery, deadlines)
+
+    async def _atake(self, delivery: Delivery, deadlines: Deadlines) -> Outcome:
+        """Record a delivery and answer it in the running event loop."""
+        self._record(delivery)
+        return await self._aperform(delivery, deadlines)
+
+    def _record(self, delivery: Delivery) -> None:
+        self.deliveries.append(DeliveredRequest(delivery))
+        keep = self._table.keep
+        # Let the list grow by a quarter first, so that a delivery rarely pays for the removal.
+        if keep is not None and len(self.deliveries) > keep + keep // 4:
+            del self.deliveries[: -keep or None]
+
+    def _perform(self, delivery: Delivery, deadlines: Deadlines) -> Outcome:
+        raise NotImplementedError
+
+    async def _aperform(self, delivery: Delivery, deadlines: Deadlines) -> Outcome:
+        return self._perform(delivery, deadlines)
+
+    def __repr__(self) -> str:
+        prefix = self.prefix if isinstance(self.prefix, str) else brief(self.prefix)
+        return f"<DestinationRoute {self.where} {prefix} deliveries={len(self.deliveries)}>"
+
+
+class WsgiRoute(DestinationRoute):
+    """Answers with a WSGI application."""
+
+    def __init__(self, *args: Any, app: WsgiApp) -> None:
+        super().__init__(*args)
+        self._app = app
+
+    def _perform(self, delivery: Delivery, deadlines: Deadlines) -> Outcome:
+        return _outcome(call_wsgi(self._app, delivery), self.where)
+
+
+class AsgiRoute(DestinationRoute):
+    """Answers with an ASGI application."""
+
+    def __init__(self, *args: Any, app: AsgiApp, lifespan: LifespanMode) -> None:
+        super().__init__(*args)
+        self._app = app
+        self._lifespan = lifespan
+
+    def _running_lifespan(self) -> RunningLifespan | None:
+        return None if self._lifespan is True else self._table.loops.running_lifespan(self._app)
+
+    def _perform(self, delivery: Delivery, deadlines: Deadlines) -> Outcome:
+        return self._perform_in(self._running_lifespan(), delivery, deadlines)
+
+    def _perform_in(
+        self, running: RunningLifespan | None, delivery: Delivery, deadlines: Deadlines
+    ) -> Outcome:
+        from .asgi import call_asgi
+
+        runner = self._table.loops.runner()
+
+        async def whole() -> AppAnswer:
+            state: Mapping[str, Any] = {}
+            try:
+                if running is not None:
+                    state = running.state
+                elif self._lifespan:
+                    state = await runner.lifespan(self._app)
+            except RuntimeError as error:
+                return failed(broken_promise(error.__cause__) or error)
+            return await call_asgi(self._app, delivery, state)
+
+        answer = runner.run(whole(), deadlines, running.host if running else None)
+        if answer is None:
+            return _late_in_own_loop(delivery, deadlines, self.where)
+        return _outcome(answer, self.where)
+
+    async def _aperform(self, delivery: Delivery, deadlines: Deadlines) -> Outcome:
+        from .asgi import call_asgi
+
+        running = self._running_lifespan()
+        if running is not None and running.host.runs and not running.host.is_here:
+            # What the application created at its start belongs to the loop it was started in.
+            return await in_thread(self._perform_in, running, delivery, deadlines)
+        state = running.state if running is not None else {}
+        answer = await deadlines.within_cap(call_asgi(self._app, delivery, state))
+        return _outcome(answer, self.where) if answer else _late(delivery, deadlines, self.where)
+
+
+class FunctionRoute(DestinationRoute):
+    """Answers with a function or coroutine function of one ``DeliveredRequest``."""
+
+    def __init__(self, *args: Any, handler: Handler) -> None:
+        super().__init__(*args)
+        self._handler = handler
+
+    def _perform(self, delivery: Delivery, deadlines: Deadlines) -> Outcome:
+        try:
+            value = self._handler(DeliveredRequest(delivery))
+            if inspect.iscoroutine(value):
+                result = self._table.loops.runner().run(_boxed(value), deadlines)
+                if result is None:
+                    return _late_in_own_loop(delivery, deadlines, self.where)
+                (value,) = result
+        except Exception as error:
+            return _outcome(failed(error), self.where)
+        return outcome_of(as_reply(value), delivery, self.where)
+
+    async def _aperform(self, delivery: Delivery, deadlines: Deadlines) -> Outcome:
+        try:
+            value = self._handler(DeliveredRequest(delivery))
+            if inspect.isawaitable(value):
+                result = await deadlines.within_cap(_boxed(value))
+                if result is None:
+                    return _late(delivery, deadlines, self.where)
+                (value,) = result
+        except Exception as error:
+            return _outcome(failed(error), self.where)
+        return outcome_of(as_reply(value), delivery, self.where)
+
+
+class ForwardRoute(DestinationRoute):
+    """Sends each delivery to a server at another address."""
+
+    _sender: LoopbackSender | None = None
+
+    def __init__(self, *args: Any, target: str) -> None:
+        super().__init__(*args)
+        self._target = target.rstrip("/")
+
+    def _perform(self, delivery: Delivery, deadlines: Deadlines) -> Outcome:
+        if self._sender is None:
+            from .loopback import LoopbackSender
+
+            self._sender = LoopbackSender(deadlines, keeps=False)
+        outcome = self._sender.send(self._forwarded(delivery))
+        return replace(outcome, where=self.where)
+
+    async def _aperform(self, delivery: Delivery, deadlines: Deadlines) -> Outcome:
+        return await in_thread(self._perform, delivery, deadlines)
+
+    def _forwarded(self, delivery: Delivery) -> Delivery:
+        published = urlsplit(delivery.url)
+        rest = split_wire(delivery.url).rest
+        if self._is_prefix:
+            prefix = split_text(named_url(str(self.prefix)) or str(self.prefix)).rest
+            rest = rest[len(prefix.rstrip("/")) :]
+        elif urlsplit(self._target).path:
+            # A pattern has no prefix that the target's path could replace.
+            rest = ""
+        headers = [
+            pair for pair in delivery.headers if not pair[0].lower().startswith("x-forwarded-")
+        ]
+        headers += [
+            ("X-Forwarded-Host", published.netloc.rpartition("@")[2]),
+            ("X-Forwarded-Proto", published.scheme.lower()),
+        ]
+        return replace(delivery, url=self._target + rest, headers=headers)
+
+
+class PreparedRoute(DestinationRoute):
+    """Gives prepared answers in turn; the last one repeats."""
+
+    def __init__(self, *args: Any, replies: Sequence[Reply | BaseException]) -> None:
+        super().__init__(*args)
+        self._replies = replies
+        self.given = 0
+        self._lock = threading.Lock()
+
+    def _saved(self) -> Any:
+        with self._lock:
+            return list(self.deliveries), self.given
+
+    def _restore(self, saved: Any) -> None:
+        super()._restore(saved)
+        with self._lock:
+            self.given = saved[1]
+
+    def _perform(self, delivery: Delivery, deadlines: Deadlines) -> Outcome:
+        with self._lock:
+            reply = self._replies[min(self.given, len(self._replies) - 1)]
+            self.given += 1
+        if isinstance(reply, BaseException):
+            return _outcome(failed(reply), self.where)
+        return outcome_of(reply, delivery, self.where)
+
+
+class EventLoops:
+    """The event loops that applications and coroutine functions of one table run in."""
+
+    def __init__(self) -> None:
+        self._runner: AsgiRunner | None = None
+        self._running: RunningLifespans | None = None
+        self._lock = threading.Lock()
+
+    def runner(self) -> AsgiRunner:
+        """Return the loop for coroutines that no running loop awaits; started on first use."""
+        with self._lock:
+            if self._runner is None:
+                # The import brings in asyncio, which no other part of a queue needs.
+                from .asgi import AsgiRunner
+
+                self._runner = AsgiRunner()
+            return self._runner
+
+    def running_lifespan(self, app: AsgiApp) -> RunningLifespan | None:
+        """Return the application's lifespan if other code runs it, else None."""
+        if self._runner is not None and self._runner.has(app):
+            return None
+        if self._running is None:
+            from .lifespans import RunningLifespans
+
+            self._running = RunningLifespans()
+        return self._running.find(app)
+
+    def close(self) -> None:
+        """End the queue's own loop and the lifespans that run in it."""
+        with self._lock:
+            runner, self._runner = self._runner, None
+        if runner is not None:
+            runner.close()
+
+
+def _outcome(answer: AppAnswer, where: str) -> Outcome:
+    return Outcome(
+        answer.status, answer.headers, answer.body, exception=answer.exception, where=where
+    )
+
+
+async def _boxed(value: Awaitable[Any]) -> tuple[Any]:
+    return (await value,)
+
+
+def _late(delivery: Delivery, deadlines: Deadlines, where: str) -> Outcome:
+    return timed_out(delivery, where, f"no answer within {deadlines.cap:g} s of real time")
+
+
+def _late_in_own_loop(delivery: Delivery, deadlines: Deadlines, where: str) -> Outcome:
+    return timed_out(
+        delivery, where, deadlines.late_text("the destination ran in a loop of its own")
+    )
