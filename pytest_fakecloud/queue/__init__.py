@@ -1,1 +1,1 @@
-"""The queue: HTTP messages delivered later, retried, ordered, scheduled, and reported back."""
+"""Fake of the HTTP message queue: messages are delivered later, retried, ordered and scheduled."""

@@ -1,4 +1,4 @@
-"""What a test does to a queue by hand: publishing, scheduling, cancelling, retrying, without HTTP."""
+"""Methods of the ``queue`` fixture that publish, schedule, cancel and retry without HTTP."""
 
 from __future__ import annotations
 
@@ -26,12 +26,12 @@ from .views import DeadLetterView, PublishedMessage, ScheduleView
 
 
 class QueueActions:
-    """The part of a queue's handle that does what clients do; it does not count as their calls."""
+    """Mixin of ``Queue`` that acts as a client would; these calls are not recorded in the journal."""
 
     _engine: Engine
 
     def _check_open(self) -> None:
-        """Raise ``ContractError`` once the queue is closed."""
+        """Raise ``ContractError`` if the queue is closed."""
         raise NotImplementedError
 
     @action
@@ -55,12 +55,13 @@ class QueueActions:
         settings: Mapping[str, str] | None = None,
         api: Api = "v2",
     ) -> PublishedMessage:
-        """Publish a message to a URL, or the first of those to a URL group, without HTTP.
+        """Publish a message without HTTP and return it; for a URL group, return its first message.
 
         ``headers`` are forwarded to the destination. ``flow_control`` is a dict of a key and its
         limits: `{"key": "tenant-1", "parallelism": 2, "rate": 10, "period": "1m"}`. ``settings``
-        are further ``Upstash-*`` headers as on the wire. Raises ``QueueError`` as the service would
-        answer, ``ContractError`` for arguments that no request could carry.
+        are further ``Upstash-*`` headers as they appear in a request. Raises ``QueueError`` where
+        the service would return an error, and ``ContractError`` for arguments that no request could
+        carry.
         """
         __tracebackhide__ = True
         self._check_open()
@@ -107,7 +108,7 @@ class QueueActions:
         body: bytes | str = b"",
         settings: Mapping[str, str] | None = None,
     ) -> ScheduleView:
-        """Create a schedule, or overwrite the one of that id."""
+        """Create a schedule, or replace the schedule with that id."""
         __tracebackhide__ = True
         self._check_open()
         pairs = [("Upstash-Cron", text("cron", cron)), *setting_pairs(settings)]
@@ -124,7 +125,7 @@ class QueueActions:
 
     @action
     def cancel(self, message_id: str | PublishedMessage) -> int:
-        """Cancel a message that is pending; returns how many deliveries that were."""
+        """Cancel a pending message and return the number of cancelled deliveries."""
         __tracebackhide__ = True
         wanted = message_id.id if isinstance(message_id, PublishedMessage) else message_id
         if not isinstance(wanted, str):
@@ -135,7 +136,7 @@ class QueueActions:
     def retry_dead_letter(
         self, dlq_id: str | DeadLetterView | PublishedMessage
     ) -> PublishedMessage:
-        """Publish a dead letter's message anew and remove the dead letter."""
+        """Publish the message of a dead letter again and remove the dead letter."""
         __tracebackhide__ = True
         wanted = dlq_id.id if isinstance(dlq_id, DeadLetterView) else dlq_id
         if isinstance(wanted, PublishedMessage):

@@ -1,7 +1,7 @@
-"""What a tester passes to a queue's handle, checked and turned into what a client would send.
+"""Check the arguments of the ``queue`` fixture's methods and convert them to what a client sends.
 
-Everything here raises ``ContractError`` in the tester's words, so that a slip is not taken for an
-answer of the service, nor for a bug of the fake.
+Every function raises ``ContractError`` for an invalid argument, so that a mistake in a test is not
+mistaken for an answer of the service or a bug of the fake.
 """
 
 from __future__ import annotations
@@ -18,10 +18,10 @@ from .wire.headers import as_wire, unprefixed
 
 
 class FlowControl(TypedDict, total=False):
-    """The flow control of a message to publish.
+    """Flow control of a message to publish.
 
-    Messages with the same ``key`` share the limits: at most ``parallelism`` deliveries at a time, and
-    at most ``rate`` of them to begin within each ``period``, a second unless given.
+    Messages with the same ``key`` share its limits: at most ``parallelism`` deliveries at a time,
+    and at most ``rate`` deliveries started within each ``period`` (one second by default).
     """
 
     key: Required[str]
@@ -36,7 +36,7 @@ class _Absent:
 
 
 ANY: Any = _Absent()
-"""What an argument is when it was not given, where None is a value like any other."""
+"""Default of arguments for which None is a valid value."""
 
 
 def one_of(name: str, value: object, allowed: Sequence[object]) -> None:
@@ -49,21 +49,21 @@ def one_of(name: str, value: object, allowed: Sequence[object]) -> None:
 def number(name: str, value: object, *, least: int = 0, whole: bool = True) -> None:
     """Raise ``ContractError`` for anything but a number of at least ``least``."""
     kinds: tuple[type, ...] = (int,) if whole else (int, float)
-    # Written so that a float that is not a number is refused as well.
+    # A comparison with NaN is false, so this condition also rejects NaN.
     if isinstance(value, bool) or not isinstance(value, kinds) or not value >= least:  # type: ignore[operator]
         kind = "whole number" if whole else "number"
         raise ContractError(f"{name}={shown(value)}: give a {kind} of at least {least}")
 
 
 def text(name: str, value: object) -> str:
-    """Return a text as wire characters; anything else is a mistake."""
+    """Return a string as wire characters."""
     if not isinstance(value, str):
         raise ContractError(f"{name}={value!r} is not text: give a str")
     return as_wire(value)
 
 
 def whole_seconds(name: str, value: Duration) -> int:
-    """Return a duration in seconds; the service knows no shorter ones."""
+    """Return a duration in seconds; the service accepts whole seconds only."""
     microseconds = duration_us(value)
     if microseconds % 1_000_000:
         raise ContractError(f"{name}={value!r}: the service counts in whole seconds")
@@ -71,7 +71,7 @@ def whole_seconds(name: str, value: Duration) -> int:
 
 
 def body_of(body: object, json: object) -> bytes:
-    """Return the bytes to publish: of ``json`` where it is given, else the body's own."""
+    """Return the bytes to publish: ``json`` encoded if given, else ``body``."""
     if json is not ANY:
         if body != b"":
             raise ContractError("give json= or body=, not both")
@@ -82,7 +82,7 @@ def body_of(body: object, json: object) -> bytes:
 
 
 def bytes_of(name: str, value: object) -> bytes:
-    """Return the bytes of a body that is given as bytes or text."""
+    """Return a body given as bytes or as a string as bytes."""
     if isinstance(value, bytes | bytearray | memoryview):
         return bytes(value)
     if not isinstance(value, str):
@@ -94,7 +94,7 @@ def bytes_of(name: str, value: object) -> bytes:
 
 
 def json_bytes(name: str, value: object) -> bytes:
-    """Return a value as JSON."""
+    """Return a value encoded as JSON."""
     try:
         return jsonlib.dumps(value).encode()
     except RecursionError:
@@ -107,7 +107,7 @@ def json_bytes(name: str, value: object) -> bytes:
 
 
 def setting_pairs(settings: object) -> HeaderList:
-    """Return further settings, ``Upstash-*`` or ``Service-*`` headers as on the wire."""
+    """Return extra ``Upstash-*`` or ``Service-*`` headers as wire pairs."""
     pairs = _pairs("settings", settings)
     for name, _ in pairs:
         if unprefixed(name) is None and name.lower() != "content-type":
@@ -119,18 +119,18 @@ def setting_pairs(settings: object) -> HeaderList:
 
 
 def forwarded_pairs(headers: object) -> HeaderList:
-    """Return headers for the destination, as a client sends them to the queue."""
+    """Return the headers for the destination as ``Upstash-Forward-*`` pairs."""
     return [(f"Upstash-Forward-{name}", value) for name, value in _pairs("headers", headers)]
 
 
 def labels_of(label: object) -> str:
-    """Return the value of the label header: one label, or several in a list."""
+    """Return the value of the label header for one label or a list of labels."""
     labels = [label] if isinstance(label, str) or not isinstance(label, Iterable) else [*label]
     return ",".join(text("label", one) for one in labels)
 
 
 def flow_control_pairs(flow_control: object) -> HeaderList:
-    """Return flow control as the settings that a client sends."""
+    """Return the flow-control headers that a client would send."""
     known = FlowControl.__annotations__
     if not isinstance(flow_control, Mapping) or "key" not in flow_control:
         raise ContractError(
@@ -162,7 +162,7 @@ def _pairs(what: str, given: object) -> HeaderList:
 
 
 def section(data: Mapping[str, Any], name: str, kind: type) -> Any:
-    """Return one part of what is to be loaded, empty when it is absent."""
+    """Return one section of the data to load; an empty one if it is missing."""
     found = data.get(name, kind())
     if not isinstance(found, kind):
         raise ContractError(f"load(): {name} is a {kind.__name__}, got {found!r}")
@@ -170,7 +170,7 @@ def section(data: Mapping[str, Any], name: str, kind: type) -> Any:
 
 
 def known_keys(where: str, given: object, known: Iterable[str]) -> dict[str, Any]:
-    """Return a dict, refusing keys without a meaning."""
+    """Return a mapping as a dict; unknown keys raise ``ContractError``."""
     if not isinstance(given, Mapping):
         raise ContractError(f"load(): {where} is a dict, got {given!r}")
     names = list(known)
@@ -184,7 +184,7 @@ def known_keys(where: str, given: object, known: Iterable[str]) -> dict[str, Any
 
 
 def keywords(where: str, given: object, method: Callable[..., Any]) -> dict[str, Any]:
-    """Return the keywords for a call, refusing unknown ones and the lack of needed ones."""
+    """Return the keyword arguments for a method; unknown and missing ones raise ``ContractError``."""
     parameters = dict(inspect.signature(method).parameters)
     parameters.pop("self", None)
     found = known_keys(where, given, parameters)

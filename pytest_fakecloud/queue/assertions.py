@@ -1,4 +1,4 @@
-"""What a test can look at in a queue, and what it can assert; nothing here moves time."""
+"""Methods of the ``queue`` fixture that inspect and assert; none of them moves the clock."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from .views import (
 
 
 class QueueAssertions:
-    """The part of a queue's handle that looks and asserts."""
+    """Mixin of ``Queue`` with inspections and assertions."""
 
     _engine: Engine
     _time: Timekeeper
@@ -43,14 +43,14 @@ class QueueAssertions:
     ) -> Found[PublishedMessage]:
         """Return the messages, callbacks included, in the order they were published.
 
-        ``state`` is ``pending``, ``in_flight``, ``delivered``, ``dead_lettered`` or ``cancelled``, or
-        one of the service's own words. ``where`` are the fields that must agree: ``url``, ``label``,
-        ``kind``, ``queue`` and whatever else a message has. Raises ``ContractError`` for what no
-        message could have.
+        ``state`` is ``pending``, ``in_flight``, ``delivered``, ``dead_lettered`` or ``cancelled``,
+        or a state name of the service. ``where`` are fields that must match, such as ``url``,
+        ``label``, ``kind`` or ``queue``. Raises ``ContractError`` for a value that no message could
+        have.
         """
         __tracebackhide__ = True
         self._look()
-        # The service's own words come in capitals, as the API shows them.
+        # The service writes its state names in upper case.
         own = isinstance(state, str) and state.upper() in WORDS
         asked = Query(
             _given(where, **{"service_state" if own else "state": state}), MESSAGES, "message"
@@ -62,12 +62,12 @@ class QueueAssertions:
         return found_messages(one for one in found if asked(one))
 
     def message(self, message_id: str) -> PublishedMessage:
-        """Return the message of that id; ``ContractError`` when there is none."""
+        """Return the message with that id; raise ``ContractError`` if there is none."""
         __tracebackhide__ = True
         self._look()
         if not isinstance(message_id, str):
             raise ContractError(f"message({shown(message_id)}): give the id of a message, a text")
-        # Of a first-era message to a topic, the delivery to its first endpoint.
+        # A v1 message to a topic stands for one delivery per endpoint; return the first.
         own_id = self._engine.groups_of_tasks.get(message_id, [message_id])[0]
         if own_id not in self._engine.messages:
             raise ContractError(f"this queue has no message {message_id!r}")
@@ -76,9 +76,9 @@ class QueueAssertions:
     def attempts(
         self, id: str | PublishedMessage | None = None, **where: Unpack[AttemptFields]
     ) -> Found[Attempt]:
-        """Return the attempts, oldest first: all, or those of one message.
+        """Return all attempts, or those of one message, oldest first.
 
-        ``where`` are the fields of an attempt that must agree, such as ``url`` or ``status``.
+        ``where`` are fields of an attempt that must match, such as ``url`` or ``status``.
         """
         __tracebackhide__ = True
         self._look()
@@ -102,7 +102,7 @@ class QueueAssertions:
     ) -> Found[DeadLetterView]:
         """Return the dead letters that have not expired, oldest first.
 
-        ``where`` are further fields of a dead letter that must agree, such as ``status``.
+        ``where`` are fields of a dead letter that must match, such as ``status``.
         """
         __tracebackhide__ = True
         self._look()
@@ -119,7 +119,7 @@ class QueueAssertions:
         return found_of(found, SCHEDULES, "schedule")
 
     def pending(self) -> Found[PublishedMessage]:
-        """Return the messages that have not come to an end."""
+        """Return the messages that are neither delivered, dead-lettered nor cancelled."""
         self._look()
         return found_messages(
             PublishedMessage(self._engine, one) for one in list(self._engine.pending)
@@ -134,10 +134,10 @@ class QueueAssertions:
         times: int | None = None,
         **where: Unpack[MessageFields],
     ) -> Found[PublishedMessage]:
-        """Return the messages that were published like this.
+        """Return the published messages that match.
 
-        Fails unless there is at least one, or exactly ``times``. Callbacks do not count: the queue
-        published them, not the application. See ``MessageFields`` for what can be asked.
+        Fails unless at least one matches, or exactly ``times``. Callbacks do not count, because the
+        queue publishes them itself. ``MessageFields`` lists the fields.
         """
         __tracebackhide__ = True
         messages = self.messages()
@@ -151,7 +151,7 @@ class QueueAssertions:
         )
 
     def assert_not_published(self, url: object = None, **where: Unpack[MessageFields]) -> None:
-        """Fail when any message was published like this."""
+        """Fail if a published message matches."""
         __tracebackhide__ = True
         self.assert_published(url, times=0, **where)
 
@@ -162,17 +162,17 @@ class QueueAssertions:
         times: int | None = None,
         **where: Unpack[MessageFields],
     ) -> Found[PublishedMessage]:
-        """Return the messages, callbacks included, that were delivered like this.
+        """Return the delivered messages that match, callbacks included.
 
-        Fails unless there is at least one, or exactly ``times``. Never drives: what is due and not
-        yet attempted is not delivered.
+        Fails unless at least one matches, or exactly ``times``. Does not deliver anything: a
+        message that is due but not attempted yet is not delivered.
         """
         __tracebackhide__ = True
         given = {**_given(where, url=url), "state": "delivered"}
         return self._expect("a message to be delivered", self.messages(), given, times)
 
     def assert_not_delivered(self, url: object = None, **where: Unpack[MessageFields]) -> None:
-        """Fail when any message was delivered like this."""
+        """Fail if a delivered message matches."""
         __tracebackhide__ = True
         self.assert_delivered(url, times=0, **where)
 
@@ -183,21 +183,21 @@ class QueueAssertions:
         times: int | None = None,
         **where: Unpack[MessageFields],
     ) -> Found[PublishedMessage]:
-        """Return the messages like this that were given up.
+        """Return the dead-lettered messages that match.
 
-        Fails unless there is at least one, or exactly ``times``.
+        Fails unless at least one matches, or exactly ``times``.
         """
         __tracebackhide__ = True
         given = {**_given(where, url=url), "state": "dead_lettered"}
         return self._expect("a message to be dead-lettered", self.messages(), given, times)
 
     def assert_not_dead_lettered(self, url: object = None, **where: Unpack[MessageFields]) -> None:
-        """Fail when any message like this was given up."""
+        """Fail if a dead-lettered message matches."""
         __tracebackhide__ = True
         self.assert_dead_lettered(url, times=0, **where)
 
     def assert_idle(self) -> None:
-        """Fail when a message has not come to an end."""
+        """Fail if a message is neither delivered, dead-lettered nor cancelled."""
         __tracebackhide__ = True
         self._look()
         if self._engine.pending:
@@ -226,5 +226,5 @@ class QueueAssertions:
 
 
 def _given(where: Mapping[str, Any], **first: object) -> dict[str, object]:
-    """Return what is asked; the first argument of a call asks for nothing when it was not given."""
+    """Return the fields to match; a named argument of None is not compared."""
     return {name: wanted for name, wanted in first.items() if wanted is not None} | dict(where)

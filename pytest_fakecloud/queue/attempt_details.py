@@ -1,6 +1,6 @@
-"""What the attempts of a queue leave for a report: what was sent, what came back, what was logged.
+"""Details of delivery attempts for reports: request, answer, logged exceptions, signature checks.
 
-Taken down only of attempts that did not end in a 2xx, and of callbacks. Source: decided here.
+Details are kept for callbacks and for attempts that did not end in a 2xx. Source: decided here.
 """
 
 from __future__ import annotations
@@ -22,18 +22,18 @@ from .timeline import raised_text
 from .wire.signing import body_hash, explain, published_text
 
 LONGEST = 2_000
-"""The most characters that are kept of a body."""
+"""Maximum number of characters kept of a body."""
 _SETTING = "QSTASH_CURRENT_SIGNING_KEY"
 _Taken = tuple[int, Delivery, list[BaseException], list[Refusal]]
-"""A number of the journal, what was sent, what was logged and what a receiver refused."""
+"""Journal number, delivery, exceptions logged during it, and rejections by the receiver."""
 
 
 class AttemptDetails:
-    """Watches the deliveries of one queue.
+    """Collects the details of one queue's attempts.
 
-    ``recorder`` writes the queue's journal, ``keys`` are its signing keys, ``now`` the Unix seconds that
-    signatures are made on, ``alone`` whether one delivery at a time is made and nothing else runs
-    meanwhile: only then what is logged during a delivery belongs to it.
+    ``recorder`` writes the queue's journal, ``keys`` are its signing keys and ``now`` returns the
+    Unix seconds of its signatures. ``alone`` tells that deliveries are made one at a time with
+    nothing else running; only then can exceptions logged during a delivery be attributed to it.
     """
 
     recorder: Recorder
@@ -51,7 +51,7 @@ class AttemptDetails:
         self._sent: dict[tuple[str, str, int], _Taken] = {}
 
     def watched(self, send: Callable[[Delivery], Outcome]) -> Callable[[Delivery], Outcome]:
-        """Return ``send``, with what it sends taken down."""
+        """Wrap ``send`` so that each delivery is recorded."""
 
         def watching(delivery: Delivery) -> Outcome:
             listening = self._take_down(delivery)
@@ -65,7 +65,7 @@ class AttemptDetails:
     def awatched(
         self, send: Callable[[Delivery], Awaitable[Outcome]]
     ) -> Callable[[Delivery], Awaitable[Outcome]]:
-        """Return the awaitable ``send``, with what it sends taken down."""
+        """Wrap the coroutine function ``send`` so that each delivery is recorded."""
 
         async def watching(delivery: Delivery) -> Outcome:
             listening = self._take_down(delivery)
@@ -77,7 +77,8 @@ class AttemptDetails:
         return watching
 
     def _take_down(self, delivery: Delivery) -> _Listening | None:
-        """Take a delivery down; returns what listens meanwhile, where what it hears is of it."""
+        """Record a delivery; return a context manager that collects its log, if it can be
+        attributed."""
         about = delivery.message_id, delivery.url, delivery.attempt
         earlier = self._sent.get(about)
         number = earlier[0] if earlier else self.recorder.reserve()
@@ -91,13 +92,14 @@ class AttemptDetails:
         return _Ear()
 
     def of(self, delivery: Delivery, outcome: Outcome) -> dict[str, Any]:
-        """Return what the event of an attempt has beyond its outcome.
+        """Return the fields of the ``attempt`` event that describe a finished attempt.
 
-        ``began`` is the journal's number when it began, ``alone`` whether all that was recorded
-        since was caused by it. Of a callback also ``sent`` and ``sent_type``: what it tells decides.
-        Of an attempt that failed, or logged an exception, these and ``sent_headers``, ``answer`` and
-        ``answer_type``, ``logged`` (exceptions in words) and, of a 401 or 403, ``signature`` (what
-        was signed and what the application compared it with) or, of a 3xx, ``location``.
+        ``began`` is the journal number at which the attempt started, ``alone`` whether it caused
+        everything recorded since. Callbacks also have ``sent`` and ``sent_type``, because their
+        body says what happened. Attempts that failed or logged an exception have these and
+        ``sent_headers``, ``answer``, ``answer_type`` and ``logged`` (the exceptions as text); a 401
+        or 403 has ``signature`` (what was signed, and what the application compared it with), a 3xx
+        has ``location``.
         """
         found = self._sent.pop((delivery.message_id, delivery.url, delivery.attempt), None)
         if found is None:
@@ -108,7 +110,7 @@ class AttemptDetails:
         if quiet and sent.kind is MESSAGE:
             return told
         untold: list[str] = []
-        # An explanation can fail, the delivery cannot.
+        # An error in these details must not fail the delivery.
         with telling("what was sent and answered cannot be told", untold.append):
             told["sent"] = _text(sent.body)
             told["sent_type"] = first(sent.headers, "Content-Type") or ""
@@ -139,7 +141,7 @@ class AttemptDetails:
         return told
 
     def forget(self) -> None:
-        """Drop what is under way."""
+        """Forget the attempts in progress."""
         self._sent.clear()
 
     def _signature(self, sent: Delivery, refused: list[Refusal]) -> dict[str, Any]:
@@ -173,7 +175,7 @@ class AttemptDetails:
 
 
 def _environment(keys: SigningKeys) -> str:
-    """Which signing key the environment of this process has."""
+    """Return which signing key ``QSTASH_CURRENT_SIGNING_KEY`` contains."""
     key = os.environ.get(_SETTING)
     if key is None:
         return "unset"
@@ -181,7 +183,7 @@ def _environment(keys: SigningKeys) -> str:
 
 
 def _compared(refused: Refusal, sent: Delivery, signed: str, keys: SigningKeys) -> dict[str, Any]:
-    """What the application passed to its receiver, where that differs from what was signed."""
+    """Return what the application passed to its receiver where it differs from what was signed."""
     body = refused.body.encode() if isinstance(refused.body, str) else refused.body
     told: dict[str, Any] = {}
     if refused.url is not None and refused.url != signed:
@@ -198,9 +200,10 @@ def _compared(refused: Refusal, sent: Delivery, signed: str, keys: SigningKeys) 
 
 
 class _Ear:
-    """Hears the exceptions that are logged while deliveries are under way.
+    """Collects the exceptions that are logged during deliveries.
 
-    A queue has one for all of its deliveries: to make a handler takes longer than a delivery may.
+    A queue has one for all its deliveries, because creating a logging handler is slower than a
+    delivery.
     """
 
     def __init__(self) -> None:
@@ -210,18 +213,18 @@ class _Ear:
         self._open: dict[int, list[BaseException]] = {}
 
     def listen(self, logged: list[BaseException]) -> None:
-        """Begin to add what is logged to a list."""
+        """Start adding logged exceptions to a list."""
         self._open[id(logged)] = logged
         self._root.addHandler(self._handler)
 
     def leave(self, logged: list[BaseException]) -> None:
-        """Add no more to that list."""
+        """Stop adding logged exceptions to a list."""
         del self._open[id(logged)]
         if not self._open:
             self._root.removeHandler(self._handler)
 
     def _collect(self, record: logging.LogRecord) -> bool:
-        """Collect the exception of a record, as a filter that lets nothing through."""
+        """Collect the exception of a record and drop the record."""
 
         error = record.exc_info[1] if record.exc_info else None
         if error is not None:
@@ -232,7 +235,7 @@ class _Ear:
 
 
 class _Listening:
-    """The block of one delivery; within it others may begin, and end before or after it."""
+    """Context manager around one delivery; deliveries may overlap."""
 
     __slots__ = ("_ear", "_logged", "_refusals")
 
@@ -253,7 +256,7 @@ def _text(body: bytes) -> str:
 
 
 def _decisive(headers: HeaderList) -> list[list[str]]:
-    """The headers that the publisher chose."""
+    """Return the headers that the publisher chose."""
     ours = ("upstash-", "user-agent", "content-type", "host", "content-length")
     return [
         [name, value]
@@ -263,7 +266,7 @@ def _decisive(headers: HeaderList) -> list[list[str]]:
 
 
 def _as_served(url: str) -> str:
-    """The URL as a framework puts it together from ``Host`` and the path."""
+    """Return the URL as a framework builds it from ``Host`` and the path."""
     try:
         parts = urlsplit(url)
     except ValueError:

@@ -1,8 +1,8 @@
-"""What the queue answers to a bad request: every text in one place.
+"""Error answers of the queue.
 
 Texts marked *observed* were reported verbatim by users of the live service; the others are decided
-here, in the same tone. A quota that a plan does not allow is answered 412 (*decided here*: both
-400 and 412 have been seen), everything malformed 400.
+here, in the same style. A request beyond a plan limit is answered 412 (*decided here*: both 400 and
+412 have been seen), a malformed one 400.
 """
 
 from __future__ import annotations
@@ -12,14 +12,15 @@ from .model import DAY, SECOND, HeaderList
 
 
 class QueueError(ServiceError):
-    """An error answer of the queue: ``{"error": "<text>"}`` with a status."""
+    """An error answer of the queue: a status and ``{"error": "<text>"}``."""
 
 
 class Loop(AssertionError):
-    """Messages publish each other without end; what was about to go out stays pending.
+    """Messages publish each other endlessly; the next message stays pending.
 
-    Raised by the driving call, which would never return: by default after 1,000 deliveries that
-    caused each other at one instant (the setting ``loop_limit``), or ten times as many in one call.
+    Raised by the call that delivers, which would otherwise never return: by default after 1,000
+    deliveries that caused each other at the same time (setting ``loop_limit``), or ten times as
+    many within one call.
     """
 
 
@@ -50,7 +51,7 @@ def unauthorized() -> QueueError:
 
 
 def read_only() -> QueueError:
-    """Return the 403 for a change that is asked for with the read-only token (*decided here*)."""
+    """Return the 403 for a change requested with the read-only token (*decided here*)."""
     return QueueError(
         403, "forbidden: the read-only token can only GET, a change needs the queue's other token"
     )
@@ -67,7 +68,7 @@ def burst_limited(limit: int, now_us: int) -> QueueError:
 
 
 def daily_headers(limit: int, left: int, now_us: int) -> HeaderList:
-    """Return the headers that tell how much of the daily limit is left."""
+    """Return the headers with the daily limit and what is left of it."""
     return [
         ("RateLimit-Limit", str(limit)),
         ("RateLimit-Remaining", str(left)),

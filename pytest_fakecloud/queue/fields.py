@@ -1,6 +1,6 @@
-"""What tests may ask about a queue: the shapes of its fields, and those of attempts.
+"""Fields that tests can filter and assert on: their types, and the fields of an attempt.
 
-``core.matching`` says what agrees; ``views`` has the fields of messages, dead letters and schedules.
+``core.matching`` compares them; ``views`` has the fields of messages, dead letters and schedules.
 """
 
 from __future__ import annotations
@@ -28,12 +28,12 @@ from .wire.named import NAMED
 
 
 class MessageFields(TypedDict, total=False):
-    """The fields of a message that assertions and listings ask about.
+    """Fields of a message that assertions and listings can filter by.
 
-    ``queue``, ``topic``, ``schedule_id``, ``id`` and ``dlq_id`` are text, ``kind`` is
-    ``message``, ``callback`` or ``failure_callback``, ``service_state`` the
-    service's word for where it stands; of several labels any may agree; ``body`` is bytes or
-    their text, ``json`` what the body holds; ``headers`` must be among the forwarded ones.
+    ``queue``, ``topic``, ``schedule_id``, ``id`` and ``dlq_id`` are strings; ``kind`` is
+    ``message``, ``callback`` or ``failure_callback``; ``service_state`` is the service's name of
+    the state. ``label`` matches if any of the labels does, ``body`` takes bytes or a string,
+    ``json`` is the parsed body, and ``headers`` must be among the forwarded headers.
     """
 
     method: object
@@ -55,13 +55,13 @@ class MessageFields(TypedDict, total=False):
 
 
 class ListedFields(MessageFields, total=False):
-    """The fields of a message that ``Queue.messages`` asks about."""
+    """Fields of a message that ``Queue.messages()`` can filter by."""
 
     url: object
 
 
 class MessageWhere(ListedFields, total=False):
-    """The fields of a message that ``Found.where()`` takes."""
+    """Fields of a message that ``Found.where()`` can filter by."""
 
     state: object
     labels: object
@@ -73,7 +73,7 @@ class MessageWhere(ListedFields, total=False):
 
 
 class AttemptFields(TypedDict, total=False):
-    """The fields of an attempt that ``Queue.attempts`` asks about: the attributes of ``Attempt``."""
+    """Fields of an attempt that ``Queue.attempts()`` can filter by: the attributes of ``Attempt``."""
 
     message_id: object
     url: object
@@ -97,7 +97,7 @@ class AttemptFields(TypedDict, total=False):
 
 
 class DeadLetterFields(TypedDict, total=False):
-    """The fields of a dead letter that ``Queue.dead_letters`` asks about, besides its URL."""
+    """Fields of a dead letter that ``Queue.dead_letters()`` can filter by, besides its URL."""
 
     id: object
     at: object
@@ -109,13 +109,13 @@ class DeadLetterFields(TypedDict, total=False):
 
 
 class DeadLetterWhere(DeadLetterFields, total=False):
-    """The fields of a dead letter that ``Found.where()`` takes."""
+    """Fields of a dead letter that ``Found.where()`` can filter by."""
 
     url: object
 
 
 class ScheduleWhere(TypedDict, total=False):
-    """The fields of a schedule that ``Found.where()`` takes."""
+    """Fields of a schedule that ``Found.where()`` can filter by."""
 
     cron: object
     destination: object
@@ -126,7 +126,7 @@ class ScheduleWhere(TypedDict, total=False):
 
 
 class DeliveryWhere(TypedDict, total=False):
-    """The fields of a delivery that ``Found.where()`` takes."""
+    """Fields of a delivery that ``Found.where()`` can filter by."""
 
     method: object
     url: object
@@ -142,7 +142,7 @@ class DeliveryWhere(TypedDict, total=False):
 
 
 def json_of(read: Callable[[Any], Any], body: Callable[[Any], bytes]) -> Callable[[Any], Any]:
-    """Return the reader of a body's JSON, which is ``Absent`` where the body holds none."""
+    """Return a function that reads a JSON body, or returns ``Absent`` if it is not JSON."""
 
     def value(item: Any) -> Any:
         try:
@@ -154,7 +154,7 @@ def json_of(read: Callable[[Any], Any], body: Callable[[Any], bytes]) -> Callabl
 
 
 def always(sort: Sort, **options: Any) -> Field:
-    """Return a field that every item has, so that None cannot be asked for."""
+    """Return a field that every item has, so that it cannot be None."""
     return Field(sort, optional=False, **options)
 
 
@@ -162,15 +162,15 @@ DLQ_ID = shaped(
     "the id of a dead letter", "1767225600000-0", never=r"[^0-9-]", fits=lambda text: "-" in text
 )
 NAME = shaped("a name", "orders", never=r"[^A-Za-z0-9._-]", fits=bool)
-"""The name of a queue or of a URL group."""
+"""The name of a queue or a URL group."""
 DESTINATION = either((URL, NAME, one_of("destination", NAMED)))
-"""Where a message is published to: a URL, a URL group, or a destination the service knows."""
+"""A destination: a URL, a URL group, or a destination that the service knows by name."""
 LABEL = shaped("a label", "billing", never=",", fits=lambda text: text == text.strip() != "")
-"""One of the labels that the header separates by commas."""
+"""One label; the header separates labels by commas."""
 
 
 def _is_cron(text: str) -> bool:
-    # It takes 4 ms to import, with the library that computes dates, and few tests have a schedule.
+    # The import takes 4 ms (it brings in a library for dates), and few tests have a schedule.
     from .engine.cron import Cron
 
     try:
@@ -189,9 +189,9 @@ ATTEMPTS: Mapping[str, Field] = {
     "state": always(one_of("state", ("in flight", "delivered", "failed", "lost"))),
     "headers": always(HEADERS),
 }
-"""What may be asked about an attempt."""
+"""Fields of an attempt, by name."""
 
 
 def found_attempts(attempts: Iterable[Attempt]) -> Found[Attempt]:
-    """Return attempts as a list that can be asked further."""
+    """Return attempts as a list that can be filtered."""
     return found_of(attempts, ATTEMPTS, "attempt")

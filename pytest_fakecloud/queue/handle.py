@@ -1,4 +1,4 @@
-"""The queue as a test holds it: settings, publishing, driving, looking, asserting."""
+"""The ``queue`` fake: the object that the fixture and ``Cloud.queue()`` return."""
 
 from __future__ import annotations
 
@@ -61,11 +61,11 @@ if TYPE_CHECKING:
 
 DEV_TOKEN = "eyJVc2VySUQiOiJkZWZhdWx0VXNlciIsIlBhc3N3b3JkIjoiZGVmYXVsdFBhc3N3b3JkIn0="
 DEV_KEYS = ("sig_7kYjw48mhY7kAjqNGcy6cr29RJ6r", "sig_5ZB6DVzB1wjE8S6rZ7eenA8Pdnhs")
-"""The vendor's public development credentials: its own dev server and clients know them."""
+"""The vendor's public development credentials, which its dev server and its clients know."""
 _SHOWN = 3
-"""How many undelivered messages a warning names."""
+"""How many undelivered messages the warning names."""
 _LONGEST_CAP = 86_400.0
-"""A day: no system waits much longer than some weeks in one go."""
+"""A day, because operating systems cannot wait much longer than a few weeks."""
 _SERVED_HISTORY_US = 7 * DAY
 
 
@@ -76,10 +76,10 @@ def _new_key() -> str:
 class Queue(QueueAssertions, QueueActions, Handle):
     """A fake of the HTTP message queue.
 
-    ``settings`` are the keywords of ``QueueSettings``; ``QueueConfig`` explains each.
-    ``read_only_token`` may only GET; any change with it is refused with 403.
+    ``settings`` are the keywords of ``QueueSettings``; ``QueueConfig`` explains them.
+    ``read_only_token`` allows GET requests only; other requests with it are rejected with 403.
 
-    Raises ``ContractError`` for a setting without meaning.
+    Raises ``ContractError`` for an invalid setting.
     """
 
     service: ClassVar[str] = "queue"
@@ -150,7 +150,7 @@ class Queue(QueueAssertions, QueueActions, Handle):
         app = QueueApp(self._engine, lambda: (self.token, self.read_only_token), [runs, letters])
         super().__init__(context, app, config, faults=QueueFaults(table))
         self._details.recorder = self._recorder
-        # The service answers for its own limits; only what is far beyond them is the server's.
+        # The engine enforces the plan's limits; the server only rejects bodies far beyond them.
         self._mount.body_limit = 2 * max(
             self._engine.limits.message_size, self._engine.limits.batch_size
         )
@@ -161,39 +161,40 @@ class Queue(QueueAssertions, QueueActions, Handle):
 
     @property
     def current_signing_key(self) -> str:
-        """The key deliveries are signed with."""
+        """The key that deliveries are signed with."""
         return self._engine.keys.current
 
     @property
     def next_signing_key(self) -> str:
-        """The key they will be signed with after a rotation."""
+        """The key that deliveries will be signed with after a rotation."""
         return self._engine.keys.next
 
     @action
     def rotate_token(self) -> str:
-        """Replace both tokens; the old ones are refused from now on."""
+        """Replace both tokens; requests with the old tokens are rejected from now on."""
         token = super().rotate_token()
         self.read_only_token = self._new_token()
         return token
 
     def _new_token(self) -> str:
-        # Clients read the user's id from the token. 24 and 48 digits need no padding.
+        # Clients read the user's id from the token. 24 and 48 digits need no Base64 padding.
         content = {"UserID": new_token(24), "Password": new_token()}
         return base64.b64encode(json.dumps(content, separators=(",", ":")).encode()).decode()
 
     @action
     def rotate_keys(self) -> tuple[str, str]:
-        """Make the next signing key the current one; returns (current, next)."""
+        """Make the next signing key the current one and return (current, next)."""
         keys = self._engine.rotate_keys()
         return keys.current, keys.next
 
     def explain_signature(
         self, signature: str | None, *, body: bytes | str, url: str | None = None
     ) -> str | None:
-        """Return why a signature does not verify with this queue's keys, or None when it does.
+        """Return why a signature does not verify with this queue's keys, or None if it does.
 
-        The official receivers report only what the second key said; this says all that is wrong, on
-        the clock the queue signs on. ``url`` is the address the receiver believes it was called at.
+        The official receivers report only the error of the second key. This method reports every
+        error, on the clock that the queue signs with. ``url`` is the address at which the receiver
+        was called.
         """
         given = None if signature is None else text("signature", signature)
         if url is not None:
@@ -208,7 +209,8 @@ class Queue(QueueAssertions, QueueActions, Handle):
             "QSTASH_TOKEN": self.token,
             "QSTASH_CURRENT_SIGNING_KEY": self.current_signing_key,
             "QSTASH_NEXT_SIGNING_KEY": self.next_signing_key,
-            # Empty counts as absent for the clients: those of a developer's shell would win.
+            # Clients treat an empty value as missing, and so ignore the developer's own
+            # QSTASH_REGION.
             "QSTASH_REGION": "",
         }
         if self.token == DEV_TOKEN:
@@ -216,12 +218,15 @@ class Queue(QueueAssertions, QueueActions, Handle):
         return variables | {"QSTASH_DEV": ""}
 
     def client(self, **options: Any) -> QStash:
-        """Return the official client, ready-made; ``ContractError`` where it is not installed."""
+        """Return the official client, configured for this fake.
+
+        Raises ``ContractError`` if it is not installed.
+        """
         made: QStash = super().client(**options)
         return made
 
     def async_client(self, **options: Any) -> AsyncQStash:
-        """Return the official asynchronous client, ready-made."""
+        """Return the official asynchronous client, configured for this fake."""
         made: AsyncQStash = super().async_client(**options)
         return made
 
@@ -236,13 +241,14 @@ class Queue(QueueAssertions, QueueActions, Handle):
         return AsyncQStash(self.token, base_url=self.url, **{"retry": False, **options})
 
     def snapshot(self) -> Snapshot:
-        """The present data, and the destinations with how far each of them is."""
+        """Return the present data and the state of the destinations."""
         saved = super().snapshot()
         return replace(saved, data=(saved.data, self.destinations._saved()))
 
     @action
     def restore(self, snapshot: Snapshot) -> None:
-        """Put data and destinations of a snapshot back; journal, faults and clock stay."""
+        """Restore the data and the destinations of a snapshot; journal, faults and clock do not
+        change."""
         if isinstance(snapshot, Snapshot) and snapshot.fixture == self.fixture:
             data, routes = snapshot.data
             super().restore(replace(snapshot, data=data))
@@ -252,7 +258,7 @@ class Queue(QueueAssertions, QueueActions, Handle):
             super().restore(snapshot)
 
     def close(self) -> None:
-        """End the fake; what it had still to deliver stays undelivered."""
+        """Close the fake; pending messages are never delivered."""
         if not self.closed:
             self._engine.close()
             super().close()
@@ -260,7 +266,7 @@ class Queue(QueueAssertions, QueueActions, Handle):
 
     @action
     def load(self, data: Mapping[str, Any]) -> None:
-        """Put URL groups, queues, schedules and messages in: all of them, or none when one is bad.
+        """Load URL groups, queues, schedules and messages; if one is invalid, nothing is loaded.
 
         `{"url_groups": {name: [url, ...]}, "queues": {name: {"parallelism": 2}}, "schedules":
         [{"destination", "cron", "id", "body"}], "messages": [{"url", ...}]}`, each part optional; a
@@ -273,40 +279,41 @@ class Queue(QueueAssertions, QueueActions, Handle):
     # -- driving ---------------------------------------------------------------------------------
 
     def _check_open(self) -> None:
-        """Raise ``ContractError`` once the queue is closed."""
+        """Raise ``ContractError`` if the queue is closed."""
         __tracebackhide__ = True
         if self.closed:
             raise ContractError(f"{self.name} is closed: ask the cloud for another one")
 
     @property
     def aio(self) -> QueueAio:
-        """The driving calls, awaitable."""
+        """Awaitable versions of the methods that deliver."""
         return QueueAio(self._driver)
 
     def deliver_due(self) -> Attempts:
-        """Make the attempts that are due now, without moving time."""
+        """Deliver the messages that are due now, without moving the clock."""
         __tracebackhide__ = True
         return self._driver.run(self._driver.deliver_until(self._time.now_us))
 
     def advance(self, duration: Duration) -> Attempts:
-        """Move time forward, making every attempt that falls due on the way at its instant.
+        """Move the clock forward and make every attempt that falls due on the way at its time.
 
-        Raises ``ContractError`` while another advance is under way, from inside a handler as well.
+        Raises ``ContractError`` while the clock is already being advanced, also inside a handler.
         """
         __tracebackhide__ = True
         return self._driver.run(self._driver.deliver_until(self._time.after(duration)))
 
     def move_to(self, instant: Instant) -> Attempts:
-        """Move time forward to an instant, as ``advance`` does."""
+        """Move the clock forward to a time, as ``advance`` does."""
         __tracebackhide__ = True
         return self._driver.run(self._driver.deliver_until(self._time.until(instant)))
 
     def run_until_idle(self, within: Duration = "30d") -> Attempts:
-        """Move time from due instant to due instant until no message is undelivered.
+        """Move the clock from one due time to the next until every message is delivered.
 
-        Schedules do not count. Ends early when what is left waits for something other than time (a
-        paused queue); ``.waiting`` of the result says so. Raises ``NotIdle`` when messages are
-        still due after ``within``, and ``Loop`` when messages publish each other without end.
+        Schedules do not count. Stops early if the remaining messages wait for something other than
+        time (a paused queue); ``.waiting`` of the result has the reason. Raises ``NotIdle`` if
+        messages are still due after ``within``, and ``Loop`` if messages publish each other
+        endlessly.
         """
         __tracebackhide__ = True
         return self._driver.run(self._driver.run_until_idle(within))
@@ -314,10 +321,10 @@ class Queue(QueueAssertions, QueueActions, Handle):
     # -- what happens inside ---------------------------------------------------------------------
 
     def _undelivered(self) -> str | None:
-        """Return what was published, where a test neither delivered nor looked at any of it.
+        """Return a warning if the test published messages and neither delivered nor inspected any.
 
-        A test that reads the journal, asks the service about messages or injects a fault into a
-        request looks at what it published.
+        Reading the journal, requesting messages from the service and injecting a fault into a
+        request count as inspecting.
         """
         engine, recorder = self._engine, self._recorder
         if self.delivery == "background" or self._time.was_driven:
@@ -368,7 +375,7 @@ class Queue(QueueAssertions, QueueActions, Handle):
             raise error
 
     def _came_out(self, delivery: Delivery, outcome: Outcome) -> None:
-        """Report what left an attempt in the background, where no driving call raises it."""
+        """Report an exception of a background delivery, which no call of the test can raise."""
         error = outcome.exception
         if self.delivery == "driven" or not _leaves(error, driving=self._time.driving):
             return
@@ -428,7 +435,7 @@ def _looks(call: Call) -> bool:
 
 
 def _leaves(error: BaseException | None, *, driving: bool) -> bool:
-    """Whether what ended a handler must be heard, and no driving call raises it."""
+    """Return whether an exception of a handler must be reported because no call raises it."""
     if isinstance(error, Exception):
         return isinstance(error, ContractError)
     return error is not None and not driving

@@ -1,6 +1,6 @@
-"""Putting data into a queue by hand, checked in the tester's words.
+"""Load URL groups, queues, schedules and messages from a mapping.
 
-Everything is put into a copy first, so that of data with one bad item nothing is loaded.
+All of the data is loaded into a copy first, so that invalid data changes nothing.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ def load(queue: QueueActions, data: Mapping[str, Any]) -> None:
 
 
 class _Trial(QueueActions):
-    """A copy of a queue's data under its rules, on a clock that nobody moves."""
+    """A copy of a queue's data with the same rules, on a frozen clock of its own."""
 
     def __init__(self, engine: Engine) -> None:
         runs = WorkflowRuns()
@@ -44,7 +44,7 @@ class _Trial(QueueActions):
         self._engine.restore(engine.snapshot())
 
     def _check_open(self) -> None:
-        """Nothing: the trial ends with the load."""
+        """Do nothing: the copy is never closed."""
 
 
 def _steps(data: Mapping[str, Any]) -> Iterator[_Step]:
@@ -97,6 +97,6 @@ def _schedule(given: dict[str, Any]) -> _Step:
 
 def _message(given: dict[str, Any]) -> _Step:
     if isinstance(given.get("label"), Iterator):
-        # It is read twice.
+        # The message is published twice, and an iterator can be read only once.
         given["label"] = [*given["label"]]
     return lambda place: place.publish(**given)

@@ -1,10 +1,10 @@
-"""The records of the queue: what is published, what goes out, what comes back.
+"""Data classes of the queue: messages, settings, deliveries, outcomes, attempts.
 
-Instants and durations are integers in microseconds unless a name says otherwise (``_ms``, ``_s``).
-Header lists are lists of ``(name, value)`` in the order and spelling they arrived.
+Times and durations are integers in microseconds unless the name says otherwise (``_ms``, ``_s``).
+Header lists are lists of ``(name, value)`` in the order and spelling in which they arrived.
 
-``Delivery`` and ``Outcome`` are the border between the engine, which decides, and the sender, which
-performs: an engine hands out a ``Delivery``, whoever performs it hands back an ``Outcome``.
+The engine decides and the sender performs: the engine returns a ``Delivery``, and the code that
+makes the request returns an ``Outcome``.
 """
 
 from __future__ import annotations
@@ -22,13 +22,13 @@ Kind = Literal["message", "callback", "failure_callback"]
 Api = Literal["v1", "v2"]
 
 MESSAGE: Kind = "message"
-"""Kinds of a message: published by a client, or the queue's own report about another message."""
+"""Kinds of messages: published by a client, or a report of the queue about another message."""
 CALLBACK: Kind = "callback"
 FAILURE_CALLBACK: Kind = "failure_callback"
 KINDS: tuple[Kind, ...] = (MESSAGE, CALLBACK, FAILURE_CALLBACK)
 
 NON_RETRYABLE = 489
-"""The status of a destination that wants no retry, together with its header."""
+"""The status with which a destination asks for no retry, together with a header."""
 
 SECOND = 1_000_000
 MINUTE = 60 * SECOND
@@ -38,12 +38,12 @@ DAY = 24 * HOUR
 
 @dataclass(frozen=True, slots=True)
 class Delivery:
-    """One HTTP request that the queue is about to make.
+    """An HTTP request that the queue is about to make.
 
-    ``url`` holds the published bytes, one character per byte (latin-1), and is the request target
-    as well as the signature's subject (``sub``). ``headers`` are complete except for the signature.
-    ``attempt`` counts from 0 (``Upstash-Retried``). ``timeout_us`` is on the queue's clock.
-    ``signed`` is False when a fault asked for a delivery without a signature.
+    ``url`` contains the published bytes, one character per byte (Latin-1); it is the request target
+    and the signature's subject (``sub``). ``headers`` are complete except for the signature.
+    ``attempt`` counts from 0 (``Upstash-Retried``). ``timeout_us`` is measured on the queue's
+    clock. ``signed`` is False if a fault removed the signature.
     """
 
     message_id: str
@@ -61,13 +61,13 @@ class Delivery:
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What came of a delivery.
+    """The result of a delivery.
 
-    ``status`` is None when no HTTP answer arrived; ``exception`` then says why. ``virtual_us`` is
-    how long the destination took on the queue's clock. ``refused`` marks a destination that was
-    never contacted; ``unstubbed`` is the reason, in words, when that is the test's mistake.
-    ``where`` names which kind of destination answered (``"wsgi"``, ``"responses"``, ``"loopback"``,
-    ...).
+    ``status`` is None if there was no HTTP answer; ``exception`` then has the reason.
+    ``virtual_us`` is the time the destination took on the queue's clock. ``refused`` marks a
+    destination that was never contacted; ``unstubbed`` is the reason, as text, if the test forgot
+    to stub it. ``where`` names the kind of destination that answered (``"wsgi"``, ``"responses"``,
+    ``"loopback"``, …).
     """
 
     status: int | None = None
@@ -81,21 +81,21 @@ class Outcome:
 
     @property
     def delivered(self) -> bool:
-        """Whether this is a success: exactly 200 to 299 (redirects are not)."""
+        """Whether the delivery succeeded: status 200 to 299 (a redirect does not count)."""
         return self.status is not None and 200 <= self.status <= 299
 
 
 Perform = Callable[[Delivery], Outcome]
 Sign = Callable[[Delivery, str | None, int], HeaderList]
-"""Return the signature headers of a delivery, made with a key (None: the current signing key).
+"""Returns the signature headers of a delivery, signed with a key (None: the current signing key).
 
-The third argument back-dates the token by that many microseconds.
+The third argument is the age of the token in microseconds.
 """
 
 
 @dataclass(slots=True)
 class SigningKeys:
-    """The two signing keys of a queue; deliveries are always signed with ``current``."""
+    """The two signing keys of a queue; deliveries are signed with ``current``."""
 
     current: str
     next: str
@@ -103,7 +103,7 @@ class SigningKeys:
 
 @dataclass(frozen=True, slots=True)
 class FlowSettings:
-    """The flow control a message asked for. ``rate`` and ``parallelism`` are None when not given."""
+    """Flow-control settings of a message; ``rate`` and ``parallelism`` are None if not given."""
 
     key: str
     parallelism: int | None = None
@@ -113,7 +113,7 @@ class FlowSettings:
 
 @dataclass(frozen=True, slots=True)
 class Redaction:
-    """Which parts of a message are shown as ``REDACTED:<sha256>`` by the API."""
+    """The parts of a message that the API shows as ``REDACTED:<sha256>``."""
 
     body: bool = False
     all_headers: bool = False
@@ -122,12 +122,12 @@ class Redaction:
 
 @dataclass(frozen=True, slots=True)
 class PublishSettings:
-    """Everything the headers of one publish request ask for, read and validated.
+    """The settings of a publish request, parsed and validated.
 
-    ``forward`` are the headers for the destination, without prefix and already free of hop-by-hop
-    names. ``callback_headers`` and ``failure_callback_headers`` are the nested settings: the prefix
-    ``Upstash-Callback-`` is replaced by ``Upstash-``, ready to be read by the same reader again.
-    ``workflow`` are the ``Upstash-Workflow-*`` headers in canonical spelling.
+    ``forward`` are the headers for the destination, without prefix and without hop-by-hop headers.
+    ``callback_headers`` and ``failure_callback_headers`` are nested settings in which ``Upstash-``
+    replaces the prefix ``Upstash-Callback-``, so that the same parser can read them. ``workflow``
+    are the ``Upstash-Workflow-*`` headers in canonical spelling.
     """
 
     method: str = "POST"
@@ -155,13 +155,13 @@ class PublishSettings:
 
 @dataclass(slots=True, eq=False)
 class Attempt:
-    """One attempt to deliver a message, at a ``url`` as its publisher wrote it; ``number`` from 1.
+    """One attempt to deliver a message; ``number`` counts from 1.
 
-    ``waited`` is the time since the message was created or since the attempt before,
-    ``wait_reason`` why it was that long. ``status`` is None when no HTTP answer came; ``exception``
-    says why. ``is_final`` holds for the one that delivered the message or gave it up. ``state`` is
-    ``in flight``, ``delivered``, ``failed``, or ``lost`` when a fault made the queue forget the
-    answer.
+    ``url`` is written as its publisher wrote it. ``waited`` is the time since the message was
+    created or since the previous attempt, ``wait_reason`` the reason for it. ``status`` is None if
+    there was no HTTP answer; ``exception`` then has the reason. ``is_final`` marks the attempt that
+    delivered the message or was the last. ``state`` is ``in flight``, ``delivered``, ``failed``, or
+    ``lost`` if a fault made the queue forget the answer.
     """
 
     message_id: str
@@ -184,7 +184,7 @@ class Attempt:
 
     @property
     def at(self) -> datetime:
-        """The instant of the attempt, aware UTC."""
+        """The time of the attempt, an aware UTC datetime."""
         return to_datetime(self.at_us)
 
     @property
@@ -202,7 +202,7 @@ class Attempt:
 
 @dataclass(frozen=True, slots=True)
 class LogEntry:
-    """One step in the life of a message, as ``/v2/events`` lists it."""
+    """A row of a message's log, as ``/v2/events`` lists it."""
 
     number: int
     time_us: int
@@ -214,15 +214,15 @@ class LogEntry:
 
 
 FINISHED = frozenset({"DELIVERED", "FAILED", "CANCELED"})
-"""States in which nothing more happens to a message."""
+"""Final states of a message."""
 
 
 @dataclass(frozen=True, slots=True)
 class WorkflowPart:
-    """The place of a message in a workflow run.
+    """The role of a message in a workflow run.
 
-    ``url`` is the workflow's; ``call_type`` is lower case, ``step`` where none was given;
-    ``created_ms`` is when the run began, None where no run is known.
+    ``url`` is the workflow's. ``call_type`` is in lower case, ``step`` if none was given.
+    ``created_ms`` is the start of the run, None if the run is not known.
     """
 
     run_id: str
@@ -233,10 +233,10 @@ class WorkflowPart:
 
 @dataclass(frozen=True, slots=True)
 class RejectedStep:
-    """A step of a workflow run that was rejected where its sender ignores the error.
+    """A rejected step of a workflow run whose sender ignores the error.
 
-    ``item`` is its position in the batch, counted from 1, None for the result of an invoked run,
-    which the queue itself publishes. ``status`` and ``error`` are those of the rejection.
+    ``item`` is its position in the batch, counted from 1; None for the result of an invoked run,
+    which the queue publishes itself. ``status`` and ``error`` are those of the rejection.
     """
 
     run_id: str
@@ -248,22 +248,22 @@ class RejectedStep:
 
 @dataclass(slots=True, eq=False)
 class Message:
-    """A message and where it stands.
+    """A message and its state.
 
-    ``state`` is one of ``CREATED ACTIVE RETRY DELIVERED FAILED CANCEL_REQUESTED CANCELED``; that an
-    attempt ended in ``ERROR`` stands in the log.
-    ``due_us`` is the instant of the next attempt, None while it has none of its own (waiting behind
-    the head of a queue, in a flow-control wait list, in flight, or finished). ``public_id`` is what
-    clients and destinations see; only the tasks of a v1 topic message share one. ``open_children``
-    counts the callbacks about it that have not come to an end. ``depth`` is how many messages
-    published each other at one instant to get here, ``chain`` how many within driving call
-    ``drive``.
+    ``state`` is one of ``CREATED ACTIVE RETRY DELIVERED FAILED CANCEL_REQUESTED CANCELED``; a
+    failed attempt (``ERROR``) is only in the log. ``due_us`` is the time of the next attempt, None
+    while none is planned (the message waits behind others in a queue or a flow-control wait list,
+    is in flight, or has finished). ``public_id`` is the id that clients and destinations see; only
+    the deliveries of a v1 message to a topic share one. ``open_children`` counts the unfinished
+    callbacks about the message. ``depth`` counts the messages that published each other at the same
+    time to get here, ``chain`` those within the delivering call number ``drive``.
 
     ``lost_callbacks`` are the reasons why callbacks about it were not published. ``retry_of`` is
-    the id of the dead letter's message that it repeats. ``settled`` says that what waited for its
-    end was freed, ``overtaken_at`` at which retry a fault let others overtake it. ``workflow`` is
-    its place in a workflow run; ``failure_of`` the id of the step whose failure it reports, and
-    ``failure_function_state`` how the failure callback about it fares.
+    the id of the dead-lettered message that it repeats. ``settled`` marks a message whose end has
+    released the messages behind it. ``overtaken_at`` is the retry at which a fault let other
+    messages overtake it. ``workflow`` is its role in a workflow run, ``failure_of`` the id of the
+    step whose failure it reports, and ``failure_function_state`` the state of the failure callback
+    about it.
     """
 
     id: str
@@ -311,11 +311,11 @@ class Message:
 
     @property
     def finished(self) -> bool:
-        """Whether nothing more happens to the message."""
+        """Whether the message is in a final state."""
         return self.state in FINISHED
 
     def copy(self) -> Message:
-        """Return a copy that further attempts on either side do not change."""
+        """Return a copy that is independent of further attempts."""
         attempts = [
             replace(attempt) if attempt.state == "in flight" else attempt
             for attempt in self.attempts
@@ -324,75 +324,76 @@ class Message:
 
 
 class Mishaps:
-    """What goes wrong with a delivery on purpose; the faults of a queue subclass it.
+    """Hooks by which injected faults change deliveries; these defaults change nothing.
 
-    Nothing is asked of it while nothing is ``active``.
+    The engine does not call them while ``active`` is empty.
     """
 
     active: tuple[Any, ...] = ()
 
     def before(self, message: Message, delivery: Delivery) -> tuple[str, ...]:
-        """Return the names of the faults that hit this delivery."""
+        """Return the names of the faults that apply to this delivery."""
         return ()
 
     def callback(self, message: Message, kind: Kind, url: str) -> bool:
-        """Whether this callback gets lost before it is published."""
+        """Return whether a fault drops this callback before it is published."""
         return False
 
     def overtaken(self, message: Message) -> bool:
-        """Whether the next delivery comes before this one, out of order."""
+        """Return whether a fault lets the next delivery overtake this message."""
         return False
 
 
 class WorkflowHooks:
-    """The calls of the engine to the workflow part, with its lock held and without any I/O.
+    """Hooks by which the engine calls the workflow runs, with its lock held and without I/O.
 
-    The hooks themselves are those of a queue without workflow runs: every message is a plain message.
+    These defaults treat every message as a plain message.
     """
 
     def accept(self, message: Message, at_us: int) -> str | None:
-        """Look at a message before it is stored.
+        """Check a message before it is stored.
 
-        Returns the id of the message that it repeats (answered with ``deduplicated: true``), or
-        None. Raises ``QueueError`` when it must be refused (a step of a cancelled run: 400).
+        Returns the id of the message that it duplicates (answered with ``deduplicated: true``), or
+        None. Raises ``QueueError`` if the message must be rejected (400 for a step of a cancelled
+        run).
         """
         return None
 
     def refuse(self, requests: Iterable[HeaderList]) -> None:
-        """Raise ``QueueError`` 400 when one of these requests is a step of a run that has ended."""
+        """Raise ``QueueError`` 400 if one of these requests is a step of a finished run."""
 
     def body(self, message: Message, at_us: int) -> bytes:
-        """Return the body to send with this attempt (a step list for a run, else the message's)."""
+        """Return the body of this attempt: the list of steps for a run, else the message's body."""
         return message.body
 
     def callback_fields(self, message: Message) -> dict[str, object]:
-        """Return what is added to the callback bodies about this message (``workflowRunId`` ...)."""
+        """Return extra fields for callback bodies about this message (``workflowRunId``, …)."""
         return {}
 
     def dead_letter_fields(self, message: Message) -> dict[str, object]:
-        """Return what is added to the record of a dead letter (``failureCallbackInfo`` ...)."""
+        """Return extra fields for the record of a dead letter (``failureCallbackInfo``, …)."""
         return {}
 
     def companions(self, message: Message) -> Iterable[Message]:
-        """Return the messages that may only be forgotten together with this one."""
+        """Return the messages that can only be forgotten together with this one."""
         return ()
 
     def forget(self, message: Message) -> None:
-        """Hear that a message, and all that go with it, will be forgotten."""
+        """Called before a message and its companions are forgotten."""
 
     def finished(self, message: Message, at_us: int) -> None:
-        """Hear that a message was delivered, has failed or was cancelled."""
+        """Called when a message was delivered, failed or was cancelled."""
 
     def snapshot(self) -> object:
-        """Return a cheap copy of the state."""
+        """Return a copy of the state."""
         return None
 
     def restore(self, saved: Any) -> None:
-        """Return to a copy made by ``snapshot``."""
+        """Restore a copy returned by ``snapshot``."""
 
 
 def first(headers: Sequence[tuple[str, str]], name: str) -> str | None:
-    """Return the first value of a header, compared without case, or None."""
+    """Return the first value of a header, ignoring case, or None."""
     wanted = name.lower()
     for key, value in headers:
         if key.lower() == wanted:

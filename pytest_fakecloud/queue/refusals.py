@@ -1,7 +1,7 @@
-"""What the official client's ``Receiver`` was given when it refused a delivery.
+"""Records the arguments with which the official client's ``Receiver`` rejected a delivery.
 
-Its ``verify()`` is watched for the time of one delivery and is its own again afterwards. An application
-that verifies signatures in another way is not seen. Source: decided here.
+``verify()`` is replaced during one delivery and restored afterwards. An application that verifies
+signatures in another way is not observed. Source: decided here.
 """
 
 from __future__ import annotations
@@ -15,7 +15,8 @@ from typing import Any
 
 @dataclass(frozen=True, slots=True)
 class Refusal:
-    """The arguments of a ``verify()`` that raised, None where it had none, and its receiver's keys."""
+    """The arguments of a ``verify()`` that raised (None if not given), and the keys of its
+    receiver."""
 
     url: str | None
     body: str | bytes | None
@@ -23,9 +24,9 @@ class Refusal:
 
 
 class Refusals:
-    """Add to ``found`` what ``Receiver.verify()`` refuses until the end of the block.
+    """Context manager that appends the rejections of ``Receiver.verify()`` to ``found``.
 
-    Blocks of several threads may overlap. Nobody knows then whose refusal it is, and none has it.
+    Blocks of several threads may overlap. A rejection cannot be attributed then and is dropped.
     """
 
     __slots__ = ("found",)
@@ -50,7 +51,7 @@ _RECEIVER = "qstash.receiver"
 _lock = threading.Lock()
 _watching: list[Refusals] = []
 _watched: list[tuple[Any, Any, Any]] = []
-"""Each class that is watched, its own function and what stands in its place."""
+"""Each patched class with its original method and the replacement."""
 
 
 def _watch() -> None:
@@ -75,7 +76,7 @@ def _watch() -> None:
 def _unwatch() -> None:
     while _watched:
         receiver, original, now = _watched.pop()
-        # What the application put in its place meanwhile stays.
+        # Keep a method that the application itself has put there during the delivery.
         if vars(receiver).get("verify") is now:
             receiver.verify = original
 

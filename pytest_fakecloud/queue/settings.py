@@ -1,8 +1,8 @@
-"""What a queue may be told: how it behaves, and what its plan allows.
+"""Settings of a queue, and the limits of its plan.
 
-Numbers of the plans: the vendor's pricing pages and error texts seen by users. Decided here: without
-a profile nothing is limited but 20 retries, 50 MB messages, two hours for one answer, and a week in
-which a dead letter is kept.
+The numbers of the plans come from the vendor's pricing pages and from error texts seen by users.
+Decided here: without a profile the only limits are 20 retries, 50 MB per message, two hours per
+answer, and a week's retention of dead letters.
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ MEGABYTE = 1024 * 1024
 
 @dataclass(frozen=True, slots=True)
 class PlanLimits:
-    """The limits of a plan; None means unlimited. Sizes in bytes, spans in microseconds.
+    """The limits of a plan; None means unlimited. Sizes are in bytes, durations in microseconds.
 
     ``daily_messages`` counts every message created since midnight UTC, callbacks included;
     ``burst`` counts publish requests per second, ``parallelism`` deliveries in flight.
@@ -119,7 +119,7 @@ PROFILES: Mapping[str, PlanLimits] = {
 
 
 def plan(profile: str | None, limits: Mapping[str, Any] | None = None) -> PlanLimits:
-    """Return the limits of a profile (None: the default), some of them replaced."""
+    """Return the limits of a profile (None: the default), with some of them replaced."""
     return replace(PlanLimits() if profile is None else PROFILES[profile], **(limits or {}))
 
 
@@ -136,49 +136,50 @@ class QueueConfig(HandleConfig):
     """Settings of a ``Queue``."""
 
     delivery: DeliveryMode | None = setting(None, optional(choice(*get_args(DeliveryMode))))
-    """Who delivers: the test's driving calls, or threads as the clock passes; None: the cloud's way."""
+    """Whether the test's calls deliver, or threads in the background; None: as the cloud does."""
     unstubbed: Unstubbed = setting("refuse", choice(*get_args(Unstubbed)))
-    """What happens at a host nobody stands in for: a problem, or a 200."""
+    """Treat an unstubbed host as a strict-mode violation, or answer 200."""
     raise_exceptions: bool = setting(False, SWITCH)
-    """Whether what leaves a handler leaves the driving call too."""
+    """Raise exceptions of a handler from the call that delivers."""
     dev_credentials: bool = setting(False, SWITCH)
     """Use the vendor's public development token and signing keys."""
     profile: Profile | None = setting(None, optional(choice(*get_args(Profile))))
-    """The plan whose limits hold, ``"free"`` or ``"payg"``; None: hardly any."""
+    """The plan whose limits apply, ``"free"`` or ``"payg"``; None: hardly any limits."""
     limits: Mapping[str, int | None] | None = setting(None, optional(_LIMITS))
-    """Single limits, by the names below."""
+    """Single limits that replace those of the plan."""
     header_prefix: HeaderPrefix = setting("Upstash", choice(*get_args(HeaderPrefix)))
-    """Of the headers that go out; both are understood."""
+    """Prefix of outgoing headers; incoming headers may have either prefix."""
     signature_clock: SignatureClock = setting("receiver", choice(*get_args(SignatureClock)))
-    """Which clock a signature's times are of: the receiver's, the real one, the fakes'."""
+    """Clock of the signatures' times: the receiver's, the real one, or the fake's."""
     region: str = setting("US-EAST-1", text("a string of printable characters", str.isprintable))
-    """The text of the region's header."""
+    """Value of the region header."""
     retries: int = setting(3, whole(0))
-    """Of a message that names none."""
+    """Retries of a message that does not set them."""
     callback_retries: Literal["inherit"] | int = setting(
         "inherit", either(choice("inherit"), whole(0))
     )
-    """Of a callback that names none: the message's, or a number."""
+    """Retries of a callback that does not set them: those of the message, or a number."""
     delayed_callbacks: bool = setting(False, SWITCH)
-    """Allow a delay of callbacks, which the service refuses."""
+    """Allow delayed callbacks, which the service rejects."""
     dedup_window_us: int = setting("10m", duration("us"))
-    """How long a duplicate is known."""
+    """How long a deduplication id is remembered."""
     dlq_retention_us: int | None = setting(None, optional(duration("us")))
-    """How long a dead letter is kept; None: as the plan says, 7 days without one."""
+    """How long dead letters are kept; None: as the plan says, 7 days without a plan."""
     message_grace_us: int = setting("30s", duration("us"))
     """How long a finished message can be read over HTTP."""
     history_us: int | None = setting(None, optional(duration("us")))
-    """How long what has ended is remembered; None: for ever in a test, 7 days in a server."""
+    """How long finished messages are kept; None: forever in a test, 7 days in a server."""
     no_answer_status: int = setting(0, whole(0))
-    """Stands in callbacks and records where no HTTP answer came."""
+    """Status in callbacks and records if there was no HTTP answer."""
     source_id: SourceSpelling = setting("both", choice(*get_args(SourceSpelling)))
-    """How callbacks spell the source's id: the service's way, the specification's, or both."""
+    """Field of the message id in callbacks: the service's spelling, the specification's, or both.
+    """
     production_checks: bool = setting(False, SWITCH)
-    """Refuse destinations without a public address, as the service does."""
+    """Reject destinations without a public address, as the service does."""
     loop_limit: int = setting(1000, whole(1))
-    """How many deliveries may cause each other at one instant."""
+    """How many deliveries may cause each other at the same time."""
     attempt_cap: float = setting(5.0, number(0))
-    """Most real seconds of an attempt over a socket or in a loop; a day at most."""
+    """Maximum wall-clock seconds of an attempt over a socket or in an event loop; a day at most."""
 
     @property
     def plan(self) -> PlanLimits:

@@ -1,4 +1,4 @@
-"""The life of a message in words: when, what, status, how long it waited and why."""
+"""The timeline of a message as text: each step with its time, status and wait."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from .wire.headers import as_text
 
 
 def span(us: int) -> str:
-    """Return a duration in words: ``+12.182 s``, ``+6 h 7 m 6.466 s``."""
+    """Return a duration as text: ``+12.182 s``, ``+6 h 7 m 6.466 s``."""
     seconds, rest = divmod(us, SECOND)
     days, seconds = divmod(seconds, 86_400)
     hours, seconds = divmod(seconds, 3600)
@@ -37,7 +37,7 @@ def span(us: int) -> str:
 
 
 def timeline(message: Message, now_us: int | None = None, *, driven: bool = True) -> str:
-    """Return the life of a message, one line per step; the rest is for ``waiting_text``."""
+    """Return the timeline of a message, one line per step; the last line is ``waiting_text``."""
     head = f"{message.public_id} {message.settings.method} {as_text(message.url)}"
     if message.kind != "message":
         head += f" ({message.kind.replace('_', ' ')} about {message.source_id})"
@@ -84,13 +84,13 @@ def _step(message: Message, entry: LogEntry, attempts: Iterator[Attempt]) -> str
 
 _OURS = str(PurePath(__file__).parent.parent)
 _SHORT = 60
-"""The most characters of a value that stands beside a line of source."""
+"""Maximum length of a value that is shown beside a source line."""
 
 
 def raised_text(exception: BaseException, did: str = "the handler raised") -> str:
-    """Return the exception of a handler, and the last line of the test's or application's code in it.
+    """Return an exception of a handler with the last source line of the test or the application.
 
-    The line is included unless it is long or repeats the exception. ``did`` is the beginning.
+    The source line is left out if it is long or repeats the exception. ``did`` begins the text.
     """
     text = f"{did} {type(exception).__name__}"
     if str(exception):
@@ -112,7 +112,7 @@ def raised_text(exception: BaseException, did: str = "the handler raised") -> st
 
 
 def _values(names: Mapping[str, object], line: str) -> str:
-    """The plain containers that a line looks into, as JSON."""
+    """Return the plain containers that a source line indexes, as JSON."""
     told = []
     for name in dict.fromkeys(re.findall(r"\b([A-Za-z_]\w*)\[", line)):
         value = names.get(name)
@@ -144,26 +144,26 @@ def _is_library(filename: str) -> bool:
 
 
 def attempt_note(outcome: Outcome) -> str | None:
-    """Return in words why an attempt went wrong, where its status does not say it."""
+    """Return why an attempt failed, if its status does not say it."""
     if outcome.exception is None or outcome.unstubbed is not None:
         return None
     if outcome.status is None:
         return failure_text(outcome)
     if 200 <= outcome.status < 300:
-        # A handler that raises is answered with an error, so the answer was complete by then.
+        # A handler that raises is answered with an error, so this answer was already complete.
         return raised_text(outcome.exception, "after the answer, a background task raised")
     return raised_text(outcome.exception)
 
 
 def handler_traceback(outcome: Outcome) -> str | None:
-    """Return the traceback of what left a handler, None when nothing did."""
+    """Return the traceback of a handler's exception, or None."""
     if outcome.exception is None or outcome.status is None:
         return None
     return "".join(traceback.format_exception(outcome.exception))
 
 
 def message_reason(message: Message, entry: LogEntry) -> str:
-    """Return why a retry waits: as it was written on the attempt that followed, or is planned."""
+    """Return why a retry waits: the reason on the attempt that followed, or the planned one."""
     for attempt in message.attempts:
         if attempt.at_us >= (entry.next_us or 0) and attempt.sequence > entry.number:
             return attempt.wait_reason
@@ -173,8 +173,8 @@ def message_reason(message: Message, entry: LogEntry) -> str:
 def waiting_text(message: Message, now_us: int | None = None, *, driven: bool = True) -> str:
     """Return what an unfinished message waits for.
 
-    ``now_us`` is the queue's present instant, where it is known: then also how long until it is due,
-    and of one that is due, what is missing. ``driven`` tells whether the test delivers.
+    ``now_us`` is the present time, if known; the text then says how long until the message is due
+    or what is missing to deliver it. ``driven`` tells whether the test delivers.
     """
     if message.state == "ACTIVE":
         return "in flight: the destination is still answering on this clock"
@@ -193,11 +193,11 @@ def waiting_text(message: Message, now_us: int | None = None, *, driven: bool = 
 
 
 def due_text(due_us: int, now_us: int) -> str:
-    """Return when something is due and in how long; the day only where it is another one."""
+    """Return when something is due and in how long; with the date only if it is another day."""
     due = to_datetime(due_us)
     same_day = due.date() == to_datetime(now_us).date()
     at = _instant(due).partition(" ")[2] if same_day else _instant(due)
-    # Both as they are shown: what is cut off of an instant is no part of the span.
+    # Round both to milliseconds first, as they are shown.
     return f"{at} in {span((due_us // 1000 - now_us // 1000) * 1000)}"
 
 

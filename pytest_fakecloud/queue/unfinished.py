@@ -1,7 +1,4 @@
-"""What of a queue has not come to an end or was given up, in lines.
-
-The same lines stand in reports and in failed assertions.
-"""
+"""Lines about unfinished messages, dead letters and schedules, for reports and assertions."""
 
 from __future__ import annotations
 
@@ -15,21 +12,21 @@ from .timeline import due_text, waiting_text
 from .wire.headers import as_text
 
 _TOLD = 5
-"""How many messages a sentence tells of."""
+"""Maximum number of lines in a text."""
 
 _NAMED = 3
-"""How many messages of one line are named."""
+"""Maximum number of messages named in one line."""
 
 _LOOKED_AT = 50
-"""How many messages a sentence looks at: every move of the clock asks for one."""
+"""Maximum number of messages examined for a text: every move of the clock produces one."""
 
 Naming = Callable[[str], str]
 
 
 def pending(engine: Engine, name: Naming = str, most: int | None = None) -> Iterator[str]:
-    """Yield a line for the messages that have not come to an end; ``name`` writes an id.
+    """Yield lines about the unfinished messages; ``name`` formats an id.
 
-    Messages of which the same is to be said share a line. ``most`` looks at the first so many.
+    Messages with the same text share a line. ``most`` limits the number of messages.
     """
     now, driven = engine.clock.now_us(), engine.lane == "driven"
     alike: dict[str, list[str]] = {}
@@ -42,9 +39,9 @@ def pending(engine: Engine, name: Naming = str, most: int | None = None) -> Iter
 
 
 def given_up(engine: Engine, name: Naming = str) -> Iterator[str]:
-    """Yield a line for the dead letters that have not expired; ``name`` writes a message's id.
+    """Yield lines about the dead letters that have not expired; ``name`` formats a message id.
 
-    Messages of which the same is to be said share a line.
+    Dead letters with the same text share a line.
     """
     alike: dict[str, list[tuple[str, str]]] = {}
     for letter in engine.dead_letters.all():
@@ -62,7 +59,7 @@ def given_up(engine: Engine, name: Naming = str) -> Iterator[str]:
 
 
 def schedules(engine: Engine) -> Iterator[str]:
-    """Yield a line for each schedule that will make messages: when it does so next."""
+    """Yield a line for each schedule that will run again, with the time of its next run."""
     now_us = engine.clock.now_us()
     for schedule in list(engine.schedules.by_id.values()):
         upcoming = [] if schedule.paused else schedule.next_runs(1, now_us)
@@ -80,7 +77,7 @@ def _listed(names: Sequence[str]) -> str:
 
 
 def waiting(engine: Engine) -> str:
-    """Return what the undelivered messages of a queue wait for; ``nothing`` without any."""
+    """Return what the undelivered messages wait for; ``nothing`` if there are none."""
     lines = list(pending(engine, most=_LOOKED_AT))
     if not lines:
         return "nothing"
@@ -98,7 +95,7 @@ def waiting(engine: Engine) -> str:
 
 
 def _held_up(engine: Engine, message: Message, name: Naming) -> str:
-    """Why a message of an ordered queue is not due: the queue is paused, or who is before it."""
+    """Return why a message of an ordered queue is not due: a pause, or the messages before it."""
     queue = engine.queues.by_name.get(message.queue_name or "")
     if queue is None or message.id in queue.active:
         return _held_by_flow(engine, message)
@@ -109,13 +106,13 @@ def _held_up(engine: Engine, message: Message, name: Naming) -> str:
 
 
 def _held_by_flow(engine: Engine, message: Message) -> str:
-    """When a flow-control key lets the next message go, where that is what one waits for."""
+    """Return when a flow-control key lets the next message start, if the message waits for it."""
     flow = message.settings.flow
     key = None if flow is None else engine.flow.keys.get(flow.key)
     if key is None or message.id not in key.waiting:
         return ""
     now = engine.clock.now_us()
-    opens = key.copy().reopens_us(now)  # asked, a key may begin its next period
+    opens = key.copy().reopens_us(now)  # reopens_us() may begin the next period, so ask a copy
     due = "" if opens is None else f": the key opens {due_text(opens, now)}"
     return f"waits: {message.wait_reason}{due}"
 

@@ -1,4 +1,4 @@
-"""What a test sees of a queue: messages, dead letters, schedules, and timelines in words."""
+"""Views of messages, dead letters and schedules that the ``queue`` fake returns."""
 
 from __future__ import annotations
 
@@ -41,9 +41,9 @@ WORDS = {
     "CANCEL_REQUESTED": "cancelled",
     "CANCELED": "cancelled",
 }
-"""The tester's word for each state of the service."""
+"""The state of a message in this package's words, by the service's name for it."""
 _MOST_RUNS = 10_000
-"""No test looks at more of them, and each takes its time."""
+"""Each run takes time to compute, and no test needs more of them."""
 STATES = tuple(dict.fromkeys(WORDS.values()))
 
 
@@ -53,10 +53,10 @@ def _gone(engine: Engine) -> str:
 
 
 class PublishedMessage:
-    """A message of a queue as it stands whenever it is looked at.
+    """A message of a queue; its properties have the present state.
 
     ``state`` is ``pending``, ``in_flight``, ``delivered``, ``dead_lettered`` or ``cancelled``;
-    ``service_state`` is the service's own word for it.
+    ``service_state`` is the service's name for it.
     """
 
     __slots__ = ("_engine", "_id")
@@ -75,7 +75,8 @@ class PublishedMessage:
 
     @property
     def is_gone(self) -> bool:
-        """Whether the queue no longer has it: it was reset or restored, or ``history`` has passed."""
+        """Whether the message no longer exists: after a reset or restore, or when ``history`` has
+        passed."""
         self._engine.looked_at = True
         return self._id not in self._engine.messages
 
@@ -96,7 +97,7 @@ class PublishedMessage:
 
     @property
     def headers(self) -> Headers:
-        """The headers for the destination, with their names in canonical spelling."""
+        """The headers for the destination, with canonical names."""
         return Headers(
             [(canonical(name), as_text(value)) for name, value in source_headers(self._record)]
         )
@@ -107,22 +108,22 @@ class PublishedMessage:
         return self._record.body
 
     def json(self) -> Any:
-        """Return the published body read as JSON; ``ValueError`` when it is none."""
+        """Return the published body parsed as JSON; raise ``ValueError`` if it is not JSON."""
         return json.loads(self.body)
 
     @property
     def state(self) -> str:
-        """Where it stands, in the tester's words."""
+        """The state, in this package's words."""
         return WORDS[self._record.state]
 
     @property
     def service_state(self) -> str:
-        """Where it stands, in the service's words."""
+        """The state, in the service's words."""
         return self._record.state
 
     @property
     def kind(self) -> Kind:
-        """``message``, or ``callback`` or ``failure_callback`` about another one."""
+        """``message``, or ``callback`` or ``failure_callback`` about another message."""
         return self._record.kind
 
     @property
@@ -132,32 +133,32 @@ class PublishedMessage:
 
     @property
     def retried(self) -> int:
-        """How many retries were made or planned."""
+        """The number of retries made or planned."""
         return self._record.retried
 
     @property
     def max_retries(self) -> int:
-        """How many retries it may have."""
+        """The maximum number of retries."""
         return self._record.max_retries
 
     @property
     def labels(self) -> tuple[str, ...]:
-        """Its labels."""
+        """The labels."""
         return self._record.settings.labels
 
     @property
     def label(self) -> str | None:
-        """Its first label."""
+        """The first label."""
         return self.labels[0] if self.labels else None
 
     @property
     def queue(self) -> str | None:
-        """The ordered queue it was enqueued on."""
+        """The ordered queue that it was published to."""
         return self._record.queue_name
 
     @property
     def topic(self) -> str | None:
-        """The URL group it was published to."""
+        """The URL group that it was published to."""
         return self._record.topic_name
 
     @property
@@ -177,19 +178,19 @@ class PublishedMessage:
 
     @property
     def due(self) -> datetime | None:
-        """When its next attempt is due; None while it waits for something else, or has ended."""
+        """When the next attempt is due; None if none is planned."""
         due = self._record.due_us
         return None if due is None else to_datetime(due)
 
     @property
     def source(self) -> PublishedMessage | None:
-        """The message a callback is about."""
+        """The message that this callback is about."""
         source_id = self._record.source_id
         return None if source_id is None else PublishedMessage(self._engine, source_id)
 
     @property
     def callbacks(self) -> Found[PublishedMessage]:
-        """The callbacks and failure callbacks about it."""
+        """The callbacks and failure callbacks about this message."""
         own = self._id
         return found_messages(
             PublishedMessage(self._engine, one.id)
@@ -199,7 +200,7 @@ class PublishedMessage:
 
     @property
     def timeline(self) -> str:
-        """What happened to it: when, what, status, how long it waited and why."""
+        """The timeline as text: each step with its time, status and wait."""
         engine = self._engine
         return timeline(self._record, engine.clock.now_us(), driven=engine.lane == "driven")
 
@@ -232,12 +233,12 @@ class DeadLetterView:
         return self.message.url
 
     def json(self) -> Any:
-        """Return the published body read as JSON; ``ValueError`` when it is none."""
+        """Return the published body parsed as JSON; raise ``ValueError`` if it is not JSON."""
         return self.message.json()
 
     @property
     def status(self) -> int | None:
-        """The status of the last answer; None when there was none."""
+        """The status of the last answer; None if there was none."""
         outcome = self.message._record.last_outcome
         return None if outcome is None else outcome.status
 
@@ -249,7 +250,7 @@ class DeadLetterView:
 
     @property
     def timeline(self) -> str:
-        """What happened to the message."""
+        """The timeline of the message."""
         return self.message.timeline
 
     def __repr__(self) -> str:
@@ -259,7 +260,7 @@ class DeadLetterView:
 
 
 class ScheduleView:
-    """A schedule of a queue; ``next_runs(n)`` are its next instants."""
+    """A schedule of a queue."""
 
     __slots__ = ("_engine", "id")
 
@@ -278,12 +279,12 @@ class ScheduleView:
 
     @property
     def destination(self) -> str:
-        """The URL or group its messages go to."""
+        """The URL or the URL group that its messages go to."""
         return as_text(self._record.destination)
 
     @property
     def paused(self) -> bool:
-        """Whether it creates no messages at present."""
+        """Whether it is paused."""
         return self._record.paused
 
     @property
@@ -294,11 +295,11 @@ class ScheduleView:
 
     @property
     def error(self) -> str | None:
-        """Why its last run created no messages; None when it did."""
+        """Why its last run created no messages; None if it did."""
         return self._record.error
 
     def next_runs(self, count: int = 1) -> list[datetime]:
-        """Return the next instants at which it falls due, aware UTC; 10 000 at most."""
+        """Return the next times at which it is due, aware UTC; at most 10,000."""
         __tracebackhide__ = True
         number("count", count)
         if count > _MOST_RUNS:
@@ -306,15 +307,15 @@ class ScheduleView:
         return self._record.next_runs(count, self._engine.clock.now_us())
 
     def delete(self) -> None:
-        """Delete the schedule: it creates no more messages; those it created stay.
+        """Delete the schedule; messages that it created stay.
 
-        Raises ``ContractError`` where it is gone already.
+        Raises ``ContractError`` if it no longer exists.
         """
         __tracebackhide__ = True
         self._engine.schedules.delete(self.id)
 
     def fire(self) -> Found[PublishedMessage]:
-        """Create the messages of a run at once; its plan stays. Returns them."""
+        """Create the messages of a run now and return them; the next planned run does not change."""
         __tracebackhide__ = True
         return found_messages(
             PublishedMessage(self._engine, one) for one in self._engine.schedules.fire(self.id)
@@ -342,7 +343,7 @@ MESSAGES: Mapping[str, Field] = {
     "json": Field(JSON, json_of(PublishedMessage.json, lambda one: one.body)),
     "headers": always(HEADERS),
 }
-"""What may be asked about a message."""
+"""Fields of a message, by name."""
 DEAD_LETTERS: Mapping[str, Field] = {
     **fields_of(DeadLetterView),
     "id": always(DLQ_ID),
@@ -350,16 +351,16 @@ DEAD_LETTERS: Mapping[str, Field] = {
     "at": always(INSTANT),
     "json": Field(JSON, json_of(DeadLetterView.json, lambda one: one.message.body)),
 }
-"""What may be asked about a dead letter."""
+"""Fields of a dead letter, by name."""
 SCHEDULES: Mapping[str, Field] = {
     **fields_of(ScheduleView),
     "id": always(TEXT),
     "cron": always(CRON),
     "destination": always(DESTINATION),
 }
-"""What may be asked about a schedule."""
+"""Fields of a schedule, by name."""
 
 
 def found_messages(messages: Iterable[PublishedMessage]) -> Found[PublishedMessage]:
-    """Return messages as a list that can be asked further."""
+    """Return messages as a list that can be filtered."""
     return found_of(messages, MESSAGES, "message")

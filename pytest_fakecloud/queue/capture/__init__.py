@@ -1,1 +1,1 @@
-"""The receiver of callbacks, and what it received."""
+"""The ``callback_capture`` fake, which receives callbacks."""

@@ -1,4 +1,4 @@
-"""Callbacks that were received: one of them decoded, and the lists they are kept in."""
+"""A received callback, and the lists of received callbacks."""
 
 from __future__ import annotations
 
@@ -35,11 +35,11 @@ Predicate: TypeAlias = "Callable[[Callback], object]"
 
 @dataclass(frozen=True, eq=False)
 class Callback:
-    """One callback or failure callback, decoded.
+    """A callback or failure callback, decoded.
 
-    ``raw`` is the whole body as JSON, under the service's names; ``body`` and ``source_body`` are
-    bytes (what the destination answered, and what was published). ``problem`` says why the
-    signature does not verify, None when it does. A body that is no callback leaves the fields None.
+    ``raw`` is the whole JSON body with the service's names. ``body`` (the destination's answer) and
+    ``source_body`` (the published body) are bytes. ``problem`` is the reason why the signature does
+    not verify, None if it does. If the request is not a callback, the fields are None.
     """
 
     raw: dict[str, Any]
@@ -51,58 +51,58 @@ class Callback:
 
     @property
     def status(self) -> int | None:
-        """The status the destination answered; 0 when no answer came."""
+        """The status of the destination's answer; 0 if there was none."""
         return _number(self.raw.get("status"))
 
     @property
     def body(self) -> bytes:
-        """The body the destination answered."""
+        """The body of the destination's answer."""
         return _decoded(self.raw.get("body"))
 
     def json(self) -> Any:
-        """Return the destination's answer read as JSON; ``ValueError`` when it is none."""
+        """Return the destination's answer parsed as JSON; raise ``ValueError`` if it is not JSON."""
         return json.loads(self.body)
 
     @property
     def source_body(self) -> bytes:
-        """The body that was published."""
+        """The published body."""
         return _decoded(self.raw.get("sourceBody"))
 
     def source_json(self) -> Any:
-        """Return the published body read as JSON."""
+        """Return the published body parsed as JSON."""
         return json.loads(self.source_body)
 
     @property
     def source_message_id(self) -> str | None:
-        """The id of the message this is about."""
+        """The id of the message that the callback is about."""
         found = self.raw.get("sourceMessageId", self.raw.get("sourceMessasgeId"))
         return found if isinstance(found, str) else None
 
     @property
     def retried(self) -> int | None:
-        """How many attempts the message had before this one."""
+        """The number of attempts before this one."""
         return _number(self.raw.get("retried"))
 
     @property
     def max_retries(self) -> int | None:
-        """How many retries the message may have."""
+        """The maximum number of retries of the message."""
         return _number(self.raw.get("maxRetries"))
 
     @property
     def dlq_id(self) -> str | None:
-        """The dead letter's id, in a failure callback."""
+        """The id of the dead letter, in a failure callback."""
         found = self.raw.get("dlqId")
         return found if isinstance(found, str) else None
 
     @property
     def url(self) -> str | None:
-        """The destination of the message this is about."""
+        """The destination of the message that the callback is about."""
         found = self.raw.get("url")
         return found if isinstance(found, str) else None
 
     @property
     def is_final(self) -> bool:
-        """Whether no further attempt follows: delivered, given up, or a failure callback."""
+        """Whether no further attempt follows: delivered, dead-lettered, or a failure callback."""
         if self.failure or (self.status is not None and 200 <= self.status <= 299):
             return True
         if self.status == NON_RETRYABLE and self._refuses_retries:
@@ -120,12 +120,12 @@ class Callback:
 
     @property
     def verified(self) -> bool:
-        """Whether the signature is that of a queue of this cloud, for this URL and this body."""
+        """Whether a queue of this cloud signed this URL and this body."""
         return self.problem is None
 
     @property
     def at(self) -> datetime:
-        """When it came, on the cloud's clock: an aware UTC datetime."""
+        """When it was received, on the cloud's clock: an aware UTC datetime."""
         return to_datetime(self.at_us)
 
     def __repr__(self) -> str:
@@ -159,12 +159,12 @@ FIELDS: Mapping[str, Field] = {
     "json": Field(JSON, json_of(Callback.json, lambda one: one.body)),
     "source_json": Field(JSON, json_of(Callback.source_json, lambda one: one.source_body)),
 }
-"""What may be asked about a callback."""
+"""Fields of a callback, by name."""
 _PREDICATE = {"callback": Field(read=lambda item: item, bare=True)}
 
 
 class CallbackFields(TypedDict, total=False):
-    """The fields of a callback that assertions, waits and ``where()`` ask about.
+    """Fields of a callback that assertions, waits and ``where()`` can filter by.
 
     They are the properties of ``Callback``; ``json`` and ``source_json`` are the parsed bodies, and
     ``source_message_id`` is an id or the message itself.
@@ -201,7 +201,7 @@ def _query(given: Mapping[str, Any], predicate: Predicate | None = None) -> Quer
 
 
 class Captured(Found[Callback]):
-    """What came to one URL of a capture, oldest first: a list with ``.url`` and ``.wait_for()``."""
+    """The callbacks received at one URL of a capture, oldest first: a list with ``.wait_for()``."""
 
     def __init__(
         self, capture: CallbackCapture, faults: ScopedFaults, path: str, failure: bool
@@ -223,7 +223,7 @@ class Captured(Found[Callback]):
 
     @property
     def aio(self) -> AwaitableCaptured:
-        """The waiting call, awaitable: ``await captured.aio.wait_for(...)``."""
+        """The awaitable version: ``await captured.aio.wait_for(...)``."""
         return AwaitableCaptured(self)
 
     def wait_for(
@@ -233,13 +233,14 @@ class Captured(Found[Callback]):
         timeout: float = DEFAULT_TIMEOUT,
         **where: Unpack[CallbackFields],
     ) -> Found[Callback]:
-        """Return the items once there are ``wanted`` of them, or one the predicate holds for.
+        """Return the matching callbacks once there are ``wanted`` of them.
 
-        ``where`` narrows both to items with these values (``status=200``, ``json={...}``). Where the
-        queue is driven, this drives it, moving time to whatever falls due next, until the condition
-        holds or nothing is left to deliver. Where it delivers in the background, this waits at most
-        ``timeout`` real seconds. Raises ``AssertionError`` with the timelines of the messages and what
-        differed in the nearest items.
+        ``wanted`` is a number, or a predicate that one callback must satisfy. ``where`` are fields
+        that must match (``status=200``, ``json={...}``). If the test delivers, this method runs the
+        queue and moves the clock to the next due time until the condition holds or nothing is left
+        to deliver. If the queue delivers in the background, it waits at most ``timeout`` real
+        seconds. Raises ``AssertionError`` with the timelines of the messages and the differences of
+        the nearest callbacks.
         """
         __tracebackhide__ = True
         condition = _Condition(self, wanted, where)
@@ -249,9 +250,9 @@ class Captured(Found[Callback]):
     def assert_received(
         self, *, times: int | None = None, **where: Unpack[CallbackFields]
     ) -> Found[Callback]:
-        """Return the items with these values; fails unless there is one, or exactly ``times``.
+        """Return the callbacks that match; fail unless there is one, or exactly ``times``.
 
-        Never drives. The failure shows the nearest items and what differed in each.
+        Does not deliver anything. The failure shows the nearest callbacks and how they differ.
         """
         __tracebackhide__ = True
         check_times(times)
@@ -259,12 +260,12 @@ class Captured(Found[Callback]):
         return self._expect(list(self), asked, times)
 
     def assert_not_received(self, **where: Unpack[CallbackFields]) -> None:
-        """Fail when any item with these values came."""
+        """Fail if a callback matches."""
         __tracebackhide__ = True
         self.assert_received(times=0, **where)
 
     def reset(self) -> None:
-        """Forget what came."""
+        """Forget the received callbacks."""
         self.clear()
 
     # -- for the capture -------------------------------------------------------------------------
@@ -283,17 +284,17 @@ class Captured(Found[Callback]):
         )
 
     def _concerns(self, message: PublishedMessage) -> bool:
-        """Whether a message goes to this URL, or asked for what goes there."""
+        """Return whether a message goes to this URL or names it as its callback."""
         asked = message._record.settings
         wanted = asked.failure_callback if self._failure else asked.callback
         return any(one.startswith(self.url) for one in (message.url, wanted or ""))
 
     def _has_next(self) -> bool:
-        """Whether something is here that ``_take()`` has not returned yet."""
+        """Return whether there is a callback that ``_take()`` has not returned yet."""
         return any(item not in self._returned for item in list(self))
 
     def _take(self) -> Callback | None:
-        """Return the oldest item that was not returned yet, or None; each is returned once."""
+        """Return the oldest callback that was not returned yet, or None."""
         with self._turn:
             item = next((one for one in list(self) if one not in self._returned), None)
             if item is not None:
@@ -301,25 +302,25 @@ class Captured(Found[Callback]):
         return item
 
     def _not_come(self) -> NoReturn:
-        """Fail as a wait for one more than there are."""
+        """Fail as a wait for one more callback than there are."""
         __tracebackhide__ = True
         items = list(self)
         self._expect(items, _query({}), len(items) + 1)
-        raise AssertionError("there are as many as there are")  # never reached
+        raise AssertionError("there are as many as there are")  # unreachable: the line above raises
 
     def _saved(self) -> Any:
-        """Return what came and what of it was returned, for ``_restore``."""
+        """Return the received and the returned callbacks, for ``_restore``."""
         with self._turn:
             return list(self), set(self._returned)
 
     def _restore(self, saved: Any) -> None:
-        """Return to a ``_saved()``."""
+        """Restore a result of ``_saved()``."""
         with self._turn:
             self[:], self._returned = list(saved[0]), set(saved[1])
 
 
 class _Condition:
-    """What a wait is for, and how to say that it did not come."""
+    """The condition of a wait, and its failure."""
 
     def __init__(
         self, captured: Captured, wanted: int | Predicate, fields: Mapping[str, Any]
@@ -337,7 +338,7 @@ class _Condition:
         return sum(map(self._asked, list(self._captured))) >= self._least
 
     def result(self) -> Found[Callback]:
-        """Return the items, or fail with the account of what happened instead."""
+        """Return the matching callbacks, or fail and report what happened instead."""
         __tracebackhide__ = True
         items = list(self._captured)
         found = [item for item in items if self._asked(item)]
@@ -347,7 +348,7 @@ class _Condition:
 
 
 class AwaitableCaptured:
-    """The waiting call of a ``Captured``, awaitable."""
+    """The awaitable ``wait_for`` of a ``Captured``."""
 
     def __init__(self, captured: Captured) -> None:
         self._captured = captured
@@ -359,7 +360,7 @@ class AwaitableCaptured:
         timeout: float = DEFAULT_TIMEOUT,
         **where: Unpack[CallbackFields],
     ) -> Found[Callback]:
-        """Return what ``Captured.wait_for`` returns; deliveries are awaited in the running loop."""
+        """Like ``Captured.wait_for``; deliveries are awaited in the running loop."""
         __tracebackhide__ = True
         condition = _Condition(self._captured, wanted, where)
         await self._captured._capture._adrive_until(condition, timeout)

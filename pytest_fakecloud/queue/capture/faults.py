@@ -1,4 +1,4 @@
-"""The faults of one URL of a receiver that has several."""
+"""Injected faults for one of a capture's two URLs."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ if TYPE_CHECKING:
 
 
 class ScopedFaults:
-    """The faults of one of a capture's two URLs; every word of the vocabulary, bound to its route.
+    """The faults of one of a capture's two URLs; each method of ``FaultPlan`` with its ``route``.
 
-    What looks at faults or ends them reaches those of this URL and those of the whole capture, and
-    leaves the other URL's alone.
+    Methods that list or end faults apply to the faults of this URL and of the whole capture, but
+    not to those of the other URL.
     """
 
     def __init__(self, capture: Destination, route: str) -> None:
@@ -48,21 +48,21 @@ class ScopedFaults:
 
     @property
     def is_down(self) -> bool:
-        """Whether ``down()`` keeps everybody from this URL at present."""
+        """Whether a ``down()`` fault makes this URL unreachable."""
         return any(fault.kind == "down" for fault in self._active)
 
     def unused(self) -> list[Fault]:
-        """The faults that never fired, and should have."""
+        """Return the faults that never fired."""
         return [fault for fault in self._capture.faults.unused() if self._is_here(fault)]
 
     def up(self) -> None:
-        """End every ``down()`` that keeps others from this URL."""
+        """End every ``down()`` fault that applies to this URL."""
         for fault in self._active:
             if fault.kind == "down":
                 fault.remove()
 
     def clear(self) -> None:
-        """Take the faults back and forget them."""
+        """Remove and forget the faults."""
         for fault in {*self._active, *self.unused()}:
             rule_of(fault).must_fire = False
             fault.remove()

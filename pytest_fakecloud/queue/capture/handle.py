@@ -1,7 +1,7 @@
-"""``CallbackCapture``: a receiver of the queue's callbacks that knows what it received.
+"""``CallbackCapture``: a receiver that records, decodes and verifies the queue's callbacks.
 
-Each callback is decoded, its signature judged with the true reason of a failure, and the waits
-drive the queue where nobody else does. Importing this module imports pytest-httpserver.
+Waiting for a callback also delivers the messages if the test is the one that delivers. Importing
+this module imports pytest-httpserver.
 """
 
 from __future__ import annotations
@@ -39,18 +39,18 @@ from .settings import CallbackCaptureConfig, CallbackCaptureSettings
 
 _LONGEST_DRIVE_US = 30 * DAY
 _NAP = 0.02
-"""Real seconds between looks at a background that is busy."""
+"""Real seconds between checks while the background is busy."""
 _TOLD = 5
-"""How many messages of each queue a failed wait tells of."""
+"""How many messages of each queue a failed wait lists."""
 
 
 class CallbackCapture(Destination):
-    """A receiver of callbacks: publish with ``callback_url`` and ``failure_url``.
+    """A receiver of callbacks: publish with its ``callback_url`` and ``failure_url``.
 
     ``callbacks`` and ``failures`` are lists of ``Callback``; ``wait_for_callback()`` and
-    ``wait_for_failure()`` return the next one. Everything is answered 200 unless an expectation of
-    pytest-httpserver matches, or a fault says otherwise. ``keys`` are the signing keys of a queue
-    outside of this cloud, by name; without them the keys of this cloud's queues count.
+    ``wait_for_failure()`` return the next one. Every request is answered 200 unless an expectation
+    of pytest-httpserver matches or a fault is injected. ``keys`` are the signing keys, by name, of
+    a queue outside this cloud; by default the keys of this cloud's queues are used.
     """
 
     service: ClassVar[str] = "callback_capture"
@@ -76,34 +76,34 @@ class CallbackCapture(Destination):
 
     @property
     def callback_url(self) -> str:
-        """Where callbacks go: the value for ``Upstash-Callback``."""
+        """The value for ``Upstash-Callback``."""
         return self.callbacks.url
 
     @property
     def failure_url(self) -> str:
-        """Where failure callbacks go: the value for ``Upstash-Failure-Callback``."""
+        """The value for ``Upstash-Failure-Callback``."""
         return self.failures.url
 
     def wait_for_callback(self, *, timeout: float = DEFAULT_TIMEOUT) -> Callback:
-        """Return the next callback: the oldest that no such call has returned yet."""
+        """Return the oldest callback that was not returned yet; wait until there is one."""
         __tracebackhide__ = True
         return self._next(self.callbacks, timeout)
 
     def wait_for_failure(self, *, timeout: float = DEFAULT_TIMEOUT) -> Callback:
-        """Return the next failure callback: the oldest that no such call has returned yet."""
+        """Return the oldest failure callback that was not returned yet; wait until there is one."""
         __tracebackhide__ = True
         return self._next(self.failures, timeout)
 
     @property
     def aio(self) -> AwaitableCapture:
-        """The waiting calls, awaitable."""
+        """Awaitable versions of the waiting methods."""
         return AwaitableCapture(self)
 
     def _next(self, captured: Captured, timeout: float) -> Callback:
         __tracebackhide__ = True
         give_up = _give_up(timeout)
         while self._drive_until(captured._has_next, max(0.0, give_up - monotonic())):
-            # Another thread may have been quicker.
+            # Another thread may have taken it first.
             if (item := captured._take()) is not None:
                 return item
         captured._not_come()
@@ -111,7 +111,7 @@ class CallbackCapture(Destination):
     # -- receiving -------------------------------------------------------------------------------
 
     def dispatch(self, request: WerkzeugRequest) -> WerkzeugResponse:
-        """Record a callback; answer 200, or what an expectation says."""
+        """Record a callback and answer 200, or as a matching expectation says."""
         captured = self._captured_at(request.environ["RAW_URI"].partition("?")[0])
         if captured is None:
             return super().dispatch(request)
@@ -162,7 +162,7 @@ class CallbackCapture(Destination):
             pair = [queue.current_signing_key, queue.next_signing_key]
             keys[f"{whose}current"], keys[f"{whose}next"] = pair
             clocks.setdefault(getattr(queue, "signature_clock", "receiver"), []).extend(pair)
-        # Queues that sign on different clocks are told apart by their keys.
+        # Queues that sign on different clocks are distinguished by their keys.
         kinds = list(clocks)
         if len(kinds) > 1:
             kinds = [kind for kind in kinds if _opens(signature, clocks[kind])] or kinds
@@ -177,14 +177,14 @@ class CallbackCapture(Destination):
     # -- waiting ---------------------------------------------------------------------------------
 
     def _drive_until(self, done: Callable[[], bool], timeout: float) -> bool:
-        """Drive the queues of this cloud, or wait for them, until the condition holds.
+        """Deliver the messages of this cloud's queues, or wait for them, until the condition holds.
 
-        Returns False when nothing is left to deliver, or after ``timeout`` real seconds.
+        Returns False if nothing is left to deliver, or after ``timeout`` real seconds.
         """
         __tracebackhide__ = True
         give_up = _give_up(timeout)
         for target in self._targets(done, give_up):
-            # Closed at once, whatever is raised: the exception may be kept, and the steps with it.
+            # Close the iterator at once: a kept exception would keep it alive.
             with closing(self._time.steps(target)) as steps:
                 for timer in steps:
                     timer.callback(timer.due_us)
@@ -193,7 +193,7 @@ class CallbackCapture(Destination):
         return self._wait(done, give_up) if self._waits() else done()
 
     async def _adrive_until(self, done: Callable[[], bool], timeout: float) -> bool:
-        """Like ``_drive_until``, awaitable: deliveries are awaited in the running loop."""
+        """Awaitable version of ``_drive_until``; deliveries are awaited in the running loop."""
         __tracebackhide__ = True
         give_up = _give_up(timeout)
         for target in self._targets(done, give_up):
@@ -204,19 +204,20 @@ class CallbackCapture(Destination):
         try:
             return await in_thread(self._wait, done, give_up, left)
         finally:
-            # Of a task that was cancelled, the thread would wait on.
+            # The thread would keep waiting after its task was cancelled.
             left.set()
             self._came.notify()
 
     def _targets(self, done: Callable[[], bool], give_up: float) -> Iterator[Callable[[], int]]:
-        """Yield the next due times of driven queues until nothing pending can produce a callback."""
+        """Yield the next due times until nothing pending can produce a callback."""
         limit = self._time.now_us() + _LONGEST_DRIVE_US
         driven = [queue for queue in self._queues() if queue.delivery == "driven"]
         for queue in driven:
             queue._engine.drive += 1
         try:
             if driven and not done() and self._time.driving:
-                # A handler that waits for what comes after it: told as any other advance inside one.
+                # A handler that waits for a later callback gets the same error as for any nested
+                # advance.
                 yield self._time.now_us
             while driven and not done() and monotonic() < give_up:
                 due = _next_due_us(driven)
@@ -233,7 +234,7 @@ class CallbackCapture(Destination):
     def _wait(
         self, done: Callable[[], bool], give_up: float, left: threading.Event | None = None
     ) -> bool:
-        """Wait for the background, and move the clock whenever that has nothing to do until later."""
+        """Wait for the background, and move the clock when it has nothing to do until later."""
         limit = self._time.now_us() + _LONGEST_DRIVE_US
         background = [queue for queue in self._queues() if queue.delivery != "driven"]
         while True:
@@ -249,16 +250,16 @@ class CallbackCapture(Destination):
                 or not self._time.now_us() < due <= limit
                 or not self._jump(due, patience)
             ):
-                # Nothing tells of an attempt that ends, or of a message that is published meanwhile.
+                # No signal announces the end of an attempt or a newly published message.
                 self._came.sleep(seen, min(patience, _NAP) if background else patience)
 
     def _jump(self, due_us: int, patience: float) -> bool:
-        """Move the clock to an instant, for the background to deliver; False while it is busy.
+        """Move the clock to a time at which the background delivers; return False while it is busy.
 
-        Raises ``ContractError`` where the clock cannot be moved and real time does not get there.
+        Raises ``ContractError`` if the clock cannot be moved and real time does not get there.
         """
         try:
-            # Deliveries stay in their own threads, side by side, so only states change here.
+            # Deliveries stay in their own threads, so only internal timers fire here.
             with closing(
                 self._time.steps(partial(self._at_least, due_us), ("state",), yielding=True)
             ) as steps:
@@ -273,7 +274,7 @@ class CallbackCapture(Destination):
         return True
 
     def _waits(self) -> bool:
-        """Whether a callback may come by itself: from the background, or from outside the cloud."""
+        """Return whether a callback may arrive from the background or from outside the cloud."""
         queues = list(self._queues())
         return not queues or any(queue.delivery != "driven" for queue in queues)
 
@@ -283,7 +284,7 @@ class CallbackCapture(Destination):
     # -- saying what went wrong ------------------------------------------------------------------
 
     def _unfinished(self) -> list[str]:
-        """Return what the messages of the cloud's queues wait for, a line each."""
+        """Return what the messages of the cloud's queues wait for, one line each."""
         lines: list[str] = []
         for queue in self._queues():
             lines += [*pending(queue._engine), *given_up(queue._engine)]
@@ -291,9 +292,10 @@ class CallbackCapture(Destination):
         return lines[:_TOLD] + ([f"and {more} more"] if more > 0 else [])
 
     def _account(self, captured: Captured, asked: Query, missing: bool) -> list[str]:
-        """Return, line by line, what else came and how far the messages are.
+        """Return lines about what arrived instead and the state of the messages.
 
-        ``missing`` says that too few came, so that what might still bring them is of interest.
+        ``missing`` tells that too few callbacks arrived, so the lines also list what may still
+        bring them.
         """
         lines: list[str] = []
         if captured and not asked.given.keys() - {"callback"}:
@@ -311,7 +313,8 @@ class CallbackCapture(Destination):
         lines: list[str] = []
         for queue in self._queues():
             messages = list(queue.messages())
-            # Those that have to do with this URL, and of these the newest, as they were published.
+            # Prefer messages that concern this URL, then the newest; list them in the order of
+            # publishing.
             ranked = sorted(
                 enumerate(messages), key=lambda one: (captured._concerns(one[1]), one[0])
             )
@@ -352,16 +355,16 @@ class CallbackCapture(Destination):
     # -- data ------------------------------------------------------------------------------------
 
     def snapshot(self) -> Snapshot:
-        """The expectations and what has come so far."""
+        """Return the expectations and the received callbacks."""
         saved = super().snapshot()
         saved.data["callbacks"] = self.callbacks._saved()
         saved.data["failures"] = self.failures._saved()
         return saved
 
     def restore(self, snapshot: Snapshot) -> None:
-        """Return to the expectations and the callbacks of a snapshot."""
+        """Restore the expectations and the callbacks of a snapshot."""
         if not isinstance(snapshot, Snapshot) or snapshot.fixture != self.fixture:
-            super().restore(snapshot)  # which refuses it
+            super().restore(snapshot)  # raises the error
             return
         own = {"callbacks", "failures"}
         data = snapshot.data
@@ -371,19 +374,19 @@ class CallbackCapture(Destination):
         self.failures._restore(data["failures"])
 
     def close(self) -> None:
-        """End the receiver and every wait for it."""
+        """Close the receiver and end every wait for it."""
         self._came.close()
         super().close()
 
 
 def _give_up(timeout: object) -> float:
     number("timeout", timeout, whole=False)
-    # Nobody can sleep for longer.
+    # A longer timeout overflows in the threading module.
     return monotonic() + float(min(timeout, threading.TIMEOUT_MAX / 2))  # type: ignore[call-overload]
 
 
 def _opens(signature: str | None, keys: Iterable[str]) -> bool:
-    """Whether a token was signed with one of the keys, whatever it claims."""
+    """Return whether a token was signed with one of the keys, whatever its claims."""
     import jwt
 
     for key in keys:
@@ -394,24 +397,24 @@ def _opens(signature: str | None, keys: Iterable[str]) -> bool:
 
 
 def _next_due_us(queues: list[Any]) -> int | None:
-    """Return when something happens next to a pending message of these queues, or None."""
+    """Return the next time at which something happens to a pending message of these queues."""
     dues = [queue._engine.next_due_us() for queue in queues if queue._engine.pending]
     return min((one for one in dues if one is not None), default=None)
 
 
 class AwaitableCapture:
-    """The waiting calls of a ``CallbackCapture``, awaitable."""
+    """Awaitable versions of the waiting methods of ``CallbackCapture``."""
 
     def __init__(self, capture: CallbackCapture) -> None:
         self._capture = capture
 
     async def wait_for_callback(self, *, timeout: float = DEFAULT_TIMEOUT) -> Callback:
-        """Return what ``CallbackCapture.wait_for_callback`` returns."""
+        """Like ``CallbackCapture.wait_for_callback``."""
         __tracebackhide__ = True
         return await self._next(self._capture.callbacks, timeout)
 
     async def wait_for_failure(self, *, timeout: float = DEFAULT_TIMEOUT) -> Callback:
-        """Return what ``CallbackCapture.wait_for_failure`` returns."""
+        """Like ``CallbackCapture.wait_for_failure``."""
         __tracebackhide__ = True
         return await self._next(self._capture.failures, timeout)
 

@@ -1,4 +1,4 @@
-"""Settings of the receivers of the queue's deliveries."""
+"""Settings of ``destination`` and ``callback_capture``."""
 
 from __future__ import annotations
 
@@ -35,4 +35,4 @@ class CallbackCaptureConfig(HandleConfig):
     """Settings of a ``CallbackCapture``."""
 
     keys: Mapping[str, str] | None = setting(None, optional(_KEYS))
-    """Signing keys, by name, of a queue outside of this cloud; None: those of its own queues."""
+    """Signing keys, by name, of a queue outside this cloud; None: the keys of its own queues."""

@@ -1,1 +1,1 @@
-"""The queue's state machine: what is due, who may start, and what an answer means."""
+"""The queue's state machine, without HTTP and threads."""

@@ -1,8 +1,8 @@
-"""Who may start now: ordered queues, flow control, global parallelism, and being overtaken.
+"""Admission of attempts: ordered queues, flow control, global parallelism, and overtaking.
 
-A message that may not start loses its instant and waits in one place; whatever opens that place
-plans it again. The leave of a flow-control key and a place in global parallelism are given
-together: two messages that hold one each would hand them to and fro for ever.
+A message that may not start loses its due time and waits in one list; the code that makes room
+plans it again. Flow control and global parallelism are granted together: two messages that each
+hold one of them would otherwise pass them back and forth endlessly.
 """
 
 from __future__ import annotations
@@ -17,14 +17,14 @@ from .state import State
 
 
 class Admission:
-    """Who may start; what must be called with the lock held says so, the rest takes it."""
+    """Decides which attempts may start; methods take the lock unless they say that it is held."""
 
     def __init__(self, state: State) -> None:
         self._state = state
         self.flow_timers: dict[str, Timer] = {}
 
     def leave(self, message: Message) -> None:
-        """Give up the places of a cancelled message; the lock is held."""
+        """Release what a cancelled message holds; the lock is held."""
         self.leave_crowd(message)
         if message.queue_name is not None:
             queue = self._state.queues.by_name.get(message.queue_name)
@@ -36,14 +36,15 @@ class Admission:
         self.leave_flow(message)
 
     def leave_flow(self, message: Message) -> None:
-        """Give up the leave to start that flow control gave; the lock is held."""
+        """Return the start that flow control granted; the lock is held."""
         key = self.flow_key(message)
         if key is not None and message.id in key.active:
             key.give_back(message.id)
             self.pump_flow(key)
 
     def recall_flow(self, key: FlowKey) -> None:
-        """Send those back to the wait list that may start and have not; the lock is held."""
+        """Return messages that were admitted but have not started to the wait list; the lock is
+        held."""
         state = self._state
         recalled = [
             state.pending[one]
@@ -59,7 +60,7 @@ class Admission:
         self.pump_crowd()
 
     def step_aside(self, message_id: str) -> bool:
-        """Let others overtake a message that is due, when a fault says so; whether it does."""
+        """Let other messages overtake a due message if a fault says so; return whether it does."""
         state = self._state
         message = state.pending.get(message_id)
         if message is None or message.overtaken_at == message.retried:
@@ -77,7 +78,7 @@ class Admission:
                 queue.waiting.insert(1, message_id)
                 self.pump_queue(queue)
             else:
-                # Whatever is delivered next lets it go; alone, it goes a second later.
+                # The next delivery makes it due again; if there is none, it is due a second later.
                 state.overtaken.append(message_id)
                 latest = state.clock.now_us() + SECOND
                 message.due_us = latest
@@ -95,7 +96,8 @@ class Admission:
                     state.plan(message, state.clock.now_us(), message.wait_reason)
 
     def may_start(self, message: Message, now: int) -> bool:
-        """Whether an attempt may start now; where not, the message waits. The lock is held."""
+        """Return whether an attempt may start now, otherwise add it to a wait list; the lock is
+        held."""
         state = self._state
         queue = state.queues.by_name.get(message.queue_name or "")
         if queue is not None and queue.paused:
@@ -114,7 +116,7 @@ class Admission:
                 state.crowd.append(message.id)
             return room
         if message.id in key.active:
-            # Let through before, and counted in global parallelism since then.
+            # It was admitted before, and counts in global parallelism since then.
             return True
         if room and not key.waiting and key.open(now):
             key.start(message.id)
@@ -130,13 +132,14 @@ class Admission:
         return False
 
     def leave_crowd(self, message: Message) -> None:
-        """Give up the place in global parallelism; the lock is held."""
+        """Release the message's slot in global parallelism; the lock is held."""
         if message.id in self._state.active:
             self._state.active.discard(message.id)
             self.pump_crowd()
 
     def pump_crowd(self) -> None:
-        """Start who waits for global parallelism while there is room; the lock is held."""
+        """Start the messages that wait for global parallelism while there is room; the lock is
+        held."""
         state = self._state
         if state.limits.parallelism is None:
             return
@@ -166,7 +169,7 @@ class Admission:
         if key is not None:
             key.start(message.id)
         if state.limits.parallelism is not None:
-            # Counted from now on, so that nobody takes the place before it starts.
+            # Count it from now on, so that no other message takes the slot before it starts.
             state.active.add(message.id)
         state.plan(message, now, message.wait_reason)
 
@@ -183,7 +186,7 @@ class Admission:
             state.plan(message, due, "delay" if due > now else f"turn in queue {queue.name}")
 
     def upsert_queue(self, name: str, *, parallelism: int | None, paused: bool | None) -> None:
-        """Create or change a queue. Raises ``QueueError``: 400 bad name, 412 beyond the plan."""
+        """Create or change a queue. Raises ``QueueError``: 400 for a bad name, 412 beyond the plan."""
         state = self._state
         with state.lock:
             limits = state.limits
@@ -199,7 +202,7 @@ class Admission:
                 self.resume_queue(name)
 
     def resume_queue(self, name: str) -> None:
-        """Let a queue deliver again; 404 when there is none."""
+        """Resume a queue; 404 if there is none."""
         state = self._state
         with state.lock:
             queue = state.queues.get(name)
@@ -213,7 +216,7 @@ class Admission:
             self.pump_queue(queue)
 
     def pause_queue(self, name: str) -> None:
-        """Stop a queue from delivering; 404 when there is none."""
+        """Pause a queue; 404 if there is none."""
         state = self._state
         with state.lock:
             queue = state.queues.get(name)
@@ -221,7 +224,7 @@ class Admission:
             queue.updated_us = state.clock.now_us()
 
     def lag(self, queue: OrderedQueue) -> int:
-        """Return how many messages of a queue have not come to an end."""
+        """Return the number of unfinished messages of a queue."""
         return sum(one in self._state.pending for one in [*queue.active, *queue.waiting])
 
     def flow_record(self, key: FlowKey) -> dict[str, object]:
@@ -231,12 +234,12 @@ class Admission:
         return key.record(state.clock.now_us()) | {"waitListSize": waiting}
 
     def flow_key(self, message: Message) -> FlowKey | None:
-        """Return the flow-control key of a message."""
+        """Return the flow-control key of a message, or None."""
         flow = message.settings.flow
         return None if flow is None else self._state.flow.keys.get(flow.key)
 
     def pump_flow(self, key: FlowKey) -> None:
-        """Start the waiting messages of a flow-control key while it lets them."""
+        """Start the waiting messages of a flow-control key while it has room."""
         state = self._state
         with state.lock:
             now = state.clock.now_us()

@@ -1,6 +1,6 @@
-"""One attempt from its instant to its consequences: what goes out, what its answer means.
+"""Delivery attempts: building the request, signing it, and applying the outcome.
 
-Deliveries are performed with no lock held, because a handler may call back into the queue.
+Deliveries are performed without the lock, because a handler may call the queue.
 """
 
 from __future__ import annotations
@@ -37,12 +37,12 @@ from .publishing import Publisher
 from .state import State
 
 CHAIN_FACTOR = 10
-"""How much longer than at one instant a chain of messages may be within one driving call."""
+"""How much longer a chain of messages may be within one call than at one time."""
 
 
 @dataclass(frozen=True, slots=True)
 class Begun:
-    """An attempt that has been started, and what it sends, not yet signed."""
+    """An attempt that has started, and its delivery, not signed yet."""
 
     message: Message
     attempt: Attempt
@@ -50,7 +50,7 @@ class Begun:
 
 
 class AttemptRunner:
-    """Makes the attempts of an engine: plain, awaitable, and begun here to be ended elsewhere."""
+    """Makes the attempts of an engine, in this thread, in the running loop or in another thread."""
 
     def __init__(
         self,
@@ -78,18 +78,19 @@ class AttemptRunner:
         self._new_key = new_key
 
     def run(self, message_id: str, due_us: int) -> Attempt | None:
-        """Make the attempt that is due, in this thread; None when it does not start now."""
+        """Make the due attempt in this thread; return None if it may not start now."""
         begun = self._start(message_id)
         return None if begun is None else self._make(begun)
 
     def start(self, message_id: str, due_us: int) -> Callable[[], object] | None:
-        """Begin the attempt that is due; returns what makes it, in whatever thread, or None."""
+        """Start the due attempt; return a function that makes it in any thread, or None."""
         state = self._state
         begun = self._start(message_id)
         if begun is None:
             return None
         try:
-            # In the order of their instants, like all that is decided by what came before.
+            # Claim faults here, in the order of due times, because other threads finish in any
+            # order.
             self._claim(begun)
         except BaseException as error:
             self.finish(begun, Outcome(exception=error))
@@ -120,7 +121,7 @@ class AttemptRunner:
                 outcome = self.perform(delivery)
         except BaseException as error:
             self.finish(begun, Outcome(exception=error))
-            # In the background nobody could catch it, and there is more to deliver.
+            # In the background no caller can catch it, and other deliveries must go on.
             alone = not state.clock.driving
             if state.lane == "background" and (alone or isinstance(error, Exception)):
                 return begun.attempt
@@ -130,7 +131,7 @@ class AttemptRunner:
         return self.finish(begun, outcome)
 
     async def run_async(self, message_id: str, due_us: int) -> Attempt | None:
-        """Make the attempt that is due, in the running loop."""
+        """Make the due attempt in the running loop."""
         if self.perform_async is None:
             return self.run(message_id, due_us)
         begun = self._start(message_id)
@@ -151,11 +152,11 @@ class AttemptRunner:
         return self.finish(begun, outcome)
 
     def begin(self, message_id: str) -> Begun | None:
-        """Start the attempt that is due; None when it must not start now.
+        """Start the due attempt; return None if it may not start now.
 
-        It does not start while its queue or flow-control key is paused or full; it is then planned
-        again by whatever opens the way. Raises ``Loop`` when messages publish each other without
-        end; the message stays pending.
+        An attempt may not start while its queue or flow-control key is paused or full; the code
+        that makes room plans it again. Raises ``Loop`` if messages publish each other endlessly;
+        the message stays pending.
         """
         state = self._state
         with state.lock:
@@ -213,7 +214,7 @@ class AttemptRunner:
         self._admission.leave_crowd(message)
         message.depth = message.chain = 0
         if state.lane == "background":
-            # Nobody stands there to catch an error.
+            # In the background there is no caller that could catch an error.
             message.due_us = None
             message.wait_reason = "cut off from an endless loop, cancel it or publish it anew"
             if state.on_loop is not None:
@@ -242,7 +243,7 @@ class AttemptRunner:
             own.append((f"{prefix}-Schedule-Id", message.schedule_id))
         headers = list(settings.forward)
         if headers:
-            # A workflow forwards the headers of the delivery it got, an older signature among them.
+            # A workflow forwards the headers of its delivery, including the old signature.
             taken = {name.lower() for name, _ in own} | {f"{prefix}-signature".lower()}
             headers = [pair for pair in headers if pair[0].lower() not in taken]
         if first(headers, "User-Agent") is None:
@@ -262,7 +263,7 @@ class AttemptRunner:
         )
 
     def sign(self, begun: Begun) -> Delivery:
-        """Return the delivery with its signature, spoiled where a fault says so."""
+        """Return the signed delivery, with the changes of injected faults."""
         delivery = begun.delivery
         faults = begun.attempt.faults
         if "unsigned" in faults:
@@ -278,9 +279,9 @@ class AttemptRunner:
         return replace(delivery, headers=delivery.headers + signature, body=body)
 
     def finish(self, begun: Begun, outcome: Outcome) -> Attempt:
-        """Take the outcome of an attempt that was begun, now or when its virtual time has passed.
+        """Apply the outcome of a started attempt, now or when its virtual time has passed.
 
-        Nothing happens when the queue was reset or restored meanwhile.
+        Does nothing if the queue was reset or restored in the meantime.
         """
         state = self._state
         message, attempt = begun.message, begun.attempt
@@ -312,7 +313,7 @@ class AttemptRunner:
         return attempt
 
     def await_end(self, message_id: str, end_us: int) -> None:
-        """Apply an outcome that takes virtual time when that has passed."""
+        """Apply an outcome that takes virtual time once that time has passed."""
         state = self._state
         state.plan_own(message_id, end_us, partial(self._ended, message_id), "answer")
 

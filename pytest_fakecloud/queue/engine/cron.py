@@ -1,13 +1,13 @@
-"""Cron expressions with time zones, and when they fire next.
+"""Cron expressions with time zones, and their next run.
 
-Five fields, finest step one minute, UTC unless the text begins with ``CRON_TZ=<IANA zone>`` (or
-``TZ=``); the names ``@hourly @daily @midnight @weekly @monthly @yearly @annually`` and `@every
-<duration>`; Sunday is 0; both day fields restricted means either. The prefix is the one of the
-common Go library, whose documented rules fill the gaps (*decided here*): a time that a change of
-clocks skips is not run, one that it repeats is run twice; ``5-5/2`` is 5, ``10/20`` is 10-59/20, a
-step of one leaves an asterisk one; ``@every`` counts in whole seconds from the schedule's creation.
-``?`` is ``*`` for days, and what only other cron dialects know (seconds, ``L``, ``W``, ``#``, 7 for
-Sunday) is refused, as is an ``@every`` below the finest step.
+Five fields with a finest step of one minute, in UTC unless the text begins with ``CRON_TZ=<IANA
+zone>`` (or ``TZ=``); the names ``@hourly @daily @midnight @weekly @monthly @yearly @annually`` and
+`@every <duration>`; Sunday is 0; if both day fields are restricted, either matches. The prefix is
+that of the common Go library, whose documented rules fill the gaps (*decided here*): a time skipped
+by a clock change does not run, a repeated time runs twice; ``5-5/2`` is 5, ``10/20`` is 10-59/20,
+an asterisk with a step of one is an asterisk; ``@every`` counts in whole seconds from the
+schedule's creation. ``?`` means ``*`` in the day fields. Features of other cron dialects (seconds,
+``L``, ``W``, ``#``, 7 for Sunday) are rejected, as is an ``@every`` below one minute.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ class _Field:
     day: bool = False
 
     def number(self, text: str) -> int | None:
-        """Return the number a text means here, or None."""
+        """Return the number that a string means in this field, or None."""
         if text.upper() in self.names:
             return self.least + self.names.index(text.upper())
         given = int(text) if text.isdecimal() and len(text) < 9 else -1
@@ -68,11 +68,11 @@ _FIELDS = (
     _Field("day-of-week", 0, 6, ("SUN", "MON", "TUE", "WED", "THU", "FRI", "SAT"), day=True),
 )
 _SOON = timedelta(hours=3)
-"""More than any change of clocks ever put them back."""
+"""Longer than any clock change has ever set clocks back."""
 
 
 class Cron:
-    """A cron expression that has been read; raises ``QueueError`` 400 for a malformed one."""
+    """A parsed cron expression; raises ``QueueError`` 400 if it is malformed."""
 
     def __init__(self, text: str) -> None:
         self.text = " ".join(text.split())
@@ -94,7 +94,7 @@ class Cron:
             raise self._bad(str(error)) from None
 
     def next_us(self, after_us: int, *, since_us: int | None = None) -> int | None:
-        """Return the first time after this one at which it fires; None when it never does.
+        """Return the next run after a time, or None if there is none.
 
         ``@every`` counts from ``since_us``, a run at or before ``after_us``, or from ``after_us``.
         """
@@ -115,14 +115,15 @@ class Cron:
         return repeated
 
     def _wall(self, after_us: int) -> datetime:
-        """The time on the wall to look on from: earlier where the clocks go back soon."""
+        """Return the local time to search from; earlier if clocks are set back soon."""
         after = to_datetime(after_us)
         here, later = after.astimezone(self.zone), (after + _SOON).astimezone(self.zone)
         soon = here.utcoffset() != later.utcoffset()
         return here.replace(tzinfo=None) - (_SOON if soon else timedelta(0))
 
     def _instants(self, wall: datetime) -> tuple[int | None, int | None]:
-        """The first and the last instant at which the wall shows a time, None when it is skipped."""
+        """Return the first and the second time at which clocks show a local time; None if they do
+        not."""
         instants: list[int | None] = []
         for fold in (0, 1):
             there = wall.replace(tzinfo=self.zone, fold=fold).astimezone(UTC)
@@ -158,7 +159,7 @@ class Cron:
         return " ".join(map(self._field, range(len(_FIELDS)), fields))
 
     def _field(self, index: int, text: str) -> str:
-        """Return a field as a list of numbers, or an asterisk where it restricts nothing."""
+        """Return a field as a list of numbers, or an asterisk if it does not restrict anything."""
         field = _FIELDS[index]
         values: set[int] = set()
         unrestricted = False
@@ -179,7 +180,7 @@ class Cron:
 
 
 def _span(field: _Field, piece: re.Match[str]) -> range | None:
-    """Return the numbers a piece of a field means; None when it means none."""
+    """Return the numbers that a piece of a field means, or None."""
     step = int(piece["step"] or 1)
     low: int | None = field.least
     high: int | None = field.most
@@ -197,11 +198,13 @@ def _span(field: _Field, piece: re.Match[str]) -> range | None:
 
 
 def _zone(name: str) -> tzinfo:
-    """The time zone of a name; ``KeyError``, ``ValueError`` or ``OSError`` where there is none.
+    """Return a time zone by name; raise ``KeyError``, ``ValueError`` or ``OSError`` if there is
+    none.
 
-    A test may have faked the file system. Modules are read past it, so zones are as well.
+    A test may have faked the file system, so the zone is read like a module, which bypasses the
+    fake.
     """
-    # It reads the build's configuration when it is imported, and few schedules have a zone.
+    # The import reads the interpreter's build configuration, and few schedules have a zone.
     import zoneinfo
 
     try:

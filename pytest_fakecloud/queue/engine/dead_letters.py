@@ -1,8 +1,8 @@
-"""Dead letters: messages that were given up, kept for the plan's retention on the queue's clock.
+"""Dead letters, kept for the plan's retention on the queue's clock.
 
-Decided here: a listing begins with the oldest; one of workflow runs only (``source=workflow``) has
-no rows of their failure callbacks, whose end stands in the row of the run; a retried message keeps
-body, headers and settings but not its delay, its deduplication id or its attempts.
+Decided here: a listing begins with the oldest; a listing of workflow runs only
+(``source=workflow``) leaves out their failure callbacks, whose state is in the row of the run; a
+retried message keeps body, headers and settings but not its delay, deduplication id and attempts.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from .state import State
 
 @dataclass(frozen=True, slots=True)
 class DeadLetter:
-    """One row: an id ``<unix-ms>-<n>``, the message, when it was given up."""
+    """A dead letter: its id ``<unix-ms>-<n>``, the message, and the time it was added."""
 
     id: str
     number: int
@@ -27,7 +27,7 @@ class DeadLetter:
 
 
 class DeadLetters:
-    """The rows in the order they came; expired ones are forgotten when anybody looks."""
+    """The dead letters in the order they were added; expired ones are removed on access."""
 
     def __init__(self, state: State) -> None:
         self._state = state
@@ -35,14 +35,14 @@ class DeadLetters:
         self._count = 0
 
     def add(self, message: Message, at_us: int) -> str:
-        """Keep a message that was given up; returns the id of the row."""
+        """Add a message and return the id of its dead letter."""
         row = DeadLetter(f"{at_us // 1000}-{self._count}", self._count, message.id, at_us)
         self._count += 1
         self.rows[row.id] = row
         return row.id
 
     def all(self) -> list[DeadLetter]:
-        """Return the rows that have not expired, oldest first."""
+        """Return the dead letters that have not expired, oldest first."""
         with self._state.lock:
             oldest = self._state.clock.now_us() - self._state.limits.retention_us
             for row in list(self.rows.values()):
@@ -52,7 +52,7 @@ class DeadLetters:
             return list(self.rows.values())
 
     def get(self, dlq_id: str) -> DeadLetter:
-        """Return a row; 404 when it is not there (any more)."""
+        """Return a dead letter; 404 if there is none (any more)."""
         self.all()
         found = self.rows.get(dlq_id)
         if found is None:
@@ -60,11 +60,10 @@ class DeadLetters:
         return found
 
     def message(self, row: DeadLetter) -> Message:
-        """Return the message of a row."""
         return self._state.messages[row.message_id]
 
     def select(self, filters: Filters) -> tuple[list[DeadLetter], str | None]:
-        """Return one page of the matching rows and the cursor to the next."""
+        """Return one page of the matching dead letters and the cursor of the next page."""
         with self._state.lock:
             no_answer = self._state.settings.no_answer_status
             rows = []
@@ -82,6 +81,6 @@ class DeadLetters:
             return page(rows, lambda row: row.number, filters, latest_first=False)
 
     def delete(self, rows: Iterable[DeadLetter]) -> int:
-        """Forget rows; returns how many were there."""
+        """Delete dead letters and return how many existed."""
         with self._state.lock:
             return sum(self.rows.pop(row.id, None) is not None for row in rows)

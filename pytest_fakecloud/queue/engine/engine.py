@@ -1,16 +1,16 @@
-"""The queue's state machine: what is due, what goes out, what an answer means.
+"""The queue's state machine.
 
-No HTTP and no threads: time comes from the clock's timers, deliveries are performed by a callable
-that the engine is given, with no lock held, because a handler may call back into the queue.
+There is no HTTP and no thread here: time comes from the clock's timers, and a function performs the
+deliveries, without the lock, because a handler may call the queue.
 
 A message is ``CREATED``, ``ACTIVE`` during an attempt, then ``DELIVERED`` (2xx only), or ``ERROR``
-followed by ``RETRY`` or by ``FAILED`` with a dead letter; a cancelled one is ``CANCEL_REQUESTED``
-at once and ``CANCELED`` when it would have been due.
+followed by ``RETRY`` or by ``FAILED`` with a dead letter. A cancelled message is
+``CANCEL_REQUESTED`` immediately and ``CANCELED`` when it would have been due.
 
-Decided here: an attempt starts at the clock's instant at which its timer fires; an answer that
-takes virtual time is applied when that time has passed; a cancelled message gives up its place in a
-queue or wait list at once and, without an instant of its own, is ``CANCELED`` at once; an attempt
-that is under way when its message is cancelled still counts when it delivers.
+Decided here: an attempt starts when its timer fires; an answer that takes virtual time is applied
+when that time has passed; a cancelled message leaves its queue or wait list immediately and is
+``CANCELED`` immediately if it has no due time; an attempt in flight still delivers its message if
+the message is cancelled.
 """
 
 from __future__ import annotations
@@ -45,10 +45,10 @@ from .state import State
 
 
 class Engine(State):
-    """All data and rules of one queue. Every public method takes the lock by itself.
+    """The data and rules of one queue; every public method takes the lock.
 
-    Its parts hold the rules and stand on the same data: ``publisher`` accepts messages, ``runner``
-    makes the attempts, ``lifecycle`` begins and ends messages, ``admission`` says who may start.
+    ``publisher`` accepts messages, ``runner`` makes the attempts, ``lifecycle`` creates and
+    finishes messages, and ``admission`` decides which attempts may start.
     """
 
     runner: AttemptRunner
@@ -102,7 +102,7 @@ class Engine(State):
         )
 
     def twin(self, clock: Timekeeper, ids: Ids, workflow: WorkflowHooks) -> Engine:
-        """Return an engine with this one's rules and none of its data."""
+        """Return an engine with the same rules and no data."""
         runner = self.runner
         return Engine(
             clock,
@@ -118,7 +118,7 @@ class Engine(State):
 
     @property
     def attempts(self) -> list[Attempt]:
-        """Every attempt at a message that is still known, oldest first."""
+        """Every attempt of the known messages, oldest first."""
         with self.lock:
             return sorted(
                 (attempt for message in self.messages.values() for attempt in message.attempts),
@@ -126,7 +126,7 @@ class Engine(State):
             )
 
     def rotate_keys(self) -> SigningKeys:
-        """Make the next signing key the current one, and a new one the next."""
+        """Make the next signing key the current one, and create a new next key."""
         with self.lock:
             self.keys.current = self.keys.next
             self.keys.next = self._new_key()
@@ -150,7 +150,7 @@ class Engine(State):
         return self.messages[ids[0]] if ids else None
 
     def tasks(self, message_id: str) -> list[Message]:
-        """Return the deliveries of a message: one, or one per endpoint of a v1 topic; 404."""
+        """Return the deliveries of a message (several for a v1 message to a topic); 404 if unknown."""
         with self.lock:
             ids = self.groups_of_tasks.get(message_id)
             if ids is None:
@@ -158,7 +158,7 @@ class Engine(State):
             return [self.messages[one] for one in ids]
 
     def cancel(self, message_id: str) -> int:
-        """Cancel a message (every delivery of a v1 topic message); 404 when nothing is pending."""
+        """Cancel a message (all deliveries of a v1 message to a topic); 404 if none is pending."""
         with self.lock:
             ids = self.groups_of_tasks.get(message_id, [message_id])
             found = [self.pending[one] for one in ids if one in self.pending]
@@ -167,10 +167,7 @@ class Engine(State):
             return self.lifecycle.cancel_all(found)
 
     def next_due_us(self) -> int | None:
-        """Return the next instant at which something happens to a message, or None.
-
-        Schedules do not count.
-        """
+        """Return the time of the next change of a message, or None; schedules do not count."""
         with self.lock:
             due = [self.next_planned_us()]
             due += [end for end, _ in self.in_flight.values()]
@@ -181,7 +178,7 @@ class Engine(State):
         return min((one for one in due if one is not None), default=None)
 
     def close(self) -> None:
-        """Begin no attempt and no run of a schedule any more; the data can still be looked at."""
+        """Stop all attempts and schedules; the data can still be read."""
         with self.lock:
             self.closed = True
             self._cancel_timers()
@@ -197,12 +194,12 @@ class Engine(State):
 
     # -- copies ----------------------------------------------------------------------------------
     def snapshot(self) -> Saved:
-        """Return a copy of all data; further attempts do not change it."""
+        """Return a copy of all data, independent of further attempts."""
         with self.lock:
             return save(self)
 
     def restore(self, saved: Saved) -> None:
-        """Return to a copy: its data, and timers for what was waiting, in flight or scheduled."""
+        """Restore a copy, and plan timers for its pending, in-flight and scheduled messages."""
         with self.lock:
             self._cancel_timers()
             put_back(saved, self)

@@ -1,11 +1,11 @@
-"""Queues that keep order: a message is delivered when those before it have come to an end.
+"""Ordered queues: a message is delivered after the messages before it have finished.
 
-Vendor's docs: parallelism 1 by default; a failing head blocks its queue through all its retries and
-until its callbacks have ended; a paused queue accepts messages and delivers none.
+Vendor's docs: parallelism is 1 by default; a failing message blocks its queue through all its
+retries and until its callbacks have finished; a paused queue accepts messages and delivers none.
 
-Decided here: a delayed message keeps its place, so its queue waits for it; nobody waits for a
-callback that stands in a queue itself, or two queues could wait for each other for ever; deleting a
-queue cancels the messages that wait in it, those in flight come to their end.
+Decided here: a delayed message keeps its position, so its queue waits for it; a message does not
+wait for a callback that is in an ordered queue itself, because two queues could then wait for each
+other forever; deleting a queue cancels its waiting messages, while those in flight finish.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from ..wire.headers import check_name
 
 @dataclass(slots=True)
 class OrderedQueue:
-    """One queue: ``active`` hold its slots, ``parked`` are due but paused, ``waiting`` are behind."""
+    """An ordered queue: ``active`` messages hold its slots, ``parked`` are due but paused."""
 
     name: str
     created_us: int
@@ -32,7 +32,6 @@ class OrderedQueue:
     waiting: deque[str] = field(default_factory=deque)
 
     def copy(self) -> OrderedQueue:
-        """Return an independent copy."""
         return replace(
             self,
             active=set(self.active),
@@ -42,20 +41,20 @@ class OrderedQueue:
 
 
 class Queues:
-    """All queues by name."""
+    """The ordered queues by name."""
 
     def __init__(self) -> None:
         self.by_name: dict[str, OrderedQueue] = {}
 
     def get(self, name: str) -> OrderedQueue:
-        """Return a queue; 404 when there is none of that name."""
+        """Return a queue; 404 if there is none."""
         found = self.by_name.get(name)
         if found is None:
             raise not_found("queue", name)
         return found
 
     def check(self, names: Iterable[str], most: int | None) -> None:
-        """Refuse names of which a queue could not be made: 400 bad name, 412 beyond the plan's."""
+        """Check that queues of these names may exist: 400 for a bad name, 412 beyond the plan."""
         wanted = set(names)
         for name in wanted:
             check_name(name, "queue name")
@@ -73,7 +72,7 @@ class Queues:
         most: int | None = None,
         most_parallelism: int | None = None,
     ) -> OrderedQueue:
-        """Create or change a queue; None leaves a setting as it is.
+        """Create or change a queue; None leaves a setting unchanged.
 
         Raises ``QueueError``: 400 for a bad name, 412 beyond the plan's queues or parallelism.
         """
@@ -92,7 +91,6 @@ class Queues:
         return found
 
     def copy(self) -> Queues:
-        """Return an independent copy."""
         twin = Queues()
         twin.by_name = {name: found.copy() for name, found in self.by_name.items()}
         return twin

@@ -1,11 +1,11 @@
-"""Flow control: how many deliveries of a key may run at once, and how many may start per period.
+"""Flow control: limits of parallel deliveries and of deliveries started per period, by key.
 
 Vendor's docs: parallelism counts requests in flight, rate counts requests started per fixed period;
-what is above goes to the key's wait list in order. The configuration of the last published message
-wins, unless it is pinned. Pinning and ``resetRate`` start a new period; a pause keeps it running.
+further messages wait in order. The configuration of the last published message applies, unless the
+key is pinned. Pinning and ``resetRate`` start a new period; a pause does not.
 
-Decided here: periods follow each other without gaps from the instant the key was first seen; every
-attempt, retries included, counts; a key stays known as long as a message that used it.
+Decided here: periods follow each other without gaps from the time the key was first used; every
+attempt counts, retries included; a key is kept as long as a message that used it.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from ..model import SECOND, FlowSettings
 
 @dataclass(slots=True)
 class FlowKey:
-    """One flow-control key: its limits (None: unlimited), who runs, and who waits."""
+    """A flow-control key: its limits (None: unlimited), its active and its waiting messages."""
 
     key: str
     period_start_us: int
@@ -34,14 +34,14 @@ class FlowKey:
     waiting: deque[str] = field(default_factory=deque)
 
     def roll(self, now_us: int) -> None:
-        """Enter the period that contains the instant."""
+        """Move on to the period that contains a time."""
         passed = (now_us - self.period_start_us) // self.period_us
         if passed > 0:
             self.period_start_us += passed * self.period_us
             self.started = 0
 
     def open(self, now_us: int) -> bool:
-        """Whether one more request may start now."""
+        """Return whether another request may start now."""
         self.roll(now_us)
         if self.paused:
             return False
@@ -55,24 +55,24 @@ class FlowKey:
         self.started += 1
 
     def give_back(self, message_id: str) -> None:
-        """Take back a start that was granted at this instant and not used."""
+        """Take back a start that was granted now and not used."""
         self.active.discard(message_id)
         self.started = max(0, self.started - 1)
 
     def reopens_us(self, now_us: int) -> int | None:
-        """When the next period lets waiting messages start, or None when rate is not in the way."""
+        """Return when the next period lets a message start; None if the rate is not the limit."""
         self.roll(now_us)
         if self.paused or not self.waiting or self.rate is None or self.started < self.rate:
             return None
         return self.period_start_us + self.period_us
 
     def restart_period(self, now_us: int) -> None:
-        """Begin a new period at this instant."""
+        """Start a new period now."""
         self.period_start_us = now_us
         self.started = 0
 
     def record(self, now_us: int) -> dict[str, object]:
-        """Return the key as the API shows it; instants and periods in seconds."""
+        """Return the key as the API shows it; times and periods in seconds."""
         self.roll(now_us)
         return {
             "flowControlKey": self.key,
@@ -89,18 +89,17 @@ class FlowKey:
         }
 
     def copy(self) -> FlowKey:
-        """Return an independent copy."""
         return replace(self, active=set(self.active), waiting=deque(self.waiting))
 
 
 class FlowControl:
-    """All flow-control keys of a queue."""
+    """The flow-control keys of a queue."""
 
     def __init__(self) -> None:
         self.keys: dict[str, FlowKey] = {}
 
     def observe(self, settings: FlowSettings, now_us: int) -> FlowKey:
-        """Take over the configuration of a message that is being published."""
+        """Apply the flow-control settings of a message that is being published."""
         found = self.keys.get(settings.key)
         if found is None:
             found = self.keys[settings.key] = FlowKey(settings.key, now_us)
@@ -117,18 +116,18 @@ class FlowControl:
         return found
 
     def get(self, key: str) -> FlowKey:
-        """Return a key; 404 when no message ever used it and nobody configured it."""
+        """Return a key; 404 if no message has used it and it was never configured."""
         found = self.keys.get(key)
         if found is None:
             raise not_found("flow control key", key)
         return found
 
     def search(self, text: str | None) -> list[FlowKey]:
-        """Return the keys that contain the text, in the order they were first seen."""
+        """Return the keys that contain the text, in the order they were first used."""
         return [found for key, found in self.keys.items() if not text or text in key]
 
     def configure(self, key: str, now_us: int) -> FlowKey:
-        """Return a key to pause or pin, made when it does not exist yet."""
+        """Return a key to pause or pin; create it if needed."""
         return self.keys.setdefault(key, FlowKey(key, now_us))
 
     def pin(
@@ -140,7 +139,7 @@ class FlowControl:
         rate: int | None,
         period_us: int | None,
     ) -> FlowKey:
-        """Hold a configuration against those of incoming messages; starts a new period."""
+        """Fix a configuration, whatever later messages set, and start a new period."""
         if parallelism is None and rate is None:
             raise bad_request("invalid pin: give parallelism, rate, or both")
         if period_us is not None and rate is None:
@@ -157,7 +156,7 @@ class FlowControl:
         return found
 
     def unpin(self, key: str, *, parallelism: bool, rate: bool) -> FlowKey:
-        """Let incoming messages configure these dimensions again."""
+        """Let messages configure these limits again."""
         found = self.get(key)
         if parallelism:
             found.pinned_parallelism = False
@@ -166,7 +165,6 @@ class FlowControl:
         return found
 
     def copy(self) -> FlowControl:
-        """Return an independent copy."""
         twin = FlowControl()
         twin.keys = {key: found.copy() for key, found in self.keys.items()}
         return twin

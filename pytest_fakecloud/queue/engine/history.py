@@ -1,11 +1,12 @@
-"""How long the queue remembers what has ended: a span on its clock, or for ever.
+"""Forget finished messages after the setting ``history_us``.
 
-A message goes with its log, its attempts and its place in a workflow run; a flow-control key with
-the last message that used it, unless somebody has pinned or paused it. What can still be asked for
-stays: a message until its dead letter has expired and the callbacks about it have ended, all
-messages of a run until the last of them may go.
+A message is forgotten together with its log, its attempts and its part of a workflow run; a
+flow-control key with the last message that used it, unless it is pinned or paused. A message is
+kept until its dead letter has expired and the callbacks about it have finished, and the messages of
+a run until all of them can be forgotten.
 
-Decided here: nothing goes while time is being moved, so that a driving call reports whole.
+Decided here: nothing is forgotten while the clock is moving, so that the attempts returned by the
+call are complete.
 """
 
 from __future__ import annotations
@@ -18,13 +19,13 @@ from .dead_letters import DeadLetters
 from .state import State
 
 _COMPACT = 256
-"""Rows of forgotten messages below which the lists that hold them are left alone."""
+"""Below this number of forgotten rows the log is not rebuilt."""
 
 
 class History:
-    """Forgets for an engine, the setting ``history_us`` after an end (None: never), its lock held.
+    """Forgets messages ``history_us`` after their end (None: never); the engine's lock is held.
 
-    ``ends`` tells whether anything is ever forgotten; nothing need be told where nothing is.
+    ``ends`` tells whether messages are ever forgotten; if not, no method needs to be called.
     """
 
     def __init__(self, state: State, dead_letters: DeadLetters) -> None:
@@ -37,17 +38,17 @@ class History:
         self._users: Counter[str] = Counter()
 
     def began(self, message: Message) -> None:
-        """Hear of a new message."""
+        """Called for each new message."""
         if message.settings.flow is not None:
             self._users[message.settings.flow.key] += 1
 
     def ended(self, message: Message) -> None:
-        """Hear that nothing more happens to a message."""
+        """Called when a message has finished."""
         if message.finished_us is not None:
             heapq.heappush(self._due, (message.finished_us + self._span_us, message.id))
 
     def restored(self) -> None:
-        """Hear that the engine has other messages now."""
+        """Called when the engine's messages were replaced."""
         self._due, self._rows = [], 0
         self._users.clear()
         if self.ends:
@@ -56,7 +57,7 @@ class History:
                 self.ended(message)
 
     def sweep(self) -> None:
-        """Forget what ended too long ago."""
+        """Forget the messages whose time is over."""
         if not self._due or self._state.clock.driving:
             return
         now = self._state.clock.now_us()
@@ -72,7 +73,7 @@ class History:
     def _needed_until(self, message: Message, now: int) -> int | None:
         together = self._state.workflow.companions(message)
         latest = max(self._expires_us(one) for one in (message, *together))
-        # What holds it may be taken away before that: a dead letter, most of all.
+        # What keeps it may be removed earlier, for example its dead letter.
         return min(latest, self._later_us()) if latest > now else None
 
     def _later_us(self) -> int:

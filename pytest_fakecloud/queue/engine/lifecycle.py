@@ -1,7 +1,4 @@
-"""How a message begins and ends: accepted, cancelled, finished, and what waited for its end.
-
-What makes the attempts, admits and publishes them calls this; it knows none of them but admission.
-"""
+"""The start and the end of a message: accept, cancel, finish, and release what waited for it."""
 
 from __future__ import annotations
 
@@ -14,13 +11,13 @@ from .history import History
 from .state import State
 
 causing: ContextVar[Message | None] = ContextVar("causing", default=None)
-"""The message whose delivery is made here, in any thread or task of its handler."""
+"""The message whose delivery runs in this context, in any thread or task of its handler."""
 
 
 class Lifecycle:
-    """Begins and ends the messages of an engine; the caller holds its lock where nothing else is said.
+    """Creates and finishes the messages of an engine; the lock is held unless a method says so.
 
-    ``under_way`` are the messages whose deliveries are being made.
+    ``under_way`` are the messages whose deliveries are being performed.
     """
 
     def __init__(self, state: State, admission: Admission, history: History) -> None:
@@ -45,7 +42,7 @@ class Lifecycle:
         if message.settings.flow is not None:
             key = state.flow.observe(message.settings.flow, now)
             if key.waiting:
-                # The configuration may be another one now, for those that wait as well.
+                # The new configuration may also admit messages that already wait.
                 self._admission.pump_flow(key)
         if message.queue_name is not None:
             queue = state.queues.by_name[message.queue_name]
@@ -58,22 +55,22 @@ class Lifecycle:
 
     # -- causes ----------------------------------------------------------------------------------
     def trace_back(self, message: Message, source: Message | None, certain: bool, now: int) -> None:
-        """Note which message caused this one, so that an endless loop is seen."""
+        """Record which message caused this one, to detect endless loops."""
         state = self._state
         message.drive = state.drive
         if source is None or not source.attempts:
             return
         if source.attempts[-1].at_us == now:
             message.depth = max(message.depth, source.depth + 1)
-        # In the background a client that publishes for hours would look like a chain without end.
+        # In the background, a client that publishes for hours would look like an endless chain.
         if source.drive == state.drive and (certain or state.lane != "background"):
             message.chain = max(message.chain, source.chain + 1)
 
     def _cause(self) -> tuple[Message | None, bool]:
-        """Return the message whose delivery publishes right now, and whether that is certain.
+        """Return the message whose delivery is publishing now, and whether that is certain.
 
-        It is where the handler runs in this process. What comes by HTTP may come from any of the
-        destinations under way, or from none: then it is the one that least looks like a loop.
+        It is certain if the handler runs in this process. A request over HTTP may come from any
+        delivery under way or from none; then the message that looks least like a loop is returned.
         """
         message = causing.get()
         if message is not None and self.under_way.get(message.id) is message:
@@ -83,7 +80,7 @@ class Lifecycle:
 
     # -- ends ------------------------------------------------------------------------------------
     def cancel_all(self, messages: list[Message]) -> int:
-        """Cancel messages that are pending and return how many; takes the lock by itself."""
+        """Cancel pending messages and return how many; takes the lock."""
         state = self._state
         with state.lock:
             now = state.clock.now_us()
@@ -109,7 +106,7 @@ class Lifecycle:
             return count
 
     def plan_cancel(self, message: Message, due_us: int) -> None:
-        """Plan the end of a cancelled message: the instant at which it would have been due."""
+        """Plan the end of a cancelled message at the time it would have been due."""
         self._state.plan_own(message.id, due_us, partial(self._canceled, message.id), "cancel")
 
     def _canceled(self, message_id: str, at_us: int) -> None:
@@ -121,10 +118,7 @@ class Lifecycle:
                 self.finish(message, "CANCELED", at_us)
 
     def delete_queue(self, name: str) -> None:
-        """Remove an ordered queue and cancel what waits in it; takes the lock by itself.
-
-        Nothing happens when there is none of that name.
-        """
+        """Delete an ordered queue, if it exists, and cancel its waiting messages; takes the lock."""
         state = self._state
         with state.lock:
             queue = state.queues.by_name.get(name)
@@ -134,7 +128,8 @@ class Lifecycle:
             self.cancel_all(
                 [
                     state.messages[one]
-                    # Parked may be one that was in flight when a queue of that name was deleted.
+                    # A parked message may have been in flight when an older queue of that name was
+                    # deleted.
                     for one in [*queue.active, *queue.waiting, *queue.parked]
                     if one in state.pending and state.messages[one].state != "ACTIVE"
                 ]
@@ -150,7 +145,7 @@ class Lifecycle:
         error: str | None = None,
         outcome: Outcome | None = None,
     ) -> None:
-        """End a message in one of the states in which nothing more happens to it."""
+        """Move a message to a final state."""
         state = self._state
         message.state = end
         message.finished_us = at_us
@@ -163,7 +158,7 @@ class Lifecycle:
             self._history.ended(message)
 
     def settle(self, message: Message) -> None:
-        """Free what waits for a message, once it and all callbacks about it have ended."""
+        """Release the messages that wait for this one, once it and its callbacks have finished."""
         state = self._state
         if message.open_children or not (message.finished or message.state == "CANCEL_REQUESTED"):
             return

@@ -1,4 +1,4 @@
-"""The log of what happened to messages, and its pages; newest first unless asked otherwise."""
+"""The log of all messages, and its pages, newest first by default."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from ..model import LogEntry, Message
 from ..wire.filters import Filters, page
 
 MOST = 100
-"""The vendor's OpenAPI file; the Python client says 1000 and follows the cursor just as well."""
+"""From the vendor's OpenAPI file; the Python client says 1000 but follows the cursor."""
 
 
 @dataclass(slots=True)
@@ -21,9 +21,9 @@ class Logs:
     def page(
         self, filters: Filters, messages: Mapping[str, Message], no_answer_status: int
     ) -> tuple[list[LogEntry], str | None]:
-        """Return one page of the matching rows and the cursor to the next.
+        """Return one page of the matching rows and the cursor of the next page.
 
-        Rows of messages that are not there (any more) do not count.
+        Rows of forgotten messages are left out.
         """
         rows = [
             entry

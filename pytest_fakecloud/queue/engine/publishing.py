@@ -1,8 +1,8 @@
-"""From a publish request to stored messages: destinations, deduplication, callbacks.
+"""Publishing: from a request to stored messages, with destinations and deduplication.
 
-Decided here: a duplicate is known by its id, or for content-based deduplication by destination,
-body, content type and forwarded headers; each endpoint of a URL group counts by itself. Default
-headers of a URL group are read as if they had been sent, and what was sent wins.
+Decided here: a duplicate is recognised by its id, or with content-based deduplication by
+destination, body, content type and forwarded headers; each endpoint of a URL group counts
+separately. Default headers of a URL group count as sent, and headers of the request replace them.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ class Accepted:
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """One URL a message goes to, with the group and endpoint it came through."""
+    """A URL to deliver to, with the group and endpoint it belongs to."""
 
     url: str
     topic_name: str | None = None
@@ -57,7 +57,7 @@ class Target:
 
 @dataclass(slots=True)
 class Published:
-    """The answer to a publish request: messages of a URL or group, or a schedule."""
+    """The result of a publish request: messages, or a schedule."""
 
     accepted: list[Accepted] = field(default_factory=list)
     group: bool = False
@@ -73,7 +73,7 @@ class Published:
 
 
 class Publisher:
-    """Accepts messages for an state."""
+    """Accepts the messages of an engine."""
 
     def __init__(
         self, state: State, lifecycle: Lifecycle, quota: Quota, schedules: Schedules
@@ -99,9 +99,10 @@ class Publisher:
         schedule_only: bool = False,
         counted: bool = True,
     ) -> Published:
-        """Accept one publish request, or create a schedule when it has a cron expression.
+        """Accept a publish request; create a schedule if it has a cron expression.
 
-        Raises ``QueueError``: 400 malformed, 412 beyond a quota, 413 too large, 429 rate limited.
+        Raises ``QueueError``: 400 malformed, 412 beyond a plan limit, 413 too large, 429 rate
+        limited.
         """
         state = self._state
         with state.lock:
@@ -143,11 +144,11 @@ class Publisher:
         return Published(schedule_id=schedule.id)
 
     def publish_scheduled(self, schedule: Schedule, at_us: int) -> list[str]:
-        """Create the messages of one run of a schedule; returns their ids."""
+        """Create the messages of one run of a schedule and return their ids."""
         settings = schedule.settings
         group = self._state.url_groups.find(schedule.destination)
         if group is not None:
-            # The defaults of now, as for any publish to the group.
+            # Use the present default headers, as for any publish request to the group.
             given = read_given(schedule.sent, defaults=group.headers)
             settings = as_scheduled(PublishSettings(**given))
             settings = replace(settings, queue_name=schedule.settings.queue_name)
@@ -179,7 +180,7 @@ class Publisher:
         body: bytes,
         at_us: int,
     ) -> None:
-        """Publish a callback about a message, with the settings nested in its headers."""
+        """Publish a callback about a message, with the settings nested in the message's headers."""
         state = self._state
         settings = read_settings(nested)
         retries = self._quota.callback_retries(settings, source.max_retries)
@@ -195,7 +196,7 @@ class Publisher:
             self._check_queues([draft])
             repeats = state.workflow.accept(draft, at_us)
         except QueueError as error:
-            # Nobody is there to hear it; the message's timeline keeps it.
+            # No client waits for an answer, so the error goes into the message's timeline.
             source.lost_callbacks += (error.message,)
             return
         if repeats is None:
@@ -207,9 +208,9 @@ class Publisher:
     def retry_dead_letters(
         self, messages: Iterable[Message], headers: Pairs = ()
     ) -> list[Accepted]:
-        """Publish the messages of dead letters anew; headers given now override their settings.
+        """Publish the messages of dead letters again; ``headers`` override their settings.
 
-        All of them or, when one is refused (``QueueError`` as of ``publish``), none.
+        If one is rejected (``QueueError`` as in ``publish``), none is published.
         """
         given = read_given(headers)
         given.pop("content_type", None)
@@ -219,7 +220,8 @@ class Publisher:
             return self._store(drafts, now).accepted
 
     def publish_again(self, message: Message, settings: PublishSettings, body: bytes) -> None:
-        """Publish a message to where another one went; raises ``QueueError`` as ``publish``."""
+        """Publish a message to the destination of another one; raises ``QueueError`` as
+        ``publish``."""
         with self._state.lock:
             now = self._state.clock.now_us()
             self._store([self._again(message, settings, body, now)], now)
@@ -340,13 +342,13 @@ class Publisher:
         return result
 
     def _workflow_saved(self, drafts: list[Message]) -> object:
-        # Of several steps the first ones are accepted before a later one may be refused.
+        # The first of several steps may be accepted before a later one is rejected.
         if len(drafts) > 1 and any(draft.settings.workflow for draft in drafts):
             return self._state.workflow.snapshot()
         return None
 
     def _join(self, stored: list[Message]) -> None:
-        # In the first era a message to a topic was one message with a task for each endpoint.
+        # A v1 message to a topic is one message with a task per endpoint.
         shared = self._state.new_message_id()
         self._state.groups_of_tasks[shared] = [draft.id for draft in stored]
         for draft in stored:
@@ -358,7 +360,7 @@ class Publisher:
             self._state.queues.check(names, self._state.limits.queues)
 
     def _queue(self, draft: Message, now: int) -> None:
-        # Only now: what is refused must not leave an empty queue behind.
+        # Create the queue only now, so that a rejected message leaves no empty queue behind.
         queues, name = self._state.queues, draft.queue_name
         if name is not None and name not in queues.by_name:
             queues.upsert(name, now)
@@ -399,7 +401,7 @@ class Publisher:
         return message_id if expires > now else None
 
     def _forget_seen(self, now: int) -> None:
-        # Every mark lives equally long, so the oldest are in front.
+        # Every mark lives equally long, so the oldest marks come first.
         expired = [mark for mark, seen in islice(self.seen.items(), _SWEEP) if seen[0] <= now]
         for mark in expired:
             del self.seen[mark]
@@ -411,10 +413,10 @@ _SWEEP = 64
 def repeated(
     settings: PublishSettings, given: dict[str, Any], max_retries: int | None = None
 ) -> PublishSettings:
-    """Return the settings for publishing a message again, with those given now on top.
+    """Return the settings to publish a message again, with ``given`` on top.
 
-    It is neither delayed nor deduplicated unless that is given. ``max_retries`` counts where
-    neither says how often to retry.
+    Delay and deduplication are dropped unless given. ``max_retries`` applies if neither sets the
+    retries.
     """
     plain = replace(
         settings,
@@ -438,5 +440,5 @@ def merge_given(base: dict[str, Any], given: dict[str, Any]) -> dict[str, Any]:
 
 
 def error_item(error: QueueError) -> dict[str, object]:
-    """Return what stands in a batch answer for an item that was refused."""
+    """Return a rejected item as a batch answer shows it."""
     return {"error": error.message, "status": error.status}

@@ -1,6 +1,6 @@
-"""What a plan lets a publish request ask for, and how much of the plan is used.
+"""Limits of a plan: what a publish request may ask for, and how much of the quota is used.
 
-Decided here: a callback counts towards the day's messages and is never refused.
+Decided here: a callback counts towards the daily messages and is never rejected.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _DEEPEST = 5
 
 @dataclass(slots=True)
 class QuotaUsage:
-    """How much of the day's and the second's quota is used."""
+    """The used part of the daily quota and of the burst limit."""
 
     day: int = 0
     messages: int = 0
@@ -36,7 +36,7 @@ class QuotaUsage:
 
 
 class Quota:
-    """The plan of an engine, applied; what counts or checks is called with its lock held."""
+    """Applies the plan of an engine; the lock is held."""
 
     def __init__(self, state: State) -> None:
         self._state = state
@@ -57,7 +57,7 @@ class Quota:
         self.usage.requests += 1
 
     def daily_headers(self) -> HeaderList:
-        """Return the headers that tell how much of the daily limit is left; none without one."""
+        """Return the headers about the daily limit; none if there is no limit."""
         limit = self._state.limits.daily_messages
         if limit is None:
             return []
@@ -70,12 +70,12 @@ class Quota:
             self.usage.day, self.usage.messages = now // DAY, 0
 
     def count_message(self, now: int) -> None:
-        """Count a message towards the day's."""
+        """Count a message towards the daily limit."""
         self._begin_day(now)
         self.usage.messages += 1
 
     def check_room(self, count: int) -> None:
-        """Refuse more messages than are left of the day's; 429."""
+        """Check that the day has room for more messages; 429 if not."""
         limit = self._state.limits.daily_messages
         if limit is not None:
             now = self._state.clock.now_us()
@@ -86,9 +86,9 @@ class Quota:
     # -- checks ----------------------------------------------------------------------------------
 
     def check(self, settings: PublishSettings, body: bytes, now: int) -> int:
-        """Refuse what the plan does not allow, in the settings of callbacks too; 400, 412 or 413.
+        """Check the settings of a message and of its callbacks against the plan; 400, 412 or 413.
 
-        Returns how many retries the message may have.
+        Returns the number of retries of the message.
         """
         limits = self._state.limits
         if len(body) > limits.message_size:
@@ -133,21 +133,21 @@ class Quota:
         self._check_nested(settings.failure_callback_headers, retries, depth + 1, now)
 
     def callback_retries(self, settings: PublishSettings, source_retries: int) -> int:
-        """Return how many retries a callback may have."""
+        """Return the number of retries of a callback."""
         if settings.retries is not None:
             return settings.retries
         inherited = self._state.settings.callback_retries
         return source_retries if inherited == "inherit" else inherited
 
     def retries(self, settings: PublishSettings) -> int:
-        """Return how many retries a message may have."""
+        """Return the number of retries of a message."""
         if settings.retries is not None:
             return settings.retries
         return min(self._state.settings.retries, self._state.limits.retries)
 
 
 def check_public(url: str) -> None:
-    """Refuse a destination without a public address, as far as its name tells; 400."""
+    """Reject a destination whose name shows that it has no public address; 400."""
     host = (urlsplit(url).hostname or "").rstrip(".")
     refused = "invalid destination url: endpoint resolves to a loopback address: "
     if host == "localhost" or host.endswith(".localhost"):
@@ -158,7 +158,7 @@ def check_public(url: str) -> None:
         address = None
     if address is not None and address.is_loopback:
         raise bad_request(refused + host)
-    # Nothing is looked up: these names are known to have no public address.
+    # Names are not resolved; these are known to have no public address.
     if address is None and (
         "." not in host or re.search(r"\.(test|invalid|local|internal)\Z", host)
     ):

@@ -1,11 +1,11 @@
-"""The schedules of a queue: created, overwritten, paused, and firing on the clock.
+"""Schedules: create, replace, pause, and run on the clock.
 
-Vendor's docs: the same id overwrites everything, the body included; a paused schedule drops its
-runs without catching up; a delay applies to the messages it creates, deduplication to its creation
-only.
+Vendor's docs: a schedule with an existing id replaces everything, the body included; a paused
+schedule skips its runs; a delay applies to the messages it creates, deduplication only to its
+creation.
 
-Decided here: the destination is looked up at each run, with the default headers of a URL group; a
-run that cannot create its messages leaves its reason in ``error`` and the schedule goes on.
+Decided here: each run looks up the destination and the default headers of a URL group; a run that
+cannot create its messages stores the reason in ``error``, and the schedule continues.
 """
 
 from __future__ import annotations
@@ -44,9 +44,9 @@ def as_scheduled(settings: PublishSettings) -> PublishSettings:
 
 @dataclass(slots=True, eq=False)
 class Schedule:
-    """One schedule; ``settings`` are those of the messages it creates.
+    """A schedule; ``settings`` are those of the messages it creates.
 
-    ``sent`` are the headers and the query it was created with, ``api`` the era of that request.
+    ``sent`` are the headers and the query of the request that created it, ``api`` is its version.
     """
 
     id: str
@@ -65,11 +65,10 @@ class Schedule:
     api: Api = "v2"
 
     def copy(self) -> Schedule:
-        """Return an independent copy."""
         return replace(self, last_ids=list(self.last_ids))
 
     def next_runs(self, count: int, after_us: int) -> list[datetime]:
-        """Return the next times at which it fires, paused or not."""
+        """Return the next runs, paused or not."""
         cron = _cron(self.cron)
         runs: list[datetime] = []
         at = self.upcoming_us(after_us)
@@ -79,23 +78,23 @@ class Schedule:
         return runs
 
     def upcoming_us(self, after_us: int) -> int | None:
-        """Return the first time after this one at which it fires, paused or not."""
+        """Return the first run after a time, paused or not."""
         if self.next_us is not None and self.next_us > after_us:
             return self.next_us
         return _cron(self.cron).next_us(after_us, since_us=self.next_us)
 
 
 def _cron(text: str) -> Cron:
-    # It takes 4 ms to import, with the library that computes dates, and few tests have a schedule.
+    # The import takes 4 ms (it brings in a library for dates), and few tests have a schedule.
     from .cron import Cron
 
     return Cron(text)
 
 
 class Schedules:
-    """All schedules by id.
+    """The schedules by id.
 
-    ``publish`` creates the messages of one run and returns their ids; the engine sets it.
+    ``publish`` creates the messages of a run and returns their ids; the engine sets it.
     """
 
     publish: Callable[[Schedule, int], list[str]]
@@ -106,7 +105,7 @@ class Schedules:
         self._timers: dict[str, Timer] = {}
 
     def get(self, schedule_id: str) -> Schedule:
-        """Return a schedule; 404 when there is none."""
+        """Return a schedule; 404 if there is none."""
         found = self.by_id.get(schedule_id)
         if found is None:
             raise not_found("schedule", schedule_id)
@@ -115,10 +114,10 @@ class Schedules:
     def create(
         self, destination: str, settings: PublishSettings, body: bytes, caller_ip: str
     ) -> Schedule:
-        """Create a schedule or overwrite the one of the same id.
+        """Create a schedule, or replace the schedule with the same id.
 
-        Raises ``QueueError``: 400 for a missing or bad cron expression or a not-before, 412 beyond
-        the plan's schedules.
+        Raises ``QueueError``: 400 for a missing or malformed cron expression or a not-before, 412
+        beyond the plan's schedules.
         """
         if not settings.cron:
             raise bad_request("invalid schedule: the Upstash-Cron header is missing")
@@ -148,7 +147,7 @@ class Schedules:
         return schedule
 
     def plan(self, schedule: Schedule, due_us: int | None) -> None:
-        """Set the time of the next run; a paused schedule is not put on the clock."""
+        """Set the next run, and put it on the clock unless the schedule is paused."""
         schedule.next_us = due_us
         self.unplan(schedule)
         if due_us is not None and not schedule.paused and not self._state.closed:
@@ -160,7 +159,7 @@ class Schedules:
             )
 
     def plan_on(self, schedule: Schedule) -> None:
-        """Set the next run of a schedule that was away; runs it missed are not caught up."""
+        """Set the next run of a restored schedule; missed runs are skipped."""
         due, now = schedule.next_us, self._state.clock.now_us()
         if due is not None and due < now:
             due = schedule.upcoming_us(now)
@@ -173,14 +172,14 @@ class Schedules:
             timer.cancel()
 
     def delete(self, schedule_id: str) -> None:
-        """Forget a schedule; 404 when there is none. Messages it created live on."""
+        """Delete a schedule; 404 if there is none. Its messages stay."""
         with self._state.lock:
             schedule = self.get(schedule_id)
             self.plan(schedule, None)
             del self.by_id[schedule.id]
 
     def pause(self, schedule_id: str, paused: bool) -> None:
-        """Stop a schedule from creating messages, or let it; 404 when there is none."""
+        """Pause or resume a schedule; 404 if there is none."""
         with self._state.lock:
             schedule = self.get(schedule_id)
             if schedule.paused == paused:
@@ -190,20 +189,20 @@ class Schedules:
             self.plan(schedule, due)
 
     def due_us(self, schedule: Schedule) -> int | None:
-        """Return the time of the next run, for a paused schedule as if it were resumed now."""
+        """Return the next run; for a paused schedule, the next run if it were resumed now."""
         if schedule.next_us is None or not schedule.paused:
             return schedule.next_us
         return schedule.upcoming_us(self._state.clock.now_us())
 
     def fire(self, schedule_id: str) -> list[str]:
-        """Create the messages of a run at once, apart from its plan; returns their ids."""
+        """Create the messages of a run now, whatever is planned, and return their ids."""
         with self._state.lock:
             schedule = self.get(schedule_id)
             self._create(schedule, self._state.clock.now_us())
             return list(schedule.last_ids)
 
     def states(self, schedule: Schedule) -> dict[str, str]:
-        """Return the states of the messages of the last run, by message id."""
+        """Return the states of the messages of the last run by message id."""
         words = {"DELIVERED": "SUCCESS", "FAILED": "FAIL", "CANCELED": "FAIL"}
         found = {}
         for message_id in schedule.last_ids:

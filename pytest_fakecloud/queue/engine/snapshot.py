@@ -1,7 +1,6 @@
-"""Copies of all data of a queue: what ``snapshot`` takes and ``restore`` puts back.
+"""Save and restore the data of a queue.
 
-Ids, signing keys and the clock are not data: they go on. Records that never change are shared
-between the copies.
+Ids, signing keys and the clock are not part of the data. Immutable records are shared by copies.
 """
 
 from __future__ import annotations
@@ -24,7 +23,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Saved:
-    """One copy; opaque to everybody else, and good for any number of restores."""
+    """A copy of an engine's data; it can be restored any number of times."""
 
     messages: dict[str, Message]
     pending: tuple[str, ...]
@@ -47,7 +46,7 @@ def _copies(messages: dict[str, Message]) -> dict[str, Message]:
 
 
 def save(engine: Engine) -> Saved:
-    """Return a copy of an engine's data; the caller holds its lock."""
+    """Return a copy of an engine's data; the lock is held."""
     return Saved(
         messages=_copies(engine.messages),
         pending=tuple(engine.pending),
@@ -67,7 +66,7 @@ def save(engine: Engine) -> Saved:
 
 
 def put_back(saved: Saved, engine: Engine) -> None:
-    """Put a copy's data into an engine; the caller holds its lock and plans the timers anew.
+    """Restore a copy; the caller holds the lock and plans the timers.
 
     A message whose attempt was being performed when the copy was made is pending again.
     """

@@ -1,4 +1,4 @@
-"""The data of one queue, its clock and its lock: what all parts of an engine stand on."""
+"""The data, the clock and the lock of one queue, shared by all parts of the engine."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from .attempts import AttemptRunner
 
 _COMPACT = 64
-"""Planned attempts below which those that are out of date are left alone."""
+"""Below this number of planned attempts, outdated entries are not removed."""
 
 
 _Run: TypeAlias = Callable[[str, int], object]
@@ -41,13 +41,13 @@ _Start: TypeAlias = Callable[[str, int], Callable[[], object] | None]
 
 
 class State:
-    """What the parts of one engine share; whoever changes it holds ``lock``.
+    """Data shared by the parts of an engine; hold ``lock`` to change it.
 
-    ``pending`` are the messages that have not ended, ``active`` the ids that count towards global
+    ``pending`` are the unfinished messages. ``active`` are the ids that count towards global
     parallelism, ``crowd`` those that wait for it, ``overtaken`` those that a fault holds back.
-    ``in_flight`` maps an id to the instant its answer counts from, and the answer. ``drive`` counts
-    the driving calls, ``looked_at`` is set once a test looks at messages. ``runner`` is set by the
-    engine before the first message comes.
+    ``in_flight`` maps an id to its outcome and the time at which it is applied. ``drive`` counts
+    the calls that deliver. ``looked_at`` is set when a test inspects messages. ``runner`` is set by
+    the engine before the first message is published.
     """
 
     runner: AttemptRunner
@@ -72,7 +72,7 @@ class State:
         self.lock = threading.RLock()
         self.changed = clock.signal()
         self.on_outcome: Callable[[Delivery, Outcome], None] | None = None
-        """Called before an outcome changes anything, so before anybody can wait for what it changes."""
+        """Called before an outcome is applied, so before a test can observe it."""
         self.on_attempt: Callable[[Message, Attempt, Delivery, Outcome], None] | None = None
         self.on_loop: Callable[[str], None] | None = None
         self.on_rejected_step: Callable[[RejectedStep], None] | None = None
@@ -98,9 +98,9 @@ class State:
 
     @property
     def own_lane(self) -> Lane:
-        """The lane of what happens in the queue itself, with no request going out.
+        """The clock's lane for changes inside the queue, without a delivery.
 
-        In the background the dispatcher must see to it: nobody else looks as time passes.
+        In the background the dispatcher runs them, because no other thread watches the clock.
         """
         return "background" if self.lane == "background" else "state"
 
@@ -110,11 +110,10 @@ class State:
         return prefix + self._other_ids.text(28, BASE58)
 
     def new_message_id(self) -> str:
-        """Return a new message id."""
         return "msg_" + self._message_ids.hex(32)
 
     def next_sequence(self) -> int:
-        """Return a number that grows with everything the queue records."""
+        """Return a number that is larger for everything recorded later."""
         self._sequence += 1
         return self._sequence
 
@@ -128,20 +127,20 @@ class State:
         next_us: int | None = None,
         outcome: Outcome | None = None,
     ) -> None:
-        """Record one step in the life of a message."""
+        """Append a row to the log of a message."""
         entry = LogEntry(self.next_sequence(), at_us, message.id, state, error, next_us, outcome)
         message.log.append(entry)
         self.logs.entries.append(entry)
 
     # -- what is due -----------------------------------------------------------------------------
     def plan(self, message: Message, due_us: int, reason: str) -> None:
-        """Set the instant of the next attempt; ``reason`` says why it is that one."""
+        """Set the time of the next attempt and the reason for it."""
         message.due_us = due_us
         message.wait_reason = reason
         self.plan_attempt(message, due_us)
 
     def plan_attempt(self, message: Message, due_us: int) -> None:
-        """Put the next attempt on the clock, in place of what was planned for the message."""
+        """Put the next attempt on the clock and replace the planned one."""
         self.unplan(message.id)
         if self.closed:
             return
@@ -154,7 +153,7 @@ class State:
             async_callback=partial(run_async, message.id),
             begin=partial(start, message.id),
         )
-        # Below its instant and its number, which are compared without a call.
+        # A tuple of due time and number compares without calling a method of the timer.
         heapq.heappush(self._planned, (due_us, timer.sequence, message.id, timer))
         if len(self._planned) > 2 * len(self.timers) + _COMPACT:
             self._planned = [one for one in self._planned if self.timers.get(one[2]) is one[3]]
@@ -162,26 +161,27 @@ class State:
 
     @cached_property
     def _ways(self) -> tuple[_Run, _RunAsync, _Start]:
-        # Bound once: of many messages that wait, garbage collection counts each method of each.
+        # Bind the methods once: the garbage collector would visit each bound method of each
+        # message.
         return self.runner.run, self.runner.run_async, self.runner.start
 
     def plan_own(
         self, message_id: str, due_us: int, callback: Callable[[int], object], label: str
     ) -> None:
-        """Put something that happens to a message in the queue itself on the clock."""
+        """Put a change of a message inside the queue on the clock."""
         self.timers[message_id] = self.clock.call_at(
             due_us, callback, lane=self.own_lane, label=label
         )
 
     def unplan(self, message_id: str) -> None:
-        """Take what was planned for a message off the clock."""
+        """Take the planned change of a message off the clock."""
         timer = self.timers.pop(message_id, None)
         if timer is not None:
             timer.cancel()
 
     def next_planned_us(self) -> int | None:
-        """Return the instant of the next planned attempt, or None."""
-        # The clock knows the attempts of other queues as well.
+        """Return the time of the next planned attempt, or None."""
+        # The clock cannot tell, because it also has the attempts of other queues.
         while self._planned and self.timers.get(self._planned[0][2]) is not self._planned[0][3]:
             heapq.heappop(self._planned)
         return self._planned[0][0] if self._planned else None

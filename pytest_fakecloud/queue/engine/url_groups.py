@@ -1,11 +1,11 @@
-"""URL groups (*topics* in the first era) and their endpoints; one store for both eras.
+"""URL groups (*topics* in v1) and their endpoints; both API versions share them.
 
-Specification: an endpoint belongs to a topic and is changed by ``PUT /v1/endpoints/<id>``; messages
-take the URL with them when they are published, so only later ones use the new one.
+Specification: ``PUT /v1/endpoints/<id>`` changes an endpoint of a topic; published messages keep
+their URL, so the change applies to later messages only.
 
-Decided here: an endpoint is answered with the topic's id when it was created by id, else with its
-name; removing the last endpoint through ``/v2`` removes the group, through ``/v1`` it stays; an
-endpoint's name is a label for people and may be any printable text, spaces included.
+Decided here: an endpoint is shown with the topic's id if it was created by id, else with its name;
+removing the last endpoint removes the group in ``/v2``, but not in ``/v1``; an endpoint's name may
+be any printable text, spaces included.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ NewId = Callable[[str], str]
 
 @dataclass(slots=True, eq=False)
 class Endpoint:
-    """A URL within a group; ``by_id`` says that its creator named the topic by id."""
+    """A URL of a group; ``by_id`` tells that the request that created it named the topic by id."""
 
     id: str
     url: str
@@ -32,7 +32,7 @@ class Endpoint:
 
 
 class Endpoints:
-    """The endpoints of a group in the order they came, found by id, URL or name at once."""
+    """The endpoints of a group in order, indexed by id, URL and name."""
 
     def __init__(self, endpoints: Iterable[Endpoint] = ()) -> None:
         self._by_id: dict[str, Endpoint] = {}
@@ -49,11 +49,10 @@ class Endpoints:
         return len(self._by_id)
 
     def get(self, endpoint_id: str) -> Endpoint | None:
-        """Return the endpoint of that id, or None."""
         return self._by_id.get(endpoint_id)
 
     def all_with(self, *, url: object = None, name: object = None) -> list[Endpoint]:
-        """Return the endpoints of that URL or of that name, in their order."""
+        """Return the endpoints with that URL or that name, in order."""
         found: dict[str, Endpoint] = {}
         for what, value in (("url", url), ("name", name)):
             if isinstance(value, str):
@@ -61,25 +60,22 @@ class Endpoints:
         return sorted(found.values(), key=lambda one: self._places[one.id])
 
     def add(self, endpoint: Endpoint) -> None:
-        """Put one at the end."""
         self._by_id[endpoint.id] = endpoint
         self._places[endpoint.id] = self._next
         self._next += 1
         self._enter(endpoint)
 
     def remove(self, endpoint: Endpoint) -> None:
-        """Take one out."""
         self._leave(endpoint)
         del self._by_id[endpoint.id], self._places[endpoint.id]
 
     def change(self, endpoint: Endpoint, url: str, name: str | None) -> None:
-        """Give one another URL or name; it keeps its place."""
+        """Change the URL and name of an endpoint; it keeps its position."""
         self._leave(endpoint)
         endpoint.url, endpoint.name = url, name
         self._enter(endpoint)
 
     def copy(self) -> Endpoints:
-        """Return an independent copy."""
         return Endpoints(replace(endpoint) for endpoint in self)
 
     def _enter(self, endpoint: Endpoint) -> None:
@@ -96,7 +92,7 @@ class Endpoints:
 
 @dataclass(slots=True)
 class UrlGroup:
-    """A named list of endpoints; ``headers`` are defaults for what is published to it."""
+    """A named list of endpoints; ``headers`` are defaults for messages published to it."""
 
     id: str
     name: str
@@ -106,12 +102,11 @@ class UrlGroup:
     headers: HeaderList = field(default_factory=list)
 
     def copy(self) -> UrlGroup:
-        """Return an independent copy."""
         return replace(self, endpoints=self.endpoints.copy(), headers=list(self.headers))
 
 
 class UrlGroups:
-    """All groups, found by name, by id, or by the id of one of their endpoints."""
+    """The URL groups, found by name, by id, or by the id of an endpoint."""
 
     def __init__(
         self, new_id: NewId, most: int | None = None, most_endpoints: int | None = None
@@ -122,21 +117,21 @@ class UrlGroups:
         self.by_name: dict[str, UrlGroup] = {}
 
     def find(self, name_or_id: str) -> UrlGroup | None:
-        """Return the group of that name, or else of that id, or None."""
+        """Return the group with that name or id, or None."""
         found = self.by_name.get(name_or_id)
         if found is None and name_or_id.startswith("tpc_"):
             found = next((one for one in self.by_name.values() if one.id == name_or_id), None)
         return found
 
     def get(self, name_or_id: str) -> UrlGroup:
-        """Return a group; 404 when there is none."""
+        """Return a group; 404 if there is none."""
         found = self.find(name_or_id)
         if found is None:
             raise not_found("topic", name_or_id)
         return found
 
     def create(self, name: str, now_us: int) -> UrlGroup:
-        """Return the group of that name, made when it is not there.
+        """Return the group with that name; create it if needed.
 
         Raises ``QueueError``: 400 for a bad name, 412 beyond the plan's groups.
         """
@@ -150,23 +145,22 @@ class UrlGroups:
         return found
 
     def rename(self, group: UrlGroup, name: str, now_us: int) -> None:
-        """Give a group another name; 400 for a bad or taken one."""
+        """Rename a group; 400 if the name is malformed or taken."""
         check_name(name, "topic name")
         if name != group.name and name in self.by_name:
             raise bad_request(f"invalid topic name: {name!r} is taken")
-        # Rebuilt, so that the group keeps its place in listings.
+        # Rebuild the dict, so that the group keeps its position in listings.
         self.by_name = {name if one is group else key: one for key, one in self.by_name.items()}
         group.name = name
         group.updated_us = now_us
 
     def remove(self, group: UrlGroup) -> None:
-        """Forget a group with its endpoints."""
         del self.by_name[group.name]
 
     def add(
         self, group: UrlGroup, url: str, name: str | None, now_us: int, *, by_id: bool = False
     ) -> Endpoint:
-        """Add an endpoint, or change the one of the same name or URL.
+        """Add an endpoint, or change the endpoint with the same name or URL.
 
         Raises ``QueueError``: 400 for a bad URL or name, 412 beyond the plan's endpoints.
         """
@@ -185,14 +179,14 @@ class UrlGroups:
         return found
 
     def add_all(self, name: str, wanted: list[tuple[str, str | None]], now_us: int) -> UrlGroup:
-        """Add endpoints, each a URL and perhaps a name, to a group that is made when needed.
+        """Add endpoints (URL and optional name) to a group, and create the group if needed.
 
-        All of them or, when one is refused (``QueueError`` as of ``create`` and ``add``), none.
+        If one is rejected (``QueueError`` as in ``create`` and ``add``), none is added.
         """
         for url, endpoint_name in wanted:
             _check_endpoint(url, endpoint_name)
         if self._most_endpoints is not None:
-            # Whether there is room shows in adding them; where that is limited, a copy is small.
+            # Try on a copy whether they fit; with a limit on endpoints, the copy is small.
             known = self.by_name.get(name)
             trial = UrlGroup("", name, 0, 0) if known is None else known.copy()
             for url, endpoint_name in wanted:
@@ -205,7 +199,7 @@ class UrlGroups:
     def remove_endpoints(
         self, group: UrlGroup, wanted: Iterable[Mapping[str, Any]], now_us: int
     ) -> None:
-        """Remove endpoints by URL or name; the group goes with its last one."""
+        """Remove endpoints by URL or name, and the group with its last endpoint."""
         for item in wanted:
             for endpoint in group.endpoints.all_with(url=item.get("url"), name=item.get("name")):
                 group.endpoints.remove(endpoint)
@@ -214,7 +208,7 @@ class UrlGroups:
             self.remove(group)
 
     def endpoint(self, endpoint_id: str) -> tuple[UrlGroup, Endpoint]:
-        """Return an endpoint and its group; 404 when there is none."""
+        """Return an endpoint and its group; 404 if there is none."""
         for group in self.by_name.values():
             endpoint = group.endpoints.get(endpoint_id)
             if endpoint is not None:
@@ -226,7 +220,6 @@ class UrlGroups:
         return [(group, one) for group in self.by_name.values() for one in group.endpoints]
 
     def copy(self) -> UrlGroups:
-        """Return an independent copy."""
         twin = UrlGroups(self._new_id, self._most, self._most_endpoints)
         twin.by_name = {name: group.copy() for name, group in self.by_name.items()}
         return twin
