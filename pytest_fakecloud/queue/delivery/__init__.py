@@ -1,1 +1,1 @@
-"""Who answers a request of the queue: real HTTP, applications, mocks, prepared answers."""
+"""Delivering messages: over HTTP, to applications and functions, to mocks, to prepared answers."""

@@ -1,4 +1,4 @@
-"""What an application answered in process, and what its framework caught on the way."""
+"""The answer of an application called in process, and exceptions its framework caught."""
 
 from __future__ import annotations
 
@@ -13,12 +13,13 @@ from urllib.parse import urlsplit
 from ..model import HeaderList
 
 CLIENT = ("127.0.0.1", 0)
-"""The address an application sees as the client's."""
+"""The client address that an application sees."""
 
 
 @dataclass
 class AppAnswer:
-    """What an application answered; ``exception`` is what left it, or what its framework caught."""
+    """An application's answer; ``exception`` was raised by the application or caught by its
+    framework."""
 
     status: int
     headers: HeaderList = field(default_factory=list)
@@ -34,7 +35,7 @@ def failed(exception: BaseException) -> AppAnswer:
 
 @dataclass(frozen=True)
 class Address:
-    """The parts of a URL that a server tells its application."""
+    """The parts of a URL that a server passes to its application."""
 
     scheme: str
     host: str
@@ -61,7 +62,7 @@ class Address:
 
 
 def checked_status(code: int) -> int:
-    """Return a status; ``AssertionError`` for what is none."""
+    """Return a status; raise ``AssertionError`` if it is not an HTTP status."""
     if not 100 <= code <= 999:
         raise AssertionError(f"the application answered {code}, which is not an HTTP status")
     return code
@@ -73,11 +74,11 @@ _connected: dict[str, _FrameworkSignal] = {}
 
 @contextlib.contextmanager
 def caught_by_framework() -> Iterator[list[BaseException]]:
-    """Collect what Flask and Django report as unhandled while they answer 500 themselves."""
+    """Collect the exceptions that Flask and Django report while they answer 500 themselves."""
     seen: list[BaseException] = []
     for name, signal in _signals():
-        # Once and for good: two deliveries at a time must not disconnect each other's ear.
-        # A module that was forgotten and imported again has another signal.
+        # Never disconnected, because another delivery may be using it. A module that was removed
+        # from ``sys.modules`` and imported again has a new signal.
         if _connected.get(name) is not signal:
             signal.connect(_heard, weak=False)
             _connected[name] = signal
@@ -93,7 +94,7 @@ class _FrameworkSignal(Protocol):
 
 
 def _signals() -> Iterator[tuple[str, _FrameworkSignal]]:
-    # Looked up among the loaded modules: whoever uses a framework has imported it already.
+    # A framework in use is already imported, so look it up among the loaded modules.
     for module in ("flask.signals", "django.core.signals"):
         loaded = sys.modules.get(module)
         signal = getattr(loaded, "got_request_exception", None)
@@ -109,7 +110,7 @@ def _heard(sender: object, **details: Any) -> None:
 
 
 def with_caught(handled: AppAnswer, seen: list[BaseException]) -> AppAnswer:
-    """Return what was answered, with what the framework caught where it answered 5xx by itself."""
+    """Add the exception that the framework caught to a 5xx answer that has none."""
     if handled.exception is None and handled.status >= 500 and seen:
         handled.exception = seen[-1]
     return handled

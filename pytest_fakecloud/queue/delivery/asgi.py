@@ -1,8 +1,8 @@
-"""Calling an ASGI application with a delivery, without a socket.
+"""Call an ASGI application with a delivery, without a socket.
 
-The request an application sees is the one a server would build: the raw target in ``raw_path``,
-escapes decoded once in ``path``, all headers, ``Host`` from the URL. An exception that leaves the
-application is a 500 and is kept; so is one that Django turned into a 500 by itself.
+The application sees the request that a server would pass: the raw target in ``raw_path``, ``path``
+with escapes decoded once, all headers, ``Host`` from the URL. An exception raised by the
+application becomes a 500 and is kept; so is an exception that Django turned into a 500.
 """
 
 from __future__ import annotations
@@ -33,9 +33,9 @@ T = TypeVar("T")
 
 
 async def call_asgi(app: AsgiApp, delivery: Delivery, state: Mapping[str, Any]) -> AppAnswer:
-    """Return what an ASGI application answers; it runs in the running loop (asyncio or trio).
+    """Return the answer of an ASGI application, called in the running loop (asyncio or trio).
 
-    ``state`` is the lifespan's state. When an application raises after a complete answer (a
+    ``state`` is the lifespan's state. If the application raises after a complete answer (in a
     background task), the answer counts, as it would for a client, and the exception is kept.
     """
     answer = _AsgiAnswer(delivery)
@@ -73,7 +73,7 @@ class _AsgiAnswer:
         request, self._request = self._request, None
         if request is not None:
             return request
-        # An application that watches for a client that went away must not see one too early.
+        # Applications watch for a disconnect, so it must not arrive before the answer is complete.
         await self.finished.wait()
         return {"type": "http.disconnect"}
 
@@ -135,7 +135,7 @@ def _wire(value: str) -> bytes:
 
 
 class AsyncEvent(Protocol):
-    """What asyncio's and trio's events have in common."""
+    """The methods that the events of asyncio and trio have in common."""
 
     def set(self) -> None: ...
 
@@ -154,7 +154,7 @@ def new_event() -> AsyncEvent:
 
 
 async def _held(work: Coroutine[Any, Any, T]) -> tuple[T | None, BaseException | None]:
-    """Return what a coroutine returns, or what ends the test, which would end the loop as well."""
+    """Return a coroutine's result, or the exception that ends the test and would also end the loop."""
     try:
         return await work, None
     except asyncio.CancelledError:
@@ -167,10 +167,10 @@ async def _held(work: Coroutine[Any, Any, T]) -> tuple[T | None, BaseException |
 
 
 class AsgiRunner:
-    """A loop in a thread of its own, for coroutines that no running loop drives.
+    """An event loop in its own thread, for coroutines that no running loop awaits.
 
-    It starts each application's lifespan before the first request and ends them in ``close()``, as
-    a server would; an application without lifespan support is called without.
+    It starts each application's lifespan before the first request and ends it in ``close()``, as a
+    server would; an application without lifespan support is called without.
     """
 
     def __init__(self) -> None:
@@ -188,15 +188,16 @@ class AsgiRunner:
         deadlines: Deadlines,
         host: Host | None = None,
     ) -> T | None:
-        """Return what the coroutine returns, or None when it exceeds the real-time cap.
+        """Return the coroutine's result, or None if it takes longer than the real-time cap.
 
-        It runs in the given loop, when that is there and not this very thread's.
+        It runs in ``host`` if that loop is running in another thread, otherwise in this object's
+        loop.
         """
         if host is None or not host.runs or host.is_here:
             host = self._host
         future = host.submit(_held(work))
         try:
-            # Waits in C: freezing tools do not move this timeout.
+            # This waits in C, so that freezing tools do not affect the timeout.
             result, ending = future.result(deadlines.cap)
             if ending is not None:
                 raise ending
@@ -208,17 +209,17 @@ class AsgiRunner:
             return None
 
     def has(self, app: AsgiApp) -> bool:
-        """Whether the application's lifespan is run here."""
+        """Return whether this object runs the application's lifespan."""
         return id(app) in self._lifespans
 
     async def lifespan(self, app: AsgiApp) -> Mapping[str, Any]:
-        """Return the application's lifespan state, starting it when this is the first request."""
+        """Return the application's lifespan state; start the lifespan on the first request."""
         if id(app) not in self._lifespans:
             self._lifespans[id(app)] = Lifespan(app)
         return await self._lifespans[id(app)].started()
 
     def close(self) -> None:
-        """End all lifespans, then the loop; waits at most two real seconds."""
+        """End all lifespans, then the loop; wait at most two real seconds."""
         ending = asyncio.run_coroutine_threadsafe(self._end(), self._loop)
         with contextlib.suppress(TimeoutError):
             ending.result(2)

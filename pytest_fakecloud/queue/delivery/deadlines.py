@@ -1,7 +1,7 @@
-"""Real-time caps on attempts, on a clock that freezing tools do not move.
+"""Real-time limits of attempts, on a clock that freezing tools do not move.
 
-An attempt's timeout is virtual; this cap only makes sure that nothing hangs a suite. One lazily
-started daemon thread serves all attempts of a sender.
+The timeout of an attempt is virtual; this limit only keeps a test suite from hanging. One daemon
+thread, started on first use, serves all attempts of a sender.
 """
 
 from __future__ import annotations
@@ -18,14 +18,14 @@ from ...core.timeparse import monotonic
 T = TypeVar("T")
 
 DEFAULT_CAP = 5.0
-"""Real seconds an attempt may take, whatever its timeout on the queue's clock."""
+"""Maximum wall-clock seconds of an attempt, whatever its timeout on the queue's clock."""
 
 _COMPACT = 64
-"""Deadlines below which those that were dropped are left alone."""
+"""Below this number of deadlines, cancelled ones are not removed."""
 
 
 class Deadlines:
-    """Calls back when a real-time deadline has passed. ``cap`` is the span of one attempt."""
+    """Calls functions after a real-time delay; ``cap`` is the limit of one attempt in seconds."""
 
     def __init__(self, cap: float = DEFAULT_CAP) -> None:
         self.cap = cap
@@ -37,7 +37,7 @@ class Deadlines:
         self._closed = False
 
     def start(self, callback: Callable[[], object], seconds: float | None = None) -> int:
-        """Plan a callback ``seconds`` (default: the cap) from now; returns what ``cancel`` takes."""
+        """Plan a callback in ``seconds`` (default: the cap); return a number for ``cancel``."""
         due = monotonic() + (self.cap if seconds is None else seconds)
         with self._condition:
             number = next(self._numbers)
@@ -57,12 +57,12 @@ class Deadlines:
         return number
 
     def cancel(self, number: int) -> bool:
-        """Drop a planned callback; returns False when it has already been called."""
+        """Cancel a callback; return False if it has already been called."""
         with self._condition:
             return self._callbacks.pop(number, None) is not None
 
     def close(self) -> None:
-        """Drop everything and end the thread."""
+        """Cancel everything and end the thread."""
         with self._condition:
             self._closed = True
             self._callbacks.clear()
@@ -72,7 +72,8 @@ class Deadlines:
             thread.join(2)
 
     def late_text(self, why: str) -> str:
-        """Return the words for an attempt that met the cap; they name the awaitable form."""
+        """Return the error text for an attempt that reached the limit; it names the awaitable
+        method."""
         text = f"no answer within {self.cap:g} s of real time"
         if loop_is_running():
             text += (
@@ -82,14 +83,14 @@ class Deadlines:
         return text
 
     async def within_cap(self, work: Coroutine[Any, Any, T]) -> T | None:
-        """Await in the running loop (asyncio or trio); None when the cap was exceeded."""
+        """Await in the running loop (asyncio or trio); return None if it took longer than the cap."""
         if not _asyncio_is_running():
             return await self._within_cap_trio(work)
         import asyncio
 
         loop = asyncio.get_running_loop()
         task = loop.create_task(work)
-        # The loop's own timers stand still where a tool has frozen time.monotonic.
+        # The loop's own timers stop if a tool has frozen time.monotonic.
         planned = self.start(lambda: loop.call_soon_threadsafe(task.cancel))
         try:
             await asyncio.wait({task})
@@ -133,12 +134,12 @@ class Deadlines:
             try:
                 callback()
             except Exception:
-                # What was to be ended has ended by itself meanwhile.
+                # What should be ended has already ended.
                 continue
 
 
 def _asyncio_is_running() -> bool:
-    # Who has a loop has imported it; nobody else need wait for it.
+    # Code that runs a loop has imported asyncio, so there is no need to import it here.
     asyncio = sys.modules.get("asyncio")
     if asyncio is None:
         return False
@@ -150,7 +151,7 @@ def _asyncio_is_running() -> bool:
 
 
 def loop_is_running() -> bool:
-    """Whether this thread runs an event loop (asyncio or trio)."""
+    """Return whether this thread runs an event loop (asyncio or trio)."""
     if _asyncio_is_running():
         return True
     trio = sys.modules.get("trio")

@@ -1,7 +1,7 @@
-"""``Destination``: a pytest-httpserver on the hub.
+"""``Destination``: a pytest-httpserver served by the hub.
 
-Expectations are written in the language testers know, but the application is mounted on the hub: a
-fresh port, concurrent requests, and no half second to stop. Importing this module imports
+Expectations are written with pytest-httpserver's methods, but the hub serves them: on a free port,
+with concurrent requests, and without its half second to stop. Importing this module imports
 pytest-httpserver.
 """
 
@@ -28,12 +28,12 @@ from ...http.routing import Route
 from .wsgi import environ_of
 
 BODY_LIMIT = 512 * 1024 * 1024
-"""A callback carries two bodies of the largest message, both in Base64."""
+"""A callback contains two bodies of the maximum message size, both in Base64."""
 _METHODS = "GET HEAD POST PUT PATCH DELETE OPTIONS TRACE"
 
 
 class _ServerApp(App):
-    """The pipeline in front of a pytest-httpserver: journal and faults as for every fake."""
+    """The journal and the faults in front of a pytest-httpserver, as for every fake."""
 
     service = "destination"
 
@@ -42,7 +42,7 @@ class _ServerApp(App):
         self._names = tuple(names)
 
     def routes(self) -> list[Route]:
-        """The whole tree; each named path is a route of its own, so that faults can tell."""
+        """Return a route for all paths, and one for each named path so that faults can select it."""
         named = [
             Route(_METHODS, pattern, name, self._receive)
             for name in self._names
@@ -52,14 +52,14 @@ class _ServerApp(App):
 
 
 class _Oneshots(RequestHandlerList):
-    """One-shot expectations, each handed out to one of several simultaneous requests."""
+    """One-shot expectations; each is used by only one of several simultaneous requests."""
 
     def __init__(self, handlers: Iterable[RequestHandler] = ()) -> None:
         super().__init__(handlers)
         self._lock = threading.Lock()
 
     def match(self, request: WerkzeugRequest) -> RequestHandler | None:
-        """Return the first that matches, and take it out."""
+        """Remove and return the first expectation that matches."""
         with self._lock:
             found = super().match(request)
             if found is not None:
@@ -67,15 +67,15 @@ class _Oneshots(RequestHandlerList):
             return found
 
     def remove(self, handler: RequestHandler) -> None:
-        """Do nothing: ``match`` has taken it out."""
+        """Do nothing: ``match`` has removed the expectation."""
 
 
 class Destination(Handle, HTTPServer):
     """A pytest-httpserver with ``.url``, to receive deliveries.
 
     Write expectations with ``expect_request()``, ``expect_oneshot_request()`` and
-    ``expect_ordered_request()``; what they do not meet fails the test in its call phase. Handlers
-    may run at the same time.
+    ``expect_ordered_request()``; unmet expectations and unexpected requests fail the test in its
+    call phase. Handlers may run at the same time.
     """
 
     service: ClassVar[str] = "destination"
@@ -97,16 +97,16 @@ class Destination(Handle, HTTPServer):
     # -- pytest-httpserver on the hub ------------------------------------------------------------
 
     def start(self) -> None:
-        """Do nothing: the server is up from the beginning."""
+        """Do nothing: the server is already running."""
         if self.closed:
             raise ContractError(f"{self.name} is closed: ask the cloud for another one")
 
     def stop(self) -> None:
-        """Close the handle; returns at once."""
+        """Close the fake without waiting."""
         self.close()
 
     def is_running(self) -> bool:
-        """Whether the server takes requests."""
+        """Return whether the server accepts requests."""
         return not self.closed
 
     def _serve(self, request: Request) -> Answer:
@@ -127,11 +127,11 @@ class Destination(Handle, HTTPServer):
         try:
             response = self.application(received)
         except Error as error:
-            # An expectation without an answer: the test forgot a respond_with_...().
+            # An expectation without an answer: the test has not called respond_with_...().
             self.add_assertion(str(error))
             response = WerkzeugResponse(str(error), self.no_handler_status_code)
         except Exception as error:
-            # Already among the assertions or the handler errors, which `unmet` reports.
+            # The exception is already among the assertions or handler errors that `_unmet` reports.
             response = WerkzeugResponse(f"{type(error).__name__}: {error}", 500)
         return _answer(response)
 
@@ -143,10 +143,10 @@ class Destination(Handle, HTTPServer):
         self.oneshot_handlers = _Oneshots()
 
     def _unmet(self) -> list[str]:
-        """Return the reasons why the expectations are not met; an empty list when they are.
+        """Return the reasons why the expectations are not met.
 
-        Reasons are: a request nobody expected, an exception in a handler, and a one-shot or ordered
-        request that never came.
+        These are unexpected requests, exceptions in handlers, and missing one-shot or ordered
+        requests.
         """
         reasons = [str(text) for text in self.assertions if not isinstance(text, AssertionError)]
         reasons += [
@@ -174,7 +174,7 @@ class Destination(Handle, HTTPServer):
     # -- data ------------------------------------------------------------------------------------
 
     def snapshot(self) -> Snapshot:
-        """The expectations, and what has come so far."""
+        """Return the expectations and the log."""
         return Snapshot(
             self.fixture,
             {
@@ -189,7 +189,7 @@ class Destination(Handle, HTTPServer):
         )
 
     def restore(self, snapshot: Snapshot) -> None:
-        """Return to the expectations of a snapshot."""
+        """Restore the expectations of a snapshot."""
         if not isinstance(snapshot, Snapshot) or snapshot.fixture != self.fixture:
             raise ContractError(
                 f"{snapshot!r} is not a snapshot of a {self.fixture}: give what its snapshot() returned"
@@ -204,12 +204,12 @@ class Destination(Handle, HTTPServer):
             setattr(self, attribute, value)
 
     def load(self, data: Any) -> None:
-        """Not for this handle: expectations are written with ``expect_request()``."""
+        """Raise ``ContractError``: expectations are written with ``expect_request()``."""
         raise ContractError("a receiver holds no data; write expectations with expect_request()")
 
 
 def _is_host(text: str) -> bool:
-    """Whether a ``Host`` header is a name or an address, perhaps with a port, and nothing else."""
+    """Return whether a ``Host`` header is a name or an address, with an optional port."""
     try:
         parts = urlsplit(f"http://{text}/")
         _ = parts.port

@@ -38,13 +38,14 @@ if TYPE_CHECKING:
 
 
 class Destinations:
-    """The table of a queue's destinations; the longest prefix wins, ``"*"`` takes what is left.
+    """The destination handlers of a queue; the longest matching prefix wins, ``"*"`` is the last
+    resort.
 
-    Each registering method returns the ``DestinationRoute``; the same prefix again replaces it.
-    URLs are absolute ``http://`` or ``https://`` (or ``"*"``), with ``*`` for anything, a pattern,
-    a function of the URL, or a name of the service's own destinations such as ``"api/llm"``;
-    anything else is a ``ContractError``. Each route remembers as many of its last deliveries as the
-    ``recorder`` keeps entries.
+    Each method that adds a route returns it; a route with the same prefix is replaced. URLs are
+    absolute ``http://`` or ``https://`` prefixes, patterns with ``*``, regular expressions,
+    functions of the URL, or names of the service's own destinations such as ``"api/llm"``; anything
+    else raises ``ContractError``. Each route keeps as many deliveries as the ``recorder`` keeps
+    entries.
     """
 
     def __init__(self, *, raise_exceptions: bool = False, recorder: Recorder | None = None) -> None:
@@ -67,7 +68,7 @@ class Destinations:
     def wsgi(
         self, origin: Url, app: WsgiApp, *, raise_exceptions: bool | None = None
     ) -> DestinationRoute:
-        """Deliver what goes to an origin to a WSGI application, in the driving thread."""
+        """Deliver to a WSGI application, in the thread that delivers."""
         __tracebackhide__ = True
         if not callable(app):
             raise ContractError(f"a WSGI application is a callable, got {app!r}")
@@ -83,15 +84,15 @@ class Destinations:
         lifespan: LifespanMode = "auto",
         raise_exceptions: bool | None = None,
     ) -> DestinationRoute:
-        """Deliver what goes to an origin to an ASGI application.
+        """Deliver to an ASGI application.
 
-        The awaitable drivers (``.aio``) call it in the running loop, whose test owns its lifespan.
-        The plain ones call it in a loop of their own, which with ``lifespan=True`` also runs the
-        application's lifespan, from the first delivery to the end of the queue, and with ``False``
-        never does. ``"auto"`` runs it unless it runs already, as in a block of Starlette's
-        ``TestClient`` (asyncio or trio) or of a lifespan manager in the test's own loop: then
-        deliveries go to the loop it runs in, with the state it has made. That is seen of the very
-        object given here, not of one that wraps it: give the same to both, or say
+        The awaitable methods (``queue.aio``) call it in the running loop, and the test is
+        responsible for its lifespan. The other methods call it in a loop of the queue's own. There
+        ``lifespan=True`` also runs the application's lifespan, from the first delivery until the
+        queue is closed, and ``False`` never does. ``"auto"`` runs it unless it already runs, as in
+        a block of Starlette's ``TestClient`` (asyncio or trio) or of a lifespan manager in the
+        test's own loop; deliveries then go to that loop, with its state. Only the object given here
+        is recognised, not one that wraps it: give the same object to both, or pass
         ``lifespan=False``.
         """
         __tracebackhide__ = True
@@ -108,11 +109,11 @@ class Destinations:
     def call(
         self, url: Url, fn: Handler, *, raise_exceptions: bool | None = None
     ) -> DestinationRoute:
-        """Deliver to a function (or coroutine function) of a ``DeliveredRequest``.
+        """Deliver to a function or coroutine function of one ``DeliveredRequest``.
 
         It returns a status, ``(status, body)``, ``(status, body, headers)``, a ``Reply``, a body,
-        or None for 200. Anything else is a slip of the test and not an answer: the driving call
-        raises ``ContractError``.
+        or None for 200. Any other result is a mistake in the test: the call that delivers raises
+        ``ContractError``.
         """
         __tracebackhide__ = True
         if not callable(fn):
@@ -129,8 +130,8 @@ class Destinations:
         """Answer with each of these in turn; the last one repeats.
 
         An answer is a status, ``(status, body)``, ``(status, body, headers)``, a ``Reply``, a body
-        (text, bytes, a dict or a list as JSON) with status 200, or an exception. ``after`` is how
-        long each of them takes on the queue's clock, unless a ``Reply`` says otherwise.
+        with status 200 (string, bytes, or a dict or list as JSON), or an exception. ``after`` is
+        the time that each of them takes on the queue's clock, unless a ``Reply`` sets its own.
         """
         __tracebackhide__ = True
         if not answers:
@@ -139,30 +140,31 @@ class Destinations:
         return self._add(PreparedRoute(self, url, "answers", raise_exceptions, replies=replies))
 
     def accept(self, url: Url = "*") -> DestinationRoute:
-        """Answer 200 to everything under a prefix, or to every destination not named otherwise.
+        """Answer 200 to everything under a prefix, or to every URL without another route.
 
-        ``"*"``, as any pattern, leaves the other fakes of the cloud alone, such as a capture.
+        Like any pattern, ``"*"`` does not take deliveries to the other fakes of the cloud.
         """
         __tracebackhide__ = True
         return self._add(PreparedRoute(self, url, "accept", replies=[Reply()]))
 
     def hang(self, url: Url) -> DestinationRoute:
-        """Never answer: each attempt uses up its whole timeout on the queue's clock."""
+        """Never answer: each attempt takes its whole timeout on the queue's clock."""
         __tracebackhide__ = True
         return self._add(PreparedRoute(self, url, "hang", replies=[Reply.hang()]))
 
     def refuse(self, url: Url) -> DestinationRoute:
-        """Refuse the connection, as a host where nothing listens."""
+        """Refuse the connection, like a host on which no server listens."""
         __tracebackhide__ = True
         return self._add(PreparedRoute(self, url, "refuse", replies=[Reply.refuse()]))
 
     def forward(self, url: Url, target: str) -> DestinationRoute:
-        """Send what goes to a URL to a server that stands in for it, at another address.
+        """Send the deliveries to a server at another address.
 
-        The path and the query below the prefix stay as they are; ``Host`` is the target's, and the
-        published one is in ``X-Forwarded-Host`` and ``X-Forwarded-Proto``. Certificates are not
-        checked. The one way by which a delivery leaves this machine: the target need not be a
-        loopback address. Raises ``ContractError`` where it is no absolute HTTP URL.
+        Path and query below the prefix do not change. ``Host`` is the target's; the published host
+        and scheme are in ``X-Forwarded-Host`` and ``X-Forwarded-Proto``. Certificates are not
+        checked. This is the only way in which a delivery can leave this machine: the target need
+        not be a loopback address. Raises ``ContractError`` if the target is not an absolute HTTP
+        URL.
         """
         __tracebackhide__ = True
         split = split_text(target) if isinstance(target, str) else None
@@ -183,24 +185,24 @@ class Destinations:
         return Found(route for _, route in pairs)
 
     def remove(self, route: DestinationRoute) -> None:
-        """Take a route out of the table; removing it twice does nothing."""
+        """Remove a route; do nothing if it is already removed."""
         with self._lock:
             for scope, known in list(self._routes.items()):
                 if known is route:
                     del self._routes[scope]
 
     def clear(self) -> None:
-        """Take all routes out of the table."""
+        """Remove all routes."""
         with self._lock:
             self._routes.clear()
 
     def _saved(self) -> object:
-        """Return the present routes and how far each of them is, for ``_restore``."""
+        """Return the routes and their state, for ``_restore``."""
         with self._lock:
             return [(scope, route, route._saved()) for scope, route in self._routes.items()]
 
     def _restore(self, saved: Any) -> None:
-        """Return to the routes of a ``_saved()``, and to how far each of them was."""
+        """Restore the routes of ``_saved()`` and their state."""
         with self._lock:
             self._routes = {scope: route for scope, route, _ in saved}
             for _, route, state in saved:
@@ -226,7 +228,7 @@ def route_to(table: Destinations, url: str) -> DestinationRoute | None:
 
 
 def _takes(app: Callable[..., object], count: int) -> bool:
-    """Whether an application can be called with so many arguments; True where nobody knows."""
+    """Return whether an application takes so many arguments; True if that is unknown."""
     try:
         inspect.signature(app).bind(*range(count))
     except TypeError:
@@ -247,7 +249,7 @@ def _prepared(answer: Answer, after: Duration) -> Reply | BaseException:
 
 
 def _check_is_no_status(answer: object) -> None:
-    """Raise ``ContractError`` for a body that is surely meant as one status, or as several."""
+    """Raise ``ContractError`` for a body that was probably meant as a status or several."""
     if isinstance(answer, list) and answer and all(map(_is_status, answer)):
         turns = ", ".join(map(str, answer))
         raise ContractError(

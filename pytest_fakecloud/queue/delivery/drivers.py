@@ -1,4 +1,4 @@
-"""Driving a queue: making what is due happen, and saying what it waited for."""
+"""Run a queue: deliver what is due and report what is left."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ from ..unfinished import waiting
 
 
 class Attempts(Found[Attempt]):
-    """The attempts of a driving call, oldest first; ``waiting`` says what is left, in words."""
+    """The attempts that a call made, oldest first; ``waiting`` describes what is left."""
 
     waiting: str = "nothing"
     _fields, _kind = ATTEMPTS, "attempt"
 
 
 class NotIdle(AssertionError):
-    """A queue that still had work to do when the time it was given had passed.
+    """A queue still had messages to deliver when the given time had passed.
 
     Raised by ``run_until_idle(within=...)``, with the timelines of the first undelivered messages.
     """
@@ -37,14 +37,14 @@ class NotIdle(AssertionError):
 
 Target = Callable[[], int]
 Plan = Generator[Target, list[Fired], Attempts]
-"""Yields the instant to move to, worked out when the move begins; receives what fired."""
+"""Yields the time to move to, computed when the move starts, and receives the fired timers."""
 
 
 class Driver:
-    """The driving calls of one queue; each exists as a plan that both forms run.
+    """Runs the deliveries of one queue, in this thread or in the running loop.
 
-    ``check_open`` is called before each and raises once the queue is closed; ``release`` is called
-    after it, to let go of what only its deliveries needed.
+    ``check_open`` is called before each run and raises if the queue is closed; ``release`` is
+    called after it to close idle connections.
     """
 
     def __init__(
@@ -56,14 +56,13 @@ class Driver:
         self._release = release
 
     def deliver_until(self, target: Target) -> Plan:
-        """Plan the deliveries that are due up to an instant."""
+        """Plan the deliveries up to a time."""
         __tracebackhide__ = True
         fired = yield target
         return self._report(fired)
 
     def run_until_idle(self, within: Duration) -> Plan:
-        """Plan for everything until no message is undelivered. Raises ``NotIdle`` beyond
-        ``within``."""
+        """Plan the deliveries until every message is delivered; ``NotIdle`` if that takes longer."""
         __tracebackhide__ = True
         engine, clock = self._engine, self.clock
         span = duration_us(within)
@@ -119,7 +118,7 @@ class Driver:
             return result
 
     async def run_async(self, plan: Plan) -> Attempts:
-        """Run a plan in the running loop; attempts are awaited in it."""
+        """Run a plan in the running loop, which also awaits the attempts."""
         __tracebackhide__ = True
         self._begin()
         try:
@@ -132,33 +131,33 @@ class Driver:
 
 
 def _not_back(clock: Timekeeper, instant_us: int) -> int:
-    # A running clock may have passed the instant meanwhile.
+    # A running clock may already have passed that time.
     return max(instant_us, clock.now_us())
 
 
 class QueueAio:
-    """The driving calls of a queue, awaitable, for destinations that need the running loop."""
+    """Awaitable versions of the methods that deliver, for destinations that need the running loop."""
 
     def __init__(self, driver: Driver) -> None:
         self._driver = driver
         self._clock = driver.clock
 
     async def deliver_due(self) -> Attempts:
-        """``Queue.deliver_due``, awaitable."""
+        """Awaitable version of ``Queue.deliver_due``."""
         __tracebackhide__ = True
         return await self._driver.run_async(self._driver.deliver_until(self._clock.now_us))
 
     async def advance(self, duration: Duration) -> Attempts:
-        """``Queue.advance``, awaitable."""
+        """Awaitable version of ``Queue.advance``."""
         __tracebackhide__ = True
         return await self._driver.run_async(self._driver.deliver_until(self._clock.after(duration)))
 
     async def move_to(self, instant: Instant) -> Attempts:
-        """``Queue.move_to``, awaitable."""
+        """Awaitable version of ``Queue.move_to``."""
         __tracebackhide__ = True
         return await self._driver.run_async(self._driver.deliver_until(self._clock.until(instant)))
 
     async def run_until_idle(self, within: Duration = "30d") -> Attempts:
-        """``Queue.run_until_idle``, awaitable."""
+        """Awaitable version of ``Queue.run_until_idle``."""
         __tracebackhide__ = True
         return await self._driver.run_async(self._driver.run_until_idle(within))

@@ -1,12 +1,12 @@
-"""Faults of the real world that only a queue has: those of its deliveries and signatures.
+"""Faults that only a queue has: those of its deliveries and signatures.
 
-They stand beside the common ones (``answer``, ``drop``, ... for requests to the queue) and take the
-same keywords; ``when=`` gets a ``DeliverySubject``, and ``url=``, ``label=``, ``kind=``, ``queue=``
-and ``message_id=`` match on what is delivered: text (``*`` for any text in its place), a pattern or
-a predicate, as in assertions.
+They are in addition to the common faults (``answer``, ``drop``, … for requests to the queue) and
+take the same keywords. ``when=`` receives a ``DeliverySubject``; ``url=``, ``label=``, ``kind=``,
+``queue=`` and ``message_id=`` are compared with the delivery: a string (``*`` stands for any text),
+a regular expression or a predicate, as in assertions.
 
-Decided here: ``crash_after_answer`` happens once unless ``times=`` says otherwise, the others until
-they are removed; what was overtaken is due again after the next delivery, or a second later.
+Decided here: ``crash_after_answer`` happens once unless ``times=`` is given, the others until they
+are removed; an overtaken message is due again after the next delivery, or a second later.
 """
 
 from __future__ import annotations
@@ -43,14 +43,14 @@ DELIVERY_KINDS = (
     "expired",
     "unsigned",
 )
-"""Faults that change a delivery that is about to be made, in this order."""
+"""Faults that change a delivery, in the order in which they are applied."""
 _OF_DELIVERIES = frozenset({*DELIVERY_KINDS, "reorder", "drop_callback"})
 _PUBLISHING = frozenset({"publish", "enqueue", "batch", "publish_v1", "create_schedule"})
 
 
 @dataclass(slots=True)
 class _SubjectCall:
-    """What a fault reads of a call, for a delivery."""
+    """The attributes of a call that a fault reads, for a delivery."""
 
     facts: dict[str, Any]
     method: str
@@ -61,7 +61,7 @@ class _SubjectCall:
 
 
 class DeliverySubject:
-    """A delivery as a fault's ``when=`` sees it."""
+    """The delivery that a fault's ``when=`` receives."""
 
     def __init__(self, message: Message, *, url: str, method: str, body: bytes) -> None:
         self.message_id = message.public_id
@@ -87,7 +87,7 @@ class DeliverySubject:
 
     @classmethod
     def of(cls, message: Message) -> DeliverySubject:
-        """Return the subject of a message that is about to be delivered."""
+        """Return the subject for a message that is about to be delivered."""
         return cls(message, url=message.url, method=message.settings.method, body=message.body)
 
 
@@ -99,11 +99,11 @@ FACTS: Mapping[str, Field] = {
     "queue": Field(NAME),
     "message_id": Field(MESSAGE_ID),
 }
-"""What faults of a queue can match on: of deliveries, and of publish requests what these tell."""
+"""Fields that faults of a queue can match, of deliveries and of publish requests."""
 
 
 class DeliveryFaults(FaultTable, Mishaps):
-    """The faults of a queue as its requests meet them, and its deliveries."""
+    """The injected faults of a queue, for its requests and its deliveries."""
 
     fact_fields = FACTS
 
@@ -127,16 +127,17 @@ class DeliveryFaults(FaultTable, Mishaps):
 
 
 class QueueFaults(FaultPlan):
-    """The fault plan of a queue: the common faults, and those of deliveries."""
+    """The fault plan of a queue: the common faults and those of deliveries."""
 
     _table: DeliveryFaults
 
     def duplicate(self, **matchers: Unpack[Matchers]) -> Fault:
-        """Make each matching delivery twice, same id, same attempt."""
+        """Make each matching delivery twice, with the same id and the same attempt number."""
         return self._delivery("duplicate", matchers)
 
     def reorder(self, **matchers: Unpack[Matchers]) -> Fault:
-        """Let what is due at the same time overtake the matching one, in an ordered queue too."""
+        """Let messages that are due at the same time overtake the matching one, even in an ordered
+        queue."""
         return self._delivery("reorder", matchers)
 
     def tamper(self, **matchers: Unpack[Matchers]) -> Fault:
@@ -144,22 +145,22 @@ class QueueFaults(FaultPlan):
         return self._delivery("tamper", matchers)
 
     def crash_after_answer(self, **matchers: Unpack[Matchers]) -> Fault:
-        """Forget the destination's answer: the same message is delivered again, at once."""
+        """Forget the destination's answer, so that the same message is delivered again immediately."""
         return self._delivery("crash_after_answer", {"times": 1, **matchers})
 
     def drop_callback(self, **matchers: Unpack[Matchers]) -> Fault:
-        """Lose matching callbacks and failure callbacks before they are published.
+        """Drop matching callbacks and failure callbacks before they are published.
 
         ``url=`` is the callback's, ``kind=`` is ``"callback"`` or ``"failure_callback"``.
         """
         return self._delivery("drop_callback", matchers)
 
     def wrong_key(self, **matchers: Unpack[Matchers]) -> Fault:
-        """Sign matching deliveries with a key nobody has."""
+        """Sign matching deliveries with an unknown key."""
         return self._delivery("wrong_key", matchers)
 
     def next_key(self, **matchers: Unpack[Matchers]) -> Fault:
-        """Sign matching deliveries with the next key, as right after a rotation."""
+        """Sign matching deliveries with the next key, as after a rotation."""
         return self._delivery("next_key", matchers)
 
     def expired_token(self, **matchers: Unpack[Matchers]) -> Fault:
@@ -171,21 +172,21 @@ class QueueFaults(FaultPlan):
         return self._delivery("unsigned", matchers)
 
     def burst_limit(self, limit: int = 100, **matchers: Unpack[Matchers]) -> Fault:
-        """Refuse publish requests with the burst limit's 429 and its headers."""
+        """Reject publish requests with the 429 and the headers of the burst limit."""
         number("limit", limit)
         return self._refusal(burst_limited, limit, f"burst_limit {limit}", matchers)
 
     def daily_limit(self, limit: int = 1000, **matchers: Unpack[Matchers]) -> Fault:
-        """Refuse publish requests with the daily limit's 429 and its headers."""
+        """Reject publish requests with the 429 and the headers of the daily limit."""
         number("limit", limit)
         return self._refusal(daily_limited, limit, f"daily_limit {limit}", matchers)
 
     def _delivery(self, kind: str, matchers: Mapping[str, Any]) -> Fault:
         rule = Rule(self._table, kind, kind, matchers)
-        # Publish requests name groups too; deliveries go to URLs alone.
+        # Publish requests may name groups, but deliveries only have URLs.
         URL.check("url", rule.facts.get("url"))
         if kind == "drop_callback" and isinstance(rule.facts.get("kind"), str):
-            # With another one it could never fire.
+            # With another kind the fault could never apply.
             Question("kind", rule.facts["kind"], matching.one_of("kind", KINDS[1:]))
         return self._add(rule)
 
@@ -199,7 +200,7 @@ class QueueFaults(FaultPlan):
         table = self._table
 
         def answer() -> Answer:
-            # The instant the limit ends depends on the one it is met at.
+            # The headers depend on the time at which the limit is reached.
             return table.dumped(table.render(error(limit, table.clock.now_us())))
 
         return self._add(AnswerRule(table, answer, shown, _publishing(matchers)))

@@ -1,4 +1,4 @@
-"""The lifespans of ASGI applications: those that are run here, and those that run elsewhere."""
+"""Lifespans of ASGI applications: run by the queue, or found running in another event loop."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ AsgiApp: TypeAlias = Callable[..., Awaitable[None]]
 
 
 class Lifespan:
-    """A lifespan that is run here, in the running loop; ``state`` is the application's."""
+    """A lifespan that the queue runs in the running loop; ``state`` is the application's."""
 
     def __init__(self, app: AsgiApp) -> None:
         self.app = app
@@ -32,14 +32,14 @@ class Lifespan:
         self._task = asyncio.get_running_loop().create_task(self._run())
 
     async def started(self) -> Mapping[str, Any]:
-        """Wait for the start and return the state; raises ``RuntimeError`` when it failed."""
+        """Wait for the start and return the state; raise ``RuntimeError`` if it failed."""
         await self._startup.wait()
         if self._error is not None:
             raise self._error
         return self.state
 
     async def stop(self) -> None:
-        """End it and wait for its end."""
+        """End the lifespan and wait for its end."""
         self._shutdown.set()
         await self._done.wait()
 
@@ -48,7 +48,7 @@ class Lifespan:
         try:
             await self.app(scope, self._receive, self._send)
         except Exception as error:
-            # By the protocol an application without lifespan support raises here.
+            # An application without lifespan support raises here, as the protocol allows.
             if self._error is not None:
                 self._error.__cause__ = error
         except asyncio.CancelledError:
@@ -77,36 +77,36 @@ class Lifespan:
 
 
 class AsyncioHost:
-    """A loop of asyncio."""
+    """An asyncio event loop."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self._loop = loop
 
     def submit(self, work: Coroutine[Any, Any, T]) -> Future[T]:
-        """Run a coroutine there."""
+        """Run a coroutine in this loop."""
         return asyncio.run_coroutine_threadsafe(work, self._loop)
 
     @property
     def runs(self) -> bool:
-        """Whether the loop still does."""
+        """Whether the loop is running."""
         return self._loop.is_running()
 
     @property
     def is_here(self) -> bool:
-        """Whether it is the loop of this very thread."""
+        """Whether it is the loop of this thread."""
         try:
             return asyncio.get_running_loop() is self._loop
         except RuntimeError:
             return False
 
     def coroutines(self) -> Iterator[object]:
-        """What its tasks run."""
+        """Yield the coroutines of its tasks."""
         for task in asyncio.all_tasks(self._loop):
             yield task.get_coro()
 
 
 class TrioHost:
-    """A run of trio."""
+    """A trio run."""
 
     def __init__(self, runner: Any) -> None:
         self._runner = runner
@@ -114,13 +114,13 @@ class TrioHost:
         self._token: Any = runner.current_trio_token()
 
     def submit(self, work: Coroutine[Any, Any, T]) -> Future[T]:
-        """Run a coroutine there."""
+        """Run a coroutine in this run."""
         future: Future[T] = Future()
         trio, token = self._trio, self._token
         scope = trio.CancelScope()
 
         async def run() -> None:
-            # A future that was cancelled takes nothing more.
+            # A cancelled future accepts no result.
             with contextlib.suppress(InvalidStateError):
                 try:
                     with scope:
@@ -143,21 +143,21 @@ class TrioHost:
 
     @property
     def runs(self) -> bool:
-        """Whether the run still does."""
+        """Whether the run is active."""
         return bool(self._runner.tasks)
 
     @property
     def is_here(self) -> bool:
-        """Whether it is the run of this very thread."""
+        """Whether it is the run of this thread."""
         try:
             return self._trio.lowlevel.current_trio_token() is self._token
         except RuntimeError:
             return False
 
     def coroutines(self) -> Iterator[object]:
-        """What its tasks run; nothing where they come and go too fast to be counted."""
+        """Yield the coroutines of its tasks; none if the set of tasks keeps changing."""
         for _ in range(_LOOKS):
-            # They belong to another thread, which does not wait for us.
+            # The tasks belong to another thread, which may change the set at any time.
             with contextlib.suppress(RuntimeError):
                 tasks = list(self._runner.tasks)
                 break
@@ -173,7 +173,7 @@ Host: TypeAlias = AsyncioHost | TrioHost
 
 @dataclass(frozen=True)
 class RunningLifespan:
-    """A lifespan that somebody else runs: the application's coroutine, its state and its loop."""
+    """A lifespan that other code runs: the application's coroutine, its state and its loop."""
 
     coroutine: CoroutineType[Any, Any, Any]
     state: Mapping[str, Any]
@@ -181,18 +181,18 @@ class RunningLifespan:
 
     @property
     def runs(self) -> bool:
-        """Whether it still does."""
+        """Whether the lifespan is still running."""
         return self.coroutine.cr_frame is not None
 
 
 class RunningLifespans:
-    """The lifespans that somebody else runs, as far as they have been asked for."""
+    """The running lifespans that were found so far."""
 
     def __init__(self) -> None:
         self._found: dict[int, RunningLifespan] = {}
 
     def find(self, app: AsgiApp) -> RunningLifespan | None:
-        """Return the lifespan of an application that runs right now, or None."""
+        """Return the running lifespan of an application, or None."""
         found = self._found.get(id(app))
         if found is None or not found.runs:
             found = find_running_lifespan(app)
@@ -202,9 +202,9 @@ class RunningLifespans:
 
 
 def find_running_lifespan(app: AsgiApp) -> RunningLifespan | None:
-    """Return the lifespan of an application that runs right now in asyncio or trio, or None.
+    """Return the lifespan of an application that runs in asyncio or trio, or None.
 
-    The protocol does not tell. But as long as a lifespan runs, the application's own coroutine is
+    The protocol does not report it. But while a lifespan runs, the application's own coroutine is
     suspended in a task, called with a scope of type "lifespan".
     """
     for host in _hosts():
@@ -219,7 +219,7 @@ def find_running_lifespan(app: AsgiApp) -> RunningLifespan | None:
 
 
 def _hosts() -> list[AsyncioHost | TrioHost]:
-    """Return the loops that run in the threads of this process, as their stacks show."""
+    """Return the event loops that run in threads of this process, found on their stacks."""
     loops: set[asyncio.AbstractEventLoop] = set()
     runners: dict[int, Any] = {}
     for top in sys._current_frames().values():
@@ -241,7 +241,7 @@ def _hosts() -> list[AsyncioHost | TrioHost]:
 
 
 def _lifespan_scope(app: Any, frame: FrameType) -> Mapping[str, Any] | None:
-    """Return the scope when a frame is the application's call for its lifespan."""
+    """Return the scope if a frame is the application's call for its lifespan, else None."""
     function = getattr(app, "__func__", app)
     code = getattr(function, "__code__", None) or getattr(type(app).__call__, "__code__", None)
     if frame.f_code is not code:
@@ -251,7 +251,7 @@ def _lifespan_scope(app: Any, frame: FrameType) -> Mapping[str, Any] | None:
     names = code.co_varnames
     if owner is not None and inside.get(names[0]) is not owner:
         return None
-    # Applications that one function made have their code in common, but not what it is about.
+    # Applications made by the same function share their code, but differ in closure variables.
     about = zip(code.co_freevars, getattr(function, "__closure__", None) or (), strict=False)
     if any(inside.get(name) is not _content(cell) for name, cell in about):
         return None

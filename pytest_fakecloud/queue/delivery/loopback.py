@@ -1,4 +1,4 @@
-"""Real HTTP to loopback servers: exact bytes, kept-open connections, one real-time cap."""
+"""HTTP to servers on loopback addresses, with exact bytes and a real-time limit."""
 
 from __future__ import annotations
 
@@ -26,16 +26,16 @@ IDLE_SECONDS = 0.05
 
 
 def sendable(delivery: Delivery) -> HeaderList:
-    """Return the headers of a delivery without those that belong to one connection."""
+    """Return the headers of a delivery without those of a single connection."""
     return [pair for pair in delivery.headers if pair[0].lower() not in HOP_BY_HOP]
 
 
 class LoopbackSender:
-    """Sends deliveries to loopback servers.
+    """Sends deliveries to servers on loopback addresses.
 
-    With ``keeps`` connections stay open within a burst, for deliveries made one after the other.
-    Without, each has its own: of several at a time, one left idle could keep a single-threaded
-    server from the others.
+    With ``keeps``, connections stay open during a burst of sequential deliveries. Without, each
+    delivery has its own connection: with parallel deliveries, an idle one could block a
+    single-threaded server.
     """
 
     def __init__(self, deadlines: Deadlines, *, keeps: bool = True) -> None:
@@ -48,14 +48,14 @@ class LoopbackSender:
         self._watched = False
 
     def send(self, delivery: Delivery, limit: float | None = None) -> Outcome:
-        """Make one exchange within ``limit`` real seconds (the cap); never raises."""
+        """Make one exchange within ``limit`` real seconds (default: the cap); never raises."""
         wire = _Wire(sendable(delivery))
         planned = self._deadlines.start(wire.cut, limit)
         self._under_way.add(wire)
         try:
             outcome = self._exchange(delivery, wire)
         except NewConnectionError as error:
-            # What the system said; urllib3's own words are about our connection class.
+            # Keep the system's error; urllib3's own text describes our connection class.
             cause = error.__cause__ or error.__context__
             shown = cause if isinstance(cause, OSError) else error
             outcome = Outcome(exception=shown, where="loopback")
@@ -81,8 +81,8 @@ class LoopbackSender:
         host = parts.hostname or ""
         plain = host.rstrip(".")
         if plain != host or plain.endswith(".localhost"):
-            # Not every system's resolver knows that these are loopback names, or takes the dot of
-            # an absolute one.
+            # Some resolvers do not know that these are loopback names, or reject the dot of an
+            # absolute name.
             wire.host = parts.netloc.rpartition("@")[2]
             host = "127.0.0.1" if plain.endswith(".localhost") else plain
         scheme = parts.scheme.lower()
@@ -125,7 +125,7 @@ class LoopbackSender:
         return Outcome(response.status, headers, body, where="loopback")
 
     def close(self) -> None:
-        """Close the idle connections and cut the exchanges under way."""
+        """Close the idle connections and interrupt the exchanges in progress."""
         self.release()
         for wire in list(self._under_way):
             with contextlib.suppress(OSError):
@@ -147,8 +147,8 @@ class LoopbackSender:
             return self._manager
 
     def _let_go_soon(self) -> None:
-        # A connection that stays open keeps a single-threaded server from anybody else, and keeps
-        # a threaded one from ending; so it outlives its attempt only for a burst of them.
+        # An open connection blocks a single-threaded server and keeps a threaded server from
+        # ending, so it is kept only for a burst of attempts.
         self._used = monotonic()
         if not self._watched:
             self._watched = True
@@ -164,7 +164,7 @@ class LoopbackSender:
 
 
 class _Wire(urllib3.HTTPHeaderDict):
-    """The headers of one request, with what urllib3 would rewrite: target and host."""
+    """The headers of a request, with the target and the host that urllib3 would rewrite."""
 
     def __init__(self, headers: HeaderList) -> None:
         super().__init__()
@@ -180,11 +180,11 @@ class _Wire(urllib3.HTTPHeaderDict):
         return self is other
 
     def copy(self) -> Self:
-        """Return this very object: urllib3 copies headers, and these know their connection."""
+        """Return this object: urllib3 copies headers, but these refer to their connection."""
         return self
 
     def cut(self) -> None:
-        """End the exchange from another thread."""
+        """Interrupt the exchange from another thread."""
         connection = self.connection
         sock = connection.sock if connection is not None else None
         if sock is not None:
@@ -214,7 +214,7 @@ class _ExactRequest(HTTPConnection):
         super().putrequest(method, url, **kwargs)
 
     def _encode_request(self, request: str) -> bytes:
-        # http.client allows ASCII only; a publisher's bytes go out as they came.
+        # http.client allows ASCII only, but a publisher's bytes must not change.
         return request.encode("latin-1", "replace")
 
     def putheader(self, header: str | bytes, *values: Any) -> None:
@@ -226,7 +226,7 @@ class _ExactRequest(HTTPConnection):
 class _SecureExactRequest(_ExactRequest, HTTPSConnection):
     def connect(self) -> None:
         super().connect()
-        # The certificate of a test's own server is nobody's business to check, or to warn about.
+        # A test's own server may have any certificate: do not check it, and do not warn.
         self.is_verified = True
 
 
@@ -245,7 +245,7 @@ class _HTTPSPool(urllib3.HTTPSConnectionPool):
 
 
 def _target(rewritten: str, options: Mapping[str, Any]) -> str:
-    # urlopen() normalises escapes, before the connection or an in-process transport sees them.
+    # urlopen() normalises escapes before the connection or an in-process transport sees them.
     headers = options.get("headers")
     return headers.target if isinstance(headers, _Wire) else rewritten
 

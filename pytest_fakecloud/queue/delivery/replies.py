@@ -1,4 +1,4 @@
-"""Requests as a destination sees them, and the answers it can give."""
+"""Delivered requests and prepared answers of destination handlers."""
 
 from __future__ import annotations
 
@@ -27,17 +27,17 @@ Ending = Literal["answer", "hang", "refuse"]
 
 
 class DestinationTimeout(TimeoutError):
-    """A destination that did not answer in time: on the queue's clock, or at the real-time cap."""
+    """A destination did not answer in time, on the queue's clock or within the real-time limit."""
 
 
 @dataclass(frozen=True)
 class Reply:
     """A prepared answer of a destination.
 
-    ``body`` is bytes, text, or anything JSON can hold (which also sets the content type); ``after``
-    is how long the destination takes on the queue's clock. ``Reply.hang()`` never answers,
-    ``Reply.refuse()`` refuses the connection. Raises ``ContractError`` for a status that is no HTTP
-    status, for headers that are none, for a body that cannot be written and for a bad duration.
+    ``body`` is bytes, a string, or any JSON value (which also sets the content type); ``after`` is
+    the time that the destination takes on the queue's clock. ``Reply.hang()`` never answers,
+    ``Reply.refuse()`` refuses the connection. Raises ``ContractError`` for an invalid status,
+    invalid headers, a body that cannot be encoded and an invalid duration.
     """
 
     status: int = 200
@@ -51,18 +51,18 @@ class Reply:
         if isinstance(status, bool) or not isinstance(status, int) or not 100 <= status <= 599:
             raise ContractError(f"{status!r} is not an HTTP status: give a number from 100 to 599")
         duration_us(self.after)
-        # Read once: an iterator would be used up by the first answer.
+        # Read the headers once, because an iterator would be empty at the second answer.
         object.__setattr__(self, "headers", tuple(_header_pairs(self.headers, self.body)))
         self._typed_body()
 
     @classmethod
     def hang(cls) -> Reply:
-        """A destination that takes the request and never answers: the attempt times out."""
+        """A destination that accepts the request and never answers: the attempt times out."""
         return cls(ending="hang")
 
     @classmethod
     def refuse(cls) -> Reply:
-        """A destination where nothing listens: the connection is refused."""
+        """A destination on which no server listens: the connection is refused."""
         return cls(ending="refuse")
 
     def _encoded(self) -> tuple[HeaderList, bytes]:
@@ -83,7 +83,7 @@ class Reply:
 
 
 def outcome_of(reply: Reply, delivery: Delivery, where: str) -> Outcome:
-    """Return what a delivery meets where a reply is prepared, its own timeout included."""
+    """Return the outcome of a delivery with a prepared answer, after its timeout if it is too slow."""
     if reply.ending == "refuse":
         error = ConnectionRefusedError(f"{_origin_text(delivery.url)} refuses connections")
         return Outcome(exception=error, where=where)
@@ -97,14 +97,15 @@ def outcome_of(reply: Reply, delivery: Delivery, where: str) -> Outcome:
 Answer: TypeAlias = (
     int | tuple[Any, ...] | Reply | str | bytes | dict[str, Any] | list[Any] | BaseException | None
 )
-"""A status, ``(status, body)``, ``(status, body, headers)``, a ``Reply``, or an exception to raise."""
+"""A status, ``(status, body)``, ``(status, body, headers)``, a ``Reply``, or an exception to raise.
+"""
 
 
 def timed_out(delivery: Delivery, where: str, text: str | None = None) -> Outcome:
-    """Return the outcome of a destination that stayed silent.
+    """Return the outcome of a destination that did not answer.
 
-    Without ``text`` it did so for the delivery's whole timeout on the queue's clock; with it, until
-    the real-time cap: that is told at once, since it is the test's trouble and not a model of any.
+    Without ``text``, the delivery's whole timeout has passed on the queue's clock. With ``text``,
+    the real-time limit was reached; no virtual time passes, because that is a problem of the test.
     """
     virtual_us = delivery.timeout_us if text is None else 0
     text = text or f"no answer within {delivery.timeout_us / 1e6:g} s on the queue's clock"
@@ -114,10 +115,7 @@ def timed_out(delivery: Delivery, where: str, text: str | None = None) -> Outcom
 
 @dataclass(frozen=True)
 class DeliveredRequest:
-    """What a callable destination gets: one delivery as a request.
-
-    ``retried`` is 0 at first.
-    """
+    """A delivery as a request, which a destination handler receives."""
 
     delivery: Delivery
 
@@ -133,12 +131,12 @@ class DeliveredRequest:
 
     @property
     def url(self) -> str:
-        """The whole URL, as it was published."""
+        """The whole URL, as published."""
         return published_text(self.delivery.url)
 
     @property
     def path(self) -> str:
-        """The raw path, escapes kept."""
+        """The raw path, with its escapes."""
         return urlsplit(self.url).path or "/"
 
     @property
@@ -158,21 +156,21 @@ class DeliveredRequest:
 
     @property
     def text(self) -> str:
-        """The body as UTF-8 text."""
+        """The body as a string, decoded as UTF-8."""
         return self.delivery.body.decode()
 
     @property
     def message_id(self) -> str:
-        """The id of the message, the same on every attempt."""
+        """The id of the message, the same for every attempt."""
         return self.delivery.message_id
 
     @property
     def retried(self) -> int:
-        """The number of attempts made before this one."""
+        """The number of earlier attempts; 0 for the first."""
         return self.delivery.attempt
 
     def json(self) -> Any:
-        """Return the body read as JSON; ``ValueError`` when it is none."""
+        """Return the body parsed as JSON; raise ``ValueError`` if it is not JSON."""
         return jsonlib.loads(self.delivery.body)
 
 
@@ -187,12 +185,12 @@ DELIVERIES: Mapping[str, Field] = {
     "headers": Field(HEADERS, optional=False),
     "json": Field(JSON, json_of(DeliveredRequest.json, lambda one: one.body)),
 }
-"""What may be asked about a delivery."""
+"""Fields of a delivery, by name."""
 Handler: TypeAlias = Callable[[DeliveredRequest], Any]
 
 
 def _header_pairs(headers: object, body: object) -> HeaderList:
-    """Read headers as pairs of text; numbers are written out. Raises ``ContractError``."""
+    """Return headers as pairs of strings, with numbers formatted; raise ``ContractError``."""
     given = headers.items() if isinstance(headers, Mapping) else headers
     try:
         if isinstance(given, str | bytes):
@@ -216,9 +214,9 @@ def _header_pairs(headers: object, body: object) -> HeaderList:
 
 
 def as_reply(value: object) -> Reply:
-    """Read what a callable or ``answers()`` gave: a status, a tuple, a ``Reply``, or a body.
+    """Convert the result of a handler or an argument of ``answers()`` to a ``Reply``.
 
-    Raises ``ContractError`` naming the accepted forms.
+    Raises ``ContractError``, which lists the accepted forms.
     """
     if isinstance(value, Reply):
         return value

@@ -1,4 +1,4 @@
-"""Deliveries to destinations that a mock of the ``responses`` library stands in for."""
+"""Deliver to mocks of the ``responses`` library."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ from .loopback import sendable
 
 
 def through_responses(delivery: Delivery) -> Outcome | str:
-    """Return what an active mock answers, or else in words why none does ("" without mocks)."""
-    # Read once: in another thread the test may undo its mock at any moment, and what stands there
-    # then would go to the network.
+    """Return the answer of an active mock, or the reasons why no mock answers ("" without mocks)."""
+    # Read the attribute once: another thread may remove the mock, and then the original method
+    # would send the request to the network.
     send: Any = HTTPAdapter.send
     mock = _mock_behind(send)
     if mock is None:
@@ -49,7 +49,7 @@ def through_responses(delivery: Delivery) -> Outcome | str:
 
 
 class _NoNetwork(HTTPAdapter):
-    """An adapter for mocks only: what would leave through it is refused."""
+    """An adapter that never sends anything over the network."""
 
     def get_connection_with_tls_context(self, request: Any, *args: Any, **kwargs: Any) -> Any:
         raise ConnectionError(f"no mock answers {request.url} any more, and nothing was sent")
@@ -64,13 +64,13 @@ def _adapter() -> HTTPAdapter:
 
 
 def _mock_behind(send: Any) -> Any:
-    """Return the active ``RequestsMock`` that a replaced ``HTTPAdapter.send`` asks, or None."""
+    """Return the active ``RequestsMock`` behind a replaced ``HTTPAdapter.send``, or None."""
     library = sys.modules.get("responses")
     if library is None:
         return None
     while send is not None:
         if getattr(send, "__module__", None) == "responses":
-            # Another tool's wrapper carries the name of what it wraps, but not the mock.
+            # The wrapper of another tool has the name of the wrapped function, but not the mock.
             mock = inspect.getclosurevars(send).nonlocals.get("self")
             if isinstance(mock, library.RequestsMock) and mock._patcher is not None:
                 return mock
@@ -79,12 +79,11 @@ def _mock_behind(send: Any) -> Any:
 
 
 def _why_no_mock(mock: Any, request: PreparedRequest) -> str | None:
-    """Return None when the mock has an answer, else the reason of each of its entries.
+    """Return None if the mock has an answer, else the reason of each of its entries.
 
-    Looked up without asking the mock itself, which would record a refused call that the test's own
-    code never made.
+    The mock itself is not called, because it would record a call that the test's code never made.
     """
-    # What the matchers of the library read beyond the request itself.
+    # The library's matchers read these attributes.
     request.params = _query(str(request.url))  # type: ignore[attr-defined]
     request.req_kwargs = {"stream": True}  # type: ignore[attr-defined]
     reasons = []
@@ -114,8 +113,8 @@ def _prepared(delivery: Delivery) -> PreparedRequest:
     request = PreparedRequest()
     url = published_text(delivery.url)
     request.method = delivery.method
-    # The published escapes, which requests would rewrite; raw non-ASCII text is quoted the way
-    # the mock's own URL is.
+    # Keep the published escapes, which requests would rewrite; quote raw non-ASCII text as the
+    # mock's own URL is quoted.
     request.url = url if url.isascii() else requote_uri(url)
     request.headers = CaseInsensitiveDict(sendable(delivery))
     request.headers["Content-Length"] = str(len(delivery.body))

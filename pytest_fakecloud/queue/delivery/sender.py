@@ -1,12 +1,12 @@
-"""Performing deliveries: who answers a request of the queue, and the real HTTP behind it.
+"""Perform deliveries: choose who answers a request, and send it.
 
-A delivery goes to the first of: a route of ``Destinations``; a mock of the ``responses`` library,
-when one is active in this process; a server on a loopback address. Anything else is refused and
-named, so no test reaches the network by accident, or answered 200 with ``unstubbed="accept"``.
+A delivery goes to a route of ``Destinations``, else to an active mock of the ``responses`` library,
+else to a server on a loopback address. Any other delivery is refused with an error that names it,
+so that no test reaches the network by accident, or answered 200 with ``unstubbed="accept"``.
 
-What leaves is exactly the published target, the headers of the delivery, ``Host`` and a length:
-nothing from the environment (no proxies, no credentials), no redirects followed, no header of a
-client library. An attempt ends at a real-time cap whatever its timeout on the queue's clock says.
+The request consists of exactly the published target, the headers of the delivery, ``Host`` and a
+length: nothing from the environment (proxies, credentials), no redirects, no headers of a client
+library. An attempt ends at a real-time limit, whatever its timeout on the queue's clock.
 """
 
 from __future__ import annotations
@@ -39,13 +39,13 @@ class UnstubbedDestination(ConnectionError):
 class Sender:
     """Performs deliveries, in the caller's thread (``send``) or in the running loop (``asend``).
 
-    ``unstubbed`` is ``"refuse"`` (nothing is sent, and ``report`` is told) or ``"accept"``
-    (answered 200). ``report_raised`` gets each exception of the test's own that a destination raised,
-    and the URL. ``cap`` is the most real seconds an attempt over a socket or in a loop may take.
-    ``is_fake`` tells the addresses of this cloud's own fakes: a route for ``"*"`` leaves those
-    alone, or it would swallow the callbacks of a capture. While ``time_passes()`` holds, a timeout
-    below the cap is kept in real seconds. ``side_by_side`` says that ``send`` is called from
-    several threads at a time.
+    ``unstubbed`` is ``"refuse"`` (send nothing and call ``report``) or ``"accept"`` (answer 200).
+    ``report_raised`` receives each exception of the test's code that a destination raised, and the
+    URL. ``cap`` is the maximum of wall-clock seconds of an attempt over a socket or in a loop.
+    ``is_fake`` recognises the addresses of this cloud's fakes, which a route for ``"*"`` must not
+    take, because it would take the callbacks of a capture. While ``time_passes()`` is true, a
+    timeout below the cap applies in wall-clock seconds. ``side_by_side`` tells that several threads
+    call ``send``.
     """
 
     def __init__(
@@ -73,11 +73,11 @@ class Sender:
         self._closed = False
 
     def send(self, delivery: Delivery) -> Outcome:
-        """Perform one delivery and return what came of it.
+        """Perform one delivery and return its outcome.
 
-        Never raises for what a destination does: exceptions are on the outcome. What is no
-        ``Exception`` (``KeyboardInterrupt``, ``pytest.fail()`` in a handler) passes through, and a
-        function that returns no answer is a ``ContractError``.
+        Exceptions of a destination are part of the outcome. Only exceptions that are not an
+        ``Exception`` (``KeyboardInterrupt``, ``pytest.fail()`` in a handler) are raised, and a
+        ``ContractError`` for a handler whose result is not an answer.
         """
         return self._judged(delivery, self._sent(delivery))
 
@@ -98,8 +98,8 @@ class Sender:
         """Perform one delivery in the running loop (asyncio or trio).
 
         ASGI applications and coroutine functions run in this loop, everything else in its thread,
-        except that a real connection is made in a worker thread, so that a server on this very
-        loop can answer.
+        except that a connection is made in a worker thread, so that a server in this loop can
+        answer.
         """
         return self._judged(delivery, await self._asent(delivery))
 
@@ -117,9 +117,10 @@ class Sender:
         return self._nobody(delivery, mocked)
 
     def _judged(self, delivery: Delivery, outcome: Outcome) -> Outcome:
-        """Return the outcome, and report an exception of the test's own that made it.
+        """Return the outcome, and report an exception of the test's code.
 
-        Before anybody sees the outcome: a test that waits for it may end at once.
+        It must be reported first: a test that waits for the outcome may end as soon as it is
+        returned.
         """
         if outcome.exception is not None and self._report_raised is not None:
             error = _raised_by_test(outcome)
@@ -129,7 +130,7 @@ class Sender:
         return outcome
 
     def to_raise(self, delivery: Delivery, outcome: Outcome) -> BaseException | None:
-        """Return the handler's exception when it shall leave the driving call."""
+        """Return the handler's exception if the call that delivers is to raise it."""
         if outcome.exception is None or outcome.status is None:
             return None
         route = self._route(delivery.url)
@@ -138,12 +139,12 @@ class Sender:
         return outcome.exception
 
     def release(self) -> None:
-        """Close idle connections, so that no single-threaded server is kept busy by one."""
+        """Close idle connections, which would block a single-threaded server."""
         if self._sockets is not None:
             self._sockets.release()
 
     def close(self) -> None:
-        """End what is under way, close connections, loops and threads; nothing is sent any more."""
+        """Interrupt what is in progress and close connections, loops and threads."""
         self._closed = True
         if self._sockets is not None:
             self._sockets.close()
@@ -153,7 +154,7 @@ class Sender:
     def _loopback(self) -> LoopbackSender:
         with self._lock:
             if self._sockets is None:
-                # Only a test that delivers over sockets pays for the HTTP client.
+                # The HTTP client is imported only if a test delivers over sockets.
                 from .loopback import LoopbackSender
 
                 self._sockets = LoopbackSender(self._deadlines, keeps=not self._side_by_side)
@@ -189,10 +190,10 @@ class Sender:
 
 
 def _raised_by_test(outcome: Outcome) -> BaseException | None:
-    """Return the exception of the test's own that a destination raised: see ``core.problems``.
+    """Return the exception of the test's code that a destination raised; see ``core.problems``.
 
-    A function, and the callback of a mock, are the test's. An assertion that leaves an application is
-    the test's where it passed through a test file, and else a failure of the application.
+    Functions and callbacks of mocks belong to the test. An assertion raised by an application
+    belongs to the test if it passed through a test file, otherwise to the application.
     """
     found = raised_by_test(outcome.exception)
     if found is None or outcome.where == "answers":
@@ -208,7 +209,7 @@ def _too_late(delivery: Delivery) -> Outcome:
 
 
 def _mocked(delivery: Delivery) -> Outcome | str:
-    """Return what an active mock answers, or in words why none does ("" without mocks)."""
+    """Return the answer of an active mock, or the reasons why no mock answers ("" without mocks)."""
     if "responses" not in sys.modules:
         return ""
     from .responses_mock import through_responses
@@ -217,7 +218,7 @@ def _mocked(delivery: Delivery) -> Outcome | str:
 
 
 def is_loopback(url: str) -> bool:
-    """Whether a URL names this very machine: ``localhost``, ``*.localhost``, 127.0.0.0/8 or ::1."""
+    """Return whether a URL names this machine: ``localhost``, ``*.localhost``, 127.0.0.0/8 or ::1."""
     try:
         host = (urlsplit(url).hostname or "").rstrip(".")
     except ValueError:
@@ -234,14 +235,14 @@ def is_loopback(url: str) -> bool:
 
 
 def signature_clock(kind: SignatureClock, now_us: Callable[[], int]) -> Callable[[], float]:
-    """Return what a signer reads its Unix seconds from.
+    """Return the function from which a signer reads its Unix seconds.
 
-    ``"receiver"`` is the process's own ``time.time()``, frozen or not: what a receiver in this
-    process sees. ``"real"`` is true wall time even where freezegun or time-machine move it, for
-    receivers in other processes. ``"virtual"`` is the queue's clock (``now_us``, microseconds).
+    ``"receiver"`` is the process's own ``time.time()``, frozen or not, as a receiver in this
+    process sees it. ``"real"`` is the wall-clock time even if freezegun or time-machine change it,
+    for receivers in other processes. ``"virtual"`` is the queue's clock (``now_us``, microseconds).
     """
     if kind == "receiver":
-        # Looked up at each call: freezing tools replace the attribute.
+        # Look it up at each call, because freezing tools replace the attribute.
         return lambda: time.time()
     if kind == "real":
         return real_time
@@ -249,12 +250,12 @@ def signature_clock(kind: SignatureClock, now_us: Callable[[], int]) -> Callable
 
 
 def real_time(_read: Callable[[], float] = time.time) -> float:
-    """Unix seconds that freezegun and time-machine do not move."""
+    """Return Unix seconds that freezegun and time-machine do not change."""
     if sys.platform.startswith("linux"):
-        # CLOCK_REALTIME_COARSE: no freezing tool knows of it; its 4 ms are nothing to a token.
+        # No freezing tool knows CLOCK_REALTIME_COARSE; its resolution of 4 ms is good enough here.
         return time.clock_gettime(5)
     machine = sys.modules.get("time_machine")
     if machine is not None:
         return float(machine.escape_hatch.time.time())
-    # freezegun replaces module attributes; a default argument keeps the function itself.
+    # freezegun replaces module attributes, but not default arguments.
     return _read()

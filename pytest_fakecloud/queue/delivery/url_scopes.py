@@ -1,4 +1,4 @@
-"""The URLs that a route takes: all of them, those of a pattern, or those below a prefix."""
+"""The URLs that a route takes: all, those matching a pattern, or those below a prefix."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _DEFAULT_PORTS = {"http": 80, "https": 443}
 
 @dataclass(frozen=True)
 class Target:
-    """A URL split for comparison; ``origin`` is empty where the URL cannot be read."""
+    """A URL split for comparison; ``origin`` is empty if the URL is malformed."""
 
     url: str
     origin: str
@@ -26,25 +26,23 @@ class Target:
 
 @dataclass(frozen=True)
 class Everything:
-    """Every destination for which there is no other route."""
+    """Every URL without another route."""
 
     length: int = -1
 
     def takes(self, target: Target) -> bool:
-        """Return whether the route takes this URL."""
         return True
 
 
 @dataclass(frozen=True)
 class Pattern:
-    """The URLs that agree with a wildcard, a pattern or a function."""
+    """The URLs that match a wildcard, a regular expression or a function."""
 
     wanted: object
     asked: Question = field(compare=False)
     length: int = 0
 
     def takes(self, target: Target) -> bool:
-        """Return whether the route takes this URL."""
         return self.asked.why_not(target.url) is None
 
 
@@ -57,11 +55,10 @@ class Prefix:
 
     @property
     def length(self) -> int:
-        """The rank among the places that take a URL."""
+        """The rank among the routes that take a URL."""
         return len(self.origin) + len(self.rest)
 
     def takes(self, target: Target) -> bool:
-        """Return whether the route takes this URL."""
         if self.origin != target.origin or not target.rest.startswith(self.rest):
             return False
         following = target.rest[len(self.rest) : len(self.rest) + 1]
@@ -69,11 +66,11 @@ class Prefix:
 
 
 UrlScope: TypeAlias = Everything | Pattern | Prefix
-"""The destinations that a route takes. Of several places that take a URL, the longest wins."""
+"""The URLs that a route takes; if several scopes take a URL, the longest wins."""
 
 
 def scope_of(url: object) -> UrlScope:
-    """Return the place that a tester names; raise ``ContractError`` for what is not a destination."""
+    """Return the scope for a URL argument; raise ``ContractError`` if it is not a destination."""
     __tracebackhide__ = True
     if url == "*":
         return Everything()
@@ -90,13 +87,13 @@ def scope_of(url: object) -> UrlScope:
 
 
 def split_wire(url: str) -> Target:
-    """Split a URL as it is on the wire, one character per byte."""
+    """Split a URL that has one character per byte."""
     return split_text(url if url.isascii() else published_text(url))
 
 
-@lru_cache(maxsize=1024)  # few are delivered to, each again and again
+@lru_cache(maxsize=1024)  # a test delivers to few URLs, but often
 def split_text(url: str) -> Target:
-    """Split into a comparable origin and the rest; an unreadable URL has no origin."""
+    """Split a URL into a comparable origin and the rest; a malformed URL has no origin."""
     try:
         parts = urlsplit(url)
         port = parts.port

@@ -1,8 +1,9 @@
-"""Calling a WSGI application with a delivery, without a socket.
+"""Call a WSGI application with a delivery, without a socket.
 
-The request an application sees is the one a server would build: the raw target in ``RAW_URI``,
-escapes decoded once in ``PATH_INFO``, all headers, ``Host`` from the URL. An exception that leaves
-the application is a 500 and is kept; so is one that Flask or Django turned into a 500 by themselves.
+The application sees the request that a server would pass: the raw target in ``RAW_URI``,
+``PATH_INFO`` with escapes decoded once, all headers, ``Host`` from the URL. An exception raised by
+the application becomes a 500 and is kept; so is an exception that Flask or Django turned into a
+500.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ WsgiApp: TypeAlias = Callable[..., Iterable[bytes]]
 
 
 def call_wsgi(app: WsgiApp, delivery: Delivery) -> AppAnswer:
-    """Return what a WSGI application answers; it runs in the calling thread."""
+    """Return the answer of a WSGI application, called in this thread."""
     status_line = ""
     headers: HeaderList = []
     written: list[bytes] = []
@@ -62,7 +63,7 @@ def call_wsgi(app: WsgiApp, delivery: Delivery) -> AppAnswer:
 
 
 def _native(headers: Iterable[tuple[str, str]]) -> HeaderList:
-    """Return response headers when they are pairs of text, which WSGI calls native strings."""
+    """Return the headers of an answer if they are pairs of strings (WSGI: native strings)."""
     pairs = [(name, value) for name, value in headers]
     for pair in pairs:
         if not all(isinstance(part, str) for part in pair):

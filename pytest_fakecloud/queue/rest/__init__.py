@@ -1,1 +1,1 @@
-"""The HTTP interface: one module per family of endpoints, and the payloads they read."""
+"""HTTP endpoints of the queue, one module per family, and the parsing of their requests."""

@@ -1,4 +1,4 @@
-"""What messages go through: schedules, queues, URL groups and flow control."""
+"""Endpoints of schedules, queues, URL groups and flow control."""
 
 from __future__ import annotations
 
@@ -19,17 +19,16 @@ from .payloads import (
 )
 
 SCHEDULES = ("/v2/schedules", "/v2/Schedules")
-"""The vendor's documents write this segment both ways."""
+"""The vendor's documents spell this segment both ways."""
 
 
 class AdministrationRoutes:
-    """Routes of schedules (but their creation, which is a publish), queues, groups, flow control."""
+    """Endpoints of schedules (except their creation), queues, URL groups and flow control."""
 
     def __init__(self, engine: Engine) -> None:
         self.engine = engine
 
     def routes(self) -> list[Route]:
-        """Return all of them."""
         return [
             *(route for base in SCHEDULES for route in self._of_schedules(base)),
             Route("GET", "/v1/schedules", "list_schedules_v1", self.list_schedules),
@@ -256,7 +255,7 @@ class AdministrationRoutes:
         return empty()
 
     def _begin_period(self, key: FlowKey) -> None:
-        # Who was let through and has not started does so in the fresh period, and counts there.
+        # Messages that were admitted but have not started count in the new period.
         self.engine.admission.recall_flow(key)
         self.engine.admission.pump_flow(key)
 

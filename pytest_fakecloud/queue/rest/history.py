@@ -1,4 +1,4 @@
-"""What became of messages: dead letters and logs, ``/v2/dlq``, ``/v2/events`` and ``/v2/logs``."""
+"""Endpoints of dead letters and logs: ``/v2/dlq``, ``/v2/events`` and ``/v2/logs``."""
 
 from __future__ import annotations
 
@@ -23,20 +23,19 @@ from .payloads import (
 
 
 def letter_record(engine: Engine, row: DeadLetter) -> records.Record:
-    """Return a dead letter as the API shows it; the caller holds the engine's lock."""
+    """Return a dead letter as the API shows it; the engine's lock is held."""
     message = engine.dead_letters.message(row)
     shown = records.dead_letter_record(message, row.id, engine.settings.no_answer_status)
     return shown | engine.workflow.dead_letter_fields(message)
 
 
 class HistoryRoutes:
-    """Routes of dead letters and logs."""
+    """Endpoints of dead letters and logs."""
 
     def __init__(self, engine: Engine) -> None:
         self.engine = engine
 
     def routes(self) -> list[Route]:
-        """Return all of them."""
         return [
             Route("GET", "/v2/dlq", "list_dead_letters", self.list_dead_letters),
             Route("DELETE", "/v2/dlq", "delete_dead_letters", self.delete_dead_letters),
@@ -88,9 +87,10 @@ class HistoryRoutes:
     def _chosen_letters(
         self, request: Request, *, known: bool = False
     ) -> tuple[list[DeadLetter], str | None]:
-        """Return the page of rows that a bulk operation is for, and the cursor to the next.
+        """Return the page of dead letters that a bulk request selects, and the cursor of the next
+        page.
 
-        With ``known``, raise 404 if ids are given and no row has one of them.
+        With ``known``, raise 404 if ids are given and none of them exists.
         """
         refuse_empty_id(request, "dlq message")
         chosen = filters.read_filters(

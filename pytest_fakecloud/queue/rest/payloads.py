@@ -1,4 +1,4 @@
-"""Reads what requests to the queue carry, and writes the small parts of its answers."""
+"""Parse requests to the queue, and build common parts of its answers."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _ID = re.compile(r"(?:(?:msg|msd|wfr)_[\w.-]+|\d+-\d+)\Z", re.ASCII)
 def json_object(request: Request, *, required: bool = False) -> dict[str, Any]:
     """Return the JSON object of a body; 400 for anything else.
 
-    An empty body counts as an empty object unless one is ``required``.
+    An empty body counts as an empty object unless the object is ``required``.
     """
     if not required and not request.body.strip():
         return {}
@@ -48,7 +48,7 @@ def json_array(request: Request) -> list[Any]:
 def destination_of(
     request: Request, name: str = "destination"
 ) -> tuple[str, list[tuple[str, str]]]:
-    """Return the published destination byte for byte, and the settings found in its query.
+    """Return the published destination byte for byte, and the settings in its query.
 
     The query belongs to the destination, except for ``qstash_token`` and ``upstash-*`` keys.
     """
@@ -69,12 +69,11 @@ def destination_of(
 
 
 def caller_of(request: Request) -> str:
-    """Return the IP address of the publisher; loopback where there is no socket."""
+    """Return the IP address of the publisher; loopback without a socket."""
     return request.client[0] if request.client else "127.0.0.1"
 
 
 def empty() -> Answer:
-    """Return an answer without a body."""
     return Answer(b"", 200)
 
 
@@ -84,7 +83,7 @@ def segment(request: Request, name: str) -> str:
 
 
 def query_of(request: Request) -> list[tuple[str, str]]:
-    """Return the query pairs that are not credentials or settings."""
+    """Return the query pairs that are neither credentials nor settings."""
     return [
         pair
         for pair in request.query_items()
@@ -93,10 +92,10 @@ def query_of(request: Request) -> list[tuple[str, str]]:
 
 
 def bulk_object(request: Request, ids: str) -> dict[str, Any]:
-    """Return the JSON object of a bulk operation; 400 for anything that is none.
+    """Return the JSON object of a bulk request; 400 for anything else.
 
-    An id by itself, bare or as a JSON text, and a JSON array of ids stand for the object whose
-    ``ids`` they are, if they look like such ids.
+    A single id (bare or as a JSON string) and an array of ids stand for an object with ``ids``, if
+    they look like ids.
     """
     text = request.body.strip()
     if _ID.match(text.decode("latin-1")):
@@ -114,7 +113,7 @@ def bulk_object(request: Request, ids: str) -> dict[str, Any]:
 
 
 def bulk_pairs(request: Request, ids: str, *, empty: bool = False) -> list[tuple[str, str]]:
-    """Return the filters of a bulk operation, from its query and its JSON body.
+    """Return the filters of a bulk request, from its query and its JSON body.
 
     Empty filters in the query are ignored unless ``empty`` is set.
     """
@@ -123,27 +122,27 @@ def bulk_pairs(request: Request, ids: str, *, empty: bool = False) -> list[tuple
 
 
 def refuse_empty_id(request: Request, what: str) -> None:
-    """Refuse a path that ends in an empty id, such as ``/v2/messages/``; 404 as for any unknown id.
+    """Reject a path that ends in an empty id, such as ``/v2/messages/``; 404 as for an unknown id.
 
-    Without it the path is that of a bulk operation: a client that has no id would change all.
+    Otherwise it would be a bulk request, and a client without an id would change everything.
     """
     if request.path.endswith("/"):
         raise not_found(what, "with an empty id")
 
 
 def names_nothing(request: Request, *names: str) -> bool:
-    """Whether ids were asked for and none was given: that must never mean all."""
+    """Return whether a request has a field for ids but no id, which must never select everything."""
     body = bulk_object(request, names[0])
     return any(name in body or request.query(name) is not None for name in names)
 
 
 def cursor_field(cursor: str | None) -> dict[str, str]:
-    """Return the cursor as listings show it: absent on the last page."""
+    """Return the cursor of a listing; the last page has none."""
     return {} if cursor is None else {"cursor": cursor}
 
 
 def accepted_record(one: Accepted) -> dict[str, object]:
-    """Return what publishing answers for one message."""
+    """Return the answer to a publish request for one message."""
     answer: dict[str, object] = {"messageId": one.message_id, "url": as_text(one.url)}
     if one.deduplicated:
         answer["deduplicated"] = True
@@ -163,7 +162,7 @@ def endpoints_of(request: Request) -> list[dict[str, Any]]:
 
 
 def read_batch_item(item: Any) -> tuple[str, HeaderList, bytes, str | None]:
-    """Return destination, headers, body and queue of a batch item; 400 for a malformed one."""
+    """Return destination, headers, body and queue of a batch item; 400 if it is malformed."""
     if not isinstance(item, dict):
         raise bad_request("invalid batch item: expected an object")
     destination = item.get("destination")

@@ -1,9 +1,9 @@
-"""The queue's HTTP face, second era: ``/v2/...``, and the first era's routes beside it.
+"""Endpoints for publishing, messages, the language model and keys, and the queue's HTTP app.
 
-Decided here: a batch is answered 200 even when some of its items were refused, but for a step of a
-workflow run that has ended, which refuses the whole (400); a chat is passed on at once, without its
-credentials, to whatever stands in for the language model (502 says why nothing does); an empty
-success is an empty JSON object where clients parse it and an empty body where they do not.
+Decided here: a batch is answered 200 even if some items are rejected, except for a step of a
+finished workflow run, which rejects the whole batch (400); a chat request is passed on immediately,
+without its credentials, to the handler of the language model (502 if there is none); an empty
+success is an empty JSON object if clients parse it, otherwise an empty body.
 """
 
 from __future__ import annotations
@@ -56,16 +56,16 @@ from .payloads import (
 from .v1 import V1Routes
 
 _CHANGING = frozenset({"rotate_keys", "rotate_keys_v1"})
-"""Changes that may be asked for with a GET."""
+"""Endpoints that change something but also accept GET."""
 HOOKS = "/v2/workflows/hooks/"
-"""Below this path anybody may call: it is what the sender of a workflow's webhook is given."""
+"""Paths below this one need no token: the sender of a workflow's webhook has only the URL."""
 
 
 class QueueApp(App):
-    """Routes of a queue over its engine.
+    """The HTTP app of a queue.
 
-    ``tokens`` returns the token that may do everything and the one that may only GET. ``more``
-    returns the routes of other parts of the queue.
+    ``tokens`` returns the token for everything and the read-only token. ``more`` are functions that
+    return the routes of other parts of the queue.
     """
 
     service = "queue"
@@ -102,7 +102,7 @@ class QueueApp(App):
                 Route("POST", f"{base}/{{destination*}}", "create_schedule", self.create_schedule)
                 for base in SCHEDULES
             ),
-            # It takes as long as whoever stands in for the model.
+            # The handler of the language model may take its time.
             Route("POST", "/llm/v1/chat/completions", "chat", self.chat, lingers=True),
             Route("GET", "/v2/keys", "get_keys", self.get_keys),
             Route("POST GET", "/v2/keys/rotate", "rotate_keys", self.rotate_keys),
@@ -138,7 +138,7 @@ class QueueApp(App):
         )
 
     def facts(self, request: Request) -> dict[str, Any]:
-        """The parameters of the path; of a publish request also its ``url`` and ``label``."""
+        """Return the path parameters; for a publish request also its ``url`` and ``label``."""
         facts: dict[str, Any] = dict(request.params)
         if "destination" in request.params:
             destination, settings = destination_of(request)
@@ -188,7 +188,7 @@ class QueueApp(App):
         if len(request.body) > limit:
             raise QueueError(413, f"quota maxBatchSize exceeded, current limit: {limit}")
         items = json_array(request)
-        # One step: a run that ends meanwhile refuses the whole batch or nothing of it.
+        # Hold the lock for the whole batch, so that no run can finish between two items.
         with self.engine.lock:
             self.engine.quota.count_request(self.engine.clock.now_us())
             self.engine.workflow.refuse(map(_headers_of, items))
@@ -290,7 +290,7 @@ class QueueApp(App):
 
 
 def _run_id_of(item: Any) -> str | None:
-    # The item was rejected, perhaps for what it is, so nothing of it has a type to rely on.
+    # The item was rejected, so its parts may have any type.
     headers = item.get("headers") if isinstance(item, dict) else None
     if not isinstance(headers, dict):
         return None
@@ -301,12 +301,12 @@ def _run_id_of(item: Any) -> str | None:
 
 
 def _shown(value: object) -> str:
-    # A string of JSON may hold half a character, which no report could be written with.
+    # A JSON string may contain half a surrogate pair, which reports cannot encode.
     return as_text(as_wire(str(value)))
 
 
 def _headers_of(item: Any) -> HeaderList:
-    # What is malformed is refused as an item of its own, later.
+    # A malformed item is rejected later, as an item.
     try:
         return read_batch_item(item)[1]
     except QueueError:

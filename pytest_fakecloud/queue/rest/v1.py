@@ -1,8 +1,8 @@
-"""The first era's endpoints: ``/v1/...``, over the same store as the second's.
+"""The endpoints of API version 1, ``/v1/...``, on the same data as version 2.
 
-Specification: ``PUT /v1/endpoints/<id>`` changes the URL of messages created later only; there are
-no failure callbacks in this era. The other endpoints are those of the vendor's documents of that time
-and of its Terraform client.
+Specification: ``PUT /v1/endpoints/<id>`` changes the URL of later messages only; version 1 has no
+failure callbacks. The other endpoints come from the vendor's documents of that time and from its
+Terraform client.
 """
 
 from __future__ import annotations
@@ -27,13 +27,12 @@ OK = {"status": "ok"}
 
 
 class V1Routes:
-    """Routes of ``/v1``."""
+    """Endpoints of ``/v1``."""
 
     def __init__(self, engine: Engine) -> None:
         self.engine = engine
 
     def routes(self) -> list[Route]:
-        """Return all of them."""
         return [
             Route("POST", "/v1/publish/{destination*}", "publish_v1", self.publish),
             Route("GET", "/v1/endpoints", "list_endpoints_v1", self.list_endpoints),
@@ -172,7 +171,7 @@ class V1Routes:
     # -- the rest --------------------------------------------------------------------------------
 
     def quota(self, request: Request) -> object:
-        # Where the plan sets no limit, the numbers are those of the era's documents.
+        # Without a plan limit, the numbers are those of the documents of that time.
         limits = self.engine.limits
         return {
             "maxTopics": limits.groups or 20,

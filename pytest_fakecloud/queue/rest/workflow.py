@@ -1,8 +1,8 @@
-"""The workflow endpoints: ``/v2/workflows/...``, triggers, events to wait for, and webhooks.
+"""Endpoints of workflow runs: ``/v2/workflows/...``, triggers, events and webhooks.
 
 Source: the official clients' code and the vendor's documentation. Decided here: a listing of runs
-begins with the newest; a run that is over has no steps to fetch (404, which clients take for its
-end); ``workflowRuns`` of a listing are ids of runs, alone or as ``<id>@<created, Unix ms>``, or
+begins with the newest; the steps of a finished run cannot be fetched (404, which clients treat as
+its end); ``workflowRuns`` of a listing are ids of runs, alone or as ``<id>@<created, Unix ms>``, or
 ``true`` for all runs.
 """
 
@@ -72,7 +72,7 @@ _FILTERS = frozenset({*_RUN_FIELDS, "count", "cursor", "fromDate", "toDate"})
 
 
 class WorkflowRoutes:
-    """The endpoints of workflow runs, over an engine and its ``WorkflowRuns``."""
+    """Endpoints of workflow runs."""
 
     def __init__(self, engine: Engine, runs: WorkflowRuns) -> None:
         self.engine = engine
@@ -80,7 +80,6 @@ class WorkflowRoutes:
         runs.attach(engine)
 
     def routes(self) -> list[Route]:
-        """Return all of them, for the queue's app."""
         return [
             Route("GET", "/v2/workflows/runs/{id}", "get_workflow_steps", self.get_steps),
             Route("DELETE", "/v2/workflows/runs/{id}", "end_workflow_run", self.end_run),
@@ -163,7 +162,7 @@ class WorkflowRoutes:
             return True
 
         self.engine.history.sweep()
-        # A run that was started again under its old id keeps its place in the dict, but is newer.
+        # A run that was restarted under its old id keeps its position in the dict, but is newer.
         in_order = sorted(self.runs.runs.values(), key=lambda run: run.number)
         return filters.page(
             [run for run in in_order if matches(run)],
@@ -221,7 +220,7 @@ class WorkflowRoutes:
         published = self.engine.publisher.publish(target, sent, body, caller_ip=caller_of(request))
         (accepted,) = published.accepted
         if accepted.deduplicated:
-            # By its deduplication id: the run is the one that the first message started.
+            # A duplicate by deduplication id: name the run that the first message started.
             started = self.engine.messages.get(accepted.message_id)
             if started is not None and started.workflow is not None:
                 run_id = started.workflow.run_id

@@ -1,9 +1,9 @@
-"""The dead letters of workflow runs: ``/v2/workflows/dlq``.
+"""Endpoints of the dead letters of workflow runs: ``/v2/workflows/dlq``.
 
 Source: the official clients' code and the vendor's documentation. Decided here: ``resume`` and
-``restart`` make a new run and take the row out of the dead letters; what the request sets replaces
-the old run's settings, for later steps too. ``DELETE .../callback/<id>`` gives a failure callback
-up: one on its way is cancelled, of one that failed its own dead letter goes.
+``restart`` create a new run and remove the dead letter; settings in the request replace those of
+the old run, also for later steps. ``DELETE .../callback/<id>`` cancels a pending failure callback,
+or deletes the dead letter of a failed one.
 """
 
 from __future__ import annotations
@@ -34,19 +34,18 @@ from .payloads import (
 )
 
 _OVERRIDES = ("retr", "flow-control-", "label", "delay", "failure-callback")
-"""Beginnings of the settings of a run that may be given when it is resumed or restarted."""
+"""Prefixes of the settings that can be given when a run is resumed or restarted."""
 _ON_ITS_WAY = ("CREATED", "ACTIVE", "RETRY")
 
 
 class WorkflowHistoryRoutes:
-    """The endpoints of the dead letters of runs, over an engine and its ``WorkflowRuns``."""
+    """Endpoints of the dead letters of workflow runs."""
 
     def __init__(self, engine: Engine, runs: WorkflowRuns) -> None:
         self.engine = engine
         self.runs = runs
 
     def routes(self) -> list[Route]:
-        """Return all of them, for the queue's app."""
         dlq = "/v2/workflows/dlq"
         return [
             Route("POST", f"{dlq}/resume", "resume_workflow_runs", self.resume),
@@ -133,7 +132,7 @@ class WorkflowHistoryRoutes:
             else:
                 refuse_empty_id(request, "dlq message")
                 rows, cursor = self._letters(bulk_pairs(request, "dlqIds"), request)
-            # Of a selection that the day has no room for, none is started anew.
+            # If the day has no room for all selected runs, none is started.
             self.engine.quota.check_room(len(rows))
             runs = []
             for row in rows:

@@ -1,1 +1,1 @@
-"""What goes over the wire: headers, retry rules, filters, signatures, callbacks, records."""
+"""Wire formats: headers, retry rules, filters, signatures, callbacks, records."""

@@ -1,12 +1,12 @@
-"""The bodies of callbacks and failure callbacks: every field of the specification.
+"""The bodies of callbacks and failure callbacks.
 
-A callback is published after every attempt, a failure callback after the last one (never for a v1
-publish); both are messages of their own. ``notBefore`` and ``createdAt`` are texts of Unix
-milliseconds. The id of the message appears as ``sourceMessageId`` (the service's name) and as
+A callback is published after every attempt, a failure callback after the last one (not for v1
+messages); both are messages themselves. ``notBefore`` and ``createdAt`` are strings of Unix
+milliseconds. The message's id is in ``sourceMessageId`` (the service's name) and in
 ``sourceMessasgeId`` (the specification's spelling).
 
-Decided here: ``status`` is 0 when no HTTP answer came; the destination's body is cut to the plan's
-message size; redacted parts are sent in clear, as in any delivery.
+Decided here: ``status`` is 0 if there was no HTTP answer; the destination's body is cut to the
+plan's message size; redacted parts are sent in clear, as in any delivery.
 """
 
 from __future__ import annotations
@@ -24,21 +24,21 @@ SOURCE_SPELLINGS: Mapping[str, tuple[str, ...]] = {
     "service": ("sourceMessageId",),
     "specification": ("sourceMessasgeId",),
 }
-"""The two spellings of the source id, by the name of the setting."""
+"""The fields with the message's id, by the value of the setting ``source_id``."""
 
 
 def encoded(data: bytes) -> str:
-    """Return base64 text."""
+    """Return bytes as a Base64 string."""
     return base64.b64encode(data).decode("ascii")
 
 
 def given(**fields: object) -> dict[str, Any]:
-    """Return the fields that have a value."""
+    """Return the fields that are not None."""
     return {name: value for name, value in fields.items() if value is not None}
 
 
 def source_headers(message: Message) -> HeaderList:
-    """Return the headers of a message as its publisher meant them: forwarded and content type."""
+    """Return the headers of a message that its publisher set: forwarded, content type, workflow."""
     settings = message.settings
     headers = list(settings.forward)
     if settings.content_type is not None:
@@ -58,9 +58,9 @@ def callback_body(
     spelling: str = "both",
     more: Mapping[str, object] | None = None,
 ) -> bytes:
-    """Return the JSON body that reports an attempt; ``dlq_id`` is for a failure callback only.
+    """Return the JSON body that reports an attempt; ``dlq_id`` is for failure callbacks only.
 
-    ``size`` cuts the destination's body, in bytes before base64. ``more`` are further fields.
+    ``size`` limits the destination's body, in bytes before Base64. ``more`` are additional fields.
     """
     body: dict[str, Any] = {
         "status": no_answer_status if outcome.status is None else outcome.status,
@@ -97,7 +97,7 @@ def _answer_body(outcome: Outcome) -> bytes:
 
 
 def failure_text(outcome: Outcome) -> str:
-    """Return, in words, why an attempt did not deliver its message."""
+    """Return why an attempt did not deliver its message."""
     if outcome.unstubbed:
         return outcome.unstubbed
     if outcome.status is not None:

@@ -1,13 +1,12 @@
-"""Filters and cursors of the listings and of the bulk operations.
+"""Filters and cursors of listings and bulk requests.
 
-Within one field any value counts (repeated, or separated by commas, except in ``url``), across
-fields all must; but with ids given (``messageIds``, ``dlqIds``) all other filters are read and
-ignored. ``fromDate`` and ``toDate`` are Unix milliseconds, both inclusive. ``host`` and
-``path`` of the destination work for messages and logs and are refused for dead letters. Unknown
-names are 400.
+One of a field's values must match (repeated, or separated by commas except in URLs), and all fields
+must match. If ids are given (``messageIds``, ``dlqIds``, ``workflowRunIds``), all other filters are
+parsed but ignored. ``fromDate`` and ``toDate`` are Unix milliseconds, both inclusive. ``host`` and
+``path`` filter messages and logs, but not dead letters. An unknown name is a 400.
 
-Decided here: ``order`` is ``earliestFirst`` or ``latestFirst``; a ``count`` above the most is the
-most.
+Decided here: ``order`` is ``earliestFirst`` or ``latestFirst``; a ``count`` above the maximum is
+the maximum.
 """
 
 from __future__ import annotations
@@ -47,11 +46,11 @@ _MESSAGE_FIELDS: dict[str, Callable[[Message], Sequence[str]]] = {
     "host": lambda message: _one(_split(message.url)[0]),
     "path": lambda message: _one(_split(message.url)[1]),
 }
-"""Filter name -> the values of a message it is compared with."""
+"""The values of a message that each filter is compared with."""
 _DESTINATION = frozenset({"host", "path"})
 _PAGING = frozenset({"cursor", "count", "order"})
 _IDS = ("messageIds", "dlqIds", "workflowRunIds")
-"""Lists of ids: with one of them given, all other filters are ignored."""
+"""Lists of ids: if one of them is given, all other filters are ignored."""
 _WHOLE = ("url", "workflowUrl")
 """Filters whose value may contain a comma."""
 COMMON = frozenset(_MESSAGE_FIELDS) - _DESTINATION - {"messageIds"} | {"fromDate", "toDate"}
@@ -89,7 +88,7 @@ def _split(url: str) -> tuple[str, str]:
 
 @dataclass(slots=True)
 class Filters:
-    """Filters that were read: fields with their wanted values, span, order, page."""
+    """Parsed filters: wanted values by field, time span, order and page."""
 
     fields: dict[str, list[str]] = field(default_factory=dict)
     from_us: int | None = None
@@ -100,11 +99,11 @@ class Filters:
 
     @property
     def empty(self) -> bool:
-        """Whether nothing narrows the selection (paging does not)."""
+        """Whether no filter narrows the selection (paging does not)."""
         return not self.fields and self.from_us is None and self.to_us is None
 
     def spans(self, at_us: int) -> bool:
-        """Whether an instant is within ``from_us`` and ``to_us``, both inclusive."""
+        """Return whether a time is within ``from_us`` and ``to_us``, both inclusive."""
         return (self.from_us is None or at_us >= self.from_us) and (
             self.to_us is None or at_us <= self.to_us
         )
@@ -118,7 +117,8 @@ class Filters:
         status: int | None = None,
         dlq_id: str | None = None,
     ) -> bool:
-        """Whether a message (in a log row of that state, or dead letter of that id) is meant."""
+        """Return whether a message matches (with the state of a log row, or the id of a dead
+        letter)."""
         if not self.spans(at_us):
             return False
         for name, wanted in self.fields.items():
@@ -142,9 +142,9 @@ def read_filters(
     *,
     states: Callable[[list[str]], list[str]] | None = None,
 ) -> Filters:
-    """Read query pairs into filters; 400 for an unknown name or a malformed value.
+    """Parse query pairs into filters; 400 for an unknown name or a malformed value.
 
-    ``states`` reads the values of the filter ``state``, by default states of messages.
+    ``states`` parses the values of the filter ``state``, by default states of messages.
     """
     filters = Filters()
     for name, value in pairs:
@@ -165,7 +165,7 @@ def read_filters(
         elif name == "fromDate":
             filters.from_us = read_integer(value, "fromDate") * 1000
         elif name == "toDate":
-            # Inclusive to the millisecond, while instants are kept in microseconds.
+            # The whole millisecond is included, but times are in microseconds.
             filters.to_us = read_integer(value, "toDate") * 1000 + 999
         else:
             values = [value] if name in _WHOLE else [one.strip() for one in value.split(",")]
@@ -192,7 +192,7 @@ def _states(values: list[str]) -> list[str]:
 
 
 def pairs_of(body: Mapping[str, Any]) -> list[tuple[str, str]]:
-    """Return the filters of a JSON body as query pairs; 400 for values that are no text."""
+    """Return the filters of a JSON body as query pairs; 400 for values of other types."""
     pairs: list[tuple[str, str]] = []
     for name, value in body.items():
         for one in value if isinstance(value, list) else [value]:
@@ -212,10 +212,11 @@ def page(
     latest_first: bool,
     default: int = 100,
 ) -> tuple[list[T], str | None]:
-    """Return one page of rows (given in rising order of their number) and the cursor to the next.
+    """Return one page of rows, given in ascending order of ``number``, and the cursor of the next
+    page.
 
-    A cursor names the last row seen, so rows that come and go between two calls never repeat or
-    hide others. 400 for a cursor that is none of ours.
+    A cursor names the last row returned, so that rows added or removed between two calls are
+    neither repeated nor skipped. 400 for an invalid cursor.
     """
     backwards = latest_first if filters.latest_first is None else filters.latest_first
     after = None if filters.cursor is None else read_cursor(filters.cursor)
@@ -233,12 +234,12 @@ def page(
 
 
 def make_cursor(number: int) -> str:
-    """Return an opaque text for a row number."""
+    """Return a cursor for a row number."""
     return base64.urlsafe_b64encode(f"row-{number}".encode()).decode("ascii").rstrip("=")
 
 
 def read_cursor(text: str) -> int:
-    """Return the row number of a cursor; 400 when it is none of ours."""
+    """Return the row number of a cursor; 400 if it is invalid."""
     try:
         plain = base64.urlsafe_b64decode(text + "=" * (-len(text) % 4)).decode("ascii")
         if not plain.startswith("row-") or not plain[4:].isdigit() or len(plain) > 24:

@@ -1,14 +1,13 @@
-"""Reads the headers of a publish request into ``PublishSettings``, refusing what is malformed.
+"""Parse the headers of a publish request into ``PublishSettings``.
 
-Names are compared without case and under both prefixes, ``Upstash-`` and ``Service-``; lower-case
-query keys (``?upstash-retries=3``) count as headers that were not sent. Nested settings
-(``Upstash-Callback-*``) are read by the same reader after their prefix is replaced.
+Names are compared without case and with both prefixes, ``Upstash-`` and ``Service-``; lower-case
+query keys (``?upstash-retries=3``) count as headers if the header is missing. Nested settings
+(``Upstash-Callback-*``) are parsed in the same way after their prefix is replaced.
 
 Decided here: an unknown ``Upstash-*`` header is ignored; of a repeated setting the first one
-counts; a flow-control key may come without a value (it may be pinned elsewhere);
-``Upstash-Header-Forward`` never forwards the queue's own ``Authorization``; of two settings that
-exclude each other (delay and not-before, the two ways to deduplicate) one that was sent drops the
-other among the defaults.
+counts; a flow-control key may have no value (it may be pinned); ``Upstash-Header-Forward`` never
+forwards the queue's own ``Authorization``; if two settings exclude each other (delay and
+not-before, the two kinds of deduplication), a sent one drops the other among the defaults.
 """
 
 from __future__ import annotations
@@ -49,7 +48,7 @@ HOP_BY_HOP = frozenset(
         "expect",
     ]
 )
-"""Names that frame a message or belong to one connection: echoing them breaks the next delivery."""
+"""Headers of a message's framing or of one connection, which must not be forwarded."""
 NAME = re.compile(r"[A-Za-z0-9._-]+\Z")
 _TOKEN = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+\Z")
 _CONTROL = re.compile(r"[\x00-\x08\x0a-\x1f\x7f]")
@@ -58,18 +57,18 @@ _GROUP = re.compile(r"(\d+)([smhd])")
 _UNIT = {"s": SECOND, "m": 60 * SECOND, "h": 3600 * SECOND, "d": DAY}
 _REDACT_HEADER = re.compile(r"headers?\[([^\[\]]+)\]\Z", re.IGNORECASE)
 LONGEST_US = 36_525 * DAY
-"""No plan delays a message for longer; beyond it instants leave the calendar."""
+"""No plan allows a longer delay; beyond it, times exceed the calendar."""
 LATEST_US = 253_402_300_799 * SECOND
 LONGEST_PERIOD_US = 7 * DAY
 
 
 def canonical(name: str) -> str:
-    """Return a header name in canonical HTTP case (``x-my-id`` is ``X-My-Id``)."""
+    """Return a header name in canonical case (``x-my-id`` is ``X-My-Id``)."""
     return "-".join(part[:1].upper() + part[1:].lower() for part in name.split("-"))
 
 
 def unprefixed(name: str) -> str | None:
-    """Return what follows ``Upstash-`` or ``Service-``, lower-cased, or None for other headers."""
+    """Return the part after ``Upstash-`` or ``Service-`` in lower case, or None for other headers."""
     lower = name.lower()
     if lower.startswith(("upstash-", "service-")):
         return lower[8:]
@@ -77,12 +76,12 @@ def unprefixed(name: str) -> str | None:
 
 
 def first_setting(headers: Iterable[tuple[str, str]], name: str) -> str | None:
-    """Return the first value of a setting under either prefix (``workflow-runid``), or None."""
+    """Return the first value of a setting with either prefix (``workflow-runid``), or None."""
     return next((value for key, value in headers if unprefixed(key) == name), None)
 
 
 def read_duration(text: str, what: str) -> int:
-    """Read ``<n><s|m|h|d>`` groups such as ``1d10h30m`` into microseconds; 400 otherwise."""
+    """Parse ``<n><s|m|h|d>`` groups such as ``1d10h30m`` into microseconds; 400 if malformed."""
     compact = text.strip()
     if not _DURATION.match(compact):
         raise bad_request(
@@ -96,7 +95,7 @@ def read_duration(text: str, what: str) -> int:
 
 
 def read_integer(text: str, what: str, *, least: int = 0) -> int:
-    """Read a plain decimal integer of at most 18 digits; 400 otherwise."""
+    """Parse a decimal integer of at most 18 digits; 400 if malformed."""
     stripped = text.strip()
     if not re.fullmatch(r"[0-9]{1,18}", stripped) or int(stripped) < least:
         raise bad_request(f"invalid {what}: {quoted(text)} is not an integer of at least {least}")
@@ -104,7 +103,7 @@ def read_integer(text: str, what: str, *, least: int = 0) -> int:
 
 
 def read_flag(text: str, what: str) -> bool:
-    """Read ``true`` or ``false`` in any case (the Python client sends ``True``); 400 otherwise."""
+    """Parse ``true`` or ``false`` in any case (the Python client sends ``True``); 400 if malformed."""
     lower = text.strip().lower()
     if lower not in ("true", "false"):
         raise bad_request(f"invalid {what}: {quoted(text)}, expected true or false")
@@ -112,7 +111,7 @@ def read_flag(text: str, what: str) -> bool:
 
 
 def check_url(url: str, what: str) -> str:
-    """Return an absolute http(s) URL unchanged; 400 with the service's text otherwise."""
+    """Return an absolute http(s) URL unchanged; 400 with the service's text if it is none."""
     if not url.lower().startswith(("http://", "https://")):
         raise bad_request(f"invalid {what} url: {errors.INVALID_SCHEME}")
     if re.search(r"[\x00-\x20\x7f]", url):
@@ -123,7 +122,7 @@ def check_url(url: str, what: str) -> str:
         _ = parts.port
     except ValueError as error:
         raise bad_request(f"invalid {what} url: {_unreadable(as_text(url)) or error}") from None
-    # The text behind the bytes is what everybody else reads, and may be refused for itself.
+    # Other code reads the decoded text, which may be malformed even if the bytes are not.
     if not url.isascii() and (unreadable := _unreadable(as_text(url))) is not None:
         raise bad_request(f"invalid {what} url: {unreadable}")
     if not host:
@@ -140,7 +139,7 @@ def _unreadable(url: str) -> ValueError | None:
 
 
 def check_name(name: str, what: str) -> str:
-    """Return a name of letters, digits, ``-``, ``.`` and ``_`` unchanged; 400 otherwise."""
+    """Return a name of letters, digits, ``-``, ``.`` and ``_`` unchanged; 400 if malformed."""
     if not NAME.match(name):
         raise bad_request(
             f"invalid {what}: {quoted(name)} may only contain letters, digits, hyphen, underscore"
@@ -150,7 +149,7 @@ def check_name(name: str, what: str) -> str:
 
 
 def read_flow(key: str, value: str | None) -> FlowSettings:
-    """Read ``parallelism=<n>, rate=<n>, period=<duration>`` in any order; 400 otherwise."""
+    """Parse ``parallelism=<n>, rate=<n>, period=<duration>`` in any order; 400 if malformed."""
     if not key.strip():
         raise bad_request("invalid flow control key: it is empty")
     numbers: dict[str, int] = {}
@@ -182,8 +181,7 @@ def read_flow(key: str, value: str | None) -> FlowSettings:
 
 
 def read_redaction(text: str) -> Redaction:
-    """Read ``body``, ``header`` and ``header[Name]`` (or ``headers``), comma separated; 400
-    otherwise."""
+    """Parse a comma-separated list of ``body``, ``header`` and ``header[Name]``; 400 if malformed."""
     body = False
     every = False
     names: set[str] = set()
@@ -202,7 +200,7 @@ def read_redaction(text: str) -> Redaction:
 
 
 def read_deduplication_id(text: str) -> str:
-    """Return a deduplication id unchanged; 400 for an empty one, a colon or white space."""
+    """Return a deduplication id unchanged; 400 if it is empty or has a colon or white space."""
     if ":" in text:
         raise bad_request(errors.DEDUPLICATION_COLON)
     if not text or re.search(r"\s", text):
@@ -211,7 +209,7 @@ def read_deduplication_id(text: str) -> str:
 
 
 def check_header(name: str, value: str) -> None:
-    """Refuse a forwarded header that could not be sent, or would smuggle another one; 400."""
+    """Reject a forwarded header that cannot be sent or would inject another header; 400."""
     if not _TOKEN.match(name):
         raise bad_request(f"invalid header name: {quoted(name)}")
     if _CONTROL.search(value):
@@ -219,7 +217,7 @@ def check_header(name: str, value: str) -> None:
 
 
 class _Reading:
-    """One pass over the headers: collects what was given, in ``PublishSettings`` fields."""
+    """Collects the settings of one request as fields of ``PublishSettings``."""
 
     def __init__(self) -> None:
         self.given: dict[str, Any] = {}
@@ -264,7 +262,7 @@ class _Reading:
                 self.given[field] = read(value)
 
     def default(self, defaults: _Reading) -> None:
-        """Take over what was not given here: single settings, and headers by their name."""
+        """Use defaults for what was not sent: settings one by one, headers by name."""
         if self.forward_all is None:
             self.forward_all = defaults.forward_all
         self.forward_plain()
@@ -283,7 +281,7 @@ class _Reading:
             self.flow_value = defaults.flow_value
 
     def forward_plain(self) -> None:
-        """Forward the headers without a prefix where that is wanted."""
+        """Forward the headers without a prefix if the request asks for it."""
         if self.forward_all:
             taken = {name.lower() for name, _ in self.forward} | {"authorization", "user-agent"}
             self.forward += [pair for pair in self.plain if pair[0].lower() not in taken]
@@ -319,11 +317,11 @@ _EXCLUDES = (
     ("deduplication_id", "content_based_deduplication"),
     ("content_based_deduplication", "deduplication_id"),
 )
-"""A setting that was sent, and the default that makes no sense beside it."""
+"""Settings that were sent, and the defaults that they exclude."""
 
 
 def over(base: HeaderList, given: HeaderList) -> HeaderList:
-    """Return headers with others on top, which replace those of the same name."""
+    """Return headers with others on top, which replace headers of the same name."""
     own = {name.lower() for name, _ in given}
     return [pair for pair in base if pair[0].lower() not in own] + given
 
@@ -336,7 +334,7 @@ def _method(value: str) -> str:
 
 
 def _timeout(value: str) -> int:
-    # The workflow clients send a bare number of seconds.
+    # The workflow clients send a number of seconds without a unit.
     return read_duration(f"{value.strip()}s" if value.strip().isdecimal() else value, "timeout")
 
 
@@ -348,7 +346,7 @@ def _not_before(value: str) -> int:
 
 
 def labels_of(value: str) -> tuple[str, ...]:
-    """Return the labels that a header separates by commas."""
+    """Return the labels of a header, which separates them by commas."""
     return tuple(part.strip() for part in as_text(value).split(",") if part.strip())
 
 
@@ -383,10 +381,10 @@ def read_given(
     query: Iterable[tuple[str, str]] = (),
     defaults: HeaderList | None = None,
 ) -> dict[str, Any]:
-    """Return only what the headers (and ``upstash-*`` query keys) ask for, as settings fields.
+    """Return the settings that the headers (and ``upstash-*`` query keys) contain.
 
-    ``defaults`` are the headers of a URL group: they count as if they had been sent, but for what
-    was sent. Raises ``QueueError`` 400 for the first malformed one.
+    ``defaults`` are the headers of a URL group; they count as sent unless the request sets them.
+    Raises ``QueueError`` 400 for the first malformed header.
     """
     reading = _Reading()
     for name, value in headers:
@@ -407,15 +405,15 @@ def read_given(
 def read_settings(
     headers: Iterable[tuple[str, str]], query: Iterable[tuple[str, str]] = ()
 ) -> PublishSettings:
-    """Return the settings of one publish request; raises ``QueueError`` 400 when malformed."""
+    """Return the settings of a publish request; raises ``QueueError`` 400 if malformed."""
     return PublishSettings(**read_given(headers, query))
 
 
 def json_headers(headers: Mapping[str, Any], *, first_spelling: bool = False) -> HeaderList:
     """Return the headers of a JSON object (name to value or list of values) as wire pairs.
 
-    ``first_spelling`` drops a name that comes again in another case, as workflow clients send some.
-    400 for values that are not strings, numbers or booleans.
+    ``first_spelling`` drops a name that is repeated in another case, as workflow clients do. 400
+    for values that are not strings, numbers or booleans.
     """
     pairs: HeaderList = []
     seen: set[str] = set()
@@ -432,7 +430,7 @@ def json_headers(headers: Mapping[str, Any], *, first_spelling: bool = False) ->
 
 
 def header_map(headers: Iterable[tuple[str, str]]) -> dict[str, list[str]]:
-    """Return headers as the API shows them: canonical name to the list of its values."""
+    """Return headers as the API shows them: the list of values by canonical name."""
     found: dict[str, list[str]] = {}
     for name, value in headers:
         found.setdefault(canonical(name), []).append(as_text(value))
@@ -440,7 +438,7 @@ def header_map(headers: Iterable[tuple[str, str]]) -> dict[str, list[str]]:
 
 
 def as_text(wire: str) -> str:
-    """Return latin-1 wire characters as the UTF-8 text they mean, where they mean one."""
+    """Decode Latin-1 wire characters as UTF-8; return them unchanged if they are not UTF-8."""
     if wire.isascii():
         return wire
     try:
@@ -450,12 +448,12 @@ def as_text(wire: str) -> str:
 
 
 def quoted(wire: str) -> str:
-    """Return wire characters in quotes, as the text they mean: for the words of an error."""
+    """Return the decoded wire characters in quotes, for error texts."""
     return repr(as_text(wire))
 
 
 def as_wire(text: str) -> str:
-    """Return text as the latin-1 wire characters (one per byte) of its UTF-8."""
+    """Encode a string as UTF-8 and return it with one Latin-1 character per byte."""
     if text.isascii():
         return text
     return text.encode("utf-8", "surrogatepass").decode("latin-1")

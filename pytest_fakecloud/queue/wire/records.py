@@ -1,9 +1,8 @@
-"""The JSON records of the API: messages, dead letters, logs, schedules, queues, groups, tasks.
+"""JSON records of the API: messages, dead letters, logs, schedules, queues, groups, tasks.
 
-Header names are canonical with values as lists; a body is ``body`` when it is UTF-8 and
-``bodyBase64`` when it is not, and absent when empty. Instants are Unix milliseconds. Redacted parts
-appear as ``REDACTED:<sha256>``. Where clients and documents disagree about a name, both names are
-there.
+Header names are canonical, with lists of values. A body is ``body`` if it is UTF-8, ``bodyBase64``
+if not, and absent if empty. Times are Unix milliseconds. Redacted parts are ``REDACTED:<sha256>``.
+If clients and documents disagree about a name, the record has both.
 """
 
 from __future__ import annotations
@@ -30,7 +29,7 @@ Record = dict[str, Any]
 
 
 def ms(instant_us: int) -> int:
-    """Return an instant in milliseconds."""
+    """Return a time in milliseconds."""
     return instant_us // 1000
 
 
@@ -50,7 +49,7 @@ def _body(name: str, body: bytes, hide: bool = False) -> Record:
 
 
 def shown_headers(headers: HeaderList, redaction: Redaction | None) -> dict[str, list[str]]:
-    """Return a header map with the redacted values hidden."""
+    """Return a header map with redacted values hidden."""
     shown = header_map(headers)
     if redaction is None:
         return shown
@@ -66,7 +65,7 @@ def shown_headers(headers: HeaderList, redaction: Redaction | None) -> dict[str,
 
 
 def nested_headers(headers: HeaderList) -> dict[str, list[str]]:
-    """Return the nested settings of a callback as the API shows them, without any prefix."""
+    """Return the nested settings of a callback as the API shows them, without prefixes."""
     shown: dict[str, list[str]] = {}
     for name, value in headers:
         plain = name[8:]
@@ -138,7 +137,7 @@ def message_record(message: Message) -> Record:
 
 
 def dead_letter_record(message: Message, dlq_id: str, no_answer_status: int) -> Record:
-    """Return a dead letter: the message record and the last answer."""
+    """Return a dead letter: the message and its last answer."""
     outcome = message.last_outcome or Outcome()
     record = message_record(message)
     record["dlqId"] = dlq_id
@@ -152,7 +151,7 @@ def dead_letter_record(message: Message, dlq_id: str, no_answer_status: int) -> 
 
 
 def log_record(entry: LogEntry, message: Message, no_answer_status: int) -> Record:
-    """Return one row of ``/v2/events``."""
+    """Return a row of ``/v2/events``."""
     settings = message.settings
     redaction = settings.redaction
     hide = redaction is not None and redaction.body
@@ -240,7 +239,7 @@ def queue_record(queue: OrderedQueue, lag: int) -> Record:
 
 
 def group_record(group: UrlGroup) -> Record:
-    """Return a URL group in its second-era form."""
+    """Return a URL group as ``/v2`` shows it."""
     return {
         "name": group.name,
         "createdAt": ms(group.created_us),
@@ -253,13 +252,13 @@ def group_record(group: UrlGroup) -> Record:
 
 
 def endpoint_record(group: UrlGroup, endpoint: Endpoint) -> Record:
-    """Return an endpoint in its first-era form: one of ``topicId`` and ``topicName`` is set."""
+    """Return an endpoint as ``/v1`` shows it, with either ``topicId`` or ``topicName``."""
     topic = {"topicId": group.id} if endpoint.by_id else {"topicName": group.name}
     return {"endpointId": endpoint.id, "url": as_text(endpoint.url), **topic}
 
 
 def topic_record(group: UrlGroup) -> Record:
-    """Return a URL group in its first-era form."""
+    """Return a URL group as ``/v1`` shows it."""
     return {
         "topicId": group.id,
         "name": group.name,
@@ -277,10 +276,10 @@ _TASK_STATES = {
 
 
 def task_record(message: Message, now_us: int) -> Record:
-    """Return the delivery of a message to one endpoint in its first-era form.
+    """Return the delivery of a message to one endpoint as a task of ``/v1``.
 
-    Decided here: the words for the state are those of the task library of that era; instants are
-    Unix milliseconds.
+    Decided here: the states have the names of the task library of that time; times are Unix
+    milliseconds.
     """
     state = _TASK_STATES.get(message.state)
     if state is None:
@@ -305,5 +304,5 @@ def task_record(message: Message, now_us: int) -> Record:
 
 
 def task_id(message: Message) -> str:
-    """Return the first-era id of the delivery to one endpoint."""
+    """Return the ``/v1`` task id of a delivery."""
     return "task_" + message.id.removeprefix("msg_")

@@ -1,14 +1,14 @@
-"""When a failed attempt is made again: backoff, ``Retry-After`` and retry-delay expressions.
+"""Waits between attempts: backoff, ``Retry-After`` and retry-delay expressions.
 
 Specification and vendor's docs: retry n waits min(86400, e^(2.5 n)) seconds. A destination's
 ``Retry-After``, ``X-RateLimit-Reset``, ``X-RateLimit-Reset-Requests`` or
-``X-RateLimit-Reset-Tokens`` sets the next wait instead, unless it is above one day.
+``X-RateLimit-Reset-Tokens`` sets the next wait instead, unless it is longer than a day.
 
-Decided here: those headers count in that order and beat an expression; a date in the past and a
-negative duration mean at once; an expression is worked out in floating point for every retry the
-message may make when it is published, and refused when one of them divides by zero or overflows
-(where a message comes to make more retries than that, one without a value waits the backoff);
-its value is held between 0 and one day; ``round`` rounds halves away from zero.
+Decided here: those headers count in that order and take precedence over an expression; a date in
+the past and a negative duration mean no wait; an expression is evaluated in floating point for
+every allowed retry when the message is published, and rejected if a division by zero or an overflow
+occurs (a later retry for which it has no value uses the backoff); its value is limited to between 0
+and one day; ``round`` rounds halves away from zero.
 """
 
 from __future__ import annotations
@@ -72,8 +72,8 @@ _Node = Callable[[float], float]
 class RetryDelay:
     """A parsed retry-delay expression: milliseconds as a function of ``retried`` (0, 1, ...).
 
-    Numbers, ``retried``, ``+ - * / %``, unary minus, brackets and the functions `pow exp sqrt abs
-    floor ceil round min max``. Raises ``QueueError` 400 for anything else.
+    It has numbers, ``retried``, ``+ - * / %``, unary minus, parentheses and the functions ``pow exp
+    sqrt abs floor ceil round min max``. Raises ``QueueError`` 400 for anything else.
     """
 
     def __init__(self, text: str) -> None:
@@ -92,7 +92,7 @@ class RetryDelay:
             raise self._bad(f"unexpected {self._tokens[self._at]!r}")
 
     def milliseconds(self, retried: int) -> float:
-        """Return the wait in milliseconds; 400 where the value is not a finite number."""
+        """Return the wait in milliseconds; 400 if the value is not a finite number."""
         try:
             value = self._node(float(retried))
         except ZeroDivisionError:
@@ -106,7 +106,7 @@ class RetryDelay:
         return value
 
     def wait_us(self, retried: int) -> int:
-        """Return the wait in microseconds, held between 0 and one day."""
+        """Return the wait in microseconds, limited to between 0 and one day."""
         return min(DAY, max(0, round(min(self.milliseconds(retried), 1e9) * 1_000)))
 
     def _bad(self, why: str) -> Exception:
@@ -199,16 +199,16 @@ def _binary(sign: str, left: _Node, right: _Node) -> _Node:
 
 
 def check_expression(text: str) -> str:
-    """Return a well-formed retry-delay expression unchanged; 400 otherwise."""
+    """Return a well-formed retry-delay expression unchanged; 400 if it is malformed."""
     RetryDelay(text)
     return text
 
 
 def asked_wait(headers: Sequence[tuple[str, str]], now_us: int) -> tuple[int, str] | None:
-    """Return the wait a destination asked for and the header that did, or None.
+    """Return the wait that a destination asked for and the header with it, or None.
 
-    Dates are compared with the queue's clock. A value above one day, or one that cannot be read,
-    does not count.
+    Dates are compared with the queue's clock. A wait longer than a day or a malformed value is
+    ignored.
     """
     for name in RETRY_HEADERS:
         value = first(headers, name)
@@ -221,7 +221,7 @@ def asked_wait(headers: Sequence[tuple[str, str]], now_us: int) -> tuple[int, st
 
 
 def go_duration_us(text: str) -> int | None:
-    """Read a duration as the Go language writes it (``1h30m``, ``1.5s``); None when it is none."""
+    """Parse a duration of the Go language (``1h30m``, ``1.5s``); None if it is malformed."""
     if not _GO_DURATION.match(text) or len(text) >= 100:
         return None
     total = sum(float(number) * _GO_UNIT[unit] for number, unit in _GO_GROUP.findall(text))
@@ -234,7 +234,7 @@ def _read_wait(value: str, now_us: int) -> int | None:
     duration = go_duration_us(value)
     if duration is not None:
         return max(0, duration)
-    from email.utils import parsedate_to_datetime  # costs 4 ms, and dates are rare here
+    from email.utils import parsedate_to_datetime  # takes 4 ms, and dates are rare here
 
     try:
         moment = parsedate_to_datetime(value)
@@ -251,9 +251,9 @@ def _read_wait(value: str, now_us: int) -> int | None:
 def next_wait(
     expression: str | None, retried: int, headers: Sequence[tuple[str, str]], now_us: int
 ) -> tuple[int, str]:
-    """Return the wait before the next retry in microseconds, and why in words.
+    """Return the wait before the next retry in microseconds, and the reason for it.
 
-    ``retried`` is how many retries were made so far (0 after the first attempt).
+    ``retried`` is the number of retries made so far (0 after the first attempt).
     """
     asked = asked_wait(headers, now_us)
     if asked is not None:
@@ -262,7 +262,7 @@ def next_wait(
         try:
             return RetryDelay(expression).wait_us(retried), f"retry delay {expression}"
         except QueueError:
-            # Nobody is left to refuse it to.
+            # There is no request left to reject, so use the backoff.
             pass
     wait = backoff_us(retried + 1)
     return wait, "backoff, at most one day" if wait == DAY else f"backoff e^{2.5 * (retried + 1):g}"

@@ -1,13 +1,12 @@
-"""Signatures of deliveries: HS256 JSON web tokens, and the true reason when one does not verify.
+"""Signatures of deliveries (HS256 JSON web tokens), and why a signature does not verify.
 
 Source of the claims: the vendor's documentation and both official receivers. The receivers try the
-current key, then the next one, and report only what the second said, so a test that fails there
-cannot see whether the token was expired, meant for another URL, or about another body; ``explain``
-says it.
+current key, then the next one, and report only the error of the second. A test that fails there
+cannot see whether the token was expired, for another URL or for another body; ``explain`` reports
+that.
 
-Which clock a token carries is the caller's choice (a callable returning Unix seconds), because a
-receiver checks it against *its* clock: see
-``pytest_fakecloud.queue.delivery.sender.signature_clock``.
+The caller chooses the clock of a token (a function that returns Unix seconds), because a receiver
+compares it with *its* clock; see ``pytest_fakecloud.queue.delivery.sender.signature_clock``.
 """
 
 from __future__ import annotations
@@ -31,14 +30,14 @@ _REQUIRED = ("iss", "sub", "exp", "nbf", "body")
 
 
 def body_hash(body: bytes) -> str:
-    """The ``body`` claim: padded base64url of the SHA-256 of the raw body (of nothing, too)."""
+    """Return the ``body`` claim: padded base64url of the SHA-256 of the raw body, even if empty."""
     return base64.urlsafe_b64encode(hashlib.sha256(body).digest()).decode("ascii")
 
 
 def published_text(url: str) -> str:
-    """A URL kept as one character per byte, as the text its publisher wrote.
+    """Decode a URL with one character per byte to the text that its publisher wrote.
 
-    Bytes that are not UTF-8 stay as they are: no publisher's text can be known then.
+    Bytes that are not UTF-8 are returned unchanged.
     """
     try:
         return url.encode("latin-1").decode("utf-8")
@@ -48,11 +47,11 @@ def published_text(url: str) -> str:
 
 @dataclass(slots=True)
 class Signer:
-    """Makes the signature header of a delivery with the current key of ``keys``.
+    """Signs deliveries with the current key of ``keys``.
 
-    ``now`` is read at each signing and returns Unix seconds; ``ids`` gives the token ids. The
-    claims are ``iss``, ``sub`` (the full destination URL), ``iat``, ``exp`` (``iat`` + 300),
-    ``nbf`` 0, ``jti`` (text; PyJWT refuses any other type) and ``body``.
+    ``now`` returns Unix seconds and is called for each signature; ``ids`` supplies the token ids.
+    The claims are ``iss``, ``sub`` (the full destination URL), ``iat``, ``exp`` (``iat`` + 300),
+    ``nbf`` 0, ``jti`` (a string; PyJWT rejects other types) and ``body``.
     """
 
     keys: SigningKeys
@@ -61,22 +60,23 @@ class Signer:
     header: str = "Upstash-Signature"
 
     def __call__(self, delivery: Delivery, key: str | None = None, age_us: int = 0) -> HeaderList:
-        """Return the signature header; ``key`` replaces the current one, ``age_us`` back-dates it."""
+        """Return the signature header; ``key`` replaces the current key, ``age_us`` is the token's
+        age."""
         token = self.sign(
             delivery.sub or delivery.url, delivery.body, key=key, age=age_us / 1_000_000
         )
         return [(self.header, token)]
 
     def sign(self, url: str, body: bytes, *, key: str | None = None, age: float = 0.0) -> str:
-        """Return the token for a request to ``url`` with that body, issued ``age`` seconds ago."""
+        """Return a token for a request to ``url`` with that body, issued ``age`` seconds ago."""
         issued = int(self.now() - age)
-        import jwt  # late: it brings the whole of cryptography along
+        import jwt  # imported late, because it imports all of cryptography
 
         claims = {
             "iss": ISSUER,
             "sub": published_text(url),
             "exp": issued + LIFETIME,
-            # The service has sent 0 since September 2024; it must be present all the same.
+            # The service has sent 0 since September 2024, but the claim must be present.
             "nbf": 0,
             "iat": issued,
             "jti": "jwt_" + self.ids.text(27, BASE58),
@@ -94,11 +94,11 @@ def explain(
     url: str | None = None,
     tolerance: float = 0.0,
 ) -> str | None:
-    """Return why a signature does not verify, every reason in words, or None when it does.
+    """Return all reasons why a signature does not verify, or None if it does.
 
     ``keys`` are the receiver's keys by name, ``at`` is the receiver's Unix time in seconds, ``url``
-    the address it believes it was called at (None: not compared, as in both receivers).
-    ``tolerance`` is in seconds and applies to the instants in the token.
+    the address at which it was called (None: not compared, as in both receivers). ``tolerance`` is
+    in seconds and applies to the times in the token.
     """
     if not signature:
         return "there is no signature: the request came without an Upstash-Signature header"
@@ -116,7 +116,7 @@ def explain(
 
 
 class _Refused(Exception):
-    """The token cannot be read, or no key opens it."""
+    """The token is malformed or was signed with another key."""
 
 
 def _signed_claims(signature: str, keys: Mapping[str, str]) -> dict[str, Any]:
@@ -149,8 +149,8 @@ def _claimed(claims: Mapping[str, Any]) -> str:
 def _decode(signature: str, key: str | None) -> dict[str, Any]:
     import jwt
 
-    # Only the signature is checked here: PyJWT compares instants with a clock of its own choice,
-    # and stops at the first claim it dislikes.
+    # Check the signature only: PyJWT compares times with a clock of its own choice and stops at the
+    # first invalid claim.
     checks: dict[str, Any] = {
         f"verify_{claim}": False for claim in ("exp", "nbf", "iat", "aud", "iss", "sub", "jti")
     }

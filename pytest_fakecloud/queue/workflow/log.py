@@ -1,7 +1,7 @@
-"""The record of a workflow run as ``/v2/workflows/events`` lists it: steps in groups, with states.
+"""The record of a workflow run, as ``/v2/workflows/events`` lists it: groups of steps with states.
 
-Source: the type definitions of the JavaScript client. Decided here: a message that is still on its
-way appears in a last group of type ``next``.
+Source: the type definitions of the JavaScript client. Decided here: an undelivered message appears
+in a last group of type ``next``.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _COPIED = ("sleepFor", "sleepUntil", "waitEventId", "waitTimeout", "targetStep")
 
 
 def run_record(engine: Engine, run: WorkflowRun) -> Record:
-    """Return one run with its steps; the caller holds the engine's lock."""
+    """Return the record of a run; the engine's lock is held."""
     record: Record = {
         "workflowRunId": run.id,
         "workflowUrl": as_text(run.url),
@@ -64,7 +64,7 @@ def _groups(engine: Engine, run: WorkflowRun) -> list[Record]:
         shown.add(step.message_id)
         read = step.read()
         if index and read.get("stepId") == 0 and _concurrent(read) > 1:
-            # Only the plan of a parallel step; its result comes as an entry of its own.
+            # This is only the plan of a parallel step; its result has an entry of its own.
             continue
         record = _step(engine, run, step, read, index)
         parallel = record["concurrent"] > 1
@@ -85,7 +85,8 @@ def _groups(engine: Engine, run: WorkflowRun) -> list[Record]:
 
 def _unfinished(message: Message, run: WorkflowRun, shown: set[str]) -> bool:
     if message.id in shown:
-        # Its own step is recorded; what it is about to bring is not.
+        # The step of this message is listed already, but not the steps that its delivery will
+        # cause.
         return message.state in ("ACTIVE", "RETRY", "FAILED") and run.steps != []
     return not message.finished and message.id != run.failure_message_id
 
@@ -114,7 +115,7 @@ def _step(engine: Engine, run: WorkflowRun, step: RunStep, read: Record, index: 
 
 
 def _concurrent(read: Record) -> int:
-    # A step is the client's own JSON: any type may stand there.
+    # A step is JSON of the client, so the value may have any type.
     given = read.get("concurrent")
     return given if isinstance(given, int) and given > 1 else 1
 

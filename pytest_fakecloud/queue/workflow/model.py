@@ -1,4 +1,4 @@
-"""The records of workflow runs: a run, its steps, who invoked it, who waits for an event."""
+"""Data classes of workflow runs: run, step, invoker, waiter."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ SDK_VERSION = "Upstash-Workflow-Sdk-Version"
 
 @dataclass(frozen=True, slots=True)
 class RunStep:
-    """One entry of a run's list: the message that brought it, and its body."""
+    """An entry of a run's list of steps: its message and its body."""
 
     message_id: str
     body: bytes
@@ -28,7 +28,7 @@ class RunStep:
         return {"messageId": self.message_id, "body": body, "callType": "step"}
 
     def read(self) -> dict[str, Any]:
-        """Return the step the client described; an empty dict for a first body, which is no step."""
+        """Return the step as a dict; an empty one for the first body, which is not a step."""
         try:
             found = json.loads(self.body)
         except ValueError:
@@ -38,7 +38,7 @@ class RunStep:
 
 @dataclass(frozen=True, slots=True)
 class Invoker:
-    """The run that waits for the result of another one, and the step it waits at."""
+    """The run that waits for the result of another run, and the step at which it waits."""
 
     run_id: str
     url: str
@@ -49,7 +49,7 @@ class Invoker:
 
 @dataclass(slots=True)
 class WorkflowRun:
-    """One workflow run. ``settings`` are those of the message that started it."""
+    """A workflow run; ``settings`` are those of the message that started it."""
 
     id: str
     url: str
@@ -70,7 +70,7 @@ class WorkflowRun:
 
     @property
     def live(self) -> bool:
-        """Whether the run takes further steps."""
+        """Whether the run accepts further steps."""
         return self.state == "RUN_STARTED"
 
     @property
@@ -79,13 +79,12 @@ class WorkflowRun:
         return self.created_us // 1000
 
     def copy(self) -> WorkflowRun:
-        """Return a copy that further steps on either side do not change."""
         return replace(self, steps=list(self.steps), message_ids=list(self.message_ids))
 
 
 @dataclass(frozen=True, slots=True)
 class Waiter:
-    """A run that waits for an event; its message is the one that would bring the time-out."""
+    """A run that waits for an event; its message is delivered if the wait times out."""
 
     event_id: str
     run_id: str
@@ -107,7 +106,7 @@ class Waiter:
 
 
 def callback_state(message: Message) -> str:
-    """Return how far a failure callback is, in the service's word."""
+    """Return the state of a failure callback in the service's words."""
     states = {
         "DELIVERED": "CALLBACK_SUCCESS",
         "FAILED": "CALLBACK_FAIL",

@@ -1,15 +1,16 @@
-"""Workflow runs: the list of steps the queue keeps for each, and who waits for whom.
+"""Workflow runs: their lists of steps, events, and invocations of other runs.
 
-A run begins with a message whose ``Upstash-Workflow-Init`` is ``true``. Each later message with the
-run's id is a step: when it is first delivered it joins the run's list, and what is sent is that
-list up to it, as ``[{messageId, body (base64), callType}]``, never the message's own body. Messages
-with a call type ``toCallback``, ``fromCallback`` or ``failureCall`` are sent as they are.
+A run starts with a message whose ``Upstash-Workflow-Init`` is ``true``. Each later message with the
+run's id is a step: at its first delivery it is appended to the run's list, and its deliveries
+contain the list up to it, as ``[{messageId, body (base64), callType}]``, instead of the message's
+own body. Messages with a call type ``toCallback``, ``fromCallback`` or ``failureCall`` are sent
+unchanged.
 
 Source: the official clients' code (Python 2.0, JavaScript 1.3) and the vendor's documentation.
-Decided here: a list above the plan's message size is left out when the client can fetch it
-(``LazyFetch``); a step for a run that is over or unknown is refused with 400, for one that is over
-together with the whole batch it stands in; callbacks about a cancelled run are dropped; whatever a
-step that was given up calls at its failure URL is the run's failure callback.
+Decided here: a list above the plan's message size is left out if the client can fetch it
+(``LazyFetch``); a step of a finished or unknown run is rejected with 400, a step of a finished run
+together with its whole batch; callbacks about a cancelled run are dropped; the failure callback of
+a dead-lettered step is the run's failure callback.
 """
 
 from __future__ import annotations
@@ -57,15 +58,14 @@ if TYPE_CHECKING:
     from ..engine.engine import Engine
 
 _INHERITED = ("retry_delay", "failure_callback", "flow")
-"""The run's settings that its trigger gives to every later message of it
-(``WF_TriggerOnConfig``)."""
+"""Settings of the trigger that later messages of the run inherit (``WF_TriggerOnConfig``)."""
 _RAW_CALLS = frozenset({"tocallback", "fromcallback", "failurecall"})
 
 
 class WorkflowRuns(WorkflowHooks):
-    """All runs of one queue, for its engine and for the endpoints.
+    """The workflow runs of one queue; the engine's lock is held for every method.
 
-    ``attach`` connects it to its engine; everything is called with the engine's lock held.
+    ``attach`` connects it to its engine.
     """
 
     def __init__(self) -> None:
@@ -75,7 +75,7 @@ class WorkflowRuns(WorkflowHooks):
         self._engine: Engine | None = None
 
     def attach(self, engine: Engine) -> None:
-        """Connect the runs to the engine whose messages they follow."""
+        """Set the engine whose messages belong to the runs."""
         self._engine = engine
 
     @property
@@ -87,7 +87,7 @@ class WorkflowRuns(WorkflowHooks):
     # -- what the engine asks --------------------------------------------------------------------
 
     def accept(self, message: Message, at_us: int) -> str | None:
-        """Look at a message before it is stored; see ``WorkflowHooks.accept``."""
+        """Check a message before it is stored; see ``WorkflowHooks.accept``."""
         if message.kind == FAILURE_CALLBACK:
             self._note_failure_callback(message)
         control = message.settings.workflow
@@ -120,7 +120,7 @@ class WorkflowRuns(WorkflowHooks):
         return None
 
     def refuse(self, requests: Iterable[HeaderList]) -> None:
-        """Refuse steps of runs that have ended; see ``WorkflowHooks.refuse``."""
+        """Reject steps of finished runs; see ``WorkflowHooks.refuse``."""
         if not self.runs:
             return
         begun = set()
@@ -139,7 +139,7 @@ class WorkflowRuns(WorkflowHooks):
             return message.body
         position = _position(run, message.id)
         if position is None:
-            # From here on the time-out is what happened, whatever becomes of its delivery.
+            # From its first delivery on, the time-out is the result of the wait.
             self._drop_waiter(message.id)
             run.steps.append(RunStep(message.id, message.body, at_us))
             position = len(run.steps) - 1
@@ -148,7 +148,7 @@ class WorkflowRuns(WorkflowHooks):
         return b"" if lazy and len(listed) > self.engine.limits.message_size else listed
 
     def callback_fields(self, message: Message) -> dict[str, object]:
-        """Return what callbacks about a message of a run carry beyond the usual."""
+        """Return the extra fields of callbacks about a message of a run."""
         run = self._run_of(message)
         if run is None:
             return {}
@@ -161,7 +161,7 @@ class WorkflowRuns(WorkflowHooks):
         return fields
 
     def dead_letter_fields(self, message: Message) -> dict[str, object]:
-        """Return how the failure callback of the run fares that this step has ended."""
+        """Return the state of the failure callback about this step."""
         run = self._run_of(message)
         failure = self.failure_callback(run)
         if failure is None or failure.failure_of != message.id:
@@ -179,14 +179,14 @@ class WorkflowRuns(WorkflowHooks):
         return None if found is None else self.engine.messages.get(found)
 
     def finished(self, message: Message, at_us: int) -> None:
-        """Fail the run whose step was given up."""
+        """Fail the run if this was its step and is dead-lettered now."""
         if message.workflow is None and message.failure_of is None and not self.waiters:
             return
         run = self._run_of(message)
         call_type = _call_type(message)
         self._drop_waiter(message.id)
         self._tell_source(message)
-        # A call that failed is a result like any other: its callback brings it to the workflow.
+        # A failed call is a result like any other: its callback reports it to the workflow.
         if run is None or not run.live or call_type in ("tocallback", "failurecall"):
             return
         if message.state == "FAILED":
@@ -195,7 +195,7 @@ class WorkflowRuns(WorkflowHooks):
             self._end(run, "RUN_FAILED", at_us, answer)
 
     def companions(self, message: Message) -> Iterable[Message]:
-        """Return all messages of the run, which can be looked at and started anew as a whole."""
+        """Return all messages of the run, because a run can be read and restarted only as a whole."""
         run = self._run_of(message)
         messages = self.engine.messages
         return [] if run is None else [messages[one] for one in run.message_ids if one in messages]
@@ -208,7 +208,7 @@ class WorkflowRuns(WorkflowHooks):
             self._release(run)
 
     def snapshot(self) -> object:
-        """Return a cheap copy of the state."""
+        """Return a copy of the state."""
         return (
             {name: run.copy() for name, run in self.runs.items()},
             {name: list(waiting) for name, waiting in self.waiters.items()},
@@ -216,7 +216,7 @@ class WorkflowRuns(WorkflowHooks):
         )
 
     def restore(self, saved: Any) -> None:
-        """Return to a copy made by ``snapshot``."""
+        """Restore a copy returned by ``snapshot``."""
         runs, waiters, notified = saved
         self.runs = {name: run.copy() for name, run in runs.items()}
         self.waiters = {name: list(waiting) for name, waiting in waiters.items()}
@@ -225,14 +225,14 @@ class WorkflowRuns(WorkflowHooks):
     # -- runs ------------------------------------------------------------------------------------
 
     def get(self, run_id: str) -> WorkflowRun:
-        """Return a run; 404 when there is none."""
+        """Return a run; 404 if there is none."""
         run = self.runs.get(run_id)
         if run is None:
             raise not_found("workflow run", run_id)
         return run
 
     def run_of(self, message: Message) -> WorkflowRun:
-        """Return the run of a message that belongs to one; 404 when it is not known."""
+        """Return the run of a message that belongs to one; 404 if it is not known."""
         assert message.workflow is not None
         return self.get(message.workflow.run_id)
 
@@ -240,23 +240,23 @@ class WorkflowRuns(WorkflowHooks):
         return None if message.workflow is None else self.runs.get(message.workflow.run_id)
 
     def live(self, run_id: str) -> WorkflowRun:
-        """Return a run that is not over; 404 otherwise."""
+        """Return a run that has not finished; 404 otherwise."""
         run = self.get(run_id)
         if not run.live:
             raise not_found("workflow run", run_id)
         return run
 
     def complete(self, run_id: str, response: bytes) -> None:
-        """End a run well: its client says that the last step is done. 404 for an unknown one.
+        """Finish a run successfully, at its client's request; 404 if there is none.
 
-        One that has ended already stays as it is: clients say so once for each of their requests.
+        A finished run does not change: clients send this request for each of their deliveries.
         """
         run = self.get(run_id)
         if run.live:
             self._end(run, "RUN_SUCCESS", self.engine.clock.now_us(), response)
 
     def cancel(self, run: WorkflowRun) -> None:
-        """Cancel a run and everything that is on its way for it."""
+        """Cancel a run and its pending messages."""
         now = self.engine.clock.now_us()
         pending = self.engine.pending
         self.engine.lifecycle.cancel_all(
@@ -265,7 +265,7 @@ class WorkflowRuns(WorkflowHooks):
         self._end(run, "RUN_CANCELED", now, b"")
 
     def resume(self, message: Message, run_id: str) -> WorkflowRun:
-        """Make a new run that has the steps before a failed one; 404 when its run is not known."""
+        """Create a run with the steps before a failed one; 404 if the failed run is not known."""
         old = self.run_of(message)
         position = _position(old, message.id)
         now = self.engine.clock.now_us()
@@ -284,11 +284,11 @@ class WorkflowRuns(WorkflowHooks):
         return new
 
     def first_body(self, run: WorkflowRun) -> bytes:
-        """Return the body a run was started with."""
+        """Return the body that a run was started with."""
         return run.steps[0].body if run.steps else self.first_message(run).body
 
     def first_message(self, run: WorkflowRun) -> Message:
-        """Return the message that started a run; 404 when the queue has forgotten it."""
+        """Return the message that started a run; 404 if it is forgotten."""
         found = self.engine.messages.get(run.first_message_id)
         if found is None:
             raise not_found("first message of workflow run", run.id)
@@ -323,7 +323,7 @@ class WorkflowRuns(WorkflowHooks):
             )
         except (ValueError, KeyError, TypeError, AttributeError, OverflowError):
             raise bad_request("invalid body: expected the invocation of a workflow") from None
-        # Only read here: when the run ends, there is nobody left to refuse them to.
+        # Check the headers now, because at the end of the run there is no request left to reject.
         _check_step(run.invoker.url, _wire_pairs(run.invoker.headers))
         text = inner if isinstance(inner, str) else ""
         message.body = text.encode("utf-8", "surrogatepass")
@@ -341,7 +341,7 @@ class WorkflowRuns(WorkflowHooks):
             return
         start = run.settings
         given = {name.lower() for name, _ in own.forward}
-        # Without the version a client takes a callback for what it is and not for a step.
+        # With the version header, a client would take the callback for a step.
         skipped = given if step else given | {SDK_VERSION.lower()}
         changes: dict[str, Any] = {
             "forward": own.forward
@@ -354,7 +354,7 @@ class WorkflowRuns(WorkflowHooks):
         if own.failure_callback is None:
             changes["failure_callback_headers"] = start.failure_callback_headers
         if _call_type(message) == "failurecall":
-            # The end of the road: its own failure must not call it again.
+            # The failure of a failure callback must not call it again.
             changes["failure_callback"], changes["failure_callback_headers"] = None, []
         if own.retries is None or self._retries_by_default(message):
             changes["retries"] = start.retries
@@ -363,7 +363,8 @@ class WorkflowRuns(WorkflowHooks):
         message.retry_delay = message.settings.retry_delay
 
     def _note_failure_callback(self, message: Message) -> None:
-        # Its headers name the run when a client wrote them; a plain failure URL has none.
+        # Clients name the run in the headers of their failure callback; a plain failure URL has
+        # none.
         messages = self.engine.messages
         earlier = messages.get(message.retry_of or "")
         about = message.source_id if earlier is None else earlier.failure_of
@@ -414,7 +415,7 @@ class WorkflowRuns(WorkflowHooks):
         try:
             self._append(invoker.run_id, invoker.url, invoker.headers, step)
         except QueueError as error:
-            # The end of this run stands whatever becomes of the other; its timeline keeps why.
+            # This run has finished anyway; record the error in its timeline.
             started = self.engine.messages.get(run.first_message_id)
             if started is not None:
                 started.lost_callbacks += (error.message,)
@@ -426,7 +427,7 @@ class WorkflowRuns(WorkflowHooks):
                 )
 
     def _release(self, run: WorkflowRun) -> None:
-        """Let nothing wait for a run any more, nor a notification wait for it."""
+        """Remove the waiters and early notifications of a run."""
         for event_id, waiting in list(self.waiters.items()):
             self.waiters[event_id] = [one for one in waiting if one.run_id != run.id]
             if not self.waiters[event_id]:
@@ -437,14 +438,14 @@ class WorkflowRuns(WorkflowHooks):
     def _append(
         self, run_id: str, url: str, headers: dict[str, list[str]], step: dict[str, Any]
     ) -> None:
-        """Publish a result step in the name of the queue itself."""
+        """Publish a result step on behalf of the queue."""
         pairs = _of_run(_wire_pairs(headers), run_id)
         self.engine.publisher.publish(url, pairs, json.dumps(step).encode(), counted=False)
 
     # -- events ----------------------------------------------------------------------------------
 
     def wait(self, event_id: str, request: dict[str, Any], headers: HeaderList) -> Waiter:
-        """Have a run wait for an event; 400 for a malformed request, 404 for an unknown run."""
+        """Let a run wait for an event; 400 for a malformed request, 404 for an unknown run."""
         run_id = first_setting(headers, "workflow-runid") or ""
         self.live(run_id)
         step = request.get("step")
@@ -479,7 +480,7 @@ class WorkflowRuns(WorkflowHooks):
         return waiter
 
     def notify(self, event_id: str, data: bytes, run_id: str | None = None) -> list[dict[str, Any]]:
-        """Wake the runs that wait for an event; with a run id, also one that will wait for it."""
+        """Wake the runs that wait for an event; with a run id, also a later wait of that run."""
         woken = [
             waiter
             for waiter in self.waiters.get(event_id, [])
@@ -551,7 +552,7 @@ def _features(settings: PublishSettings) -> str:
 
 
 def _check_step(url: str, pairs: HeaderList) -> None:
-    """Refuse what could not be published as one step of a run: a group, a schedule; 400."""
+    """Check that a message can be published as one step of a run; 400 for a group or a schedule."""
     check_url(url, "workflow")
     if "cron" in read_given(pairs):
         raise bad_request("invalid headers: a step of a workflow run cannot be scheduled")
