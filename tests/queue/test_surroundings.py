@@ -1,19 +1,16 @@
-"""Signed deliveries in every place an application can be, in every surrounding a test can have.
+"""Deliveries in every place an application can run and in every surrounding a test can have.
 
-Timekeeper running or frozen x the application in a server thread, in the running loop, in process, or in
-another process x what happens around the delivery: a call back into the fake, a long poll while the
-clock is being advanced, an active `responses`, a frozen process (freezegun, time-machine). Each cell
-is a signed delivery that the official receiver accepts, under a watchdog of five seconds.
-
-One cell is refused on purpose, and documented here: a receiver in another process does not see the
-frozen time of this one, so a token of the clock "receiver" is expired (or from the future) there;
-`signature_clock="real"` is the way.
+The clock runs or is frozen. The application runs in a server thread, in the running event loop, in
+process, or in another process. Around the delivery there is a call back into the fake, a long poll
+while the clock is being advanced, an active `responses`, or frozen time (freezegun, time-machine).
+Each delivery is signed and the official receiver accepts it.
 """
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
+import http.client
 import subprocess
 import sys
 import threading
@@ -45,7 +42,7 @@ pytestmark = pytest.mark.timeout(60)
 
 
 def watched(test: Callable[[], None], seconds: float = 25.0) -> None:
-    """Run the cell in a thread of its own; fail when it takes longer than the watchdog allows."""
+    """Run a test in a thread of its own, so that a hang fails it."""
     errors: list[BaseException] = []
 
     def run() -> None:
@@ -56,11 +53,21 @@ def watched(test: Callable[[], None], seconds: float = 25.0) -> None:
 
     thread = threading.Thread(target=run, daemon=True)
     thread.start()
-    # The lock below waits in C, so no frozen clock holds it up.
+    # join() waits in C, so that frozen time does not affect it.
     thread.join(seconds)
-    assert not thread.is_alive(), f"the cell hung for {seconds:g} s"
+    assert not thread.is_alive(), f"the test hung for {seconds:g} s"
     if errors:
         raise errors[0]
+
+
+def until(condition: Callable[[], bool]) -> None:
+    """Wait until a condition holds, at most twenty seconds."""
+    pause = threading.Event()
+    for _ in range(2000):
+        if condition():
+            return
+        pause.wait(0.01)
+    pytest.fail("the condition never held")
 
 
 @pytest.fixture(scope="module")
@@ -87,7 +94,7 @@ def server_thread() -> Iterator[str]:
 
 @dataclass
 class Cell:
-    """One cell: a cloud, and the address of the application in its place."""
+    """The clock of a cloud, and the place and the URL of the application."""
 
     clock: Any
     place: str
@@ -95,8 +102,8 @@ class Cell:
     queue_settings: dict[str, Any] = field(default_factory=dict)
 
     @contextlib.contextmanager
-    def cloud(self) -> Iterator[tuple[Cloud, Any]]:
-        with Cloud(clock=self.clock, seed=1, delivery="driven") as cloud:
+    def cloud(self, delivery: Any = "driven") -> Iterator[tuple[Cloud, Any]]:
+        with Cloud(clock=self.clock, seed=1, delivery=delivery) as cloud:
             cloud.clock.wait_cap = 0.2
             queue: Any = cloud.queue(**self.queue_settings)
             if self.place == "in-process":
@@ -109,6 +116,7 @@ class Cell:
             elif self.place == "asyncio":
                 queue.destinations.asgi(APP, matrix_app.asgi)
             yield cloud, queue
+            assert cloud.problems == []
 
     def drive(self, queue: Any, name: str, *args: Any) -> Attempts:
         if self.place != "asyncio":
@@ -121,9 +129,19 @@ class Cell:
 
         return asyncio.run(main())
 
-    def publish(self, queue: Any, path: str = "/first", **asked: Any) -> Any:
+    def publish(self, queue: Any, delay: str = "1h", **asked: Any) -> Any:
         keys = [queue.current_signing_key, queue.next_signing_key]
-        return queue.publish(self.url + path, json={"keys": keys, **asked}, retries=0)
+        asked |= {"keys": keys}
+        return queue.publish(self.url + "/first", json=asked, retries=0, delay=delay)
+
+    def publish_again(self, queue: Any) -> dict[str, Any]:
+        """A request with which the application publishes another message, ten seconds later."""
+        return {
+            "method": "POST",
+            "url": f"{queue.url}/v2/publish/{self.url}/second",
+            "headers": {**queue.headers, "Upstash-Delay": "10s"},
+            "json": {"keys": [queue.current_signing_key, queue.next_signing_key]},
+        }
 
 
 @pytest.fixture(params=CLOCKS)
@@ -142,18 +160,18 @@ def cell(request: pytest.FixtureRequest, clock: str) -> Cell:
 
 
 def check(attempts: Attempts, count: int) -> None:
-    told = [(one.status, one.exception, one.body) for one in attempts]
-    assert [one.status for one in attempts] == [200] * count, told
+    answers = [(one.status, one.exception, one.body) for one in attempts]
+    assert [one.status for one in attempts] == [200] * count, answers
+    assert attempts[0].waited.total_seconds() == pytest.approx(3600, abs=0.001)
 
 
 @contextlib.contextmanager
 def frozen(tool: str) -> Iterator[None]:
-    when = "2031-05-05T05:05:05Z"
     if tool == "freezegun":
-        with freezegun.freeze_time(when):
+        with freezegun.freeze_time("2031-05-05T05:05:05Z"):
             yield
     else:
-        with time_machine.travel(when, tick=False):
+        with time_machine.travel("2001-02-03T04:05:06Z", tick=False):
             yield
 
 
@@ -161,18 +179,13 @@ def frozen(tool: str) -> Iterator[None]:
 
 
 def callback(cell: Cell) -> None:
-    """The application publishes to the queue; what it publishes joins the same advance."""
-    with cell.cloud() as (_, queue):
-        keys = [queue.current_signing_key, queue.next_signing_key]
-        again = {
-            "method": "POST",
-            "url": f"{queue.url}/v2/publish/{cell.url}/second",
-            "headers": {**queue.headers, "Upstash-Delay": "10s"},
-            "json": {"keys": keys},
-        }
-        cell.publish(queue, requests=[again])
-        attempts = cell.drive(queue, "advance", "1m")
+    """The application publishes to the queue, and the same advance delivers that message."""
+    with cell.cloud() as (cloud, queue):
+        message = cell.publish(queue, requests=[cell.publish_again(queue)])
+        attempts = cell.drive(queue, "advance", "2h")
         check(attempts, 2)
+        # The clock moves as far as asked, however long the application takes.
+        assert (cloud.clock.now() - message.created).total_seconds() >= 7200
         assert [one.url for one in attempts] == [cell.url + "/first", cell.url + "/second"]
         assert (attempts[1].at - attempts[0].at).total_seconds() == pytest.approx(10, abs=1)
 
@@ -189,11 +202,11 @@ def long_poll(cell: Cell) -> None:
             "json": {"topic": "events", "partition": 0, "offset": 0, "timeout": 60_000},
         }
         cell.publish(queue, requests=[poll])
-        check(cell.drive(queue, "advance", "1m"), 1)
+        check(cell.drive(queue, "advance", "2h"), 1)
 
 
 def with_responses(cell: Cell) -> None:
-    """A mock of the application's own upstream neither breaks nor swallows deliveries."""
+    """A mock of the application's upstream does not take deliveries."""
     with cell.cloud() as (_, queue), responses.RequestsMock() as mock:
         here = cell.place != "other process"
         if here:
@@ -204,7 +217,7 @@ def with_responses(cell: Cell) -> None:
 
 
 def frozen_process(cell: Cell, tool: str) -> None:
-    """The receiver accepts the token on the clock it sees."""
+    """The receiver accepts the token on its own clock."""
     if cell.place == "other process":
         cell.queue_settings["signature_clock"] = "real"
     with frozen(tool), cell.cloud() as (cloud, queue):
@@ -228,11 +241,25 @@ def test_cell(cell: Cell, surroundings: str) -> None:
     watched(lambda: CELLS[surroundings](cell))
 
 
+def test_deliveries_in_the_background(cell: Cell) -> None:
+    def run() -> None:
+        with cell.cloud("background") as (_, queue):
+            now = cell.publish(queue, delay="0s", requests=[cell.publish_again(queue)])
+            later = cell.publish(queue)
+            until(lambda: now.state == "delivered")
+            assert [one.state for one in queue.messages()] == ["delivered", "pending", "pending"]
+            queue.advance("1h")
+            assert {one.state for one in queue.messages()} == {"delivered"}
+            assert later.attempts.only().status == 200
+
+    watched(run)
+
+
 # -- the documented refusals -----------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("tool", ["freezegun", "time-machine"])
-def test_another_process_does_not_see_frozen_time(
+def test_a_receiver_in_another_process_does_not_see_frozen_time(
     clock: str, other_process: str, tool: str
 ) -> None:
     def run() -> None:
@@ -246,14 +273,16 @@ def test_another_process_does_not_see_frozen_time(
     watched(run)
 
 
-def test_advancing_inside_a_handler_is_misuse_that_the_outer_call_tells(clock: str) -> None:
+@pytest.mark.parametrize("place", ["in-process", "asyncio"])
+def test_advancing_inside_a_handler_is_a_contract_error(clock: str, place: str) -> None:
     def run() -> None:
         with Cloud(clock=clock, delivery="driven") as cloud:  # type: ignore[arg-type]
             queue: Any = cloud.queue()
-            queue.destinations.call(APP, lambda request: queue.advance("1h"))
+            queue.destinations.call(APP, lambda request: queue.clock.advance("1h"))
             queue.publish(APP)
-            with pytest.raises(ContractError, match="already being advanced"):
-                queue.advance("1m")
+            cell = Cell(clock, place, APP)
+            with pytest.raises(ContractError, match="cannot be called from inside a handler"):
+                cell.drive(queue, "advance", "1m")
 
     watched(run)
 
@@ -323,5 +352,87 @@ def test_a_long_poll_elsewhere_ends_when_the_clock_passes_its_deadline(clock: st
             queue.advance("61s")
             thread.join(3)
             assert answers == [[]]
+
+    watched(run)
+
+
+def test_a_client_of_the_fake_is_served_while_time_is_moved() -> None:
+    def run() -> None:
+        with Cloud(now="2026-01-01T00:00:00Z", delivery="driven") as cloud:
+            queue = cloud.queue()
+            answered: list[int] = []
+            host, port = queue.url.removeprefix("http://").split(":")
+
+            def handler(request: object) -> int:
+                done = threading.Event()
+
+                def elsewhere() -> None:
+                    connection = http.client.HTTPConnection(host, int(port), timeout=20)
+                    headers = {"Authorization": f"Bearer {queue.token}"}
+                    connection.request("GET", "/v2/events", headers=headers)
+                    answered.append(connection.getresponse().status)
+                    connection.close()
+                    done.set()
+
+                threading.Thread(target=elsewhere).start()
+                return 200 if done.wait(4) else 500
+
+            queue.destinations.call(APP, handler)
+            queue.publish(APP + "/")
+            assert queue.advance("1s").only().status == 200
+            assert answered == [200]
+
+    watched(run)
+
+
+def test_many_clients_while_deliveries_go_on_in_the_background() -> None:
+    def run() -> None:
+        with Cloud() as cloud:
+            queue = cloud.queue()
+            came: list[str] = []
+            queue.destinations.call(APP, lambda request: came.append(request.text))
+            host, port = queue.url.removeprefix("http://").split(":")
+            headers = {"Authorization": f"Bearer {queue.token}"}
+            path = f"/v2/enqueue/orders/{APP}/hook"
+
+            def client(name: str) -> None:
+                connection = http.client.HTTPConnection(host, int(port), timeout=20)
+                for number in range(25):
+                    connection.request("POST", path, f"{name}{number}", headers)
+                    answer = connection.getresponse()
+                    answer.read()
+                    assert answer.status == 201
+                connection.close()
+
+            clients = [threading.Thread(target=client, args=(name,)) for name in "abcd"]
+            for one in clients:
+                one.start()
+            for one in clients:
+                one.join()
+            until(lambda: len(came) == 100)
+            assert len(came) == len(set(came)) == 100
+            for name in "abcd":
+                own = [text for text in came if text.startswith(name)]
+                assert own == [f"{name}{number}" for number in range(25)]
+            assert cloud.problems == []
+
+    watched(run)
+
+
+def test_a_reset_while_deliveries_go_on_in_the_background() -> None:
+    def run() -> None:
+        with Cloud() as cloud:
+            queue = cloud.queue()
+            queue.destinations.call(APP, lambda request: None)
+            queue.set_baseline()
+            for _ in range(20):
+                for _ in range(10):
+                    queue.publish(APP + "/")
+                queue.reset()
+            assert queue.messages() == []
+            last = queue.publish(APP + "/")
+            until(lambda: last.state == "delivered")
+            assert last.state == "delivered"
+            assert cloud.problems == []
 
     watched(run)
