@@ -129,7 +129,7 @@ class QueueActions:
         __tracebackhide__ = True
         wanted = message_id.id if isinstance(message_id, PublishedMessage) else message_id
         if not isinstance(wanted, str):
-            raise ContractError(f"cancel({wanted!r}): give a message or its id")
+            raise ContractError(f"cancel({wanted!r}) is invalid; pass a message or its id")
         return self._engine.cancel(wanted)
 
     @action
@@ -142,7 +142,9 @@ class QueueActions:
         if isinstance(wanted, PublishedMessage):
             wanted = self._dead_letter_of(wanted)
         if not isinstance(wanted, str):
-            raise ContractError(f"retry_dead_letter({wanted!r}): give a dead letter or its id")
+            raise ContractError(
+                f"retry_dead_letter({wanted!r}) is invalid; pass a dead letter or its id"
+            )
         engine = self._engine
         with engine.lock:
             row = engine.dead_letters.get(wanted)

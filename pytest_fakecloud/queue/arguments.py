@@ -43,7 +43,7 @@ def one_of(name: str, value: object, allowed: Sequence[object]) -> None:
     """Raise ``ContractError`` for a value that is not allowed."""
     if value not in allowed:
         words = ", ".join(repr(one) for one in allowed if one is not None)
-        raise ContractError(f"{name}={shown(value)} is unknown: give one of {words}")
+        raise ContractError(f"{name}={shown(value)} is unknown; pass one of {words}")
 
 
 def number(name: str, value: object, *, least: int = 0, whole: bool = True) -> None:
@@ -52,13 +52,13 @@ def number(name: str, value: object, *, least: int = 0, whole: bool = True) -> N
     # A comparison with NaN is false, so this condition also rejects NaN.
     if isinstance(value, bool) or not isinstance(value, kinds) or not value >= least:  # type: ignore[operator]
         kind = "whole number" if whole else "number"
-        raise ContractError(f"{name}={shown(value)}: give a {kind} of at least {least}")
+        raise ContractError(f"{name}={shown(value)} is invalid; pass a {kind} of at least {least}")
 
 
 def text(name: str, value: object) -> str:
     """Return a string as wire characters."""
     if not isinstance(value, str):
-        raise ContractError(f"{name}={value!r} is not text: give a str")
+        raise ContractError(f"{name}={value!r} is not a string; pass a str")
     return as_wire(value)
 
 
@@ -66,7 +66,7 @@ def whole_seconds(name: str, value: Duration) -> int:
     """Return a duration in seconds; the service accepts whole seconds only."""
     microseconds = duration_us(value)
     if microseconds % 1_000_000:
-        raise ContractError(f"{name}={value!r}: the service counts in whole seconds")
+        raise ContractError(f"{name}={value!r}: the service accepts whole seconds only")
     return microseconds // 1_000_000
 
 
@@ -74,11 +74,13 @@ def body_of(body: object, json: object) -> bytes:
     """Return the bytes to publish: ``json`` encoded if given, else ``body``."""
     if json is not ANY:
         if body != b"":
-            raise ContractError("give json= or body=, not both")
+            raise ContractError("pass json= or body=, not both")
         return json_bytes("json", json)
     if isinstance(body, str | bytes | bytearray | memoryview):
         return bytes_of("body", body)
-    raise ContractError(f"body={body!r}: give bytes or text, or json= for a value")
+    raise ContractError(
+        f"body={body!r} is invalid; pass bytes or a string, or json= for any other value"
+    )
 
 
 def bytes_of(name: str, value: object) -> bytes:
@@ -86,11 +88,11 @@ def bytes_of(name: str, value: object) -> bytes:
     if isinstance(value, bytes | bytearray | memoryview):
         return bytes(value)
     if not isinstance(value, str):
-        raise ContractError(f"{name}={value!r}: give bytes or text")
+        raise ContractError(f"{name}={value!r} is invalid; pass bytes or a string")
     try:
         return value.encode()
     except UnicodeEncodeError:
-        raise ContractError(f"{name}={value!r} is not text that UTF-8 can write") from None
+        raise ContractError(f"{name}={value!r} is not a string that UTF-8 can encode") from None
 
 
 def json_bytes(name: str, value: object) -> bytes:
@@ -101,7 +103,7 @@ def json_bytes(name: str, value: object) -> bytes:
         raise ContractError(f"{name}= is nested too deeply for JSON") from None
     except (TypeError, ValueError) as error:
         raise ContractError(
-            f"{name}={value!r} is nothing that JSON can hold ({error}): give a dict, a list, a text,"
+            f"{name}={value!r} is not JSON-serializable ({error}); pass a dict, a list, a string,"
             " a number, True, False or None"
         ) from None
 
@@ -112,8 +114,8 @@ def setting_pairs(settings: object) -> HeaderList:
     for name, _ in pairs:
         if unprefixed(name) is None and name.lower() != "content-type":
             raise ContractError(
-                f"settings={{{name!r}: ...}} is not a header of the service: give"
-                f" 'Upstash-{name}', or headers= for what the destination shall get"
+                f"settings={{{name!r}: ...}} is not a header of the service; pass"
+                f" 'Upstash-{name}', or use headers= for the destination's headers"
             )
     return pairs
 
@@ -134,17 +136,20 @@ def flow_control_pairs(flow_control: object) -> HeaderList:
     known = FlowControl.__annotations__
     if not isinstance(flow_control, Mapping) or "key" not in flow_control:
         raise ContractError(
-            f"flow_control={flow_control!r}: give a dict of {', '.join(known)}, of which key is needed"
+            f"flow_control={flow_control!r} is invalid; pass a dict of {', '.join(known)}, of which"
+            " key is required"
         )
     limits = []
     for name, value in flow_control.items():
         if name not in known:
-            raise ContractError(f"flow_control has no {name!r}: give {', '.join(known)}")
+            raise ContractError(f"flow_control has no {name!r}; pass {', '.join(known)}")
         if name == "period":
             limits.append(f"period={whole_seconds('period', value)}s")
         elif name != "key":
             if isinstance(value, bool) or not isinstance(value, int):
-                raise ContractError(f"flow_control[{name!r}]={value!r}: give a whole number")
+                raise ContractError(
+                    f"flow_control[{name!r}]={value!r} is invalid; pass a whole number"
+                )
             limits.append(f"{name}={value}")
     pairs = [("Upstash-Flow-Control-Key", text("flow_control['key']", flow_control["key"]))]
     return pairs + [("Upstash-Flow-Control-Value", ",".join(limits))] * bool(limits)
@@ -154,7 +159,7 @@ def _pairs(what: str, given: object) -> HeaderList:
     if given is None:
         return []
     if not isinstance(given, Mapping):
-        raise ContractError(f"{what}={given!r}: give a dict of names and texts")
+        raise ContractError(f"{what}={given!r} is invalid; pass a dict of strings")
     return [(text(f"{what} name", name), text(f"{what}[{name!r}]", given[name])) for name in given]
 
 
@@ -177,8 +182,8 @@ def known_keys(where: str, given: object, known: Iterable[str]) -> dict[str, Any
     unknown = [name for name in given if name not in names]
     if unknown:
         raise ContractError(
-            f"load(): {where} does not know {', '.join(map(repr, unknown))};"
-            f" it takes {', '.join(names)}"
+            f"load(): {where} has no {', '.join(map(repr, unknown))};"
+            f" its keys are {', '.join(names)}"
         )
     return dict(given)
 

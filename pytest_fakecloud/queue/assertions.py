@@ -66,7 +66,9 @@ class QueueAssertions:
         __tracebackhide__ = True
         self._look()
         if not isinstance(message_id, str):
-            raise ContractError(f"message({shown(message_id)}): give the id of a message, a text")
+            raise ContractError(
+                f"message({shown(message_id)}) is invalid; pass the id of a message, a string"
+            )
         # A v1 message to a topic stands for one delivery per endpoint; return the first.
         own_id = self._engine.groups_of_tasks.get(message_id, [message_id])[0]
         if own_id not in self._engine.messages:
@@ -85,7 +87,9 @@ class QueueAssertions:
         asked = Query(where, ATTEMPTS, "attempt")
         wanted = id.id if isinstance(id, PublishedMessage) else id
         if wanted is not None and not isinstance(wanted, str):
-            raise ContractError(f"attempts({shown(wanted)}): give a message or its id, or url=")
+            raise ContractError(
+                f"attempts({shown(wanted)}) is invalid; pass a message or its id, or url="
+            )
         MESSAGE_ID.check("id", wanted)
         with self._engine.lock:
             self._engine.history.sweep()

@@ -303,7 +303,9 @@ class ScheduleView:
         __tracebackhide__ = True
         number("count", count)
         if count > _MOST_RUNS:
-            raise ContractError(f"count={count}: give at most {_MOST_RUNS} runs of a schedule")
+            raise ContractError(
+                f"count={count} is invalid; pass at most {_MOST_RUNS} runs of a schedule"
+            )
         return self._record.next_runs(count, self._engine.clock.now_us())
 
     def delete(self) -> None:

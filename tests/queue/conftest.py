@@ -1,4 +1,4 @@
-"""Fixtures of the tests of the queue's edge."""
+"""Fixtures of the queue's tests."""
 
 from __future__ import annotations
 
@@ -6,10 +6,25 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
+from pytest_fakecloud.handle import Context
 from pytest_fakecloud.queue.delivery.deadlines import Deadlines
 from pytest_fakecloud.queue.delivery.sender import Sender
+from pytest_fakecloud.queue.handle import Queue
 
 from .edge import RawServer, Script, Table
+from .scene import NOW, Scene
+
+
+@pytest.fixture
+def queue() -> Iterator[Queue]:
+    with Queue(Context.alone(now=NOW, seed=1)) as queue:
+        yield queue
+
+
+@pytest.fixture
+def scene() -> Iterator[Scene]:
+    with Scene() as scene:
+        yield scene
 
 
 @pytest.fixture

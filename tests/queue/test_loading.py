@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import re
 from typing import Any
 
 import pytest
@@ -23,12 +23,6 @@ GOOD: dict[str, Any] = {
 }
 
 
-@pytest.fixture
-def queue() -> Iterator[Queue]:
-    with Queue(Context.alone(now=NOW, seed=1)) as one:
-        yield one
-
-
 def contents(queue: Queue) -> object:
     engine = queue._engine
     return (
@@ -46,32 +40,64 @@ def contents(queue: Queue) -> object:
     )
 
 
-BAD: list[tuple[str, Any]] = [
-    ("url_groups", {**GOOD["url_groups"], "bad": ["nowhere"]}),
-    ("url_groups", {**GOOD["url_groups"], "bad name": [DEST]}),
-    ("url_groups", {**GOOD["url_groups"], "bad": 5}),
-    ("queues", {"more": {}, "bad name": {}}),
-    ("queues", {"more": {}, "bad": {"parallelism": 0}}),
-    ("queues", [("more", {})]),
-    ("schedules", [{"destination": DEST, "cron": "@hourly", "id": "daily"}, {"cron": "@daily"}]),
-    ("schedules", [*GOOD["schedules"], {"destination": DEST, "cron": "every day"}]),
-    ("messages", [*GOOD["messages"], {"url": "nowhere"}]),
-    ("messages", [*GOOD["messages"], {"url": DEST, "json": {1, 2}}]),
-    ("messages", [*GOOD["messages"], {"url": DEST, "retries": 99}]),
-    ("messages", [*GOOD["messages"], {"url": DEST, "delay": "soon"}]),
-    ("messages", [*GOOD["messages"], {"url": DEST, "nothing": 5}]),
-]
-
-
-@pytest.mark.parametrize("filled", [False, True])
-@pytest.mark.parametrize(("part", "bad"), BAD)
-def test_bad_data_changes_nothing(queue: Queue, part: str, bad: Any, filled: bool) -> None:
-    if filled:
-        queue.load(GOOD)
-    before = contents(queue)
-    with pytest.raises((ContractError, QueueError)):
-        queue.load({**GOOD, part: bad})
-    assert contents(queue) == before
+@pytest.mark.parametrize(
+    ("data", "text"),
+    [
+        (5, "load(): the data is a dict, got 5"),
+        ({"topics": {}}, "no 'topics'; its keys are url_groups, queues, schedules, messages"),
+        ({"messages": {"url": DEST}}, "messages is a list"),
+        ({"messages": [DEST]}, "a message is a dict"),
+        ({"messages": [{"uri": DEST}]}, "a message has no 'uri'; its keys are url, json"),
+        ({"messages": [{"label": "a"}]}, "a message needs url"),
+        ({"messages": [*GOOD["messages"], {"url": "nowhere"}]}, "add http:// or https://"),
+        ({"messages": [*GOOD["messages"], {"url": DEST, "json": {1, 2}}]}, "not JSON-serializable"),
+        (
+            {"messages": [*GOOD["messages"], {"url": DEST, "retries": 99}]},
+            "quota maxRetries exceeded",
+        ),
+        ({"messages": [*GOOD["messages"], {"url": DEST, "delay": "soon"}]}, "'soon'"),
+        ({"messages": [*GOOD["messages"], {"url": DEST, "nothing": 5}]}, "has no 'nothing'"),
+        ({"schedules": [{"destination": DEST}]}, "a schedule needs cron"),
+        (
+            {
+                "schedules": [
+                    {"destination": DEST, "cron": "@hourly", "id": "daily"},
+                    {"cron": "@daily"},
+                ]
+            },
+            "a schedule needs destination",
+        ),
+        ({"schedules": [*GOOD["schedules"], {"destination": DEST, "cron": "every day"}]}, "cron"),
+        ({"queues": ["q"]}, "queues is a dict"),
+        ({"queues": [("more", {})]}, "queues is a dict"),
+        ({"queues": {"more": {}, "bad name": {}}}, "bad name"),
+        ({"queues": {b"x": {}}}, "queues name=b'x' is not a string"),
+        ({"queues": {"x": []}}, "load(): queue x is a dict, got []"),
+        ({"queues": {"q": {"par": 2}}}, "queue q has no 'par'; its keys are parallelism"),
+        ({"queues": {"x": {"paused": "no"}}}, "paused='no' is unknown; pass one of True, False"),
+        (
+            {"queues": {"more": {}, "bad": {"parallelism": 0}}},
+            "parallelism=0 is invalid; pass a whole number of at least 1",
+        ),
+        ({"url_groups": {"g": DEST}}, "g is a list"),
+        ({"url_groups": {**GOOD["url_groups"], "bad": 5}}, "bad is a list"),
+        ({"url_groups": {**GOOD["url_groups"], "bad": ["nowhere"]}}, "add http:// or https://"),
+        ({"url_groups": {**GOOD["url_groups"], "bad name": [DEST]}}, "bad name"),
+        ({"url_groups": {5: [DEST]}}, "url_groups name=5 is not a string"),
+        ({"url_groups": {None: []}}, "url_groups name=None is not a string"),
+        ({"url_groups": {"g": [{"url": DEST, "nam": "a"}]}}, "an endpoint of g has no 'nam'"),
+        ({"url_groups": {"g": [{"url": DEST, "name": 5}]}}, "name=5 is not a string"),
+        ({"url_groups": {"g": [{"name": "a"}]}}, "url=None is not a string"),
+        ({"url_groups": {"g": [5]}}, "url=5 is not a string"),
+    ],
+)
+def test_bad_data_changes_nothing(queue: Queue, data: Any, text: str) -> None:
+    for loaded in ({}, GOOD):
+        queue.load(loaded)
+        before = contents(queue)
+        with pytest.raises((ContractError, QueueError), match=re.escape(text)):
+            queue.load({**GOOD, **data} if isinstance(data, dict) else data)
+        assert contents(queue) == before
 
 
 def test_what_is_beyond_the_plan_changes_nothing() -> None:

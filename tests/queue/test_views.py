@@ -2,25 +2,14 @@
 
 from __future__ import annotations
 
-import re
-from collections.abc import Iterator
-from typing import Any
-
 import httpx
 import pytest
 
 from pytest_fakecloud.core.errors import ContractError
-from pytest_fakecloud.handle import Context
 from pytest_fakecloud.queue.delivery.replies import Reply
 from pytest_fakecloud.queue.handle import Queue
 
-from .scene import DEST, NOW
-
-
-@pytest.fixture
-def queue() -> Iterator[Queue]:
-    with Queue(Context.alone(now=NOW, seed=1)) as one:
-        yield one
+from .scene import DEST
 
 
 def test_what_is_gone_can_still_be_shown(queue: Queue) -> None:
@@ -53,21 +42,3 @@ def test_a_group_without_endpoints_takes_nothing(queue: Queue) -> None:
     with pytest.raises(ContractError, match="'g': the group has no endpoints"):
         queue.publish("g")
     assert queue.messages() == []
-
-
-@pytest.mark.parametrize(
-    ("count", "text"),
-    [
-        (None, "count=None: give a whole number of at least 0"),
-        (float("inf"), "count=inf: give a whole number"),
-        (-1, "count=-1: give a whole number of at least 0"),
-        (10**30, "give at most 10000 runs"),
-        (10_001, "give at most 10000 runs"),
-    ],
-)
-def test_runs_that_nobody_could_count(queue: Queue, count: Any, text: str) -> None:
-    schedule = queue.schedule(DEST, "* * * * *")
-    with pytest.raises(ContractError, match=re.escape(text)):
-        schedule.next_runs(count)
-    assert schedule.next_runs(0) == []
-    assert len(schedule.next_runs(3)) == 3

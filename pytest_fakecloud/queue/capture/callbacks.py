@@ -306,7 +306,7 @@ class Captured(Found[Callback]):
         __tracebackhide__ = True
         items = list(self)
         self._expect(items, _query({}), len(items) + 1)
-        raise AssertionError("there are as many as there are")  # unreachable: the line above raises
+        raise AssertionError("unreachable")  # unreachable: the line above raises
 
     def _saved(self) -> Any:
         """Return the received and the returned callbacks, for ``_restore``."""
@@ -328,7 +328,7 @@ class _Condition:
         if isinstance(wanted, bool) or not (callable(wanted) or isinstance(wanted, int)):
             raise ContractError(f"wait_for() takes a number or a predicate, got {shown(wanted)}")
         if isinstance(wanted, int) and wanted < 1:
-            raise ContractError(f"wait_for({wanted}) waits for nothing: give 1 or more")
+            raise ContractError(f"wait_for({wanted}) waits for nothing; pass 1 or more")
         self._captured = captured
         self._times = wanted if isinstance(wanted, int) else None
         self._least = self._times or 1

@@ -154,7 +154,7 @@ class CallbackCapture(Destination):
             return explain(signature, body=body, keys=self._keys, at=time.time(), url=url)
         queues = list(self._queues())
         if not queues:
-            return "there is no queue in this cloud: give its keys with keys={'current': ...}"
+            return "there is no queue in this cloud; pass its keys with keys={'current': ...}"
         keys: dict[str, str] = {}
         clocks: dict[object, list[str]] = {}
         for queue in queues:

@@ -192,7 +192,7 @@ class Destination(Handle, HTTPServer):
         """Restore the expectations of a snapshot."""
         if not isinstance(snapshot, Snapshot) or snapshot.fixture != self.fixture:
             raise ContractError(
-                f"{snapshot!r} is not a snapshot of a {self.fixture}: give what its snapshot() returned"
+                f"{snapshot!r} is not a snapshot of a {self.fixture}; pass what its snapshot() returned"
             )
         for attribute, value in snapshot.data.items():
             if attribute == "oneshot_handlers":

@@ -92,7 +92,7 @@ class Destinations:
         queue is closed, and ``False`` never does. ``"auto"`` runs it unless it already runs, as in
         a block of Starlette's ``TestClient`` (asyncio or trio) or of a lifespan manager in the
         test's own loop; deliveries then go to that loop, with its state. Only the object given here
-        is recognised, not one that wraps it: give the same object to both, or pass
+        is recognised, not one that wraps it; pass the same object to both, or pass
         ``lifespan=False``.
         """
         __tracebackhide__ = True
@@ -101,7 +101,7 @@ class Destinations:
         if _takes(app, 2) and not _takes(app, 3):
             raise ContractError(f"{app!r} is a WSGI application: use .wsgi()")
         if lifespan != "auto" and not isinstance(lifespan, bool):
-            raise ContractError(f"lifespan={lifespan!r} is unknown: give 'auto', True or False")
+            raise ContractError(f"lifespan={lifespan!r} is unknown; pass 'auto', True or False")
         return self._add(
             AsgiRoute(self, origin, "asgi", raise_exceptions, app=app, lifespan=lifespan)
         )
@@ -170,7 +170,7 @@ class Destinations:
         split = split_text(target) if isinstance(target, str) else None
         if split is None or not split.origin or "?" in split.rest or "*" in target:
             raise ContractError(
-                f"{shown(target)} is not a target: give an absolute URL without a query, such as "
+                f"{shown(target)} is not a target; pass an absolute URL without a query, such as "
                 "'http://127.0.0.1:3000'"
             )
         return self._add(ForwardRoute(self, url, "forward", target=target))
@@ -253,12 +253,12 @@ def _check_is_no_status(answer: object) -> None:
     if isinstance(answer, list) and answer and all(map(_is_status, answer)):
         turns = ", ".join(map(str, answer))
         raise ContractError(
-            f"{answer!r} would be one answer, a body: give answers(url, {turns}) for these in turn, "
+            f"{answer!r} would be the body of one answer; pass answers(url, {turns}) for these in turn, "
             f"or (200, {answer!r}) for the body"
         )
     if isinstance(answer, str) and re.fullmatch("[1-5][0-9][0-9]", answer):
         raise ContractError(
-            f"{answer!r} would be a body: give the status {answer}, or (200, {answer!r}) for the body"
+            f"{answer!r} would be a body; pass the status {answer}, or (200, {answer!r}) for the body"
         )
 
 

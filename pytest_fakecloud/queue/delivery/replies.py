@@ -49,7 +49,7 @@ class Reply:
     def __post_init__(self) -> None:
         status: object = self.status
         if isinstance(status, bool) or not isinstance(status, int) or not 100 <= status <= 599:
-            raise ContractError(f"{status!r} is not an HTTP status: give a number from 100 to 599")
+            raise ContractError(f"{status!r} is not an HTTP status; pass a number from 100 to 599")
         duration_us(self.after)
         # Read the headers once, because an iterator would be empty at the second answer.
         object.__setattr__(self, "headers", tuple(_header_pairs(self.headers, self.body)))
@@ -200,16 +200,16 @@ def _header_pairs(headers: object, body: object) -> HeaderList:
         swapped = isinstance(body, Mapping | list | tuple) and isinstance(headers, str | bytes)
         hint = ", so body and headers seem to be swapped" if swapped else ""
         raise ContractError(
-            f"{headers!r} are not headers{hint}: give a dict or a list of (name, value), in a tuple"
+            f"{headers!r} are not headers{hint}; pass a dict or a list of (name, value), in a tuple"
             " as (status, body, headers)"
         ) from None
     for name, value in pairs:
         if not isinstance(name, str) or not name or not isinstance(value, str | int | float):
             raise ContractError(
-                f"{(name, value)!r} is not a header: give a name and a value, both text"
+                f"{(name, value)!r} is not a header; pass a name and a value, both strings"
             )
         if re.search(r"[\r\n]", f"{name}{value}"):
-            raise ContractError(f"{(name, value)!r} is not a header: it breaks the line")
+            raise ContractError(f"{(name, value)!r} is not a header: it contains a line break")
     return [(name, str(value)) for name, value in pairs]
 
 
@@ -229,8 +229,8 @@ def as_reply(value: object) -> Reply:
     if isinstance(value, str | bytes | dict | list):
         return Reply(body=value)
     raise ContractError(
-        f"{value!r} is not an answer: give a status, (status, body), (status, body, headers), "
-        "a Reply, a body (text, bytes, dict or list), or None for 200"
+        f"{value!r} is not an answer; pass a status, (status, body), (status, body, headers), "
+        "a Reply, a body (string, bytes, dict or list), or None for 200"
     )
 
 

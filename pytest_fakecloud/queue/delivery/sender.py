@@ -175,9 +175,9 @@ class Sender:
             return Outcome(200, where="accepted")
         url = published_text(delivery.url)
         text = (
-            f"nothing stands in for {delivery.method} {url} (message {delivery.message_id}): it is "
+            f"no handler for {delivery.method} {url} (message {delivery.message_id}): the URL is "
             "neither a loopback address nor a destination of this queue, and nothing was sent. "
-            f'Give it one, such as queue.destinations.answers("{url}", 200), .call(url, function), '
+            f'Add one, such as queue.destinations.answers("{url}", 200), .call(url, function), '
             '.wsgi(origin, app) or .asgi(origin, app), or set queue={"unstubbed": "accept"}'
         )
         if mocks:

@@ -79,7 +79,7 @@ def scope_of(url: object) -> UrlScope:
         return Pattern(url, Question("url", url, TEXT))
     if target is None or not target.origin:
         raise ContractError(
-            f"{shown(url)} is not a destination: give an absolute URL such as "
+            f"{shown(url)} is not a destination; pass an absolute URL such as "
             "'https://app.example.com/hook', one with * for anything, a pattern, a function of the "
             "URL, or '*' for every destination not named otherwise"
         )

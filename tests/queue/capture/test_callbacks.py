@@ -7,6 +7,7 @@ import re
 import threading
 import time
 from collections.abc import Callable, Iterator
+from functools import partial
 from typing import Any
 from unittest.mock import ANY
 
@@ -63,11 +64,13 @@ def test_where_knows_the_fields_that_assertions_know(
     assert callbacks.assert_received(verified=True).where(json={"n": 2}).only() is callbacks.last
     assert callbacks.wait_for(2).where(json={"n": 2}).only() is callbacks.last
     assert callbacks.where(problem=None) == callbacks
-    for use in (callbacks.where, callbacks[:0].where):
+    for where in (callbacks.where, callbacks[:0].where):
+        with pytest.raises(ContractError, match="5 is not a function: give a predicate"):
+            where(5)  # type: ignore[arg-type]
+    wait = partial(callbacks.wait_for, 1)
+    for use in (callbacks.where, callbacks[:0].where, callbacks.assert_received, wait):
         with pytest.raises(ContractError, match="callback has no field 'statuss'"):
             use(statuss=200)
-        with pytest.raises(ContractError, match="5 is not a function: give a predicate"):
-            use(5)  # type: ignore[arg-type]
 
 
 def test_headers_are_asked_for_by_name(queue: Queue, capture: CallbackCapture) -> None:

@@ -5,9 +5,10 @@ from __future__ import annotations
 import asyncio
 import base64
 import json
+import re
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from datetime import timedelta
 from types import SimpleNamespace
 from typing import Any
@@ -397,10 +398,21 @@ def test_a_message_due_beyond_a_month_is_not_waited_for(
     assert capture.clock.now_us() == before
 
 
-@pytest.mark.parametrize("wanted", [0, -1, True, "2", None])
-def test_what_nobody_can_wait_for(capture: CallbackCapture, wanted: Any) -> None:
-    with pytest.raises(ContractError, match="wait_for"):
-        capture.callbacks.wait_for(wanted)
+@pytest.mark.parametrize(
+    ("use", "text"),
+    [
+        *[
+            (lambda one, count=count: one.callbacks.wait_for(count), "wait_for")
+            for count in (0, -1, True, "2", None)
+        ],
+        (lambda one: one.callbacks.wait_for(1, timeout="5s"), "timeout='5s' is invalid; pass"),
+        (lambda one: one.wait_for_failure(timeout=-1), "timeout=-1 is invalid; pass a number"),
+        (lambda one: one.callbacks.assert_received(times=-1), "times=-1 is not a count"),
+    ],
+)
+def test_invalid_arguments(capture: CallbackCapture, use: Callable[..., Any], text: str) -> None:
+    with pytest.raises(ContractError, match=re.escape(text)):
+        use(capture)
 
 
 def test_a_wait_inside_a_handler_is_misuse(capture: CallbackCapture, stub: StubQueue) -> None:

@@ -536,7 +536,7 @@ def test_who_runs_the_lifespan_can_be_said(table: Table, lifespan: bool) -> None
     with TestClient(app) if lifespan else contextlib.nullcontext():
         assert table.deliver(ECHO).status == 200
     assert events == (["start", "start", "stop"] if lifespan else [])
-    with pytest.raises(ContractError, match="lifespan='yes' is unknown: give 'auto', True or"):
+    with pytest.raises(ContractError, match="lifespan='yes' is unknown; pass 'auto', True or"):
         table.asgi(APP, app, lifespan="yes")  # type: ignore[arg-type]
 
 

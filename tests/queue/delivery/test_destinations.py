@@ -94,7 +94,7 @@ def test_no_url_breaks_the_table(url: str) -> None:
 
 @pytest.mark.parametrize("url", ["", "app.example.com", "/hook", "ftp://x/", "https://", 7, None])
 def test_what_is_no_destination(table: Table, url: Any) -> None:
-    with pytest.raises(ContractError, match="give an absolute URL"):
+    with pytest.raises(ContractError, match="pass an absolute URL"):
         table.accept(url)
 
 
@@ -203,16 +203,16 @@ def test_a_bad_duration(table: Table) -> None:
 @pytest.mark.parametrize(
     ("given", "text"),
     [
-        ({"body": "\ud800"}, "is not text that UTF-8 can write"),
-        ({"body": {1, 2}}, "body={1, 2} is nothing that JSON can hold"),
+        ({"body": "\ud800"}, "is not a string that UTF-8 can encode"),
+        ({"body": {1, 2}}, "body={1, 2} is not JSON-serializable"),
         ({"status": "200"}, "'200' is not an HTTP status"),
         ({"status": None}, "None is not an HTTP status"),
-        ({"headers": "x"}, "'x' are not headers: give a dict or a list of (name, value)"),
+        ({"headers": "x"}, "'x' are not headers; pass a dict or a list of (name, value)"),
         ({"headers": [1]}, "[1] are not headers"),
         ({"headers": None}, "None are not headers"),
-        ({"headers": {1: "x"}}, "(1, 'x') is not a header: give a name and a value"),
+        ({"headers": {1: "x"}}, "(1, 'x') is not a header; pass a name and a value"),
         ({"headers": {"X": None}}, "('X', None) is not a header"),
-        ({"headers": {"X": "a\r\nb"}}, "is not a header: it breaks the line"),
+        ({"headers": {"X": "a\r\nb"}}, "is not a header: it contains a line break"),
     ],
 )
 def test_what_no_destination_could_answer(table: Table, given: Any, text: str) -> None:
@@ -225,14 +225,14 @@ def test_what_no_destination_could_answer(table: Table, given: Any, text: str) -
     [
         (
             (200, {"X-A": "1"}, "ok"),
-            "'ok' are not headers, so body and headers seem to be swapped: give a dict or a list of"
+            "'ok' are not headers, so body and headers seem to be swapped; pass a dict or a list of"
             " (name, value), in a tuple as (status, body, headers)",
         ),
         ((200, [("X-A", "1")], b"ok"), "b'ok' are not headers, so body and headers seem to be"),
         ((200, {}, b""), "so body and headers seem to be swapped"),
-        (("ok", 200), "('ok', 200) is not an answer: give a status, (status, body), (status, body"),
-        ((200, "ok", 5), "5 are not headers: give a dict"),
-        ({200: object}, "is nothing that JSON can hold"),
+        (("ok", 200), "('ok', 200) is not an answer; pass a status, (status, body), (status, body"),
+        ((200, "ok", 5), "5 are not headers; pass a dict"),
+        ({200: object}, "is not JSON-serializable"),
     ],
 )
 @pytest.mark.parametrize("way", ["call", "async", "answers"])
@@ -255,9 +255,9 @@ def test_an_answer_in_another_shape_is_told_the_right_one(
 @pytest.mark.parametrize(
     ("answer", "text"),
     [
-        ([503, 200], "[503, 200] would be one answer, a body: give answers(url, 503, 200)"),
-        ([500], "[500] would be one answer, a body: give answers(url, 500)"),
-        ("503", "'503' would be a body: give the status 503"),
+        ([503, 200], "[503, 200] would be the body of one answer; pass answers(url, 503, 200)"),
+        ([500], "[500] would be the body of one answer; pass answers(url, 500)"),
+        ("503", "'503' would be a body; pass the status 503"),
     ],
 )
 def test_statuses_in_another_shape_are_told_the_right_one(
@@ -286,7 +286,7 @@ def test_headers_of_an_answer_may_be_given_in_many_ways(table: Table) -> None:
 
 def test_a_body_that_cannot_be_written_is_a_slip_of_the_handler(table: Table) -> None:
     table.call(APP, lambda request: {"a": {1}})
-    with pytest.raises(ContractError, match="is nothing that JSON can hold"):
+    with pytest.raises(ContractError, match="is not JSON-serializable"):
         table.deliver(delivery())
 
 
@@ -363,9 +363,9 @@ def test_a_callable_that_raises(table: Table) -> None:
 
 def test_a_callable_that_returns_nonsense_says_so(table: Table) -> None:
     table.call(APP, lambda request: 1.5)
-    with pytest.raises(ContractError, match=r"1\.5 is not an answer: give a status"):
+    with pytest.raises(ContractError, match=r"1\.5 is not an answer; pass a status"):
         table.deliver(delivery())
-    with pytest.raises(ContractError, match=r"1\.5 is not an answer: give a status"):
+    with pytest.raises(ContractError, match=r"1\.5 is not an answer; pass a status"):
         asyncio.run(table.adeliver(delivery()))
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -19,12 +18,6 @@ from ..scene import (
     FAILURE,
     Scene,
 )
-
-
-@pytest.fixture
-def scene() -> Iterator[Scene]:
-    with Scene() as one:
-        yield one
 
 
 def why_not(scene: Scene, request: DeliveredRequest) -> str | None:
@@ -252,10 +245,14 @@ async def awaited(request: object) -> bool:
 @pytest.mark.parametrize(
     ("word", "given", "text"),
     [
-        ("burst_limit", {"limit": "7"}, "limit='7': give a whole number of at least 0"),
-        ("burst_limit", {"limit": None}, "limit=None: give a whole number of at least 0"),
-        ("daily_limit", {"limit": -1}, "limit=-1: give a whole number of at least 0"),
-        ("daily_limit", {"limit": 2.5}, "limit=2.5: give a whole number of at least 0"),
+        ("burst_limit", {"limit": "7"}, "limit='7' is invalid; pass a whole number of at least 0"),
+        (
+            "burst_limit",
+            {"limit": None},
+            "limit=None is invalid; pass a whole number of at least 0",
+        ),
+        ("daily_limit", {"limit": -1}, "limit=-1 is invalid; pass a whole number of at least 0"),
+        ("daily_limit", {"limit": 2.5}, "limit=2.5 is invalid; pass a whole number of at least 0"),
         ("burst_limit", {"when": 5}, "when=5 is not a function"),
         (
             "burst_limit",

@@ -83,7 +83,7 @@ def test_a_target_where_nothing_listens(table: Table) -> None:
     "wrong", ["127.0.0.1:3000", "ftp://a", "http://a?b=c", "http://*.a", "", None, 5]
 )
 def test_what_is_not_a_target(table: Table, wrong: str) -> None:
-    with pytest.raises(ContractError, match="is not a target: give an absolute URL"):
+    with pytest.raises(ContractError, match="is not a target; pass an absolute URL"):
         table.forward("https://app.example", wrong)
     with pytest.raises(ContractError, match="is not a destination"):
         table.forward("app.example", "http://127.0.0.1:1")

@@ -27,7 +27,7 @@ def test_anywhere_else_is_refused_named_and_reported() -> None:
     assert outcome.status is None
     assert isinstance(outcome.exception, UnstubbedDestination)
     text = outcome.unstubbed or ""
-    assert "nothing stands in for POST https://app.example.com/hook (message msg_1)" in text
+    assert "no handler for POST https://app.example.com/hook (message msg_1)" in text
     assert 'queue.destinations.answers("https://app.example.com/hook", 200)' in text
     assert told == [(text, sent)]
 
@@ -59,7 +59,7 @@ def test_an_attempt_to_nowhere_fails_a_passing_test(pytester: pytest.Pytester) -
     result = pytester.runpytest_inprocess("-p", "no:randomly")
     result.assert_outcomes(passed=3, failed=1)
     result.stdout.fnmatch_lines(
-        ["*nothing stands in for POST https://nowhere.example.com/hook*", "FAILED *::test_left*"]
+        ["*no handler for POST https://nowhere.example.com/hook*", "FAILED *::test_left*"]
     )
 
 

@@ -95,13 +95,6 @@ def test_a_cancelled_message_gives_up_its_slot_whatever_is_told_about_it(
     assert bench.delivered() == ["second"]
 
 
-def test_a_plan_has_so_many_queues(make: Callable[..., Bench]) -> None:
-    bench = make(limits={"queues": 1})
-    bench.ask("POST", "/v2/queues/", {"queueName": "line"})
-    with pytest.raises(AssertionError, match="quota maxQueues exceeded, current limit: 1"):
-        bench.ask("POST", "/v2/queues/", {"queueName": "other"})
-
-
 def test_a_cancelled_message_that_waits_takes_nobodys_slot(make: Callable[..., Bench]) -> None:
     bench = make()
     bench.enqueue("first", Delay="1h")

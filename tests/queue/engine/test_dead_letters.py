@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -16,10 +15,9 @@ from .bench import URL, Bench
 
 
 @pytest.fixture
-def scene() -> Iterator[Scene]:
-    with Scene() as one:
-        one.fail()
-        yield one
+def scene(scene: Scene) -> Scene:
+    scene.fail()
+    return scene
 
 
 def dead(scene: Scene, headers: dict[str, str] | None = None, body: bytes = b"payload") -> str:

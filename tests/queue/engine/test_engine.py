@@ -66,19 +66,6 @@ def test_everything_else_is_not(bench: Bench, status: int) -> None:
     assert len(bench.sent) == 1
 
 
-def test_489_with_its_header_is_final(bench: Bench) -> None:
-    for name in ("Upstash-NonRetryable-Error", "service-nonretryable-error"):
-        bench.answer = lambda delivery, name=name: Outcome(489, [(name, "true")])  # type: ignore[misc]
-        message_id = bench.publish(Failure_Callback=CALLBACK)
-        bench.clock.run_due()
-        assert bench.state(message_id) == "FAILED"
-        assert bench.sent[-1].url == CALLBACK
-    bench.answer = lambda delivery: Outcome(500, [("Upstash-NonRetryable-Error", "true")])
-    message_id = bench.publish()
-    bench.clock.run_due()
-    assert bench.state(message_id) == "RETRY"
-
-
 def test_retry_after_beats_the_ladder_and_an_expression(bench: Bench) -> None:
     bench.answer = lambda delivery: Outcome(429, [("retry-after", "90")])
     bench.publish(Retries="1", Retry_Delay="5000")
@@ -106,14 +93,6 @@ def test_an_answer_that_takes_time(bench: Bench) -> None:
     assert bench.state(message_id) == "RETRY"
     bench.clock.advance("1m")
     assert bench.times() == pytest.approx([0, 42.182], abs=0.001)
-
-
-def test_an_answer_after_the_timeout_is_none(bench: Bench) -> None:
-    bench.answer = lambda delivery: Outcome(200, virtual_us=30 * SECOND)
-    message_id = bench.publish(Timeout="10s", Retries="0")
-    bench.clock.advance("10s")
-    assert bench.state(message_id) == "FAILED"
-    assert isinstance(bench.engine.attempts[0].exception, TimeoutError)
 
 
 def test_the_plan_caps_timeouts() -> None:
@@ -175,15 +154,6 @@ def test_what_is_delivered(bench: Bench) -> None:
     assert (only.method, only.url, only.sub, only.body) == ("POST", URL, URL, b"x")
     assert bench.signed == [(URL, b"x")]
     assert (only.kind, only.attempt, only.signed) == ("message", 0, True)
-
-
-def test_the_other_prefix() -> None:
-    bench = Bench(header_prefix="Service", region="EU-CENTRAL-1")
-    bench.publish()
-    bench.clock.run_due()
-    names = dict(bench.sent[0].headers)
-    assert names["Service-Region"] == "EU-CENTRAL-1"
-    assert "Service-Message-Id" in names
 
 
 # -- ordered queues --------------------------------------------------------------------------------
@@ -679,20 +649,6 @@ def test_cancelling_one_whose_answer_is_lost(bench: Bench) -> None:
     assert len(bench.sent) == 1
 
 
-def test_callbacks_that_publish_each_other_without_end() -> None:
-    bench = Bench(loop_limit=50)
-
-    def answer(delivery: Delivery) -> Outcome:
-        if delivery.url == CALLBACK:
-            bench.publish(Callback=CALLBACK)
-        return Outcome(200)
-
-    bench.answer = answer
-    bench.publish(Callback=CALLBACK)
-    with pytest.raises(Loop):
-        bench.clock.run_due()
-
-
 def test_many_messages_at_one_instant_are_no_loop() -> None:
     bench = Bench(loop_limit=5)
     for _ in range(100):
@@ -759,20 +715,6 @@ def test_a_reset_during_an_attempt_ends_it_quietly(bench: Bench, takes: int) -> 
     assert len(bench.sent) == 1
     assert bench.engine.messages == {}
     assert bench.clock.next_due_us() is None
-
-
-def test_a_predicate_that_fails_loses_no_message(bench: Bench) -> None:
-    class Broken(Mishaps):
-        active = ("broken",)
-
-        def before(self, message: Message, delivery: Delivery) -> tuple[str, ...]:
-            raise LookupError("broken")
-
-    bench.engine.mishaps = Broken()
-    message_id = bench.publish()
-    with pytest.raises(LookupError):
-        bench.clock.run_due()
-    assert bench.state(message_id) == "RETRY"
 
 
 def test_a_message_that_was_being_sent_is_pending_in_the_copy(bench: Bench) -> None:

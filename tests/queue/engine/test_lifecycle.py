@@ -191,26 +191,6 @@ def test_what_comes_from_elsewhere_is_of_the_one_under_way_that_looks_least_like
     assert caused(messages[0]) == (0, 0)
 
 
-def test_the_only_one_under_way_is_the_cause_of_what_comes_from_elsewhere(bench: Bench) -> None:
-    message_id = bench.publish()
-    begun = bench.engine.runner.begin(message_id)
-    assert begun is not None
-    made = bench.engine.messages[bench.publish()]
-    assert (made.chain, made.depth) == (1, 1)
-    # In the background it may as well come from a client that publishes for hours.
-    bench.engine.lane = "background"
-    made = bench.engine.messages[bench.publish()]
-    assert (made.chain, made.depth) == (0, 1)
-
-
-def test_of_two_under_way_the_cause_is_the_one_that_looks_least_like_a_loop(bench: Bench) -> None:
-    ids = [bench.publish() for _ in range(2)]
-    for message_id in ids:
-        assert bench.engine.runner.begin(message_id) is not None
-    bench.engine.messages[ids[0]].depth = 9
-    assert bench.engine.messages[bench.publish()].depth == 1
-
-
 # -- cancelling ------------------------------------------------------------------------------------
 
 

@@ -10,7 +10,6 @@ import pytest
 from pytest_fakecloud.queue.engine.publishing import Accepted, Published
 from pytest_fakecloud.queue.errors import Loop, QueueError
 from pytest_fakecloud.queue.model import SECOND, Delivery, Message, Outcome, WorkflowHooks, first
-from pytest_fakecloud.queue.wire.named import LLM_URL
 
 from .bench import CALLBACK, URL, Bench
 
@@ -169,39 +168,11 @@ def test_a_duplicate_is_not_known_any_more_even_where_it_was_not_forgotten(bench
 # -- destinations ----------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    ("destination", "text"),
-    [
-        ("api/llm", "invalid destination: api/llm needs the Upstash-Callback header"),
-        (
-            "api/fax",
-            "invalid destination url: endpoint has invalid scheme, add http:// or https://; of the"
-            " service's own destinations there are api/llm and api/email",
-        ),
-    ],
-)
-def test_a_named_destination_that_cannot_be(bench: Bench, destination: str, text: str) -> None:
-    with pytest.raises(QueueError) as caught:
-        publish(bench, destination)
-    assert (caught.value.status, caught.value.message) == (400, text)
-
-
-def test_a_named_destination_is_its_url(bench: Bench) -> None:
-    assert publish(bench, "api/llm", Callback=CALLBACK).accepted[0].url == LLM_URL
-    assert publish(bench, "api/email").accepted[0].url == "https://api.resend.com/emails"
-
-
 @pytest.mark.parametrize("url", ["http://", "HTTP://", "https://", "Https://"])
 def test_a_scheme_in_any_case_is_a_url(bench: Bench, url: str) -> None:
     publish(bench, f"{url}app.example.com/hook")
     bench.clock.run_due()
     assert [one.url for one in bench.sent] == [f"{url}app.example.com/hook"]
-
-
-def test_what_is_neither_a_url_nor_a_group(bench: Bench) -> None:
-    with pytest.raises(QueueError, match=r"^invalid destination url: ") as caught:
-        publish(bench, "nobody")
-    assert caught.value.status == 400
 
 
 def test_what_a_message_knows_of_its_group(bench: Bench) -> None:
@@ -225,17 +196,6 @@ def test_default_headers_of_a_group_are_read_as_if_they_had_been_sent(bench: Ben
     # They are for the group, not for its URLs.
     message = bench.engine.messages[publish(bench).accepted[0].message_id]
     assert (message.max_retries, message.settings.delay_us) == (3, 0)
-
-
-@pytest.mark.parametrize("checks", [False, True])
-def test_a_loopback_destination_is_refused_where_the_tester_wants_it(checks: bool) -> None:
-    bench = Bench(production_checks=checks)
-    publish(bench)
-    if checks:
-        with pytest.raises(QueueError, match="loopback address"):
-            publish(bench, "http://127.0.0.1/")
-    else:
-        publish(bench, "http://127.0.0.1/")
 
 
 class Steps(WorkflowHooks):

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
 
 import pytest
 
@@ -22,12 +21,6 @@ from .bench import URL, Bench
 
 DEDUPLICATION = "Upstash-Deduplication-Id"
 EVERY_MINUTE = {"Upstash-Cron": "* * * * *", "Upstash-Schedule-Id": "s"}
-
-
-@pytest.fixture
-def scene() -> Iterator[Scene]:
-    with Scene() as one:
-        yield one
 
 
 def create(scene: Scene, destination: str = DEST, **headers: str) -> None:

@@ -90,15 +90,15 @@ def test_a_copy_is_independent() -> None:
 
 
 @pytest.mark.parametrize(
-    "wanted",
+    ("most", "more"),
     [
-        [(URLS[0], None), ("ftp://x", None)],
-        [(URLS[0], None), (URLS[1], "a\nb")],
-        [(URLS[0], None), (URLS[1], None), (URLS[2], None)],
+        *[(most, [bad]) for most in (None, 2) for bad in (("ftp://x", None), (URLS[1], "a\nb"))],
+        (2, [(URLS[1], None), (URLS[2], None)]),
     ],
 )
-def test_of_a_list_with_one_that_is_refused_none_is_added(wanted: Any) -> None:
-    store = groups(most_endpoints=2)
+def test_of_a_list_with_one_that_is_refused_none_is_added(most: Any, more: Any) -> None:
+    store = groups(most_endpoints=most)
+    wanted = [(URLS[0], None), *more]
     with pytest.raises(QueueError):
         store.add_all("g", wanted, 0)
     assert store.find("g") is None
@@ -230,15 +230,6 @@ def test_a_list_that_only_names_what_is_there_fits_into_a_full_group() -> None:
     # One after the other: two of one name are one endpoint.
     made = store.add_all("h", [(URLS[0], "x"), (URLS[1], "x"), (URLS[2], None)], 0)
     assert [one.url for one in made.endpoints] == [URLS[1], URLS[2]]
-
-
-@pytest.mark.parametrize("limits", [{}, {"most_endpoints": 2}])
-@pytest.mark.parametrize("second", [("ftp://x", None), (URLS[1], "a\nb")])
-def test_of_a_list_with_a_bad_one_not_even_the_group_is_made(limits: Any, second: Any) -> None:
-    store = groups(**limits)
-    with pytest.raises(QueueError):
-        store.add_all("g", [(URLS[0], None), second], 0)
-    assert store.by_name == {}
 
 
 def test_a_list_that_does_not_fit_changes_nothing_of_a_full_group() -> None:

@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any
@@ -34,12 +34,6 @@ from ..scene import (
 
 Effect = Callable[[Scene, str], None]
 Settings = Mapping[str, str]
-
-
-@pytest.fixture
-def scene() -> Iterator[Scene]:
-    with Scene() as one:
-        yield one
 
 
 # -- headers ---------------------------------------------------------------------------------------
@@ -1602,7 +1596,7 @@ def test_nobody_stands_in_for_a_named_destination() -> None:
         assert "https://api.resend.com/emails" in str(attempt.exception)
         refused = scene.request("POST", "/llm/v1/chat/completions", json={})
         assert refused.status == 502
-        assert "nothing stands in for POST https://qstash.upstash.io/llm" in refused.error
+        assert "no handler for POST https://qstash.upstash.io/llm" in refused.error
         assert [one.kind for one in scene.queue._context.problems] == ["unstubbed", "unstubbed"]
         unknown = scene.request("POST", "/v2/publish/api/fax")
         assert unknown.status == 400

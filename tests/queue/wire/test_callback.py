@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -19,12 +18,6 @@ from ..scene import (
 )
 
 BOTH = {"Upstash-Callback": CALLBACK, "Upstash-Failure-Callback": FAILURE}
-
-
-@pytest.fixture
-def scene() -> Iterator[Scene]:
-    with Scene() as one:
-        yield one
 
 
 def test_every_field_of_a_callback(scene: Scene) -> None:
@@ -112,15 +105,6 @@ def test_a_callback_after_every_attempt(scene: Scene) -> None:
     assert [one["retried"] for one in bodies] == [0, 1, 2]
     assert {one["maxRetries"] for one in bodies} == {3}
     assert scene.to(FAILURE) == []
-
-
-def test_both_come_after_the_last_failure(scene: Scene) -> None:
-    scene.fail(DEST)
-    scene.publish({**BOTH, "Upstash-Retries": "1"})
-    scene.queue.run_until_idle()
-    assert [one["retried"] for one in (r.json() for r in scene.to(CALLBACK))] == [0, 1]
-    (failure,) = scene.to(FAILURE)
-    assert failure.json()["retried"] == failure.json()["maxRetries"] == 1
 
 
 @pytest.mark.parametrize(("setting", "status"), [(0, 0), (599, 599)])
