@@ -1,4 +1,4 @@
-"""Fixtures of the queue's tests."""
+"""Fixtures for the tests of the queue."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the tests of the queue's edge share: raw servers, deliveries, a table to deliver to."""
+"""Helpers for the tests of deliveries: raw servers, prepared deliveries and a destination table."""
 
 from __future__ import annotations
 
@@ -26,7 +26,10 @@ def delivery(
 
 
 class RawServer:
-    """A server that keeps the bytes it gets; `script(sock, request)` says whether to go on."""
+    """A server that records the bytes of each request.
+
+    ``script(sock, request)`` sends the response and returns whether to keep the connection.
+    """
 
     def __init__(self, script: Script | None = None) -> None:
         self.script = script or self.answer(OK)
@@ -121,7 +124,7 @@ def frozen(tool: str) -> Any:
 
 
 class Table(Destinations):
-    """The table under test, with the two ways to deliver to it."""
+    """The destination table under test; delivers synchronously or in an event loop."""
 
     def __init__(self, deadlines: Deadlines) -> None:
         super().__init__()

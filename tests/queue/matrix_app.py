@@ -1,7 +1,8 @@
-"""The application of the matrix tests: verifies a delivery and does what its body asks.
+"""The application for ``test_surroundings``: verifies a delivery and sends the requests in its
+body.
 
-Runs in every place a destination can be: as a callable, as an ASGI application, behind a server in
-a thread, and (as a script) in a process of its own.
+It runs as a function, as an ASGI application, behind a server in a thread, and (as a script) in a
+process of its own.
 """
 
 from __future__ import annotations
@@ -16,20 +17,20 @@ from qstash import Receiver
 
 
 def verify(signature: str | None, body: bytes, url: str) -> dict[str, Any]:
-    """Check the signature as a receiver does; returns the body."""
+    """Check the signature with the official receiver; return the body."""
     asked: dict[str, Any] = json.loads(body)
     Receiver(*asked["keys"]).verify(signature=signature or "", body=body.decode(), url=url)
     return asked
 
 
 def requests_of(asked: dict[str, Any]) -> list[dict[str, Any]]:
-    """The requests to the fakes that the body asks for."""
+    """Return the requests to the fakes that a body lists."""
     found: list[dict[str, Any]] = asked.get("requests", [])
     return found
 
 
 def handle(signature: str | None, body: bytes, url: str) -> int:
-    """Do it all, blocking."""
+    """Handle a delivery synchronously."""
     asked = verify(signature, body, url)
     with httpx.Client(verify=False, trust_env=False, timeout=4) as http:
         for request in requests_of(asked):
@@ -42,7 +43,7 @@ def handle(signature: str | None, body: bytes, url: str) -> int:
 
 
 async def ahandle(signature: str | None, body: bytes, url: str) -> int:
-    """Do it all in the running loop."""
+    """Handle a delivery in the running event loop."""
     asked = verify(signature, body, url)
     async with httpx.AsyncClient(verify=False, trust_env=False, timeout=4) as http:
         for request in requests_of(asked):
@@ -55,7 +56,7 @@ async def ahandle(signature: str | None, body: bytes, url: str) -> int:
 
 
 async def asgi(scope: Any, receive: Any, send: Any) -> None:
-    """`ahandle` as an ASGI application."""
+    """Serve ``ahandle()`` as an ASGI application."""
     assert scope["type"] == "http"
     event = await receive()
     headers = {name.decode(): value.decode() for name, value in scope["headers"]}
@@ -66,7 +67,7 @@ async def asgi(scope: Any, receive: Any, send: Any) -> None:
 
 
 class Handler(BaseHTTPRequestHandler):
-    """`handle` behind the standard library's server."""
+    """Serve ``handle()`` with the standard library's server."""
 
     protocol_version = "HTTP/1.1"
 
@@ -84,11 +85,11 @@ class Handler(BaseHTTPRequestHandler):
         self.wfile.write(text)
 
     def log_message(self, *parts: object) -> None:
-        """Say nothing."""
+        """Write no log."""
 
 
 def make_server() -> ThreadingHTTPServer:
-    """A server on a free port, not yet serving."""
+    """Return a server on a free port; it is not serving yet."""
     server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
     server.daemon_threads = True
     return server

@@ -1,4 +1,4 @@
-"""A queue on a frozen clock, its destinations recorded, spoken to over raw HTTP."""
+"""A queue on a frozen clock that records its deliveries, and a raw HTTP client for it."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ FAILURE = "https://app.example.com/failure"
 
 @dataclass
 class Response:
-    """An answer of the queue."""
+    """A response of the queue."""
 
     status: int
     headers: dict[str, str]
@@ -39,7 +39,7 @@ class Response:
 
 
 class Scene:
-    """One queue; everything that goes out is in `came`, answered by `answer`."""
+    """One queue; ``came`` lists its deliveries, and ``answer`` responds to them."""
 
     def __init__(self, **settings: Any) -> None:
         self.queue = Queue(Context.alone(now=NOW, seed=1), **settings)
@@ -79,7 +79,7 @@ class Scene:
         json: Any = None,
         token: str | None = None,
     ) -> Response:
-        """Send the target as it is; the token is added."""
+        """Send a request with exactly this target; the token is added."""
         pairs = list(headers.items()) if isinstance(headers, Mapping) else list(headers or [])
         pairs.append(("Authorization", f"Bearer {self.queue.token if token is None else token}"))
         if json is not None:
@@ -111,7 +111,7 @@ class Scene:
         url: str = DEST,
         way: str = "/v2/publish/",
     ) -> str:
-        """Publish and return the message's id."""
+        """Publish and return the id of the message."""
         response = self.request("POST", way + url, headers, body)
         assert response.status in (201, 202), response
         return str(response.json()["messageId"])
@@ -119,22 +119,22 @@ class Scene:
     # -- looking ---------------------------------------------------------------------------------
 
     def to(self, url: str) -> list[DeliveredRequest]:
-        """What came to a URL."""
+        """Return the deliveries to a URL."""
         return [request for request in self.came if request.url == url]
 
     def at(self, url: str) -> list[float]:
-        """When it came, in seconds since the start."""
+        """Return the times of deliveries to a URL, in seconds since the start."""
         return [
             when for request, when in zip(self.came, self.times, strict=True) if request.url == url
         ]
 
     def fail(self, *urls: str) -> None:
-        """Answer 500 at these URLs (at the destination, when none is given)."""
+        """Answer 500 at these URLs, by default at ``DEST``."""
         failing = urls or (DEST,)
         self.answer = lambda request: 500 if request.url in failing else 200
 
     def states(self, message_id: str) -> list[str]:
-        """The states in the log of a message, oldest first."""
+        """Return the states in the log of a message, oldest first."""
         rows = self.get(f"/v2/events?messageId={message_id}&order=earliestFirst")["events"]
         return [row["state"] for row in rows]
 

@@ -1,4 +1,4 @@
-"""Listings and assertions of a queue, asked in ways that could never hold; and what is gone."""
+"""Test the listings and assertions of a queue: filters, counts and error messages."""
 
 from __future__ import annotations
 

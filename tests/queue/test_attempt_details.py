@@ -1,4 +1,4 @@
-"""What is logged during a delivery is taken down with it, and nobody listens afterwards."""
+"""Test that log records and exceptions are captured during a delivery, and only then."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def log_error(text: str) -> None:
 
 
 def logged(queue: Queue) -> list[list[str]]:
-    """What was logged in each attempt, the exceptions' arguments only."""
+    """Return the exceptions logged in each attempt, by their arguments."""
     told = [event.data.get("logged", []) for event in queue.journal.events("attempt")]
     return [[text.partition("KeyError: ")[2].split("'")[1] for text in each] for each in told]
 
@@ -91,7 +91,7 @@ def test_a_delivery_of_another_cloud_within_one_is_heard_by_both() -> None:
 
 @pytest.mark.parametrize("first_out", [0, 1])
 def test_deliveries_of_one_queue_may_overlap(first_out: int) -> None:
-    """As where one client overtakes another, whichever of the two ends first."""
+    """Overlapping deliveries may end in either order."""
     before = list(logging.getLogger().handlers)
     ear = _Ear()
     heard: list[list[BaseException]] = [[], []]

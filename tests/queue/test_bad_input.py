@@ -1,4 +1,4 @@
-"""Bad input gets the right error, costs no message, and never a 500 or a hang."""
+"""Test invalid and unusual requests: correct errors, never a 500, a hang or a stored message."""
 
 from __future__ import annotations
 
@@ -129,7 +129,7 @@ def test_labels_and_flow_control_keys_beyond_ascii(scene: Scene) -> None:
 
 
 class Gaps:
-    """A lock in whose gaps another client does something, once."""
+    """A lock that calls a function the first time it is released."""
 
     def __init__(self, lock: Any, meanwhile: Callable[[], object]) -> None:
         self.lock, self.meanwhile, self.depth = lock, meanwhile, 0
@@ -227,7 +227,7 @@ def test_a_batch_larger_than_any_message(scene: Scene) -> None:
 
 
 def test_a_message_to_the_queue_itself_is_a_message_like_any_other(scene: Scene) -> None:
-    # Behind the queue's own address there is a queue; without the token it refuses.
+    # The destination is the queue's own publish endpoint, which rejects requests without a token.
     own = f"{scene.queue.url}/v2/publish/{DEST}"
     scene.queue.destinations.clear()
     scene.queue.destinations.accept(DEST)
@@ -341,7 +341,7 @@ def test_a_loop_with_a_delay_is_cut_too() -> None:
             AssertionError, match=r"endless loop: 50 deliveries .* one driving call"
         ):
             scene.queue.run_until_idle()
-        # Driven step by step it is what it is: one that is due, and one each second.
+        # Separate driving calls are no loop: one message is due now, and one every second.
         assert len(scene.queue.advance("10s")) == 11
 
 
@@ -444,7 +444,7 @@ def test_an_empty_id_never_means_all(scene: Scene, method: str, path: str) -> No
         assert "with an empty id not found" in response.error
     assert [(one.id, one.state) for one in scene.queue.messages()] == before
     assert [one.id for one in scene.queue.dead_letters()] == letters
-    # Without the slash it is the bulk operation.
+    # Without the slash, the path is the bulk operation.
     scene.ok(method, path.rstrip("/"))
     assert [(one.id, one.state) for one in scene.queue.messages()] != before or letters != [
         one.id for one in scene.queue.dead_letters()
@@ -457,7 +457,7 @@ def test_an_empty_id_never_means_all(scene: Scene, method: str, path: str) -> No
     rest=st.sampled_from(["", "/", ":80/", ":/x", ".localhost/", "]/", "?x", "#y", ".:1/"]),
 )
 def test_a_destination_is_refused_or_can_be_read_by_everybody(host: str, rest: str) -> None:
-    """What is accepted raises nowhere later: in a route, an application, a handler, a look."""
+    """An accepted URL raises no error later, in a route, an application, a handler or a listing."""
     url = f"http://{host}{rest}"
     with Scene() as scene:
 

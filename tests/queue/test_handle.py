@@ -1,4 +1,4 @@
-"""The queue as a test holds it: settings, looking, asserting, driving."""
+"""Test the ``Queue`` object: settings, publishing, listings, assertions and driving."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def test_tokens_name_a_user_as_the_services_own_do(queue: Queue) -> None:
     contents = [json.loads(base64.b64decode(one, validate=True)) for one in tokens]
     assert all(list(one) == ["UserID", "Password"] for one in contents)
     assert len({one["UserID"] for one in contents} | {one["Password"] for one in contents}) == 8
-    # A token stands in a query as it is.
+    # A token can be used in a query without quoting.
     assert all(one.isalnum() for one in tokens)
 
 
@@ -70,7 +70,7 @@ def test_the_environment_of_the_clients(queue: Queue) -> None:
         "QSTASH_TOKEN": queue.token,
         "QSTASH_CURRENT_SIGNING_KEY": queue.current_signing_key,
         "QSTASH_NEXT_SIGNING_KEY": queue.next_signing_key,
-        # A developer's own would send the JavaScript client elsewhere.
+        # Values from the developer's environment would point the JavaScript client elsewhere.
         "QSTASH_REGION": "",
         "QSTASH_DEV": "",
     }
@@ -306,7 +306,7 @@ def test_attempts(queue: Queue) -> None:
     assert (three.status, three.is_final, three.exception) == (200, True, None)
     assert queue.attempts(url="https://app.*") == queue.attempts() == message.attempts
     assert queue.attempts(url="https://elsewhere/") == []
-    # What a driving call returns says by itself what it waited for.
+    # The repr of an attempt includes the reason for its wait.
     assert repr(one) == f"<Attempt 1 {DEST} at 2026-01-01T00:00:00+00:00 -> 500>"
     assert "+00:00 after 0:00:12.182494 (backoff e^2.5) -> 500>" in repr(two)
 
@@ -493,7 +493,7 @@ def test_driving_returns_the_attempts_and_what_is_left(queue: Queue) -> None:
 
 
 def test_what_waits_is_told_of_the_first_of_many(queue: Queue) -> None:
-    """Each move of the clock says it, so it may not cost more the more messages there are."""
+    """Every clock move builds this text, so its cost must not grow with the number of messages."""
     for number in range(450):
         queue.publish("https://app.example.com", delay=3600 + number)
     told = queue.advance("1s").waiting.splitlines()
@@ -507,7 +507,7 @@ def test_running_until_idle_moves_no_further_than_needed(queue: Queue) -> None:
     queue.publish(DEST, delay="1d")
     queue.schedule(DEST, "0 0 * * *")
     attempts = queue.run_until_idle()
-    # The schedule fires on the way, and does not keep the queue from being idle.
+    # The schedule runs on the way, and does not prevent the queue from being idle.
     assert len(attempts) == 2
     assert queue.clock.now() == after(86_400)
 
@@ -544,7 +544,7 @@ def test_another_queue_of_the_cloud_does_not_keep_it_from_ending() -> None:
         assert cloud.clock.now() == NOW
         assert (held.state, far.state) == ("pending", "pending")
         queue.cancel(held)
-        # What falls due on the way belongs to everybody, and the result to this queue.
+        # Other queues' messages are delivered on the way but are not in the result.
         other.publish(DEST, delay="1m")
         queue.destinations.accept()
         later = queue.publish(DEST, delay="2m")
@@ -589,7 +589,7 @@ def test_a_failure_in_a_background_handler_fails_the_test_and_deliveries_go_on()
     with Cloud(clock="frozen") as cloud:
         queue, capture = cloud.queue(), cloud.callback_capture()
         queue.destinations.call(DEST, lambda request: pytest.fail("not expected"))
-        # On its own thread there is nobody to hear it but the end of the test.
+        # A failure on a background thread cannot reach the test directly, so it becomes a problem.
         failed = queue.publish(DEST, retries=0, callback=capture.callback_url)
         capture.callbacks.wait_for(1)
         assert failed.attempts.only().state == "failed"
@@ -599,7 +599,7 @@ def test_a_failure_in_a_background_handler_fails_the_test_and_deliveries_go_on()
             f"queue: {DEST}: a callback of the test raised Failed: not expected ("
         )
         assert isinstance(problem.exception, pytest.fail.Exception)
-        # In a driving call it leaves the call.
+        # In a driving call, the failure is raised.
         queue.publish(DEST, delay="1m", retries=0)
         with pytest.raises(pytest.fail.Exception):
             queue.advance("1m")

@@ -1,4 +1,4 @@
-"""Data that is loaded goes in as a whole or not at all."""
+"""Test ``Queue.load()``: data is loaded completely or not at all."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Invalid arguments of the queue raise ``ContractError`` and change nothing."""
+"""Test that invalid arguments to a queue's methods raise ``ContractError``."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The official receiver is watched for a delivery, and is its own again whatever overlaps."""
+"""Test that the official receiver is patched only during a delivery and restored afterwards."""
 
 from __future__ import annotations
 

@@ -1,9 +1,9 @@
-"""Deliveries in every place an application can run and in every surrounding a test can have.
+"""Test deliveries to applications in every supported place, with every supported surrounding.
 
 The clock runs or is frozen. The application runs in a server thread, in the running event loop, in
-process, or in another process. Around the delivery there is a call back into the fake, a long poll
-while the clock is being advanced, an active `responses`, or frozen time (freezegun, time-machine).
-Each delivery is signed and the official receiver accepts it.
+process, or in another process. During the delivery it calls a fake, long-polls while the clock is
+being advanced, uses ``responses``, or runs under freezegun or time-machine. Each delivery is
+signed, and the official receiver accepts it.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ pytestmark = pytest.mark.timeout(60)
 
 
 def watched(test: Callable[[], None], seconds: float = 25.0) -> None:
-    """Run a test in a thread of its own, so that a hang fails it."""
+    """Run a test in a separate thread, so that a hang fails it."""
     errors: list[BaseException] = []
 
     def run() -> None:
@@ -53,7 +53,7 @@ def watched(test: Callable[[], None], seconds: float = 25.0) -> None:
 
     thread = threading.Thread(target=run, daemon=True)
     thread.start()
-    # join() waits in C, so that frozen time does not affect it.
+    # ``join()`` waits in C, so frozen time does not affect it.
     thread.join(seconds)
     assert not thread.is_alive(), f"the test hung for {seconds:g} s"
     if errors:
@@ -184,7 +184,7 @@ def callback(cell: Cell) -> None:
         message = cell.publish(queue, requests=[cell.publish_again(queue)])
         attempts = cell.drive(queue, "advance", "2h")
         check(attempts, 2)
-        # The clock moves as far as asked, however long the application takes.
+        # The clock moves as far as requested, however long the application takes.
         assert (cloud.clock.now() - message.created).total_seconds() >= 7200
         assert [one.url for one in attempts] == [cell.url + "/first", cell.url + "/second"]
         assert (attempts[1].at - attempts[0].at).total_seconds() == pytest.approx(10, abs=1)
@@ -206,7 +206,7 @@ def long_poll(cell: Cell) -> None:
 
 
 def with_responses(cell: Cell) -> None:
-    """A mock of the application's upstream does not take deliveries."""
+    """A mock of the application's upstream does not receive deliveries."""
     with cell.cloud() as (_, queue), responses.RequestsMock() as mock:
         here = cell.place != "other process"
         if here:
@@ -217,7 +217,7 @@ def with_responses(cell: Cell) -> None:
 
 
 def frozen_process(cell: Cell, tool: str) -> None:
-    """The receiver accepts the token on its own clock."""
+    """The receiver checks the token against its own clock."""
     if cell.place == "other process":
         cell.queue_settings["signature_clock"] = "real"
     with frozen(tool), cell.cloud() as (cloud, queue):

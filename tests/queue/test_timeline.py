@@ -1,4 +1,4 @@
-"""What an unfinished message waits for, in words."""
+"""Test the description of what an unfinished message is waiting for."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Messages, dead letters and schedules as a test holds them, also when they are gone."""
+"""Test the objects for messages, dead letters and schedules, also after a reset."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The lists of received callbacks: fields, faults of one of the two URLs, whose turn is next."""
+"""Test the lists of received callbacks: filters, faults of one URL, waits and their error messages."""
 
 from __future__ import annotations
 
@@ -261,7 +261,7 @@ def test_time_can_be_moved_on_after_a_wait_that_raised(
     queue.destinations.call(APP, fail, raise_exceptions=True)
     ask(queue, capture, retries=0)
     for wanted in (1, judge):
-        # The exception is kept, and with it everything that was under way when it was raised.
+        # ``kept`` holds the exception, and through its traceback every frame of the wait.
         with pytest.raises(Mine if wanted == 1 else ContractError) as kept:
             wait(wanted)
         assert not queue._time.driving
@@ -429,5 +429,6 @@ def test_a_waiter_that_left_takes_nothing() -> None:
     started = time.monotonic()
     with Cloud(seed=1, delivery="background") as cloud:
         assert asyncio.run(main(cloud)) == 0
-    # The loop ends when its threads have, so none of them is waiting on for nobody.
+    # ``asyncio.run()`` joins the worker threads, so this also shows that no thread is still
+    # waiting.
     assert time.monotonic() - started < 30

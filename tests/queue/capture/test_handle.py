@@ -1,4 +1,4 @@
-"""The receivers: pytest-httpserver on the hub, callbacks decoded, signatures judged, waits."""
+"""Test ``callback_capture``: decoding, signature checks, faults, waits and assertions."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ NOW = "2026-01-01T00:00:00Z"
 
 
 class StubQueue:
-    """What a capture asks of a queue of its cloud, without one."""
+    """Stand in for a queue of the cloud, with the attributes that a callback capture uses."""
 
     service = "queue"
     name = "queue"
@@ -55,7 +55,7 @@ class StubQueue:
         return []
 
     def plan(self, seconds: float, send: Any) -> None:
-        """Have a callback sent later, as a pending message would."""
+        """Plan a callback for later, as a pending message causes one."""
         number = len(self._engine.pending)
         self._engine.pending[number] = "message"
 

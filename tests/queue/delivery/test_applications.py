@@ -1,5 +1,5 @@
 # mypy: disable-error-code="import-untyped"
-"""What WSGI and ASGI applications see of a delivery, and what comes of their answers."""
+"""Test deliveries to WSGI and ASGI applications: what they receive, and how their responses count."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ from pytest_fakecloud.queue.model import (
 from ..edge import Table
 
 with warnings.catch_warnings():
-    # Which HTTP client its own client is built on is nothing to us.
+    # The test client warns about the HTTP client that it is built on.
     warnings.simplefilter("ignore")
     from fastapi.testclient import TestClient
 
@@ -338,7 +338,7 @@ def test_asgi_answers_and_exceptions(table: Table, path: str) -> None:
         if path == "/stream":
             assert (outcome.status, outcome.body, outcome.exception) == (200, b"012", None)
             continue
-        # A background task fails after the answer is out: the client has its 200.
+        # A background task fails after the response is complete, so the delivery still has its 200.
         assert outcome.status == (500 if path == "/broken" else 200)
         assert isinstance(outcome.exception, RuntimeError)
 
@@ -469,7 +469,7 @@ def test_a_lifespan_that_fails_to_start_fails_the_attempt(table: Table) -> None:
 
 
 class Pooled:
-    """An application with something of its loop, made at its start."""
+    """An application with resources that are bound to the event loop of its start-up."""
 
     def __init__(self) -> None:
         self.starts = 0
@@ -479,7 +479,7 @@ class Pooled:
         @app.post("/hook")
         async def hook(request: fastapi.Request) -> Any:
             assert self.turn is not None
-            # Contended, so that the lock insists on the loop it belongs to.
+            # The lock must be contended: only then does it check that it is used on its own loop.
             async with self.turn:
                 other = asyncio.create_task(self._turn())
                 await asyncio.sleep(0)
@@ -513,7 +513,7 @@ def test_an_application_that_a_test_client_has_started_is_not_started_again(tabl
             assert (outcome.status, json.loads(outcome.body)) == (200, {"pool": "pool 1", "app": 1})
         assert client.post("/hook").json() == {"pool": "pool 1", "app": 1}
         assert pooled.starts == 1
-    # It has ended: now somebody else has to run it.
+    # The test client has shut the application down, so the table starts it again.
     assert json.loads(table.deliver(delivery()).body) == {"pool": "pool 2", "app": 2}
     assert json.loads(table.deliver(delivery()).body) == {"pool": "pool 2", "app": 2}
 
@@ -597,7 +597,7 @@ def test_the_lifespan_of_another_application_of_the_same_making_is_not_taken(tab
 
 
 def trio_app(events: list[str]) -> Any:
-    """An application of trio, which can do nothing in another loop."""
+    """A trio application, which cannot run in an asyncio event loop."""
 
     @asynccontextmanager
     async def lifespan(app: fastapi.FastAPI) -> Any:
@@ -728,7 +728,7 @@ def test_cancelling_the_driver_cancels_the_application(table: Table) -> None:
 
 
 def test_a_framework_that_was_imported_again_is_heard(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A test runner that forgets modules leaves a signal that is not sent any more."""
+    """A test runner that imports Flask again leaves a signal object that Flask no longer sends."""
     signals = pytest.importorskip("flask.signals")
     from blinker import Namespace
 

@@ -1,5 +1,5 @@
 # mypy: disable-error-code="func-returns-value"
-"""Real-time caps: in order, cancellable, and not moved by freezing tools."""
+"""Test the real-time caps of deliveries: order, cancelling, and independence of frozen time."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def test_callbacks_come_in_the_order_of_their_instants(deadlines: Deadlines) -> 
 def test_a_cancelled_one_never_comes(deadlines: Deadlines) -> None:
     came: list[str] = []
     held, released, done = threading.Event(), threading.Event(), threading.Event()
-    # The thread is kept busy, so that however slow this is, the next one has not come yet.
+    # Keep the thread busy, so that the next deadline cannot fire before it is cancelled.
     deadlines.start(lambda: (held.set(), released.wait(30)), 0)
     assert held.wait(30)
     number = deadlines.start(lambda: came.append("cancelled"), 0)

@@ -1,4 +1,4 @@
-"""`Destination`: a pytest-httpserver on the hub."""
+"""Test ``Destination``, a pytest-httpserver whose requests go through the cloud's server."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The table of destinations: prefixes, applications, callables and prepared answers."""
+"""Test the destinations of a queue: URL prefixes, handlers, prepared responses, reset and restore."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Faults of deliveries and signatures, and of publishing."""
+"""Test injected faults of deliveries, signatures and publish requests."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def test_a_crash_after_the_answer_means_a_second_delivery(scene: Scene) -> None:
         (message_id, "0"),
     ]
     assert [one.state for one in attempts if one.url == DEST] == ["lost", "delivered"]
-    # What the queue never stored it does not report.
+    # The queue lost the first response, so it publishes no callback about it.
     assert len(scene.to(CALLBACK)) == 1
     assert fault.hits == 1
     assert "fault: crash_after_answer" in scene.queue.message(message_id).timeline
@@ -86,7 +86,7 @@ def test_reordering_in_an_ordered_queue(scene: Scene) -> None:
     scene.answer = lambda request: saved.append(scene.queue.snapshot()) or 200
     scene.queue.deliver_due()
     assert [one.message_id for one in scene.came] == [ids[1], ids[0], ids[2]]
-    # What was overtaken waits in a copy as well.
+    # The snapshot includes the message that was delivered out of order.
     scene.queue.restore(saved[0])
     scene.queue.deliver_due()
     assert [one.message_id for one in scene.came[3:]] == [ids[1], ids[0], ids[2]]

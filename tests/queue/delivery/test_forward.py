@@ -1,4 +1,4 @@
-"""Deliveries that a server at another address takes, because a tester named it."""
+"""Test ``destinations.forward()``, which sends deliveries to a server at another address."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from ..edge import Table
 
 @pytest.fixture(scope="module")
 def server() -> Iterator[HTTPServer]:
-    # Such a server looks twice a second whether it is to stop.
+    # One server for all tests: stopping it takes up to half a second.
     with HTTPServer(host="127.0.0.1") as server:
         yield server
 
@@ -63,7 +63,7 @@ def test_the_rest_of_the_url_stays(
     assert request.headers["X-Forwarded-Host"] == sent.url.split("/")[2]
     assert request.headers["X-Forwarded-Proto"] == "https"
     assert request.host == f"127.0.0.1:{target.port}"
-    # What is remembered is what was published.
+    # The route records the published URL, not that of the target.
     assert [one.url for one in route.deliveries] == [url, url]
 
 

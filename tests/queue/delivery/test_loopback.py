@@ -1,4 +1,4 @@
-"""Real requests: the published bytes and nothing else, kept connections, the real-time cap."""
+"""Test deliveries over real HTTP: exact bytes, reused connections and the real-time cap."""
 
 from __future__ import annotations
 
@@ -417,7 +417,7 @@ def test_an_absolute_name_is_resolved_like_the_name(
     server = serve()
     outcome = sender.send(delivery(f"http://{host}:{server.port}/hook"))
     assert outcome.status == 200, outcome.exception
-    # What the receiver is told is what was published.
+    # The Host header is the published one.
     assert f"host: {host}:{server.port}\r\n".encode() in server.requests[0].replace(
         b"Host", b"host"
     )

@@ -1,4 +1,4 @@
-"""Mocks of the `responses` library as destinations."""
+"""Test the mocks of the ``responses`` library as destinations."""
 
 from __future__ import annotations
 
@@ -206,7 +206,7 @@ def test_a_response_that_lets_pass_to_loopback_is_delivered(
 def test_a_mock_undone_in_between_sends_nothing_to_the_network(
     sender: Sender, monkeypatch: pytest.MonkeyPatch, lets_pass: bool
 ) -> None:
-    """In the background the test may end its mock while a delivery is on its way to it."""
+    """The test may end its mock while a background delivery is about to use it."""
     mock = responses.RequestsMock(assert_all_requests_are_fired=False)
     mock.start()
     mock.post("http://app.example.com/hook")

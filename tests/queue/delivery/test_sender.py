@@ -1,4 +1,4 @@
-"""Who performs a delivery, what happens where nobody does, and the clocks of signatures."""
+"""Test how a destination is chosen, unstubbed destinations, and the clock of signatures."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""An engine by itself: a frozen clock, no HTTP, and destinations that are a function."""
+"""A queue engine without HTTP, on a frozen clock, with a function as its destination."""
 
 from __future__ import annotations
 
@@ -16,9 +16,10 @@ CALLBACK = "https://app.example.com/callback"
 
 
 class Bench:
-    """An engine, a frozen clock, and destinations that answer what `answer` returns.
+    """An engine whose deliveries ``answer`` responds to.
 
-    `sent` are the deliveries, `signed` what was signed of them, `keys` with which key and how old.
+    ``sent`` lists the deliveries, ``signed`` the URL and body of each signature, and ``keys`` the
+    key and the age of each signature.
     """
 
     def __init__(self, **options: Any) -> None:

@@ -1,4 +1,4 @@
-"""Fixtures of the tests of the queue's engine."""
+"""Fixtures for the tests of the queue's engine."""
 
 from __future__ import annotations
 

@@ -1,9 +1,9 @@
-"""Random publishing against slow destinations, and a checker of what came of it.
+"""Random publishing to slow destinations, and a checker for the recorded history.
 
-A `World` publishes over HTTP from several clients, pauses, resumes and cancels, and keeps what its
-destinations saw.  `check()` compares that with what was asked for: how often each message came, in
-which order, and how many were under way at once.  It knows nothing of the engine; instants are
-microseconds of the machine's clock, which a running cloud's clock is.
+A ``World`` publishes over HTTP from several clients, pauses, resumes and cancels, and records what
+its destinations receive. ``check()`` compares that with the requests: how often each message was
+delivered, in which order, and how many deliveries overlapped. It does not look into the engine. All
+times are microseconds of the machine's clock, which is also the clock of a running cloud.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ CLIENTS = 3
 
 @dataclass
 class Wish:
-    """One message to publish: where through, what its destination does, what is told about it."""
+    """A message to publish: its endpoint, the behaviour of its destination, and its settings."""
 
     label: str
     queue: str | None
@@ -55,7 +55,7 @@ class Wish:
 
 @dataclass
 class Seen:
-    """One request as its destination saw it; `kind` is its path: hook, callback or failure."""
+    """A request that a destination received; ``kind`` is its path: hook, callback or failure."""
 
     kind: str
     label: str
@@ -67,7 +67,7 @@ class Seen:
 
 @dataclass
 class Tried:
-    """One attempt as the queue tells of it."""
+    """An attempt in the queue's list of attempts."""
 
     id: str
     url: str
@@ -77,7 +77,7 @@ class Tried:
 
 @dataclass
 class History:
-    """All that happened: what was wished, seen, tried, and when somebody was paused."""
+    """A recorded history: the messages, received requests, attempts, and pauses."""
 
     wishes: list[Wish] = field(default_factory=list)
     order: dict[tuple[int, str], list[str]] = field(default_factory=lambda: defaultdict(list))
@@ -92,7 +92,7 @@ def now_us() -> int:
 
 
 def wishes(seed: int, count: int, *, rated: int = 0) -> list[Wish]:
-    """Make up messages; `rated` of them go through the key with a rate."""
+    """Return random messages; ``rated`` of them use the flow-control key that has a rate."""
     chance = random.Random(seed)
     made = []
     for number in range(count):
@@ -115,7 +115,7 @@ def wishes(seed: int, count: int, *, rated: int = 0) -> list[Wish]:
 
 
 class World:
-    """Clients and destinations of one queue, which is reached at `url` with `token`."""
+    """The clients and destinations of one queue, which is served at ``url`` and accepts ``token``."""
 
     def __init__(self, url: str, token: str, base: str, made: list[Wish], seed: int) -> None:
         self.history = History(made)
@@ -130,7 +130,7 @@ class World:
     # -- the destinations ------------------------------------------------------------------------
 
     def receive(self, path: str, retried: int, message_id: str) -> int:
-        """Answer one delivery, in the time its message asks for."""
+        """Answer one delivery after the time that its message asks for."""
         kind, _, label = path.strip("/").partition("/")
         seen = Seen(kind, label, retried, message_id, now_us())
         with self._lock:
@@ -195,7 +195,7 @@ class World:
             assert status == 200
 
     def run(self, pending: Callable[[], int], within: float = 30.0) -> None:
-        """Publish everything and wait until nothing is pending any more, so long at most."""
+        """Publish all messages and wait, at most ``within`` seconds, until none is pending."""
         for name, parallelism in QUEUES.items():
             told = json.dumps({"queueName": name, "parallelism": parallelism})
             self._request("POST", "/v2/queues", {"Content-Type": "application/json"}, told)
@@ -222,7 +222,7 @@ class World:
 
 @contextmanager
 def loopback(receive: Callable[[str, int, str], int]) -> Iterator[str]:
-    """A server of this process in front of `World.receive`; yields its address."""
+    """Serve ``World.receive`` over HTTP and yield the address."""
 
     class Handler(BaseHTTPRequestHandler):
         def do_POST(self) -> None:
@@ -235,7 +235,7 @@ def loopback(receive: Callable[[str, int, str], int]) -> Iterator[str]:
             self.end_headers()
 
         def log_message(self, *args: object) -> None:
-            """Say nothing."""
+            """Write no log."""
 
     server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
     server.daemon_threads = True
@@ -253,7 +253,7 @@ def loopback(receive: Callable[[str, int, str], int]) -> Iterator[str]:
 
 
 def check(history: History) -> list[str]:
-    """Return what is not as it was asked for, in words; an empty list when all is."""
+    """Return the violations found in a history as strings; an empty list if there are none."""
     return [
         *_all_came_to_an_end(history),
         *_each_came_as_often_as_it_should(history),
@@ -268,7 +268,7 @@ def check(history: History) -> list[str]:
 
 
 def at_most_at_once(spans: Iterable[tuple[int, int]]) -> int:
-    """How many of the spans overlap at most; those that only touch do not."""
+    """Return the largest number of spans that overlap; spans that only touch do not."""
     steps = sorted(step for start, end in spans for step in ((start, 1), (end, -1)))
     most = now = 0
     for _, change in steps:
@@ -351,7 +351,7 @@ def _no_more_at_once_than_allowed(history: History) -> Iterator[str]:
         if wish.key is not None and seen.kind == "hook":
             keys[wish.key].append(span)
         if wish.queue is not None and wish.cancelled_us is None:
-            # A message holds its place through all retries and callbacks.
+            # A message of an ordered queue keeps its slot through all retries and callbacks.
             start, end = lives[wish.queue].get(wish.label, span)
             lives[wish.queue][wish.label] = (min(start, span[0]), max(end, span[1]))
     for key, (parallelism, _) in KEYS.items():
@@ -373,7 +373,7 @@ def _rates_were_held(history: History) -> Iterator[str]:
     most = KEYS["rated"][1] or 0
 
     def held(begin_us: int) -> bool:
-        # Periods follow each other without gaps; where they begin the clients cannot know.
+        # Periods follow each other without gaps; clients cannot know where the first one starts.
         periods: dict[int, int] = defaultdict(int)
         for one in at:
             periods[(one - begin_us) // RATE_PERIOD_US] += 1

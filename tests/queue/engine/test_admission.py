@@ -1,4 +1,4 @@
-"""Who may start: places that are given back, messages that are called back, order that is kept."""
+"""Test which messages may start: released slots, held messages, and order of delivery."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ BROKEN = "https://broken.test/hook"
 
 
 class Bench:
-    """A queue whose destination notes the bodies that reach it."""
+    """A queue whose destination records the bodies of its deliveries."""
 
     def __init__(self, cloud: Cloud, **settings: Any) -> None:
         self.queue = cloud.queue(**settings)
@@ -29,7 +29,7 @@ class Bench:
         return 200
 
     def ask(self, method: str, path: str, body: Any = None, **headers: str) -> Any:
-        """One request to the queue; headers by their names behind ``Upstash-``."""
+        """Send one request to the queue; header names are given without ``Upstash-``."""
         named = {f"Upstash-{name.replace('_', '-')}": value for name, value in headers.items()}
         json = body if isinstance(body, dict) else None
         answer = httpx.request(
@@ -43,11 +43,11 @@ class Bench:
         return answer.json() if answer.content else None
 
     def enqueue(self, name: str, **headers: str) -> str:
-        """Put a message into the ordered queue ``line``; its id."""
+        """Publish a message to the ordered queue ``line`` and return its id."""
         return str(self.ask("POST", f"/v2/enqueue/line/{HOOK}", name, **headers)["messageId"])
 
     def publish(self, name: str, flow: str | None = None, *, to: str = HOOK, **headers: str) -> str:
-        """Publish a message, under the flow-control key ``tenant`` with these limits; its id."""
+        """Publish a message with the flow-control key ``tenant`` and these limits; return its id."""
         if flow is not None:
             headers |= {"Flow_Control_Key": "tenant", "Flow_Control_Value": flow}
         return str(self.ask("POST", f"/v2/publish/{to}", name, **headers)["messageId"])
@@ -56,13 +56,13 @@ class Bench:
         self.ask("DELETE", f"/v2/messages/{message_id}")
 
     def waits_for(self, *ids: str) -> list[str]:
-        """What messages wait for that have no instant to be due at."""
+        """Return the wait reasons of messages that have no due time."""
         found = [self.queue.message(each)._record for each in ids]
         assert [one.due_us for one in found] == [None] * len(ids)
         return [one.wait_reason for one in found]
 
     def delivered(self) -> list[str]:
-        """What has come once all that is due now was delivered."""
+        """Deliver what is due and return the bodies of all deliveries so far."""
         self.queue.deliver_due()
         return self.came
 
@@ -151,7 +151,7 @@ def test_a_deleted_queue_takes_its_messages_with_it(make: Callable[..., Bench]) 
     assert bench.delivered() == ["alone"]
     states = {message.id: message.state for message in bench.queue.messages()}
     assert states == {**dict.fromkeys(ids, "cancelled"), alone: "delivered"}
-    # A new one of that name begins with nothing in its slots.
+    # A new queue of the same name starts with free slots.
     bench.enqueue("again")
     assert bench.delivered() == ["alone", "again"]
 
@@ -199,7 +199,7 @@ def test_a_paused_key_calls_back_who_has_not_started_and_keeps_the_order(
 
 @pytest.fixture
 def let_through(make: Callable[..., Bench]) -> Bench:
-    """Three messages that a paused key held, and may start since it goes on."""
+    """Three messages that a paused key held; the key was resumed, and they have not started yet."""
     bench = make()
     bench.ask("POST", "/v2/flowControl/tenant/pause")
     for name in ("first", "second", "third"):
@@ -290,7 +290,7 @@ def test_a_key_that_lets_nobody_in_is_what_its_messages_wait_for(
     keyed = bench.publish("keyed", "parallelism=1")
     assert bench.delivered() == []
     assert bench.waits_for(keyed) == ["flow control tenant"]
-    # Nor does it wait for anything else where there is no room either.
+    # The wait reason stays the same when global parallelism is exhausted as well.
     bench.publish("slow too", to=SLOW)
     late = bench.publish("late", "parallelism=1")
     assert bench.delivered() == []

@@ -1,4 +1,4 @@
-"""Attempts: what goes out, what is kept of them, what their answers mean."""
+"""Test attempts: what is sent, what is recorded, and how responses are judged."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ FAILURE = "https://app.example.com/failure"
 
 
 class Faults(Mishaps):
-    """The same faults hit the first attempt of every message."""
+    """Inject the same faults into the first attempt of every message."""
 
     active = ("faults",)
 
@@ -49,7 +49,7 @@ def faulty(bench: Bench, *names: str) -> Faults:
 
 
 def drive(bench: Bench, how: str) -> None:
-    """Deliver what is due, plainly or on a loop."""
+    """Deliver what is due, synchronously or in an event loop."""
     if how == "plain":
         bench.clock.run_due()
         return
@@ -205,7 +205,7 @@ def test_a_signature_is_spoiled_as_a_fault_says(
     (delivery,) = bench.sent
     assert (first(delivery.headers, "Upstash-Signature") is not None) is headers
     assert (delivery.signed, delivery.body, bench.keys) == (headers, body, keys)
-    # The signature is one of what was published.
+    # The signature covers the published body.
     assert [one for _, one in bench.signed] == [b"x"] * len(keys)
     message = bench.engine.messages[message_id]
     assert faults.seen == [(message, faults.seen[0][1])]
@@ -241,7 +241,7 @@ def test_an_answer_that_got_lost_is_asked_for_again(bench: Bench) -> None:
     assert [row.state for row in bench.engine.messages[message_id].log] == [
         "CREATED", "ACTIVE", "ACTIVE", "DELIVERED",
     ]  # fmt: skip
-    # It is no retry: nothing was counted and nothing had failed.
+    # A repetition after a lost response does not count as a retry.
     assert bench.engine.messages[message_id].retried == 0
 
 
@@ -272,7 +272,7 @@ def test_what_does_not_start(bench: Bench) -> None:
     bench.clock.run_due()
     run = bench.engine.runner.run
     for message_id in ("nobody", cancelled, delivered):
-        # The last one is under way.
+        # ``delivered`` is in flight.
         assert run(message_id, bench.start_us) is None
     bench.clock.advance("1s")
     assert run(delivered, bench.start_us) is None
@@ -293,7 +293,7 @@ def test_more_attempts_at_one_instant_than_the_limit_are_a_loop() -> None:
     )
     assert len(bench.sent) == 6
     assert (message.state, message.wait_reason) == ("RETRY", "retry delay 0")
-    # It begins anew when somebody drives on.
+    # The next driving call starts a new chain.
     with pytest.raises(Loop):
         bench.clock.run_due()
     assert len(bench.sent) == 11
@@ -303,7 +303,7 @@ def test_what_was_published_at_an_earlier_instant_begins_no_chain_there() -> Non
     bench = Bench(loop_limit=3)
 
     def answer(delivery: Delivery) -> Outcome:
-        # Three at one instant, the next one a second later.
+        # Publish three messages for the same time, then one for a second later.
         bench.publish(Delay="0s" if len(bench.sent) % 4 else "1s")
         return Outcome(200)
 
@@ -379,7 +379,7 @@ def test_an_answer_at_the_end_of_the_timeout_is_one(
 
 
 def told(bench: Bench, url: str) -> list[dict[str, Any]]:
-    """What was told to a callback."""
+    """Return the bodies of the deliveries to a callback URL."""
     return [json.loads(one.body) for one in bench.sent if one.url == url]
 
 
@@ -481,7 +481,7 @@ def test_the_last_attempt_of_a_cancelled_message_is_final(bench: Bench) -> None:
     message = bench.engine.messages[message_id]
     assert (message.state, message.finished_us) == ("CANCELED", bench.start_us + SECOND)
     assert (message.dlq_id, message.last_error_us) == (None, bench.start_us + SECOND)
-    # Its callback tells of the attempt; nothing has failed for good.
+    # The callback reports the attempt; a cancelled message has no failure callback.
     assert [one.url for one in bench.sent] == [URL, CALLBACK]
 
 
@@ -518,7 +518,7 @@ def test_attempts_begun_elsewhere_are_made_once(bench: Bench) -> None:
     message_id = bench.publish()
     make = bench.engine.runner.start(message_id, bench.start_us)
     assert make is not None
-    # Its faults are decided in the order of instants, when it begins.
+    # Faults are chosen when an attempt starts, so that their order is deterministic.
     assert len(faults.seen) == 1
     assert bench.engine.runner.start(message_id, bench.start_us) is None
     make()

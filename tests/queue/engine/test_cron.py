@@ -1,4 +1,4 @@
-"""Cron expressions: fields, names, zones, and what a change of clocks does to them."""
+"""Test cron expressions: fields, names, time zones and daylight saving time."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def test_next_runs() -> None:
             ("0 0 * * 0", ["2026-01-04 00:00", "2026-01-11 00:00"]),
             ("0 0 * * MON-tue", ["2026-01-05 00:00", "2026-01-06 00:00"]),
             ("0 0 1 feb *", ["2026-02-01 00:00", "2027-02-01 00:00"]),
-            # Both day fields restricted: either is enough.
+            # If both day fields are restricted, either may match.
             ("0 0 13 * 5", ["2026-01-02 00:00", "2026-01-09 00:00"]),
             ("0 0 ? * 1", ["2026-01-05 00:00", "2026-01-12 00:00"]),
             ("0 0 */10 * 1", ["2026-01-05 00:00", "2026-01-11 00:00"]),
@@ -103,7 +103,9 @@ def test_the_zone_of_the_machine_has_no_say(monkeypatch: pytest.MonkeyPatch) -> 
     text = "CRON_TZ=America/New_York 30 1 * * *"
     expected = runs(text, us(2026, 10, 30, 12), 4)
     with monkeypatch.context() as changed:
-        changed.setenv("TZ", "<-04>4")  # New York's before the clocks go back, and for ever
+        changed.setenv(
+            "TZ", "<-04>4"
+        )  # New York from before the change to daylight saving time, without an end
         time.tzset()
         found = runs(text, us(2026, 10, 30, 12), 4)
     time.tzset()
@@ -111,7 +113,7 @@ def test_the_zone_of_the_machine_has_no_say(monkeypatch: pytest.MonkeyPatch) -> 
 
 
 def test_a_time_that_the_clocks_skip_is_not_run() -> None:
-    # In New York the clocks went from 02:00 to 03:00 on 8 March 2026.
+    # In New York, clocks went from 02:00 to 03:00 on 8 March 2026.
     skipped = runs("CRON_TZ=America/New_York 30 2 * * *", us(2026, 3, 7), 3)
     assert skipped == ["2026-03-07 07:30", "2026-03-09 06:30", "2026-03-10 06:30"]
     every_hour = runs("CRON_TZ=America/New_York 0 * * * *", us(2026, 3, 8, 5, 30), 3)
@@ -119,7 +121,7 @@ def test_a_time_that_the_clocks_skip_is_not_run() -> None:
 
 
 def test_a_time_that_the_clocks_repeat_is_run_twice() -> None:
-    # And from 02:00 back to 01:00 on 1 November 2026.
+    # In New York, clocks went from 02:00 back to 01:00 on 1 November 2026.
     for prefix in ("CRON_TZ", "TZ"):
         twice = runs(f"{prefix}=America/New_York 30 1 * * *", us(2026, 10, 31, 12), 3)
         assert twice == ["2026-11-01 05:30", "2026-11-01 06:30", "2026-11-02 06:30"]
@@ -130,10 +132,10 @@ def test_a_time_that_the_clocks_repeat_is_run_twice() -> None:
 CHANGES = [
     ("Europe/Berlin", (2026, 3, 28, 12)),
     ("Europe/Berlin", (2026, 10, 24, 12)),
-    ("America/Havana", (2026, 3, 7, 12)),  # at midnight
+    ("America/Havana", (2026, 3, 7, 12)),  # change at midnight
     ("America/Havana", (2026, 10, 31, 20)),
     ("Africa/Casablanca", (2026, 2, 14, 12)),
-    ("Australia/Lord_Howe", (2026, 4, 4, 6)),  # by half an hour
+    ("Australia/Lord_Howe", (2026, 4, 4, 6)),  # change by half an hour
     ("Australia/Lord_Howe", (2026, 10, 3, 6)),
     ("Pacific/Apia", (2011, 12, 29, 12)),  # a whole day was skipped
     ("Asia/Kathmandu", (2026, 1, 1, 0)),
@@ -280,7 +282,7 @@ def test_the_last_run_before_the_end_of_time() -> None:
     yearly = Cron("@yearly")
     assert yearly.next_us(us(9998, 6, 1)) == us(9999, 1, 1)
     assert yearly.next_us(us(9999, 1, 1)) is None
-    # Where it is later than in UTC, and where it is earlier.
+    # One zone is ahead of UTC, the other behind.
     for zone in ("Asia/Tokyo", "America/New_York"):
         last = Cron(f"TZ={zone} @yearly")
         assert last.next_us(us(9999, 6, 1)) is None

@@ -1,4 +1,4 @@
-"""Dead letters: retention, what a retry keeps and changes, and what a record shows."""
+"""Test dead letters: retention, settings of a retry, records and filters."""
 
 from __future__ import annotations
 
@@ -86,7 +86,7 @@ def test_a_retry_has_its_own_life(scene: Scene) -> None:
     before = scene.queue.clock.now()
     scene.answer = lambda request: 200
     again = scene.queue.retry_dead_letter(dlq_id)
-    # Neither the delay nor the deduplication of the first one counts.
+    # A retry ignores the delay and the deduplication id of the original message.
     scene.queue.deliver_due()
     assert again.state == "delivered"
     assert again.attempts.only().at == before
@@ -150,7 +150,7 @@ def test_dead_letters_that_the_day_has_no_room_for_are_retried_all_or_none() -> 
         assert scene.request("POST", "/v2/dlq/retry").status == 429
         assert [one.id for one in scene.queue.dead_letters()] == ids
         assert scene.queue.messages() == messages
-        # Those that are one and the same need the room of one.
+        # Duplicates of each other count as one message.
         sent = {"Upstash-Deduplication-Id": "once"}
         responses = scene.ok("POST", "/v2/dlq/retry", headers=sent).json()["responses"]
         assert [one.get("deduplicated", False) for one in responses] == [False, True, True]
@@ -197,7 +197,7 @@ def test_a_failure_callback_hides_no_run_that_comes_after_it(bench: Bench) -> No
         letters.message(row).workflow = WorkflowPart("r", URL, "step")
     letters.message(report).failure_of = first.message_id
     assert letters.select(Filters({"source": ["workflow"]})) == ([first, last], None)
-    # By any other filter the callback is a dead letter like all others.
+    # For other filters, the callback is an ordinary dead letter.
     assert letters.select(Filters({"url": [URL]})) == ([first, report, last], None)
 
 

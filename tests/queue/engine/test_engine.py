@@ -1,4 +1,4 @@
-"""The state machine itself, without HTTP: retries, ends, order, cancelling, copies."""
+"""Test the queue's engine without HTTP: retries, order, limits, cancelling and snapshots."""
 
 from __future__ import annotations
 
@@ -248,7 +248,7 @@ def test_cancelling_one_that_waits_its_turn(bench: Bench) -> None:
     enqueue(bench, "q", Retries="1")
     second = enqueue(bench, "q")
     bench.engine.cancel(second)
-    # Nothing is planned for it, so there is nothing to wait for.
+    # No attempt is planned, so the message is cancelled immediately.
     assert bench.state(second) == "CANCELED"
     bench.clock.advance("1h")
     assert len(bench.sent) == 2
@@ -302,7 +302,7 @@ def test_a_period_goes_on_when_nothing_happens(bench: Bench) -> None:
     bench.clock.advance("34s")
     flowing(bench, "rate=1,period=10s", 2)
     bench.clock.advance("1m")
-    # The period that began at 30 s took one, the next began at 40 s.
+    # One start in the period from 30 s to 40 s, the other in the period from 40 s.
     assert bench.times() == [0, 34, 40]
 
 
@@ -423,7 +423,7 @@ def test_messages_of_a_day_callbacks_included() -> None:
     assert headers["RateLimit-Limit"] == "3"
     assert headers["RateLimit-Remaining"] == "0"
     assert int(headers["RateLimit-Reset"]) == (bench.start_us + DAY) // SECOND
-    # A callback is counted and never refused.
+    # Callbacks count toward the daily limit but are never refused.
     bench.clock.advance("1d")
     bench.publish()
 
@@ -685,7 +685,7 @@ def test_a_copy_can_be_restored_any_number_of_times(bench: Bench) -> None:
         before = len(bench.sent)
         bench.clock.advance("10h")
         assert bench.state(message_id) == "FAILED"
-        # One retry of the first; four attempts of each of the others, two of which were made.
+        # One retry of the first message, and four attempts of each of the others less the two made.
         assert len(bench.sent) - before == 1 + 4 * 4 - 2
         assert bench.engine.pending == {}
 
@@ -850,7 +850,7 @@ def test_a_twin_has_the_rules_and_none_of_the_data() -> None:
     clock.run_due()
     assert ("Upstash-Region", "EU-CENTRAL-1") in bench.sent[0].headers
     assert ("Upstash-Signature", "token") in bench.sent[0].headers
-    # Keys are shared: what is rotated there is rotated here.
+    # A twin shares the signing keys with its engine.
     twin.rotate_keys()
     assert (engine.keys.current, engine.keys.next) == ("next", "new")
 
@@ -874,7 +874,7 @@ def test_a_closed_engine_begins_nothing_any_more(bench: Bench) -> None:
     bench.publish()
     bench.engine.publisher.publish(URL, [("Upstash-Cron", "* * * * *")], b"")
     assert bench.clock.next_due_us() is None
-    # One that was fired when it was closed does not start either.
+    # A message whose timer had already fired does not start either.
     assert bench.engine.runner.run(before, bench.start_us) is None
     assert (bench.sent, bench.state(before)) == ([], "CREATED")
 
@@ -900,7 +900,7 @@ def test_what_is_due_next_is_what_happens_to_a_message(bench: Bench) -> None:
     for _ in range(2):
         bench.publish(Flow_Control_Key="k", Flow_Control_Value="rate=1,period=5s")
     bench.clock.run_due()
-    # The period that ends, the answer that comes, then the delay that is over.
+    # The end of the rate period, the response, and the end of the delay.
     for due in (5, 7, 9):
         assert bench.engine.next_due_us() == bench.start_us + due * SECOND
         bench.clock.move_to(to_datetime(bench.start_us + due * SECOND))

@@ -1,4 +1,4 @@
-"""Ordered queues: what a plan allows of them, and copies of them."""
+"""Test ordered queues: limits of the plan, names and snapshots."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ def test_a_queue_may_be_as_wide_as_the_plan_and_no_wider() -> None:
     assert queues.upsert("q", 0, parallelism=2, most_parallelism=2).parallelism == 2
     with pytest.raises(QueueError, match=r"^quota maxParallelism exceeded, current limit: 2$"):
         queues.upsert("q", 0, parallelism=3, most_parallelism=2)
-    # What is not asked for is not refused.
+    # An update without parallelism is not checked against the limit.
     assert queues.upsert("q", 0, paused=True, most_parallelism=0).parallelism == 2
 
 

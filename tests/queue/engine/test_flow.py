@@ -1,4 +1,4 @@
-"""Flow-control keys by themselves: what they count, show and refuse."""
+"""Test flow-control keys: counting, records, pins and snapshots."""
 
 from __future__ import annotations
 

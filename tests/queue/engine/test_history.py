@@ -1,4 +1,4 @@
-"""How long the queue remembers: a span on its clock where it is told to, for ever in a test."""
+"""Test how long the queue keeps finished messages."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ APP = "https://app.example.com/flow"
 
 
 def known(scene: Scene) -> set[str]:
-    """The messages that anything of the queue still knows."""
+    """Return the ids of all messages that any part of the queue still refers to."""
     engine = scene.queue._engine
     rows = {row["messageId"] for row in scene.get("/v2/events")["events"]}
     seen = {one.id for one in scene.queue.messages()}
@@ -140,7 +140,7 @@ def test_a_task_of_the_first_era_is_forgotten_with_its_message() -> None:
         scene.answer = lambda request: 200
         scene.queue.advance("30m")
         scene.queue.advance("30m")
-        # Each goes when its own time has come, and the message with the last of them.
+        # Each task is forgotten when its own time is over, and the message with its last task.
         scene.queue.messages()
         assert tasks() == [f"{DEST}1"]
         scene.queue.advance("30m")
@@ -300,7 +300,7 @@ def remembering(seconds: int, **options: Any) -> Bench:
 
 
 def sweep(bench: Bench) -> None:
-    """Forget what is due, as the next publish does."""
+    """Forget what has expired, as every publish does."""
     bench.engine.history.sweep()
 
 
@@ -350,7 +350,7 @@ def test_the_log_shrinks_bit_by_bit_as_well() -> None:
         bench.publish()
         bench.clock.advance("1s")
         lengths.append(len(bench.engine.logs.entries))
-    # Three rows a message: ten messages are remembered, and as many rows as are not worth a look.
+    # Ten messages of three rows each are kept, plus the rows below the threshold for trimming.
     assert 250 < max(lengths) < 350
     known = {row.message_id for row in bench.engine.logs.entries}
     assert known >= set(bench.engine.messages)

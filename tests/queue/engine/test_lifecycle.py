@@ -1,4 +1,4 @@
-"""How messages begin and end: their logs, what caused them, cancelling, what waits for their end."""
+"""Test the lifecycle of messages: logs, causes, cancelling, and waiting for callbacks."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ OTHER = "https://other.example.com/"
 
 
 def rows(bench: Bench, message_id: str) -> list[tuple[Any, ...]]:
-    """The log of a message: state, instant and next instant in seconds, error, status."""
+    """Return a message's log: state, time and next time in seconds, error, status."""
     return [
         (
             row.state,
@@ -98,7 +98,7 @@ def test_why_a_first_attempt_is_when_it_is(
 
 
 def publishing_again(bench: Bench, **headers: str) -> None:
-    """Have every delivery publish a message, as a handler in this process does."""
+    """Publish another message on every delivery, as a handler in this process does."""
 
     def answer(delivery: Delivery) -> Outcome:
         bench.publish(**headers)
@@ -114,7 +114,7 @@ def test_a_chain_within_one_driving_call_may_be_ten_times_as_long() -> None:
     with pytest.raises(Loop, match="loop: 50 deliveries caused each other in one driving call"):
         bench.clock.advance("1h")
     assert bench.times() == list(range(51))
-    # What stays pending is due at once, and begins a chain of its own.
+    # The pending message is due immediately and starts a chain of its own.
     (left,) = bench.engine.pending.values()
     assert left.due_us == bench.clock.now_us()
     bench.answer = lambda delivery: Outcome(200)
@@ -129,7 +129,7 @@ def test_a_chain_of_several_driving_calls_is_no_loop() -> None:
     for _ in range(4):
         bench.engine.drive += 1
         bench.clock.advance("40s")
-    # Each of them may have fifty.
+    # Each driving call may have a chain of fifty.
     assert len(bench.sent) == 161
 
 
@@ -138,7 +138,7 @@ def test_a_client_that_publishes_for_hours_in_the_background_makes_no_chain() ->
     bench.engine.lane = "background"
     told: list[str] = []
     bench.engine.on_loop = told.append
-    # A client elsewhere: nobody can tell what it answers to.
+    # A client in another process: the queue cannot know which delivery it reacts to.
     publish = bench.publish
 
     def answer(delivery: Delivery) -> Outcome:
@@ -152,7 +152,7 @@ def test_a_client_that_publishes_for_hours_in_the_background_makes_no_chain() ->
     bench.clock.advance("100s")
     assert told == []
     assert len(bench.sent) == 101
-    # A handler of this process is certain to be the cause.
+    # For a handler in this process, the cause is certain.
     publishing_again(bench, Delay="1s")
     bench.clock.advance("100s")
     assert len(told) == 1
@@ -182,9 +182,9 @@ def test_what_comes_from_elsewhere_is_of_the_one_under_way_that_looks_least_like
 
     chained = lane == "driven"
     assert caused(None) == ((3 if chained else 0), 4)
-    # Where the handler runs in this process there is nothing to guess.
+    # For a handler in this process, the cause is certain.
     assert caused(messages[0]) == (8, 2)
-    # It is over for one whose delivery has ended, whatever its handler still does.
+    # A finished delivery is no cause, even if its handler still runs.
     for one in begun:
         assert one is not None
         bench.engine.runner.finish(one, Outcome(200))
@@ -237,7 +237,7 @@ def test_nobody_moves_up_in_a_queue_that_is_deleted(bench: Bench) -> None:
     head = bench.publish(Queue_Name="q", Delay="1m")
     waiting = bench.publish(Queue_Name="q", Delay="1h")
     bench.engine.lifecycle.delete_queue("q")
-    # The head has an instant of its own, the other one waited for its turn.
+    # The head has a planned attempt; the other message was waiting for its turn.
     assert (bench.state(head), bench.state(waiting)) == ("CANCEL_REQUESTED", "CANCELED")
 
 
@@ -279,7 +279,7 @@ def test_the_next_goes_when_the_callback_it_waits_for_is_cancelled(bench: Bench)
     assert [one.url for one in bench.sent] == [URL, CALLBACK]
     bench.engine.cancel(callback_of(bench))
     bench.clock.run_due()
-    # At once: not only when the callback would have been due again.
+    # The next message starts immediately, not when the callback would have been retried.
     assert [one.url for one in bench.sent] == [URL, CALLBACK, OTHER]
 
 

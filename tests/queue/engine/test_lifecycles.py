@@ -1,7 +1,7 @@
-"""Random lives: whatever is published, paused, cancelled, crashed or restored, nothing gets lost.
+"""Test random lifecycles: no message is lost, whatever is paused, cancelled, crashed or restored.
 
-The machine drives an engine with destinations whose behaviour is written in their URLs, and at the
-end resumes and drains everything and looks at the whole history.
+The state machine drives an engine whose destinations behave as their URLs say. At the end it
+resumes and drains everything and checks the whole history.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ ENDS = {"DELIVERED", "FAILED", "CANCELED"}
 
 
 class CrashNow(Mishaps):
-    """Crashes after the next answer, once."""
+    """Crash after the next response, once."""
 
     def __init__(self) -> None:
         self.armed = False
@@ -55,7 +55,7 @@ class CrashNow(Mishaps):
 
 
 def outcome_of(delivery: Delivery) -> Outcome:
-    """Read a destination's behaviour from its URL: `/fail2/take5` fails twice, takes 5 s."""
+    """Return the outcome for a URL: ``/fail2/take5`` fails twice and takes 5 s."""
     failing = re.search(r"/fail(\d+)", delivery.url)
     taking = re.search(r"/take(\d+)", delivery.url)
     took = int(taking.group(1)) * SECOND if taking else 0
@@ -239,7 +239,7 @@ class Lives(RuleBasedStateMachine):
             self.accepted = set(accepted)
             self.crash.crashed = crashed
             del self.sent[count:]
-            # Time went on meanwhile, so instants of before are met late.
+            # The clock is not restored, so attempts of the snapshot may be late.
             self.paused_at_some_time = True
 
     # -- always ----------------------------------------------------------------------------------
@@ -401,7 +401,7 @@ class Lives(RuleBasedStateMachine):
 
 
 def _left_us(message: Message) -> int:
-    """When a message stopped blocking others: a cancelled one as soon as that was asked for."""
+    """Return when a message stopped blocking others: for a cancelled one, when it was cancelled."""
     for entry in message.log:
         if entry.state == "CANCEL_REQUESTED":
             return entry.time_us

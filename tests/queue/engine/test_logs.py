@@ -1,4 +1,4 @@
-"""The log by itself: rows by the status they are of."""
+"""Test the log: rows are filtered by the status of their attempt."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""From a request to messages: duplicates, destinations, callbacks, dead letters published anew."""
+"""Test publishing: duplicates, destinations, schedules, callbacks and retried dead letters."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ def test_of_many_duplicates_none_is_known_for_longer(bench: Bench) -> None:
     for _ in range(2):
         assert [publish(bench, Deduplication_Id=one).duplicate for one in ids] == [False] * 100
         bench.clock.advance("10m")
-    # What is over is forgotten bit by bit.
+    # Each publish forgets some of the expired ids.
     for _ in range(3):
         publish(bench)
     assert bench.engine.publisher.seen == {}
@@ -87,7 +87,7 @@ def test_contents_are_alike_when_all_parts_are(bench: Bench, other: dict[str, An
 
     plain = {"Forward_X_A": "1", "Forward_X_B": "2"}
     assert duplicate(**plain) is False
-    # Headers count in any order and spelling of their names.
+    # Headers are compared without regard to order and case.
     assert duplicate(Forward_X_B="2", Forward_x_a="1") is True
     assert duplicate(**({} if "Forward_X_A" in other else plain) | other) is False
     assert duplicate(**plain) is True
@@ -120,7 +120,7 @@ def test_each_endpoint_of_a_group_is_a_duplicate_by_itself(bench: Bench) -> None
         (FAILURE, False),
     ]
     assert not again.duplicate
-    # What goes straight to the URL is another thing.
+    # A message sent directly to the URL is not a duplicate of one sent to the group.
     assert not publish(bench, Deduplication_Id="once").duplicate
 
 
@@ -151,7 +151,7 @@ def test_schedules_are_duplicates_by_destination_and_content(bench: Bench) -> No
     assert made(**content) == (one, True)
     assert made(OTHER, **content)[1] is False
     assert made(body=b"y", **content)[1] is False
-    # An id is one whatever the schedule is for.
+    # A deduplication id applies regardless of the schedule's destination.
     once = {"Deduplication_Id": "once"}
     by_id, _ = made(**once)
     assert made(OTHER, b"y", **once) == (by_id, True)
@@ -193,13 +193,13 @@ def test_default_headers_of_a_group_are_read_as_if_they_had_been_sent(bench: Ben
     bench.engine.url_groups.get("g").headers = defaults
     message = bench.engine.messages[publish(bench, "g", Delay="5s").accepted[0].message_id]
     assert (message.max_retries, message.settings.delay_us) == (1, 5 * SECOND)
-    # They are for the group, not for its URLs.
+    # Default headers apply to messages to the group, not to its URLs.
     message = bench.engine.messages[publish(bench).accepted[0].message_id]
     assert (message.max_retries, message.settings.delay_us) == (3, 0)
 
 
 class Steps(WorkflowHooks):
-    """Workflows that accept one step of a request, and know of the ones they accepted."""
+    """Workflow hooks that accept ``most`` steps and record them."""
 
     def __init__(self, bench: Bench, most: int = 1) -> None:
         self.bench, self.most = bench, most
@@ -327,7 +327,7 @@ def test_a_callback_is_a_message_of_the_same_caller(bench: Bench) -> None:
     assert first(delivered.headers, "Content-Type") == "application/json"
     assert first(delivered.headers, "X-A") == "1"
     assert source.open_children == 1
-    # Callbacks without settings of their own are made by the defaults.
+    # The failure callback has no settings of its own, so the defaults apply.
     assert failure.settings.method == "POST"
 
 
@@ -361,7 +361,7 @@ def test_the_queue_of_a_callback_begins_with_it(bench: Bench) -> None:
 
 
 def looping(bench: Bench, took_us: int) -> None:
-    """Have each callback publish a message that has a callback."""
+    """Make each callback publish another message with a callback."""
 
     def answer(delivery: Delivery) -> Outcome:
         if delivery.url == CALLBACK:
@@ -475,7 +475,7 @@ def test_headers_of_a_retry_are_laid_over_the_first_ones(bench: Bench) -> None:
         sent({"Method": "PUT", "Retries": "6"})
     )
     assert (settings.labels, settings.callback) == (("new",), CALLBACK)
-    # The request's own type says nothing of the message.
+    # The content type of the retry request is not that of the message.
     assert settings.content_type is None
 
 

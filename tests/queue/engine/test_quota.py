@@ -1,4 +1,4 @@
-"""What a plan lets a publish request ask for, at the very edge of each limit."""
+"""Test the limits of a plan at their exact boundaries."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ MIDNIGHT_S = NOW_S + 2
 
 
 class Present(Quota):
-    """A plan that is always asked at the present of its clock."""
+    """A ``Quota`` that uses the current time of its clock."""
 
     def count_request(self) -> None:  # type: ignore[override]
         super().count_request(self._state.clock.now_us())

@@ -1,4 +1,4 @@
-"""Schedules on the clock: what they create, overwriting, pausing, and lives of their own."""
+"""Test schedules: messages they create, overwriting, pausing, deduplication and groups."""
 
 from __future__ import annotations
 
@@ -147,7 +147,7 @@ def test_deduplication_is_for_the_creation(scene: Scene) -> None:
     assert (first.status, again.status) == (201, 202)
     assert again.json() == first.json() | {"deduplicated": True}
     assert len(scene.get("/v2/schedules")) == 1
-    # The same id for a message is another thing.
+    # A message with the same id is not a duplicate of the schedule.
     assert scene.request("POST", f"/v2/publish/{DEST}", {DEDUPLICATION: "once"}).status == 201
     scene.ok("DELETE", f"/v2/schedules/{first.json()['scheduleId']}")
     assert scene.ok("POST", f"/v2/schedules/{DEST}", headers=sent).status == 201
@@ -330,7 +330,7 @@ def test_the_next_runs_are_told_whether_it_is_paused_or_not(bench: Bench, paused
     bench.engine.schedules.pause(schedule.id, paused)
     assert schedule.next_runs(2, bench.start_us) == [after(60), after(120)]
     assert schedule.next_runs(0, bench.start_us) == []
-    # Looked at from its next run on, that one is not among them.
+    # Runs are listed strictly after the given time.
     assert schedule.next_runs(1, bench.start_us + 60 * SECOND) == [after(120)]
     schedule.next_us = None
     assert schedule.next_runs(1, bench.start_us) == [after(60)]

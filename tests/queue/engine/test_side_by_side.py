@@ -1,4 +1,4 @@
-"""Deliveries in the background run side by side, and only what was asked for holds them back."""
+"""Test that background deliveries run in parallel, limited only by the requested settings."""
 
 from __future__ import annotations
 
@@ -35,16 +35,16 @@ from .histories import (
 
 APP = "https://app.example.com"
 NEARLY, SOON = "2026-01-01T00:00:00.900Z", {"Upstash-Not-Before": "1767225601"}
-"""What is due at a whole second is not due yet, and will be in a tenth of one."""
+"""Just before and shortly after a whole second, when something is due."""
 RATED = 5
-"""Four in a period of a second, which is as short as one may be, and one in the next."""
+"""Four messages in a period of one second, the shortest possible, and one in the next."""
 Patch = Callable[[pytest.MonkeyPatch], None]
 
 
 def history_of(
     seed: int, count: int, *, rated: int = 0, sockets: bool = False, within: float = 30.0
 ) -> History:
-    """Run a random world against a queue of this process."""
+    """Return the history of a random world with a queue in this process."""
     with Cloud(seed=seed) as cloud:
         queue = cloud.queue(limits={"parallelism": AT_ONCE})
         made = wishes(seed, count, rated=rated)
@@ -194,7 +194,7 @@ def test_the_checker_catches(
     fault(monkeypatch)
     within = 1.0 if fault in (lost, one_at_a_time) else 3.0
     found: list[str] = []
-    # A fault of order or of number shows only when it is given the chance to.
+    # One seed may not trigger a fault of order or number.
     for seed in (1, 2, 3):
         found += check(history_of(seed, 90, rated=rated, within=within))
         if any(words in text for text in found):
@@ -228,7 +228,7 @@ def test_a_delivery_does_not_wait_for_destinations_that_are_slow(
         assert came.wait(60)
         assert not go_on.is_set()
         go_on.set()
-        # A connection that hangs is cut with the queue, and nobody waits for its cap.
+        # Closing the queue ends the hanging connection without waiting for its cap.
         queue.close()
     assert [thread.name for thread in threading.enumerate() if "fakecloud-d" in thread.name] == []
     assert cloud.problems == []
@@ -252,7 +252,7 @@ def test_a_chain_of_steps_in_one_queue_is_one_at_a_time() -> None:
 
 
 def test_time_passes_by_itself_for_what_the_queue_does_by_itself() -> None:
-    """A slow answer, a cancelled delay, a schedule: nobody looks, and they happen all the same."""
+    """A slow response, a cancelled delay and a schedule need no call of the test."""
     with Cloud(now=NEARLY, clock="frozen") as cloud:
         queue = cloud.queue()
         queue.destinations.answers(APP, 200, after=0.05)
@@ -271,7 +271,7 @@ def test_time_passes_by_itself_for_what_the_queue_does_by_itself() -> None:
 
 
 def test_a_client_that_publishes_for_long_is_no_endless_loop() -> None:
-    """Whatever is under way when a message comes, it need not have caused it."""
+    """A message is not necessarily caused by the delivery in flight when it is published."""
     with Cloud() as cloud:
         queue = cloud.queue(loop_limit=3)
         asked, given = threading.Semaphore(0), threading.Semaphore(0)
@@ -310,7 +310,7 @@ def test_a_handler_that_publishes_without_end_is_told(asynchronous: bool) -> Non
 
 
 def test_faults_take_deliveries_in_their_order() -> None:
-    """Which one a fault strikes is no matter of which thread is quicker."""
+    """The order of threads does not decide which delivery a fault applies to."""
     with Cloud(now=NEARLY, clock="frozen") as cloud:
         queue = cloud.queue()
         queue.destinations.accept()
@@ -355,7 +355,7 @@ def test_what_is_still_under_way_at_the_end_is_told(monkeypatch: pytest.MonkeyPa
 
 
 def test_a_closed_queue_sends_nothing(serve: Callable[..., RawServer]) -> None:
-    """The second request of a duplicate, when the queue was closed during the first."""
+    """If the queue is closed during the first request of a duplicate, the second is not sent."""
     with Cloud() as cloud:
         queue = cloud.queue()
         queue.faults.duplicate()

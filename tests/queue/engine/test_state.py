@@ -1,4 +1,4 @@
-"""What the parts of an engine stand on: ids of a seed, timers on the clock, what is due next."""
+"""Test the engine's base: seeded ids, timers, and the time of the next attempt."""
 
 from __future__ import annotations
 
@@ -107,7 +107,7 @@ def test_an_overtaken_message_has_one_timer_when_another_lets_it_go(bench: Bench
     bench.publish(CALLBACK)
     (first, second) = (timer.callback for timer in bench.clock.timers.planned(5)[1])
     first(bench.clock.now_us())
-    # Alone it would go a second later.
+    # If it were alone, it would be due a second later.
     assert bench.engine.next_due_us() == bench.clock.now_us()
     assert "overtaken" in [one.label for one in bench.clock.timers.planned(5)[1]]
     second(bench.clock.now_us())
@@ -121,7 +121,7 @@ def test_what_is_not_planned_any_more_is_not_remembered_for_ever(bench: Bench) -
     for _ in range(300):
         bench.engine.cancel(bench.publish())
     assert len(bench.engine._planned) < 100
-    # The next attempt is none of those that are cancelled.
+    # The next attempt is not one of the cancelled messages.
     assert bench.engine.next_planned_us() == bench.start_us + 5 * 3600 * SECOND
     bench.clock.advance("4h59m")
     assert bench.sent == []

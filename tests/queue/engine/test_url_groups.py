@@ -1,4 +1,4 @@
-"""URL groups: what is found at once is what a look at each endpoint would find."""
+"""Test URL groups: the indexed store behaves like a plain list of endpoints."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ NAMES = [None, None, "x", "y"]
 
 @dataclass
 class Plain:
-    """A group as a list of `[url, name]`, looked through from the first to the last."""
+    """A group as a list of ``[url, name]`` that is searched from first to last."""
 
     rows: list[list[Any]] = field(default_factory=list)
 
@@ -65,11 +65,11 @@ def test_a_group_is_what_a_plain_list_would_be(taken: list[Any]) -> None:
             item = {"url": None if only_name else url, "name": name}
             store.remove_endpoints(group, [item], 0)
             plain.remove(item["url"], name)
-            # It goes with its last endpoint.
+            # A group is deleted with its last endpoint.
             assert (store.find("g") is None) == (not plain.rows)
             group = store.create("g", 0)
         elif plain.rows:
-            # PUT /v1/endpoints/<id>: another URL for one that is there.
+            # ``PUT /v1/endpoints/<id>`` changes the URL of an endpoint.
             place = len(url + str(name)) % len(plain.rows)
             endpoint = list(group.endpoints)[place]
             assert store.endpoint(endpoint.id)[1] is endpoint
@@ -142,7 +142,7 @@ def test_ids_are_those_of_groups_and_endpoints() -> None:
     (endpoint,) = group.endpoints
     assert (group.id, endpoint.id) == ("tpc_0", "ept_1")
     assert store.find("tpc_0") is store.find("g") is group
-    # Whatever a group is called, its name is looked for first.
+    # A name takes precedence over an id.
     named = store.create("tpc_0", 0)
     assert store.find("tpc_0") is named
     assert store.find("tpc_9") is None
@@ -227,7 +227,7 @@ def test_a_list_that_only_names_what_is_there_fits_into_a_full_group() -> None:
     group = store.add_all("g", [(URLS[0], "x"), (URLS[1], None)], 0)
     store.add_all("g", [(URLS[2], "x"), (URLS[1], "y")], 0)
     assert [(one.url, one.name) for one in group.endpoints] == [(URLS[2], "x"), (URLS[1], "y")]
-    # One after the other: two of one name are one endpoint.
+    # The second endpoint of a name replaces the first, so the list fits.
     made = store.add_all("h", [(URLS[0], "x"), (URLS[1], "x"), (URLS[2], None)], 0)
     assert [one.url for one in made.endpoints] == [URLS[1], URLS[2]]
 

@@ -1,6 +1,7 @@
-"""One table of every header, endpoint and filter: its effect, its refusals, its nested form.
+"""Test every header, endpoint and filter with one table: effects, refusals and nested forms.
 
-`test_every_…_has_a_row` compare the table with the code, so what is added there needs a row here.
+The tests ``test_every_…_has_a_row`` compare the table with the code, so an addition to the API
+needs a row here.
 """
 
 from __future__ import annotations
@@ -41,10 +42,10 @@ Settings = Mapping[str, str]
 
 @dataclass
 class Header:
-    """A header: settings that show it, their effect on a published message, what is refused.
+    """A row for one header: settings, their effect on a published message, and refused values.
 
-    `nested` is the effect of the same settings behind `Callback-`, looked for at the callback;
-    `nested_refused` the text when they are refused there.  `headers` are sent without a prefix.
+    ``nested`` checks the effect of the same settings behind ``Callback-`` on the callback;
+    ``nested_refused`` is the error if a callback may not have them. ``headers`` have no prefix.
     """
 
     covers: str
@@ -120,7 +121,7 @@ def timeout(scene: Scene, message_id: str) -> None:
     scene.queue.advance(10)
     assert attempts.only().state == "failed"
     assert isinstance(attempts.only().exception, TimeoutError)
-    # The wait before the retry begins when the attempt ends.
+    # The wait before a retry starts when the attempt ends.
     scene.queue.advance("12.2s")
     assert scene.times == [0, pytest.approx(22.182, abs=0.001)]
 
@@ -139,7 +140,7 @@ def callback(scene: Scene, message_id: str) -> None:
 
 
 def nested_callback(scene: Scene) -> None:
-    # A callback about the callback, which was delivered.
+    # The inner callback reports the delivery of the outer one.
     outer, inner = scene.to(CALLBACK)
     assert inner.json()["sourceMessageId"] == outer.message_id
     assert inner.json()["status"] == 500
@@ -567,7 +568,7 @@ def test_a_malformed_header_is_refused(
 def test_a_header_configures_a_callback(scene: Scene, row: Header, kind: str) -> None:
     row.before(scene)
     plain = scene.answer
-    # Of the callback's life only: the message itself fails once, or is delivered at once.
+    # Responses apply to the callback only; the message fails once, or is delivered immediately.
     scene.answer = lambda request: (
         plain(request) if request.url != DEST else 500 if kind == "Failure-Callback" else 200
     )
@@ -826,7 +827,7 @@ def resume_schedule_endpoint(scene: Scene) -> None:
     (shown,) = scene.get("/v2/schedules")
     scene.ok("POST", f"/v2/schedules/{shown['scheduleId']}/resume")
     scene.queue.advance("1h")
-    # No catching up on what was dropped.
+    # Runs that were due during the pause are not made up for.
     assert scene.times == [4 * 3600]
 
 
@@ -1245,7 +1246,7 @@ def pin_flow_endpoint(scene: Scene) -> None:
     assert shown["isPinnedRate"] is shown["isPinnedParallelism"] is True
     scene.queue.run_until_idle()
     assert scene.times == [0, 10, 20]
-    # Pinning begins a new period, so the one that waits for the old one's end goes at once.
+    # Pinning starts a new period, so a message waiting for the end of the old one is delivered.
     with_flow(scene, "rate=1", key="slow")
     with_flow(scene, "rate=1,period=1h", 2, key="slow")
     scene.queue.deliver_due()
@@ -1416,7 +1417,7 @@ def change_endpoint_v1_endpoint(scene: Scene) -> None:
     }
     scene.ok("POST", "/v2/publish/news")
     scene.queue.run_until_idle()
-    # What was waiting for its retry keeps the URL it was published with.
+    # A message waiting for its retry keeps its URL.
     assert [one.url for one in scene.came] == [DEST, DEST + "/new", DEST]
     for bad in ({}, {"url": ""}, {"url": 1}, {"url": "nowhere"}):
         assert scene.request("PUT", f"/v1/endpoints/{endpoint_id}", json=bad).status == 400
@@ -1553,7 +1554,7 @@ OWN = (V1Routes, AdministrationRoutes, HistoryRoutes)
 
 
 def own_routes(queue: Queue) -> list[Any]:
-    """The routes but those of the workflow runs, which have their own tests."""
+    """Return the routes except those of workflow runs, which have their own tests."""
     return [
         route
         for route in queue._app.table.routes
@@ -1680,7 +1681,7 @@ OTHER = "https://other.example.org:8443/path/x?q=1"
 
 
 def fill(scene: Scene) -> dict[str, str]:
-    """Two messages that differ in everything, both failed at once; returns their ids."""
+    """Fail two messages that differ in every property; return their ids."""
     scene.answer = lambda request: 404 if request.url == DEST else 500
     add = scene.ok
     add("POST", "/v2/topics/group-a/endpoints", json={"endpoints": [{"url": DEST}]})
@@ -1706,7 +1707,7 @@ def fill(scene: Scene) -> dict[str, str]:
     return {"a": a, "b": b}
 
 
-#: Filter -> (value that means the first message only, value that means the second only).
+# Filter -> (value that matches only the first message, value that matches only the second).
 FILTERS: dict[str, tuple[str, str]] = {
     "messageId": ("{a}", "{b}"),
     "messageIds": ("{a}", "{b}"),
@@ -1737,7 +1738,7 @@ FILTERS: dict[str, tuple[str, str]] = {
     "count": ("", ""),
     "order": ("", ""),
 }
-#: Those that need a test of their own: what they choose is not one of the two messages.
+# Filters with tests of their own, because they do not select one of the two messages.
 ALONE = {"callerIp", "callerIP", "state", "cursor", "count", "order", "failureFunctionState"}
 
 
@@ -1777,7 +1778,7 @@ def test_a_filter_of_logs(scene: Scene, name: str, which: str, template: str) ->
 def test_a_filter_of_cancelling(scene: Scene, name: str, which: str, template: str) -> None:
     ids = fill(scene)
     value = value_of(scene, ids, template)
-    # The same two messages once more, pending.
+    # Make the two messages pending again.
     for dlq in scene.queue.dead_letters():
         scene.queue.faults.clear()
         if name in ("messageId", "messageIds", "fromDate", "toDate"):
@@ -1802,7 +1803,7 @@ def test_a_filter_of_cancelling(scene: Scene, name: str, which: str, template: s
         assert scene.ok("DELETE", f"/v2/messages?{query}").json() == {"cancelled": 1}
         return
     if name == "workflowCreatedAt":
-        # Starting a run anew makes it a later one.
+        # A restarted run has a later creation time.
         value = str(record(scene, wanted)["workflowCreatedAt"])
     assert scene.ok("DELETE", f"/v2/messages?{name}={value}").json() == {"cancelled": 1}
     assert scene.queue.messages(state="cancelled").only().id == wanted
@@ -1883,13 +1884,13 @@ def test_filters_combine(scene: Scene) -> None:
     assert found("responseStatus=404&responseStatus=500") == list(ids.values())
     assert found("responseStatus=404&label=red") == [ids["a"]]
     assert found("responseStatus=500&label=red") == []
-    # A comma belongs to a URL.
+    # A comma is part of a URL.
     comma = scene.publish({"Upstash-Retries": "0"}, url=DEST + "?a,b")
     scene.queue.deliver_due()
     assert found("url=" + quote(DEST + "?a,b", safe="")) == [comma]
 
 
-#: Filters that match neither of the two messages of ``fill()``.
+# Filters that match neither of the two messages of ``fill()``.
 OTHERS = "label=none&fromDate=1&toDate=2&responseStatus=418&url=https%3A%2F%2Fnone.example.com"
 
 
@@ -1902,7 +1903,7 @@ def test_ids_of_dead_letters_are_chosen_whatever_else_is_asked_for(scene: Scene)
     body = {"dlqIds": [first], "label": "none"}
     (retried,) = scene.ok("POST", "/v2/dlq/retry", json=body).json()["responses"]
     assert scene.queue.pending().only().id == retried["messageId"]
-    # What is ignored is still read.
+    # Ignored filters are still validated.
     assert scene.request("DELETE", f"/v2/dlq?dlqIds={first}&nonsense=1").status == 400
 
 
@@ -1915,7 +1916,7 @@ def test_ids_of_messages_are_chosen_whatever_else_is_asked_for(scene: Scene) -> 
     assert answer.json() == {"cancelled": 1}
     body = {"messageIds": [first, second], "label": "none"}
     assert scene.ok("DELETE", "/v2/messages", json=body).json() == {"cancelled": 1}
-    # One id is a filter like the others.
+    # A single ``messageId`` is combined with the other filters.
     body = {"messageId": kept, "label": "none"}
     assert scene.ok("DELETE", "/v2/messages", json=body).json() == {"cancelled": 0}
 

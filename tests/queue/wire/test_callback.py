@@ -1,4 +1,4 @@
-"""Callbacks and failure callbacks: every field, when they come, what they inherit."""
+"""Test callbacks and failure callbacks: fields, order and inherited settings."""
 
 from __future__ import annotations
 

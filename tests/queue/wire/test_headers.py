@@ -1,4 +1,4 @@
-"""The headers of a publish: what counts where several say the same."""
+"""Test the headers of a publish request: precedence, group defaults and redacted fields."""
 
 from __future__ import annotations
 

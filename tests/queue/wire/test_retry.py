@@ -1,4 +1,4 @@
-"""Waits before retries: the ladder, what destinations ask for, and expressions."""
+"""Test the wait before a retry: backoff, ``Retry-After`` and expressions."""
 
 from __future__ import annotations
 
@@ -208,7 +208,8 @@ def test_any_header_value_is_a_wait_or_nothing(value: str) -> None:
 
 
 def test_an_expression_without_a_value_leaves_the_backoff() -> None:
-    # It was checked for fewer retries than a workflow or a retried dead letter may come to make.
+    # Expressions are validated for fewer retries than a workflow or a retried dead letter can
+    # reach.
     assert next_wait("1000/(retried-5)", 4, [], NOW_US)[0] == 0
     assert next_wait("1000/(retried-5)", 5, [], NOW_US)[0] == backoff_us(6)
 
@@ -221,7 +222,7 @@ def test_an_expression_may_name_one_thing() -> None:
     ("value", "seconds"),
     [
         ("Thu, 01 Jan 2026 00:00:30 GMT", 30),
-        ("Thu, 01 Jan 2026 00:00:30", 30),  # without a zone, it is UTC
+        ("Thu, 01 Jan 2026 00:00:30", 30),  # a date without a zone is in UTC
         ("Wed, 31 Dec 2025 23:59:59 GMT", 0),
         ("Fri, 31 Dec 9999 23:59:59 -2359", None),
         ("Thu, 99 Jan 2026 00:00:30 GMT", None),

@@ -1,4 +1,4 @@
-"""Tokens as the official receivers want them, and the true reason when one does not verify."""
+"""Test signatures with the official receivers, and the explanation of an invalid one."""
 
 from __future__ import annotations
 
@@ -204,7 +204,7 @@ def test_a_missing_claim(name: str) -> None:
 )
 def test_a_wrong_claim(changes: dict[str, object], text: str) -> None:
     claims = claims_of(token_of(signer()(delivery()))) | changes
-    # Signed by hand: PyJWT itself refuses to encode an issuer or an instant of a wrong type.
+    # Sign by hand: PyJWT refuses to encode claims of a wrong type.
     token = jwt.PyJWS().encode(json.dumps(claims).encode(), KEYS.current, algorithm="HS256")
     assert text in why(token)
 

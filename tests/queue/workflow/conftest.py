@@ -1,3 +1,3 @@
-"""Fixtures for workflows: one TLS context for the clients of each module."""
+"""Fixtures for workflow tests: one TLS context per module."""
 
 from tests.harness import one_tls_context as one_tls_context

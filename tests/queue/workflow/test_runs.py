@@ -1,4 +1,4 @@
-"""Workflow runs as the wire sees them: the parts no official client shows by itself."""
+"""Test workflow runs over HTTP: endpoints and cases that the official clients do not show."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ FEATURES = "LazyFetch,InitialBody,WF_TriggerOnConfig"
 
 
 class Wire:
-    """A queue, an application that keeps what it gets, and plain HTTP to the queue."""
+    """A queue, an application that records its deliveries, and an HTTP client for the queue."""
 
     def __init__(self, **options: Any) -> None:
         self.queue = Queue(Context.alone(now="2026-03-02T10:00:00Z"), **options)
@@ -130,7 +130,7 @@ def test_other_call_types_are_delivered_as_they_are(wire: Wire, call_type: str) 
     wire.publish("r", b"raw", Upstash_Workflow_CallType=call_type)
     wire.queue.run_until_idle()
     assert wire.delivered[1].body == b"raw"
-    # With the version of the client it would be taken for a step.
+    # With the version header, the client would treat the delivery as a step.
     assert [one.headers.get(version) for one in wire.delivered] == ["1", None]
     assert [one.headers.get("X-A") for one in wire.delivered] == ["b", "b"]
     assert len(wire.ask("GET", "/v2/workflows/runs/r")) == 1
@@ -193,7 +193,7 @@ def test_a_step_that_is_delivered_again_has_the_list_up_to_itself(wire: Wire) ->
     [
         ("step", "RUN_FAILED", 1),
         ("toCallback", "RUN_STARTED", 1),
-        # The end of the road: nobody is called about it.
+        # A failed failure call has no further failure callback.
         ("failureCall", "RUN_STARTED", 0),
     ],
 )
@@ -460,7 +460,7 @@ def test_the_failure_callback_carries_the_first_body_and_the_run(wire: Wire) -> 
     assert base64.b64decode(body["sourceBody"]) == b"first body"
     assert base64.b64decode(body["body"]) == b"broken"
     assert run["workflowRunResponse"] == "broken"
-    # Whose client does not ask for the first body gets that of the step.
+    # A client without the InitialBody feature gets the body of the step.
     asked = {"Upstash_Retries": "0", "Upstash_Failure_Callback": capture}
     wire.publish("other", b"step", Upstash_Feature_Set="LazyFetch", **asked)
     wire.queue.run_until_idle()
@@ -675,7 +675,7 @@ def test_a_notification_for_one_run_may_come_first(wire: Wire) -> None:
     assert base64.b64decode(out) == b"early"
     assert len(wire.ask("GET", "/v2/waiters/e")) == 1
     wire.ask("POST", "/v2/notify/nobody/e", 404)
-    # It is heard once, whether it came first or later.
+    # A waiter is notified once, whether it was registered before the notification or after.
     for _ in range(2):
         wait(wire, "e", run="r")
         assert len(wire.ask("GET", "/v2/waiters/e")) == 2
@@ -699,7 +699,7 @@ def test_nothing_waits_for_a_run_that_is_over(wire: Wire) -> None:
     assert wire.ask("GET", "/v2/waiters/both") == []
     assert wire.ask("GET", "/v2/waiters/one") == []
     assert wire.ask("POST", "/v2/notify/one", 201, content=b"late") == []
-    # Another run of that name finds nothing of the first.
+    # A later run with the same id does not see notifications to the first.
     wire.start("r")
     wait(wire, "early", run="r")
     assert len(wire.ask("GET", "/v2/waiters/early")) == 1
@@ -910,7 +910,7 @@ NAMED = {
 
 
 def infos(wire: Wire, *listings: str) -> list[Any]:
-    """What the rows of each listing say about the failure callback, and the row itself."""
+    """Return ``failureCallbackInfo`` in each listing and in the dead letter itself."""
     listings = listings or ("/v2/workflows/dlq", "/v2/dlq?source=workflow")
     found = []
     for path in listings:
@@ -1024,7 +1024,7 @@ def test_resume_goes_on_where_the_run_failed(wire: Wire) -> None:
     assert request.headers.get("Upstash-Workflow-RunId") == resumed["workflowRunId"] != "r"
     assert wire.ask("GET", f"/v2/messages/{request.message_id}")["maxRetries"] == 7
     assert wire.queue.dead_letters() == []
-    # The newest first; what began it is known as of the old one.
+    # The newest run is first; the new run keeps the caller and the URL of the old one.
     runs = wire.runs("callerIp=127.0.0.1")
     assert [run["workflowRunId"] for run in runs] == [resumed["workflowRunId"], "r"]
     assert runs[0]["workflowUrl"] == APP
@@ -1145,7 +1145,7 @@ def test_settings_given_with_a_resume_or_restart_are_those_of_the_new_run(
     wire.queue.advance("1s")
     assert len(wire.delivered) == before + 1
     assert wire.runs(f"workflowRunId={run_id}")[0]["labels"] == ["new", "second"]
-    # A later step of the new run has them as well, but for the delay.
+    # Later steps of the new run keep these settings, except for the delay.
     wire.queue.destinations.answers(APP, 500)
     later = wire.publish(run_id, step(5))["messageId"]
     shown = wire.ask("GET", f"/v2/messages/{later}")
@@ -1413,7 +1413,7 @@ def test_a_refused_step_leaves_no_queue_behind(wire: Wire) -> None:
     sent = {"Upstash-Workflow-RunId": "nobody", "Upstash-Workflow-Init": "false"}
     wire.ask("POST", f"/v2/enqueue/steps/{APP}", 400, headers=sent)
     wire.publish("nobody", status=400, Upstash_Queue_Name="others")
-    # Nor does a callback that is dropped because its run is over.
+    # A callback that is dropped because its run does not exist creates no queue either.
     nested = {"RunId": "nobody", "Init": "false"}
     headers = {f"Upstash-Callback-Workflow-{name}": value for name, value in nested.items()}
     headers |= {"Upstash-Callback": APP + "/callback", "Upstash-Callback-Queue-Name": "callbacks"}
@@ -1494,5 +1494,5 @@ def test_a_step_may_be_any_json(wire: Wire) -> None:
         wire.publish("r", body)
     wire.queue.run_until_idle()
     [run] = wire.runs()
-    # The last is the plan of a step that runs beside others, and no step itself.
+    # The last step is the plan of a parallel step, not a step that ran.
     assert [len(group["steps"]) for group in run["steps"]] == [1] * 5
