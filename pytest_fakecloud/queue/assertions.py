@@ -36,7 +36,7 @@ class QueueAssertions:
         self._engine.looked_at = True
         self._time.settle()
 
-    # -- looking ---------------------------------------------------------------------------------
+    # -- listings --------------------------------------------------------------------------------
 
     def messages(
         self, state: object = None, **where: Unpack[ListedFields]
@@ -129,7 +129,7 @@ class QueueAssertions:
             PublishedMessage(self._engine, one) for one in list(self._engine.pending)
         )
 
-    # -- asserting -------------------------------------------------------------------------------
+    # -- assertions ------------------------------------------------------------------------------
 
     def assert_published(
         self,

@@ -318,7 +318,7 @@ class Queue(QueueAssertions, QueueActions, Handle):
         __tracebackhide__ = True
         return self._driver.run(self._driver.run_until_idle(within))
 
-    # -- what happens inside ---------------------------------------------------------------------
+    # -- internals -------------------------------------------------------------------------------
 
     def _undelivered(self) -> str | None:
         """Return a warning if the test published messages and neither delivered nor inspected any.

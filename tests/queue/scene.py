@@ -67,7 +67,7 @@ class Scene:
         self._connection.close()
         self.queue.close()
 
-    # -- speaking --------------------------------------------------------------------------------
+    # -- requests --------------------------------------------------------------------------------
 
     def request(
         self,
@@ -116,7 +116,7 @@ class Scene:
         assert response.status in (201, 202), response
         return str(response.json()["messageId"])
 
-    # -- looking ---------------------------------------------------------------------------------
+    # -- listings --------------------------------------------------------------------------------
 
     def to(self, url: str) -> list[DeliveredRequest]:
         """Return the deliveries to a URL."""

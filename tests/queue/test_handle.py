@@ -125,7 +125,7 @@ def test_windows_and_retentions_can_be_set() -> None:
         assert scene.queue.dead_letters() == []
 
 
-# -- publishing by hand ----------------------------------------------------------------------------
+# -- publishing without HTTP -----------------------------------------------------------------------
 
 
 def test_publishing_without_http(queue: Queue) -> None:
@@ -262,7 +262,7 @@ def test_a_queue_closed_by_a_handler_takes_its_answer_and_ends(queue: Queue) -> 
     assert queue.clock.next_due() is None
 
 
-# -- looking ---------------------------------------------------------------------------------------
+# -- listings --------------------------------------------------------------------------------------
 
 
 def test_messages_by_state_url_and_label(queue: Queue) -> None:
@@ -418,7 +418,7 @@ def test_an_attempt_in_the_journal_says_why_no_answer_came_and_what_was_done(que
     assert (plain["note"], plain["fault"], plain["traceback"]) == (None, None, None)
 
 
-# -- asserting -------------------------------------------------------------------------------------
+# -- assertions ------------------------------------------------------------------------------------
 
 
 def test_assertions_return_what_matched(queue: Queue) -> None:

@@ -281,7 +281,7 @@ class CallbackCapture(Destination):
     def _queues(self) -> Iterator[Any]:
         return (handle for handle in self._context.handles if handle.service == "queue")
 
-    # -- saying what went wrong ------------------------------------------------------------------
+    # -- error messages --------------------------------------------------------------------------
 
     def _unfinished(self) -> list[str]:
         """Return what the messages of the cloud's queues wait for, one line each."""

@@ -175,7 +175,7 @@ class Destinations:
             )
         return self._add(ForwardRoute(self, url, "forward", target=target))
 
-    # -- looking ---------------------------------------------------------------------------------
+    # -- listings --------------------------------------------------------------------------------
 
     @property
     def routes(self) -> Found[DestinationRoute]:

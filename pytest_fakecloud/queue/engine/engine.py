@@ -192,7 +192,7 @@ class Engine(State):
         for schedule in self.schedules.by_id.values():
             self.schedules.unplan(schedule)
 
-    # -- copies ----------------------------------------------------------------------------------
+    # -- snapshots -------------------------------------------------------------------------------
     def snapshot(self) -> Saved:
         """Return a copy of all data, independent of further attempts."""
         with self.lock:

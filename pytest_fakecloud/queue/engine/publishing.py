@@ -84,7 +84,7 @@ class Publisher:
         self._schedules = schedules
         self.seen: dict[str, tuple[int, str]] = {}
 
-    # -- the ways in -----------------------------------------------------------------------------
+    # -- entry points ----------------------------------------------------------------------------
 
     def publish(
         self,

@@ -132,7 +132,7 @@ class State:
         message.log.append(entry)
         self.logs.entries.append(entry)
 
-    # -- what is due -----------------------------------------------------------------------------
+    # -- due times -------------------------------------------------------------------------------
     def plan(self, message: Message, due_us: int, reason: str) -> None:
         """Set the time of the next attempt and the reason for it."""
         message.due_us = due_us

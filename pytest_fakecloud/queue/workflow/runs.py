@@ -84,7 +84,7 @@ class WorkflowRuns(WorkflowHooks):
         assert self._engine is not None, "attach() comes first"
         return self._engine
 
-    # -- what the engine asks --------------------------------------------------------------------
+    # -- called by the engine --------------------------------------------------------------------
 
     def accept(self, message: Message, at_us: int) -> str | None:
         """Check a message before it is stored; see ``WorkflowHooks.accept``."""

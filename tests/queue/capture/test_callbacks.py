@@ -171,7 +171,7 @@ def test_words_that_faults_of_one_url_have(capture: CallbackCapture) -> None:
         faults.answer(500, route="failure")
 
 
-# -- whose turn is next ----------------------------------------------------------------------------
+# -- which callback a wait returns ------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("forget", [CallbackCapture.reset, lambda one: one.callbacks.clear()])
@@ -321,7 +321,7 @@ def test_two_queues_may_sign_on_two_clocks() -> None:
         assert "there is no signature" in str(capture.callbacks.last.problem)
 
 
-# -- saying what went wrong ------------------------------------------------------------------------
+# -- error messages --------------------------------------------------------------------------------
 
 
 def told(wait: Callable[[], object]) -> str:

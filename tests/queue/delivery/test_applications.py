@@ -465,7 +465,7 @@ def test_a_lifespan_that_fails_to_start_fails_the_attempt(table: Table) -> None:
     assert "lifespan did not start: no database" in str(outcome.exception)
 
 
-# -- a lifespan that runs already ------------------------------------------------------------------
+# -- an application that is already running --------------------------------------------------------
 
 
 class Pooled:

@@ -29,7 +29,7 @@ from ..edge import (
     silent,
 )
 
-# -- what leaves -----------------------------------------------------------------------------------
+# -- outgoing requests -----------------------------------------------------------------------------
 
 
 def test_the_request_is_the_delivery_and_nothing_else(

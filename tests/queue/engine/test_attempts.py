@@ -67,7 +67,7 @@ def drive(bench: Bench, how: str) -> None:
 both_ways = pytest.mark.parametrize("how", ["plain", "on a loop"])
 
 
-# -- what is kept ----------------------------------------------------------------------------------
+# -- recorded attempts -----------------------------------------------------------------------------
 
 
 def test_what_is_kept_of_attempts(bench: Bench) -> None:
@@ -117,7 +117,7 @@ def test_an_answer_is_waited_for_as_a_timer_of_its_name(bench: Bench) -> None:
     assert bench.clock.next_due_us() is None
 
 
-# -- what goes out ---------------------------------------------------------------------------------
+# -- outgoing requests -----------------------------------------------------------------------------
 
 
 def test_every_header_of_a_delivery() -> None:
@@ -262,7 +262,7 @@ def test_one_whose_answer_got_lost_waits_for_its_turn_as_before(bench: Bench) ->
     assert bench.state(message_id) == "DELIVERED"
 
 
-# -- who starts ------------------------------------------------------------------------------------
+# -- starting attempts -----------------------------------------------------------------------------
 
 
 def test_what_does_not_start(bench: Bench) -> None:
@@ -356,7 +356,7 @@ def test_what_a_handler_throws_on_a_loop_is_kept(bench: Bench) -> None:
     assert causing.get() is None
 
 
-# -- what answers mean -----------------------------------------------------------------------------
+# -- judging responses -----------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(("took", "delivered"), [(10, True), (10.000001, False)])

@@ -665,7 +665,7 @@ def test_zero_waits_between_retries_are_no_loop() -> None:
     assert len(bench.sent) == 21
 
 
-# -- copies ----------------------------------------------------------------------------------------
+# -- snapshots -------------------------------------------------------------------------------------
 
 
 def test_a_copy_can_be_restored_any_number_of_times(bench: Bench) -> None:

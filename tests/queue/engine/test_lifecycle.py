@@ -260,7 +260,7 @@ def test_deleting_a_queue_twice_is_nothing(bench: Bench) -> None:
     assert bench.engine.queues.by_name == {}
 
 
-# -- what waits for an end -------------------------------------------------------------------------
+# -- waiting for the end of a message --------------------------------------------------------------
 
 
 def failing(*urls: str) -> Callable[[Delivery], Outcome]:

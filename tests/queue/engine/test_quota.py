@@ -149,7 +149,7 @@ def test_without_a_daily_limit_there_is_always_room() -> None:
     assert counted.daily_headers() == []
 
 
-# -- what may be asked for -------------------------------------------------------------------------
+# -- settings of a message -------------------------------------------------------------------------
 
 SIZE, DELAY = {"message_size": 4}, {"delay_us": 10 * SECOND}
 LATE = "quota maxDelay exceeded, current limit: 10"
@@ -262,7 +262,7 @@ def test_a_delay_of_a_callback_of_a_callback_counts_from_now(kind: str) -> None:
     assert refusal(lambda: check(NOW_S + 11)).message == LATE
 
 
-# -- how many retries ------------------------------------------------------------------------------
+# -- numbers of retries ----------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(

@@ -86,7 +86,7 @@ def test_histories_keep_what_was_asked_for(seed: int, sockets: bool) -> None:
     assert any(one.cancelled_us is not None for one in history.wishes)
 
 
-# -- the checker catches what it is for ------------------------------------------------------------
+# -- the checker finds violations ------------------------------------------------------------------
 
 
 def one_at_a_time(patch: pytest.MonkeyPatch) -> None:
@@ -202,7 +202,7 @@ def test_the_checker_catches(
     pytest.fail(f"the checker found only {found}")
 
 
-# -- what is held up, and what is not --------------------------------------------------------------
+# -- waiting and overtaking ------------------------------------------------------------------------
 
 
 def test_a_delivery_does_not_wait_for_destinations_that_are_slow(

@@ -1337,7 +1337,7 @@ def global_parallelism_endpoint(scene: Scene) -> None:
         assert other.times == [0, 0, 10, 10, 20]
 
 
-# -- the first era
+# -- API v1 ----------------------------------------------------------------------------------------
 
 
 def v1_endpoint(scene: Scene, url: str = DEST, name: str = "news") -> str:

@@ -374,7 +374,7 @@ def test_an_ended_run_may_be_told_to_be_done_again(wire: Wire, first: str) -> No
     wire.ask("DELETE", "/v2/workflows/runs/unknown?cancel=false", 404)
 
 
-# -- what the trigger decides for the whole run ------------------------------------------------------
+# -- settings of the trigger that apply to the whole run ---------------------------------------------
 
 
 def test_the_triggers_settings_hold_for_every_step(wire: Wire) -> None:
