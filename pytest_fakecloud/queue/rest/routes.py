@@ -102,7 +102,7 @@ class QueueApp(App):
                 Route("POST", f"{base}/{{destination*}}", "create_schedule", self.create_schedule)
                 for base in SCHEDULES
             ),
-            # The handler of the language model may take its time.
+            # A handler for the language model may be slow.
             Route("POST", "/llm/v1/chat/completions", "chat", self.chat, lingers=True),
             Route("GET", "/v2/keys", "get_keys", self.get_keys),
             Route("POST GET", "/v2/keys/rotate", "rotate_keys", self.rotate_keys),
@@ -111,7 +111,7 @@ class QueueApp(App):
             Route("GET", "/v1/messages/{id}", "get_message_v1", self.get_message),
         ]
 
-    # -- the dialect -----------------------------------------------------------------------------
+    # -- authentication and errors ---------------------------------------------------------------
 
     def authenticate(self, request: Request) -> object:
         if request.path.startswith(HOOKS):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import json
 from collections.abc import Iterator
+from contextlib import closing
 from typing import Any
 from urllib.parse import quote
 
@@ -58,6 +59,10 @@ class Wire:
     def start(self, run: str = "r", body: object = b"first", url: str = APP, **headers: str) -> Any:
         return self.publish(run, body, 201, url, **{"Upstash_Workflow_Init": "true", **headers})
 
+    def start_and_deliver(self, *arguments: Any, **options: Any) -> None:
+        self.start(*arguments, **options)
+        self.queue.run_until_idle()
+
     def runs(self, query: str = "") -> list[dict[str, Any]]:
         found: list[dict[str, Any]] = self.ask("GET", f"/v2/workflows/events?{query}")["runs"]
         return found
@@ -69,9 +74,8 @@ class Wire:
 
 @pytest.fixture
 def wire() -> Iterator[Wire]:
-    made = Wire()
-    yield made
-    made.close()
+    with closing(Wire()) as wire:
+        yield wire
 
 
 def bodies(request: DeliveredRequest) -> list[bytes]:
@@ -88,8 +92,7 @@ def step(number: int, **more: Any) -> dict[str, Any]:
 
 
 def test_a_delivery_is_the_list_up_to_its_step(wire: Wire) -> None:
-    wire.start()
-    wire.queue.run_until_idle()
+    wire.start_and_deliver()
     wire.publish("r", b"second")
     wire.queue.run_until_idle()
     assert [bodies(request) for request in wire.delivered] == [[b"first"], [b"first", b"second"]]
@@ -100,8 +103,7 @@ def test_a_delivery_is_the_list_up_to_its_step(wire: Wire) -> None:
 def test_the_signature_is_about_the_list(wire: Wire) -> None:
     from qstash import Receiver
 
-    wire.start()
-    wire.queue.run_until_idle()
+    wire.start_and_deliver()
     (request,) = wire.delivered
     keys = (wire.queue.current_signing_key, wire.queue.next_signing_key)
     signature = request.headers.get("Upstash-Signature") or ""
@@ -109,8 +111,7 @@ def test_the_signature_is_about_the_list(wire: Wire) -> None:
 
 
 def test_a_step_joins_when_it_is_delivered_and_once(wire: Wire) -> None:
-    wire.start()
-    wire.queue.run_until_idle()
+    wire.start_and_deliver()
     wire.publish("r", b"slow", Upstash_Delay="1h")
     wire.publish("r", b"quick")
     wire.queue.destinations.answers(APP, 200, 500, 200)
@@ -140,8 +141,7 @@ def test_other_call_types_are_delivered_as_they_are(wire: Wire, call_type: str) 
 
 
 def test_steps_can_be_fetched_until_the_run_is_over(wire: Wire) -> None:
-    wire.start()
-    wire.queue.run_until_idle()
+    wire.start_and_deliver()
     (only,) = wire.ask("GET", "/v2/workflows/runs/r")
     assert base64.b64decode(only["body"]) == b"first"
     wire.ask("DELETE", "/v2/workflows/runs/r?cancel=false", content=b'"result"')
@@ -156,8 +156,7 @@ def test_steps_can_be_fetched_until_the_run_is_over(wire: Wire) -> None:
 def test_a_long_list_is_left_out_when_the_client_can_fetch_it(features: str, empty: bool) -> None:
     wire = Wire(limits={"message_size": 1000})
     try:
-        wire.start(body=b"x" * 900, Upstash_Feature_Set=features)
-        wire.queue.run_until_idle()
+        wire.start_and_deliver(body=b"x" * 900, Upstash_Feature_Set=features)
         assert (wire.delivered[0].body == b"") is empty
         assert len(wire.ask("GET", "/v2/workflows/runs/r")) == 1
     finally:
@@ -165,8 +164,7 @@ def test_a_long_list_is_left_out_when_the_client_can_fetch_it(features: str, emp
 
 
 def test_a_list_that_just_fits_is_sent(wire: Wire) -> None:
-    wire.start(body=b"x" * 900)
-    wire.queue.run_until_idle()
+    wire.start_and_deliver(body=b"x" * 900)
     whole = len(wire.delivered[0].body)
     for size, sent in ((whole, whole), (whole - 1, 0)):
         tight = Wire(limits={"message_size": size})
@@ -177,8 +175,7 @@ def test_a_list_that_just_fits_is_sent(wire: Wire) -> None:
 
 
 def test_a_step_that_is_delivered_again_has_the_list_up_to_itself(wire: Wire) -> None:
-    wire.start()
-    wire.queue.run_until_idle()
+    wire.start_and_deliver()
     route = wire.queue.destinations.answers(APP, 500, 200, 200)
     wire.publish("r", b"slow", Upstash_Retry_Delay="60000")
     wire.publish("r", b"quick")
@@ -343,8 +340,7 @@ def test_a_rejected_step_with_half_a_character_can_be_reported(wire: Wire) -> No
 
 @pytest.mark.parametrize("end", ["cancel=true", "cancel=false"])
 def test_a_step_of_an_ended_run_refuses_its_whole_batch(wire: Wire, end: str) -> None:
-    wire.start()
-    wire.queue.run_until_idle()
+    wire.start_and_deliver()
     wire.ask("DELETE", f"/v2/workflows/runs/r?{end}")
     of_run = {"Service-Workflow-RunId": "r", "Upstash-Workflow-Url": APP}
     items: list[Any] = [
@@ -448,8 +444,7 @@ def test_without_the_feature_a_step_stands_for_itself(wire: Wire) -> None:
 def test_the_failure_callback_carries_the_first_body_and_the_run(wire: Wire) -> None:
     capture = "https://app.example.com/failed"
     wire.start("other", Upstash_Feature_Set="LazyFetch")
-    wire.start(body=b"first body", Upstash_Failure_Callback=capture)
-    wire.queue.run_until_idle()
+    wire.start_and_deliver(body=b"first body", Upstash_Failure_Callback=capture)
     wire.queue.destinations.answers(APP, (500, "broken"))
     wire.publish("r", b"step", Upstash_Retries="0")
     wire.queue.run_until_idle()
@@ -585,8 +580,7 @@ def wait(wire: Wire, event: str, status: int = 200, run: str = "r", **more: Any)
     [("2h", 7200), (90, 90), ("90", 90), (None, 7 * 86_400), ("", 7 * 86_400), ("1d1s", 86_401)],
 )
 def test_a_wait_times_out(wire: Wire, timeout: object, seconds: int) -> None:
-    wire.start()
-    wire.queue.run_until_idle()
+    wire.start_and_deliver()
     start = wire.queue.clock.now_us()
     late = f"{APP}/late"
     given = {"Upstash-Delay": ["5s"], "Upstash-Label": ["l"]}
@@ -639,8 +633,7 @@ def test_what_the_queue_publishes_by_itself_is_no_request() -> None:
 
 
 def test_a_notification_comes_too_late_for_a_timeout_on_its_way(wire: Wire) -> None:
-    wire.start()
-    wire.queue.run_until_idle()
+    wire.start_and_deliver()
     wire.queue.destinations.answers(APP, 500, 200)
     wait(wire, "e", timeout="10s")
     wire.queue.advance("10s")
@@ -652,8 +645,7 @@ def test_a_notification_comes_too_late_for_a_timeout_on_its_way(wire: Wire) -> N
 
 
 def test_a_notified_step_keeps_its_place_in_its_queue(wire: Wire) -> None:
-    wire.start()
-    wire.queue.run_until_idle()
+    wire.start_and_deliver()
     wire.publish("r", b"before", Upstash_Queue_Name="q", Upstash_Delay="1m")
     wait(wire, "e", timeoutHeaders={"Upstash-Queue-Name": ["q"]})
     (woken,) = wire.ask("POST", "/v2/notify/e", 201, content=b"now")
@@ -750,8 +742,7 @@ def test_a_wait_for_a_number_that_is_none(wire: Wire, timeout: str) -> None:
 
 
 def test_what_a_wait_forwards_is_utf8(wire: Wire) -> None:
-    wire.start()
-    wire.queue.run_until_idle()
+    wire.start_and_deliver()
     wait(wire, "e", url=APP + "/ä", timeoutHeaders={"Upstash-Forward-X": ["é", "日"]})
     wire.queue.run_until_idle()
     came = wire.delivered[-1]
@@ -859,8 +850,7 @@ def test_bulk_cancelling(wire: Wire) -> None:
 
 def failed_run(wire: Wire, run: str = "r", body: object = b"first", **headers: str) -> str:
     route = wire.queue.destinations.answers(APP, 200, 500)
-    wire.start(run, body, **headers)
-    wire.queue.run_until_idle()
+    wire.start_and_deliver(run, body, **headers)
     wire.publish(run, step(1), Upstash_Retries="0")
     wire.queue.run_until_idle()
     route.remove()
@@ -971,8 +961,7 @@ def test_a_failure_callback_is_given_up(wire: Wire, headers: dict[str, str]) -> 
 
 def test_a_failed_failure_callback_is_forgotten_and_its_run_is_not(wire: Wire) -> None:
     wire.queue.destinations.answers("https://app.example.com", 500)
-    wire.start(Upstash_Retries="0", Upstash_Failure_Callback=FAILURE)
-    wire.queue.run_until_idle()
+    wire.start_and_deliver(Upstash_Retries="0", Upstash_Failure_Callback=FAILURE)
     assert len(wire.ask("GET", "/v2/dlq")["messages"]) == 2
     (row,) = wire.ask("GET", "/v2/workflows/dlq")["messages"]
     path = f"/v2/workflows/dlq/callback/{row['dlqId']}"
@@ -1047,8 +1036,7 @@ def test_a_resumed_run_is_still_of_the_one_that_invoked_it(wire: Wire) -> None:
 
 def test_a_run_that_is_forgotten_takes_what_was_kept_for_it_along() -> None:
     wire = Wire(history="1h")
-    wire.start()
-    wire.queue.run_until_idle()
+    wire.start_and_deliver()
     wire.ask("POST", "/v2/notify/r/early", 201, content=b"for the first")
     wire.queue.advance("1h")
     assert wire.runs() == []
@@ -1077,8 +1065,7 @@ def test_what_is_left_of_a_run_whose_messages_are_forgotten() -> None:
 
 def test_resuming_a_run_that_failed_at_once_starts_it_again(wire: Wire) -> None:
     route = wire.queue.destinations.answers(APP, 500)
-    wire.start(Upstash_Retries="0")
-    wire.queue.run_until_idle()
+    wire.start_and_deliver(Upstash_Retries="0")
     route.remove()
     (made,) = wire.ask("POST", "/v2/workflows/dlq/resume")["workflowRuns"]
     wire.queue.run_until_idle()
@@ -1096,8 +1083,7 @@ def test_restart_begins_with_the_first_body(wire: Wire) -> None:
 
 def test_restart_of_a_run_whose_beginning_was_no_step(wire: Wire) -> None:
     route = wire.queue.destinations.answers(APP, 500)
-    wire.start(Upstash_Retries="0", Upstash_Workflow_CallType="fromCallback")
-    wire.queue.run_until_idle()
+    wire.start_and_deliver(Upstash_Retries="0", Upstash_Workflow_CallType="fromCallback")
     route.remove()
     wire.ask("POST", "/v2/workflows/dlq/restart")
     wire.queue.run_until_idle()
@@ -1106,8 +1092,7 @@ def test_restart_of_a_run_whose_beginning_was_no_step(wire: Wire) -> None:
 
 def test_restart_keeps_labels_and_the_wait_between_tries(wire: Wire) -> None:
     wire.queue.destinations.answers(APP, 500)
-    wire.start(Upstash_Retries="1", Upstash_Retry_Delay="5000", Upstash_Label="a,b")
-    wire.queue.run_until_idle()
+    wire.start_and_deliver(Upstash_Retries="1", Upstash_Retry_Delay="5000", Upstash_Label="a,b")
     dlq_id = wire.runs()[0]["dlqId"]
     (made,) = wire.ask("POST", f"/v2/workflows/dlq/restart?dlqIds={dlq_id}")["workflowRuns"]
     attempts = wire.queue.run_until_idle()
@@ -1209,8 +1194,7 @@ def test_retrying_the_dead_letter_itself_reopens_the_run(wire: Wire) -> None:
 
 
 def test_snapshot_and_restore(wire: Wire) -> None:
-    wire.start()
-    wire.queue.run_until_idle()
+    wire.start_and_deliver()
     wait(wire, "e")
     wire.ask("POST", "/v2/notify/r/early", 201, content=b"kept")
     saved = wire.queue.snapshot()
@@ -1312,14 +1296,12 @@ def test_a_run_that_is_over_is_told_of_no_run_it_invoked(wire: Wire) -> None:
 def test_an_invocation_with_half_a_character(wire: Wire) -> None:
     wire.start("parent")
     body = {"workflowRunId": "parent", "workflowUrl": APP, "step": step(1), "body": "\ud83d"}
-    wire.start("child", json.dumps(body).encode(), Upstash_Workflow_Invoke="true")
-    wire.queue.run_until_idle()
+    wire.start_and_deliver("child", json.dumps(body).encode(), Upstash_Workflow_Invoke="true")
     assert bodies(wire.delivered[-1]) == ["\ud83d".encode("utf-8", "surrogatepass")]
 
 
 def test_steps_of_any_shape_are_listed(wire: Wire) -> None:
-    wire.start()
-    wire.queue.run_until_idle()
+    wire.start_and_deliver()
     for odd in (
         {"stepType": "Call", "concurrent": "many", "stepId": "0", "out": "[1]"},
         {"stepType": [1], "concurrent": None, "stepId": {}},
@@ -1333,8 +1315,7 @@ def test_steps_of_any_shape_are_listed(wire: Wire) -> None:
 
 
 def test_parallel_steps_stand_side_by_side(wire: Wire) -> None:
-    wire.start()
-    wire.queue.run_until_idle()
+    wire.start_and_deliver()
     for planned in (1, 2):
         wire.publish("r", step(0, concurrent=2, targetStep=planned))
     wire.queue.run_until_idle()
@@ -1427,8 +1408,7 @@ def test_a_refused_step_leaves_no_queue_behind(wire: Wire) -> None:
 def test_dead_letters_of_which_one_is_refused_are_retried_all_or_none(wire: Wire) -> None:
     failed_run(wire)
     wire.queue.destinations.answers(APP, 200, 500)
-    wire.start("over")
-    wire.queue.run_until_idle()
+    wire.start_and_deliver("over")
     wire.publish("over", b"step", Upstash_Retries="0")
     wire.queue.run_until_idle()
     wire.start("over")
@@ -1448,8 +1428,7 @@ def test_runs_that_the_day_has_no_room_for_are_started_anew_all_or_none(verb: st
     try:
         for run in ("one", "two"):
             wire.queue.destinations.answers(APP, 200, 500)
-            wire.start(run)
-            wire.queue.run_until_idle()
+            wire.start_and_deliver(run)
             wire.publish(run, b"step", Upstash_Retries="0")
             wire.queue.run_until_idle()
         runs = wire.runs()
