@@ -32,8 +32,8 @@ class QueueAssertions:
     _engine: Engine
     _time: Timekeeper
 
-    def _look(self) -> None:
-        self._engine.looked_at = True
+    def _note_inspection(self) -> None:
+        self._engine.inspected = True
         self._time.settle()
 
     # -- listings --------------------------------------------------------------------------------
@@ -49,7 +49,7 @@ class QueueAssertions:
         have.
         """
         __tracebackhide__ = True
-        self._look()
+        self._note_inspection()
         # The service writes its state names in upper case.
         own = isinstance(state, str) and state.upper() in WORDS
         asked = Query(
@@ -64,7 +64,7 @@ class QueueAssertions:
     def message(self, message_id: str) -> PublishedMessage:
         """Return the message with that id; raise ``ContractError`` if there is none."""
         __tracebackhide__ = True
-        self._look()
+        self._note_inspection()
         if not isinstance(message_id, str):
             raise ContractError(
                 f"message({shown(message_id)}) is invalid; pass the id of a message, a string"
@@ -83,7 +83,7 @@ class QueueAssertions:
         ``where`` are fields of an attempt that must match, such as ``url`` or ``status``.
         """
         __tracebackhide__ = True
-        self._look()
+        self._note_inspection()
         asked = Query(where, ATTEMPTS, "attempt")
         wanted = id.id if isinstance(id, PublishedMessage) else id
         if wanted is not None and not isinstance(wanted, str):
@@ -109,7 +109,7 @@ class QueueAssertions:
         ``where`` are fields of a dead letter that must match, such as ``status``.
         """
         __tracebackhide__ = True
-        self._look()
+        self._note_inspection()
         asked = Query(_given(where, url=url), DEAD_LETTERS, "dead letter")
         found = (
             DeadLetterView(self._engine, row.id, row.message_id, row.at_us)
@@ -124,7 +124,7 @@ class QueueAssertions:
 
     def pending(self) -> Found[PublishedMessage]:
         """Return the messages that are neither delivered, dead-lettered nor cancelled."""
-        self._look()
+        self._note_inspection()
         return found_messages(
             PublishedMessage(self._engine, one) for one in list(self._engine.pending)
         )
@@ -203,7 +203,7 @@ class QueueAssertions:
     def assert_idle(self) -> None:
         """Fail if a message is neither delivered, dead-lettered nor cancelled."""
         __tracebackhide__ = True
-        self._look()
+        self._note_inspection()
         if self._engine.pending:
             raise AssertionError(f"the queue is not idle: {waiting(self._engine)}")
 

@@ -32,7 +32,7 @@ class AttemptDetails:
     """Collects the details of one queue's attempts.
 
     ``recorder`` writes the queue's journal, ``keys`` are its signing keys and ``now`` returns the
-    Unix seconds of its signatures. ``alone`` tells that deliveries are made one at a time with
+    Unix seconds of its signatures. ``alone`` is True if deliveries are made one at a time with
     nothing else running; only then can exceptions logged during a delivery be attributed to it.
     """
 
@@ -54,10 +54,10 @@ class AttemptDetails:
         """Wrap ``send`` so that each delivery is recorded."""
 
         def watching(delivery: Delivery) -> Outcome:
-            listening = self._take_down(delivery)
-            if listening is None:
+            delivery_log = self._start_recording(delivery)
+            if delivery_log is None:
                 return send(delivery)
-            with listening:
+            with delivery_log:
                 return send(delivery)
 
         return watching
@@ -68,15 +68,15 @@ class AttemptDetails:
         """Wrap the coroutine function ``send`` so that each delivery is recorded."""
 
         async def watching(delivery: Delivery) -> Outcome:
-            listening = self._take_down(delivery)
-            if listening is None:
+            delivery_log = self._start_recording(delivery)
+            if delivery_log is None:
                 return await send(delivery)
-            with listening:
+            with delivery_log:
                 return await send(delivery)
 
         return watching
 
-    def _take_down(self, delivery: Delivery) -> _Listening | None:
+    def _start_recording(self, delivery: Delivery) -> _DeliveryLog | None:
         """Record a delivery; return a context manager that collects its log, if it can be
         attributed."""
         about = delivery.message_id, delivery.url, delivery.attempt
@@ -85,11 +85,11 @@ class AttemptDetails:
         logged: list[BaseException] = []
         refused: list[Refusal] = []
         self._sent[about] = number, delivery, logged, refused
-        return _Listening(self._ear, logged, refused) if self._alone else None
+        return _DeliveryLog(self._collector, logged, refused) if self._alone else None
 
     @cached_property
-    def _ear(self) -> _Ear:
-        return _Ear()
+    def _collector(self) -> _LogCollector:
+        return _LogCollector()
 
     def of(self, delivery: Delivery, outcome: Outcome) -> dict[str, Any]:
         """Return the fields of the ``attempt`` event that describe a finished attempt.
@@ -101,22 +101,22 @@ class AttemptDetails:
         or 403 has ``signature`` (what was signed, and what the application compared it with), a 3xx
         has ``location``.
         """
-        found = self._sent.pop((delivery.message_id, delivery.url, delivery.attempt), None)
-        if found is None:
+        recorded = self._sent.pop((delivery.message_id, delivery.url, delivery.attempt), None)
+        if recorded is None:
             return {}
-        number, sent, logged, refused = found
-        told: dict[str, Any] = {"began": number, "alone": self._alone, "where": outcome.where}
+        number, sent, logged, refused = recorded
+        data: dict[str, Any] = {"began": number, "alone": self._alone, "where": outcome.where}
         quiet = outcome.delivered and not logged
         if quiet and sent.kind is MESSAGE:
-            return told
-        untold: list[str] = []
+            return data
+        problems: list[str] = []
         # An error in these details must not fail the delivery.
-        with telling("what was sent and answered cannot be told", untold.append):
-            told["sent"] = _text(sent.body)
-            told["sent_type"] = first(sent.headers, "Content-Type") or ""
+        with telling("what was sent and answered cannot be told", problems.append):
+            data["sent"] = _text(sent.body)
+            data["sent_type"] = first(sent.headers, "Content-Type") or ""
             if not quiet:
-                told |= self._exchanged(sent, logged, refused, outcome)
-        return {**told, "logged": untold} if untold else told
+                data |= self._exchanged(sent, logged, refused, outcome)
+        return {**data, "logged": problems} if problems else data
 
     def _exchanged(
         self,
@@ -125,20 +125,20 @@ class AttemptDetails:
         refused: list[Refusal],
         outcome: Outcome,
     ) -> dict[str, Any]:
-        told: dict[str, Any] = {"sent_headers": _decisive(sent.headers)}
+        data: dict[str, Any] = {"sent_headers": _decisive(sent.headers)}
         if outcome.status is not None:
-            told["answer"] = _text(outcome.body)
-            told["answer_type"] = first(outcome.headers, "Content-Type") or ""
-        told["logged"] = [
+            data["answer"] = _text(outcome.body)
+            data["answer_type"] = first(outcome.headers, "Content-Type") or ""
+        data["logged"] = [
             raised_text(error, "the handler logged")
             for error in logged
             if error is not outcome.exception
         ]
         if outcome.status in (401, 403):
-            told["signature"] = self._signature(sent, refused)
+            data["signature"] = self._signature(sent, refused)
         if outcome.status is not None and 300 <= outcome.status < 400:
-            told["location"] = first(outcome.headers, "Location")
-        return told
+            data["location"] = first(outcome.headers, "Location")
+        return data
 
     def forget(self) -> None:
         """Forget the attempts in progress."""
@@ -149,7 +149,7 @@ class AttemptDetails:
             (value for name, value in sent.headers if name.lower().endswith("-signature")), None
         )
         signed = published_text(sent.sub or sent.url)
-        told: dict[str, Any] = {
+        data: dict[str, Any] = {
             "missing": signature is None,
             "url": signed,
             "called": _as_served(sent.url),
@@ -162,16 +162,16 @@ class AttemptDetails:
             "verified_key": None,
             "ahead_s": time.time() - self._now(),
             "environment": _environment(self._keys),
-            "rewritten_differs": _written_again(sent.body) not in (None, sent.body),
+            "rewritten_differs": _reserialized(sent.body) not in (None, sent.body),
         }
         if signature is None:
-            return told
-        told["invalid"] = explain(
+            return data
+        data["invalid"] = explain(
             signature, body=sent.body, keys=self._keys, at=self._now(), url=signed
         )
-        if refused and told["invalid"] is None:
-            told |= _compared(refused[-1], sent, signed, self._keys)
-        return told
+        if refused and data["invalid"] is None:
+            data |= _compared(refused[-1], sent, signed, self._keys)
+        return data
 
 
 def _environment(keys: SigningKeys) -> str:
@@ -185,21 +185,21 @@ def _environment(keys: SigningKeys) -> str:
 def _compared(refused: Refusal, sent: Delivery, signed: str, keys: SigningKeys) -> dict[str, Any]:
     """Return what the application passed to its receiver where it differs from what was signed."""
     body = refused.body.encode() if isinstance(refused.body, str) else refused.body
-    told: dict[str, Any] = {}
+    data: dict[str, Any] = {}
     if refused.url is not None and refused.url != signed:
-        told["verified_url"] = refused.url
+        data["verified_url"] = refused.url
     if body is not None and body != sent.body:
-        told["verified_body"] = _text(body)
-        told["verified_size"] = len(body)
-        told["verified_body_same_json"] = (
-            _written_again(body) == _written_again(sent.body) is not None
+        data["verified_body"] = _text(body)
+        data["verified_size"] = len(body)
+        data["verified_body_same_json"] = (
+            _reserialized(body) == _reserialized(sent.body) is not None
         )
     if keys.current not in refused.keys:
-        told["verified_key"] = False
-    return {**told, "compared": bool(told)}
+        data["verified_key"] = False
+    return {**data, "compared": bool(data)}
 
 
-class _Ear:
+class _LogCollector:
     """Collects the exceptions that are logged during deliveries.
 
     A queue has one for all its deliveries, because creating a logging handler is slower than a
@@ -234,20 +234,22 @@ class _Ear:
         return False
 
 
-class _Listening:
+class _DeliveryLog:
     """Context manager around one delivery; deliveries may overlap."""
 
-    __slots__ = ("_ear", "_logged", "_refusals")
+    __slots__ = ("_collector", "_logged", "_refusals")
 
-    def __init__(self, ear: _Ear, logged: list[BaseException], refused: list[Refusal]) -> None:
-        self._ear, self._logged, self._refusals = ear, logged, Refusals(refused)
+    def __init__(
+        self, collector: _LogCollector, logged: list[BaseException], refused: list[Refusal]
+    ) -> None:
+        self._collector, self._logged, self._refusals = collector, logged, Refusals(refused)
 
     def __enter__(self) -> None:
         self._refusals.__enter__()
-        self._ear.listen(self._logged)
+        self._collector.listen(self._logged)
 
     def __exit__(self, *error: object) -> None:
-        self._ear.leave(self._logged)
+        self._collector.leave(self._logged)
         self._refusals.__exit__(*error)
 
 
@@ -276,7 +278,7 @@ def _as_served(url: str) -> str:
     return published_text(f"{parts.scheme}://{host}{parts.path or '/'}{query}")
 
 
-def _written_again(body: bytes) -> bytes | None:
+def _reserialized(body: bytes) -> bytes | None:
     try:
         return json.dumps(json.loads(body)).encode()
     except (ValueError, RecursionError):

@@ -137,10 +137,10 @@ class Queue(QueueAssertions, QueueActions, Handle):
             lane=self.delivery,
             workflow=workflow,
         )
-        self._engine.on_outcome = self._came_out
-        self._engine.on_attempt = self._attempted
-        self._engine.on_loop = self._looped
-        self._engine.on_rejected_step = self._step_rejected
+        self._engine.on_outcome = self._report_background_error
+        self._engine.on_attempt = self._record_attempt
+        self._engine.on_loop = self._report_loop
+        self._engine.on_rejected_step = self._report_rejected_step
         self._driver = Driver(self._engine, self._check_open, self._sender.release)
         table = DeliveryFaults(partial(context.ids.stream, name, "faults"), context.time)
         self._engine.mishaps = table
@@ -329,9 +329,9 @@ class Queue(QueueAssertions, QueueActions, Handle):
         engine, recorder = self._engine, self._recorder
         if self.delivery == "background" or self._time.was_driven:
             return None
-        if engine.looked_at or engine.attempts or recorder.is_known:
+        if engine.inspected or engine.attempts or recorder.is_known:
             return None
-        if any(isinstance(one, Call) and _looks(one) for one in recorder.entries):
+        if any(isinstance(one, Call) and _is_inspection(one) for one in recorder.entries):
             return None
         left = [one for one in list(engine.pending.values()) if one.kind == MESSAGE]
         if not left:
@@ -344,7 +344,7 @@ class Queue(QueueAssertions, QueueActions, Handle):
             "they are meant to stay undelivered"
         )
 
-    def _attempted(
+    def _record_attempt(
         self, message: Message, attempt: Attempt, delivery: Delivery, outcome: Outcome
     ) -> None:
         answer: object = outcome.status
@@ -374,10 +374,10 @@ class Queue(QueueAssertions, QueueActions, Handle):
         if error is not None and self.delivery == "driven":
             raise error
 
-    def _came_out(self, delivery: Delivery, outcome: Outcome) -> None:
+    def _report_background_error(self, delivery: Delivery, outcome: Outcome) -> None:
         """Report an exception of a background delivery, which no call of the test can raise."""
         error = outcome.exception
-        if self.delivery == "driven" or not _leaves(error, driving=self._time.driving):
+        if self.delivery == "driven" or not _must_report(error, driving=self._time.driving):
             return
         url, of_test = published_text(delivery.url), raised_by_test(error)
         if of_test is not None:
@@ -412,10 +412,10 @@ class Queue(QueueAssertions, QueueActions, Handle):
             handle=self.name,
         )
 
-    def _looped(self, text: str) -> None:
+    def _report_loop(self, text: str) -> None:
         self._context.problems.report("unmet", f"{self.name}: {text}", handle=self.name)
 
-    def _step_rejected(self, step: RejectedStep) -> None:
+    def _report_rejected_step(self, step: RejectedStep) -> None:
         what = "the result of a run that it invoked"
         if step.item is not None:
             what = f"item {step.item} of a batch"
@@ -430,11 +430,11 @@ class Queue(QueueAssertions, QueueActions, Handle):
         )
 
 
-def _looks(call: Call) -> bool:
+def _is_inspection(call: Call) -> bool:
     return call.method == "GET" or call.fault is not None
 
 
-def _leaves(error: BaseException | None, *, driving: bool) -> bool:
+def _must_report(error: BaseException | None, *, driving: bool) -> bool:
     """Return whether an exception of a handler must be reported because no call raises it."""
     if isinstance(error, Exception):
         return isinstance(error, ContractError)

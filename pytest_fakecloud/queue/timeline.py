@@ -100,7 +100,7 @@ def raised_text(exception: BaseException, did: str = "the handler raised") -> st
         return text
     own = [one for one in frames if not _is_library(one.filename)]
     last = (own or frames)[-1]
-    source = f": {last.line}" if own and _tells(last.line or "") else ""
+    source = f": {last.line}" if own and _is_informative(last.line or "") else ""
     if source and isinstance(exception, LookupError):
         *_, (frame, _) = (
             each
@@ -124,7 +124,7 @@ def _values(names: Mapping[str, object], line: str) -> str:
     return "".join(f"; {one}" for one in told)
 
 
-def _tells(line: str) -> bool:
+def _is_informative(line: str) -> bool:
     return 0 < len(line) <= 80 and not line.startswith("raise ")
 
 
@@ -174,7 +174,7 @@ def waiting_text(message: Message, now_us: int | None = None, *, driven: bool = 
     """Return what an unfinished message waits for.
 
     ``now_us`` is the present time, if known; the text then says how long until the message is due
-    or what is missing to deliver it. ``driven`` tells whether the test delivers.
+    or what is missing to deliver it. ``driven`` is True if calls of the test deliver.
     """
     if message.state == "ACTIVE":
         return "in flight: the destination is still answering on this clock"

@@ -32,7 +32,7 @@ def pending(engine: Engine, name: Naming = str, most: int | None = None) -> Iter
     alike: dict[str, list[str]] = {}
     for one in list(islice(engine.pending.values(), most)):
         why = _held_up(engine, one, name) or waiting_text(one, now, driven=driven)
-        told = f"{one.settings.method} {as_text(one.url)}{_tried(one)}: {why}"
+        told = f"{one.settings.method} {as_text(one.url)}{_attempts_text(one)}: {why}"
         alike.setdefault(told, []).append(name(one.public_id))
     for told, ids in alike.items():
         yield f"{_listed(ids)} {told}"
@@ -117,9 +117,9 @@ def _held_by_flow(engine: Engine, message: Message) -> str:
     return f"waits: {message.wait_reason}{due}"
 
 
-def _tried(message: Message) -> str:
+def _attempts_text(message: Message) -> str:
     made = len(message.attempts)
     if not made:
         return ""
-    tells = "; its failure callback follows the last" * bool(message.settings.failure_callback)
-    return f" (tried {made} of {message.max_retries + 1}{tells})"
+    callback = "; its failure callback follows the last" * bool(message.settings.failure_callback)
+    return f" (tried {made} of {message.max_retries + 1}{callback})"

@@ -67,7 +67,7 @@ class PublishedMessage:
 
     @property
     def _record(self) -> Message:
-        self._engine.looked_at = True
+        self._engine.inspected = True
         found = self._engine.messages.get(self._id)
         if found is None:
             raise ContractError(f"message {self._id} is {_gone(self._engine)}")
@@ -77,7 +77,7 @@ class PublishedMessage:
     def is_gone(self) -> bool:
         """Whether the message no longer exists: after a reset or restore, or when ``history`` has
         passed."""
-        self._engine.looked_at = True
+        self._engine.inspected = True
         return self._id not in self._engine.messages
 
     @property

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from pytest_fakecloud import Cloud
-from pytest_fakecloud.queue.attempt_details import _Ear, _Listening
+from pytest_fakecloud.queue.attempt_details import _DeliveryLog, _LogCollector
 from pytest_fakecloud.queue.delivery.replies import DeliveredRequest
 from pytest_fakecloud.queue.handle import Queue
 
@@ -93,9 +93,9 @@ def test_a_delivery_of_another_cloud_within_one_is_heard_by_both() -> None:
 def test_deliveries_of_one_queue_may_overlap(first_out: int) -> None:
     """Overlapping deliveries may end in either order."""
     before = list(logging.getLogger().handlers)
-    ear = _Ear()
+    collector = _LogCollector()
     heard: list[list[BaseException]] = [[], []]
-    blocks = [_Listening(ear, each, []) for each in heard]
+    blocks = [_DeliveryLog(collector, each, []) for each in heard]
     blocks[0].__enter__()
     log_error("a")
     blocks[1].__enter__()

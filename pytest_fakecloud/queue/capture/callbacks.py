@@ -301,7 +301,7 @@ class Captured(Found[Callback]):
                 self._returned.add(item)
         return item
 
-    def _not_come(self) -> NoReturn:
+    def _fail_missing(self) -> NoReturn:
         """Fail as a wait for one more callback than there are."""
         __tracebackhide__ = True
         items = list(self)

@@ -39,12 +39,12 @@ class ScopedFaults:
             )
         return method(*args, **{**kwargs, "route": self._route})
 
-    def _is_here(self, fault: Fault) -> bool:
+    def _applies(self, fault: Fault) -> bool:
         return rule_of(fault).route in (None, self._route)
 
     @property
     def _active(self) -> tuple[Fault, ...]:
-        return tuple(fault for fault in self._capture.faults if self._is_here(fault))
+        return tuple(fault for fault in self._capture.faults if self._applies(fault))
 
     @property
     def is_down(self) -> bool:
@@ -53,7 +53,7 @@ class ScopedFaults:
 
     def unused(self) -> list[Fault]:
         """Return the faults that never fired."""
-        return [fault for fault in self._capture.faults.unused() if self._is_here(fault)]
+        return [fault for fault in self._capture.faults.unused() if self._applies(fault)]
 
     def up(self) -> None:
         """End every ``down()`` fault that applies to this URL."""

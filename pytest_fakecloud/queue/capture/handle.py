@@ -69,7 +69,7 @@ class CallbackCapture(Destination):
         self.callbacks = self._captured("/callback", failure=False)
         self.failures = self._captured("/failure", failure=True)
         self._came = context.time.signal()
-        self._stand(context, config)
+        self._start(context, config)
 
     def _captured(self, path: str, *, failure: bool) -> Captured:
         return Captured(self, ScopedFaults(self, path.strip("/")), path, failure)
@@ -106,7 +106,7 @@ class CallbackCapture(Destination):
             # Another thread may have taken it first.
             if (item := captured._take()) is not None:
                 return item
-        captured._not_come()
+        captured._fail_missing()
 
     # -- receiving -------------------------------------------------------------------------------
 
@@ -294,7 +294,7 @@ class CallbackCapture(Destination):
     def _account(self, captured: Captured, asked: Query, missing: bool) -> list[str]:
         """Return lines about what arrived instead and the state of the messages.
 
-        ``missing`` tells that too few callbacks arrived, so the lines also list what may still
+        ``missing`` is True if too few callbacks arrived, so the lines also list what may still
         bring them.
         """
         lines: list[str] = []
@@ -306,10 +306,10 @@ class CallbackCapture(Destination):
         if other:
             lines.append(f"  {len(other)} {other._kind}(s) came to {other.url} instead:")
             lines += [f"    {item!r}" for item in other[-3:]]
-        lines += self._told_messages(captured)
-        return lines + (self._prospects() if missing else [])
+        lines += self._message_lines(captured)
+        return lines + (self._pending_lines() if missing else [])
 
-    def _told_messages(self, captured: Captured) -> list[str]:
+    def _message_lines(self, captured: Captured) -> list[str]:
         lines: list[str] = []
         for queue in self._queues():
             messages = list(queue.messages())
@@ -324,15 +324,15 @@ class CallbackCapture(Destination):
                 lines.append(f"  and {len(messages) - _TOLD} more message(s) of {queue.name}")
         return lines or ["  no message was published to a queue of this cloud"]
 
-    def _prospects(self) -> list[str]:
+    def _pending_lines(self) -> list[str]:
         if self.closed:
             return [f"  {self.name} is closed: nothing can come to it any more"]
         due = self.clock.next_due()
         if not self._waits() and due is None:
             return ["  nothing is left to deliver, so no wait can bring it"]
-        return [text for queue in self._queues() for text in self._not_waited_for(queue)]
+        return [text for queue in self._queues() for text in self._later_lines(queue)]
 
-    def _not_waited_for(self, queue: Any) -> Iterator[str]:
+    def _later_lines(self, queue: Any) -> Iterator[str]:
         due = queue._engine.next_due_us() if queue._engine.pending else None
         if due is not None and due > self._time.now_us() + _LONGEST_DRIVE_US:
             yield (
@@ -424,4 +424,4 @@ class AwaitableCapture:
         while await drive(captured._has_next, max(0.0, give_up - monotonic())):
             if (item := captured._take()) is not None:
                 return item
-        captured._not_come()
+        captured._fail_missing()

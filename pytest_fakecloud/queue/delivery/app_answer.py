@@ -80,7 +80,7 @@ def caught_by_framework() -> Iterator[list[BaseException]]:
         # Never disconnected, because another delivery may be using it. A module that was removed
         # from ``sys.modules`` and imported again has a new signal.
         if _connected.get(name) is not signal:
-            signal.connect(_heard, weak=False)
+            signal.connect(_keep_exception, weak=False)
             _connected[name] = signal
     token = _caught.set(seen)
     try:
@@ -102,7 +102,7 @@ def _signals() -> Iterator[tuple[str, _FrameworkSignal]]:
             yield module, signal
 
 
-def _heard(sender: object, **details: Any) -> None:
+def _keep_exception(sender: object, **details: Any) -> None:
     seen = _caught.get()
     exception = details.get("exception") or sys.exc_info()[1]
     if seen is not None and isinstance(exception, BaseException):

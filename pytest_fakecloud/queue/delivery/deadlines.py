@@ -71,7 +71,7 @@ class Deadlines:
         if thread is not None and thread is not threading.current_thread():
             thread.join(2)
 
-    def late_text(self, why: str) -> str:
+    def timeout_text(self, why: str) -> str:
         """Return the error text for an attempt that reached the limit; it names the awaitable
         method."""
         text = f"no answer within {self.cap:g} s of real time"

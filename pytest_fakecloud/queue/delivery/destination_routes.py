@@ -50,7 +50,7 @@ class DestinationRoute:
     """A route of the destinations table: the URLs it takes and the handler that answers them.
 
     ``deliveries`` are the requests that this route received, oldest first. A server that runs for
-    long keeps as many of them as its journal keeps entries. ``raise_exceptions`` tells whether an
+    long keeps as many of them as its journal keeps entries. ``raise_exceptions`` says whether an
     exception of the handler also leaves the call that made the delivery.
     """
 
@@ -158,7 +158,7 @@ class AsgiRoute(DestinationRoute):
 
         answer = runner.run(whole(), deadlines, running.host if running else None)
         if answer is None:
-            return _late_in_own_loop(delivery, deadlines, self.where)
+            return _cap_reached_in_own_loop(delivery, deadlines, self.where)
         return _outcome(answer, self.where)
 
     async def _aperform(self, delivery: Delivery, deadlines: Deadlines) -> Outcome:
@@ -170,7 +170,11 @@ class AsgiRoute(DestinationRoute):
             return await in_thread(self._perform_in, running, delivery, deadlines)
         state = running.state if running is not None else {}
         answer = await deadlines.within_cap(call_asgi(self._app, delivery, state))
-        return _outcome(answer, self.where) if answer else _late(delivery, deadlines, self.where)
+        return (
+            _outcome(answer, self.where)
+            if answer
+            else _cap_reached(delivery, deadlines, self.where)
+        )
 
 
 class FunctionRoute(DestinationRoute):
@@ -186,7 +190,7 @@ class FunctionRoute(DestinationRoute):
             if inspect.iscoroutine(value):
                 result = self._table.loops.runner().run(_boxed(value), deadlines)
                 if result is None:
-                    return _late_in_own_loop(delivery, deadlines, self.where)
+                    return _cap_reached_in_own_loop(delivery, deadlines, self.where)
                 (value,) = result
         except Exception as error:
             return _outcome(failed(error), self.where)
@@ -198,7 +202,7 @@ class FunctionRoute(DestinationRoute):
             if inspect.isawaitable(value):
                 result = await deadlines.within_cap(_boxed(value))
                 if result is None:
-                    return _late(delivery, deadlines, self.where)
+                    return _cap_reached(delivery, deadlines, self.where)
                 (value,) = result
         except Exception as error:
             return _outcome(failed(error), self.where)
@@ -317,11 +321,11 @@ async def _boxed(value: Awaitable[Any]) -> tuple[Any]:
     return (await value,)
 
 
-def _late(delivery: Delivery, deadlines: Deadlines, where: str) -> Outcome:
+def _cap_reached(delivery: Delivery, deadlines: Deadlines, where: str) -> Outcome:
     return timed_out(delivery, where, f"no answer within {deadlines.cap:g} s of real time")
 
 
-def _late_in_own_loop(delivery: Delivery, deadlines: Deadlines, where: str) -> Outcome:
+def _cap_reached_in_own_loop(delivery: Delivery, deadlines: Deadlines, where: str) -> Outcome:
     return timed_out(
-        delivery, where, deadlines.late_text("the destination ran in a loop of its own")
+        delivery, where, deadlines.timeout_text("the destination ran in a loop of its own")
     )

@@ -84,9 +84,9 @@ class Destination(Handle, HTTPServer):
     _paths: ClassVar[tuple[str, ...]] = ()
 
     def __init__(self, context: Context, **settings: Unpack[HandleSettings]) -> None:
-        self._stand(context, self._configure(context, HandleConfig, settings))
+        self._start(context, self._configure(context, HandleConfig, settings))
 
-    def _stand(self, context: Context, config: HandleConfig) -> None:
+    def _start(self, context: Context, config: HandleConfig) -> None:
         HTTPServer.__init__(self, "127.0.0.1", 0, threaded=True)
         self.clear_all_handlers()
         Handle.__init__(self, context, _ServerApp(self._serve, self._paths), config)

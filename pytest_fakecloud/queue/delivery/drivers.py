@@ -74,7 +74,7 @@ class Driver:
                 break
             if due > end:
                 raise NotIdle(self._not_idle(within, end))
-            fired += yield partial(_not_back, clock, due)
+            fired += yield partial(_at_least_now, clock, due)
         return self._report(fired)
 
     def _report(self, fired: Iterable[Fired]) -> Attempts:
@@ -130,7 +130,7 @@ class Driver:
             return result
 
 
-def _not_back(clock: Timekeeper, instant_us: int) -> int:
+def _at_least_now(clock: Timekeeper, instant_us: int) -> int:
     # A running clock may already have passed that time.
     return max(instant_us, clock.now_us())
 

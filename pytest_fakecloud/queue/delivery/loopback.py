@@ -65,12 +65,12 @@ class LoopbackSender:
             self._under_way.discard(wire)
             in_time = self._deadlines.cancel(planned)
             if self._keeps:
-                self._let_go_soon()
-        if not in_time or _was_late(outcome.exception):
+                self._close_when_idle()
+        if not in_time or _is_timeout(outcome.exception):
             text = (
                 f"no answer within {limit:g} s, its timeout"
                 if limit is not None
-                else (self._deadlines.late_text("the connection was made in this thread"))
+                else (self._deadlines.timeout_text("the connection was made in this thread"))
             )
             return timed_out(delivery, "loopback", text)
         return outcome
@@ -92,7 +92,7 @@ class LoopbackSender:
         pool = (
             _HTTPPool(host, parts.port)
             if scheme == "http"
-            else _HTTPSPool(host, parts.port, ssl_context=_no_questions())
+            else _HTTPSPool(host, parts.port, ssl_context=_unverified_tls())
         )
         try:
             return self._answer(pool, delivery, wire)
@@ -141,23 +141,23 @@ class LoopbackSender:
     def _pools(self) -> urllib3.PoolManager:
         with self._lock:
             if self._manager is None:
-                manager = urllib3.PoolManager(ssl_context=_no_questions(), maxsize=32)
+                manager = urllib3.PoolManager(ssl_context=_unverified_tls(), maxsize=32)
                 manager.pool_classes_by_scheme = {"http": _HTTPPool, "https": _HTTPSPool}
                 self._manager = manager
             return self._manager
 
-    def _let_go_soon(self) -> None:
+    def _close_when_idle(self) -> None:
         # An open connection blocks a single-threaded server and keeps a threaded server from
         # ending, so it is kept only for a burst of attempts.
         self._used = monotonic()
         if not self._watched:
             self._watched = True
-            self._deadlines.start(self._let_go, IDLE_SECONDS)
+            self._deadlines.start(self._close_if_idle, IDLE_SECONDS)
 
-    def _let_go(self) -> None:
+    def _close_if_idle(self) -> None:
         left = self._used + IDLE_SECONDS - monotonic()
         if left > 0:
-            self._deadlines.start(self._let_go, left)
+            self._deadlines.start(self._close_if_idle, left)
             return
         self._watched = False
         self.release()
@@ -250,14 +250,14 @@ def _target(rewritten: str, options: Mapping[str, Any]) -> str:
     return headers.target if isinstance(headers, _Wire) else rewritten
 
 
-def _no_questions() -> ssl.SSLContext:
+def _unverified_tls() -> ssl.SSLContext:
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     context.check_hostname = False
     context.verify_mode = ssl.CERT_NONE
     return context
 
 
-def _was_late(error: BaseException | None) -> bool:
+def _is_timeout(error: BaseException | None) -> bool:
     # urllib3 counts a refused connection among its time-outs.
     return isinstance(error, SocketTimeout) and not isinstance(error, NewConnectionError)
 

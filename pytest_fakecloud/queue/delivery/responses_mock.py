@@ -31,7 +31,7 @@ def through_responses(delivery: Delivery) -> Outcome | str:
     if mock is None:
         return ""
     request = _prepared(delivery)
-    reasons = _why_no_mock(mock, request)
+    reasons = _mismatch(mock, request)
     if reasons is not None:
         return reasons
     try:
@@ -78,7 +78,7 @@ def _mock_behind(send: Any) -> Any:
     return None
 
 
-def _why_no_mock(mock: Any, request: PreparedRequest) -> str | None:
+def _mismatch(mock: Any, request: PreparedRequest) -> str | None:
     """Return None if the mock has an answer, else the reason of each of its entries.
 
     The mock itself is not called, because it would record a call that the test's code never made.

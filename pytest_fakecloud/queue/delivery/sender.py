@@ -44,7 +44,7 @@ class Sender:
     URL. ``cap`` is the maximum of wall-clock seconds of an attempt over a socket or in a loop.
     ``is_fake`` recognises the addresses of this cloud's fakes, which a route for ``"*"`` must not
     take, because it would take the callbacks of a capture. While ``time_passes()`` is true, a
-    timeout below the cap applies in wall-clock seconds. ``side_by_side`` tells that several threads
+    timeout below the cap applies in wall-clock seconds. ``side_by_side`` is True if several threads
     call ``send``.
     """
 
@@ -79,11 +79,11 @@ class Sender:
         ``Exception`` (``KeyboardInterrupt``, ``pytest.fail()`` in a handler) are raised, and a
         ``ContractError`` for a handler whose result is not an answer.
         """
-        return self._judged(delivery, self._sent(delivery))
+        return self._reported(delivery, self._sent(delivery))
 
     def _sent(self, delivery: Delivery) -> Outcome:
         if self._closed:
-            return _too_late(delivery)
+            return _queue_closed(delivery)
         route = self._route(delivery.url)
         if route is not None:
             return route._take(delivery, self._deadlines)
@@ -92,7 +92,7 @@ class Sender:
             return mocked
         if is_loopback(delivery.url):
             return self._loopback().send(delivery, self._limit(delivery))
-        return self._nobody(delivery, mocked)
+        return self._no_handler(delivery, mocked)
 
     async def asend(self, delivery: Delivery) -> Outcome:
         """Perform one delivery in the running loop (asyncio or trio).
@@ -101,11 +101,11 @@ class Sender:
         except that a connection is made in a worker thread, so that a server in this loop can
         answer.
         """
-        return self._judged(delivery, await self._asent(delivery))
+        return self._reported(delivery, await self._asent(delivery))
 
     async def _asent(self, delivery: Delivery) -> Outcome:
         if self._closed:
-            return _too_late(delivery)
+            return _queue_closed(delivery)
         route = self._route(delivery.url)
         if route is not None:
             return await route._atake(delivery, self._deadlines)
@@ -114,9 +114,9 @@ class Sender:
             return mocked
         if is_loopback(delivery.url):
             return await in_thread(self._loopback().send, delivery, self._limit(delivery))
-        return self._nobody(delivery, mocked)
+        return self._no_handler(delivery, mocked)
 
-    def _judged(self, delivery: Delivery, outcome: Outcome) -> Outcome:
+    def _reported(self, delivery: Delivery, outcome: Outcome) -> Outcome:
         """Return the outcome, and report an exception of the test's code.
 
         It must be reported first: a test that waits for the outcome may end as soon as it is
@@ -170,7 +170,7 @@ class Sender:
             return None
         return route
 
-    def _nobody(self, delivery: Delivery, mocks: str) -> Outcome:
+    def _no_handler(self, delivery: Delivery, mocks: str) -> Outcome:
         if self.unstubbed == "accept":
             return Outcome(200, where="accepted")
         url = published_text(delivery.url)
@@ -203,7 +203,7 @@ def _raised_by_test(outcome: Outcome) -> BaseException | None:
     return found
 
 
-def _too_late(delivery: Delivery) -> Outcome:
+def _queue_closed(delivery: Delivery) -> Outcome:
     text = f"{published_text(delivery.url)}: the queue is closed, and nothing was sent"
     return Outcome(exception=ConnectionAbortedError(text), refused=True, where="closed")
 

@@ -25,7 +25,7 @@ class Admission:
 
     def leave(self, message: Message) -> None:
         """Release what a cancelled message holds; the lock is held."""
-        self.leave_crowd(message)
+        self.leave_global(message)
         if message.queue_name is not None:
             queue = self._state.queues.by_name.get(message.queue_name)
             if queue is not None:
@@ -57,7 +57,7 @@ class Admission:
             message.due_us = None
             state.unplan(message.id)
             key.waiting.appendleft(message.id)
-        self.pump_crowd()
+        self.pump_global()
 
     def step_aside(self, message_id: str) -> bool:
         """Let other messages overtake a due message if a fault says so; return whether it does."""
@@ -103,7 +103,7 @@ class Admission:
         if queue is not None and queue.paused:
             message.due_us = None
             self.leave_flow(message)
-            self.leave_crowd(message)
+            self.leave_global(message)
             if message.id not in queue.parked:
                 queue.parked.append(message.id)
             return False
@@ -127,17 +127,17 @@ class Admission:
         else:
             message.wait_reason = f"flow control {key.key}"
         key.waiting.append(message.id)
-        self.leave_crowd(message)
+        self.leave_global(message)
         self.pump_flow(key)
         return False
 
-    def leave_crowd(self, message: Message) -> None:
+    def leave_global(self, message: Message) -> None:
         """Release the message's slot in global parallelism; the lock is held."""
         if message.id in self._state.active:
             self._state.active.discard(message.id)
-            self.pump_crowd()
+            self.pump_global()
 
-    def pump_crowd(self) -> None:
+    def pump_global(self) -> None:
         """Start the messages that wait for global parallelism while there is room; the lock is
         held."""
         state = self._state

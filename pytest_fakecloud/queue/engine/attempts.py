@@ -41,7 +41,7 @@ CHAIN_FACTOR = 10
 
 
 @dataclass(frozen=True, slots=True)
-class Begun:
+class StartedAttempt:
     """An attempt that has started, and its delivery, not signed yet."""
 
     message: Message
@@ -99,17 +99,17 @@ class AttemptRunner:
             return None
         return partial(self._make, begun, claimed=True)
 
-    def _start(self, message_id: str) -> Begun | None:
+    def _start(self, message_id: str) -> StartedAttempt | None:
         if self._state.mishaps.active and self._admission.step_aside(message_id):
             return None
         return self.begin(message_id)
 
-    def _claim(self, begun: Begun) -> None:
+    def _claim(self, begun: StartedAttempt) -> None:
         mishaps = self._state.mishaps
         if mishaps.active:
             begun.attempt.faults = mishaps.before(begun.message, begun.delivery)
 
-    def _make(self, begun: Begun, *, claimed: bool = False) -> Attempt:
+    def _make(self, begun: StartedAttempt, *, claimed: bool = False) -> Attempt:
         state = self._state
         token = causing.set(begun.message)
         try:
@@ -151,7 +151,7 @@ class AttemptRunner:
             causing.reset(token)
         return self.finish(begun, outcome)
 
-    def begin(self, message_id: str) -> Begun | None:
+    def begin(self, message_id: str) -> StartedAttempt | None:
         """Start the due attempt; return None if it may not start now.
 
         An attempt may not start while its queue or flow-control key is paused or full; the code
@@ -192,7 +192,7 @@ class AttemptRunner:
             message.attempts.append(attempt)
             state.log(message, "ACTIVE", now)
             self._lifecycle.under_way[message.id] = message
-            return Begun(message, attempt, self._delivery(message, now))
+            return StartedAttempt(message, attempt, self._delivery(message, now))
 
     def _endless(self, message: Message) -> bool:
         state = self._state
@@ -211,7 +211,7 @@ class AttemptRunner:
             " an end, or use a delay and be driven step by step; the message stays pending"
         )
         self._admission.leave_flow(message)
-        self._admission.leave_crowd(message)
+        self._admission.leave_global(message)
         message.depth = message.chain = 0
         if state.lane == "background":
             # In the background there is no caller that could catch an error.
@@ -262,7 +262,7 @@ class AttemptRunner:
             sub=message.url,
         )
 
-    def sign(self, begun: Begun) -> Delivery:
+    def sign(self, begun: StartedAttempt) -> Delivery:
         """Return the signed delivery, with the changes of injected faults."""
         delivery = begun.delivery
         faults = begun.attempt.faults
@@ -278,7 +278,7 @@ class AttemptRunner:
         body = delivery.body + b"tampered" if "tamper" in faults else delivery.body
         return replace(delivery, headers=delivery.headers + signature, body=body)
 
-    def finish(self, begun: Begun, outcome: Outcome) -> Attempt:
+    def finish(self, begun: StartedAttempt, outcome: Outcome) -> Attempt:
         """Apply the outcome of a started attempt, now or when its virtual time has passed.
 
         Does nothing if the queue was reset or restored in the meantime.
@@ -360,7 +360,7 @@ class AttemptRunner:
         if key is not None:
             self._admission.pump_flow(key)
         if state.limits.parallelism is not None:
-            self._admission.pump_crowd()
+            self._admission.pump_global()
 
     def _again(self, message: Message, at_us: int, reason: str) -> None:
         state = self._state

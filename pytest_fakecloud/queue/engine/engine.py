@@ -218,5 +218,5 @@ class Engine(State):
                     self.lifecycle.plan_cancel(message, message.due_us)
             for key in self.flow.keys.values():
                 self.admission.pump_flow(key)
-            self.admission.pump_crowd()
+            self.admission.pump_global()
         self.changed.notify()

@@ -25,7 +25,7 @@ _COMPACT = 256
 class History:
     """Forgets messages ``history_us`` after their end (None: never); the engine's lock is held.
 
-    ``ends`` tells whether messages are ever forgotten; if not, no method needs to be called.
+    ``ends`` is True if messages are ever forgotten; if not, no method needs to be called.
     """
 
     def __init__(self, state: State, dead_letters: DeadLetters) -> None:

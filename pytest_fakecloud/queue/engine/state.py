@@ -46,7 +46,7 @@ class State:
     ``pending`` are the unfinished messages. ``active`` are the ids that count towards global
     parallelism, ``crowd`` those that wait for it, ``overtaken`` those that a fault holds back.
     ``in_flight`` maps an id to its outcome and the time at which it is applied. ``drive`` counts
-    the calls that deliver. ``looked_at`` is set when a test inspects messages. ``runner`` is set by
+    the calls that deliver. ``inspected`` is set when a test inspects messages. ``runner`` is set by
     the engine before the first message is published.
     """
 
@@ -93,7 +93,7 @@ class State:
         self._planned: list[tuple[int, int, str, Timer]] = []
         self._sequence = 0
         self.drive = 0
-        self.looked_at = False
+        self.inspected = False
         self.closed = False
 
     @property
@@ -144,7 +144,7 @@ class State:
         self.unplan(message.id)
         if self.closed:
             return
-        run, run_async, start = self._ways
+        run, run_async, start = self._runner_methods
         timer = self.timers[message.id] = self.clock.call_at(
             due_us,
             partial(run, message.id),
@@ -160,7 +160,7 @@ class State:
             heapq.heapify(self._planned)
 
     @cached_property
-    def _ways(self) -> tuple[_Run, _RunAsync, _Start]:
+    def _runner_methods(self) -> tuple[_Run, _RunAsync, _Start]:
         # Bind the methods once: the garbage collector would visit each bound method of each
         # message.
         return self.runner.run, self.runner.run_async, self.runner.start

@@ -23,7 +23,7 @@ NewId = Callable[[str], str]
 
 @dataclass(slots=True, eq=False)
 class Endpoint:
-    """A URL of a group; ``by_id`` tells that the request that created it named the topic by id."""
+    """A URL of a group; ``by_id`` is True if the request that created it named the topic by id."""
 
     id: str
     url: str

@@ -15,7 +15,7 @@ from .payloads import (
     bulk_pairs,
     cursor_field,
     empty,
-    names_nothing,
+    has_empty_ids,
     query_of,
     refuse_empty_id,
     segment,
@@ -96,7 +96,7 @@ class HistoryRoutes:
         chosen = filters.read_filters(
             bulk_pairs(request, "dlqIds", empty=True), filters.FOR_DEAD_LETTERS
         )
-        if chosen.empty and names_nothing(request, "dlqIds", "dlqId"):
+        if chosen.empty and has_empty_ids(request, "dlqIds", "dlqId"):
             return [], None
         rows, cursor = self.engine.dead_letters.select(chosen)
         ids = chosen.fields.get("dlqIds") or chosen.fields.get("dlqId")

@@ -130,7 +130,7 @@ def refuse_empty_id(request: Request, what: str) -> None:
         raise not_found(what, "with an empty id")
 
 
-def names_nothing(request: Request, *names: str) -> bool:
+def has_empty_ids(request: Request, *names: str) -> bool:
     """Return whether a request has a field for ids but no id, which must never select everything."""
     body = bulk_object(request, names[0])
     return any(name in body or request.query(name) is not None for name in names)

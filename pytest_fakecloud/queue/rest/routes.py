@@ -47,8 +47,8 @@ from .payloads import (
     bulk_pairs,
     caller_of,
     destination_of,
+    has_empty_ids,
     json_array,
-    names_nothing,
     read_batch_item,
     refuse_empty_id,
     segment,
@@ -231,7 +231,7 @@ class QueueApp(App):
         chosen = filters.read_filters(
             bulk_pairs(request, "messageIds", empty=True), filters.FOR_MESSAGES, most=2**62
         )
-        if chosen.empty and names_nothing(request, "messageIds", "messageId"):
+        if chosen.empty and has_empty_ids(request, "messageIds", "messageId"):
             return {"cancelled": 0}
         with self.engine.lock:
             found = [

@@ -40,9 +40,9 @@ from .payloads import (
     caller_of,
     cursor_field,
     destination_of,
+    has_empty_ids,
     json_array,
     json_object,
-    names_nothing,
     query_of,
     refuse_empty_id,
     segment,
@@ -119,7 +119,7 @@ class WorkflowRoutes:
         )
         pairs = [pair for pair in pairs if pair[0] != "workflowUrlExactMatch"]
         narrowed = any(name in _RUN_FIELDS for name, _ in pairs)
-        if not narrowed and names_nothing(request, "workflowRunIds", "workflowRunId"):
+        if not narrowed and has_empty_ids(request, "workflowRunIds", "workflowRunId"):
             return {"cancelled": 0}
         with self.engine.lock:
             found, cursor = self._select(pairs, only_live=True, url_prefix=not exact)

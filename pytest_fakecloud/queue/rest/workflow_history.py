@@ -27,7 +27,7 @@ from .history import letter_record
 from .payloads import (
     bulk_pairs,
     cursor_field,
-    names_nothing,
+    has_empty_ids,
     query_of,
     refuse_empty_id,
     segment,
@@ -194,7 +194,7 @@ class WorkflowHistoryRoutes:
     ) -> tuple[list[DeadLetter], str | None]:
         kept = [pair for pair in pairs if pair[1] and pair[0] != "source"]
         chosen = filters.read_filters(kept, filters.FOR_DEAD_LETTERS)
-        if chosen.empty and names_nothing(request, "dlqIds", "dlqId"):
+        if chosen.empty and has_empty_ids(request, "dlqIds", "dlqId"):
             return [], None
         chosen.fields["source"] = ["workflow"]
         return self.engine.dead_letters.select(chosen)

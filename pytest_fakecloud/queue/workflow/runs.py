@@ -112,7 +112,7 @@ class WorkflowRuns(WorkflowHooks):
         elif run is None:
             raise bad_request(f"workflow run {as_text(run_id)} not found")
         elif not run.live:
-            raise _is_over(run)
+            raise _already_finished(run)
         if run is not None:
             run.message_ids.append(message.id)
             message.workflow = replace(message.workflow, created_ms=run.created_ms)
@@ -130,7 +130,7 @@ class WorkflowRuns(WorkflowHooks):
                 begun.add(run_id)
             run = self.runs.get(run_id)
             if run is not None and not run.live and run_id not in begun:
-                raise _is_over(run)
+                raise _already_finished(run)
 
     def body(self, message: Message, at_us: int) -> bytes:
         """Return the list of steps up to this message, or the message's own body."""
@@ -185,7 +185,7 @@ class WorkflowRuns(WorkflowHooks):
         run = self._run_of(message)
         call_type = _call_type(message)
         self._drop_waiter(message.id)
-        self._tell_source(message)
+        self._update_source(message)
         # A failed call is a result like any other: its callback reports it to the workflow.
         if run is None or not run.live or call_type in ("tocallback", "failurecall"):
             return
@@ -375,9 +375,9 @@ class WorkflowRuns(WorkflowHooks):
         if _call_type(source) not in _RAW_CALLS:
             run.failure_message_id = message.id
             message.failure_of = source.id
-            self._tell_source(message)
+            self._update_source(message)
 
-    def _tell_source(self, failure: Message) -> None:
+    def _update_source(self, failure: Message) -> None:
         source = self.engine.messages.get(failure.failure_of or "")
         if source is not None:
             source.failure_function_state = callback_state(failure)
@@ -526,7 +526,7 @@ def _call_type(message: Message) -> str | None:
     return None if message.workflow is None else message.workflow.call_type
 
 
-def _is_over(run: WorkflowRun) -> QueueError:
+def _already_finished(run: WorkflowRun) -> QueueError:
     return bad_request(f"workflow run {as_text(run.id)} is already finished: {run.state}")
 
 

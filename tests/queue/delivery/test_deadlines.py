@@ -138,10 +138,10 @@ def test_work_that_cancels_itself_is_cancelled_and_not_late() -> None:
 
 
 def test_the_words_name_the_awaitable_form_only_where_it_helps(deadlines: Deadlines) -> None:
-    assert deadlines.late_text("why") == "no answer within 0.05 s of real time"
+    assert deadlines.timeout_text("why") == "no answer within 0.05 s of real time"
 
     async def inside() -> str:
-        return deadlines.late_text("why")
+        return deadlines.timeout_text("why")
 
     assert "await queue.aio.advance" in asyncio.run(inside())
     assert "await queue.aio.advance" in trio.run(inside)

@@ -210,7 +210,7 @@ def test_a_mock_undone_in_between_sends_nothing_to_the_network(
     mock = responses.RequestsMock(assert_all_requests_are_fired=False)
     mock.start()
     mock.post("http://app.example.com/hook")
-    judged = mocked._why_no_mock
+    judged = mocked._mismatch
 
     def then_undone(*args: Any) -> Any:
         reasons = judged(*args)
@@ -220,7 +220,7 @@ def test_a_mock_undone_in_between_sends_nothing_to_the_network(
             mock.add_passthru("http://")
         return reasons
 
-    monkeypatch.setattr(mocked, "_why_no_mock", then_undone)
+    monkeypatch.setattr(mocked, "_mismatch", then_undone)
     monkeypatch.setattr("socket.socket.connect", lambda *args: pytest.fail("to the network"))
     monkeypatch.setattr("socket.getaddrinfo", lambda *args: pytest.fail("to the network"))
     outcome = sender.send(delivery("http://app.example.com/hook"))

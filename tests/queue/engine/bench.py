@@ -53,6 +53,15 @@ class Bench:
         pairs = [(f"Upstash-{name.replace('_', '-')}", value) for name, value in headers.items()]
         return self.engine.publisher.publish(url, pairs, body).accepted[0].message_id
 
+    def publish_on_delivery(self, **headers: str) -> None:
+        """Publish another message on every delivery, as a handler in this process does."""
+
+        def answer(delivery: Delivery) -> Outcome:
+            self.publish(**headers)
+            return Outcome(200)
+
+        self.answer = answer
+
     def times(self) -> list[float]:
         return [(one.at_us - self.start_us) / SECOND for one in self.sent]
 

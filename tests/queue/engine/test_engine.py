@@ -554,12 +554,7 @@ def test_a_callback_that_a_quota_forbids_is_in_the_timeline() -> None:
 
 def test_messages_that_publish_each_other_without_end() -> None:
     bench = Bench(loop_limit=50)
-
-    def answer(delivery: Delivery) -> Outcome:
-        bench.publish()
-        return Outcome(200)
-
-    bench.answer = answer
+    bench.publish_on_delivery()
     bench.publish()
     with pytest.raises(Loop, match="50 deliveries caused each other at one instant"):
         bench.clock.run_due()
@@ -575,12 +570,7 @@ def test_a_loop_in_the_background_is_told_and_the_message_waits() -> None:
     bench.engine.lane = "background"
     told: list[str] = []
     bench.engine.on_loop = told.append
-
-    def answer(delivery: Delivery) -> Outcome:
-        bench.publish()
-        return Outcome(200)
-
-    bench.answer = answer
+    bench.publish_on_delivery()
     bench.publish()
     bench.clock.run_due()
     assert len(told) == 1

@@ -97,19 +97,9 @@ def test_why_a_first_attempt_is_when_it_is(
 # -- causes ----------------------------------------------------------------------------------------
 
 
-def publishing_again(bench: Bench, **headers: str) -> None:
-    """Publish another message on every delivery, as a handler in this process does."""
-
-    def answer(delivery: Delivery) -> Outcome:
-        bench.publish(**headers)
-        return Outcome(200)
-
-    bench.answer = answer
-
-
 def test_a_chain_within_one_driving_call_may_be_ten_times_as_long() -> None:
     bench = Bench(loop_limit=5)
-    publishing_again(bench, Delay="1s")
+    bench.publish_on_delivery(Delay="1s")
     bench.publish()
     with pytest.raises(Loop, match="loop: 50 deliveries caused each other in one driving call"):
         bench.clock.advance("1h")
@@ -124,7 +114,7 @@ def test_a_chain_within_one_driving_call_may_be_ten_times_as_long() -> None:
 
 def test_a_chain_of_several_driving_calls_is_no_loop() -> None:
     bench = Bench(loop_limit=5)
-    publishing_again(bench, Delay="1s")
+    bench.publish_on_delivery(Delay="1s")
     bench.publish()
     for _ in range(4):
         bench.engine.drive += 1
@@ -153,7 +143,7 @@ def test_a_client_that_publishes_for_hours_in_the_background_makes_no_chain() ->
     assert told == []
     assert len(bench.sent) == 101
     # For a handler in this process, the cause is certain.
-    publishing_again(bench, Delay="1s")
+    bench.publish_on_delivery(Delay="1s")
     bench.clock.advance("100s")
     assert len(told) == 1
     assert "50 deliveries caused each other in one driving call" in told[0]
