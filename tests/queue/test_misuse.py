@@ -153,6 +153,7 @@ def test_other_methods(queue: Queue, use: Callable[[Queue], Any], text: str) -> 
     ("count", "text"),
     [
         (None, "count=None is invalid; pass a whole number of at least 0"),
+        (True, "count=True is invalid; pass a whole number"),
         (float("inf"), "count=inf is invalid; pass a whole number"),
         (-1, "count=-1 is invalid; pass a whole number of at least 0"),
         (10**30, "pass at most 10000"),
