@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import time
 import zoneinfo
 from datetime import UTC, datetime, timedelta
@@ -169,16 +170,20 @@ def test_changes_of_clocks_against_a_walk_through_every_minute(
 
 
 def test_malformed_expressions() -> None:
+    known = "@hourly, @daily, @midnight, @weekly, @monthly, @yearly, @annually, @every <duration>"
+
     def check(text: str, why: str) -> None:
-        with pytest.raises(QueueError, match=why) as caught:
+        with pytest.raises(QueueError) as caught:
             Cron(text)
-        assert caught.value.status == 400
+        start, _, found = caught.value.message.partition(": ")
+        assert (caught.value.status, start) == (400, f"invalid cron expression {text.strip()!r}")
+        assert re.search(why, found)
 
     check_each(
         check,
         [
             ("", "expected 5 fields, got 0"),
-            ("* * * *", "expected 5 fields, got 4"),
+            ("* * *", "^expected 5 fields, got 3$"),
             ("* * * * * *", "expected 5 fields, got 6"),
             ("0 0 L * *", "unexpected 'L' in field 3"),
             ("0 0 15W * *", "unexpected '15W'"),
@@ -191,16 +196,20 @@ def test_malformed_expressions() -> None:
             ("* * * 13 *", "Bad month"),
             ("*/0 * * * *", "Bad minute"),
             ("5-1 * * * *", "Bad minute"),
+            (
+                "0 0 * 5-1 *",
+                "^Bad month: unexpected '5-1' in field 4, expected numbers from 1 to 12$",
+            ),
             ("? * * * *", "unexpected '\\?' in field 1"),
             ("JAN * * * *", "unexpected 'JAN' in field 1"),
             ("* * * * FOO", "unexpected 'FOO' in field 5"),
-            ("@reboot", "unknown name @reboot"),
-            ("@every", "unknown name @every, known are .*@every <duration>"),
+            (" @reboot ", f"^unknown name @reboot, known are {known}$"),
+            ("@every", f"^unknown name @every, known are {known}$"),
             ("@every soon", "expected a duration such as @every 5m"),
-            ("@every 5", "expected a duration"),
+            ("@every 5", "^expected a duration such as @every 5m or @every 1h30m$"),
             ("@every 1h 30m", "expected a duration"),
             ("@every -5m", "the finest step is one minute"),
-            ("@every 59s", "the finest step is one minute"),
+            ("@every 59.9s", "^the finest step is one minute$"),
             ("1,,2 * * * *", "Bad minute: unexpected '' in field 1, expected numbers from 0 to 59"),
             ("*-5 * * * *", "unexpected '\\*-5' in field 1"),
             ("1-2-3 * * * *", "unexpected '1-2-3' in field 1"),
@@ -211,6 +220,7 @@ def test_malformed_expressions() -> None:
             ("99999999999999999999 * * * *", "Bad minute"),
             ("*/" + "9" * 5000 + " * * * *", "Bad minute"),
             ("CRON_TZ=Nowhere/City * * * * *", "unknown time zone 'Nowhere/City'"),
+            ("TZ=Nowhere/City @daily", "^unknown time zone 'Nowhere/City'$"),
             ("CRON_TZ=../etc/passwd * * * * *", "unknown time zone"),
             ("CRON_TZ=America * * * * *", "unknown time zone 'America'"),
             ("CRON_TZ=UTC", "expected 5 fields"),
@@ -225,31 +235,6 @@ def test_one_that_never_fires() -> None:
     ):
         Cron("0 0 31 2 *")
     assert Cron("0 0 31 4,2 0").next_us(JANUARY) is not None
-
-
-def test_a_name_that_is_unknown_is_told_the_known_ones() -> None:
-    known = "@hourly, @daily, @midnight, @weekly, @monthly, @yearly, @annually, @every <duration>"
-    with pytest.raises(QueueError) as caught:
-        Cron(" @reboot ")
-    assert caught.value.message == (
-        f"invalid cron expression '@reboot': unknown name @reboot, known are {known}"
-    )
-
-
-@pytest.mark.parametrize(
-    ("text", "why"),
-    [
-        ("@every 5", "expected a duration such as @every 5m or @every 1h30m"),
-        ("@every 59.9s", "the finest step is one minute"),
-        ("* * *", "expected 5 fields, got 3"),
-        ("TZ=Nowhere/City @daily", "unknown time zone 'Nowhere/City'"),
-        ("0 0 * 5-1 *", "Bad month: unexpected '5-1' in field 4, expected numbers from 1 to 12"),
-    ],
-)
-def test_the_whole_refusal_of_an_expression(text: str, why: str) -> None:
-    with pytest.raises(QueueError) as caught:
-        Cron(text)
-    assert caught.value.message == f"invalid cron expression {text!r}: {why}"
 
 
 def test_a_zone_is_read_past_a_faked_file_system(monkeypatch: pytest.MonkeyPatch) -> None:
