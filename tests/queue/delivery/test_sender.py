@@ -15,7 +15,7 @@ from pytest_fakecloud.queue.model import Delivery
 
 from ..edge import delivery, frozen
 
-# -- everywhere else -------------------------------------------------------------------------------
+# -- unstubbed destinations ------------------------------------------------------------------------
 
 
 def test_anywhere_else_is_refused_named_and_reported() -> None:

@@ -181,11 +181,6 @@ def test_signed_on_a_clock_ahead_of_the_receiver() -> None:
     assert "sign on the clock it sees" in reason
 
 
-def test_a_not_before_in_the_future() -> None:
-    claims = claims_of(token_of(signer()(delivery()))) | {"nbf": NOW + 90}
-    assert "nbf is 89 s ahead" in why(jwt.encode(claims, KEYS.current))
-
-
 @pytest.mark.parametrize("name", ["iss", "sub", "exp", "nbf", "body"])
 def test_a_missing_claim(name: str) -> None:
     claims = claims_of(token_of(signer()(delivery())))
@@ -200,6 +195,8 @@ def test_a_missing_claim(name: str) -> None:
         ({"exp": "soon"}, "exp claim is 'soon', expected a number"),
         ({"iat": True}, "iat claim is True, expected a number"),
         ({"nbf": [0]}, "nbf claim is [0], expected a number"),
+        ({"nbf": NOW + 90}, "nbf is 89 s ahead"),
+        ({"jti": 7}, "jti claim is 7, expected text"),
     ],
 )
 def test_a_wrong_claim(changes: dict[str, object], text: str) -> None:
@@ -207,12 +204,6 @@ def test_a_wrong_claim(changes: dict[str, object], text: str) -> None:
     # Sign by hand: PyJWT refuses to encode claims of a wrong type.
     token = jwt.PyJWS().encode(json.dumps(claims).encode(), KEYS.current, algorithm="HS256")
     assert text in why(token)
-
-
-def test_a_token_id_that_is_no_text() -> None:
-    claims = claims_of(token_of(signer()(delivery()))) | {"jti": 7}
-    token = jwt.PyJWS().encode(json.dumps(claims).encode(), KEYS.current, algorithm="HS256")
-    assert "jti claim is 7, expected text" in why(token)
 
 
 @pytest.mark.parametrize(
