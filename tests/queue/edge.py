@@ -15,14 +15,17 @@ OK = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok"
 Script = Callable[[socket.socket, bytes], bool]
 
 
+APP = "https://app.example.com"
+
+
 def delivery(
-    url: str,
+    url: str = APP + "/hook",
     body: bytes = b"body",
     headers: HeaderList | None = None,
     method: str = "POST",
     timeout_us: int = 30_000_000,
 ) -> Delivery:
-    return Delivery("msg_1", url, method, headers or [], body, 0, 0, timeout_us)
+    return Delivery("msg_1", url, method, headers or [], body, 2, 0, timeout_us)
 
 
 class RawServer:

@@ -21,30 +21,15 @@ import trio
 from pytest_fakecloud.core.errors import ContractError
 from pytest_fakecloud.queue.delivery.replies import DestinationTimeout
 from pytest_fakecloud.queue.model import (
-    SECOND,
-    Delivery,
-    HeaderList,
     Outcome,
 )
 
-from ..edge import Table
+from ..edge import APP, Table, delivery
 
 with warnings.catch_warnings():
     # The test client warns about the HTTP client that it is built on.
     warnings.simplefilter("ignore")
     from fastapi.testclient import TestClient
-
-APP = "https://app.example.com"
-
-
-def delivery(
-    url: str = APP + "/hook",
-    body: bytes = b"",
-    headers: HeaderList | None = None,
-    method: str = "POST",
-    timeout_us: int = 30 * SECOND,
-) -> Delivery:
-    return Delivery("msg_1", url, method, headers or [], body, 2, 0, timeout_us)
 
 
 # -- WSGI applications -----------------------------------------------------------------------------

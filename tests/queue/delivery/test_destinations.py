@@ -20,22 +20,9 @@ from pytest_fakecloud.handle import Context
 from pytest_fakecloud.queue.delivery.destinations import Destinations, route_to
 from pytest_fakecloud.queue.delivery.replies import DeliveredRequest, DestinationTimeout, Reply
 from pytest_fakecloud.queue.handle import Queue
-from pytest_fakecloud.queue.model import SECOND, Delivery, HeaderList
+from pytest_fakecloud.queue.model import SECOND
 
-from ..edge import Table
-
-APP = "https://app.example.com"
-
-
-def delivery(
-    url: str = APP + "/hook",
-    body: bytes = b"",
-    headers: HeaderList | None = None,
-    method: str = "POST",
-    timeout_us: int = 30 * SECOND,
-) -> Delivery:
-    return Delivery("msg_1", url, method, headers or [], body, 2, 0, timeout_us)
-
+from ..edge import APP, Table, delivery
 
 # -- prefixes --------------------------------------------------------------------------------------
 
