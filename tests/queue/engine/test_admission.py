@@ -15,7 +15,7 @@ SLOW = "https://slow.test/hook"
 BROKEN = "https://broken.test/hook"
 
 
-class Bench:
+class QueueBench:
     """A queue whose destination records the bodies of its deliveries."""
 
     def __init__(self, cloud: Cloud, **settings: Any) -> None:
@@ -68,12 +68,14 @@ class Bench:
 
 
 @pytest.fixture
-def make() -> Iterator[Callable[..., Bench]]:
+def make() -> Iterator[Callable[..., QueueBench]]:
     with Cloud(seed=1, now="2026-03-01T12:00:00Z", clock="frozen", delivery="driven") as cloud:
-        yield lambda **settings: Bench(cloud, **settings)
+        yield lambda **settings: QueueBench(cloud, **settings)
 
 
-def test_a_cancelled_message_gives_up_its_slot_of_the_queue(make: Callable[..., Bench]) -> None:
+def test_a_cancelled_message_gives_up_its_slot_of_the_queue(
+    make: Callable[..., QueueBench],
+) -> None:
     bench = make()
     first = bench.enqueue("first", Delay="1h")
     bench.enqueue("second")
@@ -83,7 +85,7 @@ def test_a_cancelled_message_gives_up_its_slot_of_the_queue(make: Callable[..., 
 
 
 def test_a_cancelled_message_gives_up_its_slot_whatever_is_told_about_it(
-    make: Callable[..., Bench],
+    make: Callable[..., QueueBench],
 ) -> None:
     bench = make()
     bench.queue.destinations.answers(BROKEN, 500)
@@ -95,7 +97,7 @@ def test_a_cancelled_message_gives_up_its_slot_whatever_is_told_about_it(
     assert bench.delivered() == ["second"]
 
 
-def test_a_cancelled_message_that_waits_takes_nobodys_slot(make: Callable[..., Bench]) -> None:
+def test_a_cancelled_message_that_waits_takes_nobodys_slot(make: Callable[..., QueueBench]) -> None:
     bench = make()
     bench.enqueue("first", Delay="1h")
     second = bench.enqueue("second")
@@ -107,7 +109,7 @@ def test_a_cancelled_message_that_waits_takes_nobodys_slot(make: Callable[..., B
 
 
 def test_a_paused_queue_keeps_its_order_and_forgets_the_cancelled(
-    make: Callable[..., Bench],
+    make: Callable[..., QueueBench],
 ) -> None:
     bench = make()
     bench.ask("POST", "/v2/queues/", {"queueName": "line", "parallelism": 2})
@@ -128,7 +130,7 @@ def test_a_paused_queue_keeps_its_order_and_forgets_the_cancelled(
 
 
 def test_a_queue_that_is_not_paused_any_more_by_its_settings_goes_on(
-    make: Callable[..., Bench],
+    make: Callable[..., QueueBench],
 ) -> None:
     bench = make()
     bench.ask("POST", "/v2/queues/", {"queueName": "line", "parallelism": 1})
@@ -141,7 +143,7 @@ def test_a_queue_that_is_not_paused_any_more_by_its_settings_goes_on(
     assert bench.delivered() == ["first"]
 
 
-def test_a_deleted_queue_takes_its_messages_with_it(make: Callable[..., Bench]) -> None:
+def test_a_deleted_queue_takes_its_messages_with_it(make: Callable[..., QueueBench]) -> None:
     bench = make()
     ids = [bench.enqueue("slot", Delay="1h"), bench.enqueue("waiting")]
     alone = bench.publish("alone")
@@ -157,7 +159,7 @@ def test_a_deleted_queue_takes_its_messages_with_it(make: Callable[..., Bench]) 
 
 
 def test_a_message_that_flow_control_let_through_gives_its_place_back(
-    make: Callable[..., Bench],
+    make: Callable[..., QueueBench],
 ) -> None:
     bench = make()
     first = bench.publish("first", "parallelism=1")
@@ -166,7 +168,7 @@ def test_a_message_that_flow_control_let_through_gives_its_place_back(
     assert bench.delivered() == ["second"]
 
 
-def test_a_rate_opens_again_and_leaves_out_the_cancelled(make: Callable[..., Bench]) -> None:
+def test_a_rate_opens_again_and_leaves_out_the_cancelled(make: Callable[..., QueueBench]) -> None:
     bench = make()
     bench.publish("first", "rate=1,period=1h")
     second = bench.publish("second", "rate=1,period=1h")
@@ -180,7 +182,7 @@ def test_a_rate_opens_again_and_leaves_out_the_cancelled(make: Callable[..., Ben
 
 
 def test_a_paused_key_calls_back_who_has_not_started_and_keeps_the_order(
-    make: Callable[..., Bench],
+    make: Callable[..., QueueBench],
 ) -> None:
     bench = make()
     for name in ("first", "second", "third", "fourth"):
@@ -198,7 +200,7 @@ def test_a_paused_key_calls_back_who_has_not_started_and_keeps_the_order(
 
 
 @pytest.fixture
-def let_through(make: Callable[..., Bench]) -> Bench:
+def let_through(make: Callable[..., QueueBench]) -> QueueBench:
     """Three messages that a paused key held; the key was resumed, and they have not started yet."""
     bench = make()
     bench.ask("POST", "/v2/flowControl/tenant/pause")
@@ -210,7 +212,7 @@ def let_through(make: Callable[..., Bench]) -> Bench:
     return bench
 
 
-def test_who_was_let_through_is_called_back_to_its_old_place(let_through: Bench) -> None:
+def test_who_was_let_through_is_called_back_to_its_old_place(let_through: QueueBench) -> None:
     let_through.ask("POST", "/v2/flowControl/tenant/pause")
     assert let_through.ask("GET", "/v2/flowControl/tenant")["waitListSize"] == 3
     let_through.queue.advance("1h")
@@ -221,7 +223,7 @@ def test_who_was_let_through_is_called_back_to_its_old_place(let_through: Bench)
     assert let_through.delivered() == ["first", "second", "third"]
 
 
-def test_who_is_called_back_makes_room_for_others(make: Callable[..., Bench]) -> None:
+def test_who_is_called_back_makes_room_for_others(make: Callable[..., QueueBench]) -> None:
     bench = make(limits={"parallelism": 1})
     bench.ask("POST", "/v2/flowControl/tenant/pause")
     bench.publish("keyed", "parallelism=1")
@@ -233,7 +235,7 @@ def test_who_is_called_back_makes_room_for_others(make: Callable[..., Bench]) ->
 
 
 def test_who_comes_when_a_period_begins_waits_behind_those_that_wait(
-    make: Callable[..., Bench],
+    make: Callable[..., QueueBench],
 ) -> None:
     bench = make()
     bench.publish("third", "rate=1,period=1h", Delay="1h")
@@ -247,7 +249,7 @@ def test_who_comes_when_a_period_begins_waits_behind_those_that_wait(
 
 
 def test_who_was_let_through_and_is_cancelled_gives_its_place_to_the_next(
-    let_through: Bench,
+    let_through: QueueBench,
 ) -> None:
     first = next(one.id for one in let_through.queue.messages() if one.body == b"first")
     let_through.cancel(first)
@@ -256,7 +258,7 @@ def test_who_was_let_through_and_is_cancelled_gives_its_place_to_the_next(
 
 
 def test_global_parallelism_starts_the_oldest_first_and_forgets_the_cancelled(
-    make: Callable[..., Bench],
+    make: Callable[..., QueueBench],
 ) -> None:
     bench = make(limits={"parallelism": 1})
     bench.publish("first")
@@ -268,7 +270,7 @@ def test_global_parallelism_starts_the_oldest_first_and_forgets_the_cancelled(
     assert bench.came == ["first", "third", "fourth"]
 
 
-def test_who_finds_no_room_waits_for_it_and_says_so(make: Callable[..., Bench]) -> None:
+def test_who_finds_no_room_waits_for_it_and_says_so(make: Callable[..., QueueBench]) -> None:
     bench = make(limits={"parallelism": 1})
     bench.publish("slow", to=SLOW)
     ids = [bench.publish("plain"), bench.publish("keyed", "parallelism=1")]
@@ -283,7 +285,7 @@ def test_who_finds_no_room_waits_for_it_and_says_so(make: Callable[..., Bench]) 
 
 
 def test_a_key_that_lets_nobody_in_is_what_its_messages_wait_for(
-    make: Callable[..., Bench],
+    make: Callable[..., QueueBench],
 ) -> None:
     bench = make(limits={"parallelism": 2})
     bench.publish("slow", "parallelism=1", to=SLOW)
@@ -300,7 +302,7 @@ def test_a_key_that_lets_nobody_in_is_what_its_messages_wait_for(
 
 
 @pytest.mark.parametrize("keyed", range(4))
-def test_room_goes_to_the_oldest_of_all_lines(make: Callable[..., Bench], keyed: int) -> None:
+def test_room_goes_to_the_oldest_of_all_lines(make: Callable[..., QueueBench], keyed: int) -> None:
     bench = make(limits={"parallelism": 1})
     bench.publish("slow", to=SLOW)
     names = ["first", "second", "third", "fourth"]
@@ -315,7 +317,7 @@ def test_room_goes_to_the_oldest_of_all_lines(make: Callable[..., Bench], keyed:
     assert bench.came == [*names, "last"]
 
 
-def test_room_is_not_for_a_key_whose_rate_is_used_up(make: Callable[..., Bench]) -> None:
+def test_room_is_not_for_a_key_whose_rate_is_used_up(make: Callable[..., QueueBench]) -> None:
     bench = make(limits={"parallelism": 1})
     bench.publish("within", "rate=1,period=1h")
     bench.publish("beyond", "rate=1,period=1h")
