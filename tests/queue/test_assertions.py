@@ -42,7 +42,7 @@ def test_a_star_may_be_meant(queue: Queue) -> None:
     assert queue.messages(label=r"a\*b") == [message]
 
 
-def test_what_did_not_come_to_that_end(queue: Queue) -> None:
+def test_assert_not_delivered_and_not_dead_lettered(queue: Queue) -> None:
     queue.destinations.answers(DEST, 200, 500)
     queue.publish(DEST, body="good", retries=0)
     queue.publish(DEST, body="bad", retries=0)
@@ -74,7 +74,7 @@ def test_listings_can_be_asked_further(queue: Queue) -> None:
     assert queue.dead_letters(status=lambda status: status > 499).only().message == message
 
 
-def test_what_may_be_none_is_asked_for(queue: Queue) -> None:
+def test_filters_for_none(queue: Queue) -> None:
     plain = queue.publish(DEST, json=None)
     queue.publish(DEST, body="x", queue="orders")
     assert queue.assert_published(queue=None, times=1) == [plain]

@@ -46,7 +46,7 @@ def test_each_delivery_has_what_was_logged_in_it() -> None:
 
 
 @pytest.mark.parametrize("raised", [None, ValueError("slip"), KeyboardInterrupt()])
-def test_nobody_listens_after_a_delivery(raised: Any) -> None:
+def test_the_log_handler_is_removed_after_a_delivery(raised: Any) -> None:
     before = list(logging.getLogger().handlers)
     during: list[int] = []
     with Cloud(clock="frozen", now=START, delivery="driven") as cloud:

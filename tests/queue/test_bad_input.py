@@ -401,7 +401,7 @@ def test_any_batch_item_is_a_message_or_an_error(
         ("Upstash-Workflow-RunId", "grün€"),
     ],
 )
-def test_what_an_error_quotes_is_readable(scene: Scene, name: str, value: str) -> None:
+def test_quoted_values_in_errors_are_readable(scene: Scene, name: str, value: str) -> None:
     response = scene.request("POST", f"/v2/publish/{DEST}", {name: as_wire(value)})
     assert response.status == 400
     assert "grün€" in response.error

@@ -155,7 +155,7 @@ def test_publishing_without_http(queue: Queue) -> None:
     assert repr(message) == f"<Message {message.id} PUT {DEST} pending>"
 
 
-def test_what_the_service_would_refuse(queue: Queue) -> None:
+def test_publishing_raises_the_error_of_the_service(queue: Queue) -> None:
     with pytest.raises(QueueError, match="add http:// or https://"):
         queue.publish("nowhere")
 
@@ -468,7 +468,7 @@ def test_assertions_never_drive(queue: Queue) -> None:
     assert queue.attempts() == []
 
 
-def test_nothing_at_all(queue: Queue) -> None:
+def test_an_assertion_without_any_message(queue: Queue) -> None:
     with pytest.raises(AssertionError, match="there is no message at all"):
         queue.assert_published()
 
@@ -492,7 +492,7 @@ def test_driving_returns_the_attempts_and_what_is_left(queue: Queue) -> None:
     assert message.state == "delivered"
 
 
-def test_what_waits_is_told_of_the_first_of_many(queue: Queue) -> None:
+def test_waiting_describes_the_first_of_many_messages(queue: Queue) -> None:
     """Every clock move builds this text, so its cost must not grow with the number of messages."""
     for number in range(450):
         queue.publish("https://app.example.com", delay=3600 + number)
@@ -552,7 +552,7 @@ def test_another_queue_of_the_cloud_does_not_keep_it_from_ending() -> None:
         assert len(other.attempts()) == 1
 
 
-def test_what_waits_for_something_else_than_time(queue: Queue) -> None:
+def test_waiting_describes_a_paused_queue(queue: Queue) -> None:
     queue.load({"queues": {"orders": {"paused": True}}})
     queue.publish(DEST, queue="orders")
     left = queue.run_until_idle()
@@ -609,7 +609,7 @@ def test_a_failure_in_a_background_handler_fails_the_test_and_deliveries_go_on()
 
 
 @pytest.mark.parametrize("delivery", ["driven", "background"])
-def test_what_is_no_answer_is_never_taken_for_a_failing_destination(delivery: Any) -> None:
+def test_an_invalid_answer_is_not_a_failed_delivery(delivery: Any) -> None:
     with Cloud(now=NOW) as cloud:
         queue = cloud.queue(delivery=delivery)
         queue.destinations.call(DEST, lambda request: 1.5)
@@ -701,7 +701,7 @@ def test_rotating_keys(queue: Queue) -> None:
     assert new == queue.next_signing_key != following
 
 
-def test_what_is_loaded_into_a_closed_queue(queue: Queue) -> None:
+def test_loading_into_a_closed_queue(queue: Queue) -> None:
     queue.close()
     for data in ({"url_groups": {"g": [DEST]}}, {"queues": {"q": {}}}):
         with pytest.raises(ContractError, match="queue is closed"):

@@ -100,7 +100,7 @@ def test_bad_data_changes_nothing(queue: Queue, data: Any, text: str) -> None:
         assert contents(queue) == before
 
 
-def test_what_is_beyond_the_plan_changes_nothing() -> None:
+def test_data_beyond_the_plan_changes_nothing() -> None:
     limits = {"daily_messages": 3, "groups": 1, "queues": 2, "schedules": 1}
     with Queue(Context.alone(now=NOW), limits=limits) as queue:
         queue.load(GOOD)
@@ -134,7 +134,7 @@ def test_labels_that_can_be_read_once(queue: Queue) -> None:
     assert queue.messages().only().labels == ("red", "blue")
 
 
-def test_what_is_loaded_repeats_what_was_published(queue: Queue) -> None:
+def test_loaded_messages_are_deduplicated(queue: Queue) -> None:
     settings = {"Upstash-Deduplication-Id": "once"}
     message = queue.publish(DEST, settings=settings)
     queue.load({"messages": [{"url": DEST, "settings": settings}]})

@@ -39,7 +39,7 @@ def test_overlapping_blocks_give_back_what_was_there() -> None:
     assert (len(first), len(second)) == (0, 1)
 
 
-def test_what_the_application_puts_there_stays(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_replacement_by_the_application_stays(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(receiver.Receiver, "verify", receiver.Receiver.verify)
     found: list[Refusal] = []
 

@@ -7,7 +7,7 @@ from pytest_fakecloud.queue.timeline import waiting_text
 from .scene import Scene
 
 
-def test_what_is_due() -> None:
+def test_the_text_for_a_due_message() -> None:
     with Scene() as scene:
         sent = scene.publish({"Upstash-Delay": "90s"})
         record = scene.queue._engine.messages[sent]
@@ -23,7 +23,7 @@ def test_what_is_due() -> None:
         )
 
 
-def test_what_waits_behind_others() -> None:
+def test_the_text_for_a_waiting_message() -> None:
     with Scene() as scene:
         scene.ok("POST", "/v2/queues", json={"queueName": "q"})
         scene.ok("POST", "/v2/queues/q/pause")

@@ -12,7 +12,7 @@ from pytest_fakecloud.queue.handle import Queue
 from .scene import DEST
 
 
-def test_what_is_gone_can_still_be_shown(queue: Queue) -> None:
+def test_reprs_of_objects_that_are_gone(queue: Queue) -> None:
     queue.destinations.answers(DEST, 500)
     message = queue.publish(DEST, retries=0)
     schedule = queue.schedule(DEST, "* * * * *", id="often")

@@ -124,9 +124,7 @@ def test_fields_are_asked_for_as_messages_are(queue: Queue, capture: CallbackCap
         ({"headers": "x"}, "headers='x' can never be: give a dict"),
     ],
 )
-def test_what_could_never_agree_is_no_proof_of_absence(
-    capture: CallbackCapture, fields: Any, text: str
-) -> None:
+def test_values_that_no_callback_can_have(capture: CallbackCapture, fields: Any, text: str) -> None:
     for use in (
         lambda: capture.callbacks.assert_received(times=0, **fields),
         lambda: capture.callbacks.where(**fields),
@@ -139,7 +137,7 @@ def test_what_could_never_agree_is_no_proof_of_absence(
 # -- faults of one URL -----------------------------------------------------------------------------
 
 
-def test_what_ends_faults_of_one_url_leaves_those_of_the_other(capture: CallbackCapture) -> None:
+def test_ending_the_faults_of_one_url_keeps_those_of_the_other(capture: CallbackCapture) -> None:
     callbacks, failures = capture.callbacks.faults, capture.failures.faults
     callbacks.down()
     other = failures.down()
@@ -156,7 +154,7 @@ def test_what_ends_faults_of_one_url_leaves_those_of_the_other(capture: Callback
     assert (len(callbacks), bool(callbacks), callbacks.unused()) == (0, False, [])
 
 
-def test_words_that_faults_of_one_url_have(capture: CallbackCapture) -> None:
+def test_methods_of_the_faults_of_one_url(capture: CallbackCapture) -> None:
     faults = capture.callbacks.faults
     assert "answer" in dir(faults)
     assert repr(faults) == "<faults of /callback: none>"
@@ -358,7 +356,7 @@ def test_a_schedule_is_not_waited_for_and_that_is_said(
     assert capture.wait_for_callback().status == 200
 
 
-def test_of_many_the_nearest_are_told(queue: Queue, capture: CallbackCapture) -> None:
+def test_the_nearest_of_many_messages_are_listed(queue: Queue, capture: CallbackCapture) -> None:
     ask(queue, capture, 9)
     queue.run_until_idle()
     text = told(lambda: capture.callbacks.assert_received(source_json=99))
@@ -366,7 +364,7 @@ def test_of_many_the_nearest_are_told(queue: Queue, capture: CallbackCapture) ->
     assert text.count("source_json is") == 5
 
 
-def test_what_came_too_often_is_not_explained_as_missing(
+def test_too_many_callbacks_are_not_explained_as_missing(
     queue: Queue, capture: CallbackCapture
 ) -> None:
     ask(queue, capture, 2)
@@ -391,21 +389,21 @@ def test_keys_without_meaning(cloud: Cloud, keys: Any, text: str) -> None:
         CallbackCapture(cloud.queue()._context, keys=keys)
 
 
-def test_what_is_still_to_be_delivered_is_said(queue: Queue, capture: CallbackCapture) -> None:
+def test_pending_messages_are_reported(queue: Queue, capture: CallbackCapture) -> None:
     ask(queue, capture, 2, delay="1m")
     text = "2 message(s) are still to be delivered, the next at 2026-01-01T00:01:00+00:00: "
     assert text in told(capture.callbacks.assert_received)
     assert text in told(lambda: capture.wait_for_callback(timeout=0))
 
 
-def test_what_is_closed_is_said(queue: Queue, capture: CallbackCapture) -> None:
+def test_a_closed_capture_is_reported(queue: Queue, capture: CallbackCapture) -> None:
     ask(queue, capture)
     capture.close()
     text = told(capture.wait_for_callback)
     assert "callback_capture is closed: nothing can come to it any more" in text
 
 
-def test_what_is_due_beyond_a_month_is_said(queue: Queue, capture: CallbackCapture) -> None:
+def test_a_message_due_in_over_a_month_is_reported(queue: Queue, capture: CallbackCapture) -> None:
     ask(queue, capture, delay="31d")
     text = told(capture.wait_for_callback)
     assert "what is due next, at 2026-02-01T00:00:00+00:00, is more than 30 days ahead" in text

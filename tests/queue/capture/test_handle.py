@@ -174,7 +174,7 @@ def test_the_seeds_spelling_of_the_source_id(capture: CallbackCapture) -> None:
 
 
 @pytest.mark.parametrize("body", [b"", b"text", b"[1]", b"\xff", b'"x"'])
-def test_what_is_no_callback_is_kept_without_fields(capture: CallbackCapture, body: bytes) -> None:
+def test_other_requests_are_kept_without_fields(capture: CallbackCapture, body: bytes) -> None:
     send(capture.callback_url, body)
     item = capture.callbacks.only()
     assert item.raw == {}
@@ -594,7 +594,9 @@ def test_the_failure_shows_the_nearest_with_a_diff(capture: CallbackCapture) -> 
         ({"verified": False}, "verified is True, not False"),
     ],
 )
-def test_what_differed(capture: CallbackCapture, fields: dict[str, Any], text: str) -> None:
+def test_differences_of_the_nearest_callback(
+    capture: CallbackCapture, fields: dict[str, Any], text: str
+) -> None:
     send(capture.callback_url, callback_body(body=b64(b"no"), sourceBody=b64(b"no")))
     with pytest.raises(AssertionError) as failure:
         capture.callbacks.assert_received(**fields)

@@ -514,7 +514,7 @@ def test_an_application_in_two_tables_is_started_once(table: Table) -> None:
 
 
 @pytest.mark.parametrize("lifespan", [True, False])
-def test_who_runs_the_lifespan_can_be_said(table: Table, lifespan: bool) -> None:
+def test_running_the_lifespan_can_be_requested(table: Table, lifespan: bool) -> None:
     events: list[str] = []
     app = fastapi_app(events)
     table.asgi(APP, app, lifespan=lifespan)
@@ -526,7 +526,7 @@ def test_who_runs_the_lifespan_can_be_said(table: Table, lifespan: bool) -> None
 
 
 @pytest.mark.parametrize("shape", ["function", "method", "wrapped"])
-def test_whatever_an_application_is_made_of_its_lifespan_is_found(table: Table, shape: str) -> None:
+def test_the_running_lifespan_is_found_in_wrapped_applications(table: Table, shape: str) -> None:
     starts: list[str] = []
 
     async def inner(scope: Any, receive: Any, send: Any) -> None:

@@ -137,7 +137,7 @@ def test_work_that_cancels_itself_is_cancelled_and_not_late() -> None:
     deadlines.close()
 
 
-def test_the_words_name_the_awaitable_form_only_where_it_helps(deadlines: Deadlines) -> None:
+def test_timeout_texts_name_the_awaitable_method_in_a_running_loop(deadlines: Deadlines) -> None:
     assert deadlines.timeout_text("why") == "no answer within 0.05 s of real time"
 
     async def inside() -> str:

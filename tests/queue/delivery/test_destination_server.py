@@ -55,7 +55,7 @@ def test_the_request_is_whole(destination: Destination) -> None:
     assert request.remote_addr == "127.0.0.1"
 
 
-def test_what_is_unmet(destination: Destination) -> None:
+def test_unmet_expectations(destination: Destination) -> None:
     def broken(request: Request) -> Response:
         raise ZeroDivisionError
 

@@ -67,7 +67,7 @@ def test_the_longest_prefix_wins(table: Table) -> None:
         ("*", "http://[broken", True),
     ],
 )
-def test_what_a_prefix_takes(table: Table, prefix: str, url: str, takes: bool) -> None:
+def test_urls_below_a_prefix(table: Table, prefix: str, url: str, takes: bool) -> None:
     table.accept(prefix)
     assert (route_to(table, url) is not None) is takes
 
@@ -80,7 +80,7 @@ def test_no_url_breaks_the_table(url: str) -> None:
 
 
 @pytest.mark.parametrize("url", ["", "app.example.com", "/hook", "ftp://x/", "https://", 7, None])
-def test_what_is_no_destination(table: Table, url: Any) -> None:
+def test_invalid_destination_urls(table: Table, url: Any) -> None:
     with pytest.raises(ContractError, match="pass an absolute URL"):
         table.accept(url)
 
@@ -173,7 +173,7 @@ def test_hang_and_refuse(table: Table) -> None:
     ["", 99, 600, True, 2.5, (), (200, "", {}, 1, 2), object()],
     ids=lambda one: type(one).__name__,
 )
-def test_what_is_no_answer(table: Table, answer: Any) -> None:
+def test_invalid_answers(table: Table, answer: Any) -> None:
     if answer == "":
         with pytest.raises(ContractError, match="at least one answer"):
             table.answers(APP)
@@ -202,7 +202,7 @@ def test_a_bad_duration(table: Table) -> None:
         ({"headers": {"X": "a\r\nb"}}, "is not a header: it contains a line break"),
     ],
 )
-def test_what_no_destination_could_answer(table: Table, given: Any, text: str) -> None:
+def test_invalid_replies(table: Table, given: Any, text: str) -> None:
     with pytest.raises(ContractError, match=re.escape(text)):
         Reply(**given)
 
@@ -315,7 +315,7 @@ def test_a_callable_sees_the_request(table: Table) -> None:
         ({"a": 1}, 200, b'{"a": 1}'),
     ],
 )
-def test_what_a_callable_may_return(table: Table, value: object, status: int, body: bytes) -> None:
+def test_return_values_of_functions(table: Table, value: object, status: int, body: bytes) -> None:
     async def coroutine(request: DeliveredRequest) -> object:
         await asyncio.sleep(0)
         return value
@@ -520,6 +520,6 @@ async def _awaited(url: str) -> bool:
 
 
 @pytest.mark.parametrize("wanted", [re.compile(b"a"), _awaited, 5, ["https://a.example.com/"]])
-def test_what_no_url_could_agree_with(wanted: Any) -> None:
+def test_invalid_scopes(wanted: Any) -> None:
     with pytest.raises(ContractError):
         Destinations().accept(wanted)

@@ -92,7 +92,7 @@ def test_reordering_in_an_ordered_queue(scene: Scene) -> None:
     assert [one.message_id for one in scene.came[3:]] == [ids[1], ids[0], ids[2]]
 
 
-def test_one_that_nothing_overtakes_goes_a_second_later(scene: Scene) -> None:
+def test_a_reordered_message_without_another_is_delivered_a_second_later(scene: Scene) -> None:
     scene.queue.faults.reorder()
     message = scene.publish()
     assert scene.queue.deliver_due() == []

@@ -67,7 +67,7 @@ def test_the_rest_of_the_url_stays(
     assert [one.url for one in route.deliveries] == [url, url]
 
 
-def test_what_the_target_answers_is_the_answer(table: Table, target: HTTPServer) -> None:
+def test_the_response_of_the_target_is_returned(table: Table, target: HTTPServer) -> None:
     table.forward("https://app.example", target.url_for(""))
     outcome = table.deliver(delivery("https://app.example/broken"))
     assert (outcome.status, outcome.body, outcome.where) == (500, b"broken", "forward")
@@ -82,7 +82,7 @@ def test_a_target_where_nothing_listens(table: Table) -> None:
 @pytest.mark.parametrize(
     "wrong", ["127.0.0.1:3000", "ftp://a", "http://a?b=c", "http://*.a", "", None, 5]
 )
-def test_what_is_not_a_target(table: Table, wrong: str) -> None:
+def test_invalid_targets(table: Table, wrong: str) -> None:
     with pytest.raises(ContractError, match="is not a target; pass an absolute URL"):
         table.forward("https://app.example", wrong)
     with pytest.raises(ContractError, match="is not a destination"):

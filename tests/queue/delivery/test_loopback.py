@@ -231,7 +231,7 @@ def test_a_server_on_ipv6(sender: Sender) -> None:
     assert b"Host: [::1]:%d\r\n" % port in b"".join(seen)
 
 
-def test_nothing_listens(sender: Sender) -> None:
+def test_a_port_without_a_server(sender: Sender) -> None:
     with socket.create_server(("127.0.0.1", 0)) as listener:
         port = listener.getsockname()[1]
     outcome = sender.send(delivery(f"http://127.0.0.1:{port}/"))
@@ -263,7 +263,7 @@ def test_an_answer_that_is_none(
         {"method": "BAD METHOD"},
     ],
 )
-def test_what_cannot_be_sent_is_a_failed_attempt(
+def test_an_unsendable_request_is_a_failed_attempt(
     sender: Sender, serve: Callable[..., RawServer], given: dict[str, Any]
 ) -> None:
     server = serve()
@@ -296,7 +296,7 @@ def test_loopback_names(sender: Sender, serve: Callable[..., RawServer], host: s
         ("http:///", False),
     ],
 )
-def test_what_counts_as_loopback(url: str, local: bool) -> None:
+def test_loopback_addresses(url: str, local: bool) -> None:
     assert is_loopback(url) is local
 
 

@@ -18,7 +18,7 @@ from ..edge import delivery, frozen
 # -- unstubbed destinations ------------------------------------------------------------------------
 
 
-def test_anywhere_else_is_refused_named_and_reported() -> None:
+def test_unstubbed_destinations_are_refused_and_reported() -> None:
     told: list[tuple[str, Delivery]] = []
     sender = Sender(report=lambda *report: told.append(report))
     sent = delivery("https://app.example.com/hook")
@@ -71,7 +71,7 @@ def test_unstubbed_accept_answers_200() -> None:
     assert told == []
 
 
-def test_whose_exception_leaves_the_driving_call() -> None:
+def test_exceptions_raised_by_the_driving_call() -> None:
     destinations = Destinations(raise_exceptions=True)
     sender = Sender(destinations)
     error = ValueError("boom")

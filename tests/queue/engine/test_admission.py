@@ -212,7 +212,7 @@ def let_through(make: Callable[..., QueueBench]) -> QueueBench:
     return bench
 
 
-def test_who_was_let_through_is_called_back_to_its_old_place(let_through: QueueBench) -> None:
+def test_recalled_messages_return_to_their_old_position(let_through: QueueBench) -> None:
     let_through.ask("POST", "/v2/flowControl/tenant/pause")
     assert let_through.ask("GET", "/v2/flowControl/tenant")["waitListSize"] == 3
     let_through.queue.advance("1h")
@@ -223,7 +223,7 @@ def test_who_was_let_through_is_called_back_to_its_old_place(let_through: QueueB
     assert let_through.delivered() == ["first", "second", "third"]
 
 
-def test_who_is_called_back_makes_room_for_others(make: Callable[..., QueueBench]) -> None:
+def test_recalled_messages_make_room_for_others(make: Callable[..., QueueBench]) -> None:
     bench = make(limits={"parallelism": 1})
     bench.ask("POST", "/v2/flowControl/tenant/pause")
     bench.publish("keyed", "parallelism=1")
@@ -234,7 +234,7 @@ def test_who_is_called_back_makes_room_for_others(make: Callable[..., QueueBench
     assert bench.delivered() == ["plain"]
 
 
-def test_who_comes_when_a_period_begins_waits_behind_those_that_wait(
+def test_a_message_at_the_start_of_a_period_waits_behind_earlier_ones(
     make: Callable[..., QueueBench],
 ) -> None:
     bench = make()
@@ -248,7 +248,7 @@ def test_who_comes_when_a_period_begins_waits_behind_those_that_wait(
     assert bench.came == ["first", "second", "third"]
 
 
-def test_who_was_let_through_and_is_cancelled_gives_its_place_to_the_next(
+def test_a_cancelled_message_gives_its_slot_to_the_next(
     let_through: QueueBench,
 ) -> None:
     first = next(one.id for one in let_through.queue.messages() if one.body == b"first")
@@ -270,7 +270,7 @@ def test_global_parallelism_starts_the_oldest_first_and_forgets_the_cancelled(
     assert bench.came == ["first", "third", "fourth"]
 
 
-def test_who_finds_no_room_waits_for_it_and_says_so(make: Callable[..., QueueBench]) -> None:
+def test_the_wait_reason_for_global_parallelism(make: Callable[..., QueueBench]) -> None:
     bench = make(limits={"parallelism": 1})
     bench.publish("slow", to=SLOW)
     ids = [bench.publish("plain"), bench.publish("keyed", "parallelism=1")]

@@ -70,7 +70,7 @@ both_ways = pytest.mark.parametrize("how", ["plain", "on a loop"])
 # -- recorded attempts -----------------------------------------------------------------------------
 
 
-def test_what_is_kept_of_attempts(bench: Bench) -> None:
+def test_fields_of_attempts(bench: Bench) -> None:
     bench.answer = lambda delivery: Outcome(
         (500, 200)[delivery.attempt], [("X-A", "1")], b"body", virtual_us=SECOND, where="here"
     )
@@ -245,7 +245,7 @@ def test_an_answer_that_got_lost_is_asked_for_again(bench: Bench) -> None:
     assert bench.engine.messages[message_id].retried == 0
 
 
-def test_one_whose_answer_got_lost_waits_for_its_turn_as_before(bench: Bench) -> None:
+def test_a_message_with_a_lost_answer_waits_for_its_turn(bench: Bench) -> None:
     faulty(bench, "crash_after_answer")
     message_id = bench.publish(Queue_Name="q")
 
@@ -265,7 +265,7 @@ def test_one_whose_answer_got_lost_waits_for_its_turn_as_before(bench: Bench) ->
 # -- starting attempts -----------------------------------------------------------------------------
 
 
-def test_what_does_not_start(bench: Bench) -> None:
+def test_messages_that_cannot_start(bench: Bench) -> None:
     bench.answer = lambda delivery: Outcome(200, virtual_us=SECOND)
     delivered, cancelled = bench.publish(), bench.publish()
     bench.engine.cancel(cancelled)
@@ -299,7 +299,7 @@ def test_more_attempts_at_one_instant_than_the_limit_are_a_loop() -> None:
     assert len(bench.sent) == 11
 
 
-def test_what_was_published_at_an_earlier_instant_begins_no_chain_there() -> None:
+def test_messages_published_at_an_earlier_time_are_not_in_the_chain() -> None:
     bench = Bench(loop_limit=3)
 
     def answer(delivery: Delivery) -> Outcome:
@@ -317,7 +317,7 @@ def test_what_was_published_at_an_earlier_instant_begins_no_chain_there() -> Non
 
 
 @pytest.mark.parametrize(("driving", "leaves"), [(True, True), (False, False)])
-def test_what_a_handler_throws_in_the_background_reaches_whoever_drives(
+def test_exceptions_in_the_background_reach_the_driving_call(
     bench: Bench, driving: bool, leaves: bool
 ) -> None:
     bench.engine.lane = "background"
@@ -344,7 +344,7 @@ def test_what_a_handler_throws_in_the_background_reaches_whoever_drives(
     assert bench.state(message_id) == "RETRY"
 
 
-def test_what_a_handler_throws_on_a_loop_is_kept(bench: Bench) -> None:
+def test_exceptions_of_handlers_on_a_loop_are_kept(bench: Bench) -> None:
     def answer(delivery: Delivery) -> Outcome:
         raise LookupError("broken")
 
@@ -383,7 +383,7 @@ def told(bench: Bench, url: str) -> list[dict[str, Any]]:
     return [json.loads(one.body) for one in bench.sent if one.url == url]
 
 
-def test_what_callbacks_tell_of_each_attempt() -> None:
+def test_callbacks_report_each_attempt() -> None:
     bench = Bench(no_answer_status=599, source_id="service", limits={"message_size": 200})
     answers = [Outcome(503, [("X-A", "1")], b"a" * 300), Outcome(exception=OSError("gone"))]
     bench.answer = lambda delivery: Outcome(200) if delivery.url != URL else answers.pop(0)
@@ -450,7 +450,7 @@ def test_a_fault_loses_one_kind_of_callback(bench: Bench, kind: str, lost: str, 
         (500, [("Upstash-NonRetryable-Error", "true")], False),
     ],
 )  # fmt: skip
-def test_what_wants_no_retry(
+def test_responses_that_are_not_retried(
     bench: Bench, status: int, headers: list[tuple[str, str]], final: bool
 ) -> None:
     bench.answer = lambda delivery: Outcome(status, headers)
@@ -496,7 +496,7 @@ def test_an_end_lets_the_next_of_a_key_and_of_the_crowd_go(open_up: bool) -> Non
     assert bench.times() == [0, 1, 2]
 
 
-def test_whoever_listens_hears_of_every_attempt(bench: Bench) -> None:
+def test_on_attempt_is_called_for_every_attempt(bench: Bench) -> None:
     heard: list[tuple[Any, ...]] = []
 
     def hear(*what: Any) -> None:

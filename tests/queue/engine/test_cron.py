@@ -229,7 +229,7 @@ def test_malformed_expressions() -> None:
     )
 
 
-def test_one_that_never_fires() -> None:
+def test_an_expression_that_never_fires() -> None:
     with pytest.raises(
         QueueError, match=r"^invalid cron expression '0 0 31 2 \*': Bad day-of-month"
     ):

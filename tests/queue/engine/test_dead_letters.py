@@ -173,7 +173,7 @@ def test_dead_letters_whose_queues_are_too_many_are_retried_all_or_none() -> Non
         assert [one["name"] for one in scene.get("/v2/queues")] == ["a", "b"]
 
 
-def test_one_without_an_answer_is_found_by_the_status_that_stands_for_it(bench: Bench) -> None:
+def test_dead_letters_without_an_answer_are_found_by_their_status(bench: Bench) -> None:
     bench.answer = lambda delivery: Outcome(exception=ConnectionRefusedError("refused"))
     bench.publish(Retries="0")
     bench.clock.run_due()

@@ -137,7 +137,7 @@ def test_a_handler_that_fails_hard_loses_no_message(bench: Bench) -> None:
 # -- deliveries ------------------------------------------------------------------------------------
 
 
-def test_what_is_delivered(bench: Bench) -> None:
+def test_fields_of_a_delivery(bench: Bench) -> None:
     bench.publish(Forward_X_A="1")
     bench.clock.run_due()
     (only,) = bench.sent
@@ -772,7 +772,7 @@ def test_a_queue_made_narrower_starts_nobody_until_it_has_room(bench: Bench) -> 
         (lambda engine: engine.url_groups.endpoint("x"), "endpoint x"),
     ],
 )
-def test_what_is_not_there_is_named(
+def test_errors_name_what_was_not_found(
     bench: Bench, ask: Callable[[Engine], object], what: str
 ) -> None:
     with pytest.raises(QueueError) as caught:
@@ -796,7 +796,7 @@ def test_a_message_that_has_ended_can_be_read_for_half_a_minute(
         assert bench.engine.message(message_id).id == message_id
 
 
-def test_a_message_to_a_topic_of_the_first_era_is_read_and_cancelled_by_its_one_id(
+def test_a_message_to_a_topic_of_v1_is_read_and_cancelled_by_its_one_id(
     bench: Bench,
 ) -> None:
     bench.engine.url_groups.add_all("g", [(URL, None), (CALLBACK, None)], 0)
@@ -815,7 +815,7 @@ def test_a_message_to_a_topic_of_the_first_era_is_read_and_cancelled_by_its_one_
             ask(shared)
 
 
-def test_a_message_to_a_topic_of_the_first_era_is_whole_in_a_copy(bench: Bench) -> None:
+def test_a_message_to_a_topic_of_v1_is_whole_in_a_copy(bench: Bench) -> None:
     bench.engine.url_groups.add_all("g", [(URL, None), (CALLBACK, None)], 0)
     publish = bench.engine.publisher.publish
     accepted = publish("g", [("Upstash-Delay", "1h")], b"x", api="v1").accepted
@@ -880,7 +880,7 @@ def test_a_cancelled_message_of_a_copy_ends_when_it_would_have_been_due(bench: B
         assert bench.state(message_id) == "CANCELED"
 
 
-def test_what_is_due_next_is_what_happens_to_a_message(bench: Bench) -> None:
+def test_the_next_due_time_ignores_schedules(bench: Bench) -> None:
     assert bench.engine.next_due_us() is None
     bench.engine.publisher.publish(URL, [("Upstash-Cron", "* * * * *")], b"")
     assert bench.engine.next_due_us() is None

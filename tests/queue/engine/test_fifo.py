@@ -35,7 +35,7 @@ def test_a_bad_name_is_called_a_queues() -> None:
     assert caught.value.status == 400
 
 
-def test_who_is_parked_in_a_copy_stays_there_when_it_is_cancelled_elsewhere(bench: Bench) -> None:
+def test_waiting_messages_of_a_snapshot_stay_when_cancelled_later(bench: Bench) -> None:
     message_id = bench.publish(Queue_Name="q")
     bench.engine.admission.pause_queue("q")
     bench.clock.run_due()

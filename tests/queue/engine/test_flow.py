@@ -90,7 +90,7 @@ def test_a_paused_key_that_has_used_up_its_rate_opens_at_no_instant() -> None:
     assert key.reopens_us(0) is None
 
 
-def test_who_runs_in_a_copy_does_not_end_with_those_that_run_on(bench: Bench) -> None:
+def test_deliveries_in_flight_in_a_snapshot_stay_in_flight(bench: Bench) -> None:
     bench.answer = lambda delivery: Outcome(200, virtual_us=10 * SECOND)
     first, _ = [
         bench.publish(Flow_Control_Key="k", Flow_Control_Value="parallelism=1") for _ in range(2)

@@ -38,7 +38,7 @@ def known(scene: Scene) -> set[str]:
     return rows
 
 
-def test_what_ended_is_forgotten_with_all_that_is_about_it() -> None:
+def test_finished_messages_are_forgotten_with_everything_about_them() -> None:
     with Scene(history="1h") as scene:
         first = scene.publish()
         scene.queue.deliver_due()
@@ -126,7 +126,7 @@ def test_a_message_outlives_the_callbacks_about_it() -> None:
         assert first in known(scene)
 
 
-def test_a_task_of_the_first_era_is_forgotten_with_its_message() -> None:
+def test_a_task_of_v1_is_forgotten_with_its_message() -> None:
     with Scene(history="1h") as scene:
         for number in range(2):
             topic = {"url": f"{DEST}{number}", "topicName": "news"}
@@ -331,7 +331,7 @@ def test_a_dead_letter_goes_with_its_message_whether_anybody_looks_or_not() -> N
 
 
 @pytest.mark.parametrize("kept", ["paused", "pinned_parallelism", "pinned_rate", None])
-def test_what_somebody_set_about_a_key_is_not_forgotten(kept: str | None) -> None:
+def test_pinned_and_paused_keys_are_not_forgotten(kept: str | None) -> None:
     bench = remembering(10)
     bench.publish(Flow_Control_Key="k", Flow_Control_Value="parallelism=1")
     bench.clock.run_due()

@@ -150,9 +150,7 @@ def test_a_client_that_publishes_for_hours_in_the_background_makes_no_chain() ->
 
 
 @pytest.mark.parametrize("lane", ["driven", "background"])
-def test_what_comes_from_elsewhere_is_of_the_one_under_way_that_looks_least_like_a_loop(
-    bench: Bench, lane: Any
-) -> None:
+def test_the_cause_of_a_request_from_another_process(bench: Bench, lane: Any) -> None:
     bench.engine.lane = lane
     ids = [bench.publish() for _ in range(3)]
     messages = [bench.engine.messages[one] for one in ids]
@@ -198,14 +196,14 @@ def test_cancelling_counts_those_that_it_ends(bench: Bench) -> None:
     assert bench.times() == [0]
 
 
-def test_what_is_due_now_is_cancelled_now_and_leaves_no_timer(bench: Bench) -> None:
+def test_cancelling_a_due_message_leaves_no_timer(bench: Bench) -> None:
     message_id = bench.publish()
     bench.engine.cancel(message_id)
     assert bench.state(message_id) == "CANCELED"
     assert bench.clock.next_due_us() is None
 
 
-def test_what_was_to_be_cancelled_later_leaves_no_timer(bench: Bench) -> None:
+def test_closing_removes_the_timers_of_cancelled_messages(bench: Bench) -> None:
     for _ in range(2):
         bench.engine.cancel(bench.publish(Delay="1h"))
     assert [one.label for one in bench.clock.timers.planned(5)[1]] == ["cancel", "cancel"]
@@ -213,7 +211,7 @@ def test_what_was_to_be_cancelled_later_leaves_no_timer(bench: Bench) -> None:
     assert bench.clock.next_due_us() is None
 
 
-def test_what_has_ended_has_no_timer(bench: Bench) -> None:
+def test_finished_messages_have_no_timer(bench: Bench) -> None:
     bench.publish()
     bench.engine.cancel(bench.publish(Delay="1h"))
     bench.clock.advance("2h")
@@ -223,7 +221,7 @@ def test_what_has_ended_has_no_timer(bench: Bench) -> None:
 # -- deleting queues -------------------------------------------------------------------------------
 
 
-def test_nobody_moves_up_in_a_queue_that_is_deleted(bench: Bench) -> None:
+def test_no_message_starts_in_a_deleted_queue(bench: Bench) -> None:
     head = bench.publish(Queue_Name="q", Delay="1m")
     waiting = bench.publish(Queue_Name="q", Delay="1h")
     bench.engine.lifecycle.delete_queue("q")
@@ -231,7 +229,7 @@ def test_nobody_moves_up_in_a_queue_that_is_deleted(bench: Bench) -> None:
     assert (bench.state(head), bench.state(waiting)) == ("CANCEL_REQUESTED", "CANCELED")
 
 
-def test_one_in_flight_goes_on_when_its_queue_is_deleted(bench: Bench) -> None:
+def test_a_delivery_in_flight_outlives_its_queue(bench: Bench) -> None:
     bench.answer = lambda delivery: Outcome(500 if delivery.attempt == 0 else 200, virtual_us=1)
     message_id = bench.publish(Queue_Name="q", Retry_Delay="1000")
     bench.clock.run_due()
@@ -290,7 +288,7 @@ def test_a_cancelled_callback_frees_its_message_once(bench: Bench) -> None:
     assert bench.sent[-1].url == OTHER
 
 
-def test_nobody_waits_for_a_callback_that_stands_in_a_queue(bench: Bench) -> None:
+def test_no_message_waits_for_a_callback_in_an_ordered_queue(bench: Bench) -> None:
     source = bench.publish(Callback=CALLBACK, Callback_Queue_Name="q")
     bench.clock.run_due()
     assert bench.engine.messages[source].open_children == 0

@@ -58,7 +58,7 @@ def bench_seconds(bench: Bench) -> int:
     return (bench.clock.now_us() - bench.start_us) // SECOND
 
 
-def test_of_many_duplicates_none_is_known_for_longer(bench: Bench) -> None:
+def test_many_deduplication_ids_expire_after_ten_minutes(bench: Bench) -> None:
     ids = [f"id-{number}" for number in range(100)]
     for _ in range(2):
         assert [publish(bench, Deduplication_Id=one).duplicate for one in ids] == [False] * 100
@@ -175,7 +175,7 @@ def test_a_scheme_in_any_case_is_a_url(bench: Bench, url: str) -> None:
     assert [one.url for one in bench.sent] == [f"{url}app.example.com/hook"]
 
 
-def test_what_a_message_knows_of_its_group(bench: Bench) -> None:
+def test_a_message_has_the_fields_of_its_group(bench: Bench) -> None:
     group(bench, "g", URL)
     (endpoint,) = bench.engine.url_groups.get("g").endpoints
     endpoint.name = "first"
@@ -218,7 +218,7 @@ class Steps(WorkflowHooks):
         self.accepted = list(saved)
 
 
-def test_of_steps_of_which_one_is_refused_none_is_accepted(bench: Bench) -> None:
+def test_one_refused_step_refuses_all_steps_of_a_request(bench: Bench) -> None:
     steps = Steps(bench)
     bench.engine.workflow = steps
     group(bench, "g", URL, OTHER)
@@ -259,7 +259,7 @@ def test_a_callback_that_repeats_a_message_is_not_published(bench: Bench) -> Non
 # -- schedules -------------------------------------------------------------------------------------
 
 
-def test_what_a_schedule_keeps_of_its_request(bench: Bench) -> None:
+def test_settings_of_a_schedule(bench: Bench) -> None:
     headers = [("Upstash-Cron", "@hourly"), ("X-Plain", "p")]
     made = bench.engine.publisher.publish(
         URL, headers, b"body", query=[("upstash-retries", "1")], caller_ip="192.0.2.7", api="v1"
@@ -273,7 +273,7 @@ def test_what_a_schedule_keeps_of_its_request(bench: Bench) -> None:
     assert (message.caller_ip, message.api, message.max_retries) == ("192.0.2.7", "v1", 1)
 
 
-def test_the_messages_of_a_run_of_the_first_era_have_ids_of_their_own(bench: Bench) -> None:
+def test_the_messages_of_a_run_of_v1_have_ids_of_their_own(bench: Bench) -> None:
     group(bench, "g", URL, OTHER)
     schedule_id = publish(bench, "g", api="v1", Cron="@hourly").schedule_id
     for message_id in bench.engine.schedules.fire(str(schedule_id)):
@@ -380,7 +380,7 @@ def test_callbacks_at_one_instant_are_a_loop() -> None:
     assert len(bench.sent) == 21
 
 
-def test_what_a_callback_is_about_is_its_cause_for_certain() -> None:
+def test_the_cause_of_a_callback_is_certain() -> None:
     bench = Bench(loop_limit=5)
     bench.engine.lane = "background"
     told: list[str] = []
@@ -490,7 +490,7 @@ def test_the_delay_of_a_retry_counts_from_now() -> None:
         retried(bench, [message], ("Upstash-Not-Before", str(end + 61)))
 
 
-def test_a_message_of_the_first_era_stays_one(bench: Bench) -> None:
+def test_a_message_of_v1_stays_one(bench: Bench) -> None:
     message = given_up(bench, api="v1", Failure_Callback=FAILURE)
     retried(bench, [message])
     bench.clock.run_due()
@@ -498,7 +498,7 @@ def test_a_message_of_the_first_era_stays_one(bench: Bench) -> None:
     assert {one.api for one in bench.engine.messages.values()} == {"v1"}
 
 
-def test_of_dead_letters_with_one_id_one_is_stored(bench: Bench) -> None:
+def test_dead_letters_retried_with_one_deduplication_id(bench: Bench) -> None:
     messages = [given_up(bench, url) for url in (URL, OTHER, URL)]
     accepted = bench.engine.publisher.retry_dead_letters(
         messages, [("Upstash-Deduplication-Id", "once")]

@@ -170,7 +170,7 @@ NO_VALUE = f"invalid retry delay expression {NEVER!r}: it divides by zero when r
         ({}, {"retries": 20}, b""),
     ],
 )
-def test_what_a_plan_just_allows(limits: Any, given: Any, body: bytes) -> None:
+def test_settings_at_the_limit(limits: Any, given: Any, body: bytes) -> None:
     quota(limits).check(PublishSettings(**given), body)
 
 
@@ -185,7 +185,7 @@ def test_what_a_plan_just_allows(limits: Any, given: Any, body: bytes) -> None:
         ({}, {"retry_delay": NEVER}, b"", 400, NO_VALUE),
     ],
 )
-def test_what_is_just_beyond_a_plan(
+def test_settings_beyond_the_limit(
     limits: Any, given: Any, body: bytes, status: int, text: str
 ) -> None:
     refused = refusal(lambda: quota(limits).check(PublishSettings(**given), body))

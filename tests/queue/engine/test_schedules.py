@@ -125,7 +125,7 @@ def test_a_run_that_fell_due_in_a_pause_is_not_made_up_for(scene: Scene) -> None
     assert scene.times == [120]
 
 
-def test_what_it_created_outlives_it(scene: Scene) -> None:
+def test_messages_outlive_their_schedule(scene: Scene) -> None:
     scene.fail()
     create(scene, Retries="1")
     scene.queue.advance("1m")
@@ -178,7 +178,7 @@ def test_beyond_the_days_messages_a_run_leaves_its_reason() -> None:
         assert len(scene.came) == 2
 
 
-def test_what_was_missed_before_a_restore_is_not_caught_up(scene: Scene) -> None:
+def test_runs_missed_before_a_restore_are_not_made_up_for(scene: Scene) -> None:
     create(scene)
     saved = scene.queue.snapshot()
     scene.queue.advance("1h")
@@ -194,7 +194,7 @@ def test_a_day_of_minutes(scene: Scene) -> None:
     assert len(scene.queue.advance("1d")) == 1440
 
 
-def test_a_schedule_of_the_first_era_fires_no_failure_callbacks(scene: Scene) -> None:
+def test_a_schedule_of_v1_fires_no_failure_callbacks(scene: Scene) -> None:
     headers = {**EVERY_MINUTE, "Upstash-Failure-Callback": CALLBACK, "Upstash-Retries": "0"}
     scene.ok("POST", f"/v1/publish/{DEST}", headers=headers)
     scene.fail()
@@ -291,7 +291,7 @@ def test_its_messages_are_plain_ones_of_the_caller_that_made_it(bench: Bench) ->
         ),
     ],
 )
-def test_what_makes_no_schedule(bench: Bench, headers: list[tuple[str, str]], text: str) -> None:
+def test_invalid_schedules(bench: Bench, headers: list[tuple[str, str]], text: str) -> None:
     with pytest.raises(QueueError) as caught:
         bench.engine.publisher.publish(URL, headers, b"", schedule_only=True)
     assert (caught.value.status, caught.value.message) == (400, text)
@@ -336,7 +336,7 @@ def test_the_next_runs_are_told_whether_it_is_paused_or_not(bench: Bench, paused
     assert schedule.next_runs(1, bench.start_us) == [after(60)]
 
 
-def test_one_that_fires_no_more_has_no_next_run(bench: Bench) -> None:
+def test_a_schedule_after_its_last_run_has_no_next_run(bench: Bench) -> None:
     bench.clock.move_to("9999-06-01T00:00:00Z")
     schedule = scheduled(bench, "0 0 1 8 *")
     bench.clock.move_to("9999-09-01T00:00:00Z")

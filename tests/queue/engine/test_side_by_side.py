@@ -335,7 +335,7 @@ def test_a_fault_that_cannot_be_judged_fails_the_attempt() -> None:
         assert f"a delivery in the background to {APP}: ContractError" in told[0]
 
 
-def test_what_is_still_under_way_at_the_end_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_deliveries_in_flight_at_the_end_are_reported(monkeypatch: pytest.MonkeyPatch) -> None:
     stop = Dispatcher.stop
     monkeypatch.setattr(Dispatcher, "stop", lambda self: stop(self, 0.01))
     begun, go_on = threading.Event(), threading.Event()

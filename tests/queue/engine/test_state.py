@@ -60,9 +60,7 @@ def test_groups_and_schedules_leave_the_ids_of_messages_as_they_are() -> None:
 @pytest.mark.parametrize(
     ("lane", "own"), [("driven", "state"), ("background", "background"), ("state", "state")]
 )
-def test_what_goes_out_and_what_happens_inside_have_their_lanes(
-    bench: Bench, lane: Lane, own: Lane
-) -> None:
+def test_lanes_of_attempts_and_internal_timers(bench: Bench, lane: Lane, own: Lane) -> None:
     bench.engine.lane = lane
     bench.publish(Delay="1s")
     bench.engine.cancel(bench.publish(Delay="2s"))
@@ -116,7 +114,7 @@ def test_an_overtaken_message_has_one_timer_when_another_lets_it_go(bench: Bench
     assert [one.url for one in bench.sent] == [CALLBACK, URL]
 
 
-def test_what_is_not_planned_any_more_is_not_remembered_for_ever(bench: Bench) -> None:
+def test_plans_of_cancelled_messages_are_forgotten(bench: Bench) -> None:
     last = bench.publish(Delay="5h")
     for _ in range(300):
         bench.engine.cancel(bench.publish())

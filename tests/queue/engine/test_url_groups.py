@@ -96,7 +96,7 @@ def test_a_copy_is_independent() -> None:
         (2, [(URLS[1], None), (URLS[2], None)]),
     ],
 )
-def test_of_a_list_with_one_that_is_refused_none_is_added(most: Any, more: Any) -> None:
+def test_one_refused_endpoint_refuses_the_list(most: Any, more: Any) -> None:
     store = groups(most_endpoints=most)
     wanted = [(URLS[0], None), *more]
     with pytest.raises(QueueError):
@@ -209,7 +209,7 @@ def test_a_group_keeps_its_place_when_it_is_renamed() -> None:
         ),
     ],
 )
-def test_what_is_refused_of_groups(attempt: Any, status: int, text: str) -> None:
+def test_refusals_of_groups_and_endpoints(attempt: Any, status: int, text: str) -> None:
     store = groups(most=2, most_endpoints=1)
     store.add_all("g", [(URLS[0], None)], 0)
     store.create("h", 0)

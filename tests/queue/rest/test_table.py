@@ -1577,7 +1577,7 @@ def test_a_destination_that_has_a_name(
     assert scene.to(CALLBACK)[0].json()["url"] == url
 
 
-def test_nobody_stands_in_for_a_named_destination() -> None:
+def test_a_named_destination_without_a_handler() -> None:
     with Scene() as scene:
         scene.queue.destinations.clear()
         scene.publish({"Upstash-Retries": "0"}, url="api/email")

@@ -36,7 +36,7 @@ def test_the_ladder_never_overflows() -> None:
     assert backoff_us(10**6) == DAY
 
 
-def test_what_a_destination_asks_for() -> None:
+def test_waits_requested_by_a_destination() -> None:
     def check(value: str, seconds: float) -> None:
         for name in ("Retry-After", "x-ratelimit-reset", "X-RateLimit-Reset-Requests"):
             found = asked_wait([(name, value)], NOW_US)
@@ -80,7 +80,7 @@ def test_what_a_destination_asks_for() -> None:
         "9" * 400 + "h",
     ],
 )
-def test_what_does_not_count(value: str) -> None:
+def test_ignored_wait_headers(value: str) -> None:
     assert asked_wait([("Retry-After", value)], NOW_US) is None
     wait, why = next_wait(None, 0, [("Retry-After", value)], NOW_US)
     assert wait == backoff_us(1)

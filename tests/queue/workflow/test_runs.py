@@ -617,7 +617,7 @@ def test_a_notification_wakes_those_who_wait(wire: Wire) -> None:
     assert len(wire.ask("GET", "/v2/waiters/other")) == 1
 
 
-def test_what_the_queue_publishes_by_itself_is_no_request() -> None:
+def test_internal_messages_do_not_count_as_requests() -> None:
     wire = Wire(limits={"burst": 1})
     wire.start()
     wait(wire, "e")
@@ -674,7 +674,7 @@ def test_a_notification_for_one_run_may_come_first(wire: Wire) -> None:
         assert len(wire.ask("POST", "/v2/notify/r/e", 201, content=b"late")) == 1
 
 
-def test_nothing_waits_for_a_run_that_is_over(wire: Wire) -> None:
+def test_a_finished_run_has_no_waiters(wire: Wire) -> None:
     for run in ("r", "s"):
         wire.start(run)
     wire.queue.run_until_idle()
@@ -741,7 +741,7 @@ def test_a_wait_for_a_number_that_is_none(wire: Wire, timeout: str) -> None:
     assert "invalid timeout" in answer["error"]
 
 
-def test_what_a_wait_forwards_is_utf8(wire: Wire) -> None:
+def test_headers_of_a_wait_are_utf8(wire: Wire) -> None:
     wire.start_and_deliver()
     wait(wire, "e", url=APP + "/ä", timeoutHeaders={"Upstash-Forward-X": ["é", "日"]})
     wire.queue.run_until_idle()
@@ -1046,7 +1046,7 @@ def test_a_run_that_is_forgotten_takes_what_was_kept_for_it_along() -> None:
     wire.close()
 
 
-def test_what_is_left_of_a_run_whose_messages_are_forgotten() -> None:
+def test_a_run_whose_first_messages_are_forgotten() -> None:
     wire = Wire(history="1h")
     resumed = wire.ask("POST", f"/v2/workflows/dlq/resume/{failed_run(wire)}")["workflowRunId"]
     wire.ask("POST", f"/v2/notify/{resumed}/never", 201, content=b"x")
