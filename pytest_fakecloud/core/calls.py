@@ -101,7 +101,7 @@ def _cannot_tell(what: str) -> CannotTell:
     )
 
 
-@dataclass(init=False, eq=False, repr=False, slots=True)
+@dataclass(eq=False, repr=False, slots=True)
 class Headers(Mapping[str, str]):
     """The headers of a request or an answer: a mapping from name to value that ignores case.
 
@@ -109,10 +109,7 @@ class Headers(Mapping[str, str]):
     ``pairs`` are the headers in the order and the spelling in which they were sent.
     """
 
-    pairs: tuple[tuple[str, str], ...]
-
-    def __init__(self, pairs: Iterable[tuple[str, str]] = ()) -> None:
-        self.pairs = tuple(pairs)
+    pairs: Sequence[tuple[str, str]] = ()
 
     def __getitem__(self, name: str) -> str:
         values = self.getlist(name)
@@ -203,7 +200,7 @@ class Call:
         self.handle = handle
         self.method = method
         self.target = target
-        self.headers = headers if isinstance(headers, Headers) else Headers(headers)
+        self.headers = headers if isinstance(headers, Headers) else Headers(tuple(headers))
         self.body = body
         self.client = client
         if facts is not None:
@@ -407,8 +404,10 @@ def shorten(call: Call, *, read_facts: bool = True) -> None:
     if "headers" not in cut and (size > LIGHT or len(headers) > _HEADERS_OF_CUT):
         cut["headers"] = size
         call.headers = Headers(
-            (_beginning(name, _HEADER_OF_CUT), _beginning(value, _HEADER_OF_CUT))
-            for name, value in headers[:_HEADERS_OF_CUT]
+            [
+                (_beginning(name, _HEADER_OF_CUT), _beginning(value, _HEADER_OF_CUT))
+                for name, value in headers[:_HEADERS_OF_CUT]
+            ]
         )
     long = {"target": call.target, "body": call.body, "answer": call.answer}
     long = {

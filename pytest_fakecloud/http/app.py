@@ -303,7 +303,7 @@ class App:
     def _record(self, call: Call, response: Response) -> None:
         if isinstance(response, Answer):
             call.status = response.status
-            call.answer_headers = Headers(response.headers)
+            call.answer_headers = Headers(tuple(response.headers))
             call.answer = _slim(response.body)  # type: ignore[arg-type]
             call.outcome = "answered"
         elif isinstance(response, Stream):

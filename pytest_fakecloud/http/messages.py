@@ -57,7 +57,7 @@ class Request:
             _, _, rest = path.partition("://")
             path = "/" + rest.partition("/")[2]
         self.path = path
-        self.headers = headers if isinstance(headers, Headers) else Headers(headers)
+        self.headers = headers if isinstance(headers, Headers) else Headers(tuple(headers))
         self.body = body
         self.client = client
         self.principal: Any = None

@@ -101,7 +101,7 @@ class Mask:
         return self.text(call.target)
 
     def _headers(self, headers: Headers) -> Headers:
-        return Headers((name, self.header(name, value)) for name, value in headers.pairs)
+        return Headers([(name, self.header(name, value)) for name, value in headers.pairs])
 
     def call(self, call: Call) -> Call:
         """A call like this one without credentials: what is cut out of it later can hold no half."""

@@ -147,7 +147,7 @@ class DeliveredRequest:
     @property
     def headers(self) -> Headers:
         """All headers, the signature included."""
-        return Headers(self.delivery.headers)
+        return Headers(tuple(self.delivery.headers))
 
     @property
     def body(self) -> bytes:

@@ -333,7 +333,7 @@ class AttemptRunner:
         attempt = message.attempts[-1]
         attempt.status, attempt.headers, attempt.body = (
             outcome.status,
-            Headers(outcome.headers),
+            Headers(tuple(outcome.headers)),
             outcome.body,
         )
         attempt.exception = outcome.exception
