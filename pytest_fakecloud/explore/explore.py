@@ -21,7 +21,7 @@ from .cause import cause
 from .cooperation import cooperation, share_locks
 from .promises import Promises
 from .runtime.strands import Threads
-from .schedule import KINDS, SWITCHES, Kind, Schedule
+from .schedule import CLOCK, KINDS, SWITCHES, Kind, Schedule
 from .search import Budget, Explorer, Tally, hypothesis
 from .simulation import Choice, Program, Run
 from .story import story
@@ -357,7 +357,7 @@ def _check_names(schedule: Schedule, programs: Sequence[Program]) -> None:
         named = [event.process, *([event.detail] if event.kind in SWITCHES else [])]
         for name in named:
             root = re.split(r"[/:+]", name)[0]
-            if root not in known and not re.fullmatch(r"delivery\d+", root):
+            if root not in (*known, CLOCK) and not re.fullmatch(r"delivery\d+", root):
                 raise ContractError(
                     f"{shown(str(event))}: there is no client {shown(name)}"
                     f"{nearest(root, known)}; there are: {', '.join(known)}"

@@ -37,23 +37,20 @@ class Touch:
 
 MEMORY = Touch("", "memory", ALL, True)
 """The memory of the process, which the code between two calls may read and write."""
+READS_CLOCK = Touch("", "clock", ALL, False)
+"""The clock, as read by a step whose effect depends on when it happens."""
+MOVES_CLOCK = Touch("", "clock", ALL, True)
+"""The clock, as moved by a step of time."""
 
 
 class Footprint:
-    """All that one step has touched."""
+    """All that one step has touched; ``is_everything`` for a step that must keep its place."""
 
-    __slots__ = ("_everything", "touches")
+    __slots__ = ("is_everything", "touches")
 
     def __init__(self, touches: Iterable[Touch] = ()) -> None:
         self.touches: dict[Touch, None] = dict.fromkeys(touches)
-        self._everything = False
-
-    @classmethod
-    def of_everything(cls) -> Footprint:
-        """The footprint of a step that must keep its place, such as a move of the clock."""
-        made = cls()
-        made._everything = True
-        return made
+        self.is_everything = False
 
     def add(self, touch: Touch) -> None:
         """Note one thing."""
@@ -69,7 +66,7 @@ class Footprint:
 
     def depends_on(self, other: Footprint) -> bool:
         """Whether the order of two steps matters."""
-        return self._everything or other._everything or self.conflict(other) is not None
+        return self.is_everything or other.is_everything or self.conflict(other) is not None
 
 
 # -- the key-value server --------------------------------------------------------------------------
@@ -84,6 +81,22 @@ _ALONE = frozenset((*_CONNECTION, *_FRAME, "READONLY", "READWRITE", *_SCRIPTS))
 """Commands that touch nothing but their own connection; scripts touch by the commands they run."""
 
 
+_TTLS = ("EXPIRE", "PEXPIRE", "EXPIREAT", "PEXPIREAT", "TTL", "PTTL", "SETEX", "PSETEX", "GETEX")
+_FIELD_TTLS = tuple(f"H{name}" for name in (*_TTLS[:6], "GETEX", "SETEX"))
+_STREAMS = ("XADD", "XCLAIM", "XAUTOCLAIM", "XPENDING", "XREADGROUP", "XINFO", "XGROUP")
+_SERVER = ("TIME", "LASTSAVE", "RESTORE", "OBJECT", "DEBUG", "INFO", "CLIENT", "SLOWLOG", "LATENCY")
+_TIMED = frozenset((*_TTLS, *_FIELD_TTLS, *_STREAMS, *_SERVER))
+"""Commands whose effect or answer depends on the time at which they run."""
+_TIMED_OPTIONS = frozenset((b"EX", b"PX", b"EXAT", b"PXAT", b"BLOCK"))
+
+
+def reads_clock(name: str, argv: list[bytes]) -> bool:
+    """Whether a command's effect or answer depends on the time at which it runs."""
+    if name in _TIMED or (name.startswith("B") and name not in ("BITCOUNT", "BITOP", "BITPOS")):
+        return True
+    return len(argv) > 3 and any(word.upper() in _TIMED_OPTIONS for word in argv[3:])
+
+
 def touches_of_command(fake: str, session: Any, spec: Any, argv: list[bytes]) -> Iterable[Touch]:
     """What a command touches, by the keys and flags of the command table.
 
@@ -92,9 +105,11 @@ def touches_of_command(fake: str, session: Any, spec: Any, argv: list[bytes]) ->
     """
     name = spec.name.partition(" ")[0]
     database = session.db.index
+    if reads_clock(name, argv):
+        yield READS_CLOCK
     if spec.name == "EXEC" or name in ("EVAL", "EVALSHA", "FCALL"):
         for _, key, _ in session.watched:
-            yield _key(fake, database, key, False)
+            yield touch_of_key(fake, database, key, False)
         return
     if name in _CHANNEL_COMMANDS:
         last = 2 if "PUBLISH" in name else len(argv)
@@ -113,7 +128,7 @@ def touches_of_command(fake: str, session: Any, spec: Any, argv: list[bytes]) ->
             continue
         for place in places:
             found = True
-            yield _key(fake, database, argv[place], "RO" not in key_spec.flags)
+            yield touch_of_key(fake, database, argv[place], "RO" not in key_spec.flags)
     if found:
         return
     if spec.keys and not spec.write:
@@ -125,7 +140,8 @@ def touches_of_command(fake: str, session: Any, spec: Any, argv: list[bytes]) ->
     yield Touch(fake, "setting", ALL, name not in ("CONFIG",) or spec.name != "CONFIG GET")
 
 
-def _key(fake: str, database: int, key: bytes, writes: bool) -> Touch:
+def touch_of_key(fake: str, database: int, key: bytes, writes: bool) -> Touch:
+    """Return the touch of one key."""
     return Touch(fake, f"key of db{database}", _text(key), writes)
 
 
@@ -148,6 +164,8 @@ _BROKER: Mapping[str, tuple[tuple[str, str, bool], ...]] = {
     "delete-consumer": (("group", "group", True),),
 }
 """By route: kind, the parameter with the name, and whether it is written."""
+_WHOLE_INDEX = ("info", "list-namespaces", "rename-namespace", "reset")
+"""Routes that concern all namespaces; ``reset`` does when its body says so."""
 _VECTOR_READS = ("query", "fetch", "range", "random", "info", "list", "resumable")
 
 
@@ -157,6 +175,7 @@ def touches_of_request(fixture: str, fake: str, request: Request) -> Iterable[To
     Coarse where a route says no more: an unknown one counts as writing everything of its fake.
     """
     route, params = request.route, request.params
+    yield READS_CLOCK
     if fixture == "broker":
         for kind, name, writes in _BROKER.get(route, (("topic", ALL, True), ("group", ALL, True))):
             given = ALL if name == ALL else params.get(name, ALL)
@@ -164,8 +183,10 @@ def touches_of_request(fixture: str, fake: str, request: Request) -> Iterable[To
     elif fixture == "vector_index":
         namespace = params.get("namespace", "")
         reads = route.startswith(_VECTOR_READS)
-        whole = route in ("info", "list-namespaces", "rename-namespace") or "next" in route
+        whole = route in _WHOLE_INDEX or route.startswith("resumable")
         yield Touch(fake, "namespace", ALL if whole else namespace or "default", not reads)
+        if route.startswith("resumable"):
+            yield Touch(fake, "cursor", ALL, True)
     elif fixture == "queue":
         reads = request.method in _READS
         yield Touch(fake, "publishing", ALL, not reads)

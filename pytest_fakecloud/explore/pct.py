@@ -23,6 +23,7 @@ class Priorities:
     """A strategy that runs the strand of the highest priority; some decisions lower it."""
 
     records = False
+    moves_time = False
 
     def __init__(self, chance: random.Random, depth: int, decisions: int, *, late: bool) -> None:
         self.places: frozenset[Place] = frozenset(

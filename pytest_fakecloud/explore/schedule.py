@@ -72,6 +72,8 @@ TRIED: tuple[Kind, ...] = (
     "rotate_token",
 )
 """The order in which kinds are tried: of several that break a promise, the first explains most."""
+CLOCK = "@clock"
+"""The strand of time: its steps move the clock to the next known time. No client can have this name."""
 FAULTS = frozenset({"answer", "drop", "lose_answer", "duplicate"})
 """Faults that determine a call's outcome. The first in the order of ``KINDS`` wins."""
 ENDS = FAULTS | {"crash"}

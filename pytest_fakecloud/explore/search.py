@@ -114,6 +114,7 @@ class Tally:
     prioritised: dict[int, int] = field(default_factory=dict)
     strands: int = 1
     decisions: int = 1
+    has_timers: bool = False
     seconds: float = 0.0
     seed: int | str = 0
     calls: dict[str, int] = field(default_factory=dict)
@@ -308,6 +309,11 @@ class Explorer:
         singles = self._singles(undisturbed, budget, chance)
         if isinstance(singles, Run):
             return singles
+        if tally.has_timers and {"switch", "jump"} <= self.choice.kinds:
+            late = "late" in self.choice.kinds
+            found = self._interleavings(budget, late=late, whole=False, moves_time=True)
+            if found is not None:
+                return found
         pairs = _Pairs(singles)
         tally.all_pairs = len(pairs)
         part = budget
@@ -326,8 +332,13 @@ class Explorer:
             tally.all_pairs = tally.pairs
         return self._drawn([undisturbed, *singles], budget, chance)
 
-    def _interleavings(self, budget: Budget, *, late: bool, whole: bool) -> Run | None:
-        """Run each order of conflicting calls once; with ``late``, of the code between them too."""
+    def _interleavings(
+        self, budget: Budget, *, late: bool, whole: bool, moves_time: bool = False
+    ) -> Run | None:
+        """Run each order of conflicting calls once.
+
+        With ``late``, the code between calls takes part too, and with ``moves_time`` all timers.
+        """
         tally = self.tally
         kinds = self.choice.kinds
         if "switch" not in kinds or (late and "late" not in kinds):
@@ -335,8 +346,8 @@ class Explorer:
         part = budget if whole else budget.part(tally.tried, _FOR_ORDERS)
         if whole and not late and "late" in kinds:
             part = budget.part(tally.tried, 0.5)
-        orders = Interleavings(late=late)
-        several = False
+        orders = Interleavings(late=late, moves_time=moves_time)
+        several = moves_time
         while orders.next():
             if not part.left(tally.tried):
                 return None
@@ -350,12 +361,14 @@ class Explorer:
             if not several:
                 return None
             tally.orders += 1
+            tally.has_timers = tally.has_timers or run.has_timers
             if run.broken is not None:
                 return run
         tally.all_orders = orders.is_exact and not tally.notes
-        if tally.all_orders and (late or "late" not in kinds):
+        is_whole = moves_time or not (tally.has_timers and "jump" in kinds)
+        if tally.all_orders and is_whole and (late or "late" not in kinds):
             tally.is_exhaustive = True
-            if late:
+            if late or moves_time:
                 tally.orders = orders.runs
         return None
 
@@ -452,17 +465,16 @@ class Explorer:
 
     def confirm(self, run: Run) -> tuple[Run | None, int, int]:
         """Run a failing schedule again: the last failing run, how many failed, of how many."""
-        if run.is_stuck:
-            return run, 1, 1
+        # Each replay of a run that is stuck takes seconds, and leaves threads behind.
+        replays = 1 if run.is_stuck else REPLAYS
         found, failed = None, 0
-        for number in range(REPLAYS):
+        for number in range(replays):
             # The journal keeps the last failing run only.
-            again = self.play(
-                run.schedule, keep=number == REPLAYS - 1, stacks=number == REPLAYS - 1
-            )
+            is_last = number == replays - 1
+            again = self.play(run.schedule, keep=is_last, stacks=is_last)
             if again.broken is not None:
                 found, failed = again, failed + 1
-        return found, failed, REPLAYS
+        return found, failed, replays
 
     # -- stored failures -------------------------------------------------------------------------
 

@@ -17,17 +17,18 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
 from ..core.errors import ContractError, shown
 from ..core.problems import broken_promise, ends_the_test
+from ..core.timeparse import monotonic
 from ..faults.kinds import lost
 from ..http.messages import Answer, Effect, Request, Response, Serve
 from ..queue.model import Outcome
-from .footprint import MEMORY, Footprint, Touch
+from .footprint import MEMORY, MOVES_CLOCK, READS_CLOCK, Footprint, Touch
 from .history import History, Operation, begin, begin_client, end
 from .runtime.deliveries import Due
 from .runtime.frames import source_of
 from .runtime.loops import await_in_own_loop
 from .runtime.strands import Crash, Place, Strand, Threads, Turns, pause
 from .runtime.stuck import describe_stuck, is_in_application
-from .schedule import DELAY, FAULTS, PARTITION, SWITCHES, TICKS, Event, Kind, Schedule
+from .schedule import CLOCK, DELAY, FAULTS, PARTITION, SWITCHES, TICKS, Event, Kind, Schedule
 from .world import HOLD_US, ROTATED_US, World, refusal
 
 if TYPE_CHECKING:
@@ -36,16 +37,21 @@ if TYPE_CHECKING:
     from ..handle import Handle
     from ..queue.model import Delivery
     from .runtime.loops import OwnLoop
+    from .runtime.wires import Wire
 
 MOST_POINTS = 2_000
 """Calls of one strand after which it is taken to have no end."""
 MOST_STEPS = 20_000
+MOST_MOVES = 8
+"""Steps of time in one run, beyond those that nothing else could precede."""
 MOST_STARTS = 12
 """How often a worker is started at most."""
 FIRINGS = 3
 """How often schedules fire, where no horizon is given, after all else has ended."""
 _GRACE = 500
 """Real milliseconds that a waiting strand is given before it counts as stuck."""
+_PATIENCE = 10.0
+"""Real seconds after which bytes that a loop does not read are no longer waited for."""
 _LOOK = 0.5
 """Real seconds between two looks at whether a strand has ended."""
 _AT_CALLS: tuple[Kind, ...] = ("answer", "drop", "lose_answer", "crash")
@@ -60,9 +66,17 @@ PATIENCE_US = 3_600_000_000
 """How long a client may be slow in all, where ``patience`` is not given."""
 simulation: ContextVar[Simulation | None] = ContextVar("simulation", default=None)
 """The run that the present code belongs to."""
-Option: TypeAlias = "Strand | Due"
+Option: TypeAlias = "Strand | Due | Moment"
 _Turn = Generator[None, None, None]
 """Yields wherever the strand has to give its turn away."""
+
+
+@dataclass(frozen=True, slots=True)
+class Moment:
+    """The next step of time: the time that the clock can move to."""
+
+    at_us: int
+    name: str = CLOCK
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,7 +132,10 @@ class Line:
 
 @dataclass(slots=True)
 class Step:
-    """What one strand did between two decisions, and which strands could have run instead."""
+    """What one strand did between two decisions, and which strands could have run instead.
+
+    ``disabled`` are those of them that could no longer run afterwards.
+    """
 
     strand: str
     place: Place
@@ -127,6 +144,7 @@ class Step:
     footprint: Footprint
     enabled_by: int = -1
     barrier: int = -1
+    disabled: set[str] = field(default_factory=set)
 
 
 class Strategy(Protocol):
@@ -134,6 +152,7 @@ class Strategy(Protocol):
 
     places: frozenset[Place]
     records: bool
+    moves_time: bool
 
     def pick(self, run: Run, options: Sequence[str], place: Place) -> str:
         """The name of the strand to run, out of the options; the first is the default."""
@@ -163,6 +182,8 @@ class Run:
     reached: set[int] = field(default_factory=set)
     strands: set[str] = field(default_factory=set)
     is_stuck: bool = False
+    has_timers: bool = False
+    is_cut: bool = False
 
 
 class Simulation:
@@ -213,6 +234,11 @@ class Simulation:
         self._parkings = itertools.count(1)
         self._served = 0
         self._firings = 0
+        self._moves_time = strategy is not None and strategy.moves_time
+        self._may_move = self._moves_time or any(event.detail == CLOCK for event in schedule)
+        self._moves: list[tuple[int, int]] = []
+        self._moved = 0
+        self._times: frozenset[int] = frozenset()
         self._held_us = 0
         self._aside = 0
         self._lock = threading.RLock()
@@ -234,6 +260,10 @@ class Simulation:
             self._cut_wires(lambda owner: owner.crashed or owner.host.crashed or owner.is_over)
         self._world.settle()
         run = self.run
+        if self._records and run.broken is None:
+            self._note_disabled((CLOCK,))
+        if self._moves_time and run.broken is None:
+            self._foresee()
         run.ids = self._world.message_names()
         for strand in self._strands:
             if strand.error is not None:
@@ -260,6 +290,9 @@ class Simulation:
             if dying is not None:
                 return dying
             options = self._options()
+            moment = self._moment(options) if self._may_move else None
+            if moment is not None:
+                options.append(moment)
             if options:
                 chosen = self._start(self._decide(options))
                 if chosen is not None:
@@ -344,8 +377,10 @@ class Simulation:
         others = options[1:]
         label = default.name, point
         names = [one.name for one in options]
+        if self._records:
+            self._note_disabled(names)
         if others:
-            self._note_switches(label, kind, names[1:])
+            self._note_switches(label, kind, [name for name in names[1:] if name != CLOCK])
         wanted = default.name
         planned = self._switches.get(label)
         if planned:
@@ -360,11 +395,13 @@ class Simulation:
             if wanted != default.name:
                 self._switched(Event(default.name, point, kind, wanted))
         if self._records:
-            self._begin_step(wanted, names)
+            self._begin_step(next(one for one in options if one.name == wanted), names)
         return next(one for one in options if one.name == wanted)
 
     def _switched(self, event: Event) -> None:
         self.run.fired.append(event)
+        if event.detail == CLOCK:
+            return
         other = _title(event.process)
         when = {
             "switch": "has its turn before {} goes on" if event.point else "comes before {}",
@@ -377,21 +414,43 @@ class Simulation:
     def _records(self) -> bool:
         return self._stacks or (self._strategy is not None and self._strategy.records)
 
-    def _begin_step(self, name: str, options: Sequence[str]) -> None:
-        chosen = self._named(name)
-        place: Place = "switch"
-        point = 0
-        if chosen is not None:
-            place, point = _place_of(chosen)
+    def _begin_step(self, option: Option, options: Sequence[str]) -> None:
+        place, point = _place_of(option)
+        due_us = None
+        if isinstance(option, Due):
+            due_us = option.timer.due_us
+        elif isinstance(option, Strand) and option.state != "parked":
+            due_us = option.wake_us
+        enabled_by = self._by.get(option.name, -1)
+        for index, at_us in self._moves:
+            if due_us is not None and at_us >= due_us:
+                enabled_by = max(enabled_by, index)
+                break
+        if not self.run.has_timers:
+            self.run.has_timers = self._next_us(forced=False) is not None
         step = Step(
-            name, place, point, tuple(options), Footprint(), self._by.get(name, -1), self._barrier
+            option.name, place, point, tuple(options), Footprint(), enabled_by, self._barrier
         )
         if self._strategy is not None and "late" in self._strategy.places and place != "switch":
             step.footprint.add(MEMORY)
         self.run.steps.append(step)
 
-    def _named(self, name: str) -> Strand | None:
-        return next((s for s in self._strands if s.name == name and s.state != "ended"), None)
+    def _note_disabled(self, options: Sequence[str]) -> None:
+        """Note which strands, and which times, the last step has taken away."""
+        before, self._times = self._times, self._all_times()
+        if not self.run.steps:
+            return
+        last = self.run.steps[-1]
+        last.disabled = set(last.options) - {last.strand, *options}
+        if last.strand != CLOCK and any(at > self._world.now_us() for at in before - self._times):
+            last.disabled.add(CLOCK)
+
+    def _all_times(self) -> frozenset[int]:
+        """The times that the clock can move to, as far as they are explored."""
+        if not self._moves_time:
+            return frozenset()
+        waits = (s.wake_us for s in self._strands if s.state == "waiting" and s.wake_us is not None)
+        return frozenset((*self._world.known_instants(MOST_MOVES), *waits))
 
     def touch(self, touches: Iterable[Touch]) -> None:
         """Note what the present step touches."""
@@ -405,7 +464,7 @@ class Simulation:
 
     def _touch_message(self, due: Due) -> None:
         if self._records:
-            self.touch([Touch(due.queue.name, "message", due.first_name, True)])
+            self.touch([Touch(due.queue.name, "message", due.first_name, True), READS_CLOCK])
 
     def _touch_history(self, writes: bool) -> None:
         if self._choice.is_history_read and self._records:
@@ -417,10 +476,13 @@ class Simulation:
             self.run.points.append(Point(*label, [(kind, name) for name in names]))
 
     def _start(self, option: Option) -> Strand | None:
-        if not isinstance(option, Due):
-            option.last = False
-            return option
-        return self._begin_delivery(option)
+        if isinstance(option, Moment):
+            self._move(option)
+            return None
+        if isinstance(option, Due):
+            return self._begin_delivery(option)
+        option.last = False
+        return option
 
     def _add(self, strand: Strand) -> Strand:
         strand.patience_us = self._choice.patience_us
@@ -534,8 +596,78 @@ class Simulation:
 
     # -- time ------------------------------------------------------------------------------------
 
+    def _moment(self, options: Sequence[Option]) -> Moment | None:
+        """The next step of time, where the code can be so slow."""
+        forced = not options
+        at_us = self._next_us(forced=forced)
+        if at_us is None:
+            return None
+        now = self._world.now_us()
+        known = self._world.known_instants(1)
+        moment = Moment(min([at_us, *known]))
+        if forced:
+            return moment if self._moves_time else None
+        waiting = [one for one in options if isinstance(one, Strand) and one.state != "new"]
+        if not all(self._may_pause(strand, moment.at_us - now) for strand in waiting):
+            return None
+        if self._moved >= MOST_MOVES:
+            self.run.is_cut = True
+            return None
+        return moment
+
+    def _move(self, moment: Moment) -> None:
+        """Make a step of time."""
+        now = self._world.now_us()
+        options = self._options()
+        for option in options:
+            if isinstance(option, Strand) and option.state != "new":
+                option.paused_us += moment.at_us - now
+        if options:
+            self._moved += 1
+            self._say("clock", f"{seconds(moment.at_us - now)} pass", event=True)
+        elif moment.at_us == self._world.next_firing_us():
+            self._firings += 1
+        ends = list(self._world.ends_until(moment.at_us)) if self._records else []
+        fired = self._world.move_to(moment.at_us)
+        if self._records:
+            index = len(self.run.steps) - 1
+            self._moves.append((index, moment.at_us))
+            self.touch([MOVES_CLOCK, *ends])
+            if fired:
+                self.run.steps[index].footprint.is_everything = True
+
+    def _foresee(self) -> None:
+        """Add the steps of time that would follow, since they could come earlier, too."""
+        run, world = self.run, self._world
+        now = world.now_us()
+        if self._moved >= MOST_MOVES:
+            return
+        for at_us in world.known_instants(MOST_MOVES - self._moved):
+            if at_us > now + self._choice.patience_us:
+                return
+            touched = Footprint([MOVES_CLOCK, *world.ends_until(at_us)])
+            if self._choice.always:
+                touched.add(Touch("", "promise", "*", True))
+            touched.is_everything = world.fires_until(at_us)
+            run.steps.append(Step(CLOCK, "switch", 0, (CLOCK,), touched, -1, self._barrier))
+
     def _pass_time(self) -> bool:
         """Move on to the next thing that happens; returns whether there is anything."""
+        target = self._next_us(forced=True)
+        if target is None:
+            return False
+        if target == self._world.next_firing_us():
+            self._firings += 1
+        self._world.move_to(target)
+        self._barrier = len(self.run.steps) - 1
+        return True
+
+    def _next_us(self, *, forced: bool) -> int | None:
+        """The next time at which anything happens, or None.
+
+        Forced moves pass by the ends of keys, which no strand waits for, and stop at schedules
+        up to the horizon only.
+        """
         now = self._world.now_us()
         found = []
         only_daemons = all(
@@ -556,21 +688,17 @@ class Simulation:
         if due is not None:
             found.append(due)
         firing = self._world.next_firing_us()
+        if not forced:
+            found += self._world.known_instants(1)
         if firing is not None and not found:
             horizon = self._choice.horizon_us
             if horizon is None:
-                self._firings += 1
-                firing = firing if self._firings <= FIRINGS else None
+                firing = firing if self._firings < FIRINGS else None
             elif firing > self.run.start_us + horizon:
                 firing = None
         if firing is not None and firing > now:
             found.append(firing)
-        target = min((at for at in found if at > now), default=None)
-        if target is None:
-            return False
-        self._world.move_to(target)
-        self._barrier = len(self.run.steps) - 1
-        return True
+        return min((at for at in found if at > now), default=None)
 
     def _pause(self, strand: Strand, event: Event) -> bool:
         """Pause a strand as an event says; returns whether it could be that slow."""
@@ -1162,6 +1290,8 @@ class Simulation:
         own: bool = True,
     ) -> None:
         """Let other strands run until something holds, or until a time."""
+        if until_us is not None and self._records:
+            self.touch([READS_CLOCK])
         strand.place, strand.ready, strand.wake_us = "wake", ready, until_us
         strand.why = why
         strand.state = "waiting"
@@ -1239,26 +1369,37 @@ class Simulation:
         self._check_alive(host)
         if self._world.clock.driving:
             return True
-        while self._has_answers_to_come(host):
+        deadline = monotonic() + _PATIENCE
+        while self._has_answers_to_come(host) and monotonic() < deadline:
             if loop.selector.has_events(0.001):
                 return True
             self._check_alive(host)
+        if loop.selector.has_events():
+            # The answer has arrived since the last look: whose turn it is does not depend on that.
+            return True
         if loop.has_sockets() and not self._wires_of(host) and loop.has_soon():
             return True
         now = self._world.now_us()
+        if timeout is not None and self._records:
+            self.touch([READS_CLOCK])
         host.wake_us = None if timeout is None else now + math.ceil(timeout * 1e6)
-        host.ready = loop.selector.has_events
+
+        def arrived() -> bool:
+            self._world.wires.settle()
+            is_coming = any(wire.has_unread() for wire in self._wires_of(host))
+            return loop.selector.has_events(_LOOK if is_coming else 0)
+
+        host.ready = arrived
         host.place, host.why = "wake", "loop"
         host.points = host.main.points if host.main is not None else 0
         self._turns.idle(host)
         self._check_alive(host)
         return True
 
-    def _wires_of(self, host: Strand) -> list[Any]:
-        wires = self._world.wires.all()
+    def _wires_of(self, host: Strand) -> list[Wire]:
         return [
             w
-            for w in wires
+            for w in self._world.wires.all()
             if (owner := self._owners.get(w.port)) is not None and owner.host is host
         ]
 
@@ -1282,7 +1423,7 @@ class Simulation:
     def reads(
         self,
         is_readable: Callable[[float], bool],
-        is_quiet: Callable[[], bool],
+        wire: Wire,
         timeout: float | None,
     ) -> bool:
         """The code waits for bytes of a fake; False when its timeout has passed."""
@@ -1291,7 +1432,7 @@ class Simulation:
             return True
         while not is_readable(0):
             self._check_alive(strand)
-            if not is_quiet():
+            if not wire.is_quiet():
                 is_readable(0.01)
                 continue
             if is_readable(0):
@@ -1301,7 +1442,7 @@ class Simulation:
 
             def arrived() -> bool:
                 self._world.wires.settle()
-                return is_readable(0)
+                return is_readable(_LOOK if wire.has_unread() else 0)
 
             self.wait_for(strand, arrived, until, "push")
             if not is_readable(0):
@@ -1410,7 +1551,7 @@ def _has(schedule: Schedule, kind: Kind) -> bool:
 
 
 def _place_of(option: Option) -> tuple[Place, int]:
-    if isinstance(option, Due) or option.state == "new":
+    if not isinstance(option, Strand) or option.state == "new":
         return "switch", 0
     return ("wake" if option.state == "waiting" else option.place), option.points
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import importlib.util
 import inspect
+import random
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import partial
@@ -20,7 +21,7 @@ from ..process_time import ProcessTime
 from ..services import find
 from ..transport.inprocess import origins
 from ..transport.shortcut import Shortcut
-from .footprint import Touch, touches_of_command, touches_of_request
+from .footprint import READS_CLOCK, Touch, touch_of_key, touches_of_command, touches_of_request
 from .runtime.deliveries import Due
 from .runtime.loops import OwnLoop, await_in_own_loop, loops_follow, sleeps_follow
 from .runtime.strands import Strand
@@ -29,6 +30,7 @@ from .runtime.wires import Wires
 
 if TYPE_CHECKING:
     import asyncio
+    from types import FrameType
 
     from ..any_cloud import AnyCloud
     from ..core.timers import Signal, Timer
@@ -41,6 +43,10 @@ HOLD_US = 60_000_000
 """How long changes of a vector index stay pending after ``hold_pending``, in microseconds."""
 ROTATED_US = 10_000_000
 """How long the old token is refused after ``rotate_token``; then the code is taken to know the new."""
+_TIMESTAMPING = frozenset({"logging", "http.cookiejar", "pytest_fakecloud.http.encoding"})
+"""Modules that read the time for a header or a log only, so that no step depends on it."""
+MOST_TIMERS = 1_000
+"""Timers that are looked at."""
 _HORIZON_US = 30 * 86_400 * 1_000_000
 """How far into the future deliveries are followed, as ``run_until_idle`` does."""
 
@@ -135,6 +141,7 @@ class World:
         self._undo: list[Callable[[], object]] = []
         self._timers: list[Timer] = []
         self._touching = contextlib.ExitStack()
+        self._random = random.getstate()
 
     # -- coming and going ------------------------------------------------------------------------
 
@@ -147,6 +154,7 @@ class World:
             self._baseline = self.cloud.snapshot()
             self._credentials = [pair for handle in self.handles for pair in _credentials(handle)]
             self._ordinals = {}
+            self._random = random.getstate()
             exits.callback(self.reset)
             exits.enter_context(sleeps_follow(self))
             exits.enter_context(loops_follow(self, self._is_here))
@@ -185,7 +193,16 @@ class World:
         if wanted and not clock.anchored:
             steering = ProcessTime(clock)
             steering.start()
+            steering.wall.on_read = self._read_clock
             exits.callback(steering.stop)
+
+    def _read_clock(self, frame: FrameType) -> None:
+        """Note that the code has read the time; what libraries only log or cache does not count."""
+        if self.recording and self.stage is not None and self.stage.is_here():
+            while frame.f_back is not None and "time_machine" in frame.f_code.co_filename:
+                frame = frame.f_back
+            if frame.f_globals.get("__name__") not in _TIMESTAMPING:
+                self.stage.touch([READS_CLOCK])
 
     def _watch(self, handle: Handle, exits: contextlib.ExitStack) -> None:
         app: Any = handle._app
@@ -296,6 +313,8 @@ class World:
         self.clock.rewind(to_datetime(self._start_us), "frozen")
         self.cloud.restore(self._baseline)
         self.cloud.reseed(self.cloud.seed)
+        # Clients retry after random waits, which have to be the same in each run.
+        random.setstate(self._random)
         _put_back(self._credentials)
         self._ordinals = {}
         for queue in self.queues:
@@ -351,15 +370,18 @@ class World:
         if self.stage is not None:
             self.stage.creates_task(task, is_inner)
 
-    def move_to(self, instant_us: int) -> None:
-        """Move time; what engines do by themselves happens on the way, deliveries do not."""
+    def move_to(self, instant_us: int) -> bool:
+        """Move time, and run what engines do by themselves; returns whether there was anything."""
+        fired = False
         target = max(instant_us, self.clock.now_us())
         steps = self.clock.steps(lambda: target, ("state",))
         try:
             for timer in steps:
                 timer.callback(timer.due_us)
+                fired = True
         finally:
             steps.close()
+        return fired
 
     def known_instants(self, most: int) -> list[int]:
         """The next times at which anything falls due: a timer, a delivery, the end of a TTL."""
@@ -371,6 +393,20 @@ class World:
                 found.update(at * 1000 for at in keyspace.expires.values())
                 found.update(at * 1000 for at in keyspace.volatile.values())
         return sorted(at for at in found if at > now)[:most]
+
+    def ends_until(self, until_us: int) -> Iterable[Touch]:
+        """Yield what ends when the clock moves that far: keys, and keys some of whose fields end."""
+        for handle in self.handles:
+            for keyspace in getattr(handle._engine, "databases", ()):
+                ends = [*keyspace.expires.items(), *keyspace.volatile.items()]
+                for key, at_ms in ends:
+                    if at_ms * 1000 <= until_us:
+                        yield touch_of_key(handle.name, keyspace.index, key, True)
+
+    def fires_until(self, until_us: int) -> bool:
+        """Whether an engine changes something by itself when the clock moves that far."""
+        _, timers = self.clock.timers.planned(MOST_TIMERS)
+        return any(timer.lane == "state" and timer.due_us <= until_us for timer in timers)
 
     def next_delivery_us(self, after_us: int = -1) -> int | None:
         """When a queue has something to do for its messages, None for never."""

@@ -45,13 +45,14 @@ class ProcessTime:
         self._autojump = mode == AUTOJUMP
         self._ends: list[Callable[[], None]] = []
         self._sleepers: Sleepers | None = None
+        self.wall = Wall(clock)
 
     def start(self) -> None:
         """Begin to steer process time."""
         try:
             if self._autojump and not self._claim():
                 return
-            wall = Wall(self._clock)
+            wall = self.wall
             self._ends.append(self._clock.anchor())
             wall.start()
             self._ends.append(wall.stop)

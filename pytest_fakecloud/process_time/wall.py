@@ -40,6 +40,8 @@ class Wall:
         self._place: tuple[object, int] | None = None
         self._reads = 0
         self._since = 0.0
+        self.on_read: Callable[[FrameType], None] | None = None
+        """Called with the frame that reads the time."""
 
     def start(self) -> None:
         """Begin to steer; the clock stands by now."""
@@ -71,7 +73,10 @@ class Wall:
         read = traveller.time_ns
 
         def time_ns() -> int:
-            self._seen(sys._getframe(1))
+            reader = sys._getframe(1)
+            if self.on_read is not None:
+                self.on_read(reader)
+            self._seen(reader)
             instant: int = read()
             return instant
 

@@ -24,6 +24,8 @@ from pytest_fakecloud.explore.world import World
 
 from ..budget import cases
 
+PATIENCE_US = 3_600_000_000
+
 Clients = Mapping[str, Callable[[], object]]
 
 
@@ -37,7 +39,9 @@ def outcomes(
     threads = Threads()
     late = "late" in strategy.places
     choice = Choice(
-        frozenset(h.name for h in cloud.handles), SWITCHES if late else SWITCHES - {"late"}
+        frozenset(h.name for h in cloud.handles),
+        SWITCHES if late else SWITCHES - {"late"},
+        PATIENCE_US,
     )
     try:
         with World(cloud) as world, cooperation(world), share_locks(world, programs):
@@ -56,6 +60,8 @@ def outcomes(
                 if redundant:
                     continue
                 runs += 1
+                if strategy.moves_time:
+                    world.move_to(world.now_us() + PATIENCE_US)
                 results = simulation.history.results
                 state = tuple(sorted((k, str(v)) for k, v in kv.values().items()))
                 end = tuple(memory) if late else ()
@@ -67,13 +73,20 @@ def outcomes(
 
 
 def compared(
-    cloud: Cloud, kv: KVServer, clients: Clients, *, late: bool, memory: list[Any] | None = None
+    cloud: Cloud,
+    kv: KVServer,
+    clients: Clients,
+    *,
+    late: bool = False,
+    moves_time: bool = False,
+    memory: list[Any] | None = None,
 ) -> tuple[int, int]:
     """How many runs the reduction takes, and how many brute force; both reach the same."""
     kept: list[Any] = [] if memory is None else memory
-    orders = Interleavings(late=late)
+    orders = Interleavings(late=late, moves_time=moves_time)
     reduced, few = outcomes(cloud, kv, clients, orders, kept)
-    everything, many = outcomes(cloud, kv, clients, Everything(late=late), kept)
+    all_orders = Everything(late=late, moves_time=moves_time)
+    everything, many = outcomes(cloud, kv, clients, all_orders, kept)
     assert orders.is_exact
     assert orders.is_done
     assert reduced == everything
@@ -88,21 +101,21 @@ def redis(kv: KVServer) -> Redis:
 
 def test_clients_of_different_keys_have_one_order(cloud: Cloud, kv: KVServer, redis: Redis) -> None:
     clients = {name: lambda name=name: [redis.incr(name) for _ in range(3)] for name in "ab"}
-    assert compared(cloud, kv, clients, late=False)[0] == 1
+    assert compared(cloud, kv, clients)[0] == 1
 
 
 def test_each_order_of_conflicting_calls_is_run_once(
     cloud: Cloud, kv: KVServer, redis: Redis
 ) -> None:
     clients = {name: lambda: [redis.incr("n") for _ in range(2)] for name in "ab"}
-    assert compared(cloud, kv, clients, late=False)[0] == 6  # 4 over 2
+    assert compared(cloud, kv, clients)[0] == 6  # 4 over 2
     three = {name: lambda: redis.incr("n") for name in "abc"}
-    assert compared(cloud, kv, three, late=False)[0] == 6  # 3!
+    assert compared(cloud, kv, three)[0] == 6  # 3!
 
 
 def test_reads_do_not_conflict(cloud: Cloud, kv: KVServer, redis: Redis) -> None:
     clients = {"a": lambda: redis.get("n"), "b": lambda: redis.get("n"), "c": redis.dbsize}
-    assert compared(cloud, kv, clients, late=False)[0] == 1
+    assert compared(cloud, kv, clients)[0] == 1
 
 
 def test_the_code_between_calls_shares_memory(cloud: Cloud, kv: KVServer, redis: Redis) -> None:
@@ -130,7 +143,7 @@ def test_locks_of_the_process_are_orders_too(cloud: Cloud, kv: KVServer, redis: 
             redis.incr("n")
             return redis.incr("n")
 
-    few, many = compared(cloud, kv, {"a": client, "b": client}, late=False)
+    few, many = compared(cloud, kv, {"a": client, "b": client})
     assert few <= many
 
 
@@ -151,14 +164,14 @@ def test_deliveries_are_orders_too(cloud: Cloud, kv: KVServer, redis: Redis, sam
         for body in ("1", "2"):
             publisher.message.publish(url="https://app.example.com/hook", body=body, retries=0)
 
-    few, many = compared(cloud, kv, {"client": client}, late=False)
+    few, many = compared(cloud, kv, {"client": client})
     assert few < many
     publisher.message.publish(url="https://app.example.com/hook", body="3", retries=0)
     clients: Clients = {
         "looks": lambda: len(publisher.dlq.list().messages),
         "reads": lambda: redis.get("n"),
     }
-    few, many = compared(cloud, kv, clients, late=False)
+    few, many = compared(cloud, kv, clients)
     assert few < many
 
 
@@ -176,8 +189,8 @@ def test_tasks_and_sleeps_are_orders_too(cloud: Cloud, kv: KVServer, redis: Redi
         time.sleep(1)
         redis.incr("n")
 
-    assert compared(cloud, kv, {"a": tasks}, late=False)[0] > 1
-    few, many = compared(cloud, kv, {"a": sleeps, "b": sleeps}, late=False)
+    assert compared(cloud, kv, {"a": tasks})[0] > 1
+    few, many = compared(cloud, kv, {"a": sleeps, "b": sleeps})
     assert few < many
 
 
@@ -212,7 +225,7 @@ def test_random_clients_reach_what_brute_force_reaches(
         name: client([call() for _ in range(chance.randint(1, many[1]))])
         for name in "abc"[: many[0]]
     }
-    few, all_ = compared(cloud, kv, clients, late=False)
+    few, all_ = compared(cloud, kv, clients)
     assert few <= all_
 
 
@@ -252,3 +265,99 @@ def test_the_order_of_operations_counts_for_a_history(cloud: Cloud, kv: KVServer
     clients = {"a": lambda: incr("x"), "b": lambda: incr("y")}
     assert cloud.explore(clients, check, kinds="switch").is_exhaustive
     assert seen == {(True, False), (False, True), (False, False)}
+
+
+# -- time ------------------------------------------------------------------------------------------
+
+
+def timed(cloud: Cloud, kv: KVServer, clients: Clients) -> tuple[int, int]:
+    """As ``compared``, with every timer before and after every call."""
+    return compared(cloud, kv, clients, moves_time=True)
+
+
+def test_the_end_of_a_key_comes_before_or_after_each_call(
+    cloud: Cloud, kv: KVServer, redis: Redis
+) -> None:
+    def locks() -> tuple[object, ...]:
+        return redis.set("lock", "x", nx=True, ex=10), redis.get("lock")
+
+    few, many = timed(cloud, kv, {"a": locks})
+    assert (few, many) == (2, 2), "the key ends before the read, or after it"
+    few, many = timed(cloud, kv, {"a": locks, "b": lambda: redis.get("other")})
+    assert few == 2 < many, "calls on other keys are not ordered against its end"
+    few, many = timed(cloud, kv, {"a": locks, "b": lambda: redis.get("lock")})
+    assert few < many
+
+
+def test_calls_that_read_the_clock_are_ordered_against_timers(
+    cloud: Cloud, kv: KVServer, redis: Redis
+) -> None:
+    kv.load({"k": "v"})
+    redis.expire("k", 60)
+    start = time.time()
+    assert timed(cloud, kv, {"a": lambda: redis.incr("n")})[0] == 1
+    assert timed(cloud, kv, {"a": lambda: redis.ttl("k")})[0] == 2
+    clients = {"a": lambda: (redis.incr("n"), round(time.time() - start))}
+    assert timed(cloud, kv, clients)[0] == 2, "the code reads the time between calls"
+    few, many = timed(cloud, kv, {"a": lambda: redis.incr("n"), "b": lambda: redis.ttl("k")})
+    assert few == 2 < many
+
+
+def test_sleeps_end_before_or_after_calls_of_others(
+    cloud: Cloud, kv: KVServer, redis: Redis
+) -> None:
+    def sleeps() -> object:
+        time.sleep(1)
+        return redis.incr("n")
+
+    few, many = timed(cloud, kv, {"a": sleeps, "b": lambda: redis.incr("n")})
+    assert few == 2 <= many
+    few, many = timed(cloud, kv, {"a": sleeps, "b": lambda: redis.get("m")})
+    assert few == 1 < many
+
+
+@pytest.mark.slow
+def test_deliveries_fall_due_before_or_after_calls(
+    cloud: Cloud, kv: KVServer, redis: Redis
+) -> None:
+    queue = cloud.queue()
+    publisher = QStash(queue.token, base_url=queue.url)
+    url = "https://app.example.com/hook"
+    queue.destinations.call(url, lambda request: redis.incr("n") and 200)
+
+    def publishes() -> object:
+        publisher.message.publish(url=url, body="x", delay="30s", retries=0)
+        return redis.get("n")
+
+    few, many = timed(cloud, kv, {"a": publishes, "b": lambda: redis.get("n")})
+    assert few < many
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", range(cases(30) // 3))
+def test_random_clients_with_timers_reach_what_brute_force_reaches(
+    cloud: Cloud, kv: KVServer, redis: Redis, seed: int
+) -> None:
+    chance = random.Random(seed)
+
+    def call() -> Callable[[], object]:
+        key, other = chance.choice("xy"), chance.choice("xy")
+        return chance.choice(
+            [
+                lambda: redis.get(key),
+                lambda: redis.incr(key),
+                lambda: redis.set(key, "5", ex=10, nx=True),
+                lambda: redis.expire(key, 20),
+                lambda: redis.ttl(key),
+                lambda: redis.dbsize(),
+                lambda: redis.copy(key, other),
+                lambda: time.sleep(15),
+            ]
+        )
+
+    def client(calls: list[Callable[[], object]]) -> Callable[[], object]:
+        return lambda: [each() for each in calls]
+
+    clients = {name: client([call() for _ in range(chance.randint(1, 2))]) for name in "ab"}
+    few, many = timed(cloud, kv, clients)
+    assert few <= many

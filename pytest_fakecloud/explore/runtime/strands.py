@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 from ...core.errors import ContractError
 from ...core.timeparse import monotonic
-from .frames import waits_for_lock
+from .frames import wakings
 
 if TYPE_CHECKING:
     import asyncio
@@ -31,6 +31,8 @@ _STUCK = 1.5
 """Real seconds in one place after which a strand is stuck, where no other can run."""
 _LOST = 10.0
 """Real seconds in which some strand must have the turn."""
+_REAL = 30.0
+"""Real seconds that a strand may wait for a thread of the fakes or for another process."""
 _JOIN = 5.0
 
 
@@ -247,7 +249,9 @@ class Turns:
             while not self._finished.acquire(timeout=_LOOK):
                 current = self.current
                 at = None if current is None else sys._current_frames().get(current.host.thread)
-                where = None if at is None else (id(at), at.f_lasti)
+                thread = 0 if current is None else current.host.thread
+                woken = wakings(thread, at)
+                where = None if at is None else (id(at), at.f_lasti, woken)
                 if seen != self.progress or where != frame:
                     seen, frame, since = self.progress, where, monotonic()
                     continue
@@ -256,7 +260,7 @@ class Turns:
                     if stood > _LOST:
                         self.end(ContractError("explore() has lost a strand: please report this"))
                     continue
-                if stood < _BUSY or not waits_for_lock(current.host.thread, at):
+                if stood < _BUSY or woken is None or (current.host.real and stood < _REAL):
                     continue
                 if stood > _STUCK or (current.host.loop is None and self._step_over(current)):
                     if stood > _STUCK:

@@ -28,19 +28,25 @@ class Stage(Protocol):
     def reads(
         self,
         is_readable: Callable[[float], bool],
-        is_quiet: Callable[[], bool],
+        wire: Wire,
         timeout: float | None,
     ) -> bool:
         """The code waits for bytes of a fake; False when its timeout has passed."""
 
 
 class Wire:
-    """One connection to a fake, seen from the client: the bytes sent, and the fake's end of it."""
+    """One connection to a fake, seen from the client: the bytes of both directions.
 
-    def __init__(self, port: int, mount: Any) -> None:
+    ``sent`` and ``got`` count the bytes that the client sent and read, ``answered`` those that the
+    fake sent. The counts say whether an answer is on its way, however slow the machine is.
+    """
+
+    def __init__(self, sock: socket.socket, port: int, mount: Any) -> None:
+        self._sock = weakref.ref(sock)
         self.port = port
         self.mount = mount
-        self.sent = 0
+        self.sent = self.got = self.answered = 0
+        self.is_over = False
         self._base: int | None = None
         self._connection: Any = None
         connection = self.connection()
@@ -48,7 +54,7 @@ class Wire:
             self._base = connection.received
 
     def connection(self) -> Any:
-        """The fake's end; None before it has accepted the connection."""
+        """Return the fake's end, or None before the fake has accepted the connection."""
         if self._connection is None:
             for each in list(self.mount._live):
                 if each.address[1] == self.port:
@@ -62,15 +68,29 @@ class Wire:
             connection.end()
 
     def is_quiet(self) -> bool:
-        """Whether the fake has handled all that was sent, and has nothing left to send."""
+        """Whether the fake has handled all bytes, and the client has read all answers."""
+        sock = self._sock()
+        if self.is_over or sock is None or sock.fileno() < 0:
+            return True
         connection = self.connection()
         if connection is None:
             return self.sent == 0
         if connection.ended or connection not in self.mount._live:
-            return True
+            return False  # the client will read the end of the connection
         if connection.handled - (self._base or 0) < self.sent or connection.inside:
             return False
-        return connection.unsent is None or not connection.unsent()
+        return not self.has_unsent() and not self.has_unread()
+
+    def has_unsent(self) -> bool:
+        """Whether the fake has messages that it has not sent yet."""
+        connection = self.connection()
+        if connection is None or connection.ended or connection.unsent is None:
+            return False
+        return bool(connection.unsent())
+
+    def has_unread(self) -> bool:
+        """Whether the fake has sent bytes that the client has not read."""
+        return self.got < self.answered and not self.is_over
 
 
 class Wires:
@@ -82,6 +102,7 @@ class Wires:
         self._of: weakref.WeakKeyDictionary[socket.socket, Wire | None] = (
             weakref.WeakKeyDictionary()
         )
+        self._by_port: dict[int, Wire] = {}
         self._lock = threading.Lock()
 
     def __enter__(self) -> Wires:
@@ -98,6 +119,7 @@ class Wires:
         """Forget what earlier runs have sent."""
         with self._lock:
             self._of = weakref.WeakKeyDictionary()
+            self._by_port = {}
 
     def all(self) -> list[Wire]:
         """The connections over which something was sent in this run."""
@@ -108,11 +130,7 @@ class Wires:
         """Wait, for real, until no fake has anything left to send."""
         deadline = monotonic() + _PATIENCE
         for wire in self.all():
-            while True:
-                connection = wire.connection()
-                unsent = None if connection is None else connection.unsent
-                if unsent is None or connection.ended or not unsent() or monotonic() > deadline:
-                    break
+            while wire.has_unsent() and monotonic() < deadline:
                 pause(0.0001)
 
     def _wire(self, sock: socket.socket) -> Wire | None:
@@ -126,12 +144,25 @@ class Wires:
                 peer, own = sock.getpeername(), sock.getsockname()
                 mount = self._mount_at(peer[1])
                 if mount is not None:
-                    wire = Wire(own[1], mount)
+                    wire = Wire(sock, own[1], mount)
         except OSError:
             return None
         with self._lock:
             self._of[sock] = wire
+            if wire is not None:
+                self._by_port[wire.port] = wire
         return wire
+
+    def _answers(self, sock: socket.socket, size: int) -> None:
+        """Count what a fake is about to send."""
+        if not self._by_port:
+            return
+        try:
+            wire = self._by_port.get(sock.getpeername()[1])
+        except (OSError, IndexError):
+            return
+        if wire is not None and getattr(wire.connection(), "sock", None) is sock:
+            wire.answered += size
 
     def _mount_at(self, port: int) -> Any:
         for handle in self._handles:
@@ -153,10 +184,12 @@ class Wires:
 
             def sending(sock: socket.socket, *args: Any) -> Any:
                 stage = self._stage()
-                wire = self._wire(sock) if stage is not None and stage.is_here() else None
-                if wire is None:
+                is_here = stage is not None and stage.is_here()
+                wire = self._wire(sock) if is_here else None
+                if wire is None or stage is None:
+                    if stage is not None and not is_here and name == "sendall":
+                        self._answers(sock, size(*args))
                     return original(sock, *args)
-                assert stage is not None
                 stage.sends(wire.port)
                 if name == "sendall":
                     wire.sent += size(*args)
@@ -171,7 +204,7 @@ class Wires:
         def reads(name: str) -> Callable[..., Any]:
             original = real[name]
 
-            def reading(sock: socket.socket, *args: Any) -> Any:
+            def reading(sock: socket.socket, *args: Any, **options: Any) -> Any:
                 stage = self._stage()
                 wire = self._wire(sock) if stage is not None and stage.is_here() else None
                 if wire is not None and stage is not None:
@@ -180,9 +213,23 @@ class Wires:
                     def is_readable(seconds: float) -> bool:
                         return bool(select.select([sock], [], [], seconds)[0])
 
-                    if timeout != 0 and not stage.reads(is_readable, wire.is_quiet, timeout):
+                    if timeout != 0 and not stage.reads(is_readable, wire, timeout):
                         raise TimeoutError("timed out")
-                return original(sock, *args)
+                if wire is None:
+                    return original(sock, *args, **options)
+                try:
+                    found = original(sock, *args, **options)
+                except ConnectionError:
+                    wire.is_over = True
+                    raise
+                size = found if isinstance(found, int) else len(found)
+                flags = options.get("flags", 0)
+                if len(args) > 1 + (name == "recv_into"):
+                    flags = args[-1]
+                if not flags & socket.MSG_PEEK:
+                    wire.got += size
+                wire.is_over = wire.is_over or (not size and bool(args and args[0] != 0))
+                return found
 
             reading._is_wire = True  # type: ignore[attr-defined]
             return reading
