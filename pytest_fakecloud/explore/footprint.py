@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from ..http.messages import Request
+    from ..queue.model import Message
 
 ALL = "*"
 """The name of all things of a kind."""
@@ -194,3 +195,17 @@ def touches_of_request(fixture: str, fake: str, request: Request) -> Iterable[To
             yield Touch(fake, "message", ALL, not reads)
     else:
         yield Touch(fake, "data", ALL, request.method not in _READS)
+
+
+def touches_of_delivery(fake: str, name: str, message: Message) -> Iterable[Touch]:
+    """Yield what the beginning or the end of a delivery touches.
+
+    Messages of an ordered queue, and those with a flow-control key, wait for each other.
+    """
+    yield READS_CLOCK
+    yield Touch(fake, "message", name, True)
+    if message.queue_name is not None:
+        yield Touch(fake, "queue", message.queue_name, True)
+    flow = message.settings.flow
+    if flow is not None:
+        yield Touch(fake, "flow-control key", flow.key, True)

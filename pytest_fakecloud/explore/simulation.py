@@ -21,7 +21,14 @@ from ..core.timeparse import monotonic
 from ..faults.kinds import lost
 from ..http.messages import Answer, Effect, Request, Response, Serve
 from ..queue.model import Outcome
-from .footprint import MEMORY, MOVES_CLOCK, READS_CLOCK, Footprint, Touch
+from .footprint import (
+    MEMORY,
+    MOVES_CLOCK,
+    READS_CLOCK,
+    Footprint,
+    Touch,
+    touches_of_delivery,
+)
 from .history import History, Operation, begin, begin_client, end
 from .runtime.deliveries import Due
 from .runtime.frames import source_of
@@ -464,7 +471,7 @@ class Simulation:
 
     def _touch_message(self, due: Due) -> None:
         if self._records:
-            self.touch([Touch(due.queue.name, "message", due.first_name, True), READS_CLOCK])
+            self.touch([*touches_of_delivery(due.queue.name, due.first_name, due.message)])
 
     def _touch_history(self, writes: bool) -> None:
         if self._choice.is_history_read and self._records:
@@ -522,11 +529,11 @@ class Simulation:
                 first = ["unheard"] if event.kind == "fail" else []
                 rest = int(event.detail or 1) - len(first)
                 self._losses[due.message.public_id] = first + ["unreachable"] * rest
+        self._touch_message(due)
         body = due.begin()
         if body is None:
             return None
         self.run.fired += hit
-        self._touch_message(due)
         strand = self._add(Strand(due.name, "delivery", body, due))
         strand.began_us = self._world.now_us()
         strand.patience_us = max(0, due.message.timeout_us - 1000)

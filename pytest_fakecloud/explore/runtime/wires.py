@@ -81,6 +81,13 @@ class Wire:
             return False
         return not self.has_unsent() and not self.has_unread()
 
+    def await_end(self) -> None:
+        """Wait, for real, until the fake has noticed that the client has gone."""
+        connection = self.connection()
+        deadline = monotonic() + _PATIENCE
+        while connection in self.mount._live and not connection.inside and monotonic() < deadline:
+            pause(0.0001)
+
     def has_unsent(self) -> bool:
         """Whether the fake has messages that it has not sent yet."""
         connection = self.connection()
@@ -104,16 +111,18 @@ class Wires:
         )
         self._by_port: dict[int, Wire] = {}
         self._lock = threading.Lock()
+        self._real_close = socket.socket.close
 
     def __enter__(self) -> Wires:
         self._patch()
         return self
 
     def __exit__(self, *error: object) -> None:
-        for name in ("send", "sendall", "sendmsg", "recv", "recv_into"):
+        for name in ("send", "sendall", "sendmsg", "recv", "recv_into", "shutdown"):
             vars_ = vars(socket.socket)
             if name in vars_ and getattr(vars_[name], "_is_wire", False):
                 delattr(socket.socket, name)
+        socket.socket.close = self._real_close  # type: ignore[method-assign]
 
     def forget(self) -> None:
         """Forget what earlier runs have sent."""
@@ -234,6 +243,28 @@ class Wires:
             reading._is_wire = True  # type: ignore[attr-defined]
             return reading
 
+        real_close, real_shutdown = self._real_close, socket.socket.shutdown
+
+        def close(sock: socket.socket) -> None:
+            wire = self._of.get(sock)
+            real_close(sock)
+            if wire is not None and sock.fileno() < 0:
+                ends(wire)
+
+        def shutdown(sock: socket.socket, how: int, /) -> None:
+            wire = self._of.get(sock)
+            real_shutdown(sock, how)
+            if wire is not None and how != socket.SHUT_RD:
+                ends(wire)
+
+        def ends(wire: Wire) -> None:
+            stage = self._stage()
+            if stage is not None and stage.is_here():
+                wire.await_end()
+
+        shutdown._is_wire = True  # type: ignore[attr-defined]
+        socket.socket.close = close  # type: ignore[method-assign, assignment]
+        socket.socket.shutdown = shutdown  # type: ignore[method-assign, assignment]
         socket.socket.send = sends("send", lambda data, *_: len(data))  # type: ignore[method-assign]
         socket.socket.sendall = sends("sendall", lambda data, *_: memoryview(data).nbytes)  # type: ignore[method-assign]
         if "sendmsg" in real:

@@ -1,0 +1,268 @@
+"""What calls touch: for calls of every service, the reduction reaches what brute force reaches."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import httpx
+import pytest
+import redis as redis_py
+from qstash import QStash
+from upstash_redis import Redis
+
+from pytest_fakecloud import Cloud, KVServer
+
+from .test_dpor import Clients, compared
+
+HOOK = "https://app.example.com/hook"
+
+
+def scans(cloud: Cloud, kv: KVServer, redis: Redis) -> Clients:
+    return {"a": lambda: (redis.set("x", 1), redis.set("y", 1)), "b": lambda: redis.scan(0)}
+
+
+def keys_of_a_script(cloud: Cloud, kv: KVServer, redis: Redis) -> Clients:
+    script = "return redis.call('INCR', redis.call('GET', 'name') or 'n')"
+    return {
+        "a": lambda: (redis.set("name", "m"), redis.get("m")),
+        "b": lambda: redis.eval(script),
+    }
+
+
+def transactions(cloud: Cloud, kv: KVServer, redis: Redis) -> Clients:
+    return {
+        "a": lambda: redis.multi().incr("x").incr("y").exec(),  # type: ignore[attr-defined]
+        "b": lambda: (redis.get("y"), redis.get("x")),
+    }
+
+
+def sorting_by_keys(cloud: Cloud, kv: KVServer, redis: Redis) -> Clients:
+    kv.load({"l": ["1", "2"], "w_1": "9"})
+    return {
+        "a": lambda: redis.execute(["SORT", "l", "BY", "w_*"]),
+        "b": lambda: redis.set("w_2", "0"),
+        "c": lambda: redis.get("other"),
+    }
+
+
+def subscriptions(cloud: Cloud, kv: KVServer, redis: Redis) -> Clients:
+    port = redis_py.Redis.from_url(kv.database_url, decode_responses=True)
+
+    def listens() -> object:
+        with port.pubsub(ignore_subscribe_messages=True) as listener:
+            listener.subscribe("news")
+            for _ in range(2):
+                message = listener.get_message(timeout=5)
+            return message and message["data"]
+
+    return {"a": listens, "b": lambda: port.publish("news", "hello")}
+
+
+def watching(cloud: Cloud, kv: KVServer, redis: Redis) -> Clients:
+    port = redis_py.Redis.from_url(kv.database_url, decode_responses=True)
+
+    def adds() -> object:
+        with port.pipeline() as pipeline:
+            pipeline.watch("n")
+            value = int(pipeline.get("n") or 0)
+            pipeline.multi()
+            pipeline.set("n", value + 1)
+            try:
+                return pipeline.execute()
+            except redis_py.WatchError:
+                return "changed"
+
+    return {"a": adds, "b": lambda: port.set("n", 5)}
+
+
+def blocking_pops(cloud: Cloud, kv: KVServer, redis: Redis) -> Clients:
+    port = redis_py.Redis.from_url(kv.database_url, decode_responses=True)
+    return {
+        "a": lambda: port.blpop("queue", timeout=5),
+        "b": lambda: port.rpush("queue", "x"),
+        "c": lambda: port.llen("queue"),
+    }
+
+
+def _broker(cloud: Cloud, topics: int) -> Callable[[str], str]:
+    broker = cloud.broker()
+    for number in range(topics):
+        broker.create_topic(f"t{number}", partitions=1)
+    client = httpx.Client(base_url=broker.url, auth=(broker.username, broker.password))
+    return lambda path: client.get(path).text
+
+
+def joining_a_group(cloud: Cloud, kv: KVServer, redis: Redis) -> Clients:
+    get = _broker(cloud, 1)
+    return {
+        "a": lambda: get("/produce/t0/x"),
+        "b": lambda: get("/consume/g/one/t0"),
+        "c": lambda: get("/consume/g/two/t0"),
+    }
+
+
+def commits(cloud: Cloud, kv: KVServer, redis: Redis) -> Clients:
+    get = _broker(cloud, 1)
+    get("/produce/t0/x")
+    return {
+        "a": lambda: (get("/consume/g/one/t0"), get("/commit/g/one")),
+        "b": lambda: get("/delete-consumer/g/one"),
+    }
+
+
+def _publisher(cloud: Cloud, redis: Redis) -> QStash:
+    queue = cloud.queue()
+    queue.destinations.call(HOOK, lambda request: redis.rpush("log", request.body.decode()) and 200)
+    return QStash(queue.token, base_url=queue.url)
+
+
+def deduplication(cloud: Cloud, kv: KVServer, redis: Redis) -> Clients:
+    client = _publisher(cloud, redis)
+
+    def publish(body: str) -> Callable[[], object]:
+        return lambda: (
+            client.message.publish(
+                url=HOOK, body=body, retries=0, deduplication_id="one"
+            ).deduplicated
+        )  # type: ignore[union-attr]
+
+    return {"a": publish("1"), "b": publish("2")}
+
+
+def ordered_queues(cloud: Cloud, kv: KVServer, redis: Redis) -> Clients:
+    client = _publisher(cloud, redis)
+
+    def enqueue() -> None:
+        client.message.enqueue(queue="q", url=HOOK, body="1", retries=0)
+
+    return {"a": enqueue, "b": enqueue}
+
+
+def pausing_a_queue(cloud: Cloud, kv: KVServer, redis: Redis) -> Clients:
+    client = _publisher(cloud, redis)
+
+    def enqueue() -> None:
+        client.message.enqueue(queue="q", url=HOOK, body="1", retries=0)
+
+    return {"a": enqueue, "b": lambda: client.queue.pause("q")}
+
+
+def callbacks(cloud: Cloud, kv: KVServer, redis: Redis) -> Clients:
+    client = _publisher(cloud, redis)
+
+    def publish() -> None:
+        client.message.publish(url=HOOK, body="1", callback=f"{HOOK}/done", retries=0)
+
+    return {"a": publish, "b": lambda: redis.llen("log")}
+
+
+def namespaces(cloud: Cloud, kv: KVServer, redis: Redis) -> Clients:
+    index = cloud.vector_index(dimension=2).client()
+    return {
+        "a": lambda: (index.upsert([("v", [1.0, 0.0])], namespace="x"), index.reset(all=True)),
+        "b": lambda: index.fetch(["v"], namespace="x")[0] is None,
+        "c": lambda: index.list_namespaces(),
+    }
+
+
+def pending_vectors(cloud: Cloud, kv: KVServer, redis: Redis) -> Clients:
+    held = cloud.vector_index(dimension=2)
+    held.hold_pending()
+    index = held.client()
+    return {
+        "a": lambda: index.upsert([("v", [1.0, 0.0])]),
+        "b": lambda: (len(index.query([1.0, 0.0], top_k=1)), index.info().pending_vector_count),
+    }
+
+
+def locks_that_end(cloud: Cloud, kv: KVServer, redis: Redis) -> Clients:
+    def client(name: str, milliseconds: int) -> Callable[[], object]:
+        return lambda: (redis.set("lock", name, nx=True, px=milliseconds), redis.get("lock"))
+
+    return {"a": client("a", 500), "b": client("b", 700)}
+
+
+def ends_that_are_taken_away(cloud: Cloud, kv: KVServer, redis: Redis) -> Clients:
+    return {
+        "a": lambda: (redis.set("k", "v", ex=5), redis.persist("k")),
+        "b": lambda: redis.exists("k"),
+    }
+
+
+def fields_that_end(cloud: Cloud, kv: KVServer, redis: Redis) -> Clients:
+    kv.load({"h": {"f": "1"}})
+    return {
+        "a": lambda: redis.execute(["HEXPIRE", "h", "5", "FIELDS", "1", "f"]),
+        "b": lambda: redis.hget("h", "f"),
+        "c": lambda: redis.get("other"),
+    }
+
+
+def watched_keys_that_end(cloud: Cloud, kv: KVServer, redis: Redis) -> Clients:
+    kv.load({"n": "1"})
+    redis.expire("n", 10)
+    return {"a": watching(cloud, kv, redis)["a"], "b": lambda: redis.incr("other")}
+
+
+def delayed_messages_that_are_cancelled(cloud: Cloud, kv: KVServer, redis: Redis) -> Clients:
+    client = _publisher(cloud, redis)
+
+    def cancels() -> object:
+        sent: Any = client.message.publish(url=HOOK, body="1", retries=0, delay="10s")
+        try:
+            client.message.cancel(sent.message_id)
+            return "cancelled"
+        except Exception as error:
+            return type(error).__name__
+
+    return {"a": cancels}
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        scans,
+        keys_of_a_script,
+        transactions,
+        sorting_by_keys,
+        subscriptions,
+        watching,
+        blocking_pops,
+        joining_a_group,
+        commits,
+        deduplication,
+        pausing_a_queue,
+        callbacks,
+        namespaces,
+        pending_vectors,
+        ordered_queues,
+    ],
+)
+def test_orders_of_calls_reach_what_brute_force_reaches(
+    cloud: Cloud, kv: KVServer, redis: Redis, make: Callable[..., Clients]
+) -> None:
+    few, many = compared(cloud, kv, make(cloud, kv, redis))
+    assert 1 < few < many
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        locks_that_end,
+        ends_that_are_taken_away,
+        fields_that_end,
+        watched_keys_that_end,
+        delayed_messages_that_are_cancelled,
+    ],
+)
+def test_orders_of_calls_and_timers_reach_what_brute_force_reaches(
+    cloud: Cloud, kv: KVServer, redis: Redis, make: Callable[..., Clients]
+) -> None:
+    few, many = compared(cloud, kv, make(cloud, kv, redis), moves_time=True)
+    assert 1 < few <= many
+
+
+@pytest.fixture
+def redis(kv: KVServer) -> Redis:
+    return Redis(kv.url, kv.token)
