@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from .any_cloud import AnyCloud
     from .core.problems import Problem
     from .reporting.model import Report
+    from .reporting.page import Picture
 
 UNTOLD = "what the fakes saw cannot be told"
 
@@ -235,24 +236,37 @@ def _told(
             idle_s=run.idle_s() if call.when == "call" else None,
             raised=None if call.excinfo is None else call.excinfo.value,
         )
-        link = _written(run, cloud, data, item) if run.timelines and report.failed else ""
+        raised = None if call.excinfo is None else call.excinfo.value
+        link = _written(run, cloud, data, item, raised) if run.timelines and report.failed else ""
         lines.append(text(data, link=link, width=width))
     return "\n".join(lines)
 
 
-def _written(run: Run, cloud: AnyCloud, data: Report, item: pytest.Item) -> str:
+def _written(
+    run: Run, cloud: AnyCloud, data: Report, item: pytest.Item, raised: BaseException | None
+) -> str:
     """Write the page of a test and its JSON; return the path of the page."""
     from .reporting import as_json, page
 
     assert run.timelines is not None
     links: list[str] = []
     with telling("(it could not be written", lambda line: links.append(f"{line})")):
-        written = page.write(cloud, run.timelines, data)
+        written = page.write(cloud, run.timelines, data, _picture_of(raised))
         as_json.write(data, written.with_suffix(".json"))
         links.append(str(written))
         # As JUnit's XML has them, with the report of the teardown.
         item.user_properties.append(("fakecloud_timeline", str(written)))
     return "".join(links)
+
+
+def _picture_of(raised: BaseException | None) -> Picture | None:
+    """Return what draws a broken promise of ``explore()``; None for any other failure."""
+    if raised is None or not hasattr(raised, "runs"):
+        return None
+    from .explore.explore import BrokenSchedule
+    from .explore.picture import picture
+
+    return partial(picture, found=raised) if isinstance(raised, BrokenSchedule) else None
 
 
 def finish(config: pytest.Config) -> None:

@@ -278,6 +278,24 @@ class Recorder:
         """Take the next number for something that begins now and is recorded when it has ended."""
         return next(self._numbers)
 
+    def begins_now(self, call: Call, at_us: int) -> None:
+        """Move a call that has waited before it reached the engine to the end, with a new number."""
+        root = self._root
+        with self._lock:
+            if root.entries and root.entries[-1] is call and call.at_us == at_us:
+                return
+            site = root.sites.pop(call.number, None) if root.sites else None
+            call.number, call.at_us = next(self._numbers), at_us
+            if site is not None:
+                root.sites[call.number] = site
+            for journal in {self, root}:
+                entries = journal.entries
+                for index in range(len(entries) - 1, -1, -1):
+                    if entries[index] is call:
+                        del entries[index]
+                        entries.append(call)
+                        break
+
     def watch(self, watcher: Callable[[Entry], None]) -> Callable[[], None]:
         """Call the watcher with each new entry; return what takes it off again."""
         with self._lock:

@@ -1,10 +1,11 @@
-"""The cause of a broken promise: which two calls conflicted, on what, and which order broke it."""
+"""The cause of a broken promise: two calls that conflicted, on what, and which order broke it."""
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from .footprint import Touch
+from .footprint import ALL, Footprint, Touch
 from .schedule import SWITCHES
 from .story import call_text
 
@@ -12,15 +13,23 @@ if TYPE_CHECKING:
     from .simulation import Line, Run
 
 
-def cause(run: Run) -> str:
-    """One sentence about the calls that conflicted; empty where no conflict was at work."""
+@dataclass(frozen=True, slots=True)
+class Cause:
+    """A conflict: ``decisive`` came before ``after``, and after ``before`` if there is one."""
+
+    decisive: Line
+    after: Line
+    before: Line | None
+    touch: Touch
+
+
+def find_cause(run: Run) -> Cause | None:
+    """Return the last conflict of a run that broke its promise, or None if there was none."""
     calls = [
-        (line, run.steps[line.step].footprint)
+        (line, _data_of(run.steps[line.step].footprint))
         for line in run.lines
         if line.call is not None and 0 <= line.step < len(run.steps)
     ]
-    if not calls:
-        return ""
     for last, (late, late_touches) in enumerate(calls):
         for first in range(last - 1, -1, -1):
             early, early_touches = calls[first]
@@ -32,19 +41,32 @@ def cause(run: Run) -> str:
                 before = touches.conflict(early_touches)
                 after = touches.conflict(late_touches)
                 if before is not None and after is not None and before[0].writes:
-                    return (
-                        f"{_named(middle, run)} came between {_named(early, run)} and "
-                        f"{_named(late, run)}{_on(before[0])}"
-                    )
+                    return Cause(middle, late, early, before[0])
     if not any(event.kind in SWITCHES for event in run.fired):
-        return ""
+        return None
     for index in range(len(calls) - 1, 0, -1):
         late, late_touches = calls[index]
         for early, touches in reversed(calls[:index]):
             found = touches.conflict(late_touches) if early.process != late.process else None
             if found is not None:
-                return f"{_named(early, run)} came before {_named(late, run)}{_on(found[0])}"
-    return ""
+                return Cause(early, late, None, found[0])
+    return None
+
+
+def _data_of(footprint: Footprint) -> Footprint:
+    """Return what a step touched in the fakes, without the clock, the memory and the like."""
+    return Footprint(touch for touch in footprint.touches if touch.fake)
+
+
+def cause_text(run: Run) -> str:
+    """Return the cause of a broken promise in one sentence; empty without a conflict."""
+    found = find_cause(run)
+    if found is None:
+        return ""
+    decisive, after = _named(found.decisive, run), _named(found.after, run)
+    if found.before is None:
+        return f"{decisive} came before {after}{_on(found.touch)}"
+    return f"{decisive} came between {_named(found.before, run)} and {after}{_on(found.touch)}"
 
 
 def _named(line: Line, run: Run) -> str:
@@ -55,4 +77,4 @@ def _named(line: Line, run: Run) -> str:
 
 def _on(touch: Touch) -> str:
     kind = touch.kind.removesuffix(" of db0")
-    return f", on all {kind}s" if touch.name == "*" else f", on {kind} {touch.name}"
+    return f", on all {kind}s" if touch.name == ALL else f", on {kind} {touch.name}"

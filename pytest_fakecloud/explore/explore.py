@@ -17,7 +17,7 @@ from ..core.errors import ContractError, shown
 from ..core.matching import nearest
 from ..core.timeparse import Duration, duration_us
 from ..failures import chosen_handles, names_of
-from .cause import cause
+from .cause import cause_text
 from .cooperation import cooperation, share_locks
 from .promises import Promises
 from .runtime.strands import Threads
@@ -113,11 +113,19 @@ class BrokenSchedule(AssertionError):
     """
 
     def __init__(
-        self, run: Run, tally: Tally, *, given: bool, failed: int = 1, replays: int = 1
+        self,
+        run: Run,
+        tally: Tally,
+        undisturbed: Run | None = None,
+        *,
+        given: bool,
+        failed: int = 1,
+        replays: int = 1,
     ) -> None:
+        self.runs = run, undisturbed
         self.schedule = str(run.schedule)
         self.events = len(run.schedule)
-        self.cause = cause(run)
+        self.cause = cause_text(run)
         self.story = story(run)
         self.tried = tally.tried
         self.seconds = tally.seconds
@@ -233,7 +241,7 @@ def _explored(
     if wanted is not None:
         run = explorer.play(wanted, keep=True, stacks=True)
         if run.broken is not None:
-            raise BrokenSchedule(run, tally, given=True) from run.broken
+            raise BrokenSchedule(run, tally, explorer.undisturbed(run), given=True) from run.broken
         missed = [str(event) for event in wanted if event not in run.fired]
         if missed:
             raise ContractError(
@@ -260,7 +268,7 @@ def _explored(
                 "the fakes. Reset that in setup="
             )
         raise BrokenSchedule(
-            found, tally, given=False, failed=failed, replays=replays
+            found, tally, explorer.undisturbed(found), given=False, failed=failed, replays=replays
         ) from found.broken
     _check_covered(explorer, cloud, asked)
     promises.finish()

@@ -476,6 +476,12 @@ class Explorer:
                 found, failed = again, failed + 1
         return found, failed, replays
 
+    def undisturbed(self, run: Run) -> Run | None:
+        """Return the undisturbed run, to compare a failing run with; None for one that is stuck."""
+        if run.is_stuck or not run.fired:
+            return None
+        return self.play(Schedule(), stacks=True)
+
     # -- stored failures -------------------------------------------------------------------------
 
     def _stored(self, key: bytes) -> Run | None:

@@ -125,7 +125,8 @@ class Line:
     """One line of the story: a call of a strand, or words; ``event`` marks what the schedule did.
 
     ``source`` is the line of the application that made the call, where stacks were recorded, and
-    ``step`` the number of the step it belongs to.
+    ``step`` the number of the step it belongs to. ``breaks`` marks the step at which a promise of
+    every step broke.
     """
 
     at_us: int
@@ -135,6 +136,7 @@ class Line:
     event: bool = False
     source: str = ""
     step: int = 0
+    breaks: bool = False
 
 
 @dataclass(slots=True)
@@ -1095,6 +1097,8 @@ class Simulation:
                 raise Crash
         until = self._cut.get((strand.root.title, handle.name), 0)
         line = Line(self._world.now_us(), strand.name, call=request.call, step=len(run.steps) - 1)
+        app: Any = handle._app
+        app.recorder.begins_now(request.call, line.at_us)
         if self._stacks:
             line.source = source_of(self._frame_of(strand)) or ""
         run.lines.append(line)
@@ -1478,6 +1482,7 @@ class Simulation:
                 except AssertionError as error:
                     self.run.broken = error
                     self._say("always", f"no longer holds: {error}")
+                    self.run.lines[-1].breaks = True
                     return
 
     def aside(self) -> _Aside:

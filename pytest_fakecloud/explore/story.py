@@ -28,7 +28,7 @@ def story(run: Run) -> str:
         f"{number}. {_at(run, entry[0].at_us):>{width}}  {_told(entry, scene)}"
         for number, entry in enumerate(entries, 1)
     ]
-    return "\n".join([*lines, f"check: {_reason(run.broken)}"])
+    return "\n".join([*lines, f"check: {reason(run.broken)}"])
 
 
 def call_text(call: Call, run: Run) -> str:
@@ -103,7 +103,8 @@ def _at(run: Run, at_us: int) -> str:
     return f"+{span:.0f} s" if span == int(span) else f"+{span:.3f} s"
 
 
-def _reason(error: BaseException | None) -> str:
+def reason(error: BaseException | None) -> str:
+    """Return why a promise is broken, in the words of its assertion."""
     lines = str(error).strip().splitlines() if error is not None else []
     if not lines:
         return "an assertion failed"

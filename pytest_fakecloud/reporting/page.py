@@ -6,9 +6,9 @@ import hashlib
 import html
 import json
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 from urllib.parse import quote
 
 from .as_json import as_json
@@ -25,15 +25,21 @@ _INDEX = "index.html"
 _UNSAFE = re.compile(r"[^A-Za-z0-9._-]+")
 
 
-def page(cloud: AnyCloud, report: Report) -> str:
-    """Return the HTML page of one test."""
-    masked = Mask(cloud).value(states(cloud, report))
+Picture: TypeAlias = "Callable[[AnyCloud, Report, Mapping[str, Any]], Mapping[str, Any]]"
+"""Returns the data of a page, given the cloud, its report and the states of its data."""
+
+
+def page(cloud: AnyCloud, report: Report, picture: Picture | None = None) -> str:
+    """Return the HTML page of one test; ``picture`` makes its data, the report's by default."""
+    masked: Mapping[str, Any] = Mask(cloud).value(states(cloud, report))
+    if picture is not None:
+        return document(picture(cloud, report, masked))
     return document({**as_json(report), "states": masked})
 
 
-def write(cloud: AnyCloud, folder: Path, report: Report) -> Path:
+def write(cloud: AnyCloud, folder: Path, report: Report, picture: Picture | None = None) -> Path:
     """Write the page of a test into a folder, readable for its owner only; return its path."""
-    return write_private(folder / f"{file_name(report.test)}.html", page(cloud, report))
+    return write_private(folder / f"{file_name(report.test)}.html", page(cloud, report, picture))
 
 
 def write_index(folder: Path) -> Path | None:

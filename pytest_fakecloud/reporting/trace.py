@@ -24,6 +24,7 @@ _START = """
 const report = JSON.parse(document.getElementById("report").textContent);
 const trace = new Trace(document.getElementById("timeline"), {hash: true});
 trace.show(report);
+if (report.beside) new Trace(document.getElementById("beside"), {}).show(report.beside.report);
 """
 _STYLE = """
 :root { color-scheme: light dark; --ink: light-dark(#1c2330, #e3e7ee);
@@ -51,6 +52,8 @@ header li.cause { border-color: var(--find); background: light-dark(#fdf3ff, #29
 header li.hint { border-color: var(--find); }
 header li pre { max-height: 30vh; }
 li.soft, .soft { color: var(--soft); }
+@media (min-width: 1560px) { .both { display: grid; grid-template-columns: 1fr 1fr; gap: 20px; }
+  .both > section { min-width: 0; } }
 @media (max-width: 700px) { body { padding: 12px 12px 32px; } }
 """
 
@@ -72,8 +75,8 @@ def document(data: Mapping[str, Any]) -> str:
         *_findings("Findings", data["findings"], numbers),
         *_first_error(rows),
         *_findings("Unfinished", data["unfinished"], numbers),
-        "</header><main><h2>Timeline</h2>",
-        '<div id="timeline"><noscript>The timeline needs JavaScript.</noscript></div></main>',
+        "</header>",
+        *_timelines(data.get("beside")),
     ]
     script = f"{asset('trace.js')}{_START}"
     report = json.dumps(data, ensure_ascii=False, separators=(",", ":"), default=shown)
@@ -87,6 +90,17 @@ def document(data: Mapping[str, Any]) -> str:
         style=_STYLE + asset("trace.css"),
         script=script,
     )
+
+
+def _timelines(beside: Mapping[str, Any] | None) -> Iterator[str]:
+    """Yield the elements that show the timeline, and another one beside it."""
+    timeline = '<div id="timeline"><noscript>The timeline needs JavaScript.</noscript></div>'
+    if beside is None:
+        yield f"<main><h2>Timeline</h2>{timeline}</main>"
+        return
+    yield '<main class="both">'
+    yield f"<section><h2>Timeline</h2>{timeline}</section>"
+    yield f'<section><h2>{html.escape(beside["title"])}</h2><div id="beside"></div></section></main>'
 
 
 def whole(title: str, body: str, *, style: str = _STYLE, script: str = "") -> str:

@@ -121,11 +121,13 @@ def deduplication(cloud: Cloud, kv: KVServer, redis: Redis) -> Clients:
     client = _publisher(cloud, redis)
 
     def publish(body: str) -> Callable[[], object]:
-        return lambda: (
-            client.message.publish(
+        def run() -> object:
+            sent: Any = client.message.publish(
                 url=HOOK, body=body, retries=0, deduplication_id="one"
-            ).deduplicated
-        )  # type: ignore[union-attr]
+            )
+            return sent.deduplicated
+
+        return run
 
     return {"a": publish("1"), "b": publish("2")}
 
