@@ -8,6 +8,7 @@ import math
 import multiprocessing.process
 import os
 import queue
+import signal
 import subprocess
 import sys
 import threading
@@ -178,9 +179,25 @@ def cooperation(world: World) -> Iterator[None]:
 
         return started
 
+    def skips(name: str, result: object) -> Callable[..., Any]:
+        """Return a function that does nothing in a strand, where the real one cannot work."""
+
+        def skipped(*args: Any, **kwargs: Any) -> Any:
+            stage: Any = world.stage
+            strand = None if stage is None else stage.cooperating()
+            if strand is None:
+                return originals[name](*args, **kwargs)
+            stage.run.notes["not explored: signals, and timeouts that signals end"] = None
+            return result
+
+        return skipped
+
     real_rlock, real_queue = threading.RLock, queue.SimpleQueue
     originals: dict[str, Any] = {"os._exit": os._exit, "subprocess": subprocess.Popen.__init__}
     originals["multiprocessing"] = multiprocessing.process.BaseProcess.start
+    signals = {"signal": signal.SIG_DFL, "alarm": 0, "setitimer": (0.0, 0.0)}
+    signals = {name: result for name, result in signals.items() if hasattr(signal, name)}
+    originals.update({f"signal.{name}": getattr(signal, name) for name in signals})
     logger = logging.getLogger("concurrent.futures")
     with contextlib.ExitStack() as exits:
         for owner, name, value in (
@@ -197,6 +214,7 @@ def cooperation(world: World) -> Iterator[None]:
                 "start",
                 starts_process("multiprocessing"),
             ),
+            *((signal, name, skips(f"signal.{name}", signals[name])) for name in signals),
             # It reports threads of a pool that end with the run.
             (logger, "disabled", True),
         ):

@@ -247,6 +247,7 @@ class Simulation:
         self._may_move = self._moves_time or any(event.detail == CLOCK for event in schedule)
         self._moves: list[tuple[int, int]] = []
         self._moved = 0
+        self._passed = 0
         self._times: frozenset[int] = frozenset()
         self._held_us = 0
         self._aside = 0
@@ -376,7 +377,10 @@ class Simulation:
         # Workers begin by default when there is something for them to do: after all deliveries.
         if self._world.next_delivery_us(after_us=now) is not None:
             return False
-        return not any(s.state == "waiting" and s.wake_us is not None for s in self._strands)
+        return not any(
+            s.state == "waiting" and s.wake_us is not None and not s.is_daemon
+            for s in self._strands
+        )
 
     def _decide(self, options: list[Option]) -> Option:
         default = options[0]
@@ -667,6 +671,13 @@ class Simulation:
             return False
         if target == self._world.next_firing_us():
             self._firings += 1
+        self._passed += 1
+        if self._passed > MOST_STEPS:
+            waiting = ", ".join(s.title for s in self._strands if s.state == "waiting")
+            raise ContractError(
+                f"time has moved {MOST_STEPS} times and the run goes on: {waiting} waits again and "
+                "again. Give its loop an end"
+            )
         self._world.move_to(target)
         self._barrier = len(self.run.steps) - 1
         return True
@@ -773,6 +784,7 @@ class Simulation:
         if inspect.iscoroutinefunction(strand.body):
             return await_in_own_loop(self._world, strand.body)
         result = strand.body()
+        self._finish_calls(strand)
         if inspect.iscoroutine(result):
             return await_in_own_loop(self._world, lambda: _awaited(result))
         return result
@@ -1301,6 +1313,8 @@ class Simulation:
         own: bool = True,
     ) -> None:
         """Let other strands run until something holds, or until a time."""
+        if own:
+            self._finish_calls(strand)
         if until_us is not None and self._records:
             self.touch([READS_CLOCK])
         strand.place, strand.ready, strand.wake_us = "wake", ready, until_us
@@ -1309,6 +1323,20 @@ class Simulation:
         self._stamp(strand)
         self._take_turn(strand, own)
         strand.ready = strand.wake_us = None
+
+    def _finish_calls(self, strand: Strand, but: int = 0) -> None:
+        """Wait, for real, until the fakes have handled what a strand has sent without reading.
+
+        ``but`` is the port of a connection that is left out.
+        """
+        if strand.host.loop is not None:
+            return
+        deadline = monotonic() + _PATIENCE
+        for wire in self._world.wires.all():
+            if wire.port != but and self._owners.get(wire.port) is strand:
+                while wire.has_unhandled() and monotonic() < deadline:
+                    self._check_alive(strand)
+                    pause(0.0005)
 
     def wait(
         self, signal: Signal, poll: Callable[[], object], until_us: int
@@ -1428,6 +1456,7 @@ class Simulation:
             if (self._turns.over or strand.is_over) and _is_finalizer(sys._getframe(1)):
                 raise ConnectionResetError("the process has ended")
             self._check_alive(strand)
+            self._finish_calls(strand, but=port)
             if strand is not strand.host or strand.loop is None:
                 self._owners[port] = strand
 

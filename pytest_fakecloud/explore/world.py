@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     from ..handle import Handle
     from ..http.app import App
     from ..queue.handle import Queue
+    from ..process_time.wall import Wall
     from ..queue.model import Delivery, Kind, Message, Outcome
 
 HOLD_US = 60_000_000
@@ -142,6 +143,7 @@ class World:
         self._timers: list[Timer] = []
         self._touching = contextlib.ExitStack()
         self._random = random.getstate()
+        self._wall: Wall | None = None
 
     # -- coming and going ------------------------------------------------------------------------
 
@@ -194,6 +196,7 @@ class World:
             steering = ProcessTime(clock)
             steering.start()
             steering.wall.on_read = self._read_clock
+            self._wall = steering.wall
             exits.callback(steering.stop)
 
     def _read_clock(self, frame: FrameType) -> None:
@@ -315,6 +318,8 @@ class World:
         self.cloud.reseed(self.cloud.seed)
         # Clients retry after random waits, which have to be the same in each run.
         random.setstate(self._random)
+        if self._wall is not None:
+            self._wall.forget_reads()
         _put_back(self._credentials)
         self._ordinals = {}
         for queue in self.queues:

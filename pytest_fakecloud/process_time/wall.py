@@ -101,6 +101,10 @@ class Wall:
                 "process_time"
             )
 
+    def forget_reads(self) -> None:
+        """Start counting again how often one line reads a time that does not move."""
+        self._place = None
+
     def _follow(self) -> None:
         with self._lock:
             now_us = self._clock.now_us()

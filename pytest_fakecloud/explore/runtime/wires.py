@@ -77,9 +77,16 @@ class Wire:
             return self.sent == 0
         if connection.ended or connection not in self.mount._live:
             return False  # the client will read the end of the connection
-        if connection.handled - (self._base or 0) < self.sent or connection.inside:
+        return not (self.has_unhandled() or self.has_unsent() or self.has_unread())
+
+    def has_unhandled(self) -> bool:
+        """Whether the fake is still working on what the client has sent."""
+        connection = self.connection()
+        if connection is None:
+            return self.sent > 0 and not self.is_over
+        if connection.ended or connection not in self.mount._live:
             return False
-        return not self.has_unsent() and not self.has_unread()
+        return connection.handled - (self._base or 0) < self.sent or bool(connection.inside)
 
     def await_end(self) -> None:
         """Wait, for real, until the fake has noticed that the client has gone."""
@@ -220,7 +227,8 @@ class Wires:
                     timeout = sock.gettimeout()
 
                     def is_readable(seconds: float) -> bool:
-                        return bool(select.select([sock], [], [], seconds)[0])
+                        # Another thread may have closed it, which the read itself reports.
+                        return sock.fileno() < 0 or bool(select.select([sock], [], [], seconds)[0])
 
                     if timeout != 0 and not stage.reads(is_readable, wire, timeout):
                         raise TimeoutError("timed out")
