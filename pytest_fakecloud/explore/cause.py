@@ -10,7 +10,7 @@ from .schedule import SWITCHES
 from .story import call_text
 
 if TYPE_CHECKING:
-    from .simulation import Line, Run
+    from .run import Line, Run
 
 
 @dataclass(frozen=True, slots=True)

@@ -20,7 +20,8 @@ from .runtime.frames import is_library, source_of
 from .runtime.strands import Crash, Strand
 
 if TYPE_CHECKING:
-    from .simulation import Program, Simulation
+    from .run import Program
+    from .simulation import Simulation
     from .world import World
 
 _LOCKS = (type(threading.Lock()), type(threading.RLock()))

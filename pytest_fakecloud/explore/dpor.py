@@ -17,7 +17,7 @@ from .runtime.strands import Place
 from .schedule import CLOCK
 
 if TYPE_CHECKING:
-    from .simulation import Run, Step
+    from .run import Run, Step
 
 
 class Redundant(Exception):

@@ -20,10 +20,10 @@ from ..failures import chosen_handles, names_of
 from .cause import cause_text
 from .cooperation import cooperation, share_locks
 from .promises import Promises
+from .run import Choice, Program, Run
 from .runtime.strands import Threads
 from .schedule import CLOCK, KINDS, SWITCHES, Kind, Schedule
 from .search import Budget, Explorer, Tally, hypothesis
-from .simulation import Choice, Program, Run
 from .story import story
 from .world import World
 

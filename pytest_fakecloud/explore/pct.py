@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from .runtime.strands import Place
 
 if TYPE_CHECKING:
-    from .simulation import Run
+    from .run import Run
 
 DEPTHS = (2, 3, 4)
 """Depths of bugs that are looked for, in turn."""

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from ..any_cloud import AnyCloud
     from ..reporting.model import Report
     from .explore import BrokenSchedule
-    from .simulation import Line, Run
+    from .run import Line, Run
 
 _SPREAD = 10
 """Journal numbers are multiplied by this, so that events fit between two calls."""

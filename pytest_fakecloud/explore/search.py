@@ -19,11 +19,12 @@ from ..core.timeparse import Duration, duration_us, monotonic
 from .dpor import Interleavings, Redundant
 from .pct import DEPTHS, Priorities, bound
 from .promises import takes_argument
+from .run import Choice, Program, Run, Strategy
 from .runtime.loops import await_in_own_loop
 from .runtime.strands import Threads
 from .schedule import SWITCHES, TRIED, Event, Schedule
 from .shrink import shrink
-from .simulation import Choice, Program, Run, Simulation, Strategy
+from .simulation import Simulation
 
 if TYPE_CHECKING:
     from .world import World

@@ -11,16 +11,15 @@ import threading
 import weakref
 from collections.abc import Callable, Generator, Iterable, Sequence
 from contextvars import ContextVar
-from dataclasses import dataclass, field
 from types import FrameType
-from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
+from typing import TYPE_CHECKING, Any
 
-from ..core.errors import ContractError, shown
+from ..core.errors import ContractError
 from ..core.problems import broken_promise, ends_the_test
 from ..core.timeparse import monotonic
-from ..faults.kinds import lost
-from ..http.messages import Answer, Effect, Request, Response, Serve
+from ..http.messages import Effect, Request, Response, Serve
 from ..queue.model import Outcome
+from .call_events import FAULT_WORDS, command_of, delivery_words, faulted, seconds, session_of
 from .footprint import (
     MEMORY,
     MOVES_CLOCK,
@@ -30,16 +29,16 @@ from .footprint import (
     touches_of_delivery,
 )
 from .history import History, Operation, begin, begin_client, end
+from .run import Choice, Line, Moment, Option, Point, Program, Run, Step, Strategy
 from .runtime.deliveries import Due
 from .runtime.frames import source_of
 from .runtime.loops import await_in_own_loop
 from .runtime.strands import Crash, Place, Strand, Threads, Turns, pause
 from .runtime.stuck import describe_stuck, is_in_application
 from .schedule import CLOCK, DELAY, FAULTS, PARTITION, SWITCHES, TICKS, Event, Kind, Schedule
-from .world import HOLD_US, ROTATED_US, World, refusal
+from .world import HOLD_US, ROTATED_US, World
 
 if TYPE_CHECKING:
-    from ..core.calls import Call
     from ..core.timers import Signal
     from ..handle import Handle
     from ..queue.model import Delivery
@@ -69,130 +68,10 @@ _PREPARING = frozenset(
 _MOVES = frozenset({"jump", "nearly", "past", "tick", "delay"})
 _JUMPS = 3
 """Known instants that jumps are tried to, from each point."""
-PATIENCE_US = 3_600_000_000
-"""How long a client may be slow in all, where ``patience`` is not given."""
 simulation: ContextVar[Simulation | None] = ContextVar("simulation", default=None)
 """The run that the present code belongs to."""
-Option: TypeAlias = "Strand | Due | Moment"
 _Turn = Generator[None, None, None]
 """Yields wherever the strand has to give its turn away."""
-
-
-@dataclass(frozen=True, slots=True)
-class Moment:
-    """The next step of time: the time that the clock can move to."""
-
-    at_us: int
-    name: str = CLOCK
-
-
-@dataclass(frozen=True, slots=True)
-class Program:
-    """A function of the tester's that runs as a strand; a worker is started again."""
-
-    name: str
-    function: Callable[[], object]
-    is_worker: bool = False
-
-
-@dataclass(frozen=True, slots=True)
-class Choice:
-    """What runs may consist of: the fakes whose calls are points, the kinds, how slow code can be."""
-
-    handles: frozenset[str]
-    kinds: frozenset[Kind]
-    patience_us: int = PATIENCE_US
-    horizon_us: int | None = None
-    always: Sequence[Callable[..., object]] = ()
-    is_history_read: bool = False
-
-
-@dataclass(frozen=True, slots=True)
-class Point:
-    """A point of a run, and the deviations that are possible there."""
-
-    process: str
-    number: int
-    choices: Sequence[tuple[Kind, str]]
-
-    def events(self) -> list[Event]:
-        """The deviations as events."""
-        return [Event(self.process, self.number, kind, detail) for kind, detail in self.choices]
-
-
-@dataclass(slots=True)
-class Line:
-    """One line of the story: a call of a strand, or words; ``event`` marks what the schedule did.
-
-    ``source`` is the line of the application that made the call, where stacks were recorded, and
-    ``step`` the number of the step it belongs to. ``breaks`` marks the step at which a promise of
-    every step broke.
-    """
-
-    at_us: int
-    process: str
-    words: str = ""
-    call: Call | None = None
-    event: bool = False
-    source: str = ""
-    step: int = 0
-    breaks: bool = False
-
-
-@dataclass(slots=True)
-class Step:
-    """What one strand did between two decisions, and which strands could have run instead.
-
-    ``disabled`` are those of them that could no longer run afterwards.
-    """
-
-    strand: str
-    place: Place
-    point: int
-    options: tuple[str, ...]
-    footprint: Footprint
-    enabled_by: int = -1
-    barrier: int = -1
-    disabled: set[str] = field(default_factory=set)
-
-
-class Strategy(Protocol):
-    """Decides between strands where a schedule does not."""
-
-    places: frozenset[Place]
-    records: bool
-    moves_time: bool
-
-    def pick(self, run: Run, options: Sequence[str], place: Place) -> str:
-        """The name of the strand to run, out of the options; the first is the default."""
-
-
-@dataclass
-class Run:
-    """The result of one schedule.
-
-    ``broken`` is the promise that did not hold; ``fired`` are the events that were applied, and the
-    decisions of a strategy, so that ``Schedule(fired)`` repeats the run without it.
-    """
-
-    schedule: Schedule
-    broken: AssertionError | None = None
-    points: list[Point] = field(default_factory=list)
-    fired: list[Event] = field(default_factory=list)
-    lines: list[Line] = field(default_factory=list)
-    steps: list[Step] = field(default_factory=list)
-    start_us: int = 0
-    calls: dict[str, int] = field(default_factory=dict)
-    errors: dict[str, BaseException] = field(default_factory=dict)
-    handled: dict[str, list[bool]] = field(default_factory=dict)
-    ids: dict[str, str] = field(default_factory=dict)
-    looks: set[str] = field(default_factory=set)
-    notes: dict[str, None] = field(default_factory=dict)
-    reached: set[int] = field(default_factory=set)
-    strands: set[str] = field(default_factory=set)
-    is_stuck: bool = False
-    has_timers: bool = False
-    is_cut: bool = False
 
 
 class Simulation:
@@ -544,7 +423,7 @@ class Simulation:
         strand.began_us = self._world.now_us()
         strand.patience_us = max(0, due.message.timeout_us - 1000)
         self._by[due.name] = len(self.run.steps) - 1
-        self._say(due.name, _delivered(due, hit), event=bool(hit))
+        self._say(due.name, delivery_words(due, hit), event=bool(hit))
         return strand
 
     def perform_delivery(self, delivery: Delivery, perform: Callable[..., Outcome]) -> Outcome:
@@ -1121,9 +1000,9 @@ class Simulation:
             return Effect("drop")
         if not fault:
             return serve()
-        line.event, line.words = True, _WORDS[fault]
+        line.event, line.words = True, FAULT_WORDS[fault]
         request.call.fault = fault
-        return _befallen(fault, handle, _session_of(handle, request), serve)
+        return faulted(fault, handle, session_of(handle, request), serve)
 
     def at_gap(self, handle: Handle) -> None:
         """The code is between two commands of a pipeline: other strands may run."""
@@ -1193,10 +1072,10 @@ class Simulation:
 
     def _is_silent(self, handle: Any, request: Request) -> bool:
         """Whether a command only prepares its connection, or is queued for a later EXEC."""
-        command = _command_of(request)
+        command = command_of(request)
         if command.partition(" ")[0] in _PREPARING:
             return True
-        session = _session_of(handle, request)
+        session = session_of(handle, request)
         return command != "EXEC" and session is not None and session.queue is not None
 
     # -- what events do --------------------------------------------------------------------------
@@ -1257,6 +1136,10 @@ class Simulation:
         return self._mishaps.pop(message_id, ())
 
     # -- waiting ---------------------------------------------------------------------------------
+
+    def now_us(self) -> int:
+        """Return the present time of the cloud's clock."""
+        return self._world.now_us()
 
     def sleep(self, seconds: float) -> bool:
         """Sleep on the cloud's clock, while other strands run."""
@@ -1542,34 +1425,6 @@ class _Aside:
         self._running._aside -= 1
 
 
-_WORDS: dict[str, str] = {
-    "answer": "is refused with 503",
-    "drop": "never arrives",
-    "lose_answer": "is done, and its answer is lost",
-    "duplicate": "arrives twice",
-}
-
-
-def _befallen(kind: str, handle: Handle, session: Any, serve: Serve) -> Response:
-    if kind == "answer":
-        return refusal(handle) if session is None else _loading(session)
-    if kind == "drop":
-        return Effect("drop")
-    if kind == "lose_answer":
-        return lost(serve())
-    serve()
-    return serve()
-
-
-def _loading(session: Any) -> Answer:
-    """What a Redis server says while it loads its data; a transaction is discarded with its EXEC."""
-    text = "LOADING Redis is loading the dataset in memory"
-    if session.queue is not None:
-        session.discard_transaction()
-        text = f"EXECABORT Transaction discarded because of: {text}"
-    return Answer(f"-{text}\r\n".encode(), 400, (), "application/x-resp")
-
-
 async def _awaited(value: Any) -> Any:
     return await value
 
@@ -1604,39 +1459,3 @@ def _title(name: str) -> str:
 def _edge(now_us: int) -> int:
     """A millisecond after the next whole second begins, counted from where ``nearly`` subtracts."""
     return (now_us // 1_000_000 + 1) * 1_000_000
-
-
-def _session_of(handle: Any, request: Request) -> Any:
-    """The session of the connection a command came over; None for a request over HTTP."""
-    if request.call.route != "database-port":
-        return None
-    return next((c.session for c in list(handle._port._open) if c.client == request.client), None)
-
-
-def _command_of(request: Request) -> str:
-    found = request.call.facts.get("command") or [""]
-    return str(found[0])
-
-
-def _delivered(due: Due, hit: Sequence[Event]) -> str:
-    words = f"comes to {_place(due.message.url)}"
-    for event in hit:
-        if event.kind == "duplicate":
-            words += ", twice"
-        elif event.kind == "crash_after_answer":
-            words += ", and the queue forgets that it was answered"
-        elif event.kind == "fail":
-            words += f"; its answer is lost, and {int(event.detail) - 1} more attempts never arrive"
-        elif event.kind == "unreachable":
-            many = int(event.detail)
-            words += ", which is unreachable" + (f" {many} times" if many > 1 else "")
-    return words
-
-
-def _place(url: Any) -> str:
-    return url if isinstance(url, str) else shown(url)
-
-
-def seconds(span_us: int) -> str:
-    """A span in words."""
-    return f"{span_us / 1e6:.6g} s"

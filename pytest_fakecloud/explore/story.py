@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from ..reporting.wording import Scene, summarise
-from .simulation import Line, Run
+from .run import Line, Run
 
 if TYPE_CHECKING:
     from ..core.calls import Call

@@ -23,7 +23,7 @@ from ..transport.inprocess import origins
 from ..transport.shortcut import Shortcut
 from .footprint import READS_CLOCK, Touch, touch_of_key, touches_of_command, touches_of_request
 from .runtime.deliveries import Due
-from .runtime.loops import OwnLoop, await_in_own_loop, loops_follow, sleeps_follow
+from .runtime.loops import OwnLoop, Sleeper, await_in_own_loop, loops_follow, sleeps_follow
 from .runtime.strands import Strand
 from .runtime.wires import Stage as WireStage
 from .runtime.wires import Wires
@@ -36,8 +36,8 @@ if TYPE_CHECKING:
     from ..core.timers import Signal, Timer
     from ..handle import Handle
     from ..http.app import App
-    from ..queue.handle import Queue
     from ..process_time.wall import Wall
+    from ..queue.handle import Queue
     from ..queue.model import Delivery, Kind, Message, Outcome
 
 HOLD_US = 60_000_000
@@ -52,7 +52,7 @@ _HORIZON_US = 30 * 86_400 * 1_000_000
 """How far into the future deliveries are followed, as ``run_until_idle`` does."""
 
 
-class Stage(WireStage, Protocol):
+class Stage(WireStage, Sleeper, Protocol):
     """Takes part in what explored code does: a run of the simulation."""
 
     def at_call(self, handle: Handle, request: Request, serve: Serve) -> Response:
@@ -85,27 +85,6 @@ class Stage(WireStage, Protocol):
 
     def cooperating(self) -> Strand | None:
         """The strand of this thread, unless it waits for something real just now."""
-
-    def sleep(self, seconds: float) -> bool:
-        """Sleep on the cloud's clock; False for a thread that is not explored."""
-
-    def pass_time(self, seconds: float) -> bool:
-        """The same in an event loop that is not explored."""
-
-    def enters_loop(self, loop: OwnLoop) -> None:
-        """An event loop begins in this thread."""
-
-    def leaves_loop(self, loop: OwnLoop) -> None:
-        """An event loop has ended in this thread."""
-
-    def idle(self, loop: OwnLoop, timeout: float | None) -> bool:
-        """An event loop waits."""
-
-    def unhandled(self, error: BaseException) -> None:
-        """A task has raised, and no code has looked at it."""
-
-    def creates_task(self, task: asyncio.Task[Any], is_inner: bool) -> None:
-        """A task is created; an inner one is a library's way of waiting."""
 
 
 class World:

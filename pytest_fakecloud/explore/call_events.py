@@ -1,0 +1,79 @@
+"""What events do to a call over its transport, and the words for it in a story."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from ..core.errors import shown
+from ..faults.kinds import lost
+from ..http.messages import Answer, Effect, Request, Response, Serve
+from .schedule import Event
+from .world import refusal
+
+if TYPE_CHECKING:
+    from ..handle import Handle
+    from .runtime.deliveries import Due
+
+FAULT_WORDS: dict[str, str] = {
+    "answer": "is refused with 503",
+    "drop": "never arrives",
+    "lose_answer": "is done, and its answer is lost",
+    "duplicate": "arrives twice",
+}
+
+
+def faulted(kind: str, handle: Handle, session: Any, serve: Serve) -> Response:
+    if kind == "answer":
+        return refusal(handle) if session is None else _loading(session)
+    if kind == "drop":
+        return Effect("drop")
+    if kind == "lose_answer":
+        return lost(serve())
+    serve()
+    return serve()
+
+
+def _loading(session: Any) -> Answer:
+    """What a Redis server says while it loads its data; a transaction is discarded with its EXEC."""
+    text = "LOADING Redis is loading the dataset in memory"
+    if session.queue is not None:
+        session.discard_transaction()
+        text = f"EXECABORT Transaction discarded because of: {text}"
+    return Answer(f"-{text}\r\n".encode(), 400, (), "application/x-resp")
+
+
+def session_of(handle: Any, request: Request) -> Any:
+    """The session of the connection a command came over; None for a request over HTTP."""
+    if request.call.route != "database-port":
+        return None
+    return next((c.session for c in list(handle._port._open) if c.client == request.client), None)
+
+
+def command_of(request: Request) -> str:
+    found = request.call.facts.get("command") or [""]
+    return str(found[0])
+
+
+def delivery_words(due: Due, hit: Sequence[Event]) -> str:
+    words = f"comes to {_place(due.message.url)}"
+    for event in hit:
+        if event.kind == "duplicate":
+            words += ", twice"
+        elif event.kind == "crash_after_answer":
+            words += ", and the queue forgets that it was answered"
+        elif event.kind == "fail":
+            words += f"; its answer is lost, and {int(event.detail) - 1} more attempts never arrive"
+        elif event.kind == "unreachable":
+            many = int(event.detail)
+            words += ", which is unreachable" + (f" {many} times" if many > 1 else "")
+    return words
+
+
+def _place(url: Any) -> str:
+    return url if isinstance(url, str) else shown(url)
+
+
+def seconds(span_us: int) -> str:
+    """A span in words."""
+    return f"{span_us / 1e6:.6g} s"
