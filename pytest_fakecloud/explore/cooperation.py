@@ -20,6 +20,8 @@ from .runtime.frames import is_library, source_of
 from .runtime.strands import Crash, Strand
 
 if TYPE_CHECKING:
+    from types import FrameType
+
     from .run import Program
     from .simulation import Simulation
     from .world import World
@@ -167,10 +169,10 @@ def cooperation(world: World) -> Iterator[None]:
             stage: Any = world.stage
             strand = None if stage is None else stage.cooperating()
             if strand is not None:
-                where = source_of(sys._getframe(1))
-                stage.run.notes[
-                    f"not explored: a child process that {strand.title} started at {where}"
-                ] = None
+                if not _finds_address(sys._getframe(1)):
+                    where = source_of(sys._getframe(1))
+                    note = f"not explored: a child process that {strand.title} started at {where}"
+                    stage.run.notes[note] = None
                 strand.host.real += 1
             try:
                 return originals[name](*args, **kwargs)
@@ -222,6 +224,15 @@ def cooperation(world: World) -> Iterator[None]:
             exits.callback(setattr, owner, name, getattr(owner, name))
             setattr(owner, name, value)
         yield
+
+
+def _finds_address(frame: FrameType | None) -> bool:
+    """Whether a process is started by ``uuid``, which asks the system for a network address once."""
+    while frame is not None:
+        if frame.f_globals.get("__name__") == "uuid":
+            return True
+        frame = frame.f_back
+    return False
 
 
 def _has_ended(strand: Strand) -> bool:
