@@ -1,1 +1,1 @@
-"""Is there any order of failures, delays and duplicates in which code breaks? The smallest one."""
+"""Exploration of interleavings and failures: find the smallest schedule that breaks a promise."""

@@ -1,4 +1,4 @@
-"""What events do to a call over its transport, and the words for it in a story."""
+"""The effects of events on a call over its transport, and their descriptions in a story."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def faulted(kind: str, handle: Handle, session: Any, serve: Serve) -> Response:
 
 
 def _loading(session: Any) -> Answer:
-    """What a Redis server says while it loads its data; a transaction is discarded with its EXEC."""
+    """Return a server's answer while it loads its data; an open transaction is discarded."""
     text = "LOADING Redis is loading the dataset in memory"
     if session.queue is not None:
         session.discard_transaction()
@@ -44,7 +44,7 @@ def _loading(session: Any) -> Answer:
 
 
 def session_of(handle: Any, request: Request) -> Any:
-    """The session of the connection a command came over; None for a request over HTTP."""
+    """Return the session of a command's connection, or None for an HTTP request."""
     if request.call.route != "database-port":
         return None
     return next((c.session for c in list(handle._port._open) if c.client == request.client), None)
@@ -75,5 +75,5 @@ def _place(url: Any) -> str:
 
 
 def seconds(span_us: int) -> str:
-    """A span in words."""
+    """Return a time span as text."""
     return f"{span_us / 1e6:.6g} s"

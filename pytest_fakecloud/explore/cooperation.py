@@ -1,4 +1,4 @@
-"""Threads and locks of explored code: threads are strands, and who waits for a lock gives way."""
+"""Threads and locks of explored code: each thread is a strand, and waiting for a lock yields."""
 
 from __future__ import annotations
 
@@ -29,11 +29,11 @@ if TYPE_CHECKING:
 _LOCKS = (type(threading.Lock()), type(threading.RLock()))
 _allocate = threading.Lock
 _ENDING = 0.5
-"""Real seconds in which another strand gives a lock back when a run is over."""
+"""Wall-clock seconds to wait for a lock that another strand holds when a run is over."""
 
 
 class _Lock:
-    """A lock whose waiting strands give way; in other threads it is the lock it wraps."""
+    """A lock that lets other strands run while a strand waits; other threads use the wrapped lock."""
 
     def __init__(self, world: World, name: str, real: Any = None) -> None:
         self._world = world
@@ -41,7 +41,7 @@ class _Lock:
         self._real = _allocate() if real is None else real
 
     def acquire(self, blocking: bool = True, timeout: float = -1) -> bool:
-        """Take the lock as ``threading.Lock`` does; ``timeout`` is on the cloud's clock."""
+        """Acquire the lock like ``threading.Lock``; ``timeout`` is in fake time."""
         stage: Any = self._world.stage
         strand = None if stage is None else stage.cooperating()
         if strand is None:
@@ -61,14 +61,14 @@ class _Lock:
         return True
 
     def release(self) -> None:
-        """Give the lock back."""
+        """Release the lock."""
         self._real.release()
         stage: Any = self._world.stage
         if stage is not None:
             stage.touch_lock(self.name)
 
     def locked(self) -> bool:
-        """Whether any thread holds the lock."""
+        """Return whether any thread holds the lock."""
         return not self._is_free()
 
     def _is_free(self) -> bool:
@@ -92,7 +92,7 @@ class _Lock:
 
 @contextlib.contextmanager
 def cooperation(world: World) -> Iterator[None]:
-    """Make threads that explored code starts strands, and its locks give way."""
+    """Turn threads of explored code into strands, and make its locks yield to other strands."""
     real_start, real_join = threading.Thread.start, threading.Thread.join
 
     def lock() -> Any:
@@ -100,7 +100,7 @@ def cooperation(world: World) -> Iterator[None]:
         strand = None if stage is None else stage.cooperating()
         if strand is None:
             return _allocate()
-        # The same in every run, since footprints of different runs are compared.
+        # The name must be the same in every run, because footprints of runs are compared.
         strand.locks += 1
         return _Lock(world, f"{strand.name}#{strand.locks}")
 
@@ -119,7 +119,7 @@ def cooperation(world: World) -> Iterator[None]:
     def start(thread: threading.Thread) -> None:
         stage: Any = world.stage
         strand = None if stage is None else stage.cooperating()
-        # The fakes' own threads, such as that of ASGI applications, are not the code's.
+        # Threads of the fakes, e.g. for ASGI applications, are not part of the code.
         target = getattr(thread, "_target", None)
         is_own = str(getattr(target, "__module__", "")).startswith("pytest_fakecloud.")
         if strand is None or is_own:
@@ -183,7 +183,7 @@ def cooperation(world: World) -> Iterator[None]:
         return started
 
     def skips(name: str, result: object) -> Callable[..., Any]:
-        """Return a function that does nothing in a strand, where the real one cannot work."""
+        """Return a replacement that does nothing in a strand, where the original would raise."""
 
         def skipped(*args: Any, **kwargs: Any) -> Any:
             stage: Any = world.stage
@@ -218,7 +218,7 @@ def cooperation(world: World) -> Iterator[None]:
                 starts_process("multiprocessing"),
             ),
             *((signal, name, skips(f"signal.{name}", signals[name])) for name in signals),
-            # It reports threads of a pool that end with the run.
+            # This logger would report threads of a pool that end with the run.
             (logger, "disabled", True),
         ):
             exits.callback(setattr, owner, name, getattr(owner, name))
@@ -227,7 +227,7 @@ def cooperation(world: World) -> Iterator[None]:
 
 
 def _finds_address(frame: FrameType | None) -> bool:
-    """Whether a process is started by ``uuid``, which asks the system for a network address once."""
+    """Return whether ``uuid`` starts a process, to find a network address."""
     while frame is not None:
         if frame.f_globals.get("__name__") == "uuid":
             return True
@@ -334,5 +334,5 @@ def share_locks(world: World, programs: Iterable[Program]) -> Iterator[None]:
 
 
 def vars_of(value: object) -> Any:
-    """The attributes of an object, where it has a dictionary of them."""
+    """Return the attribute dictionary of an object, or None."""
     return getattr(value, "__dict__", None)

@@ -21,12 +21,12 @@ if TYPE_CHECKING:
 
 
 class Redundant(Exception):
-    """Ends a run that would repeat an order that is known."""
+    """Raised to end a run that would repeat a known order."""
 
 
 @dataclass
 class _Frame:
-    """One decision of the present run, and what is known of its alternatives."""
+    """One decision of the current run, with its alternatives."""
 
     step: int
     options: tuple[str, ...]
@@ -58,7 +58,7 @@ class Interleavings:
         self._begun = False
 
     def next(self) -> bool:
-        """Prepare the next run; False when there is none."""
+        """Prepare the next run; return False when there is none."""
         self._depth = 0
         if not self._begun:
             self._begun = True
@@ -78,13 +78,13 @@ class Interleavings:
         return False
 
     def pick(self, run: Run, options: Sequence[str], place: Place) -> str:
-        """The strand to run next."""
+        """Return the name of the strand to run next."""
         at = self._depth
         self._depth += 1
         if at < len(self._frames):
             frame = self._frames[at]
             if frame.options != tuple(options) or frame.step != len(run.steps):
-                # The same beginning has led to another state: something outside of the fakes.
+                # The code depends on something outside the fakes: the same steps led to another state.
                 self.is_exact = False
                 del self._frames[at:]
                 return options[0]
@@ -111,7 +111,7 @@ class Interleavings:
         return awake[0]
 
     def learn(self, run: Run, *, was_redundant: bool) -> None:
-        """Find the races of a run, and plan their reversals."""
+        """Find the races of a run and plan runs that reverse them."""
         if not was_redundant:
             self.runs += 1
         if run.is_cut:
@@ -132,7 +132,7 @@ class Interleavings:
 
 
 def _happens_before(steps: Sequence[Step]) -> list[int]:
-    """For each step, those that come before it in every equivalent order, as a set of bits."""
+    """Return, for each step, a bit set of the steps before it in every equivalent order."""
     before: list[int] = []
     last: dict[str, int] = {}
     for index, step in enumerate(steps):
@@ -148,7 +148,7 @@ def _happens_before(steps: Sequence[Step]) -> list[int]:
 
 
 def _causes(steps: Sequence[Step], last: dict[str, int], index: int) -> list[int]:
-    """The steps that a step follows whatever it touches: its strand's last, its creator's, time's."""
+    """Return the steps that a step must follow, whatever it touches."""
     step = steps[index]
     found = [cause for cause in (last.get(step.strand, -1), step.enabled_by) if cause >= 0]
     found += range(step.barrier + 1)
@@ -156,7 +156,7 @@ def _causes(steps: Sequence[Step], last: dict[str, int], index: int) -> list[int
 
 
 def _races(steps: Sequence[Step], before: Sequence[int], later: int) -> list[int]:
-    """The earlier steps that race with a step: nothing but the conflict itself orders the two."""
+    """Return the earlier steps that only a conflict orders before a step."""
     step = steps[later]
     direct: list[int] = []
     for index in range(later - 1, -1, -1):
@@ -178,7 +178,7 @@ def _races(steps: Sequence[Step], before: Sequence[int], later: int) -> list[int
 def _reverse(
     steps: Sequence[Step], before: Sequence[int], earlier: int, later: int, frame: _Frame
 ) -> None:
-    """Plan a run in which the later of two racing steps comes first."""
+    """Plan a run that executes the later of two racing steps first."""
     between = [i for i in range(earlier + 1, later) if not before[i] >> earlier & 1]
     sequence = [*between, later]
     initials: list[str] = []
@@ -194,17 +194,17 @@ def _reverse(
         return
     possible = [name for name in initials if name in frame.options]
     if initials == [CLOCK] and not possible:
-        return  # the code cannot be so slow there
+        return  # patience does not allow the clock to move there
     if possible:
         wanted = steps[later].strand
         frame.todo.add(wanted if wanted in possible else possible[0])
     else:
-        # The strand could not run yet: one of those that let it run has to come first.
+        # The strand cannot run yet, so try every option that could enable it.
         frame.todo.update(frame.options)
 
 
 class Everything:
-    """A strategy that runs every interleaving, without reduction: what tests compare with."""
+    """A strategy that runs every interleaving, for tests to compare the reduction with."""
 
     records = True
 
@@ -218,7 +218,7 @@ class Everything:
         self._begun = False
 
     def next(self) -> bool:
-        """Prepare the next run; False when there is none."""
+        """Prepare the next run; return False when there is none."""
         self._depth = 0
         if not self._begun:
             self._begun = True
@@ -232,7 +232,7 @@ class Everything:
         return True
 
     def pick(self, run: Run, options: Sequence[str], place: Place) -> str:
-        """The strand to run next."""
+        """Return the name of the strand to run next."""
         if self._depth == len(self._trail):
             self._trail.append((0, len(options)))
         at, _ = self._trail[self._depth]

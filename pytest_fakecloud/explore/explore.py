@@ -1,4 +1,4 @@
-"""explore(): runs code under many schedules, and reports the smallest that breaks its promise."""
+"""Run code under many schedules and report the smallest one that breaks a promise."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 F = TypeVar("F", bound=Callable[..., Any])
 RUNS = 1_000
-"""The budget where none is given, in runs."""
+"""The default budget, in runs."""
 
 Checks = Callable[..., object] | Sequence[Callable[..., object]] | None
 """One check or promise, or several."""
@@ -276,7 +276,7 @@ def _explored(
 
 
 def _check_undisturbed(explorer: Explorer, run: Run) -> None:
-    """Raise what the undisturbed run has shown to be wrong."""
+    """Raise an error if the undisturbed run failed."""
     __tracebackhide__ = True
     if run.broken is not None:
         again = run if run.is_stuck else explorer.play(Schedule(), keep=True, stacks=True)
@@ -292,7 +292,7 @@ def _check_undisturbed(explorer: Explorer, run: Run) -> None:
 
 
 def _check_covered(explorer: Explorer, cloud: AnyCloud, asked: Sequence[str]) -> None:
-    """Raise ``ContractError`` where the promise held because next to nothing was tried."""
+    """Raise ``ContractError`` if the promise held only because too little was tried."""
     tally = explorer.tally
     if not tally.tried:
         raise ContractError(
@@ -327,7 +327,7 @@ def _check_covered(explorer: Explorer, cloud: AnyCloud, asked: Sequence[str]) ->
 
 
 def may_assert(program: Program) -> bool:
-    """Whether the code of a program, or a function that it uses, has an assertion."""
+    """Return whether a program, or a function that it uses, contains an assertion."""
     seen: set[int] = set()
     todo: list[tuple[object, int]] = [(program.function, 0)]
     while todo:
@@ -346,7 +346,7 @@ def may_assert(program: Program) -> bool:
             try:
                 todo.append((cell.cell_contents, depth + 1))
             except ValueError:
-                continue  # it has no value yet
+                continue  # the variable has no value yet
     return False
 
 
@@ -375,13 +375,13 @@ def _check_names(schedule: Schedule, programs: Sequence[Program]) -> None:
 async def explore_async(
     cloud: AnyCloud, run: Runs, check: Checks = None, **options: Any
 ) -> Exploration:
-    """``explore`` where a loop is running: in a thread, each asynchronous client in its own loop."""
+    """Run ``explore`` in a thread, for tests in which an event loop is running."""
     __tracebackhide__ = True
     return await in_thread(explore, cloud, run, check, **options)
 
 
 def replay_schedule(text: str) -> Callable[[F], F]:
-    """Let ``explore`` within the decorated test run this schedule only."""
+    """Make ``explore`` run only this schedule within the decorated test."""
     Schedule.parse(text)
 
     def decorate(test: F) -> F:

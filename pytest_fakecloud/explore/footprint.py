@@ -1,4 +1,4 @@
-"""What each call touches: the things it reads and writes, on which fake."""
+"""Footprints: the data that each call reads and writes, by fake."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ if TYPE_CHECKING:
     from ..queue.model import Message
 
 ALL = "*"
-"""The name of all things of a kind."""
+"""A name that stands for all things of a kind."""
 
 
 @dataclass(frozen=True, slots=True)
 class Touch:
-    """One thing that a call touches: on which fake, its kind and name, and whether it is written."""
+    """One thing that a call reads or writes on a fake, by kind and name."""
 
     fake: str
     kind: str
@@ -24,7 +24,7 @@ class Touch:
     writes: bool
 
     def conflicts(self, other: Touch) -> bool:
-        """Whether the order of the two matters."""
+        """Return whether the order of two touches matters."""
         return (
             (self.writes or other.writes)
             and self.fake == other.fake
@@ -37,11 +37,11 @@ class Touch:
 
 
 MEMORY = Touch("", "memory", ALL, True)
-"""The memory of the process, which the code between two calls may read and write."""
+"""The memory of the process, which code between two calls may read and write."""
 READS_CLOCK = Touch("", "clock", ALL, False)
-"""The clock, as read by a step whose effect depends on when it happens."""
+"""A read of the clock, for a step whose effect depends on the time."""
 MOVES_CLOCK = Touch("", "clock", ALL, True)
-"""The clock, as moved by a step of time."""
+"""A move of the clock."""
 
 
 class Footprint:
@@ -54,11 +54,11 @@ class Footprint:
         self.is_everything = False
 
     def add(self, touch: Touch) -> None:
-        """Note one thing."""
+        """Add a touch."""
         self.touches[touch] = None
 
     def conflict(self, other: Footprint) -> tuple[Touch, Touch] | None:
-        """Two things, of which the order matters, or None."""
+        """Return two touches whose order matters, or None."""
         for one in self.touches:
             for another in other.touches:
                 if one.conflicts(another):
@@ -66,7 +66,7 @@ class Footprint:
         return None
 
     def depends_on(self, other: Footprint) -> bool:
-        """Whether the order of two steps matters."""
+        """Return whether the order of two steps matters."""
         return self.is_everything or other.is_everything or self.conflict(other) is not None
 
 
@@ -79,7 +79,7 @@ _SCRIPTS = frozenset(("EVAL", "EVALSHA", "EVAL_RO", "EVALSHA_RO", "FCALL", "FCAL
 _CONNECTION = ("PING", "ECHO", "TIME", "QUIT", "SELECT", "AUTH", "HELLO", "RESET", "CLIENT")
 _FRAME = ("MULTI", "EXEC", "DISCARD", "UNWATCH", "COMMAND", "LOLWUT", "WAIT")
 _ALONE = frozenset((*_CONNECTION, *_FRAME, "READONLY", "READWRITE", *_SCRIPTS))
-"""Commands that touch nothing but their own connection; scripts touch by the commands they run."""
+"""Commands that affect only their connection. Scripts are recorded by the commands they run."""
 
 
 _TTLS = ("EXPIRE", "PEXPIRE", "EXPIREAT", "PEXPIREAT", "TTL", "PTTL", "SETEX", "PSETEX", "GETEX")
@@ -92,7 +92,7 @@ _TIMED_OPTIONS = frozenset((b"EX", b"PX", b"EXAT", b"PXAT", b"BLOCK"))
 
 
 def reads_clock(name: str, argv: list[bytes]) -> bool:
-    """Whether a command's effect or answer depends on the time at which it runs."""
+    """Return whether a command's effect or answer depends on the time at which it runs."""
     if name in _TIMED or (name.startswith("B") and name not in ("BITCOUNT", "BITOP", "BITPOS")):
         return True
     return len(argv) > 3 and any(word.upper() in _TIMED_OPTIONS for word in argv[3:])
@@ -164,9 +164,9 @@ _BROKER: Mapping[str, tuple[tuple[str, str, bool], ...]] = {
     "consumers": (("group", ALL, False),),
     "delete-consumer": (("group", "group", True),),
 }
-"""By route: kind, the parameter with the name, and whether it is written."""
+"""By route: the kind, the parameter that contains the name, and whether it is written."""
 _WHOLE_INDEX = ("info", "list-namespaces", "rename-namespace", "reset")
-"""Routes that concern all namespaces; ``reset`` does when its body says so."""
+"""Routes that can affect all namespaces."""
 _VECTOR_READS = ("query", "fetch", "range", "random", "info", "list", "resumable")
 
 

@@ -1,4 +1,4 @@
-"""What clients did in one run, as operations with a beginning and an end, for checks to look at."""
+"""The operations of the clients in one run, for checks to inspect."""
 
 from __future__ import annotations
 
@@ -58,19 +58,19 @@ class History:
 def begin(
     history: History, client: str, name: str, args: tuple[Any, ...], kwargs: Mapping[str, Any]
 ) -> Operation:
-    """Note that an operation has begun."""
+    """Record the start of an operation."""
     operation = Operation(client, name, args, kwargs, next(history._places))
     history.operations.append(operation)
     return operation
 
 
 def begin_client(history: History, client: str) -> Operation:
-    """Note that a client has begun."""
+    """Record the start of a client."""
     operation = Operation(client, client, (), {}, next(history._places))
     history.clients.append(operation)
     return operation
 
 
 def end(history: History, operation: Operation, result: object) -> None:
-    """Note that an operation has ended."""
+    """Record the end of an operation."""
     operation.ended, operation.result = next(history._places), result

@@ -16,11 +16,11 @@ if TYPE_CHECKING:
     from .run import Run
 
 DEPTHS = (2, 3, 4)
-"""Depths of bugs that are looked for, in turn."""
+"""The bug depths to search for, in turn."""
 
 
 class Priorities:
-    """A strategy that runs the strand of the highest priority; some decisions lower it."""
+    """A strategy that runs the strand of the highest priority and lowers some on the way."""
 
     records = False
     moves_time = False
@@ -37,7 +37,7 @@ class Priorities:
         self.decisions = 0
 
     def pick(self, run: Run, options: Sequence[str], place: Place) -> str:
-        """The strand to run next."""
+        """Return the name of the strand to run next."""
         for name in options:
             if name not in self._priorities:
                 self._priorities[name] = 1 + self._chance.random()
@@ -51,6 +51,6 @@ class Priorities:
 
 
 def bound(strands: int, decisions: int, depth: int, runs: int) -> float:
-    """The least probability with which so many runs find a bug of a depth."""
+    """Return the least probability that a number of runs find a bug of a depth."""
     once = 1 / (max(1, strands) * max(1, decisions) ** (depth - 1))
     return float(1 - (1 - once) ** runs)

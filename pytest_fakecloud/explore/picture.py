@@ -1,4 +1,4 @@
-"""The page of a broken promise: the report's rows by strand, and the undisturbed run beside them."""
+"""The page of a broken promise: rows by strand, and the undisturbed run for comparison."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ if TYPE_CHECKING:
     from .run import Line, Run
 
 _SPREAD = 10
-"""Journal numbers are multiplied by this, so that events fit between two calls."""
+"""Factor for journal numbers, which leaves room for events between two calls."""
 _BESIDE = 10_000_000
-"""Added to the numbers of the undisturbed run, so that no row of the page has the same number."""
+"""Offset for the undisturbed run's numbers, which keeps them unique on the page."""
 
 
 def picture(

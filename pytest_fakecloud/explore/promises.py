@@ -52,7 +52,7 @@ class Promises:
 
     @property
     def check(self) -> Callable[..., object] | None:
-        """One function that checks all of them at the end of a run."""
+        """A function that checks all promises at the end of a run."""
         if len(self._all) <= 1:
             return self._all[0] if self._all else None
         return self._check_all
@@ -66,7 +66,7 @@ class Promises:
         return None
 
     def finish(self) -> None:
-        """Check what had to happen in at least one run."""
+        """Check the promises that had to hold in at least one run."""
         __tracebackhide__ = True
         for promise in self._sometimes:
             if not promise.was_reached:
@@ -77,7 +77,7 @@ class Promises:
 
 
 def takes_argument(function: Callable[..., object]) -> bool:
-    """Whether a check takes the history."""
+    """Return whether a check takes the history."""
     try:
         parameters = inspect.signature(function).parameters.values()
     except (TypeError, ValueError):
@@ -89,7 +89,7 @@ def takes_argument(function: Callable[..., object]) -> bool:
 
 
 class _OverTime:
-    """A promise that is checked after every step, and at the end."""
+    """A promise that is checked after every step and at the end."""
 
     def __init__(self, predicate: Callable[..., object], name: str) -> None:
         if not callable(predicate):
@@ -103,7 +103,7 @@ class _OverTime:
         return self._predicate(history) if self._takes else self._predicate()
 
     def at_step(self, history: History) -> None:
-        """Check it in the middle of a run."""
+        """Check the promise in the middle of a run."""
 
     def __call__(self, history: History) -> None:
         __tracebackhide__ = True
@@ -119,7 +119,7 @@ class _Always(_OverTime):
         __tracebackhide__ = True
         found = self._value(history)
         if found is None:
-            return  # it asserts by itself
+            return  # the predicate contains assertions
         if bool(found) is not self._wanted:
             raise AssertionError(f"{self._word}: {self.name} returned {shown(found)}")
 
@@ -134,7 +134,7 @@ class _AtMostOne(_OverTime):
 
 
 class _Follows(_OverTime):
-    """A promise that compares each answer with a model's."""
+    """A promise that compares each result with a model's."""
 
     def __init__(self, model: Callable[[], Any]) -> None:
         super().__init__(model, "follows")
@@ -182,7 +182,7 @@ def never(predicate: Callable[..., object]) -> Check:
 
 
 def at_most_one(found: Callable[..., object]) -> Check:
-    """Check after every step that a function returns at most one: a number, or a collection."""
+    """Check after every step that a function returns at most one item, or a number up to one."""
     return _AtMostOne(found, "at_most_one")
 
 
@@ -321,7 +321,7 @@ def _check_names(operations: Sequence[Operation], model: Callable[[], Any]) -> N
 def _explained(
     operations: Sequence[Operation], model: Callable[[], Any], final: Callable[[Any], object] | None
 ) -> bool:
-    """Whether an order exists: a search that takes what may come next (Wing and Gong 1993)."""
+    """Return whether an order explains the operations (Wing and Gong 1993)."""
     must = frozenset(i for i, each in enumerate(operations) if each.ended is not None)
     seen: set[tuple[frozenset[int], bytes]] = set()
     todo: list[tuple[frozenset[int], Any]] = [(frozenset(), model())]
@@ -342,7 +342,7 @@ def _explained(
             try:
                 result = getattr(after, each.name)(*each.args, **each.kwargs)
             except Exception:
-                continue  # it could not have happened here
+                continue  # the operation is impossible in this state
             if each.ended is None or result == each.result:
                 todo.append((done | {index}, after))
     return False

@@ -1,4 +1,4 @@
-"""The data of one run: its programs, the points and steps it had, what it did, and its result."""
+"""The data of one run: programs, points, steps, story and result."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ if TYPE_CHECKING:
     from .runtime.strands import Place, Strand
 
 PATIENCE_US = 3_600_000_000
-"""How long a client may be slow in all, where ``patience`` is not given."""
+"""The default of ``patience``, in microseconds."""
 Option: TypeAlias = "Strand | Due | Moment"
-"""What can have the next turn."""
+"""A strand, a delivery or a step of time that can run next."""
 
 
 @dataclass(frozen=True, slots=True)
 class Moment:
-    """The next step of time: the time that the clock can move to."""
+    """A step of time: the time that the clock moves to."""
 
     at_us: int
     name: str = CLOCK
@@ -30,7 +30,7 @@ class Moment:
 
 @dataclass(frozen=True, slots=True)
 class Program:
-    """A function of the tester's that runs as a strand; a worker is started again."""
+    """A function that runs as a client or worker; workers are restarted."""
 
     name: str
     function: Callable[[], object]
@@ -39,7 +39,7 @@ class Program:
 
 @dataclass(frozen=True, slots=True)
 class Choice:
-    """What runs may consist of: the fakes whose calls are points, the kinds, how slow code can be."""
+    """The limits of a search: fakes whose calls are points, kinds of events, patience, horizon."""
 
     handles: frozenset[str]
     kinds: frozenset[Kind]
@@ -51,14 +51,14 @@ class Choice:
 
 @dataclass(frozen=True, slots=True)
 class Point:
-    """A point of a run, and the deviations that are possible there."""
+    """A point of a run with the events that are possible at it."""
 
     process: str
     number: int
     choices: Sequence[tuple[Kind, str]]
 
     def events(self) -> list[Event]:
-        """The deviations as events."""
+        """Return the possible events."""
         return [Event(self.process, self.number, kind, detail) for kind, detail in self.choices]
 
 
@@ -99,14 +99,14 @@ class Step:
 
 
 class Strategy(Protocol):
-    """Decides between strands where a schedule does not."""
+    """Chooses the next strand where the schedule does not."""
 
     places: frozenset[Place]
     records: bool
     moves_time: bool
 
     def pick(self, run: Run, options: Sequence[str], place: Place) -> str:
-        """The name of the strand to run, out of the options; the first is the default."""
+        """Return the name of the strand to run next; the first option is the default."""
 
 
 @dataclass

@@ -1,4 +1,4 @@
-"""Schedules: the deviations of one run from its default order, as a list of events and as text."""
+"""Schedules: the events by which a run differs from the default, as a list and as a string."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ sleep or a lock. At the beginning of a delivery: ``duplicate``, ``crash_after_an
 ``unreachable``.
 """
 KINDS: tuple[Kind, ...] = get_args(Kind)
-"""All kinds, in the order in which events of one point happen."""
+"""All kinds, in the order in which events of one point are applied."""
 SWITCHES: frozenset[Kind] = frozenset({"switch", "late", "wake"})
 """Kinds that only change the order of steps."""
 TRIED: tuple[Kind, ...] = (
@@ -71,7 +71,7 @@ TRIED: tuple[Kind, ...] = (
     "hold_pending",
     "rotate_token",
 )
-"""The order in which kinds are tried: of several that break a promise, the first explains most."""
+"""The order in which kinds are tried; earlier kinds make clearer explanations."""
 CLOCK = "@clock"
 """The strand of time: its steps move the clock to the next known time. No client can have this name."""
 FAULTS = frozenset({"answer", "drop", "lose_answer", "duplicate"})
@@ -109,12 +109,12 @@ class Event:
 
     @property
     def ends_call(self) -> bool:
-        """Whether it determines its call's outcome, so that a call can have one such event."""
+        """Return whether the event determines its call's outcome; a call can have one such event."""
         return self.point > 0 and self.kind in ENDS
 
     @property
     def order(self) -> int:
-        """Its position among the events of one point."""
+        """The event's position among the events of its point."""
         return KINDS.index(self.kind)
 
 
@@ -131,7 +131,7 @@ class Schedule(Sequence[Event]):
 
     @classmethod
     def parse(cls, text: str) -> Schedule:
-        """Read what ``str()`` wrote; raises ``ContractError`` for text that is not a schedule."""
+        """Parse a schedule's string; raise ``ContractError`` for any other string."""
         if not isinstance(text, str):
             raise ContractError(
                 f"schedule={shown(text)} is not a string: pass one that a failure has printed"
@@ -139,7 +139,7 @@ class Schedule(Sequence[Event]):
         return cls(_read(part.strip()) for part in text.split(",") if part.strip())
 
     def at(self, process: str, point: int) -> Sequence[Event]:
-        """The events of a point, in order."""
+        """Return the events of a point, in order."""
         return self._places.get((process, point), ())
 
     def __getitem__(self, index: int) -> Event:  # type: ignore[override]
@@ -155,7 +155,7 @@ class Schedule(Sequence[Event]):
         return Schedule((*self._events, event))
 
     def without(self, removed: Iterable[Event]) -> Schedule:
-        """The schedule without some of its events."""
+        """Return the schedule without some of its events."""
         gone = set(map(id, removed))
         return Schedule(event for event in self._events if id(event) not in gone)
 
@@ -173,7 +173,7 @@ class Schedule(Sequence[Event]):
 
 
 def _distinct(events: Iterable[Event]) -> Iterator[Event]:
-    """The events without repetitions; only switches of one point may repeat."""
+    """Yield the events without repetitions; only switches of one point may repeat."""
     seen: set[Event] = set()
     for event in events:
         if event.kind in SWITCHES or event not in seen:
@@ -182,7 +182,7 @@ def _distinct(events: Iterable[Event]) -> Iterator[Event]:
 
 
 def _sensible(events: Iterable[Event]) -> Iterator[Event]:
-    """The events without those of a call whose outcome another event has determined."""
+    """Yield the events, without a second event that determines the outcome of a call."""
     events = list(events)
     decided: dict[tuple[str, int], Event] = {}
     for event in sorted(events, key=lambda event: event.order):

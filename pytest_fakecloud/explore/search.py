@@ -1,4 +1,4 @@
-"""Which schedules are tried: stored failures, interleavings, one event, two, then drawn ones."""
+"""The search: stored failures, interleavings, one event, two events, then random schedules."""
 
 from __future__ import annotations
 
@@ -30,23 +30,23 @@ if TYPE_CHECKING:
     from .world import World
 
 MOST_EVENTS = 6
-"""Events of a drawn schedule."""
+"""The most events of a random schedule."""
 SHRINK_SECONDS = 5.0
-"""Real seconds that making a failing schedule smaller may take beyond the budget."""
+"""Wall-clock seconds for shrinking a failing schedule, beyond the budget."""
 MOST_REPEATED = 100
-"""Schedules in a row that were drawn before, after which no others are expected."""
+"""Repeated random schedules in a row after which the search ends."""
 REPLAYS = 5
-"""How often a failing schedule is run again before it is reported."""
+"""The number of times a failing schedule is replayed before it is reported."""
 MOST_LISTED = 100_000
-"""Pairs up to which all are put into an order; of more, some are drawn."""
+"""The most pairs that are listed and shuffled; of more, some are drawn."""
 _FOR_PAIRS = 0.5
-"""The share of what is left of the budget that goes to pairs, where they do not all fit."""
+"""The share of the remaining budget for pairs, if they do not all fit."""
 _FOR_ORDERS = 0.25
-"""The share of the budget that goes to interleavings, where they do not all fit."""
+"""The share of the budget for interleavings, if they do not all fit."""
 
 
 def hypothesis() -> Any:
-    """The package that draws and shrinks; ``ContractError`` in one line where it is missing."""
+    """Return the Hypothesis package; raise ``ContractError`` if it is not installed."""
     try:
         import hypothesis
     except ModuleNotFoundError as error:
@@ -57,7 +57,7 @@ def hypothesis() -> Any:
 
 
 class Budget:
-    """How many schedules may be tried: a number of runs, or a span of real time."""
+    """A limit of a search: a number of runs, or a span of wall-clock time."""
 
     def __init__(self, given: int | Duration) -> None:
         self.runs: int | None = None
@@ -75,14 +75,14 @@ class Budget:
             self._until = monotonic() + span
 
     def left(self, used: int) -> bool:
-        """Whether one more may be tried."""
+        """Return whether another schedule may be tried."""
         if self.runs is not None:
             return used < self.runs
         assert self._until is not None
         return monotonic() < self._until
 
     def part(self, used: int, share: float) -> Budget:
-        """A share of what is left."""
+        """Return a share of the remaining budget."""
         made = Budget.__new__(Budget)
         made.runs = made._until = None
         if self.runs is not None:
@@ -102,7 +102,7 @@ def _no_budget(given: object) -> ContractError:
 
 @dataclass
 class Tally:
-    """How many schedules were tried, of how many there are, and what they covered."""
+    """Counts of the schedules tried, and what they covered."""
 
     orders: int = 0
     all_orders: bool = False
@@ -128,11 +128,11 @@ class Tally:
 
     @property
     def tried(self) -> int:
-        """All runs but the undisturbed one."""
+        """The number of runs, without the undisturbed one."""
         return self.orders + self.singles + self.pairs + self.drawn
 
     def note(self, run: Run) -> None:
-        """Note what a run has covered."""
+        """Record what a run has covered."""
         for name, calls in run.calls.items():
             self.calls[name] = max(calls, self.calls.get(name, 0))
         for point in run.points:
@@ -150,7 +150,7 @@ class Tally:
 
     @property
     def likely(self) -> dict[int, float]:
-        """By depth, the least probability with which a bug of that depth would have been found."""
+        """By depth, the least probability that a bug of that depth would have been found."""
         return {
             depth: bound(self.strands, self.decisions, depth, runs)
             for depth, runs in self.prioritised.items()
@@ -194,7 +194,7 @@ def _of(done: int, there_are: int | None, what: str) -> str:
 
 @dataclass
 class Explorer:
-    """Plays schedules, and looks for one that breaks the promise."""
+    """Runs schedules and searches for one that breaks the promise."""
 
     world: World
     programs: Sequence[Program]
@@ -281,7 +281,7 @@ class Explorer:
     # -- many ------------------------------------------------------------------------------------
 
     def search(self, undisturbed: Run, budget: Budget, seed: int | str) -> Run | None:
-        """A run of a smallest schedule that breaks the promise, or None."""
+        """Return a run of the smallest failing schedule found, or None."""
         began = monotonic()
         self.tally.seed = seed
         try:
@@ -379,7 +379,7 @@ class Explorer:
         self.tally.all_singles = len(singles)
         left = None if budget.runs is None else budget.runs - self.tally.tried
         if left is not None and len(singles) > left:
-            # Some of all kinds, where there is no room for all of any.
+            # The budget is too small for all events, so try some of each kind.
             chance.shuffle(singles)
         else:
             singles.sort(key=lambda one: TRIED.index(one[0].kind))
@@ -395,7 +395,7 @@ class Explorer:
         return found
 
     def _drawn(self, runs: Iterable[Run], budget: Budget, chance: random.Random) -> Run | None:
-        """Schedules of several events, and random priorities."""
+        """Run random schedules of several events, and random priorities."""
         tally = self.tally
         runs = list(runs)
         pool = sorted({e for run in runs for point in run.points for e in point.events()})
@@ -442,7 +442,7 @@ class Explorer:
     # -- a failure -------------------------------------------------------------------------------
 
     def _smallest(self, run: Run) -> Run:
-        """The run of the smallest schedule found that breaks the promise as this one does."""
+        """Shrink a failing run's schedule; return the run of the smallest one found."""
         if run.is_stuck:
             run.schedule = Schedule(run.fired)
             return run
@@ -465,12 +465,12 @@ class Explorer:
         return again
 
     def confirm(self, run: Run) -> tuple[Run | None, int, int]:
-        """Run a failing schedule again: the last failing run, how many failed, of how many."""
+        """Replay a failing schedule; return the last failing run, the failures and the replays."""
         # Each replay of a run that is stuck takes seconds, and leaves threads behind.
         replays = 1 if run.is_stuck else REPLAYS
         found, failed = None, 0
         for number in range(replays):
-            # The journal keeps the last failing run only.
+            # The journal keeps only the last replay.
             is_last = number == replays - 1
             again = self.play(run.schedule, keep=is_last, stacks=is_last)
             if again.broken is not None:
@@ -500,7 +500,7 @@ class Explorer:
         return None
 
     def _key(self) -> bytes:
-        """The name of stored failures: of this code, under these conditions."""
+        """Return the key under which failures of this code with these options are stored."""
         parts = sorted(self.choice.kinds) + sorted(self.choice.handles)
         for function in (*(program.function for program in self.programs), self.check):
             if function is not None:
@@ -513,7 +513,7 @@ class Explorer:
 
 
 class _Repeated(Exception):
-    """A run that strategy has ended, since it would repeat another."""
+    """Raised for a run that a strategy ended because it would repeat another."""
 
     def __init__(self, run: Run) -> None:
         super().__init__()
@@ -521,7 +521,7 @@ class _Repeated(Exception):
 
 
 def _code_text(code: types.CodeType) -> str:
-    """What a function's code does, whatever line it is in."""
+    """Return a function's code as text, without line numbers."""
     parts = [code.co_code.hex(), *code.co_names]
     for constant in code.co_consts:
         inner = isinstance(constant, types.CodeType)
@@ -530,7 +530,7 @@ def _code_text(code: types.CodeType) -> str:
 
 
 def _mutated(schedule: Schedule, pool: Sequence[Event], chance: random.Random) -> Schedule:
-    """A schedule with one event more, less, or in place of another."""
+    """Return a schedule with one event added, removed or replaced."""
     events = list(schedule)
     if events and chance.random() < 0.5:
         events.pop(chance.randrange(len(events)))
@@ -540,7 +540,7 @@ def _mutated(schedule: Schedule, pool: Sequence[Event], chance: random.Random) -
 
 
 def _pairs_reached(run: Run) -> set[object]:
-    """Each call with its outcome and the call before it: what tells one run from another."""
+    """Return the pairs of consecutive calls with their outcomes, as a measure of coverage."""
     calls = [line for line in run.lines if line.call is not None]
     told = [
         (line.process, line.call.route, line.call.status, line.words)  # type: ignore[union-attr]
@@ -588,7 +588,7 @@ class _Pairs:
         raise IndexError(index)
 
     def in_any_order(self, chance: random.Random) -> Iterator[Schedule]:
-        """Each once, in random order."""
+        """Yield each schedule once, in random order."""
         if len(self) <= MOST_LISTED:
             order = list(range(len(self)))
             chance.shuffle(order)
@@ -603,7 +603,7 @@ class _Pairs:
 
 
 def _may_follow(event: Event, after: Event) -> bool:
-    """Whether an event of the same point comes after another, and can happen beside it."""
+    """Return whether an event can follow another event of the same point."""
     return event.order > after.order and not (event.ends_call and after.ends_call)
 
 

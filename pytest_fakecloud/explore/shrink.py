@@ -1,4 +1,4 @@
-"""Making a failing schedule smaller: fewer events first, then simpler ones."""
+"""Shrink a failing schedule: fewer events first, then simpler ones."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def _smaller(schedule: Schedule) -> Iterator[Schedule]:
 
 
 def _simpler(event: Event) -> Iterator[Event]:
-    """Events that say less, to be tried in place of one."""
+    """Yield simpler events to try in place of one."""
     if event.kind in ("past", "nearly"):
         yield Event(event.process, event.point, "jump", event.detail)
     if event.kind in ("jump", "past", "nearly") and event.detail:

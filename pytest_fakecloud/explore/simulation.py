@@ -1,4 +1,4 @@
-"""One run of explored code under one schedule: which strand runs when, and what becomes of calls."""
+"""One run of explored code under one schedule."""
 
 from __future__ import annotations
 
@@ -46,32 +46,32 @@ if TYPE_CHECKING:
     from .runtime.wires import Wire
 
 MOST_POINTS = 2_000
-"""Calls of one strand after which it is taken to have no end."""
+"""The most calls of one strand; more count as an endless loop."""
 MOST_STEPS = 20_000
 MOST_MOVES = 8
-"""Steps of time in one run, beyond those that nothing else could precede."""
+"""The most steps of time in one run while a strand could run instead."""
 MOST_STARTS = 12
-"""How often a worker is started at most."""
+"""The most starts of one worker."""
 FIRINGS = 3
-"""How often schedules fire, where no horizon is given, after all else has ended."""
+"""How often the queue's schedules fire at the end of a run without ``horizon``."""
 _GRACE = 500
-"""Real milliseconds that a waiting strand is given before it counts as stuck."""
+"""Wall-clock milliseconds before a waiting strand counts as stuck."""
 _PATIENCE = 10.0
-"""Real seconds after which bytes that a loop does not read are no longer waited for."""
+"""Wall-clock seconds to wait for an answer that the code does not read."""
 _LOOK = 0.5
-"""Real seconds between two looks at whether a strand has ended."""
+"""Wall-clock seconds between two checks whether a strand has ended."""
 _AT_CALLS: tuple[Kind, ...] = ("answer", "drop", "lose_answer", "crash")
 _PREPARING = frozenset(
     ("HELLO", "AUTH", "CLIENT", "SELECT", "QUIT", "RESET", "MULTI", "DISCARD", "UNWATCH")
 )
-"""Commands of the Redis protocol that are not points: they touch their own connection only."""
+"""Commands of the Redis protocol that are not points, because they affect only a connection."""
 _MOVES = frozenset({"jump", "nearly", "past", "tick", "delay"})
 _JUMPS = 3
-"""Known instants that jumps are tried to, from each point."""
+"""The number of known times that jumps are tried to, from each point."""
 simulation: ContextVar[Simulation | None] = ContextVar("simulation", default=None)
-"""The run that the present code belongs to."""
+"""The simulation that the current code runs in."""
 _Turn = Generator[None, None, None]
-"""Yields wherever the strand has to give its turn away."""
+"""A generator that yields where the strand must give its turn away."""
 
 
 class Simulation:
@@ -137,7 +137,7 @@ class Simulation:
         self.history = History(world.cloud, str(schedule))
 
     def play(self) -> Run:
-        """Run everything to its end; the promise is checked by the caller."""
+        """Run all strands to their end; the caller checks the promise."""
         token = simulation.set(self)
         turns = self._turns = Turns(self, self._turns._threads)
         self._world.stage = self
@@ -161,7 +161,7 @@ class Simulation:
         return run
 
     def _cut_wires(self, concerned: Callable[[Strand], bool]) -> None:
-        """End connections whose strands were ended: a fake must see them go, as a server would."""
+        """Close the connections of ended strands, as a server would see it."""
         for wire in self._world.wires.all():
             owner = self._owners.get(wire.port)
             if owner is not None and concerned(owner):
@@ -170,7 +170,7 @@ class Simulation:
     # -- which strand runs -----------------------------------------------------------------------
 
     def choose(self) -> Strand | None:
-        """The strand to run next; time moves where none can; None when the run is over."""
+        """Return the strand to run next, or None at the end; move time if no strand can run."""
         self._check_always()
         if len(self.run.steps) > MOST_STEPS:
             raise ContractError(f"a run has made {MOST_STEPS} steps and goes on: give it an end")
@@ -200,7 +200,7 @@ class Simulation:
         return strand.state in ("parked", "waiting")
 
     def live(self) -> list[Strand]:
-        """The strands that have begun and have not ended."""
+        """Return the strands that have begun and not ended."""
         return [
             s
             for s in self._strands
@@ -208,7 +208,7 @@ class Simulation:
         ]
 
     def _options(self) -> list[Option]:
-        """The strands that can run now; the first is the default."""
+        """Return the strands that can run now; the first is the default."""
         now = self._world.now_us()
         parked: list[Strand] = []
         last: list[Strand] = []
@@ -253,7 +253,7 @@ class Simulation:
         return options
 
     def _workers_may_begin(self, now: int) -> bool:
-        # Workers begin by default when there is something for them to do: after all deliveries.
+        # By default, workers begin after all deliveries, when there is something to do.
         if self._world.next_delivery_us(after_us=now) is not None:
             return False
         return not any(
@@ -328,7 +328,7 @@ class Simulation:
         self.run.steps.append(step)
 
     def _note_disabled(self, options: Sequence[str]) -> None:
-        """Note which strands, and which times, the last step has taken away."""
+        """Record the options and times that the last step has removed."""
         before, self._times = self._times, self._all_times()
         if not self.run.steps:
             return
@@ -338,20 +338,20 @@ class Simulation:
             last.disabled.add(CLOCK)
 
     def _all_times(self) -> frozenset[int]:
-        """The times that the clock can move to, as far as they are explored."""
+        """Return the times that the clock can move to, if timers are explored."""
         if not self._moves_time:
             return frozenset()
         waits = (s.wake_us for s in self._strands if s.state == "waiting" and s.wake_us is not None)
         return frozenset((*self._world.known_instants(MOST_MOVES), *waits))
 
     def touch(self, touches: Iterable[Touch]) -> None:
-        """Note what the present step touches."""
+        """Record what the current step touches."""
         if self.run.steps and not self._aside:
             footprint = self.run.steps[-1].footprint
             for touch in touches:
                 footprint.add(touch)
                 if touch.writes and self._choice.always:
-                    # A promise that is checked after every step sees the order of all writes.
+                    # A promise of every step depends on the order of all writes.
                     footprint.add(Touch("", "promise", "*", True))
 
     def _touch_message(self, due: Due) -> None:
@@ -382,7 +382,7 @@ class Simulation:
         return strand
 
     def _new_name(self, name: str) -> str:
-        """A name that no strand of this run has."""
+        """Return a name that no strand of this run has."""
         found = name
         for number in itertools.count(2):
             if found not in self._names:
@@ -427,7 +427,7 @@ class Simulation:
         return strand
 
     def perform_delivery(self, delivery: Delivery, perform: Callable[..., Outcome]) -> Outcome:
-        """Make a delivery, or lose it as the schedule says."""
+        """Perform a delivery, or lose it if the schedule contains that event."""
         losses = self._losses.get(delivery.message_id)
         loss = losses.pop(0) if losses else ""
         if loss == "unreachable":
@@ -435,7 +435,7 @@ class Simulation:
             return Outcome(exception=error, refused=True, where="explore")
         outcome = perform(delivery)
         if outcome.where in ("call", "wsgi", "asgi"):
-            # An answer of 500 may be what the handler is there for; an exception is not.
+            # A handler may answer 500 on purpose; an exception is a failure.
             self.run.handled.setdefault(outcome.where, []).append(outcome.exception is None)
         broken = broken_promise(outcome.exception) if outcome.status is not None else None
         if broken is not None:
@@ -446,7 +446,7 @@ class Simulation:
         return outcome
 
     def _worker_again(self, now: int) -> Strand | None:
-        """A worker that ended before there was all it is for; it would have gone on looking."""
+        """Return a restart of a worker that ended before all its work existed, or None."""
         if not self._workers_may_begin(now):
             return None
         for strand in list(self._strands):
@@ -458,7 +458,7 @@ class Simulation:
             behind = self._is_behind(strand)
             if behind:
                 self._leave_groups(strand)
-            # It may have looked for work just before another strand brought some.
+            # The worker may have looked for work before another strand created it.
             if behind or any(
                 other.last_call > strand.first_call and (other.role != "worker" or other.is_restart)
                 for other in self._strands
@@ -468,7 +468,7 @@ class Simulation:
         return None
 
     def _is_behind(self, strand: Strand) -> bool:
-        """Whether a consumer received records it has not committed; the next one gets them again."""
+        """Return whether a consumer has received records that it did not commit."""
         groups = {(broker, group) for broker, group, _ in strand.members}
         return any(
             group in broker.groups() and broker.group(group).total_lag for broker, group in groups
@@ -479,7 +479,7 @@ class Simulation:
         name = f"{strand.name.partition('/')[0]}/{starts}"
         again = Strand(name, "worker", strand.body, starts=starts, is_restart=failed)
         if failed:
-            # As process managers do: each time after twice as long.
+            # Process managers double the pause before each restart.
             again.wake_us = self._world.now_us() + 1_000_000 * min(2 ** (strand.starts - 1), 30)
         self._add(again)
         if not failed:
@@ -489,7 +489,7 @@ class Simulation:
     # -- time ------------------------------------------------------------------------------------
 
     def _moment(self, options: Sequence[Option]) -> Moment | None:
-        """The next step of time, where the code can be so slow."""
+        """Return the next step of time, or None if the code cannot be that slow."""
         forced = not options
         at_us = self._next_us(forced=forced)
         if at_us is None:
@@ -508,7 +508,7 @@ class Simulation:
         return moment
 
     def _move(self, moment: Moment) -> None:
-        """Make a step of time."""
+        """Move the clock as a step."""
         now = self._world.now_us()
         options = self._options()
         for option in options:
@@ -529,7 +529,7 @@ class Simulation:
                 self.run.steps[index].footprint.is_everything = True
 
     def _foresee(self) -> None:
-        """Add the steps of time that would follow, since they could come earlier, too."""
+        """Record the steps of time after the end, since they could also come earlier."""
         run, world = self.run, self._world
         now = world.now_us()
         if self._moved >= MOST_MOVES:
@@ -544,7 +544,7 @@ class Simulation:
             run.steps.append(Step(CLOCK, "switch", 0, (CLOCK,), touched, -1, self._barrier))
 
     def _pass_time(self) -> bool:
-        """Move on to the next thing that happens; returns whether there is anything."""
+        """Move time to the next event; return False if there is none."""
         target = self._next_us(forced=True)
         if target is None:
             return False
@@ -582,7 +582,7 @@ class Simulation:
                 found.append(strand.wake_us or 0)
         if self._held_us > now:
             found.append(self._held_us)
-        # A message that is due and has not begun waits for something else, such as a paused queue.
+        # A due message that cannot begin waits for something else, such as a paused queue.
         due = self._world.next_delivery_us(after_us=now)
         if due is not None:
             found.append(due)
@@ -600,7 +600,7 @@ class Simulation:
         return min((at for at in found if at > now), default=None)
 
     def _pause(self, strand: Strand, event: Event) -> bool:
-        """Pause a strand as an event says; returns whether it could be that slow."""
+        """Pause a strand because of an event; return False if it cannot be that slow."""
         world = self._world
         if world.clock.driving:
             return False
@@ -659,7 +659,7 @@ class Simulation:
     # -- beginnings and ends ---------------------------------------------------------------------
 
     def perform(self, strand: Strand) -> object:
-        """Run the code of a strand."""
+        """Run the code of a strand and return its result."""
         if inspect.iscoroutinefunction(strand.body):
             return await_in_own_loop(self._world, strand.body)
         result = strand.body()
@@ -669,7 +669,7 @@ class Simulation:
         return result
 
     def begins(self, strand: Strand) -> None:
-        """A strand begins: a client is an operation too."""
+        """Record that a strand begins; a client is also an operation."""
         self.run.strands.add(strand.name)
         strand.began_us = strand.began_us or self._world.now_us()
         if strand.role == "client":
@@ -677,7 +677,7 @@ class Simulation:
             self._touch_history(False)
 
     def ended(self, strand: Strand) -> None:
-        """A strand has ended: its result is kept, and a worker that failed starts again."""
+        """Store the result of a strand, and restart a worker that failed."""
         history = self.history
         error = strand.error
         if (outcome := ends_the_test(error)) is not None:
@@ -715,11 +715,11 @@ class Simulation:
             try:
                 broker.expire(group, instance)
             except ContractError:
-                continue  # it was not a member any more
+                continue  # the consumer has already left
             self._say(strand.name, f"the session of {instance} in {group} ended")
 
     def unhandled(self, error: BaseException) -> None:
-        """A task has raised, and no code has looked at it."""
+        """Called with an exception of a task that no code awaited."""
         broken = broken_promise(error)
         if broken is not None:
             self.run.broken = self.run.broken or broken
@@ -729,7 +729,7 @@ class Simulation:
     # -- stuck strands ---------------------------------------------------------------------------
 
     def _wait_for_carried(self) -> bool:
-        """Wait, for real, for a strand that was blocked by another one; False when it is stuck."""
+        """Wait, in wall-clock time, for a blocked strand; return False if it is stuck."""
         for _ in range(1_500):
             pause(0.001)
             if self._turns.over:
@@ -740,7 +740,7 @@ class Simulation:
         return False
 
     def _is_the_end(self) -> bool:
-        """Whether no strand will ever run again; those that wait are reported."""
+        """Return whether no strand can run again; report the strands that still wait."""
         waiting = [
             strand
             for strand in self._strands
@@ -749,11 +749,11 @@ class Simulation:
             and strand.root.role != "worker"
             and not strand.root.crashed
         ]
-        # A thread of a pool waits for work in the library's code only.
+        # An idle thread of a pool waits in library code only.
         busy = [s for s in waiting if s.role != "thread" or is_in_application(s)]
         if busy:
             for _ in range(_GRACE):
-                # A thread that is not explored, such as one from before, may be at work for it.
+                # A thread that is not explored may still release it.
                 pause(0.001)
                 if self._turns.over or self._options():
                     return False
@@ -770,11 +770,11 @@ class Simulation:
         self.run.broken = self.run.broken or AssertionError(text)
 
     def stuck(self, strand: Strand) -> None:
-        """A strand has not come back: a finding."""
+        """Report a blocked strand as a finding."""
         self._report_stuck([s for s in self._strands if s.carried] or [strand])
 
     def choose_meanwhile(self) -> Strand | None:
-        """A strand that can run now, while another one is blocked; None when there is none."""
+        """Return a strand that can run while another one is blocked, or None."""
         options = self._options()
         if not options:
             return None
@@ -785,11 +785,11 @@ class Simulation:
     # -- calls -----------------------------------------------------------------------------------
 
     def is_here(self) -> bool:
-        """Whether this thread runs explored code."""
+        """Return whether this thread runs explored code."""
         return not self._aside and self._turns.here() is not None
 
     def _here(self) -> Strand | None:
-        """The strand of this thread, and in an event loop of its task."""
+        """Return the strand of this thread or, in an event loop, of its current task."""
         host = self._turns.here()
         if host is None or host.loop is None:
             return host
@@ -814,13 +814,13 @@ class Simulation:
         return found
 
     def creates_task(self, task: asyncio.Task[Any], is_inner: bool) -> None:
-        """A task is created: an inner one runs as part of the strand that created it."""
+        """Assign an inner task to the strand that created it."""
         creator = self._here()
         if is_inner and creator is not None and creator.role == "task":
             self._tasks[task] = creator
 
     def _strand_of(self, request: Request) -> tuple[Strand | None, bool]:
-        """The strand that makes a call, and whether this is its own thread."""
+        """Return the strand that makes a call, and whether this is its thread."""
         strand = self._here()
         if strand is not None:
             return strand, True
@@ -828,12 +828,12 @@ class Simulation:
             owner = self._owners.get(request.client[1])
             if owner is not None and owner.state != "ended":
                 return owner, False
-        # A thread that is not explored: it works for the strand that runs, or that waits for it.
+        # A thread that is not explored works for the strand that runs or waits for it.
         waiting = (s for s in self._strands if s.state == "waiting" and s.why in ("lock", "join"))
         return self._turns.current or next(waiting, None), False
 
     def at_call(self, handle: Handle, request: Request, serve: Serve) -> Response:
-        """A request has come to its endpoint; returns its outcome."""
+        """Handle a request at its endpoint and return its outcome."""
         if self._aside:
             return serve()
         strand, own = self._strand_of(request)
@@ -845,7 +845,7 @@ class Simulation:
                 raise Crash
             self._serving[me] = strand
             if strand.state != "running" and not strand.granted:
-                # Another thread makes a call for a strand that waits: there is no turn to give.
+                # Another thread makes this call for a waiting strand, so there is no turn to give.
                 strand.points += 1
                 if self._notes and handle.name in self._choice.handles:
                     self._note_call(strand, strand.points, handle, request, False)
@@ -865,13 +865,13 @@ class Simulation:
         except Crash:
             if own:
                 raise
-            # Over a socket the code is in another thread, which ends at its next step.
+            # The code runs in another thread, which ends at its next step.
             return Effect("drop")
         finally:
             self._serving.pop(me, None)
 
     async def leaves(self, handle: Handle) -> None:
-        """An asynchronous request is about to be sent: other tasks and strands may run first."""
+        """Let other tasks and strands run before an asynchronous request is sent."""
         strand = self._here()
         if strand is None or strand.role != "task":
             return
@@ -881,7 +881,7 @@ class Simulation:
         strand.granted = strand.turn_is_async = True
 
     async def arrives(self, handle: Handle) -> None:
-        """The answer of an asynchronous request has come: others may run before it is received."""
+        """Let other strands run before the answer of an asynchronous request is received."""
         strand = self._here()
         if strand is None or strand.role != "task":
             return
@@ -895,7 +895,7 @@ class Simulation:
 
     def _take_turn(self, strand: Strand, own: bool) -> None:
         if strand.role == "task" and not own:
-            # The loop that runs the task chooses when it is idle, if it still runs.
+            # The task's event loop chooses the next strand when it is idle.
             while not strand.go.acquire(_LOOK):
                 if strand.state == "ended":
                     raise Crash
@@ -921,7 +921,7 @@ class Simulation:
         self._check_alive(strand)
 
     def _approach(self, strand: Strand, handle: Handle, request: Request | None) -> _Turn:
-        """Come to the point before a call; yields to give the turn away."""
+        """Reach the point before a call; yield wherever the turn must be given away."""
         strand.points += 1
         number = strand.points
         if number > MOST_POINTS:
@@ -947,7 +947,7 @@ class Simulation:
             yield
 
     def _receive(self, strand: Strand) -> _Turn:
-        """Come to the point between an answer and the code; yields to give the turn away."""
+        """Reach the point before the code receives an answer; yield to give the turn away."""
         if self._world.clock.driving:
             return
         for event in self._schedule.at(strand.name, strand.points):
@@ -1005,7 +1005,7 @@ class Simulation:
         return faulted(fault, handle, session_of(handle, request), serve)
 
     def at_gap(self, handle: Handle) -> None:
-        """The code is between two commands of a pipeline: other strands may run."""
+        """Let other strands run between two commands of a pipeline."""
         strand = self._serving.get(threading.get_ident()) or self._here()
         if strand is None or self._turns.over or self._world.clock.driving:
             return
@@ -1067,11 +1067,11 @@ class Simulation:
         self.run.points.append(Point(process, number, allowed))
 
     def _may_befall(self, kind: Kind, request: Request) -> bool:
-        """Whether a fault can happen to this call over its transport."""
+        """Return whether the call's transport can have this fault."""
         return kind != "duplicate" or request.call.route != "database-port"
 
     def _is_silent(self, handle: Any, request: Request) -> bool:
-        """Whether a command only prepares its connection, or is queued for a later EXEC."""
+        """Return whether a command only prepares its connection, or is queued for EXEC."""
         command = command_of(request)
         if command.partition(" ")[0] in _PREPARING:
             return True
@@ -1081,7 +1081,7 @@ class Simulation:
     # -- what events do --------------------------------------------------------------------------
 
     def _before(self, strand: Strand, event: Event, handle: Any, request: Request) -> bool:
-        """Apply an event that comes before its call; returns whether it could happen."""
+        """Apply an event before its call; return whether it was possible."""
         kind = event.kind
         if kind == "crash":
             strand.root.crashed = True
@@ -1125,24 +1125,24 @@ class Simulation:
         try:
             again = broker.redeliver(group)
         except ContractError:
-            return False  # nothing was delivered yet
+            return False  # nothing has been delivered yet
         if not again:
             return False
         self._say(strand.name, f"the last commit of {group} is lost", event=True)
         return True
 
     def faults_of(self, message_id: str) -> tuple[str, ...]:
-        """The faults of the delivery that begins."""
+        """Return the faults of a delivery that begins."""
         return self._mishaps.pop(message_id, ())
 
     # -- waiting ---------------------------------------------------------------------------------
 
     def now_us(self) -> int:
-        """Return the present time of the cloud's clock."""
+        """Return the current fake time."""
         return self._world.now_us()
 
     def sleep(self, seconds: float) -> bool:
-        """Sleep on the cloud's clock, while other strands run."""
+        """Sleep in fake time while other strands run."""
         strand = self._here()
         if strand is None or self._aside:
             return False
@@ -1154,16 +1154,16 @@ class Simulation:
 
     @property
     def turns(self) -> Turns:
-        """What hands the turn from strand to strand."""
+        """Return the object that passes the turn between strands."""
         return self._turns
 
     def cooperating(self) -> Strand | None:
-        """The strand of this thread, unless it waits for something real just now."""
+        """Return the strand of this thread, unless it waits for a thread that is not explored."""
         strand = None if self._aside or self._turns.over else self._here()
         return None if strand is None or strand.host.real else strand
 
     def is_ending(self) -> bool:
-        """Whether this thread runs a strand of a run that is over."""
+        """Return whether this thread runs a strand of a run that is over."""
         return self._turns.over and self._turns.here() is not None
 
     def fail(self, error: BaseException) -> None:
@@ -1171,7 +1171,7 @@ class Simulation:
         self._turns.fail(error)
 
     def new_thread(self, strand: Strand, thread: threading.Thread) -> Strand:
-        """A strand for a thread that explored code starts."""
+        """Return a new strand for a thread that explored code starts."""
         target = getattr(thread, "_target", None)
         name = getattr(target, "__name__", "thread").strip("_")
         name = self._new_name(f"{strand.root.title}+{name if name.isidentifier() else 'thread'}")
@@ -1182,7 +1182,7 @@ class Simulation:
         return child
 
     def touch_lock(self, name: str) -> None:
-        """Note that a lock was taken or given back."""
+        """Record that a lock was acquired or released."""
         if self._records:
             self.touch([Touch("", "lock", name, True)])
 
@@ -1195,7 +1195,7 @@ class Simulation:
         *,
         own: bool = True,
     ) -> None:
-        """Let other strands run until something holds, or until a time."""
+        """Let other strands run until ``ready()`` is true, or until a time."""
         if own:
             self._finish_calls(strand)
         if until_us is not None and self._records:
@@ -1224,7 +1224,7 @@ class Simulation:
     def wait(
         self, signal: Signal, poll: Callable[[], object], until_us: int
     ) -> tuple[bool, object]:
-        """Wait for what ``poll`` returns, as a call that blocks does."""
+        """Wait until ``poll()`` returns something, as a blocking call does."""
         strand = self._serving.get(threading.get_ident())
         if strand is None or self._world.clock.driving:
             return False, None
@@ -1254,7 +1254,7 @@ class Simulation:
         return True
 
     def enters_loop(self, loop: OwnLoop) -> None:
-        """An event loop begins in this thread: its tasks are strands."""
+        """Called when an event loop starts in this thread; its tasks become strands."""
         host = self._turns.here()
         if host is None or host.loop is loop:
             return
@@ -1270,7 +1270,7 @@ class Simulation:
                 self._tasks[task] = main
 
     def leaves_loop(self, loop: OwnLoop) -> None:
-        """An event loop has ended in this thread."""
+        """Called when an event loop has ended in this thread."""
         host = self._turns.here()
         if host is None or host.loop is not loop:
             return
@@ -1284,7 +1284,7 @@ class Simulation:
                 strand.go.release()
 
     def idle(self, loop: OwnLoop, timeout: float | None) -> bool:
-        """An event loop waits for its next timer, or for what its tasks wait for."""
+        """Let other strands run while an event loop waits."""
         host = loop.strand
         if host is None or self._aside or self._turns.here() is not host:
             return False
@@ -1297,7 +1297,7 @@ class Simulation:
                 return True
             self._check_alive(host)
         if loop.selector.has_events():
-            # The answer has arrived since the last look: whose turn it is does not depend on that.
+            # The time of arrival must not influence which strand runs next.
             return True
         if loop.has_sockets() and not self._wires_of(host) and loop.has_soon():
             return True
@@ -1326,14 +1326,14 @@ class Simulation:
         ]
 
     def _has_answers_to_come(self, host: Strand) -> bool:
-        """Whether a fake is working on what a task of the loop has sent."""
+        """Return whether a fake is working on a request of the loop's tasks."""
         for wire in self._wires_of(host):
             if not wire.is_quiet() and self._owners[wire.port].state == "running":
                 return True
         return False
 
     def sends(self, port: int) -> None:
-        """The code sends something from a local port to a fake."""
+        """Called before the code sends to a fake from a local port."""
         strand = self._here()
         if strand is not None:
             if (self._turns.over or strand.is_over) and _is_finalizer(sys._getframe(1)):
@@ -1349,7 +1349,7 @@ class Simulation:
         wire: Wire,
         timeout: float | None,
     ) -> bool:
-        """The code waits for bytes of a fake; False when its timeout has passed."""
+        """Wait until a fake has sent something; return False when the timeout has passed."""
         strand = self._here()
         if strand is None or strand.host.loop is not None:
             return True
@@ -1398,18 +1398,18 @@ class Simulation:
                     return
 
     def aside(self) -> _Aside:
-        """Within the block, calls are the promise's and not the code's."""
+        """Return a context manager in which calls belong to a promise, not to the code."""
         return _Aside(self)
 
     def began(self, name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Operation:
-        """An operation of a client has begun."""
+        """Record the start of a client's operation."""
         strand = self._here() or self._turns.current
         client = strand.root.title if strand is not None else ""
         self._touch_history(False)
         return begin(self.history, client, name, args, kwargs)
 
     def finished(self, operation: Operation, result: object) -> None:
-        """An operation of a client has ended."""
+        """Record the end of a client's operation."""
         self._touch_history(True)
         end(self.history, operation, result)
 
@@ -1434,7 +1434,7 @@ def _nothing() -> None:
 
 
 def _is_finalizer(frame: FrameType | None) -> bool:
-    """Whether a stack is inside of ``__del__``, whose exceptions nobody receives."""
+    """Return whether a stack is inside ``__del__``, where exceptions are ignored."""
     while frame is not None:
         if frame.f_code.co_name == "__del__":
             return True
@@ -1457,5 +1457,5 @@ def _title(name: str) -> str:
 
 
 def _edge(now_us: int) -> int:
-    """A millisecond after the next whole second begins, counted from where ``nearly`` subtracts."""
+    """Return the start of the next second; ``nearly`` subtracts a millisecond from it."""
     return (now_us // 1_000_000 + 1) * 1_000_000

@@ -1,4 +1,4 @@
-"""A failing run as a story on one clock."""
+"""The story of a failing run, on one clock."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ if TYPE_CHECKING:
     from ..core.calls import Call
 
 _SHOWN = 3
-"""How many calls in a row are told."""
+"""The number of consecutive calls that are shown."""
 _LONG = 110
 
 
 def story(run: Run) -> str:
-    """What happened, numbered; ordinary calls of one process in a row are one entry."""
+    """Return a numbered list of events; consecutive calls of one strand are one entry."""
     entries = list(_entries(run.lines))
     while entries and _is_look(entries[-1], run):
         entries.pop()
@@ -32,12 +32,12 @@ def story(run: Run) -> str:
 
 
 def call_text(call: Call, run: Run) -> str:
-    """A call as the story shows it, without its answer."""
+    """Return a call as the story shows it, without its answer."""
     return _what(call, Scene(ids=run.ids))
 
 
 def _is_look(entry: Sequence[Line], run: Run) -> bool:
-    """Whether it is a worker that has looked once more and found nothing to do."""
+    """Return whether an entry is a restarted worker that found nothing to do."""
     return entry[0].process in run.looks and len(entry) == 1 and entry[0].call is not None
 
 
@@ -56,10 +56,10 @@ def _entries(lines: Sequence[Line]) -> Iterator[list[Line]]:
 
 
 def _goes_on(last: Line, line: Line) -> bool:
-    """Whether a line belongs to the entry of the one before."""
+    """Return whether a line belongs to the same entry as the previous line."""
     if last.at_us != line.at_us:
         return False
-    # What is no call is told with what follows; a fault on a call stands alone.
+    # An event joins the entry of the following call; a call with a fault is an entry of its own.
     return last.call is None or not (line.event or last.event)
 
 
@@ -108,5 +108,5 @@ def reason(error: BaseException | None) -> str:
     lines = str(error).strip().splitlines() if error is not None else []
     if not lines:
         return "an assertion failed"
-    # What pytest adds to an assertion is in its report.
+    # pytest's report contains the details of the assertion.
     return "\n".join([lines[0], *itertools.takewhile(lambda line: line[:2] == "  ", lines[1:])])

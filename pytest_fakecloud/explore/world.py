@@ -1,4 +1,4 @@
-"""The cloud of explored code: it returns to its baseline, and passes every call to the simulation."""
+"""The cloud of explored code, which passes every call to the simulation."""
 
 from __future__ import annotations
 
@@ -41,50 +41,50 @@ if TYPE_CHECKING:
     from ..queue.model import Delivery, Kind, Message, Outcome
 
 HOLD_US = 60_000_000
-"""How long changes of a vector index stay pending after ``hold_pending``, in microseconds."""
+"""How long vectors stay pending after a ``hold_pending`` event, in microseconds."""
 ROTATED_US = 10_000_000
-"""How long the old token is refused after ``rotate_token``; then the code is taken to know the new."""
+"""How long the code uses a rotated token before it has the new one, in microseconds."""
 _TIMESTAMPING = frozenset({"logging", "http.cookiejar", "pytest_fakecloud.http.encoding"})
 """Modules that read the time for a header or a log only, so that no step depends on it."""
 MOST_TIMERS = 1_000
-"""Timers that are looked at."""
+"""The most timers that are inspected."""
 _HORIZON_US = 30 * 86_400 * 1_000_000
-"""How far into the future deliveries are followed, as ``run_until_idle`` does."""
+"""How far into the future deliveries are made, as in ``run_until_idle``."""
 
 
 class Stage(WireStage, Sleeper, Protocol):
-    """Takes part in what explored code does: a run of the simulation."""
+    """The simulation, as the cloud's hooks see it."""
 
     def at_call(self, handle: Handle, request: Request, serve: Serve) -> Response:
-        """A request has come to its endpoint; returns its outcome."""
+        """Handle a request at its endpoint and return its outcome."""
 
     def at_gap(self, handle: Handle) -> None:
-        """The code is between two commands of a pipeline."""
+        """Called between two commands of a pipeline."""
 
     async def leaves(self, handle: Handle) -> None:
-        """An asynchronous request is about to be sent."""
+        """Called before an asynchronous request is sent."""
 
     async def arrives(self, handle: Handle) -> None:
-        """The answer of an asynchronous request is about to be received."""
+        """Called before the code receives the answer of an asynchronous request."""
 
     def faults_of(self, message_id: str) -> tuple[str, ...]:
-        """The faults of the delivery that begins."""
+        """Return the faults of a delivery that begins."""
 
     def perform_delivery(
         self, delivery: Delivery, perform: Callable[[Delivery], Outcome]
     ) -> Outcome:
-        """Make a delivery, or lose it."""
+        """Perform a delivery, or lose it."""
 
     def touch(self, touches: Iterable[Touch]) -> None:
-        """Note what the present step touches."""
+        """Record what the current step touches."""
 
     def wait(
         self, signal: Signal, poll: Callable[[], object], until_us: int
     ) -> tuple[bool, object]:
-        """Wait for what ``poll`` returns; False first for a thread that is not explored."""
+        """Wait until ``poll()`` returns something; return False first if the thread is not explored."""
 
     def cooperating(self) -> Strand | None:
-        """The strand of this thread, unless it waits for something real just now."""
+        """Return the strand of this thread, unless it waits for a thread that is not explored."""
 
 
 class World:
@@ -179,7 +179,7 @@ class World:
             exits.callback(steering.stop)
 
     def _read_clock(self, frame: FrameType) -> None:
-        """Note that the code has read the time; what libraries only log or cache does not count."""
+        """Record that the code has read the time, except for timestamps of logs and caches."""
         if self.recording and self.stage is not None and self.stage.is_here():
             while frame.f_back is not None and "time_machine" in frame.f_code.co_filename:
                 frame = frame.f_back
@@ -217,13 +217,13 @@ class World:
         for route in queue.destinations.routes:
             handler = getattr(route, "_handler", None)
             if route.where == "asgi":
-                # It runs in a thread of the fakes' own.
+                # ASGI applications run in a thread of the fakes.
                 _swap(exits, route, "_perform", self._waits_for_real(route._perform))
             if inspect.iscoroutinefunction(handler):
                 _swap(exits, route, "_handler", partial(self._awaited, handler))
 
     def _waits_for_real(self, run: Callable[..., Any]) -> Callable[..., Any]:
-        """A function that waits for another thread of the fakes, which is not explored."""
+        """Return a function that waits for a thread of the fakes, which is not explored."""
 
         def waiting(*args: Any, **kwargs: Any) -> Any:
             strand = None if self.stage is None else self.stage.cooperating()
@@ -256,7 +256,7 @@ class World:
         return self.stage is not None and self.stage.is_here()
 
     def record(self, wanted: bool) -> None:
-        """Note from now on what each command touches, or no longer."""
+        """Start or stop recording what each command touches."""
         if wanted == self.recording:
             return
         self.recording = wanted
@@ -278,7 +278,7 @@ class World:
         return run
 
     def touches_of(self, handle: Handle, request: Request) -> Iterable[Touch]:
-        """What a request touches, apart from the commands that its engine reports itself."""
+        """Return what a request touches, without commands that the engine reports itself."""
         if handle.fixture == "kv_server" and hasattr(handle._engine, "run"):
             return ()
         return touches_of_request(handle.fixture, handle.name, request)
@@ -305,52 +305,52 @@ class World:
             queue._engine.drive += 1
 
     def forget(self, number: int) -> None:
-        """Let go of what the journal has noted since a number."""
+        """Remove the journal's entries since a number."""
         recorder_of(self.cloud.journal).forget_since(number)
 
     # -- time ------------------------------------------------------------------------------------
 
     def now_us(self) -> int:
-        """The present instant on the cloud's clock."""
+        """Return the current fake time."""
         return self.clock.now_us()
 
     def sleep(self, seconds: float) -> bool:
-        """Sleep on the cloud's clock; False for a thread that is not explored."""
+        """Sleep in fake time; return False for a thread that is not explored."""
         if self.stage is not None:
             return self.stage.sleep(seconds)
         if threading.get_ident() != self._owner or self.clock.driving:
             return False
-        # A check that waits for what is to come.
+        # A check may sleep to wait for later events.
         self.clock.advance(seconds)
         return True
 
     def pass_time(self, seconds: float) -> bool:
-        """The same in an event loop that is not explored."""
+        """Sleep in fake time in an event loop that is not explored."""
         return self.stage is not None and self.stage.pass_time(seconds)
 
     def enters_loop(self, loop: OwnLoop) -> None:
-        """An event loop begins in this thread."""
+        """Called when an event loop starts in this thread."""
         if self.stage is not None:
             self.stage.enters_loop(loop)
 
     def leaves_loop(self, loop: OwnLoop) -> None:
-        """An event loop has ended in this thread."""
+        """Called when an event loop has ended in this thread."""
         if self.stage is not None:
             self.stage.leaves_loop(loop)
 
     def idle(self, loop: OwnLoop, timeout: float | None) -> bool:
-        """An event loop waits for its next timer; False where nobody else can run."""
+        """Called when an event loop has nothing to run; return False if nothing else can run."""
         if self.stage is not None:
             return self.stage.idle(loop, timeout)
         return timeout is not None and self.sleep(timeout)
 
     def unhandled(self, error: BaseException) -> None:
-        """A task has raised, and no code has looked at it."""
+        """Called with an exception of a task that no code awaited."""
         if self.stage is not None:
             self.stage.unhandled(error)
 
     def creates_task(self, task: asyncio.Task[Any], is_inner: bool) -> None:
-        """A task is created; an inner one is a library's way of waiting."""
+        """Called when a task is created; an inner task carries out what its creator awaits."""
         if self.stage is not None:
             self.stage.creates_task(task, is_inner)
 
@@ -368,7 +368,7 @@ class World:
         return fired
 
     def known_instants(self, most: int) -> list[int]:
-        """The next times at which anything falls due: a timer, a delivery, the end of a TTL."""
+        """Return the next times of timers, deliveries and the ends of TTLs."""
         now = self.clock.now_us()
         _, timers = self.clock.timers.planned(most + 8)
         found = {timer.due_us for timer in timers}
@@ -379,7 +379,7 @@ class World:
         return sorted(at for at in found if at > now)[:most]
 
     def ends_until(self, until_us: int) -> Iterable[Touch]:
-        """Yield what ends when the clock moves that far: keys, and keys some of whose fields end."""
+        """Yield the keys that expire, or whose fields expire, until a time."""
         for handle in self.handles:
             for keyspace in getattr(handle._engine, "databases", ()):
                 ends = [*keyspace.expires.items(), *keyspace.volatile.items()]
@@ -388,18 +388,18 @@ class World:
                         yield touch_of_key(handle.name, keyspace.index, key, True)
 
     def fires_until(self, until_us: int) -> bool:
-        """Whether an engine changes something by itself when the clock moves that far."""
+        """Return whether an engine has a timer until a time."""
         _, timers = self.clock.timers.planned(MOST_TIMERS)
         return any(timer.lane == "state" and timer.due_us <= until_us for timer in timers)
 
     def next_delivery_us(self, after_us: int = -1) -> int | None:
-        """When a queue has something to do for its messages, None for never."""
+        """Return the time of the next delivery, or None."""
         end = self._start_us + _HORIZON_US
         found = [q._engine.next_due_us() for q in self.queues if q._engine.pending]
         return min((at for at in found if at is not None and after_us < at <= end), default=None)
 
     def next_firing_us(self) -> int | None:
-        """When the next schedule of a queue fires, None for never."""
+        """Return the time at which the next schedule fires, or None."""
         found = [
             schedule.next_us
             for queue in self.queues
@@ -411,12 +411,12 @@ class World:
     # -- deliveries ------------------------------------------------------------------------------
 
     def due(self) -> list[Due]:
-        """The deliveries that can begin now, in the order in which they fell due."""
+        """Return the deliveries that can begin now, in the order of their due times."""
         now = self.clock.now_us()
         found = []
         for queue in self.queues:
             for message in queue._engine.messages.values():
-                # In the order of their making, so that names do not depend on who was first.
+                # Numbered in order of creation, so that names do not depend on the order of delivery.
                 if message.id not in self._ordinals:
                     self._ordinals[message.id] = len(self._ordinals) + 1
             for message_id, timer in queue._engine.timers.items():
@@ -426,7 +426,7 @@ class World:
         return sorted(found, key=lambda due: (due.timer.due_us, due.timer.sequence))
 
     def message_names(self) -> dict[str, str]:
-        """Each message's id, and what a story calls it."""
+        """Return the names of messages in a story, by message id."""
         return {
             message.public_id: f"message {self._ordinals[message.id]}"
             for queue in self.queues
@@ -437,14 +437,14 @@ class World:
     # -- what may happen to a handle -------------------------------------------------------------
 
     def hold(self, handle: Any) -> None:
-        """Keep changes of a vector index out of queries for a while."""
+        """Keep changes of a vector index pending for a while."""
         handle.hold_pending()
         self._for_a_while(
             HOLD_US, handle.release_pending, f"{handle.name}: pending changes become ready"
         )
 
     def rotate(self, handle: Any) -> None:
-        """Replace a handle's token for a while; code that reads it from the handle has the new one."""
+        """Rotate a fake's token, and restore the old one after a while."""
         kept = list(_credentials(handle))
         handle.rotate_token()
         self._for_a_while(
@@ -463,13 +463,13 @@ class World:
         self._timers.append(self.clock.call_at(due_us, end, label=label))
 
     def settle(self) -> None:
-        """End every disturbance before the promise is checked: tokens, pending changes."""
+        """End all disturbances before the promise is checked."""
         while self._undo:
             self._undo.pop(0)()
 
 
 def refusal(handle: Handle) -> Answer:
-    """The service's own 503."""
+    """Return the service's own 503 answer."""
     answer = handle._fault_table.render(ServiceError(503, "Service Unavailable"))
     if not isinstance(answer.body, bytes):
         assert handle._fault_table.dump is not None
@@ -496,7 +496,7 @@ def _credentials(handle: Any) -> Iterator[tuple[object, dict[str, str]]]:
 
 
 class _Watched:
-    """A handle's faults, and before them the stage."""
+    """A fake's faults, preceded by the simulation."""
 
     def __init__(self, world: World, handle: Handle, plan: Any) -> None:
         self._world = world
@@ -504,7 +504,7 @@ class _Watched:
         self._plan = plan
 
     def __bool__(self) -> bool:
-        # Whether requests must take the socket, which faults of the test's own decide.
+        # Only faults of the test require requests to use the socket.
         return bool(self._plan)
 
     @property
@@ -528,7 +528,7 @@ class _Watched:
 
 
 class _Betweens:
-    """What is planned for pipelines, and the stage between any two commands."""
+    """Hooks between the commands of a pipeline: the test's own, then the simulation's."""
 
     def __init__(self, world: World, handle: Handle, planned: Any) -> None:
         self._world = world
@@ -554,7 +554,7 @@ class _Betweens:
 
 
 class _Mishaps:
-    """What goes wrong with deliveries by the queue's faults, and by the schedule."""
+    """Faults of deliveries: those of the queue, then those of the schedule."""
 
     active = ("the schedule",)
 

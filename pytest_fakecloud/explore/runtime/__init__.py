@@ -1,1 +1,1 @@
-"""What explored code runs in: strands, event loops, sockets, and who waits for whom."""
+"""The runtime of explored code: strands, event loops, sockets and the diagnosis of deadlocks."""

@@ -24,7 +24,7 @@ class Due:
         self.name = self.first_name + (f"/{attempt}" if attempt > 1 else "")
 
     def begin(self) -> Callable[[], object] | None:
-        """Begin it; returns what makes it, or None when it may not begin yet."""
+        """Begin the delivery; return the function that performs it, or None if it must wait."""
         self.timer.cancel()
         assert self.timer.begin is not None
         return self.timer.begin(self.timer.due_us)

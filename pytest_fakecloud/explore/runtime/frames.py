@@ -1,4 +1,4 @@
-"""Stacks of explored code: which of their lines are the application's."""
+"""Stack frames of explored code, and which of them belong to the application."""
 
 from __future__ import annotations
 
@@ -16,18 +16,18 @@ _LIBRARIES = tuple(
 
 
 def source_of(frame: FrameType | None) -> str | None:
-    """The innermost line of a stack that is the application's, as ``file:line``."""
+    """Return the innermost application line of a stack as ``file:line``."""
     found = application_frame(frame)
     return None if found is None else f"{Path(found.f_code.co_filename).name}:{found.f_lineno}"
 
 
 def is_library(name: str) -> bool:
-    """Whether a file belongs to a library, to the standard library or to this package."""
+    """Return whether a file belongs to a library or to this package."""
     return name.startswith((_OWN, *_LIBRARIES, "<frozen")) or "site-packages" in name
 
 
 def application_frame(frame: FrameType | None) -> FrameType | None:
-    """The innermost frame of a stack that is the application's, or None."""
+    """Return the innermost application frame of a stack, or None."""
     while frame is not None:
         if not is_library(frame.f_code.co_filename):
             return frame
@@ -51,7 +51,7 @@ def wakings(thread: int, frame: FrameType | None) -> int | None:
     try:
         status = Path(f"/proc/self/task/{native}/status").read_text()
     except OSError:
-        return 0  # other systems do not say
+        return 0  # only Linux provides this number
     found = dict(line.split(":", 1) for line in status.splitlines() if ":" in line)
     if not found.get("State", "S").strip().startswith("S"):
         return None

@@ -1,4 +1,4 @@
-"""Event loops and sleep of explored code: their time is the cloud's, their tasks are strands."""
+"""Event loops and sleeps of explored code, which run on fake time."""
 
 from __future__ import annotations
 
@@ -17,35 +17,35 @@ from .strands import Crash, Strand
 
 T = TypeVar("T")
 _SOON = 0.005
-"""Real seconds in which sockets of other servers may answer."""
+"""Wall-clock seconds to wait for other servers to answer."""
 
 
 class Sleeper(Protocol):
-    """Decides what sleeping means."""
+    """Handles sleeps and event loops of explored code."""
 
     def now_us(self) -> int:
-        """The present time of the cloud's clock."""
+        """Return the current fake time."""
 
     def sleep(self, seconds: float) -> bool:
-        """Sleep on the cloud's clock; False for a thread that is not explored."""
+        """Sleep in fake time; return False for a thread that is not explored."""
 
     def pass_time(self, seconds: float) -> bool:
-        """The same in an event loop that is not explored."""
+        """Sleep in fake time in an event loop that is not explored."""
 
     def enters_loop(self, loop: OwnLoop) -> None:
-        """An event loop begins in this thread."""
+        """Called when an event loop starts in this thread."""
 
     def leaves_loop(self, loop: OwnLoop) -> None:
-        """An event loop has ended in this thread."""
+        """Called when an event loop has ended in this thread."""
 
     def idle(self, loop: OwnLoop, timeout: float | None) -> bool:
-        """An event loop waits for its next timer; False where nobody else can run."""
+        """Called when an event loop has nothing to run; return False if nothing else can run."""
 
     def unhandled(self, error: BaseException) -> None:
-        """A task has raised, and no code has looked at it."""
+        """Called with an exception of a task that no code awaited."""
 
     def creates_task(self, task: asyncio.Task[Any], is_inner: bool) -> None:
-        """A task is created; an inner one is a library's way of waiting."""
+        """Called when a task is created; an inner task carries out what its creator awaits."""
 
 
 @contextlib.contextmanager
@@ -72,12 +72,12 @@ def sleeps_follow(sleeper: Sleeper) -> Iterator[None]:
     try:
         yield
     finally:
-        # Of the modules from before, one or another may be forgotten by now.
+        # Some modules may have been removed from `sys.modules` since.
         _exchange([*modules, *sys.modules.values()], (sleep, real), (sleep_async, real_async))
 
 
 def _exchange(modules: Iterable[object], *pairs: tuple[object, object]) -> None:
-    """Put the second of each pair where modules have the first as their ``sleep``."""
+    """Replace the first function of each pair by the second, in modules that call it ``sleep``."""
     for module in modules:
         names = getattr(module, "__dict__", {})
         for before, after in pairs:
@@ -88,7 +88,7 @@ def _exchange(modules: Iterable[object], *pairs: tuple[object, object]) -> None:
 
 @contextlib.contextmanager
 def loops_follow(sleeper: Sleeper, is_explored: Callable[[], bool]) -> Iterator[None]:
-    """Give explored code that calls ``asyncio.run()`` a loop that is explored."""
+    """Make ``asyncio.run()`` in explored code use an explored event loop."""
     real = events.new_event_loop
 
     def new_event_loop() -> asyncio.AbstractEventLoop:
@@ -102,7 +102,7 @@ def loops_follow(sleeper: Sleeper, is_explored: Callable[[], bool]) -> Iterator[
 
 
 class _Selector(selectors.DefaultSelector):
-    """Waits for real events, and otherwise gives the turn away."""
+    """A selector that lets other strands run when no socket is ready."""
 
     loop: OwnLoop
 
@@ -116,17 +116,17 @@ class _Selector(selectors.DefaultSelector):
         return super().select(0)
 
     def has_events(self, seconds: float = 0.0) -> bool:
-        """Whether a socket or a thread has something for the loop."""
+        """Return whether a socket or a thread has something for the loop."""
         return bool(super().select(seconds))
 
 
 class OwnLoop(asyncio.SelectorEventLoop):
-    """The event loop of one strand; its time is the cloud's."""
+    """The event loop of one strand, which runs on fake time."""
 
     def __init__(self, sleeper: Sleeper) -> None:
         self.sleeper = sleeper
         self.strand: Strand | None = None
-        # Small numbers, in which a float distinguishes microseconds.
+        # Times are relative to the start, so that a float distinguishes microseconds.
         self._began_us = sleeper.now_us()
         self.selector = _Selector()
         self.selector.loop = self
@@ -149,11 +149,11 @@ class OwnLoop(asyncio.SelectorEventLoop):
         return task
 
     def has_sockets(self) -> bool:
-        """Whether the loop waits for sockets beside its own."""
+        """Return whether the loop waits for sockets beside its own."""
         return len(self.selector.get_map()) > 1
 
     def has_soon(self) -> bool:
-        """Whether a socket has something within a few real milliseconds."""
+        """Return whether a socket has something within a few real milliseconds."""
         return self.selector.has_events(_SOON)
 
     def _handle(self, loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
@@ -166,7 +166,7 @@ class OwnLoop(asyncio.SelectorEventLoop):
 
 
 def _is_inner(coroutine: Any) -> bool:
-    """Whether a task only carries out what its creator awaits: a library's, or ``wait_for``'s."""
+    """Return whether a task only carries out what its creator awaits: a library's, or ``wait_for``'s."""
     code = getattr(coroutine, "cr_code", None)
     if code is None or is_library(code.co_filename):
         return True
@@ -180,6 +180,6 @@ def _is_inner(coroutine: Any) -> bool:
 
 
 def await_in_own_loop(sleeper: Sleeper, function: Callable[[], Coroutine[Any, Any, T]]) -> T:
-    """Await what the function returns, in a loop whose time is the cloud's."""
+    """Await the function's coroutine in a loop that runs on fake time."""
     with asyncio.Runner(loop_factory=lambda: OwnLoop(sleeper)) as runner:
         return runner.run(function())

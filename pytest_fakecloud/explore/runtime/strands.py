@@ -22,17 +22,17 @@ if TYPE_CHECKING:
 
 Role = Literal["client", "worker", "delivery", "task", "thread"]
 Place = Literal["switch", "late", "wake"]
-"""Where a strand is parked: before a call, before it receives an answer, before it goes on."""
+"""The place of a parked strand: before a call, before its answer, or before it wakes up."""
 _LOOK = 0.05
-"""Real seconds between two looks at a strand that does not come back."""
+"""Wall-clock seconds between two looks at a running strand."""
 _BUSY = 0.3
-"""Real seconds in one place after which another strand runs meanwhile."""
+"""Wall-clock seconds a strand may block before another strand runs."""
 _STUCK = 1.5
-"""Real seconds in one place after which a strand is stuck, where no other can run."""
+"""Wall-clock seconds a strand may block, when no other can run, before it counts as stuck."""
 _LOST = 10.0
-"""Real seconds in which some strand must have the turn."""
+"""Wall-clock seconds without a running strand after which the run fails."""
 _REAL = 30.0
-"""Real seconds that a strand may wait for a thread of the fakes or for another process."""
+"""Wall-clock seconds a strand may wait for a thread of the fakes or another process."""
 _JOIN = 5.0
 
 
@@ -49,22 +49,22 @@ class Gate:
         self._lock.acquire()
 
     def release(self) -> None:
-        """Let one thread through."""
+        """Release one waiting thread."""
         with contextlib.suppress(RuntimeError):
             self._lock.release()
 
     def acquire(self, timeout: float = -1) -> bool:
-        """Wait until a thread is let through; False after ``timeout`` real seconds."""
+        """Wait for ``release()``; return False after ``timeout`` wall-clock seconds."""
         return self._lock.acquire(True, timeout)
 
 
 def pause(seconds: float) -> None:
-    """Wait for real."""
+    """Wait in wall-clock time."""
     Gate().acquire(seconds)
 
 
 class Crash(BaseException):
-    """Ends a strand at a call, as if its machine had lost power; ``except Exception`` misses it."""
+    """Ends a strand as if its machine had lost power; ``except Exception`` does not catch it."""
 
 
 @dataclass(eq=False)
@@ -132,33 +132,33 @@ class Strand:
 
     @property
     def is_over(self) -> bool:
-        """Whether its root was ended by a crash."""
+        """Return whether a crash has ended its root."""
         return self.root.crashed
 
 
 class Who(Protocol):
-    """Decides which strand runs."""
+    """Chooses which strand runs."""
 
     def choose(self) -> Strand | None:
-        """The strand to run next; None when the run is over."""
+        """Return the strand to run next, or None when the run is over."""
 
     def choose_meanwhile(self) -> Strand | None:
-        """A strand that can run now, while another one is blocked; None when there is none."""
+        """Return a strand that can run while another one is blocked, or None."""
 
     def begins(self, strand: Strand) -> None:
-        """A strand begins."""
+        """Called when a strand begins."""
 
     def ended(self, strand: Strand) -> None:
-        """A strand has ended."""
+        """Called when a strand has ended."""
 
     def perform(self, strand: Strand) -> object:
-        """Run the code of a strand; returns its result."""
+        """Run the code of a strand and return its result."""
 
     def live(self) -> list[Strand]:
-        """The strands that have begun and have not ended."""
+        """Return the strands that have begun and not ended."""
 
     def stuck(self, strand: Strand) -> None:
-        """A strand has not come back."""
+        """Called when a strand is blocked and no other can run."""
 
 
 class _Worker:
@@ -172,7 +172,7 @@ class _Worker:
 
 
 class Threads:
-    """Threads that are used again from run to run."""
+    """A pool of threads that runs share."""
 
     def __init__(self) -> None:
         self._idle: list[_Worker] = []
@@ -196,7 +196,7 @@ class Threads:
         worker.go.release()
 
     def close(self) -> None:
-        """End the idle threads; a thread that is stuck in the code stays behind."""
+        """End the idle threads; a thread that is stuck in the code is left running."""
         with self._lock:
             idle, self._idle = self._idle, []
         for worker in idle:
@@ -224,7 +224,7 @@ _real_start = threading.Thread.start
 
 
 class Turns:
-    """Hands the turn from strand to strand; one of them runs at a time."""
+    """Passes the turn between strands, so that one runs at a time."""
 
     def __init__(self, who: Who, threads: Threads) -> None:
         self._who = who
@@ -242,7 +242,7 @@ class Turns:
     # -- the caller's thread -----------------------------------------------------------------------
 
     def run(self) -> None:
-        """Run all strands until none is left; raises errors that are not the code's own."""
+        """Run all strands to their end; raise errors that the code did not raise."""
         self._to_next()
         seen, frame, since = -1, None, monotonic()
         try:
@@ -268,7 +268,7 @@ class Turns:
                         self.end(None)
                     seen = -1
         except BaseException as error:
-            # Ctrl-C, or what pytest-timeout raises: it ends the test as it is.
+            # Ctrl-C or an exception of pytest-timeout ends the test unchanged.
             self.end(error)
             raise
         deadline = monotonic() + _JOIN
@@ -282,7 +282,7 @@ class Turns:
             raise self.failure
 
     def _step_over(self, current: Strand) -> bool:
-        """Let another strand run while the present one waits for a lock that it may hold."""
+        """Let another strand run while this one waits for a lock that the other may hold."""
         with self._lock:
             if self.current is not current or self.over:
                 return False
@@ -306,11 +306,11 @@ class Turns:
     # -- a strand's thread -------------------------------------------------------------------------
 
     def here(self) -> Strand | None:
-        """The strand of this thread, or None for a thread that is not explored."""
+        """Return the strand of this thread, or None for a thread that is not explored."""
         return self.by_thread.get(threading.get_ident())
 
     def give_way(self, strand: Strand) -> None:
-        """Let the next strand run; returns when it is this one's turn again."""
+        """Let the next strand run; return when this strand has the turn again."""
         if strand.carried:
             self._come_back(strand)
             return
@@ -323,7 +323,7 @@ class Turns:
         self._go_on(strand)
 
     def _come_back(self, strand: Strand) -> None:
-        """Wait for a turn after another strand ran in place of this one, which was blocked."""
+        """Wait for a turn after other strands ran while this one was blocked."""
         with self._lock:
             strand.carried = False
             waits = self.current is not None or self._switching
@@ -346,7 +346,7 @@ class Turns:
         self.current = strand
 
     def idle(self, host: Strand) -> None:
-        """An event loop has nothing to do: let the next strand run, which may be one of its tasks."""
+        """Let the next strand run, which may be a task of this idle event loop."""
         if host.carried:
             self._come_back(host)
         host.state, host.is_idle = "waiting", True
@@ -372,19 +372,19 @@ class Turns:
                 chosen.turn.set_result(None)
 
     def adopt(self, strand: Strand) -> None:
-        """Make this thread a strand's, which waits for its first turn."""
+        """Make this thread the strand's own."""
         strand.thread = threading.get_ident()
         self.by_thread[strand.thread] = strand
         with self._lock:
             self._live += 1
 
     def begin_adopted(self, strand: Strand) -> None:
-        """Take the first turn of a strand with a thread of its own."""
+        """Begin a strand that has a thread of its own."""
         self._go_on(strand)
         self._who.begins(strand)
 
     def leave(self, strand: Strand) -> None:
-        """A strand with a thread of its own has ended: let the next one run."""
+        """End a strand that has a thread of its own, and let the next one run."""
         self.by_thread.pop(strand.thread, None)
         self._end_of(strand)
         if not self.over and not strand.carried:
@@ -438,7 +438,7 @@ class Turns:
         chosen.host.go.release()
 
     def _work(self, strand: Strand, rest: Callable[[], None]) -> None:
-        """Run a strand, and those that begin next, in this thread."""
+        """Run a strand, and the strands that begin after it, in this thread."""
         resting = False
         try:
             while True:
@@ -482,7 +482,7 @@ class Turns:
             self._end_of(strand)
 
     def perform(self, strand: Strand) -> None:
-        """Run a strand's code and keep what came of it."""
+        """Run a strand's code and store its result."""
         self._who.begins(strand)
         try:
             strand.result = self._who.perform(strand)
@@ -496,7 +496,7 @@ class Turns:
 
     def _end_of(self, strand: Strand) -> None:
         strand.state = "ended"
-        # A fake's thread may still wait for a turn of its last call.
+        # A thread of a fake may still wait for the turn of the strand's last call.
         strand.go.release()
         if self.over:
             return
@@ -506,7 +506,7 @@ class Turns:
             self.end(error)
 
     def end(self, error: BaseException | None) -> None:
-        """End the run; every strand that waits ends where it is."""
+        """End the run and every waiting strand."""
         with self._lock:
             if self.over:
                 return
@@ -518,6 +518,6 @@ class Turns:
         self._finished.release()
 
     def fail(self, error: BaseException) -> None:
-        """End the run with an error, and the caller's strand with it."""
+        """End the run and the calling strand with an error."""
         self.end(error)
         raise Crash

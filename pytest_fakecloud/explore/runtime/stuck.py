@@ -1,4 +1,4 @@
-"""Explaining a run that is stuck: which strand waits where, for what, and which strand holds it."""
+"""Explain a stuck run: where each strand waits, for what, and which strand holds it."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from .strands import Strand
 
 
 def is_in_application(strand: Strand) -> bool:
-    """Whether a strand waits in a line of the application, not of a library alone."""
+    """Return whether a strand waits in a line of the application."""
     return application_frame(sys._current_frames().get(strand.host.thread)) is not None
 
 
 def describe_stuck(strands: Sequence[Strand], waiting: Sequence[Strand]) -> str:
-    """A text that says where each strand waits, and which strand holds what it waits for."""
+    """Return a description of where each strand waits, and which strand holds the lock."""
     frames = sys._current_frames()
     held = {
         id(lock): strand
@@ -49,7 +49,7 @@ def describe_stuck(strands: Sequence[Strand], waiting: Sequence[Strand]) -> str:
 
 
 def _wanted(frame: FrameType, line: str) -> Any:
-    """The object that a line such as ``with lock:`` or ``done.wait()`` waits for."""
+    """Return the object that a line such as ``with lock:`` or ``done.wait()`` waits for."""
     text = line.removeprefix("async ").rstrip(":")
     text = text.removeprefix("with ")
     try:
@@ -62,7 +62,7 @@ def _wanted(frame: FrameType, line: str) -> Any:
 
 
 def _value(frame: FrameType, node: ast.AST) -> Any:
-    """The value of a name or a chain of attributes, without running any code of the application."""
+    """Return the value of a name or attribute chain without running application code."""
     if isinstance(node, ast.Name):
         return frame.f_locals.get(node.id, frame.f_globals.get(node.id))
     if isinstance(node, ast.Attribute):
@@ -72,7 +72,7 @@ def _value(frame: FrameType, node: ast.AST) -> Any:
 
 
 def _held(frame: FrameType | None) -> Iterator[Any]:
-    """The objects of the ``with`` blocks that a stack is inside of."""
+    """Yield the objects of the ``with`` blocks that enclose a stack."""
     while frame is not None:
         if application_frame(frame) is frame:
             yield from _held_in(frame)

@@ -1,4 +1,4 @@
-"""Sockets from explored code to the fakes: whose they are, and whether an answer is on its way."""
+"""Sockets between explored code and the fakes, with counts of the bytes in flight."""
 
 from __future__ import annotations
 
@@ -13,17 +13,17 @@ from ...core.timeparse import monotonic
 from .strands import pause
 
 _PATIENCE = 5.0
-"""Real seconds after which a fake that has not answered is taken to be silent."""
+"""Wall-clock seconds to wait for a fake to finish sending."""
 
 
 class Stage(Protocol):
-    """Takes part in what explored code sends and reads."""
+    """Observes what explored code sends and reads."""
 
     def is_here(self) -> bool:
-        """Whether this thread runs explored code."""
+        """Return whether this thread runs explored code."""
 
     def sends(self, port: int) -> None:
-        """The code sends something from a local port to a fake."""
+        """Called before the code sends to a fake from a local port."""
 
     def reads(
         self,
@@ -31,7 +31,7 @@ class Stage(Protocol):
         wire: Wire,
         timeout: float | None,
     ) -> bool:
-        """The code waits for bytes of a fake; False when its timeout has passed."""
+        """Wait until a fake has sent something; return False when the timeout has passed."""
 
 
 class Wire:
@@ -68,7 +68,7 @@ class Wire:
             connection.end()
 
     def is_quiet(self) -> bool:
-        """Whether the fake has handled all bytes, and the client has read all answers."""
+        """Return whether the fake has handled all bytes, and the client has read all answers."""
         sock = self._sock()
         if self.is_over or sock is None or sock.fileno() < 0:
             return True
@@ -80,7 +80,7 @@ class Wire:
         return not (self.has_unhandled() or self.has_unsent() or self.has_unread())
 
     def has_unhandled(self) -> bool:
-        """Whether the fake is still working on what the client has sent."""
+        """Return whether the fake is still working on what the client has sent."""
         connection = self.connection()
         if connection is None:
             return self.sent > 0 and not self.is_over
@@ -89,26 +89,26 @@ class Wire:
         return connection.handled - (self._base or 0) < self.sent or bool(connection.inside)
 
     def await_end(self) -> None:
-        """Wait, for real, until the fake has noticed that the client has gone."""
+        """Wait, in wall-clock time, until the fake has noticed that the client closed."""
         connection = self.connection()
         deadline = monotonic() + _PATIENCE
         while connection in self.mount._live and not connection.inside and monotonic() < deadline:
             pause(0.0001)
 
     def has_unsent(self) -> bool:
-        """Whether the fake has messages that it has not sent yet."""
+        """Return whether the fake has messages that it has not sent yet."""
         connection = self.connection()
         if connection is None or connection.ended or connection.unsent is None:
             return False
         return bool(connection.unsent())
 
     def has_unread(self) -> bool:
-        """Whether the fake has sent bytes that the client has not read."""
+        """Return whether the fake has sent bytes that the client has not read."""
         return self.got < self.answered and not self.is_over
 
 
 class Wires:
-    """All connections of explored code; a context manager that watches the sockets meanwhile."""
+    """All connections of explored code. A context manager that patches sockets."""
 
     def __init__(self, handles: Sequence[Any], stage: Callable[[], Stage | None]) -> None:
         self._handles = handles
@@ -132,18 +132,18 @@ class Wires:
         socket.socket.close = self._real_close  # type: ignore[method-assign]
 
     def forget(self) -> None:
-        """Forget what earlier runs have sent."""
+        """Forget the connections of earlier runs."""
         with self._lock:
             self._of = weakref.WeakKeyDictionary()
             self._by_port = {}
 
     def all(self) -> list[Wire]:
-        """The connections over which something was sent in this run."""
+        """Return the connections that this run has used."""
         with self._lock:
             return [wire for wire in self._of.values() if wire is not None]
 
     def settle(self) -> None:
-        """Wait, for real, until no fake has anything left to send."""
+        """Wait, in wall-clock time, until no fake has anything left to send."""
         deadline = monotonic() + _PATIENCE
         for wire in self.all():
             while wire.has_unsent() and monotonic() < deadline:
