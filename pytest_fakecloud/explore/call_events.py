@@ -16,9 +16,9 @@ if TYPE_CHECKING:
     from .runtime.deliveries import Due
 
 FAULT_WORDS: dict[str, str] = {
-    "answer": "is refused with 503",
-    "drop": "never arrives",
-    "lose_answer": "is done, and its answer is lost",
+    "answer": "is rejected with 503",
+    "drop": "is lost before it arrives",
+    "lose_answer": "succeeds, but its answer is lost",
     "duplicate": "arrives twice",
 }
 
@@ -56,14 +56,14 @@ def command_of(request: Request) -> str:
 
 
 def delivery_words(due: Due, hit: Sequence[Event]) -> str:
-    words = f"comes to {_place(due.message.url)}"
+    words = f"is delivered to {_place(due.message.url)}"
     for event in hit:
         if event.kind == "duplicate":
-            words += ", twice"
+            words += " twice"
         elif event.kind == "crash_after_answer":
-            words += ", and the queue forgets that it was answered"
+            words += "; the queue loses the answer"
         elif event.kind == "fail":
-            words += f"; its answer is lost, and {int(event.detail) - 1} more attempts never arrive"
+            words += f"; the answer is lost, and {int(event.detail) - 1} more attempts fail"
         elif event.kind == "unreachable":
             many = int(event.detail)
             words += ", which is unreachable" + (f" {many} times" if many > 1 else "")

@@ -157,7 +157,7 @@ def cooperation(world: World) -> Iterator[None]:
             where = source_of(sys._getframe(1))
             stage.fail(
                 ContractError(
-                    f"{strand.title} calls {what} at {where}: explore() sees this process only, and "
+                    f"{strand.title} calls {what} at {where}: explore() sees only this process and "
                     "keeps it alive. Replace that call in the test"
                 )
             )
@@ -270,10 +270,10 @@ def _begin(
 
 @contextlib.contextmanager
 def share_locks(world: World, programs: Iterable[Program]) -> Iterator[None]:
-    """Replace the locks that the code of some programs refers to by locks that give way.
+    """Replace the locks that some programs refer to by locks that yield to other strands.
 
-    Locks made before ``explore()`` are found in the closures of the functions, in the modules they
-    are from, and in the objects that either refers to.
+    Locks that were created before ``explore()`` are found in the closures and modules of the functions,
+    and in objects that they refer to.
     """
     made: dict[int, _Lock] = {}
     undo: list[Callable[[], None]] = []

@@ -39,8 +39,9 @@ class _Frame:
 class Interleavings:
     """A strategy that runs each distinct interleaving once.
 
-    Call ``next()`` before each run and ``learn()`` after it, until ``next()`` returns False. With
-    ``is_exact`` still true then, all of them were run: ``runs`` counts them.
+    Call ``next()`` before each run and ``learn()`` after it, until ``next()`` returns False. If
+    ``is_exact`` is true then, ``runs`` is the number of all interleavings. ``late`` includes the code
+    between calls, ``moves_time`` the timers.
     """
 
     places: frozenset[Place]

@@ -57,15 +57,16 @@ class ExploreOptions(TypedDict, total=False):
 
 
 class Exploration:
-    """What was tried by an ``explore`` that found nothing.
+    """The result of an ``explore`` that found no broken promise.
 
-    ``tried`` counts the schedules: ``orders`` distinct interleavings (``is_exhaustive`` when these
-    are all there are), ``singles`` and ``pairs`` of one and of two events, out of ``all_singles`` and
-    ``all_pairs`` (None where that is unknown), and ``drawn`` ones. ``calls`` counts the calls of each
-    client, ``points`` those where something was tried, ``kinds`` how often each kind of event was
-    applied; ``untried`` are the kinds that never had a place. ``likely`` is, by the number of ordered
-    switches that a bug needs, the least probability of having found it. ``notes`` list what could not
-    be explored. ``seconds`` are real ones. ``str()`` says so in words.
+    ``tried`` is the number of schedules: ``orders`` distinct interleavings (``is_exhaustive`` if there
+    are no others), ``singles`` with one event, ``pairs`` with two events, and ``drawn`` random ones.
+    ``all_singles`` and ``all_pairs`` are the numbers that exist (None if unknown). ``calls`` maps each
+    client to its calls, ``points`` to the points at which events were tried, ``kinds`` each kind of
+    event to how often it was applied. ``untried`` are the kinds that were never possible. ``likely``
+    maps a number of ordered switches to the least probability that a bug that needs them was found.
+    ``notes`` describe what could not be explored. ``seconds`` is wall-clock time. ``str()`` returns a
+    summary.
     """
 
     def __init__(self, tally: Tally, wanted: Iterable[str]) -> None:
@@ -104,12 +105,13 @@ class Exploration:
 
 
 class BrokenSchedule(AssertionError):
-    """A schedule under which a promise does not hold.
+    """Raised with the smallest schedule found that breaks a promise.
 
-    ``schedule`` is its text, for ``explore(..., schedule=...)`` and ``replay_schedule``, empty for the
-    undisturbed run; ``events`` is how many deviations it has; ``cause`` names the conflict that broke
-    the promise, or is empty; ``story`` lists what happened, on one clock; ``tried`` is how many
-    schedules were tried until then. The assertion that failed is its ``__cause__``.
+    ``schedule`` is the schedule as a string, for ``explore(..., schedule=...)`` and
+    ``replay_schedule``; it is empty for the undisturbed run. ``events`` is its number of events.
+    ``cause`` describes the conflict that broke the promise, or is empty. ``story`` lists what happened,
+    on one clock. ``tried`` is the number of schedules tried before. ``runs`` are the failing run and
+    the undisturbed run, for the report's page. The failed assertion is the ``__cause__``.
     """
 
     def __init__(
@@ -161,29 +163,30 @@ def explore(
     patience: Duration = "1h",
     horizon: Duration | None = None,
 ) -> Exploration:
-    """Run code under many schedules from one baseline; fail with the smallest that breaks a promise.
+    """Run code under many schedules; raise an error with the smallest one that breaks a promise.
 
-    ``run`` is the code: a function (plain or asynchronous), or several that run at the same time as
-    separate clients. ``workers`` are started too, last, and again when they die: consumers,
-    schedulers. What queues have to deliver is delivered. Then ``check`` is called (with the
-    ``History`` if it takes an argument): an ``AssertionError`` of it, or of the code, breaks the
-    promise; any other exception is the code giving up. ``check`` may also be a promise such as
-    ``once("key")``, or a list. ``setup`` is called before each run, to reset what is not in the
-    fakes.
+    ``run`` is the code: a function (plain or asynchronous), or several that run concurrently as
+    separate clients. ``workers``, such as consumers, start after the clients and are restarted when
+    they fail. Queues deliver their messages. At the end of each run, ``check`` is called, with the
+    ``History`` if it takes an argument. An ``AssertionError`` of ``check`` or of the code breaks the
+    promise; any other exception of the code means that this client gave up. ``check`` may also be a
+    promise such as ``once("key")``, or a list of promises. ``setup`` is called before each run, to
+    reset state outside the fakes; the fakes return to their baseline.
 
-    A schedule is a list of events: faults, crashes, orders of calls, slow clients, deliveries that
-    come again (see ``schedule.Kind``; ``kinds`` limits them, and ``services`` the calls to one or
-    more fixtures or fakes by name). Interleavings are tried first, one for each order of conflicting
-    calls; then all schedules of one event, of two, and drawn ones of up to six, as far as ``budget``
-    goes: a number of runs, or real time (``"10s"``). ``seed`` (the cloud's) determines what is drawn.
-    ``schedule`` runs only the given one. ``process_time`` says whether ``time.time()`` follows the
-    clock; by default where time-machine is installed. ``patience`` is how long a client may be slow
-    in one run; a delivery may be slow for its timeout. Schedules of a queue fire for ``horizon``
-    after all else has ended, three times where it is not given.
+    A schedule is a list of events: faults, crashes, orders of calls, slow clients, repeated deliveries
+    (see ``schedule.Kind``). ``kinds`` limits the events, and ``services`` the calls to some fixtures or
+    fakes. The search tries one interleaving for each order of conflicting calls, then all schedules
+    with one event, the orders of calls and timers, schedules with two events, and random ones with up
+    to six, until ``budget`` is used up: a number of runs, or wall-clock time such as ``"10s"``.
+    ``seed`` (default: the cloud's) determines the random choices. ``schedule`` runs one given schedule
+    only. ``process_time`` says whether ``time.time()`` follows the clock (default: if time-machine is
+    installed). ``patience`` is how long a client may be slow in one run; a delivery may be slow until
+    its timeout. Schedules of a queue fire until ``horizon`` after the start, or three times if it is
+    not given.
 
-    Raises ``BrokenSchedule``; what the undisturbed run raises; what ends a test, such as
-    ``pytest.skip()``, as it is; and ``ContractError`` for code that makes no call, needs awaiting
-    here or cannot be explored, and where nothing, or nothing of what was asked for, could be tried.
+    Raises ``BrokenSchedule``; the error of the undisturbed run; exceptions that end a test, such as
+    ``pytest.skip()``; and ``ContractError`` if the code makes no call or cannot be explored, or if
+    nothing that was requested could be tried.
     """
     __tracebackhide__ = True
     _check_no_loop()
@@ -245,8 +248,8 @@ def _explored(
         missed = [str(event) for event in wanted if event not in run.fired]
         if missed:
             raise ContractError(
-                f"these events of the schedule found no place: {', '.join(missed)}. The code has "
-                "changed since, or calls less: explore it again without schedule="
+                f"these events of the schedule were not applied: {', '.join(missed)}. The code has "
+                "changed since, or makes fewer calls: explore it again without schedule="
             )
         tally.drawn = 1
         return Exploration(tally, asked)
@@ -321,8 +324,8 @@ def _check_covered(explorer: Explorer, cloud: AnyCloud, asked: Sequence[str]) ->
     for where, outcomes in tally.handled.items():
         if not any(outcomes):
             raise ContractError(
-                f"the handler of {where} failed each time it was called, so what it promises was "
-                "never tried: its first answer was an error too"
+                f"the handler of {where} failed each time it was called, so the promise was "
+                "never tested; its first call failed, too"
             )
 
 

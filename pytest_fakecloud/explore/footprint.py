@@ -45,7 +45,7 @@ MOVES_CLOCK = Touch("", "clock", ALL, True)
 
 
 class Footprint:
-    """All that one step has touched; ``is_everything`` for a step that must keep its place."""
+    """The things that one step has touched; ``is_everything`` if it conflicts with every step."""
 
     __slots__ = ("is_everything", "touches")
 
@@ -99,10 +99,10 @@ def reads_clock(name: str, argv: list[bytes]) -> bool:
 
 
 def touches_of_command(fake: str, session: Any, spec: Any, argv: list[bytes]) -> Iterable[Touch]:
-    """What a command touches, by the keys and flags of the command table.
+    """Yield what a command touches, from the keys and flags of the command table.
 
-    A command without keys of its own that reads or writes data touches all keys; EXEC also reads
-    the keys that its connection watches.
+    A command without keys that reads or writes data touches all keys. EXEC also reads the keys that its
+    connection watches.
     """
     name = spec.name.partition(" ")[0]
     database = session.db.index
@@ -171,9 +171,9 @@ _VECTOR_READS = ("query", "fetch", "range", "random", "info", "list", "resumable
 
 
 def touches_of_request(fixture: str, fake: str, request: Request) -> Iterable[Touch]:
-    """What a request to a service touches, by its route.
+    """Yield what a request to a service touches, from its route.
 
-    Coarse where a route says no more: an unknown one counts as writing everything of its fake.
+    An unknown route counts as a write to everything of its fake.
     """
     route, params = request.route, request.params
     yield READS_CLOCK

@@ -13,10 +13,10 @@ if TYPE_CHECKING:
 
 @dataclass(slots=True, eq=False)
 class Operation:
-    """One call of a function marked with ``observed``, made by one client.
+    """A call of a function marked with ``observed``.
 
-    ``began`` and ``ended`` are places in the order of all beginnings and ends; ``ended`` is None, and
-    ``error`` what it raised, where the client does not know whether it took effect.
+    ``began`` and ``ended`` are positions in the order of all starts and ends. If the client does not
+    know whether the call took effect, ``ended`` is None and ``error`` is the exception.
     """
 
     client: str
@@ -37,12 +37,12 @@ class Operation:
 
 @dataclass
 class History:
-    """One run as a check sees it.
+    """One run, for checks to inspect.
 
-    ``cloud`` are the fakes, ``schedule`` the schedule as text, ``operations`` what functions marked
-    with ``observed`` did, ``clients`` the clients themselves as operations, ``results`` what each
-    client and worker returned, ``errors`` what those raised that gave up, ``crashed`` the names of
-    those that a crash ended.
+    ``cloud`` contains the fakes. ``schedule`` is the schedule as a string. ``operations`` are the calls
+    of functions marked with ``observed``, ``clients`` the clients as operations. ``results`` maps
+    clients and workers to what they returned, ``errors`` to the exception with which they gave up.
+    ``crashed`` are the names of clients and workers that a crash ended.
     """
 
     cloud: AnyCloud

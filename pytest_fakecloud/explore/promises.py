@@ -23,9 +23,9 @@ Check = Callable[["History"], None]
 
 
 class Promises:
-    """The checks given to one ``explore``: those of the end, and those of every step.
+    """The checks of one ``explore``: those at the end of a run, and those after every step.
 
-    Raises ``ContractError`` for what is neither a function nor a list of functions.
+    Raises ``ContractError`` for anything but a function or a list of functions.
     """
 
     def __init__(
@@ -71,7 +71,7 @@ class Promises:
         for promise in self._sometimes:
             if not promise.was_reached:
                 raise AssertionError(
-                    f"no schedule reached {promise.name}: the code never comes there, or the budget "
+                    f"no schedule reached {promise.name}: the code cannot reach it, or the budget "
                     "is too small"
                 )
 
@@ -168,10 +168,10 @@ class _Sometimes(_OverTime):
 
 
 def always(predicate: Callable[..., object]) -> Check:
-    """Check after every step of every schedule that a predicate holds.
+    """Check after every step of every schedule that a predicate is true.
 
-    It takes no argument, or the ``History``; returns something true, or asserts by itself. Reading
-    the fakes in it is not a step.
+    The predicate takes no argument or the ``History``. It returns a boolean, or None if it contains
+    assertions itself. Its reads of the fakes are not steps.
     """
     return _Always(predicate, "always", True)
 
@@ -187,12 +187,12 @@ def at_most_one(found: Callable[..., object]) -> Check:
 
 
 def follows(model: Callable[[], Any]) -> Check:
-    """Compare every answer with a model's, at the step at which it comes.
+    """Compare every result with a model's, at the step at which it is returned.
 
-    ``model`` makes an object whose methods are the operations: a plain class such as ``Counter``. The
-    operations are the calls of functions marked with ``observed``. As for ``linearizable``, calls that
-    overlap may have taken effect in either order; the failure is reported at the first answer that no
-    order explains. Raises ``ContractError`` for an operation the model does not have.
+    ``model`` returns an object whose methods are the operations, such as the class ``Counter``. The
+    operations are the calls of functions marked with ``observed``. Concurrent operations may have taken
+    effect in either order, as for ``linearizable``. The failure is reported at the first result that no
+    order explains. Raises ``ContractError`` for an operation that the model does not have.
     """
     if not callable(model):
         raise ContractError(f"follows({shown(model)}): give a class that needs no arguments")
@@ -200,17 +200,17 @@ def follows(model: Callable[[], Any]) -> Check:
 
 
 def sometimes(predicate: Callable[..., object]) -> Check:
-    """Check that a predicate holds after at least one step of at least one schedule.
+    """Check that a predicate is true after at least one step of at least one schedule.
 
-    It finds promises that hold only because the code never comes where they could break.
+    Use it beside other promises, to detect that the code never reaches the state they are about.
     """
     return _Sometimes(predicate, "sometimes")
 
 
 def eventually(predicate: Callable[..., object], *, within: Duration) -> Check:
-    """Check that a predicate holds at the end of a run, or a while after it.
+    """Check that a predicate is true at the end of a run, or becomes true within a time.
 
-    The clock moves on for ``within``, from one event to the next, and queues deliver meanwhile.
+    The clock moves on by up to ``within``, from one timer to the next, and queues deliver.
     """
     if not callable(predicate):
         raise ContractError(f"eventually({shown(predicate)}): give a function")
@@ -234,10 +234,10 @@ def eventually(predicate: Callable[..., object], *, within: Duration) -> Check:
 
 
 def observed(function: Callable[P, T]) -> Callable[P, T]:
-    """Let ``explore`` note each call of a function: who made it, when, and what came of it.
+    """Make ``explore`` record each call of a function: its client, start, end and result.
 
-    For plain and asynchronous functions; outside of ``explore`` nothing changes. What it raises
-    counts as an answer that never came: the effect may be there or not.
+    The function may be plain or asynchronous. Outside ``explore`` the decorator changes nothing. A call
+    that raises may have taken effect or not.
     """
     if not callable(function):
         raise ContractError(f"{shown(function)} is not a function: mark one with @observed")
@@ -284,14 +284,14 @@ def observed(function: Callable[P, T]) -> Callable[P, T]:
 def linearizable(
     model: Callable[[], Any], *, final: Callable[[Any], object] | None = None
 ) -> Check:
-    """Check that what clients saw could have been seen one after the other.
+    """Check that one order of the operations explains all their results.
 
-    ``model`` makes an object whose methods are the operations, called one at a time: a class such as
-    ``Counter``. The operations are calls of functions marked with ``observed``, or, where none is, the
-    clients themselves, by their names. There must be an order, in which nothing comes before what had
-    ended when it began, that gives each the result it had; an operation that raised may have taken
-    effect or not. ``final`` is asked about the model at the end of such an order: whether the fakes
-    hold the same. Raises ``ContractError`` for an operation the model does not have.
+    ``model`` returns an object whose methods are the operations, such as the class ``Counter``. The
+    operations are the calls of functions marked with ``observed`` or, if there are none, the clients
+    themselves, by name. The order must respect time: an operation that began after another one ended
+    comes after it. An operation that raised may have taken effect or not. ``final`` is called with the
+    model at the end of an order and returns whether the fakes hold the same data. Raises
+    ``ContractError`` for an operation that the model does not have.
     """
     if not callable(model):
         raise ContractError(
@@ -304,8 +304,10 @@ def linearizable(
         _check_names(operations, model)
         if not _explained(operations, model, final):
             listing = "\n".join(f"  {each!r}" for each in operations)
-            end = " that ends with what the fakes hold" if final is not None else ""
-            raise AssertionError(f"no order of the operations explains them{end}:\n{listing}")
+            end = " and the fakes' data" if final is not None else ""
+            raise AssertionError(
+                f"no order of these operations explains their results{end}:\n{listing}"
+            )
 
     return check
 
@@ -359,11 +361,11 @@ def _frozen(state: object) -> bytes:
 
 
 def once(key: str) -> Check:
-    """Check that an effect kept under a key happened exactly once.
+    """Check that an effect that is recorded under a key happened exactly once.
 
-    The key holds a number that was counted up, or a list, set, hash, sorted set or stream with one
-    element for each effect. Where a client gave up or a message became a dead letter, no effect is
-    right as well; two never are.
+    The key holds a counter, or a list, set, hash, sorted set or stream with one element for each
+    effect. If a client gave up or a message became a dead letter, no effect is correct as well; two
+    effects never are.
     """
     if not isinstance(key, str):
         raise ContractError(f"once({shown(key)}): give the name of a key")
@@ -372,12 +374,12 @@ def once(key: str) -> Check:
         __tracebackhide__ = True
         servers = [h for h in history.cloud.handles if h.fixture == "kv_server"]
         if not servers:
-            raise ContractError("once() looks at a key, and no key-value server is open")
+            raise ContractError("once() checks a key, but no key-value server is open")
         times = sum(_count(key, cast("Any", server).value(key)) for server in servers)
         if times > 1:
             raise AssertionError(f"{key} counts {times} effects instead of one")
         if times == 0 and not _gave_up(history):
-            raise AssertionError(f"{key} counts no effect, and nobody gave up")
+            raise AssertionError(f"{key} counts no effect, although no client gave up")
 
     return check
 
@@ -390,7 +392,7 @@ def _count(key: str, value: object) -> int:
             return int(value)
         except ValueError as error:
             raise ContractError(
-                f"once({key!r}): the key holds {shown(value)}, which counts nothing: give one that "
+                f"once({key!r}): the key holds {shown(value)}, which is not a count: give a key that "
                 "holds a number or a collection"
             ) from error
     return len(cast("Sequence[object]", value))
@@ -408,10 +410,10 @@ def _gave_up(history: History) -> bool:
 def nothing_lost(
     sent: str | Callable[[], Iterable[object]], handled: Callable[[], Iterable[object]]
 ) -> Check:
-    """Check that everything that was sent was handled.
+    """Check that everything that was sent was handled, at least once.
 
-    ``sent`` is a topic of the broker, whose values count, or a function that returns what was sent;
-    ``handled`` returns what was handled. Handled twice is no loss.
+    ``sent`` is a topic of the broker, of which the values count, or a function that returns what was
+    sent. ``handled`` is a function that returns what was handled.
     """
     if not isinstance(sent, str) and not callable(sent):
         raise ContractError(f"sent={shown(sent)}: give a topic, or a function")
@@ -441,10 +443,10 @@ def _sent(history: History, sent: str | Callable[[], Iterable[object]]) -> list[
 
 
 def monotonic_reads(name: str) -> Check:
-    """Check that no client sees a value grow smaller again.
+    """Check that no client reads a smaller value after a greater one.
 
-    ``name`` is a function marked with ``observed`` whose results can be compared; None, as nothing
-    read, counts as less than anything.
+    ``name`` is a function marked with ``observed`` whose results can be compared. None is less than
+    any other result.
     """
     if not isinstance(name, str):
         raise ContractError(f"monotonic_reads({shown(name)}): give the name of an operation")
@@ -458,9 +460,7 @@ def monotonic_reads(name: str) -> Check:
         for read in sorted(reads, key=lambda each: each.ended or 0):
             before, now = latest.get(read.client), cast("Any", read.result)
             if before is not None and (now is None or now < before):
-                raise AssertionError(
-                    f"{read.client} has read {shown(before)}, and later {shown(now)}"
-                )
+                raise AssertionError(f"{read.client} read {shown(before)}, and later {shown(now)}")
             latest[read.client] = now
 
     return check

@@ -64,11 +64,11 @@ class Point:
 
 @dataclass(slots=True)
 class Line:
-    """One line of the story: a call of a strand, or words; ``event`` marks what the schedule did.
+    """One line of the story: a call of a strand, or a description.
 
-    ``source`` is the line of the application that made the call, where stacks were recorded, and
-    ``step`` the number of the step it belongs to. ``breaks`` marks the step at which a promise of
-    every step broke.
+    ``event`` marks what the schedule did, ``breaks`` the step at which a promise of every step broke.
+    ``source`` is the application's line that made the call, if stacks were recorded. ``step`` is the
+    index of the step that the line belongs to.
     """
 
     at_us: int
@@ -83,9 +83,10 @@ class Line:
 
 @dataclass(slots=True)
 class Step:
-    """What one strand did between two decisions, and which strands could have run instead.
+    """What one strand did between two decisions.
 
-    ``disabled`` are those of them that could no longer run afterwards.
+    ``options`` are the strands that could have run instead; ``disabled`` are those of them that could
+    not run afterwards.
     """
 
     strand: str
@@ -113,8 +114,8 @@ class Strategy(Protocol):
 class Run:
     """The result of one schedule.
 
-    ``broken`` is the promise that did not hold; ``fired`` are the events that were applied, and the
-    decisions of a strategy, so that ``Schedule(fired)`` repeats the run without it.
+    ``broken`` is the assertion that failed. ``fired`` are the events that were applied and the
+    decisions of a strategy: ``Schedule(fired)`` repeats the run without the strategy.
     """
 
     schedule: Schedule

@@ -34,14 +34,14 @@ Kind: TypeAlias = Literal[
     "fail",
     "unreachable",
 ]
-"""Kinds of events; faults have the names they have in ``faults`` and on the handles.
+"""Kinds of events. Faults have the names that they have in ``faults`` and on the fakes.
 
-Before a call: ``jump`` moves the clock to the next known instant, ``nearly`` to a millisecond before
+Before a call: ``jump`` moves the clock to the next known time, ``nearly`` to a millisecond before
 it, ``past`` to a second after it, ``tick`` by a short span; ``delay`` pauses one strand; ``switch``
-runs another strand first. Around the call: faults, and ``slow``, which delays its answer. After it:
-``late`` runs another strand before the code receives the answer, ``wake`` before it goes on after a
-sleep or a lock. At the beginning of a delivery: ``duplicate``, ``crash_after_answer``, ``fail`` and
-``unreachable``.
+runs another strand first; ``partition`` separates a client from a fake. Around the call: faults,
+and ``slow``, which delays its answer. After it: ``late`` runs another strand before the code
+receives the answer, ``wake`` before the code continues after a sleep or a lock. At the start of a
+delivery: ``duplicate``, ``crash_after_answer``, ``fail`` and ``unreachable``.
 """
 KINDS: tuple[Kind, ...] = get_args(Kind)
 """All kinds, in the order in which events of one point are applied."""
@@ -92,11 +92,11 @@ _EVENT = re.compile(r"(?P<process>[^\s,]+)\.(?P<point>\d+) (?P<kind>\w+)(?: (?P<
 
 @dataclass(frozen=True, slots=True, order=True)
 class Event:
-    """One deviation from the default order: the strand, its point, the kind, and a detail.
+    """One event of a schedule: the strand, its point, the kind, and a detail.
 
-    Point 1 of a strand is its first call, 0 its beginning; a gap between two commands of a pipeline
-    is a point of its own. ``detail`` is the strand that a ``switch`` runs first, the seconds of a
-    ``delay``, the count of a ``fail``.
+    Point 1 of a strand is its first call, point 0 its start. A gap between two commands of a pipeline
+    is a point, too. ``detail`` is the strand that a ``switch`` runs first, the seconds of a ``delay``,
+    or the count of a ``fail``.
     """
 
     process: str

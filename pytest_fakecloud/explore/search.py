@@ -216,9 +216,9 @@ class Explorer:
         stacks: bool = False,
         notes: bool = False,
     ) -> Run:
-        """Run everything under a schedule, from the baseline, and check the promise.
+        """Run everything under a schedule from the baseline, and check the promise.
 
-        ``notes`` asks for the points of the run, ``stacks`` for the lines of the application.
+        ``notes`` records the points of the run, ``stacks`` the application's lines.
         """
         world = self.world
         number = recorder_of(world.cloud.journal).reserve()
@@ -247,8 +247,8 @@ class Explorer:
             try:
                 if self._call(self.check, simulation.history) is False:
                     raise ContractError(
-                        "check returned False, which explore() does not look at: let it assert "
-                        "what it promises, such as 'assert total == 2'"
+                        "check returned False, which explore() ignores: let it assert "
+                        "the promise, such as 'assert total == 2'"
                     )
             except BaseException as error:
                 outcome = ends_the_test(error)
@@ -550,9 +550,9 @@ def _pairs_reached(run: Run) -> set[object]:
 
 
 class _Pairs:
-    """The schedules with one event more than those of some runs, at the last event's point or later.
+    """The schedules that add one event to those of some runs, at the last event's point or later.
 
-    Counted and drawn without being made, since of a hundred calls there are a million.
+    They are counted and drawn without being created: a hundred calls have a million.
     """
 
     def __init__(self, runs: Iterable[Run]) -> None:

@@ -11,10 +11,10 @@ from .schedule import Event, Schedule
 def shrink(
     schedule: Schedule, breaks: Callable[[Schedule], Schedule | None], may_go_on: Callable[[], bool]
 ) -> Schedule:
-    """The smallest schedule found that still breaks the promise.
+    """Return the smallest schedule found that still breaks the promise.
 
-    ``breaks`` runs a schedule and returns the events that were applied, or None where the promise
-    held. Stops early when ``may_go_on`` returns False.
+    ``breaks`` runs a schedule and returns the events that were applied, or None if the promise held.
+    The search stops when ``may_go_on`` returns False.
     """
     smallest = schedule
     found = True

@@ -77,8 +77,9 @@ _Turn = Generator[None, None, None]
 class Simulation:
     """Runs programs, the queue's deliveries and time under one schedule.
 
-    By default a strand runs until it ends or waits; the strand that gave way last is next, then
-    clients in their order, deliveries as they fall due, workers, and time moves at last.
+    By default a strand runs until it ends or waits. The next one is the strand that yielded last, then
+    clients in their order, deliveries in the order of their due times, and workers. Time moves when no
+    strand can run.
     """
 
     def __init__(
@@ -296,9 +297,9 @@ class Simulation:
             return
         other = _title(event.process)
         when = {
-            "switch": "has its turn before {} goes on" if event.point else "comes before {}",
-            "late": "has its turn before {} receives its answer",
-            "wake": "has its turn before {} goes on",
+            "switch": "runs before {} continues" if event.point else "runs before {} starts",
+            "late": "runs before {} receives its answer",
+            "wake": "runs before {} continues",
         }[event.kind]
         self._say(event.detail, when.format(other), event=True)
 
@@ -516,7 +517,7 @@ class Simulation:
                 option.paused_us += moment.at_us - now
         if options:
             self._moved += 1
-            self._say("clock", f"{seconds(moment.at_us - now)} pass", event=True)
+            self._say("clock", f"moves by {seconds(moment.at_us - now)}", event=True)
         elif moment.at_us == self._world.next_firing_us():
             self._firings += 1
         ends = list(self._world.ends_until(moment.at_us)) if self._records else []
@@ -562,10 +563,10 @@ class Simulation:
         return True
 
     def _next_us(self, *, forced: bool) -> int | None:
-        """The next time at which anything happens, or None.
+        """Return the next time at which anything happens, or None.
 
-        Forced moves pass by the ends of keys, which no strand waits for, and stop at schedules
-        up to the horizon only.
+        Forced moves skip the ends of keys, for which no strand waits, and stop at the horizon of
+        schedules.
         """
         now = self._world.now_us()
         found = []
@@ -641,7 +642,7 @@ class Simulation:
         strand.state, strand.place = "parked", "switch"
         self._stamp(strand)
         span = seconds(target - now)
-        self._say(strand.name, f"is slow: {span} pass before its call", event=True)
+        self._say(strand.name, f"pauses for {span} before its call", event=True)
         return True
 
     def _may_pause(self, strand: Strand, span_us: int) -> bool:
@@ -702,7 +703,7 @@ class Simulation:
             attempt = strand.due.message.attempts[-1]
             if attempt.state != "delivered":
                 said = attempt.status if attempt.status is not None else "nothing"
-                again = ", so it will come again" if strand.due.message.state == "RETRY" else ""
+                again = ", so it is retried" if strand.due.message.state == "RETRY" else ""
                 self._say(strand.name, f"answered {said}{again}")
         failed = strand.crashed or (error is not None and broken_promise(error) is None)
         if failed:
@@ -778,7 +779,7 @@ class Simulation:
         options = self._options()
         if not options:
             return None
-        note = "a lock of the process was waited for, so not all interleavings were counted"
+        note = "not all interleavings: the code waited for a lock that explore() does not control"
         self.run.notes[note] = None
         return self._start(options[0])
 
@@ -960,7 +961,7 @@ class Simulation:
                     strand.held_until_us = now + span
                     self._stamp(strand)
                     self.run.fired.append(event)
-                    self._say(strand.name, f"its answer comes {seconds(span)} later", event=True)
+                    self._say(strand.name, f"receives its answer {seconds(span)} later", event=True)
                     yield
         if self._late:
             strand.state, strand.place = "parked", "late"
@@ -1091,7 +1092,7 @@ class Simulation:
         if kind == "rotate_token":
             self._world.rotate(handle)
             text = (
-                f"the token of {handle.name} is rotated, and known to the code after "
+                f"the token of {handle.name} is rotated; the code has the new one after "
                 f"{seconds(ROTATED_US)}"
             )
             self._say(strand.name, text, event=True)

@@ -90,10 +90,10 @@ class Stage(WireStage, Sleeper, Protocol):
 class World:
     """A cloud while it is explored.
 
-    A with-block: within it the clock stands, the process's time follows it where time-machine is
-    installed, requests of this process skip the socket, sleeping moves the clock, and calls go
-    through ``stage``. Afterwards everything is as before, with the cloud's data at the baseline.
-    Raises ``ContractError`` for a clock that cannot stand, and for a queue that delivers in the
+    A context manager. Inside it the clock is frozen, process time follows the clock if time-machine is
+    installed, requests of this process skip the socket, sleeping moves the clock, and calls pass
+    through ``stage``. At the end everything is restored, and the cloud's data is at the baseline.
+    Raises ``ContractError`` for a clock that cannot be frozen, and for a queue that delivers in the
     background.
     """
 

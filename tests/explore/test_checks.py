@@ -84,7 +84,7 @@ def test_histories_that_an_order_explains(operations: list[Any]) -> None:
     ],
 )  # fmt: skip
 def test_histories_that_no_order_explains(operations: list[Any]) -> None:
-    with pytest.raises(AssertionError, match="no order of the operations explains them"):
+    with pytest.raises(AssertionError, match="no order of these operations explains"):
         linearizable(Register)(history(*operations))
 
 
@@ -127,7 +127,7 @@ def test_operations_of_asynchronous_clients_are_noted(cloud: Cloud, kv: KVServer
         return total
 
     clients = {"one": lambda: add(1), "two": lambda: add(2)}
-    with pytest.raises(BrokenSchedule, match="no order of the operations explains them"):
+    with pytest.raises(BrokenSchedule, match="no order of these operations explains"):
         cloud.explore(clients, linearizable(Register))
     cloud.explore({"one": lambda: add(1)}, linearizable(Register), kinds="crash")
 
@@ -220,7 +220,7 @@ def test_once_counts_what_a_key_holds(cloud: Cloud, kv: KVServer, effect: str, t
 
 def test_once_lets_those_who_gave_up_do_nothing(cloud: Cloud, kv: KVServer) -> None:
     seen = History(cloud, "")
-    with pytest.raises(AssertionError, match="no effect, and nobody gave up"):
+    with pytest.raises(AssertionError, match="no effect, and no client gave up"):
         once("k")(seen)
     seen.errors["client"] = TimeoutError()
     once("k")(seen)

@@ -429,7 +429,7 @@ def test_a_deadlock_is_a_finding_with_its_story(cloud: Cloud, kv: KVServer) -> N
     clients = {"ann": client(first, second), "bob": client(second, first)}
     with pytest.raises(BrokenSchedule) as found:
         cloud.explore(clients, counted(kv, "4"), kinds=ORDERS)
-    assert "deadlock: ann waits for ever at test_exact.py" in str(found.value)
+    assert "deadlock: ann waits forever at test_exact.py" in str(found.value)
     assert "with other:, which bob holds" in str(found.value)
 
 
@@ -443,7 +443,7 @@ def test_a_run_that_is_stuck_is_told_within_seconds(cloud: Cloud, kv: KVServer, 
 
     started = time.perf_counter()
     with pytest.raises(
-        BrokenSchedule, match=r"waits for ever at test_exact.py:\d+: threading.Event"
+        BrokenSchedule, match=r"waits forever at test_exact.py:\d+: threading.Event"
     ):
         cloud.explore({f"c{n}": client for n in range(many)}, lambda: None)
     assert time.perf_counter() - started < 10

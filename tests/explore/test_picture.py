@@ -40,7 +40,7 @@ def test_clients_are_actors_and_events_are_rows(cloud: Cloud, kv: KVServer, redi
     data = shown(cloud, found.value)
     assert [(row["actor"], row["text"]["what"]) for row in data["rows"]] == [
         ("ann", "GET n"),
-        ("bob", "has its turn before ann goes on"),
+        ("bob", "runs before ann continues"),
         ("bob", "GET n"),
         ("bob", "SET n 1"),
         ("ann", "SET n 1"),

@@ -50,10 +50,10 @@ class Sleeper(Protocol):
 
 @contextlib.contextmanager
 def sleeps_follow(sleeper: Sleeper) -> Iterator[None]:
-    """Make ``time.sleep`` and ``asyncio.sleep`` follow the sleeper within the block.
+    """Replace ``time.sleep`` and ``asyncio.sleep`` within the block.
 
-    Modules that have imported the functions by name get the replacements too. All are restored at
-    the end, also in modules that were imported within the block.
+    The replacement also applies to modules that imported the functions by name. At the end the
+    originals are restored everywhere.
     """
     real, real_async = time.sleep, asyncio.sleep
 

@@ -37,9 +37,9 @@ _JOIN = 5.0
 
 
 class Gate:
-    """A semaphore of at most one, which no lock of the ``threading`` module is part of.
+    """A binary semaphore without locks of the ``threading`` module.
 
-    Those may be replaced by locks that give way, for which this is what they wait with.
+    Those may be replaced by locks that yield, which themselves wait with a gate.
     """
 
     __slots__ = ("_lock",)
@@ -69,13 +69,13 @@ class Crash(BaseException):
 
 @dataclass(eq=False)
 class Strand:
-    """One sequence of steps in a run.
+    """A sequence of steps in a run: a client, worker, delivery, task or thread.
 
     ``points`` counts its calls. ``state`` is ``"new"``, ``"running"``, ``"parked"`` at a ``place``,
-    ``"waiting"`` until ``wake_us`` or until ``ready()`` holds, or ``"ended"`` with a ``result`` or an
-    ``error``. ``root`` is the client, worker or delivery it belongs to; ``host`` the strand whose
-    thread runs it, which for a task is its event loop's. ``paused_us`` is how long events have
-    paused it, at most ``patience_us``.
+    ``"waiting"`` until ``wake_us`` or until ``ready()`` is true, or ``"ended"`` with a ``result`` or an
+    ``error``. ``root`` is the client, worker or delivery that it belongs to. ``host`` is the strand
+    whose thread runs it; for a task, that of its event loop. ``paused_us`` is the fake time for which
+    events have paused it, at most ``patience_us``.
     """
 
     name: str
@@ -258,7 +258,11 @@ class Turns:
                 stood = monotonic() - since
                 if current is None:
                     if stood > _LOST:
-                        self.end(ContractError("explore() has lost a strand: please report this"))
+                        self.end(
+                            ContractError(
+                                "no strand of explore() runs: please report this as a bug"
+                            )
+                        )
                     continue
                 if stood < _BUSY or woken is None or (current.host.real and stood < _REAL):
                     continue

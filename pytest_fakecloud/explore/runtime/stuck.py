@@ -32,11 +32,11 @@ def describe_stuck(strands: Sequence[Strand], waiting: Sequence[Strand]) -> str:
     for strand in waiting:
         frame = application_frame(frames.get(strand.host.thread))
         if frame is None:
-            parts.append(f"{strand.title} waits for ever")
+            parts.append(f"{strand.title} waits forever")
             continue
         line = linecache.getline(frame.f_code.co_filename, frame.f_lineno).strip()
         where = f"{Path(frame.f_code.co_filename).name}:{frame.f_lineno}"
-        text = f"{strand.title} waits for ever at {where}: {line}"
+        text = f"{strand.title} waits forever at {where}: {line}"
         wanted = _wanted(frame, line)
         holder = held.get(id(wanted)) if wanted is not None else None
         if holder is not None and holder is not strand:
