@@ -1,4 +1,4 @@
-"""Hypothesis keeps nothing between these tests."""
+"""Fixtures. Hypothesis stores no examples between these tests."""
 
 from __future__ import annotations
 

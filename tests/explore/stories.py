@@ -1,4 +1,4 @@
-"""Write the stories of the guide's bugs again: ``python -m tests.explore.stories``."""
+"""Update the stories in the guide: ``python -m tests.explore.stories``."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ PAGE = Path(__file__).parents[2] / "docs" / "guides" / "explore.md"
 
 
 def told(found: BrokenSchedule) -> str:
-    """A story as the page shows it."""
+    """Return a story as the page shows it."""
     cause = f"cause: {found.cause}\n" if found.cause else ""
     return f"{cause}{found.story}\nschedule: {found.schedule}\n"
 
 
 def main() -> None:
-    """Find each bug again and write its story."""
+    """Find each bug and write its story into the page."""
     hypothesis.settings.register_profile("bare", database=None)
     hypothesis.settings.load_profile("bare")
     page = PAGE.read_text(encoding="utf-8")

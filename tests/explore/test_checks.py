@@ -1,4 +1,4 @@
-"""Promises ready to be held: each holds where it should, and is broken where it is."""
+"""The ready-made promises: each passes correct code and fails broken code."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from pytest_fakecloud import (
 
 
 class Register:
-    """One value."""
+    """A model of a register."""
 
     def __init__(self) -> None:
         self.value: int | None = None
@@ -54,10 +54,10 @@ def history(*operations: tuple[str, str, tuple[Any, ...], Any, int, int | None])
     [
         [],
         [("a", "write", (1,), None, 0, 1), ("a", "read", (), 1, 2, 3)],
-        # At the same time, in either order.
+        # Concurrent writes may take effect in either order.
         [("a", "write", (1,), None, 0, 3), ("b", "read", (), None, 1, 2)],
         [("a", "write", (1,), None, 0, 3), ("b", "read", (), 1, 1, 2)],
-        # Never answered: it took effect, at once or late, or never.
+        # A call without an answer may have taken effect, now or later, or not.
         [("a", "write", (1,), None, 0, None), ("b", "read", (), 1, 1, 2)],
         [("a", "write", (1,), None, 0, None), ("b", "read", (), None, 1, 2),
          ("b", "read", (), 1, 3, 4)],
@@ -74,10 +74,10 @@ def test_histories_that_an_order_explains(operations: list[Any]) -> None:
         [("a", "write", (1,), None, 0, 1), ("b", "read", (), None, 2, 3)],
         [("a", "read", (), 7, 0, 1)],
         [("a", "add", (1,), 1, 0, 3), ("b", "add", (1,), 1, 1, 2)],
-        # Either way round comes to the same before what nothing explains.
+        # Both orders lead to the same state before the unexplained read.
         [("a", "write", (1,), None, 0, 3), ("b", "write", (1,), None, 1, 3),
          ("c", "read", (), 5, 4, 5)],
-        # What was read cannot be unread.
+        # A value that was read must have been written.
         [("a", "write", (1,), None, 0, 9), ("b", "read", (), 1, 1, 2), ("c", "read", (), None, 3, 4)],
         [("a", "write", (1,), None, 0, None), ("b", "read", (), 1, 1, 2),
          ("b", "read", (), None, 3, 4)],
@@ -182,7 +182,7 @@ def test_the_cloud_has_the_promises_too(cloud: Cloud, kv: KVServer) -> None:
 def test_observed_leaves_functions_as_they_are() -> None:
     @observed
     def double(number: int) -> int:
-        """Twice a number."""
+        """Return twice a number."""
         return 2 * number
 
     @observed

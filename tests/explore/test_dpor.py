@@ -1,4 +1,4 @@
-"""Partial-order reduction: fewer runs than brute force, and every outcome that brute force has."""
+"""Partial-order reduction: fewer runs than brute force, with the same outcomes."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ Clients = Mapping[str, Callable[[], object]]
 def outcomes(
     cloud: Cloud, kv: KVServer, clients: Clients, strategy: Any, memory: list[Any]
 ) -> tuple[set[Any], int]:
-    """Every outcome that a strategy reaches, and the number of its runs."""
+    """Return all outcomes that a strategy reaches, and the number of its runs."""
     found: set[Any] = set()
     runs = 0
     programs = [Program(name, function) for name, function in clients.items()]
@@ -82,7 +82,7 @@ def compared(
     moves_time: bool = False,
     memory: list[Any] | None = None,
 ) -> tuple[int, int]:
-    """How many runs the reduction takes, and how many brute force; both reach the same."""
+    """Return the runs of the reduction and of brute force; check that their outcomes agree."""
     kept: list[Any] = [] if memory is None else memory
     orders = Interleavings(late=late, moves_time=moves_time)
     reduced, few = outcomes(cloud, kv, clients, orders, kept)
@@ -249,7 +249,7 @@ def test_what_is_said_of_an_exhaustive_search(cloud: Cloud, kv: KVServer, redis:
 
 
 def test_the_order_of_operations_counts_for_a_history(cloud: Cloud, kv: KVServer) -> None:
-    """Two operations on different keys: which one ended before the other began is visible."""
+    """The order of operations on different keys is visible in the history."""
     redis = Redis(kv.url, kv.token)
     seen: set[tuple[bool, bool]] = set()
 
@@ -272,7 +272,7 @@ def test_the_order_of_operations_counts_for_a_history(cloud: Cloud, kv: KVServer
 
 
 def timed(cloud: Cloud, kv: KVServer, clients: Clients) -> tuple[int, int]:
-    """As ``compared``, with every timer before and after every call."""
+    """Do the same as ``compared``, with timers as steps."""
     return compared(cloud, kv, clients, moves_time=True)
 
 

@@ -1,4 +1,4 @@
-"""What explore() must get right: turns over every transport, time, threads, and no false alarm."""
+"""Exactness: turns over every transport, time, threads, and no false alarms."""
 
 from __future__ import annotations
 
@@ -154,7 +154,7 @@ def test_a_listener_waits_for_a_message(cloud: Cloud, kv: KVServer, port: Any) -
         port.publish("news", "hello")
 
     with pytest.raises(BrokenSchedule, match="assert"):
-        # A message before the subscription is lost.
+        # A message that is published before the subscription is lost.
         cloud.explore({"ann": listens, "bob": tells}, check, setup=heard.clear, kinds="delay")
     cloud.explore({"ann": listens, "bob": tells}, check, setup=heard.clear, schedule="")
 
@@ -344,7 +344,7 @@ def test_tasks_of_one_client_interleave(cloud: Cloud, kv: KVServer) -> None:
     with pytest.raises(BrokenSchedule, match="n is 1") as found:
         cloud.explore(client, counted(kv, "2"), kinds=("delay", "slow"))
     assert found.value.schedule == "client:add.2 delay 30"
-    # Without the second between them, the tasks take turns at each call by themselves.
+    # Tasks that start together take turns at each call in the undisturbed run.
     both = {"ann": client}
     with pytest.raises(BrokenSchedule, match="by the undisturbed run"):
         cloud.explore(both, counted(kv, "1"), kinds=ORDERS)
@@ -504,7 +504,7 @@ def test_what_is_not_the_applications_failure_ends_the_test(
 
 
 def test_a_timeout_of_the_test_ends_it(cloud: Cloud, kv: KVServer) -> None:
-    """As pytest-timeout raises it: pytest.fail() in a function of its own, within any code."""
+    """pytest-timeout calls pytest.fail() from a signal handler, within any code."""
     scope: dict[str, Any] = {"__name__": "pytest_timeout", "pytest": pytest}
     exec("def timeout_sigalrm():\n    pytest.fail('Timeout >2.0s')", scope)
     redis = Redis(kv.url, kv.token)

@@ -1,4 +1,4 @@
-"""explore(): what it tries, what it tells, and what it leaves behind."""
+"""explore(): which schedules it tries, what it reports, and what it restores."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def redis(kv: KVServer) -> Redis:
 
 
 def claim(redis: Redis) -> Callable[[], None]:
-    """Code that counts a claim up, and marks it as taken."""
+    """Increment a claim and mark it as taken."""
 
     def run() -> None:
         redis.incr("claims")
@@ -48,7 +48,7 @@ def claim(redis: Redis) -> Callable[[], None]:
 
 
 def holds() -> None:
-    """A promise that nothing can break."""
+    """Check nothing."""
 
 
 def at_most_one(kv: KVServer) -> Callable[[], None]:
@@ -108,7 +108,7 @@ def test_a_seed_decides_everything(cloud: Cloud, kv: KVServer, redis: Redis) -> 
 def test_schedules_of_several_events_are_drawn_and_made_smaller(
     cloud: Cloud, kv: KVServer, redis: Redis
 ) -> None:
-    """Three of five calls have to fail: neither one event nor two are enough."""
+    """The bug needs three failures, so one or two events do not find it."""
 
     def run() -> None:
         for number in range(5):
@@ -153,7 +153,7 @@ def test_a_failure_is_tried_first_the_next_time(cloud: Cloud, kv: KVServer, redi
     with pytest.raises(BrokenSchedule) as again:
         cloud.explore(run, check)
     assert (again.value.tried, again.value.schedule) == (1, found.value.schedule)
-    # What is corrected is forgotten.
+    # A stored failure is deleted when the code is corrected.
     cloud.explore(run, lambda: None, kinds="drop", budget=5)
 
 
@@ -328,7 +328,7 @@ def all_added(kv: KVServer) -> Callable[[History], Any]:
 def test_what_is_imported_meanwhile_sleeps_as_ever_afterwards(
     cloud: Cloud, redis: Redis, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, home: str
 ) -> None:
-    # Of anyio's loop, which is imported when it first runs, that is how everything by it sleeps.
+    # anyio imports this loop on its first run, and all its sleeps use it.
     (tmp_path / "imported_late.py").write_text(f"from {home} import sleep", encoding="utf-8")
     monkeypatch.syspath_prepend(tmp_path)
 
@@ -342,7 +342,7 @@ def test_what_is_imported_meanwhile_sleeps_as_ever_afterwards(
 
 
 def test_asynchronous_clients_in_a_plain_test(cloud: Cloud, kv: KVServer) -> None:
-    # In the undisturbed run the second has its turn while the first sleeps.
+    # In the undisturbed run the second client runs while the first one sleeps.
     with pytest.raises(AssertionError, match="in all"):
         cloud.explore(transfers(kv), all_added(kv), kinds="switch")
 

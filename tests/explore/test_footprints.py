@@ -1,4 +1,4 @@
-"""What calls touch: for calls of every service, the reduction reaches what brute force reaches."""
+"""Footprints of every service: the reduction reaches the outcomes of brute force."""
 
 from __future__ import annotations
 

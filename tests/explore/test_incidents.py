@@ -1,4 +1,4 @@
-"""Applications with a bug that real incidents had: each is found, and no correction is accused."""
+"""Applications with bugs of real incidents: each is found, and each correction passes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Each kind of event: what it does to the code, and that its story can be replayed."""
+"""Each kind of event: its effect on the code, and its replay."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from pytest_fakecloud import BrokenSchedule, Broker, Cloud, DeliveredRequest, KV
 
 
 class Seen:
-    """What code has seen in its latest run, and the promise that it has not seen one thing."""
+    """Records what the code has seen in a run, for a promise that it has not seen something."""
 
     def __init__(self) -> None:
         self.values: list[Any] = []
@@ -34,7 +34,7 @@ def seen() -> Seen:
 
 
 def played(cloud: Cloud, run: Any, seen: Seen, schedule: str, **options: Any) -> list[Any]:
-    """What the code sees under a schedule."""
+    """Return what the code sees under a schedule."""
     cloud.explore(run, schedule=schedule, setup=seen.values.clear, **options)
     return list(seen.values)
 

@@ -1,4 +1,4 @@
-"""Promises that are checked after every step, and what is said of a failure that does not repeat."""
+"""Promises that are checked after every step, and failures that do not repeat."""
 
 from __future__ import annotations
 
@@ -126,7 +126,7 @@ def test_sometimes_must_be_reached(cloud: Cloud, kv: KVServer, redis: Redis) -> 
 
 
 class Stack:
-    """What a list of the server is to be like."""
+    """A model of a list."""
 
     def __init__(self) -> None:
         self.items: list[str] = []

@@ -1,4 +1,4 @@
-"""The page of a broken promise: who made each call, what the schedule did, and where it broke."""
+"""The page of a broken promise: strands as actors, events as rows, the step that broke it."""
 
 from __future__ import annotations
 

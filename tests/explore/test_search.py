@@ -1,4 +1,4 @@
-"""Schedules with one event more, counted and drawn without being made."""
+"""Pairs of events are counted and drawn without being created."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Ten bugs of the kind found in the wild: each is found, its story is short, its correction holds."""
+"""Ten bugs that occur in practice: each is found with a short story, each correction passes."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def test_the_bug_is_found_and_told_in_six_lines(name: str, cloud: Cloud) -> None
 
 
 def on_the_page(name: str) -> str:
-    """The story of a bug on the page."""
+    """Return the story of a bug on the page."""
     page = PAGE.read_text(encoding="utf-8")
     found = re.search(rf"^<!-- story: {name} -->\n```text\n(.*?)```$", page, re.M | re.S)
     assert found is not None, f"the page has no story of {name}"

@@ -1,4 +1,4 @@
-"""Small applications with a bug that is found in the wild, each with its correction."""
+"""Small applications with a bug that occurs in practice, each with its correction."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 
 @dataclass(frozen=True)
 class Scenario:
-    """What ``explore`` is given: the code as clients and workers, its promise, and its beginning."""
+    """The arguments for ``explore``: clients, workers, promise and setup."""
 
     run: Mapping[str, Callable[[], object]]
     check: Callable[..., object]

@@ -1,4 +1,4 @@
-"""A consumer that mails a receipt for each order of a topic."""
+"""A consumer that mails a receipt for each order in a topic."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def send_receipt(redis: Redis, order: str) -> None:
 
 
 def mail(http: httpx.Client, redis: Redis) -> None:
-    """Mail receipts until there are no more orders."""
+    """Mail receipts until no orders are left."""
     while records := consume(http):
         for record in records:
             commit(http, record)
@@ -41,7 +41,7 @@ def mail(http: httpx.Client, redis: Redis) -> None:
 
 
 def mail_corrected(http: httpx.Client, redis: Redis) -> None:
-    """The same; an order counts as done when it is."""
+    """Mail receipts, and commit an order only after its mail."""
     while records := consume(http):
         for record in records:
             send_receipt(redis, record["value"])

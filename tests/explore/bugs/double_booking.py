@@ -1,4 +1,4 @@
-"""A seat that is booked by a handler of the queue's deliveries."""
+"""A seat that a handler of queue deliveries books."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ HANDLER = "https://tickets.example.com/book"
 
 
 def request_seat(qstash: QStash, order: str) -> None:
-    """Take an order; it is booked when the queue delivers it."""
+    """Accept an order, which is booked when the queue delivers it."""
     qstash.message.publish_json(url=HANDLER, body={"order": order})
 
 

@@ -1,4 +1,4 @@
-"""A consumer that adds the orders of a topic up."""
+"""A consumer that adds up the orders in a topic."""
 
 from __future__ import annotations
 
@@ -27,13 +27,13 @@ return redis.call('HSET', KEYS[1], 'next', at + 1)
 
 
 def add_up_corrected(redis: Redis, record: Record) -> None:
-    """The same, once for each offset."""
+    """Add an order to the revenue, once for each offset."""
     arguments = [str(record["offset"]), record["value"]]
     redis.eval(ADD, keys=[f"revenue:{record['partition']}"], args=arguments)
 
 
 def count(http: httpx.Client, redis: Redis, add: Callable[[Redis, Record], None]) -> None:
-    """Add up until there are no more orders."""
+    """Add up orders until none are left."""
     while records := consume(http):
         for record in records:
             add(redis, record)

@@ -1,4 +1,4 @@
-"""A nightly report that only one machine may write at a time."""
+"""A nightly report that one machine at a time may write."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from . import Scenario
 
 
 def write_report(redis: Redis) -> bool:
-    """Write the report, unless somebody else is about it."""
+    """Write the report, unless another machine is writing it."""
     if not redis.set("report:lock", "taken", nx=True):
         return False
     try:
@@ -26,7 +26,7 @@ RELEASE = "if redis.call('GET', KEYS[1]) == ARGV[1] then return redis.call('DEL'
 
 
 def write_report_corrected(redis: Redis) -> bool:
-    """The same; a lock whose owner has died ends by itself, and nobody ends another's."""
+    """Write the report, with a lock that expires and that only its owner releases."""
     owner = secrets.token_hex(8)
     if not redis.set("report:lock", owner, nx=True, ex=30):
         return False

@@ -1,4 +1,4 @@
-"""Locks, leases, limiters and clocks: what a slow client does to them."""
+"""Locks, leases, limiters and clocks with slow clients."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from . import Scenario
 
 
 def lock_without_fencing(cloud: Cloud, corrected: bool) -> Scenario:
-    """Two machines add a credit each to an account, one at a time: each credit counts."""
+    """Two machines add credits to an account under a lock: no credit is lost."""
     kv = cloud.kv_server()
     redis = Redis(kv.url, kv.token, rest_retries=0)
     done: list[str] = []
@@ -50,7 +50,7 @@ def lock_without_fencing(cloud: Cloud, corrected: bool) -> Scenario:
 
 
 def lease_from_the_answer(cloud: Cloud, corrected: bool) -> Scenario:
-    """A leader works while its lease of 20 s lasts; nobody works in another's lease."""
+    """A leader works during its lease of 20 s: no two leaders work at the same time."""
     kv = cloud.kv_server()
     redis = Redis(kv.url, kv.token, rest_retries=0)
     wrong: list[str] = []
@@ -62,7 +62,7 @@ def lease_from_the_answer(cloud: Cloud, corrected: bool) -> Scenario:
         until = (before if corrected else time.time()) + 20
         for _ in range(2):
             time.sleep(6)
-            # The state of the server at that very moment.
+            # The state of the server at this point.
             if time.time() < until - 1 and kv.value("leader") != name:
                 wrong.append(name)
 
@@ -74,7 +74,7 @@ def lease_from_the_answer(cloud: Cloud, corrected: bool) -> Scenario:
 
 
 def truncated_window(cloud: Cloud, corrected: bool) -> Scenario:
-    """At most two requests pass within any second."""
+    """A limiter lets at most two requests pass within any second."""
     kv = cloud.kv_server()
     redis = Redis(kv.url, kv.token, rest_retries=0)
     passed: list[float] = []
@@ -104,7 +104,7 @@ def truncated_window(cloud: Cloud, corrected: bool) -> Scenario:
 
 
 def read_before_watch(cloud: Cloud, corrected: bool) -> Scenario:
-    """Two buyers take items from stock by transactions: none is sold twice."""
+    """Two buyers take items from stock in transactions: no item is sold twice."""
     kv = cloud.kv_server()
     kv.load({"stock": "5"})
     redis = redis_py.Redis.from_url(kv.database_url, decode_responses=True)
@@ -127,7 +127,7 @@ def read_before_watch(cloud: Cloud, corrected: bool) -> Scenario:
                     continue
 
     def check() -> None:
-        # A transaction whose answer was lost may be done twice, which sells nothing.
+        # A transaction whose answer was lost may run twice, which sells nothing.
         taken = 5 - int(kv.value("stock"))
         assert taken >= len(sold), f"{len(sold)} sold, {taken} taken from stock"
 
@@ -135,7 +135,7 @@ def read_before_watch(cloud: Cloud, corrected: bool) -> Scenario:
 
 
 def clock_skew(cloud: Cloud, corrected: bool) -> Scenario:
-    """A profile that two machines write: the write that began after another had ended is kept."""
+    """Two machines write a profile: a write that began after another one ended wins."""
     kv = cloud.kv_server()
     redis = Redis(kv.url, kv.token, rest_retries=0)
     written: list[str] = []

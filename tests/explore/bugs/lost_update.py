@@ -1,4 +1,4 @@
-"""An account that two payments reach at the same time."""
+"""An account that receives two payments at the same time."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ EMPTY = {"balance": 0, "payments": []}
 
 
 def deposit(redis: Redis, payment: str, amount: int) -> None:
-    """Book a payment, once even when it is sent again."""
+    """Book a payment once, even if it is sent again."""
     account = json.loads(redis.get("account") or json.dumps(EMPTY))
     if payment not in account["payments"]:
         account["balance"] += amount
@@ -36,7 +36,7 @@ return 1
 
 
 def deposit_corrected(redis: Redis, payment: str, amount: int) -> None:
-    """The same in one step."""
+    """Do the same in one atomic step."""
     redis.eval(DEPOSIT, keys=["account"], args=[payment, str(amount)])
 
 

@@ -1,4 +1,4 @@
-"""Orders that are written down together with the message about them, which a relay sends."""
+"""Orders that are stored together with a message, which a relay sends."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ WAREHOUSE = "https://warehouse.example.com/ship"
 
 
 def order(redis: Redis, number: str) -> None:
-    """Write an order down, and that the warehouse is to hear of it."""
+    """Store an order, and a message for the warehouse in the outbox."""
     change = redis.multi()
     change.hset("orders", number, "placed")
     change.lrem("outbox", 0, number)
@@ -22,7 +22,7 @@ def order(redis: Redis, number: str) -> None:
 
 
 def relay(redis: Redis, qstash: QStash) -> None:
-    """Send what is in the outbox."""
+    """Send the messages in the outbox."""
     while number := redis.lindex("outbox", 0):
         qstash.message.publish_json(url=WAREHOUSE, body={"order": number})
         redis.lrem("outbox", 1, number)
@@ -34,7 +34,7 @@ def ship(redis: Redis, number: str) -> None:
 
 
 def ship_corrected(redis: Redis, number: str) -> None:
-    """Send a parcel for an order that has none yet."""
+    """Send a parcel for an order, unless one was sent."""
     redis.hsetnx("parcels", number, "on its way")
 
 
@@ -52,6 +52,6 @@ def scenario(cloud: Cloud, corrected: bool) -> Scenario:
         {"shop": lambda: order(redis, "A-1")},
         once("parcels"),
         workers={"relay": lambda: relay(redis, qstash)},
-        # That the queue delivers twice breaks it too; here the relay is what is looked at.
+        # Repeated deliveries break it, too, but this scenario is about the relay.
         options={} if corrected else {"kinds": "crash"},
     )

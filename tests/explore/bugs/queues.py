@@ -1,4 +1,4 @@
-"""Queues, schedules and workflows: deliveries that come again, late, twice or out of order."""
+"""Queues, schedules and workflows with late, repeated or reordered deliveries."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def parts(cloud: Cloud) -> tuple[Any, Any, Redis, QStash]:
 
 
 def short_idempotency_key(cloud: Cloud, corrected: bool) -> Scenario:
-    """A card is charged once for an order, whatever the queue does."""
+    """A card is charged once for an order."""
     kv, queue, redis, qstash = parts(cloud)
     seconds = 30 * 86400 if corrected else 60
 
@@ -48,7 +48,7 @@ def short_idempotency_key(cloud: Cloud, corrected: bool) -> Scenario:
 
 
 def dedup_across_a_redrive(cloud: Cloud, corrected: bool) -> Scenario:
-    """A parcel is sent once, also when an operator sends dead letters again."""
+    """A parcel is sent once, even if an operator retries dead letters."""
     kv, queue, redis, qstash = parts(cloud)
 
     def ship(request: DeliveredRequest) -> None:
@@ -74,7 +74,7 @@ def dedup_across_a_redrive(cloud: Cloud, corrected: bool) -> Scenario:
 
 
 def webhooks_out_of_order(cloud: Cloud, corrected: bool) -> Scenario:
-    """A payment is made, and refunded: in the end it counts as refunded."""
+    """A payment is made and refunded: its final state is refunded."""
     kv, queue, redis, qstash = parts(cloud)
 
     def note(request: DeliveredRequest) -> None:
@@ -102,7 +102,7 @@ def webhooks_out_of_order(cloud: Cloud, corrected: bool) -> Scenario:
 
 
 def overlapping_schedule(cloud: Cloud, corrected: bool) -> Scenario:
-    """Every minute the new entries of a ledger are added up; each counts once."""
+    """New entries of a ledger are added up every minute: each counts once."""
     kv, queue, redis, qstash = parts(cloud)
     kv.load({"entries": "7"})
 
@@ -134,7 +134,7 @@ def overlapping_schedule(cloud: Cloud, corrected: bool) -> Scenario:
 
 
 def swallowed_compensation(cloud: Cloud, corrected: bool) -> Scenario:
-    """A trip is a flight and a hotel: in the end both are booked, or neither."""
+    """A trip is a flight and a hotel: either both are booked or neither."""
     kv, queue, redis, qstash = parts(cloud)
 
     def cancel(request: DeliveredRequest) -> None:
@@ -144,7 +144,7 @@ def swallowed_compensation(cloud: Cloud, corrected: bool) -> Scenario:
 
     def book() -> None:
         if corrected:
-            # Before anything is booked: an hour later, what is not whole is cancelled.
+            # Published before the bookings: it cancels an incomplete trip an hour later.
             qstash.message.publish_json(url=f"{HOOK}/later", body={}, delay="2h", retries=5)
         redis.set("flight", "booked")
         try:
@@ -165,7 +165,7 @@ def swallowed_compensation(cloud: Cloud, corrected: bool) -> Scenario:
     queue.destinations.call(f"{HOOK}/later", later)
 
     def check() -> None:
-        # A dead letter is seen to by a person.
+        # An operator handles dead letters.
         if not queue.dead_letters():
             booked = {name for name in ("flight", "hotel") if kv.value(name)}
             assert len(booked) != 1, f"only the {booked} is booked"
@@ -174,7 +174,7 @@ def swallowed_compensation(cloud: Cloud, corrected: bool) -> Scenario:
 
 
 def work_outside_a_step(cloud: Cloud, corrected: bool) -> Scenario:
-    """A workflow welcomes a customer with one mail, and thanks later."""
+    """A workflow sends one welcome mail, and a second mail later."""
     from upstash_workflow import WorkflowContext
     from upstash_workflow.flask import Serve
 
@@ -212,7 +212,7 @@ def work_outside_a_step(cloud: Cloud, corrected: bool) -> Scenario:
 
 
 def events_out_of_order(cloud: Cloud, corrected: bool) -> Scenario:
-    """What the warehouse shows of an order is, in the end, what the shop has."""
+    """The warehouse finally shows the same state of an order as the shop."""
     kv, queue, redis, qstash = parts(cloud)
 
     def project(request: DeliveredRequest) -> None:

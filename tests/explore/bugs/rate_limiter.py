@@ -1,4 +1,4 @@
-"""An API that lets three requests a minute pass."""
+"""An API that allows three requests per minute."""
 
 from __future__ import annotations
 
@@ -30,12 +30,12 @@ return at
 
 
 def admit(redis: Redis, request: str) -> int | None:
-    """Return when a request passes, None for one too many: counted in windows of a minute."""
+    """Return the time of an allowed request, else None; count in fixed windows of a minute."""
     return redis.eval(FIXED, keys=["rate"], args=[str(LIMIT), str(WINDOW_MS)])
 
 
 def admit_corrected(redis: Redis, request: str) -> int | None:
-    """The same, counted in the minute that ends now."""
+    """Return the time of an allowed request, else None; count in a sliding minute."""
     return redis.eval(SLIDING, keys=["rate"], args=[str(LIMIT), str(WINDOW_MS), request])
 
 

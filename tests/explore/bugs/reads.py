@@ -1,4 +1,4 @@
-"""Caches, indexes, topics and pages: what readers miss, or see twice."""
+"""Caches, indexes, topics and pages of which readers miss data or see it twice."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from . import Scenario
 
 
 def late_cache_fill(cloud: Cloud, corrected: bool) -> Scenario:
-    """A process keeps a price in memory; what it shows in the end is the price."""
+    """A process caches a price in memory: it finally shows the current price."""
     kv = cloud.kv_server()
     kv.load({"price": "30"})
     cache: dict[str, Any] = {}
@@ -45,7 +45,7 @@ def late_cache_fill(cloud: Cloud, corrected: bool) -> Scenario:
 
 
 def pending_vectors(cloud: Cloud, corrected: bool) -> Scenario:
-    """A document that is uploaded twice is kept once."""
+    """A document that is uploaded twice is stored once."""
     index = cloud.vector_index(dimension=2)
     client = index.client()
 
@@ -106,7 +106,7 @@ def commit_past_a_failure(cloud: Cloud, corrected: bool) -> Scenario:
 
 
 def page_by_offset(cloud: Cloud, corrected: bool) -> Scenario:
-    """A reader of a feed sees each entry that was there from beginning to end, and none twice."""
+    """A reader sees each entry that exists all the time exactly once."""
     kv = cloud.kv_server()
     kv.load({"feed": ["d", "c", "b", "a"]})
     kv.execute("ZADD", "feed:by time", 1, "a", 2, "b", 3, "c", 4, "d")
@@ -145,7 +145,7 @@ def page_by_offset(cloud: Cloud, corrected: bool) -> Scenario:
 
 
 def cursor_under_deletion(cloud: Cloud, corrected: bool) -> Scenario:
-    """A clean-up looks at every file of a folder, while others are deleted."""
+    """A clean-up visits every file of a folder while other files are deleted."""
     kv = cloud.kv_server()
     kv.load({"files": ["a", "b", "c", "d"]})
     redis = Redis(kv.url, kv.token, rest_retries=0)

@@ -1,4 +1,4 @@
-"""An order in two steps: an item is taken from stock, then the buyer pays."""
+"""An order in two steps: take an item from stock, then charge the buyer."""
 
 from __future__ import annotations
 
@@ -29,23 +29,23 @@ end
 
 
 def fulfil(redis: Redis, order: str) -> None:
-    """Take an item from stock and let the buyer pay; each step at most once."""
+    """Take an item from stock and charge the buyer, each at most once."""
     redis.eval(RESERVE, keys=[f"order:{order}", "stock"])
     redis.eval(PAY, keys=[f"order:{order}"])
 
 
 def cancel(redis: Redis, order: str) -> None:
-    """Put the item of an order back that was not paid."""
+    """Return the item of an unpaid order to stock."""
     redis.eval(RELEASE, keys=[f"order:{order}", "stock"])
 
 
 def place(qstash: QStash, order: str) -> None:
-    """Let the queue see to an order, and try again once."""
+    """Have the queue process an order, with one retry."""
     qstash.message.publish_json(url=ORDER, body={"order": order}, retries=1)
 
 
 def place_corrected(qstash: QStash, order: str) -> None:
-    """The same; what fails for good is cancelled."""
+    """Have the queue process an order, and cancel it if all attempts fail."""
     qstash.message.publish_json(
         url=ORDER, body={"order": order}, retries=1, failure_callback=f"{CANCEL}/{order}"
     )

@@ -1,4 +1,4 @@
-"""A scheduler that orders the daily report, and is started again when it dies."""
+"""A scheduler that orders a daily report and is restarted when it dies."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ TODAY = "2026-11-20"
 
 
 def tick(redis: Redis) -> None:
-    """Order today's report if that has not been done."""
+    """Order today's report unless it was ordered."""
     if redis.get("report:latest") != TODAY:
         redis.rpush("jobs", f"report {TODAY}")
         redis.set("report:latest", TODAY)
@@ -27,7 +27,7 @@ end
 
 
 def tick_corrected(redis: Redis) -> None:
-    """The same in one step."""
+    """Do the same in one atomic step."""
     redis.eval(TICK, keys=["report:latest", "jobs"], args=[TODAY])
 
 

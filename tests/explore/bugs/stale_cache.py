@@ -1,4 +1,4 @@
-"""A page that is rendered from a product and kept."""
+"""A page that is rendered from a product and cached."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ def render(price: str | None) -> str:
 
 
 def show(redis: Redis) -> str:
-    """Return the page, rendered where it is not kept."""
+    """Return the page; render it if it is not cached."""
     page = redis.get("page:kettle")
     if page is None:
         page = render(redis.get("price:kettle"))
@@ -28,7 +28,7 @@ if redis.call('GET', KEYS[1]) == ARGV[1] then redis.call('SET', KEYS[2], ARGV[2]
 
 
 def show_corrected(redis: Redis) -> str:
-    """The same; a page is kept only while its price still is the price."""
+    """Return the page; cache it only if its price has not changed."""
     page = redis.get("page:kettle")
     if page is None:
         price = redis.get("price:kettle")
@@ -38,7 +38,7 @@ def show_corrected(redis: Redis) -> str:
 
 
 def reprice(redis: Redis, price: str) -> None:
-    """Change the price and drop the page, both or neither."""
+    """Change the price and delete the cached page, atomically."""
     change = redis.multi()
     change.set("price:kettle", price)
     change.delete("page:kettle")
