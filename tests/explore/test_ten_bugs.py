@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import importlib
-import inspect
-import re
 from typing import Any
 
 import pytest
@@ -13,7 +11,6 @@ from pytest_fakecloud import BrokenSchedule, Cloud, Exploration
 
 from ..budget import cases
 from .bugs import NAMES, Scenario
-from .stories import PAGE, told
 
 pytestmark = pytest.mark.slow
 
@@ -41,28 +38,6 @@ def test_the_bug_is_found_and_told_in_six_lines(name: str, cloud: Cloud) -> None
     with pytest.raises(BrokenSchedule) as again:
         explored(cloud, of, schedule=found.value.schedule)
     assert again.value.story == found.value.story
-    assert told(found.value) == on_the_page(name)
-
-
-def on_the_page(name: str) -> str:
-    """Return the story of a bug on the page."""
-    page = PAGE.read_text(encoding="utf-8")
-    found = re.search(rf"^<!-- story: {name} -->\n```text\n(.*?)```$", page, re.M | re.S)
-    assert found is not None, f"the page has no story of {name}"
-    return found[1]
-
-
-@pytest.mark.parametrize("name", NAMES)
-def test_the_page_shows_the_code(name: str) -> None:
-    page = PAGE.read_text(encoding="utf-8")
-    section = page[: page.index(f"<!-- story: {name} -->")].rpartition("\n### ")[2]
-    section += page.partition(f"<!-- story: {name} -->")[2].partition("\n### ")[0]
-    source = inspect.getsource(importlib.import_module(f"tests.explore.bugs.{name}"))
-    functions = re.findall(r"^def .*?(?=\n\n\n|\n```|\Z)", section, re.M | re.S)
-    assert len(functions) >= 2, "the bug and its correction"
-    for function in functions:
-        assert function in source
-    assert any("_corrected(" in function for function in functions)
 
 
 @pytest.mark.parametrize("name", NAMES)
