@@ -302,7 +302,9 @@ def _check_covered(explorer: Explorer, cloud: AnyCloud, asked: Sequence[str]) ->
             f"no schedule was possible: there is no place for {', '.join(asked) or 'any event'}. "
             "Give more clients for switches, other kinds=, or other services="
         )
-    possible = tally.possible | (SWITCHES if tally.possible & SWITCHES else set())
+    possible = set(tally.possible)
+    if tally.orders or tally.possible & SWITCHES:
+        possible |= SWITCHES
     missing = [kind for kind in asked if kind not in possible]
     if missing:
         raise ContractError(

@@ -358,11 +358,11 @@ class Explorer:
                 orders.learn(repeated.run, was_redundant=True)
                 continue
             orders.learn(run, was_redundant=False)
+            tally.has_timers = tally.has_timers or run.has_timers
             several = several or any(len(step.options) > 1 for step in run.steps)
             if not several:
                 return None
             tally.orders += 1
-            tally.has_timers = tally.has_timers or run.has_timers
             if run.broken is not None:
                 return run
         tally.all_orders = orders.is_exact and not tally.notes

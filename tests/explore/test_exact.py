@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import random
 import re
+import signal
 import subprocess
 import sys
 import threading
@@ -619,3 +621,67 @@ def test_an_asgi_application_is_explored_at_its_calls(cloud: Cloud, kv: KVServer
             kinds="crash_after_answer",
         )
     assert found.value.schedule == "delivery1.0 crash_after_answer"
+
+
+# -- what every run has in common ------------------------------------------------------------------
+
+
+def test_random_waits_are_the_same_in_each_run(cloud: Cloud, kv: KVServer) -> None:
+    redis = Redis(kv.url, kv.token)
+    drawn: list[float] = []
+
+    def run() -> None:
+        redis.ping()
+        drawn.append(random.random())
+        redis.ping()
+
+    before = random.getstate()
+    cloud.explore(run, lambda: None, budget=3)
+    assert len(drawn) > 2
+    assert len(set(drawn)) == 1
+    assert random.getstate() == before
+
+
+def test_a_client_may_set_signal_handlers(cloud: Cloud, kv: KVServer) -> None:
+    redis = Redis(kv.url, kv.token)
+    handler = signal.getsignal(signal.SIGTERM)
+
+    def run() -> None:
+        signal.signal(signal.SIGTERM, signal.SIG_IGN)
+        redis.ping()
+
+    found = cloud.explore(run, lambda: None, budget=3)
+    assert "not explored: signals" in str(found)
+    assert signal.getsignal(signal.SIGTERM) is handler
+
+
+def test_a_thread_that_polls_for_ever_is_an_error(
+    cloud: Cloud, kv: KVServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    redis = Redis(kv.url, kv.token)
+    monkeypatch.setattr("pytest_fakecloud.explore.simulation.MOST_STEPS", 100)
+
+    def polls() -> None:
+        redis.ping()
+        while True:
+            time.sleep(1)
+
+    with pytest.raises(ContractError, match="time has moved 100 times and the run goes on: polls"):
+        cloud.explore(polls, lambda: None)
+
+
+def test_timers_are_part_of_an_exhaustive_search(cloud: Cloud, kv: KVServer) -> None:
+    redis = Redis(kv.url, kv.token)
+
+    def run() -> None:
+        redis.set("lock", "x", ex=10)
+        redis.get("lock")
+
+    seen: set[Any] = set()
+    kinds: Any = (*ORDERS, "jump")
+    found = cloud.explore(run, lambda: seen.add(kv.value("lock")), kinds=kinds)
+    assert found.is_exhaustive
+    assert found.orders == 2
+    assert seen == {"x", None}
+    cloud.explore(run, lambda: seen.clear(), schedule="run.2 switch @clock", setup=seen.clear)
+    assert cloud.explore({"a": run, "b": run}, lambda: None, kinds=kinds).is_exhaustive

@@ -177,6 +177,7 @@ class Threads:
     def __init__(self) -> None:
         self._idle: list[_Worker] = []
         self._all: list[_Worker] = []
+        self._closed = False
         self._lock = threading.Lock()
 
     def start(self, turns: Turns, strand: Strand) -> None:
@@ -198,13 +199,14 @@ class Threads:
     def close(self) -> None:
         """End the idle threads; a thread that is stuck in the code is left running."""
         with self._lock:
+            self._closed = True
             idle, self._idle = self._idle, []
         for worker in idle:
             worker.turns = worker.strand = None
             worker.go.release()
-        for worker in idle:
+        for worker in self._all:
             assert worker.thread is not None
-            worker.thread.join(_JOIN)
+            worker.thread.join(_JOIN if worker in idle else _LOOK)
 
     def _serve(self, worker: _Worker) -> None:
         while True:
@@ -217,7 +219,10 @@ class Threads:
     def _rest(self, worker: _Worker) -> None:
         with self._lock:
             worker.turns = worker.strand = None
-            self._idle.append(worker)
+            if self._closed:
+                worker.go.release()
+            else:
+                self._idle.append(worker)
 
 
 _real_start = threading.Thread.start
