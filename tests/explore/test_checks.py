@@ -189,7 +189,7 @@ def test_observed_leaves_functions_as_they_are() -> None:
     async def later(number: int) -> int:
         return 2 * number
 
-    assert (double(4), double.__doc__, asyncio.run(later(4))) == (8, "Twice a number.", 8)
+    assert (double(4), double.__doc__, asyncio.run(later(4))) == (8, "Return twice a number.", 8)
     with pytest.raises(ContractError, match="is not a function"):
         observed("double")  # type: ignore[arg-type]
 
