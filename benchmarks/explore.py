@@ -1,4 +1,7 @@
-"""What exploring costs: schedules of calls and of a workflow, the reset, ten bugs until found.
+"""What exploring costs, and how many bugs it and other tools find.
+
+Measures schedules of calls and of a workflow, the reset, and the time until ten bugs are found. Prints
+the table of the guide, without frontrun where it is not installed (``pip install frontrun``).
 
 Run from the repository: ``python -m benchmarks.explore``. Exits with 1 when a limit is missed.
 """
@@ -18,11 +21,14 @@ from pytest_fakecloud import BrokenSchedule, Cloud
 from pytest_fakecloud.explore.world import World
 from tests.explore.bugs import NAMES, queues
 
+from .explorers import compared
 from .timing import limit
 
 START = "2026-01-01T00:00:00Z"
 CALLS = 10
 SCHEDULES = 1_000
+COMPARED = 100
+"""How many bugs of the cookbook are searched for by all tools, at most."""
 
 
 def small_cloud(cloud: Cloud) -> Redis:
@@ -131,6 +137,7 @@ def main() -> int:
     hypothesis.settings.register_profile("bare", database=None)
     hypothesis.settings.load_profile("bare")
     results = [schedules_of_ten_calls(), a_workflow(), back_to_the_baseline(), ten_bugs()]
+    compared(COMPARED)
     return 0 if all(results) else 1
 
 

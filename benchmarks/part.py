@@ -22,7 +22,9 @@ from .timing import Results, results
 FIRST = ("kernel", "start", "plugin", "kv", "search", "vector", "broker", "queue")
 """The order of the parts; those that are not named come after these."""
 LAST = ("load", "week")
-TOOLS = frozenset({"commits", "part", "plots", "raw", "report", "site", "timing", "walk"})
+TOOLS = frozenset(
+    {"commits", "explorers", "part", "plots", "raw", "report", "site", "timing", "walk"}
+)
 """Modules of this folder that are no parts."""
 
 
@@ -45,7 +47,7 @@ QUICK = {
     "curves": Short(constants={"MOST": 1_000, "CALLS": 20}),
     "broker": Short(constants={"MILLION": 10_000, "WAKES": 10}),
     "queue": Short(constants={"MESSAGES": 50, "PENDING": 2_000, "ENDPOINTS": 2_000}),
-    "explore": Short(constants={"SCHEDULES": 30}),
+    "explore": Short(constants={"SCHEDULES": 30, "COMPARED": 1}),
     "load": Short(
         ("--seconds", "0.3", "--clients", "4", "--processes"), {"BUSY": 0.3, "WARM_UP": 100}
     ),

@@ -4,7 +4,8 @@ A recipe is a section (``##``) with at least one test. Its blocks say by their f
 
 - ``# name.py``: a file the tests import;
 - ``# name.py, with the bug``: the same file with a bug. The tests run again with it and fail, and the
-  ``text`` block below it shows lines of what pytest says then, in their order;
+  ``text`` block below it shows lines of what pytest says then, in their order, where ``test.py`` is the
+  file of tests;
 - no such line: a file of tests. An ``ini`` block is ``pytest.ini``.
 
 ``Options: `…` `` in front of a block are options for pytest; ``-p name`` lets that plugin in.
@@ -25,6 +26,7 @@ from .blocks import missing_modules
 _PART = re.compile(r"^Options: `([^`\n]*)`$|^```(\w+)\n(.*?)^```$", re.M | re.S)
 _NEEDS = re.compile(r"^Needs: (.+)\.$", re.M)
 _NAME = re.compile(r"# (\w+\.\w+)(, with the bug)?\n")
+_TEST_FILE = re.compile(r"\btest_bug\d+_\d+\.py")
 
 
 @dataclass
@@ -110,7 +112,9 @@ def recipes(page: Path) -> list[Recipe]:
         recipe = Recipe(page.stem, section.partition("\n")[0], needs[1] if needs else "")
         for options, kind, text in _PART.findall(section):
             _add(recipe, options, kind, text)
-        assert all(bug.says for bug in recipe.bugs), f"{recipe}: what does the failing test say?"
+        for bug in recipe.bugs:
+            assert bug.says, f"{recipe}: what does the failing test say?"
+            assert bug.name in recipe.files, f"{recipe}: {bug.name} without the bug is missing"
         if recipe.tests:
             found.append(recipe)
     return found
@@ -130,7 +134,6 @@ def _add(recipe: Recipe, options: str, kind: str, text: str) -> None:
         elif named[2] is None:
             recipe.files[named[1]] = text
         else:
-            assert named[1] in recipe.files, f"{recipe}: {named[1]} without the bug comes first"
             recipe.bugs.append(Bug(named[1], text))
 
 
@@ -148,7 +151,7 @@ def without_names(options: list[str]) -> list[str]:
 
 def _assert_says(output: list[str], says: list[str]) -> None:
     """Look for the lines in their order; where a long one is wrapped is not the page's affair."""
-    text = " ".join(" ".join(output).split())
+    text = _TEST_FILE.sub("test.py", " ".join(" ".join(output).split()))
     for wanted in says:
         _, found, text = text.partition(" ".join(wanted.split()))
         assert found, f"pytest does not say (any more, or at all): {wanted}"

@@ -6,6 +6,9 @@ from pathlib import Path
 
 import pytest
 
+from pytest_fakecloud.explore.explore import explore
+
+from ..budget import cases
 from ..reporting.judged import ALWAYS, COLUMNS, judge, read
 from .blocks import DOCS
 from .recipes import Recipe, recipes
@@ -40,6 +43,7 @@ def test_recipe(recipe: Recipe, pytester: pytest.Pytester, monkeypatch: pytest.M
     if missing:
         pytest.skip(f"not installed: {', '.join(missing)}")
     monkeypatch.setenv("COLUMNS", COLUMNS)
+    monkeypatch.setitem(explore.__kwdefaults__, "budget", cases(200))
     judge(JUDGED, str(recipe), "\n".join(recipe.run(pytester, *ALWAYS).outlines))
 
 

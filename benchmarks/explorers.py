@@ -1,0 +1,375 @@
+"""The bugs of the cookbook's page on explore(), searched for by explore() and by other tools.
+
+``compared()`` gives each tool the same applications and the same promises: it runs the page's tests with
+another tool in place of ``Cloud.explore``, once with the bug and once with its correction. Each test
+runs in a process of its own: ``python -m benchmarks.explorers TOOL FOLDER``.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import importlib.util
+import inspect
+import json
+import os
+import subprocess
+import sys
+import tempfile
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from time import perf_counter
+from typing import Any, cast
+
+from pytest_fakecloud import BrokenSchedule, Cloud, History
+from pytest_fakecloud.explore.promises import Promises, takes_argument
+from pytest_fakecloud.explore.world import World
+from tests.docs.recipes import Recipe, recipes
+
+ROOT = Path(__file__).parents[1]
+PAGE = ROOT / "docs" / "cookbook" / "explore.md"
+SECONDS = 20
+"""How long a tool searches for one bug, unless it ends earlier."""
+MOVES = (0.001, 1, 10, 30, 60, 600)
+"""Seconds by which the state machine may move the clock."""
+
+
+@dataclass(frozen=True)
+class Search:
+    """What came of one search: whether the promise was broken, after how many runs and seconds."""
+
+    broken: bool
+    runs: int
+    seconds: float
+    error: str = ""
+
+
+class Subject:
+    """The arguments of a call of ``explore``, in a form that any tool can use."""
+
+    def __init__(
+        self,
+        cloud: Cloud,
+        run: Any,
+        check: Any = None,
+        *,
+        workers: Any = (),
+        setup: Callable[[], object] | None = None,
+        **_: Any,
+    ) -> None:
+        self.cloud = cloud
+        self.clients = _named(run)
+        self.workers = _named(workers)
+        self._promises = Promises(check)
+        self._setup = setup
+        self._start = cloud.snapshot()
+        self.history = History(cloud, "")
+        self.runs = 0
+
+    def begin(self) -> None:
+        """Go back to the state in which each run starts."""
+        self.runs += 1
+        self.cloud.restore(self._start)
+        self.history = History(self.cloud, "")
+        if self._setup is not None:
+            self._setup()
+
+    def call(self, name: str) -> None:
+        """Run one client or worker to its end, and note what it returned or raised."""
+        function = self.clients.get(name) or self.workers[name]
+        try:
+            result = function()
+            if inspect.iscoroutine(result):
+                result = asyncio.run(result)
+            self.history.results[name] = result
+        except AssertionError:
+            raise
+        except Exception as error:
+            self.history.errors[name] = error
+
+    def deliver(self) -> None:
+        """Let the queues deliver until they are idle; their schedules fire three times."""
+        for queue in (handle for handle in self.cloud.handles if handle.fixture == "queue"):
+            if queue.schedules():
+                queue.advance("3m")
+            else:
+                queue.run_until_idle()
+
+    def finish(self) -> None:
+        """Do what is left once all clients have ended."""
+        self.deliver()
+        for name in self.workers:
+            self.history.errors.pop(name, None)
+            self.call(name)
+            if name in self.history.errors:  # as a supervisor would
+                self.call(name)
+        self.deliver()
+
+    def everything(self) -> None:
+        """Run the clients one after the other, then everything else."""
+        self.begin()
+        for name in self.clients:
+            self.call(name)
+        self.finish()
+
+    def check(self) -> None:
+        """Raise ``AssertionError`` if the promise does not hold."""
+        promise = self._promises.check
+        if promise is not None:
+            held = promise(self.history) if takes_argument(promise) else promise()
+            assert held is not False
+
+    def check_step(self) -> None:
+        """Check the promises that hold after every step."""
+        for step in self._promises.steps:
+            step(self.history)
+
+
+def _named(functions: Any) -> dict[str, Callable[[], object]]:
+    if isinstance(functions, Mapping):
+        return dict(functions)
+    listed = [functions] if callable(functions) else list(functions)
+    return {f"client {number}": function for number, function in enumerate(listed, 1)}
+
+
+# -- the tools -------------------------------------------------------------------------------------
+
+
+_explore = Cloud.explore
+
+
+def by_explore(cloud: Cloud, *args: Any, **options: Any) -> tuple[bool, int]:
+    """Search with ``explore`` and its default budget."""
+    try:
+        return False, _explore(cloud, *args, **options).tried
+    except BrokenSchedule as broken:
+        return True, broken.tried
+
+
+def by_every_failure(cloud: Cloud, *args: Any, **options: Any) -> tuple[bool, int]:
+    """Fail each call in turn, with the clients one after the other."""
+    subject = Subject(cloud, *args, **options)
+    with World(cloud):
+        found = cloud.every_failure(subject.everything, check=subject.check)
+    return bool(found.broken), len(found)
+
+
+def by_states(cloud: Cloud, *args: Any, **options: Any) -> tuple[bool, int]:
+    """Let Hypothesis choose the order of clients, workers, deliveries and moves of the clock."""
+    from hypothesis import HealthCheck, settings
+    from hypothesis.stateful import (
+        RuleBasedStateMachine,
+        invariant,
+        rule,
+        run_state_machine_as_test,
+    )
+    from hypothesis.strategies import sampled_from
+
+    subject = Subject(cloud, *args, **options)
+    until_broken: list[int] = []
+
+    @contextlib.contextmanager
+    def counted() -> Iterator[None]:
+        try:
+            yield
+        except AssertionError:
+            until_broken.append(subject.runs)
+            raise
+
+    class Machine(RuleBasedStateMachine):
+        def __init__(self) -> None:
+            super().__init__()
+            subject.begin()
+            self.waiting = list(subject.clients)
+
+        @rule(name=sampled_from([*subject.clients, *subject.workers]))
+        def work(self, name: str) -> None:
+            with counted():
+                if name in subject.workers or name in self.waiting:
+                    subject.call(name)
+            if name in self.waiting:
+                self.waiting.remove(name)
+
+        @rule(seconds=sampled_from(MOVES))
+        def wait(self, seconds: float) -> None:
+            with counted():
+                cloud.clock.advance(seconds)
+
+        @rule()
+        def deliver(self) -> None:
+            with counted():
+                for queue in (each for each in cloud.handles if each.fixture == "queue"):
+                    queue.deliver_due()
+
+        @invariant()
+        def holds(self) -> None:
+            with counted():
+                subject.check_step()
+
+        def teardown(self) -> None:
+            with counted():
+                for name in self.waiting:
+                    subject.call(name)
+                subject.finish()
+                subject.check()
+
+    chosen = settings(database=None, deadline=None, suppress_health_check=list(HealthCheck))
+    with World(cloud):
+        try:
+            run_state_machine_as_test(Machine, settings=chosen)  # type: ignore[no-untyped-call]
+        except AssertionError:
+            return True, until_broken[0]
+    return False, subject.runs
+
+
+def by_frontrun(cloud: Cloud, *args: Any, **options: Any) -> tuple[bool, int]:
+    """Interleave the clients with frontrun, with its default clock and with its explored one."""
+    import frontrun
+
+    subject = Subject(cloud, *args, **options)
+    subject.begin()
+    first = next(iter(subject.clients.values()))()
+    are_async = inspect.iscoroutine(first)
+    if inspect.iscoroutine(first):
+        first.close()
+
+    def holds(_: object) -> bool:
+        try:
+            subject.finish()
+            subject.check()
+        except AssertionError:
+            return False
+        return True
+
+    def worker(name: str) -> Callable[[object], object]:
+        if not are_async:
+            return lambda _: subject.call(name)
+
+        async def run(_: object) -> None:
+            await cast("Awaitable[object]", subject.clients[name]())
+
+        return run
+
+    runs = 0
+    for clock in ("real", "explored"):
+        found = frontrun.explore(
+            setup=subject.begin,
+            workers=[worker(name) for name in subject.clients],
+            invariant=holds,
+            clock=clock,
+            total_timeout=SECONDS,
+        )
+        if inspect.isawaitable(found):
+            found = asyncio.run(_awaited(found))
+        runs += found.num_explored
+        if found.property_holds is False:
+            return True, runs
+    return False, runs
+
+
+async def _awaited(result: Any) -> Any:
+    return await result
+
+
+TOOLS: dict[str, Callable[..., tuple[bool, int]]] = {
+    "explore": by_explore,
+    "frontrun": by_frontrun,
+    "Hypothesis": by_states,
+    "every_failure": by_every_failure,
+}
+
+
+# -- one search in a process of its own ------------------------------------------------------------
+
+
+def search(recipe: Recipe, tool: str, *, bug: bool) -> Search:
+    """Run the tests of one bug with one tool, and return what came of it."""
+    files = {**recipe.files, **{each.name: each.text for each in recipe.bugs if bug}}
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        for file, text in files.items():
+            (folder / file).write_text(text, encoding="utf-8")
+        for number, text in enumerate(recipe.tests, 1):
+            (folder / f"test_{number}.py").write_text(text, encoding="utf-8")
+        command = [sys.executable, "-m", __name__, tool, name]
+        if tool == "frontrun":
+            command = [str(Path(sys.executable).with_name("frontrun")), *command]
+        environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            subprocess.run(
+                command, cwd=name, env=environment, capture_output=True, timeout=3 * SECONDS
+            )
+        result = folder / "result.json"
+        if not result.exists():
+            return Search(False, 0, 0, "no result")
+        return Search(**json.loads(result.read_text(encoding="utf-8")))
+
+
+def main(tool: str, folder: str) -> None:
+    """Run the tests in a folder with a tool in the place of ``explore``; write what came of it."""
+    import pytest
+
+    def explore(cloud: Cloud, *args: Any, **options: Any) -> None:
+        began = perf_counter()
+        error = ""
+        broken, runs = False, 0
+        try:
+            broken, runs = TOOLS[tool](cloud, *args, **options)
+        except Exception as raised:
+            error = f"{type(raised).__name__}: {raised}"[:300]
+        found = Search(broken, runs, perf_counter() - began, error)
+        Path(folder, "result.json").write_text(json.dumps(vars(found)), encoding="utf-8")
+
+    Cloud.explore = explore  # type: ignore[method-assign,assignment]
+    pytest.main(["-q", "-p", "no:cacheprovider", f"--rootdir={folder}", folder])
+
+
+# -- the table -------------------------------------------------------------------------------------
+
+
+def compared(most: int | None = None, tools: Sequence[str] = tuple(TOOLS)) -> str:
+    """Search for each bug with each tool, print the table as it grows, and return it.
+
+    A correction is searched only by the tools that found its bug: ``most`` bugs, or all.
+    """
+    tools = [tool for tool in tools if tool != "frontrun" or importlib.util.find_spec("frontrun")]
+    lines = [
+        f"| Bug | {' | '.join(tools)} |",
+        f"|---|{'---|' * len(tools)}",
+    ]
+    print("\n" + "\n".join(lines), flush=True)
+    found = dict.fromkeys(tools, 0)
+    accused = dict.fromkeys(tools, 0)
+    bugs = recipes(PAGE)[:most]
+    for recipe in bugs:
+        cells = []
+        for tool in tools:
+            bug = sound = search(recipe, tool, bug=True)
+            if bug.broken:
+                sound = search(recipe, tool, bug=False)
+            found[tool] += bug.broken and not sound.broken
+            accused[tool] += bug.broken and sound.broken
+            cells.append(_told(bug, sound))
+        lines.append(f"| {recipe.title} | {' | '.join(cells)} |")
+        print(lines[-1], flush=True)
+    totals = (f"{found[tool]} of {len(bugs)}; {accused[tool]} accused" for tool in tools)
+    lines.append(f"| **Found; corrections accused** | {' | '.join(totals)} |")
+    print(lines[-1], flush=True)
+    if "frontrun" not in tools:
+        print("frontrun is not installed; it needs a Python that has both")
+    return "\n".join(lines)
+
+
+def _told(bug: Search, sound: Search) -> str:
+    if bug.error or sound.error:
+        print(f"      {bug.error or sound.error}", file=sys.stderr)
+    if not bug.broken:
+        return "–" if not bug.error else "error"
+    if sound.broken:
+        return "accuses the correction"
+    return f"{bug.runs} runs, {bug.seconds:.1f} s"
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])
