@@ -365,7 +365,7 @@ def _told(bug: Search, sound: Search) -> str:
     if bug.error or sound.error:
         print(f"      {bug.error or sound.error}", file=sys.stderr)
     if not bug.broken:
-        return "–" if not bug.error else "error"
+        return "–"
     if sound.broken:
         return "accuses the correction"
     return f"{bug.runs} runs, {bug.seconds:.1f} s"
