@@ -219,12 +219,14 @@ def _told(
     lines: list[str] = []
     if call.excinfo is not None:
         from .reporting.hints import hints, strangers, suspicions
+        from .reporting.mistakes import mistakes
 
         with telling("what kept requests from their fakes cannot be told", lines.append):
             lines += hints(cloud, call.excinfo.value) or strangers(cloud)
             if not lines and call.when == "call" and cloud is run.cloud:
                 known = list(vars(getattr(item, "module", None) or object).values())
                 lines += suspicions(cloud, known, call.excinfo.value)
+            lines += mistakes(cloud, call.excinfo.value)
     with telling(UNTOLD, lines.append):
         width = shutil.get_terminal_size().columns
         data = report_of(

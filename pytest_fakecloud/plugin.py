@@ -279,6 +279,16 @@ def pytest_runtest_makereport(
     return report
 
 
+def pytest_exception_interact(call: pytest.CallInfo[None], report: object) -> None:
+    """Explain a module that could not be imported because a variable of a fake is not set."""
+    if isinstance(report, pytest.CollectReport) and call.excinfo is not None:
+        from .reporting.mistakes import at_import
+
+        lines = at_import(call.excinfo.value)
+        if lines:
+            report.sections.append(("fakecloud", "\n".join(lines)))
+
+
 # -- fixtures --------------------------------------------------------------------------------------
 
 

@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import inspect
-import os
 import re
 import sys
-import time
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
@@ -14,7 +12,6 @@ from types import BuiltinFunctionType, FrameType, FunctionType, MethodType, Modu
 from typing import TYPE_CHECKING, Any
 
 from ..core.auth import bearer_token
-from ..core.matching import nearest
 from ..handle import gone_of, secrets_of, was_given
 from ..http.hub import default_hub
 
@@ -117,7 +114,8 @@ _LIBRARIES = (
         "pytest_recording",
         ("builtins", "RuntimeError"),
         "Network is disabled",
-        "allow loopback with @pytest.mark.block_network(allowed_hosts=['127.0.0.1'])",
+        "allow loopback with --allowed-hosts=127.0.0.1, or "
+        "@pytest.mark.block_network(allowed_hosts=['127.0.0.1'])",
         blocks_all=True,
     ),
     _Library(
@@ -143,7 +141,7 @@ _EXCEPTIONS = vars(BaseExceptionGroup)["exceptions"].__get__
 def hints(cloud: AnyCloud, error: BaseException) -> list[str]:
     """What stood between the test and its fakes, and how to let requests through."""
     found = []
-    for one in _chain(error):
+    for one in chain(error):
         kinds = {(kind.__module__, kind.__name__) for kind in type(one).__mro__}
         for library in _LIBRARIES:
             if library.error not in kinds or library.text not in str(one):
@@ -157,75 +155,7 @@ def hints(cloud: AnyCloud, error: BaseException) -> list[str]:
                 found.append(f"{library.name} kept the test from its fakes: {library.recipe}")
         if issubclass(type(one), OSError | _errors("httpx", "TransportError")):
             found += _of_earlier(cloud, f"{_request_of(one)} {one}")
-        found += [*_unset(cloud, one), *_misspelt(one)]
-    return list(dict.fromkeys([*found, *_clocks(cloud, error)]))
-
-
-def _unset(cloud: AnyCloud, error: BaseException) -> Iterator[str]:
-    """A variable of the official clients that an error is about and that is not set."""
-    if not issubclass(type(error), LookupError | ValueError | TypeError):
-        return
-    text = str(error)
-    for handle in cloud.handles:
-        for name in handle.env:
-            if name in text and name not in os.environ:
-                yield (
-                    f"{name} is not set: the fixture fakecloud_env (or fakecloud_env = true in "
-                    f"pytest.ini) sets it before a test. An application that reads it at import needs "
-                    f"fakecloud_early = {handle.fixture} in pytest.ini; a subprocess needs "
-                    f"env={{**os.environ, **{handle.name}.env}}"
-                )
-
-
-_OURS = f"{__package__.partition('.')[0]}."
-_INSTEAD = {
-    ("KVServer", "get"): "value(key) reads a key; client().get(key) sends the command",
-    (
-        "KVServer",
-        "set",
-    ): "load({key: value}) sets a key; client().set(key, value) sends the command",
-    ("Clock", "tick"): "advance(duration) moves the clock",
-    ("Clock", "sleep"): "advance(duration) moves the clock",
-}
-"""What to use in place of a method that other libraries have."""
-_UNITS = re.compile(r"argument '(weeks|days|hours|minutes|seconds|milliseconds)'")
-
-
-def _misspelt(error: BaseException) -> Iterator[str]:
-    """What to use in place of an attribute or argument that this package does not have."""
-    if issubclass(type(error), AttributeError):
-        kind, name = type(getattr(error, "obj", None)), getattr(error, "name", None)
-        if not kind.__module__.startswith(_OURS) or not isinstance(name, str):
-            return
-        instead = _INSTEAD.get((kind.__name__, name), "")
-        public = [one for one in dir(kind) if not one.startswith("_")]
-        near = nearest(name, public)
-        if instead or near:
-            yield f"{kind.__name__} has no {name}{near}{instead and f': {instead}'}"
-    elif issubclass(type(error), TypeError):
-        unit = _UNITS.search(str(error))
-        code = [frame.f_code.co_names for frame in _frames(error)][-1:]
-        if unit and code and {"advance", "move_to", "clock"} & set(code[0]):
-            yield "advance() takes one duration: advance('1h30m'), a timedelta, or seconds"
-
-
-def _clocks(cloud: AnyCloud, error: BaseException) -> Iterator[str]:
-    """A library that freezes the clock of the process, and not that of the fakes."""
-    used = {
-        _root(frame.f_globals[name])
-        for frame in _frames(error)
-        for name in frame.f_code.co_names
-        if name in frame.f_globals
-    } | {str(frame.f_globals.get("__name__")).partition(".")[0] for frame in _frames(error)}
-    sleeps = getattr(time.sleep, "__module__", "time")
-    for package in sorted({"freezegun", "time_machine"} & used):
-        yield (
-            f"{package} moves time.time() of this process only, and the fakes have a clock of their "
-            "own: move it with fakecloud.clock.move_to(), or use "
-            "@pytest.mark.fakecloud(process_time=True) in its place"
-        )
-    if sleeps == "unittest.mock":
-        yield "time.sleep is patched, so retries wait for no time; the fake clock does not move"
+    return list(dict.fromkeys(found))
 
 
 def _errors(module: str, name: str) -> type[BaseException]:
@@ -277,7 +207,7 @@ def _unconnected(
     for client, address in _outermost(_clients([*names, *_locals(error)])):
         if any(address.startswith(url) for url in urls):
             return []
-        package = _root(type(client))
+        package = root(type(client))
         if _CLIENTS[package] not in [handle.service for handle in cloud.handles]:
             continue
         found += _of_earlier(cloud, address) or [
@@ -293,7 +223,7 @@ def _clients(values: Iterable[object]) -> Iterator[tuple[object, str]]:
     """The official clients among some values and their attributes, each with its address."""
     for value in values:
         for one in (value, *_attributes(value).values()):
-            if _root(type(one)) in _CLIENTS:
+            if root(type(one)) in _CLIENTS:
                 inner = [each for each in _attributes(one).values() if isinstance(each, str)]
                 for part in _attributes(one).values():
                     inner += [each for each in _attributes(part).values() if isinstance(each, str)]
@@ -306,7 +236,7 @@ def _outermost(clients: Iterable[tuple[object, str]]) -> Iterator[tuple[object, 
     """The first client for each package and address: those that follow are its parts."""
     seen = set()
     for client, address in clients:
-        about = _root(type(client)), address
+        about = root(type(client)), address
         if about not in seen:
             seen.add(about)
             yield client, address
@@ -325,11 +255,11 @@ def _attributes(value: object) -> dict[str, object]:
 
 def _locals(error: BaseException | None) -> Iterator[object]:
     """What the functions knew that an error went through."""
-    for frame in _frames(error):
+    for frame in frames_of(error):
         yield from frame.f_locals.values()
 
 
-def _frames(error: BaseException | None) -> Iterator[FrameType]:
+def frames_of(error: BaseException | None) -> Iterator[FrameType]:
     """The functions that an error went through."""
     trace = None if error is None else error.__traceback__
     while trace is not None:
@@ -353,7 +283,7 @@ def suspicions(
     found: list[str] = []
     if len(silent) == len(cloud.handles):
         found += _unconnected(cloud, names, error)
-    frames = list(_frames(error))
+    frames = list(frames_of(error))
     for library in _LIBRARIES:
         if _is_active(library) or any(_began(library, frame) for frame in frames):
             for handle in silent:
@@ -371,7 +301,7 @@ def _is_active(library: _Library) -> bool:
         value: object = sys.modules.get(module)
         for part in name.split("."):
             value = inspect.getattr_static(value, part, None)
-        if value is not None and _root(value) == library.package:
+        if value is not None and root(value) == library.package:
             return True
     return False
 
@@ -386,17 +316,17 @@ def _began(library: _Library, frame: FrameType) -> bool:
         return False
     known = {**frame.f_globals, **frame.f_locals}
     mentioned = (*names, *frame.f_code.co_varnames)
-    return any(_root(known[one]) == library.package for one in mentioned if one in known)
+    return any(root(known[one]) == library.package for one in mentioned if one in known)
 
 
-def _root(value: Any) -> str:
+def root(value: Any) -> str:
     """The package something of a module's comes from, found without asking the thing itself."""
     kind = type(value)
     name: object
     if issubclass(kind, ModuleType):
         name = inspect.getattr_static(value, "__name__", None)
     elif kind is MethodType:
-        return _root(value.__self__)
+        return root(value.__self__)
     elif kind is FunctionType or kind is BuiltinFunctionType:
         name = value.__module__
     else:
@@ -419,7 +349,8 @@ def _elsewhere(text: str) -> bool:
     return "host" in text and "127.0.0.1" not in text.partition("(allowed")[0]
 
 
-def _chain(error: BaseException) -> Iterator[BaseException]:
+def chain(error: BaseException) -> Iterator[BaseException]:
+    """Yield an error, its causes and contexts, and the errors that any of them contains."""
     seen: set[int] = set()
     waiting = [error]
     while waiting:

@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-import os
 import sys
 from collections.abc import Callable, Iterator
 from types import ModuleType, SimpleNamespace
 from typing import Any
-from unittest import mock
 
 import httpx
 import pytest
 import requests
-from freezegun import freeze_time
 
 from pytest_fakecloud import Cloud
 from pytest_fakecloud.reporting.hints import hints, strangers, suspicions
@@ -104,6 +101,11 @@ REFUSALS: dict[str, tuple[Callable[[str], BaseException], list[str]]] = {
     ),
     "sockets to another": (
         lambda url: error_of(NO_CONNECT, CONNECT.format('"10.0.0.1" (allowed: "127.0.0.1").')), []
+    ),
+    "pytest-recording": (
+        lambda url: RuntimeError("Network is disabled for host '127.0.0.1'"),
+        ["pytest-recording (--block-network) kept the test from its fakes: allow loopback with "
+         "--allowed-hosts=127.0.0.1, or @pytest.mark.block_network(allowed_hosts=['127.0.0.1'])"],
     ),
     "sockets to a fake": (
         lambda url: error_of(NO_CONNECT, request=asked(url)),
@@ -450,77 +452,3 @@ def test_a_library_that_the_failing_function_began_is_suspected(
     cloud: Cloud, error: Callable[[], BaseException], expected: bool
 ) -> None:
     assert suspicions(cloud, [], error()) == (kept_away("kv_server", "queue") if expected else [])
-
-
-# -- variables, names and clocks -------------------------------------------------------------------
-
-
-def mistake(do: Callable[[Cloud], object], cloud: Cloud) -> BaseException:
-    with pytest.raises(Exception) as caught:
-        do(cloud)
-    return caught.value
-
-
-def with_freezegun(cloud: Cloud) -> None:
-    with freeze_time("2020-01-01"):
-        raise AssertionError
-
-
-def with_a_patched_sleep(cloud: Cloud) -> None:
-    raise AssertionError
-
-
-MISTAKES: list[tuple[Callable[[Cloud], object], str]] = [
-    (lambda cloud: os.environ["UPSTASH_REDIS_REST_URL"], "UPSTASH_REDIS_REST_URL is not set"),
-    (lambda cloud: int("UPSTASH_REDIS_REST_TOKEN is required"), "UPSTASH_REDIS_REST_TOKEN is not"),
-    (lambda cloud: cloud.handles[0].get("a"), "KVServer has no get: value(key) reads a key"),  # type: ignore[attr-defined]
-    (lambda cloud: cloud.handles[0].valeu("a"), "KVServer has no valeu, did you mean 'value'?"),  # type: ignore[attr-defined]
-    (lambda cloud: cloud.clock.tick(5), "Clock has no tick: advance(duration) moves the clock"),  # type: ignore[attr-defined]
-    (lambda cloud: cloud.clock.advance(hours=1), "advance() takes one duration"),  # type: ignore[call-arg]
-    (with_freezegun, "freezegun moves time.time() of this process only"),
-]
-
-
-@pytest.mark.parametrize(("do", "hint"), MISTAKES, ids=[hint for _, hint in MISTAKES])
-def test_a_mistake_gets_a_hint(
-    do: Callable[[Cloud], object], hint: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    for name in ("UPSTASH_REDIS_REST_URL", "UPSTASH_REDIS_REST_TOKEN"):
-        monkeypatch.delenv(name, raising=False)
-    with Cloud(seed=1) as cloud:
-        cloud.kv_server()
-        found = hints(cloud, mistake(do, cloud))
-        assert [one for one in found if one.startswith(hint)]
-
-
-@pytest.mark.parametrize(
-    "do",
-    [
-        lambda cloud: os.environ["SHOP_URL"],
-        lambda cloud: object().get,  # type: ignore[attr-defined]
-        lambda cloud: cloud.handles[0].quite_another_thing,
-        lambda cloud: {"hours": 1}["minutes"],
-        lambda cloud: int(hours=1),  # type: ignore[call-overload]
-    ],
-)
-def test_other_errors_get_none(do: Callable[[Cloud], object]) -> None:
-    with Cloud(seed=1) as cloud:
-        cloud.kv_server()
-        assert hints(cloud, mistake(do, cloud)) == []
-
-
-def test_a_patched_sleep_gets_a_hint(monkeypatch: pytest.MonkeyPatch) -> None:
-    with Cloud(seed=1) as cloud, mock.patch("time.sleep"):
-        found = hints(cloud, mistake(with_a_patched_sleep, cloud))
-    assert found == [
-        "time.sleep is patched, so retries wait for no time; the fake clock does not move"
-    ]
-
-
-def test_a_blocked_network_gets_a_hint() -> None:
-    def blocked(cloud: Cloud) -> None:
-        raise RuntimeError("Network is disabled")
-
-    with Cloud(seed=1) as cloud:
-        (hint,) = hints(cloud, mistake(blocked, cloud))
-    assert "block_network(allowed_hosts=['127.0.0.1'])" in hint
