@@ -160,6 +160,7 @@ class AttemptDetails:
             "verified_url": None,
             "verified_body": None,
             "verified_key": None,
+            "claim": "",
             "ahead_s": time.time() - self._now(),
             "environment": _environment(self._keys),
             "rewritten_differs": _reserialized(sent.body) not in (None, sent.body),
@@ -170,7 +171,9 @@ class AttemptDetails:
             signature, body=sent.body, keys=self._keys, at=self._now(), url=signed
         )
         if refused and data["invalid"] is None:
-            data |= _compared(refused[-1], sent, signed, self._keys)
+            # A check that tries several keys is explained by the one that belongs to the queue.
+            own = [one for one in refused if self._keys.current in one.keys]
+            data |= _compared([*refused, *own][-1], sent, signed, self._keys)
         return data
 
 
@@ -194,8 +197,10 @@ def _compared(refused: Refusal, sent: Delivery, signed: str, keys: SigningKeys) 
         data["verified_body_same_json"] = (
             _reserialized(body) == _reserialized(sent.body) is not None
         )
-    if keys.current not in refused.keys:
+    if refused.keys and keys.current not in refused.keys:
         data["verified_key"] = False
+    elif refused.claim not in ("", "key"):
+        data["claim"] = refused.claim
     return {**data, "compared": bool(data)}
 
 

@@ -1,13 +1,14 @@
-"""Records the arguments with which the official client's ``Receiver`` rejected a delivery.
+"""The arguments of signature checks that rejected a delivery.
 
-``verify()`` is replaced during one delivery and restored afterwards. An application that verifies
-signatures in another way is not observed. Source: decided here.
+``Receiver.verify()`` of the official client and PyJWT's ``decode()`` are wrapped during a delivery and
+restored afterwards. A check without either of them is not seen. Source: decided here.
 """
 
 from __future__ import annotations
 
 import sys
 import threading
+from collections.abc import Callable
 from dataclasses import dataclass
 from types import FunctionType
 from typing import Any
@@ -15,12 +16,15 @@ from typing import Any
 
 @dataclass(frozen=True, slots=True)
 class Refusal:
-    """The arguments of a ``verify()`` that raised (None if not given), and the keys of its
-    receiver."""
+    """A check that raised: its URL and body (None if it had none), its keys, and the claim it rejected.
+
+    ``claim`` is ``key`` for the signature itself, and empty when the check was the receiver's.
+    """
 
     url: str | None
     body: str | bytes | None
     keys: tuple[str, ...]
+    claim: str = ""
 
 
 class Refusals:
@@ -37,8 +41,7 @@ class Refusals:
     def __enter__(self) -> None:
         with _lock:
             _watching.append(self)
-            if _RECEIVER in sys.modules:
-                _watch()
+            _watch()
 
     def __exit__(self, *error: object) -> None:
         with _lock:
@@ -47,38 +50,82 @@ class Refusals:
                 _unwatch()
 
 
-_RECEIVER = "qstash.receiver"
+_RECEIVER, _PYJWT = "qstash.receiver", "jwt.api_jwt"
+_CLAIMS = {
+    "ExpiredSignatureError": "exp",
+    "ImmatureSignatureError": "nbf",
+    "InvalidAudienceError": "aud",
+    "InvalidIssuedAtError": "iat",
+    "InvalidIssuerError": "iss",
+    "InvalidSignatureError": "key",
+    "InvalidSubjectError": "sub",
+}
+"""The claim that each error of PyJWT is about."""
 _lock = threading.Lock()
 _watching: list[Refusals] = []
-_watched: list[tuple[Any, Any, Any]] = []
-"""Each patched class with its original method and the replacement."""
+_watched: list[tuple[Any, str, Any, Any]] = []
+"""Each wrapped class and method, with the original function and its wrapper."""
 
 
 def _watch() -> None:
-    receiver: Any = getattr(sys.modules.get(_RECEIVER), "Receiver", None)
-    original = vars(receiver).get("verify") if isinstance(receiver, type) else None
-    if not isinstance(original, FunctionType) or any(original is now for *_, now in _watched):
-        return
+    _replace(getattr(sys.modules.get(_RECEIVER), "Receiver", None), "verify", _verifying)
+    _replace(getattr(sys.modules.get(_PYJWT), "PyJWT", None), "decode_complete", _decoding)
 
+
+def _replace(owner: Any, name: str, wrap: Callable[[FunctionType], FunctionType]) -> None:
+    original = vars(owner).get(name) if isinstance(owner, type) else None
+    if isinstance(original, FunctionType) and all(original is not one[-1] for one in _watched):
+        wrapped = wrap(original)
+        setattr(owner, name, wrapped)
+        _watched.append((owner, name, original, wrapped))
+
+
+def _verifying(original: FunctionType) -> FunctionType:
     def verify(self: Any, *given: Any, **named: Any) -> Any:
+        found = _found()
+        before = len(found)
         try:
-            return original(self, *given, **named)
+            result = original(self, *given, **named)
         except Exception:
-            with _lock:
-                if len(_watching) == 1:
-                    _watching[0].found.append(_refusal(self, named))
+            # The receiver tries several keys with PyJWT.
+            found[before:] = [_refusal(self, named)]
             raise
+        del found[before:]
+        return result
 
-    receiver.verify = verify
-    _watched.append((receiver, original, verify))
+    return verify
+
+
+def _decoding(original: FunctionType) -> FunctionType:
+    def decode_complete(self: Any, jwt: Any, key: Any = "", *given: Any, **named: Any) -> Any:
+        found = _found()
+        try:
+            result = original(self, jwt, key, *given, **named)
+        except Exception as error:
+            kind = type(error).__name__
+            claim = str(getattr(error, "claim", "") or _CLAIMS.get(kind, ""))
+            if claim:
+                found.append(Refusal(None, None, (key,) if isinstance(key, str) else (), claim))
+            raise
+        # Another key has worked.
+        found[:] = [one for one in found if one.claim != "key"]
+        return result
+
+    return decode_complete
+
+
+def _found() -> list[Refusal]:
+    """The list of the only delivery in progress; of several, nobody knows which one is checked."""
+    with _lock:
+        return _watching[0].found if len(_watching) == 1 else []
 
 
 def _unwatch() -> None:
     while _watched:
-        receiver, original, now = _watched.pop()
-        # Keep a method that the application itself has put there during the delivery.
-        if vars(receiver).get("verify") is now:
-            receiver.verify = original
+        owner, name, original, now = _watched.pop()
+        # A replacement that the application made in the meantime stays.
+        if vars(owner).get(name) is now:
+            setattr(owner, name, original)
 
 
 def _refusal(receiver: object, named: dict[str, Any]) -> Refusal:

@@ -6,9 +6,11 @@ import json
 import logging
 import threading
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import suppress
 from typing import Any
 
 import httpx
+import jwt
 import pytest
 import responses
 from qstash import Receiver
@@ -19,10 +21,12 @@ from pytest_fakecloud.queue.handle import Queue
 from pytest_fakecloud.reporting.findings import find
 from pytest_fakecloud.reporting.scene import scene_of
 from pytest_fakecloud.reporting.text import section
+from pytest_fakecloud.reporting.wording import sentence
 
 from .shown import shown as rows
 
 URL = "https://app.example.com/orders?from=shop"
+OTHER_KEY = f"sig_{'x' * 32}"
 
 
 @pytest.fixture
@@ -302,6 +306,38 @@ def test_what_the_receiver_was_given_is_a_finding(
     assert said.items() <= one.values.items()
     assert not [line for line in remarks if "was not seen" in line or "json.dumps" in line]
     assert Receiver.verify is before
+
+
+@pytest.mark.parametrize(
+    ("keys", "options", "kind", "said"),
+    [
+        ((OTHER_KEY,), {}, "wrong_signature", {"reason": "key"}),
+        (("current", OTHER_KEY), {"issuer": "x"}, "wrong_signature",
+         {"reason": "claim", "got": "iss"}),
+        ((OTHER_KEY, "current"), {}, "signature_valid", {"url": URL, "called": URL, "size": 8}),
+        ((), {}, "signature_valid", {"url": URL, "called": URL, "size": 8}),
+    ],
+)  # fmt: skip
+def test_a_check_of_the_applications_own_is_explained(
+    cloud: Cloud, keys: tuple[str, ...], options: Any, kind: str, said: dict[str, Any]
+) -> None:
+    queue = cloud.queue()
+
+    def verify(request: Any) -> int:
+        for key in keys:
+            key = queue.current_signing_key if key == "current" else key
+            with suppress(jwt.InvalidTokenError):
+                token = request.header("Upstash-Signature")
+                jwt.decode(token, key, ["HS256"], **options)
+        return 401
+
+    queue.destinations.call(URL, verify)
+    queue.publish(URL, json={"n": 1}, retries=0)
+    queue.run_until_idle()
+    scene = scene_of(cloud, [])
+    (one,) = find(cloud, scene)
+    assert (one.kind, said.items() <= one.values.items()) == (kind, True)
+    assert "msg_" in sentence(one, scene)
 
 
 def test_a_receiver_that_was_replaced_meanwhile_stays_so(

@@ -62,15 +62,18 @@ def wrong_signature(look: Look) -> Iterator[Finding]:
         # A fault that spoils the signature is in the row of the attempt.
         if not isinstance(signature, dict) or event.data.get("faults"):
             continue
-        reason = _reason(signature)
+        kind, reason = "wrong_signature", _reason(signature)
+        if reason is None:
+            if event.data.get("where") == "answers":
+                continue  # a stubbed destination checks nothing
+            kind = "signature_valid"
+            reason = {name: signature[name] for name in ("url", "size", "hash", "called")}
         message = event.data.get("message_id")
-        if reason is None or (message, *sorted(reason.items())) in told:
+        if (message, *sorted(reason.items())) in told:
             continue
         told.add((message, *sorted(reason.items())))
-        yield _about(
-            "wrong_signature", event.handle, event.number, message,
-            status=event.data.get("status"), **reason,
-        )  # fmt: skip
+        status = event.data.get("status")
+        yield _about(kind, event.handle, event.number, message, status=status, **reason)
 
 
 def _reason(signature: dict[str, Any]) -> dict[str, Any] | None:
@@ -87,6 +90,8 @@ def _reason(signature: dict[str, Any]) -> dict[str, Any] | None:
         return {"reason": "json" if same else "body", "size": signature["verified_size"]}
     if signature["verified_key"] is False:
         return {"reason": "key"}
+    if signature["claim"]:
+        return {"reason": "claim", "got": signature["claim"]}
     if signature["environment"] == "other":
         return {"reason": "environment"}
     return None

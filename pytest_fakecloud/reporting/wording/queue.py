@@ -253,7 +253,9 @@ def _signature(of: Mapping[str, Any]) -> Iterator[str]:
             else f"Receiver.verify() was given another body, of {of['verified_size']} bytes: {body}"
         )
     if of["verified_key"] is False:
-        yield "the Receiver has another key than this queue"
+        yield "the application's check has another key than this queue"
+    if of["claim"]:
+        yield f"the application's check rejected the claim {of['claim']}"
     if of["compared"]:
         return
     yield "the signature is valid with this queue's keys; the application's check was not seen"
@@ -333,12 +335,25 @@ def _wrong_signature(of: Finding, scene: Scene) -> str:
         "url": f"verify() got another URL: {of.values.get('got')}, signed was {of.values.get('signed')}",
         "json": "verify() got the same JSON with other whitespace: pass the raw body",
         "body": f"verify() got another body, of {of.values.get('size')} bytes: pass the raw body",
-        "key": "the Receiver has another signing key than this queue",
+        "key": "the application's check has another signing key than this queue",
         "environment": "QSTASH_CURRENT_SIGNING_KEY of this process is not this queue's current key",
         "unsigned": "the delivery was sent without a signature",
+        "claim": f"the application's check rejected the claim {of.values.get('got')}",
         "invalid": str(of.values.get("got")),
     }[why]
     return f"{short} was rejected with {of.values['status']}: {told}"
+
+
+def _valid_signature(of: Finding, scene: Scene) -> str:
+    served = ""
+    if of.values["called"] != of.values["url"]:
+        served = f" (the application is called at {of.values['called']})"
+    return (
+        f"{scene.short(of.values['message'])} was rejected with {of.values['status']} although its "
+        f"signature is valid: signed with the current key for sub {of.values['url']}{served} and a "
+        f"body of {of.values['size']} bytes with the hash {of.values['hash']}; one of these differs "
+        "in the application's check, unless it rejects the request for another reason"
+    )
 
 
 SENTENCES: Sentences = {
@@ -350,6 +365,7 @@ SENTENCES: Sentences = {
     "error_logged": _logged,
     "raised_after_answer": _raised_after,
     "wrong_signature": _wrong_signature,
+    "signature_valid": _valid_signature,
     "message_waits": "{line:raw}",
     "dead_letter": "{line:raw}",
     "schedule_waits": "{line:raw}",
