@@ -83,7 +83,7 @@ def _argument(value: object) -> str:
     if value is None or isinstance(value, str | bytes | int | float):
         return brief(value, 60)
     if isinstance(value, dict | list | tuple | set):
-        return brief(value, 60) if len(value) < 4 else f"{type(value).__name__} of {len(value)}"
+        return brief(value) if len(value) <= 10 else f"{type(value).__name__} of {len(value)}"
     return type(value).__name__
 
 

@@ -412,6 +412,7 @@ class Broker(BrokerAssertions, Handle):
         with self._engine.reorder():
             yield
 
+    @action
     def partial_produce(self, keep: int, *, times: int = 1) -> None:
         """Let the next client batch of more than ``keep`` messages fail with 503 after that many."""
         __tracebackhide__ = True

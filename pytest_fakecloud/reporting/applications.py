@@ -1,10 +1,11 @@
 """Requests to the application under test, as its framework tells of them.
 
 Flask and Django send signals when a request begins and ends, so a test's own client
-(``app.test_client()``, ``django.test.Client``) is seen without changing anybody. The rows of the calls
-to fakes that were made meanwhile stand below such a request. Starlette (FastAPI too), aiohttp and plain
-WSGI or ASGI applications send none, and httpx has a hook for one client only: of requests to these
-nothing is known, and their calls stand at the margin. Source: the frameworks' documentation of signals.
+(``app.test_client()``, ``django.test.Client``) is observed without a change. Starlette and FastAPI
+send none, so the transports of ``TestClient`` and ``httpx.ASGITransport`` are wrapped for the time of
+a run. The rows of calls that the application makes during a request are nested in the request's row.
+Requests to aiohttp and plain WSGI applications are not observed. Source: the frameworks'
+documentation of signals.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, field
 from io import BytesIO
-from types import FrameType, ModuleType
+from types import FrameType, FunctionType, ModuleType
 from typing import TYPE_CHECKING, Any
 
 from ..core.journal import recorder_of
@@ -73,6 +74,7 @@ class Listener:
         self._lock = threading.Lock()
         self._heard: set[str] = set()
         self._connected: list[tuple[Any, _Receiver]] = []
+        self._wrapped: list[tuple[Any, str, Any]] = []
 
     def listen(self, cloud: AnyCloud | None) -> None:
         """Remember the requests that come from now on, for this cloud; for none, remember nothing."""
@@ -90,6 +92,14 @@ class Listener:
                 with suppress(AttributeError, TypeError):
                     self._connect(sys.modules[name], receivers)
 
+        for name, transport, method in (
+            ("httpx", "ASGITransport", "handle_async_request"),
+            ("starlette.testclient", "_TestClientTransport", "handle_request"),
+        ):
+            if cloud is not None and name in sys.modules and name not in self._heard:
+                self._heard.add(name)
+                self._wrap(getattr(sys.modules[name], transport, None), method)
+
     def _connect(self, module: ModuleType, receivers: tuple[_Receiver, ...]) -> None:
         names = ("request_started", "got_request_exception", "request_finished")
         signals = [getattr(module, name) for name in names]
@@ -102,8 +112,64 @@ class Listener:
         """Hear no more."""
         for signal, receiver in self._connected:
             signal.disconnect(receiver)
+        for owner, name, original in self._wrapped:
+            setattr(owner, name, original)
         self._connected.clear()
+        self._wrapped.clear()
         self._heard.clear()
+
+    # -- Starlette, FastAPI and other ASGI applications --------------------------------------------
+
+    def _wrap(self, owner: Any, name: str) -> None:
+        """Observe the requests of a test client: ASGI has no signals."""
+        original = vars(owner).get(name) if isinstance(owner, type) else None
+        if not isinstance(original, FunctionType):
+            return
+        if name == "handle_request":
+
+            def observed(transport: Any, request: Any) -> Any:
+                environ = self._asked(transport, request, threading.get_ident())
+                try:
+                    response = original(transport, request)
+                except BaseException as error:
+                    self._end(environ, exception=error)
+                    raise
+                self._end(environ, status=response.status_code)
+                return response
+
+        else:
+
+            async def observed(transport: Any, request: Any) -> Any:
+                environ = self._asked(transport, request, 0)
+                try:
+                    response = await original(transport, request)
+                except BaseException as error:
+                    self._end(environ, exception=error)
+                    raise
+                self._end(environ, status=response.status_code)
+                return response
+
+        setattr(owner, name, observed)
+        self._wrapped.append((owner, name, original))
+
+    def _asked(self, transport: Any, request: Any, thread: int) -> object:
+        """Remember a request to an ASGI application; nothing that it holds may raise."""
+        with suppress(Exception):
+            app = type(getattr(transport, "app", None))
+            framework = "ASGI" if app is FunctionType else app.__name__
+            url = request.url
+            environ = {
+                "REQUEST_METHOD": request.method,
+                "PATH_INFO": url.path,
+                "QUERY_STRING": url.query.decode("latin-1"),
+                "CONTENT_TYPE": request.headers.get("Content-Type", ""),
+                **{f"HTTP_{name}": value for name, value in request.headers.items()},
+            }
+            with suppress(Exception):  # a streamed body has not been read
+                environ["wsgi.input"] = BytesIO(request.content)
+            self._begin(framework, environ, thread)
+            return environ
+        return None
 
     # -- Flask -----------------------------------------------------------------------------------
 
@@ -135,12 +201,13 @@ class Listener:
 
     # -- both ------------------------------------------------------------------------------------
 
-    def _begin(self, framework: str, environ: Any) -> None:
+    def _begin(self, framework: str, environ: Any, thread: int | None = None) -> None:
         cloud = self.cloud
         if cloud is None:
             return
         at_us, (target, path) = cloud.clock.now_us(), _target(environ)
-        thread = threading.get_ident() if "REQUEST_METHOD" in environ else 0
+        if thread is None:
+            thread = threading.get_ident() if "REQUEST_METHOD" in environ else 0
         with self._lock:
             number = recorder_of(cloud.journal).reserve()
             one = Served(number, at_us, target, framework, environ, thread, path=path)

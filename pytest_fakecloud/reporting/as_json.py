@@ -15,12 +15,14 @@ from ..core.calls import Call, Event
 from ..core.errors import shown
 from ..core.timeparse import to_datetime
 from .applications import Served
-from .bodies import decoded, parsed, printable
-from .masking import Mask, hides_words
+from .bodies import compact, decoded, parsed, printable
+from .connections import is_error, on_connection, reply
+from .masking import HIDDEN, Mask, hides_words
 from .model import VERSION, Finding, Report, Row
 from .private_files import write_private
 from .text import problem
 from .wording import Scene, describe, sentence, status_line
+from .wording.kv import command
 
 LONGEST = 20_000
 """The most characters of a body."""
@@ -107,6 +109,8 @@ def _row(row: Row, findings: Sequence[int], scene: Scene) -> dict[str, Any]:
 
 def _exchange(row: Row, scene: Scene) -> tuple[dict[str, Any] | None, dict[str, Any] | None]:
     entry, mask = row.entry, scene.mask
+    if isinstance(entry, Call) and on_connection(entry):
+        return _commands(entry, scene)
     if isinstance(entry, Call):
         line = f"{entry.method} {entry.target}"
         request = _message(line, entry.headers.pairs, entry.body, mask, entry.cut.get("body"))
@@ -125,13 +129,36 @@ def _exchange(row: Row, scene: Scene) -> tuple[dict[str, Any] | None, dict[str, 
         data = entry.data
         line = f"{data.get('method', 'POST')} {data.get('url', '')}"
         headers = [(str(name), str(value)) for name, value in data.get("sent_headers") or ()]
-        sent = str(data.get("sent") or "").encode("utf-8", "surrogatepass")
         status = "" if row.status is None else str(row.status)
+        sent = str(data.get("sent") or "").encode("utf-8", "surrogatepass")
         got = str(data.get("answer") or "").encode("utf-8", "surrogatepass")
+        got_headers: Iterable[tuple[str, str]] = ()
+        # The details of an event are those of failed attempts; the queue has all of them.
+        known = scene.attempts.get((str(data.get("message_id")), row.attempt))
+        if known is not None:
+            sent, got_headers, got = known
+            if mask is not None:
+                sent, got = mask.data(sent), mask.data(got)
+                got_headers = [(name, mask.header(name, it)) for name, it in got_headers]
         return _message(line, headers, sent, mask), (
-            _message(status, (), got, mask) if status else None
+            _message(status, got_headers, got, mask) if status else None
         )
     return None, None
+
+
+def _commands(call: Call, scene: Scene) -> tuple[dict[str, Any], dict[str, Any] | None]:
+    """A command on a database connection, or several that one row shows, and the reply as a value."""
+    steps = scene.gathered.get(call.number, ())
+    lines = [line for one in (*steps, call) for line in one.facts.get("words") or ()]
+    if hides_words(call):
+        lines = [[line[0], HIDDEN] for line in lines]
+    request = _message("\n".join(command(line)[0] for line in lines), (), b"", scene.mask)
+    try:
+        value = reply(call)
+    except (ValueError, LookupError, RecursionError):
+        return request, None
+    text = compact(value["error"] if is_error(value) else value["result"])
+    return request, _message("reply", (), text.encode(), scene.mask)
 
 
 def _message(

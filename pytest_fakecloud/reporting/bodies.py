@@ -12,10 +12,18 @@ import json
 import re
 import zlib
 from typing import Any
+from unicodedata import category, normalize
+
+from ..core.timeparse import to_datetime
 
 CONTROLS = {code: f"\\x{code:02x}" for code in (*range(9), *range(11, 32), *range(127, 160))}
 """What a terminal would obey, for ``str.translate``."""
 
+_TOKEN = re.compile(r"eyJ[\w-]+\.(eyJ[\w-]+)\.(?:[\w-]*|\*\*\*)")
+"""A JSON web token, also with its signature masked."""
+_BASE64_LEAST = 16
+"""The length from which a random string is never Base64 of printable ASCII by accident."""
+_END_OF_TIME = 253_402_300_800
 _WORDS = ("True", "False", "None")
 _TAGS = re.compile(r"(?s)<(script|style|head)\b.*?</\1\s*>|<!--.*?-->|<[^>]*>")
 _TITLE = re.compile(r"(?is)<title[^>]*>(.*?)</title>")
@@ -38,6 +46,23 @@ def printable(text: str) -> str:
     Nothing that is written as UTF-8, a page or an event, can hold them.
     """
     return text.encode("utf-8", "backslashreplace").decode("utf-8")
+
+
+def visible(text: str) -> str:
+    """Return a text with the characters escaped that a reader cannot see or tell apart.
+
+    Those are invisible and bidirectional characters, unusual spaces and decomposed letters.
+    """
+    if text.isascii():
+        return text
+    composed = normalize("NFC", text) == text
+    return "".join(
+        one.encode("ascii", "backslashreplace").decode()
+        if ((kind := category(one)) in ("Cf", "Zs", "Zl", "Zp") and one != " ")
+        or (kind == "Mn" and not composed)
+        else one
+        for one in text
+    )  # fmt: skip
 
 
 def compact(value: Any) -> str:
@@ -77,25 +102,83 @@ def readable(body: bytes | str, kind: str = "") -> str:
             return compact(decoded(value))
     if "html" in kind or stripped[:9].lower().startswith(("<!doctype", "<html")):
         title = _TITLE.search(text)
-        words = html.unescape(_TAGS.sub(" ", text))
-        text = f"{html.unescape(title[1])}: {words}" if title else words
+        text = html.unescape(_TAGS.sub(" ", text))
+        if title:
+            # An error page repeats its title, with and without the status.
+            name = " ".join(html.unescape(title[1]).split())
+            for repeated in (name, name.lstrip("0123456789 ")):
+                text = " ".join(text.split()).removeprefix(repeated)
+            text = f"{name}: {text}" if text.strip() else name
     return " ".join(text.split())
 
 
 def decoded(value: Any) -> Any:
-    """A callback's or dead letter's JSON with its Base64 fields decoded; anything else as it is."""
+    """Return a JSON value with the JSON, Base64 and web tokens in its strings decoded.
+
+    A decoded string becomes an object that names its encoding, so that it never looks like JSON that
+    was sent as such. The Base64 fields of a callback or dead letter are replaced directly. A value
+    that is nested too deeply is returned as it is.
+    """
+    try:
+        return _decoded(value)
+    except RecursionError:
+        return value
+
+
+def _decoded(value: Any) -> Any:
+    if isinstance(value, str):
+        return _inside(value)
     if isinstance(value, list):
-        return [decoded(each) for each in value]
+        return [_decoded(each) for each in value]
     if not isinstance(value, dict):
         return value
-    found = dict(value)
-    for name in ("sourceBody", "body", "responseBody") if "sourceBody" in value else ():
-        inner = found.get(name)
-        if isinstance(inner, str):
+    fields = ("sourceBody", "body", "responseBody") if "sourceBody" in value else ()
+    found = {name: _decoded(each) for name, each in value.items() if name not in fields}
+    for name, inner in value.items():
+        if name in fields and isinstance(inner, str):
             text = plain(inner)
-            found[name] = text if (whole := parsed(text)) is None else whole
+            found[name] = text if (whole := parsed(text)) is None else _decoded(whole)
+        elif name in fields:
+            found[name] = inner
     if isinstance(value.get("bodyBase64"), str):
         found["bodyBase64"] = plain(value["bodyBase64"])
+    return {name: found[name] for name in value}
+
+
+def _inside(text: str) -> Any:
+    """The content of a string under the name of its encoding; the string itself without one."""
+    if text[:1] in ("{", "["):
+        value = parsed(text)
+        return {"JSON in a string": _decoded(value)} if isinstance(value, dict | list) else text
+    token = _TOKEN.fullmatch(text)
+    if token:
+        claims = parsed(plain(_padded(token[1])))
+        return {"JWT": _with_times(claims)} if isinstance(claims, dict) else text
+    if len(text) < _BASE64_LEAST:
+        return text
+    coded = _padded(text) if "-" in text or "_" in text else text
+    inner = plain(coded)
+    if inner == coded or not inner.isascii() or not all(map(_is_plain, inner)):
+        return text
+    value = parsed(inner)
+    return {"Base64": _decoded(value) if isinstance(value, dict | list) else inner}
+
+
+def _is_plain(one: str) -> bool:
+    return one.isprintable() or one in "\r\n\t"
+
+
+def _padded(text: str) -> str:
+    """URL-safe Base64 in the standard alphabet, with its padding."""
+    return text.translate({45: "+", 95: "/"}) + "=" * (-len(text) % 4)
+
+
+def _with_times(claims: dict[str, Any]) -> dict[str, Any]:
+    found = dict(claims)
+    for name in ("exp", "nbf", "iat"):
+        seconds = claims.get(name)
+        if type(seconds) is int and 0 < seconds < _END_OF_TIME:
+            found[name] = f"{seconds} ({to_datetime(seconds * 1_000_000):%Y-%m-%d %H:%M:%SZ})"
     return found
 
 

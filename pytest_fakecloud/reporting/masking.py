@@ -34,7 +34,7 @@ _SECRET_PARAMETERS = (
 _SECRET_SHAPES = re.compile(
     # Signing keys and signatures, also those that a rotation has replaced since. Nothing of a word
     # is looked at twice: a text may be one word of megabytes.
-    r"\bsig_\w{16,}|(?<![\w-])eyJ[\w-]+\.eyJ[\w-]+\.[\w-]+"
+    r"\bsig_\w{16,}|(?<![\w-])(?P<claims>eyJ[\w-]+\.eyJ[\w-]+\.)[\w-]+"
     # A user and a password in front of a host, also where JSON has its slashes escaped.
     r"""|(?<=://)[^/?#\s"'<>\\]+(?=@)|(?<=:\\/\\/)[^/?#\s"'<>\\]+(?=@)"""
     r"""|(?i:(?<=%3A%2F%2F)(?:(?!%2F|%3F|%23)[^/?#\s"'<>\\])+(?=%40))"""
@@ -79,8 +79,8 @@ class Mask:
     def text(self, text: str) -> str:
         """Return the text without credentials: those that are known, and what looks like one.
 
-        Those are signing keys, signed tokens, and in URLs the part before ``@`` and the parameters
-        whose names say that they are secret, such as ``access_token``.
+        Those are signing keys, the signatures of web tokens (their claims are of no use without), and
+        in URLs the part before ``@`` and the parameters with a secret's name, such as ``access_token``.
         """
         return _SECRET_SHAPES.sub(_hidden, self._secrets.sub(HIDDEN, text))
 

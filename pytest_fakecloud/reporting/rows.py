@@ -121,7 +121,9 @@ _FOLLOWING = {
     "commit": (("commit", ""),),
     "delete-consumer": (("leave", ""), ("rebalance", "leave")),
 }
-"""The events that a broker records at once because of a call, a rebalance with its cause."""
+"""The events that a broker records because of a call, a rebalance with its cause."""
+_SOON_US = 1_000_000
+"""How much later, in microseconds, an event is recorded than the call that caused it, at most."""
 
 
 def _follows(event: Row, call: Row) -> bool:
@@ -133,7 +135,7 @@ def _follows(event: Row, call: Row) -> bool:
     about = data.get("group"), data.get("instance") or instance
     return (
         event.peer == call.peer
-        and event.at_us == call.at_us
+        and 0 <= event.at_us - call.at_us <= _SOON_US
         and about == (facts.get("group"), facts.get("instance"))
         and (event.operation, kind) in _FOLLOWING.get(call.entry.route, ())
     )

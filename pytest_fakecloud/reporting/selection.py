@@ -15,6 +15,8 @@ KEPT = 60
 """How many rows are shown at most."""
 NEWEST = 30
 """How many of the last rows are always shown."""
+_SOON_US = 100_000
+"""How much later, in microseconds, a rebalance is recorded than what caused it, at most."""
 _LEAVING = ("join", "leave", "expire")
 
 
@@ -75,7 +77,8 @@ def _results_from(row: Row, before: Row) -> bool:
         row.operation == "rebalance"
         and before.kind == "event"
         and before.operation in _LEAVING
-        and (row.peer, row.at_us, row.depth) == (before.peer, before.at_us, before.depth)
+        and (row.peer, row.depth) == (before.peer, before.depth)
+        and row.at_us - before.at_us <= _SOON_US
     )
 
 
@@ -148,6 +151,7 @@ def _shown(every: Sequence[Row], marked: Collection[int]) -> set[int]:
         every[:-NEWEST],
         key=lambda row: (
             row.number in marked,
+            not row.ok and not row.faults,
             bool(row.faults) or not row.ok,
             row.number in ends,
             row.began,

@@ -189,12 +189,14 @@ def _findings(
 
 
 def _first_error(rows: Sequence[Mapping[str, Any]]) -> Iterator[str]:
-    """Yield a link to the first row that went wrong."""
+    """Yield a link to the first row that went wrong, if possible without an injected fault."""
     wrong = [row for row in rows if not row["ok"]]
     if not wrong:
         return
-    first = wrong[0]
-    count = f"First of {len(wrong)} failed rows" if len(wrong) > 1 else "Failed row"
+    injected = {row["number"] for row in rows if row["faults"]}
+    injected |= {row["cause"] for row in rows if row["faults"]}
+    first = next((row for row in wrong if row["number"] not in injected), wrong[0])
+    count = f"{len(wrong)} failed rows, for example" if len(wrong) > 1 else "Failed row"
     ends = (
         first["peer"] if first["actor"] == first["peer"] else f"{first['actor']} → {first['peer']}"
     )

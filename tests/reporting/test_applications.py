@@ -6,20 +6,29 @@ import asyncio
 import io
 import sys
 import threading
+import warnings
 from collections.abc import Iterator
 from types import SimpleNamespace
 from typing import Any
 
 import flask
 import flask.signals
+import httpx
 import pytest
+from starlette import responses, routing
+from starlette.applications import Starlette
 
 from pytest_fakecloud import Cloud
 from pytest_fakecloud.reporting import applications
 from pytest_fakecloud.reporting.applications import Listener
+from pytest_fakecloud.reporting.report import report_of
 
 from ..harness import Run
 from .shown import shown as rows
+
+with warnings.catch_warnings():
+    warnings.simplefilter("ignore")  # of the HTTP library that it imports
+    from starlette import testclient
 
 URL = "https://shop.example.com"
 
@@ -243,6 +252,41 @@ def test_another_module_of_that_name_is_no_reason_to_fail(
     listener = Listener()
     listener.listen(cloud)
     listener.close()
+
+
+# -- ASGI ------------------------------------------------------------------------------------------
+
+
+def asgi_shop(kv: Any) -> Any:
+    async def checkout(request: Any) -> Any:
+        kv.incr("orders")
+        if (await request.json()).get("item") == "rum":
+            raise ValueError("too young")
+        return responses.PlainTextResponse("", 429)
+
+    return Starlette(routes=[routing.Route("/checkout", checkout, methods=["POST"])])
+
+
+def test_requests_of_an_asgi_test_client_are_rows(cloud: Cloud, listener: Listener) -> None:
+    app = asgi_shop(cloud.kv_server().client())
+    client = testclient.TestClient(app)
+    assert client.post("/checkout?a=1", json={"item": "tea"}).status_code == 429
+    with pytest.raises(ValueError, match="too young"):
+        client.post("/checkout", json={"item": "rum"})
+
+    async def ask() -> int:
+        transport = httpx.ASGITransport(app)
+        async with httpx.AsyncClient(transport=transport, base_url="http://shop") as web:
+            return (await web.post("/checkout", json={"item": "gin"})).status_code
+
+    assert asyncio.run(ask()) == 429
+    found = report_of(cloud, served=list(listener.served)).rows
+    assert [(row.operation, row.depth, row.status) for row in found] == [
+        ("POST /checkout?a=1", 0, 429), ("INCR", 1, 200), ("POST /checkout", 0, 500),
+        ("INCR", 1, 200), ("POST /checkout", 0, 429), ("INCR", 1, 200),
+    ]  # fmt: skip
+    assert [one.framework for one in listener.served] == ["Starlette"] * 3
+    assert listener.served[0].body == '{"item":"tea"}'
 
 
 # -- Django ----------------------------------------------------------------------------------------

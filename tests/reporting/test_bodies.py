@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 from typing import Any
+from unittest.mock import ANY
 
 import pytest
 
@@ -17,6 +18,7 @@ from pytest_fakecloud.reporting.bodies import (
     scalar,
     shortened,
 )
+from pytest_fakecloud.reporting.masking import Mask
 
 ALONE = "\ud800"
 """A surrogate that stands alone: text in Python, and nothing that UTF-8 can hold."""
@@ -125,3 +127,33 @@ def test_fields_in_base64_are_decoded_where_they_are_known(value: Any, expected:
 )
 def test_base64_that_is_none_or_no_text_stays(value: str, expected: str) -> None:
     assert plain(value) == expected
+
+
+CLAIMS = "eyJhbGciOiJIUzI1NiJ9." + b64('{"sub":"ada","exp":1772366400}').rstrip("=")
+
+
+@pytest.mark.parametrize(
+    ("value", "expected"),
+    [
+        ({"a": '{"b": "[1]"}'}, {"a": {"JSON in a string": {"b": {"JSON in a string": [1]}}}}),
+        ([b64('{"n": 1}') + " ", b64("a long secret")], [ANY, {"Base64": "a long secret"}]),
+        ({"a": b64('{"name": "ada"}')}, {"a": {"Base64": {"name": "ada"}}}),
+        (f"{CLAIMS}.***", {"JWT": {"sub": "ada", "exp": "1772366400 (2026-03-01 12:00:00Z)"}}),
+        ("{not JSON}", "{not JSON}"),
+        ("msg_26hZCxZCuWyyTWPmSVBrNC1RADwpgWxP", "msg_26hZCxZCuWyyTWPmSVBrNC1RADwpgWxP"),
+        ("aGVsbG8=", "aGVsbG8="),  # too short to be Base64 by more than accident
+    ],
+)
+def test_what_strings_contain_is_decoded_under_its_name(value: Any, expected: Any) -> None:
+    assert decoded(value) == expected
+
+
+def test_a_value_that_is_too_deep_stays_as_it_is() -> None:
+    value: Any = "[1]"
+    for _ in range(5000):
+        value = [value]
+    assert decoded(value) is value
+
+
+def test_a_web_token_keeps_its_claims_and_loses_its_signature() -> None:
+    assert Mask().text(f'{{"token":"{CLAIMS}.abc-_1"}}') == f'{{"token":"{CLAIMS}.***"}}'

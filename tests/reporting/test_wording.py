@@ -300,13 +300,13 @@ def test_the_messages_of_a_batch_have_lines_of_their_own(cloud: Cloud) -> None:
     queue = cloud.queue()
     items = [
         {"destination": HOOK, "headers": {"upstash-method": "PUT", "Upstash-Retries": "2"}},
-        {"destination": HOOK, "body": "y" * 61},
+        {"destination": HOOK, "body": "y" * 241},
     ]
     httpx.post(f"{queue.url}/v2/batch", json=items, headers=queue.headers)
     first, second = shown(cloud)[0].words.below
     assert first == f"PUT {HOOK} retries 2"
     assert "…" in second
-    assert len(second) <= len(HOOK) + 61
+    assert len(second) <= len(HOOK) + 241
 
 
 def test_values_in_base64_are_decoded_where_the_client_asked_for_it(cloud: Cloud) -> None:

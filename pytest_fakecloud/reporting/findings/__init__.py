@@ -55,6 +55,9 @@ def find(
                 replace(one, severity=SEVERITIES.get(one.kind, "cause")) for one in detector(look)
             ]
         found += [Finding("failed", values={"text": text}) for text in failures]
+    if any(one.severity == "cause" for one in found):
+        # A fake without calls explains nothing when there is a cause.
+        found = [one for one in found if one.kind != "never_called"]
     found.sort(key=lambda one: (WEIGHT[one.severity], -max(one.rows, default=0)))
     merged: list[Finding] = []
     for one in found:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import difflib
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
 
+from ...broker.model import CONSUMER_HEADERS
 from ..bodies import parsed
 from ..model import Finding, Subject
 from .kv import ADDING, commands
@@ -57,6 +59,23 @@ def commits(look: Look) -> Iterator[Finding]:
                     yield _about("commit_beyond_received", handle, call, group, **values)
 
 
+def unknown_header(look: Look) -> Iterator[Finding]:
+    """A header that the broker ignored, with a name like one that it reads."""
+    for handle in look.handles("broker"):
+        told: set[str] = set()
+        for call in look.calls_of(handle):
+            for name, _ in call.headers:
+                prefix, _, setting = name.lower().partition("-")
+                if prefix != "kafka" or setting in CONSUMER_HEADERS or name in told:
+                    continue
+                near = difflib.get_close_matches(setting, CONSUMER_HEADERS, 1)
+                if near:
+                    told.add(name)
+                    known = f"{name[:6]}{near[0].title()}"
+                    values = {"header": name, "known": known}
+                    yield Finding("unknown_header", handle.name, (call.number,), (), values)
+
+
 def before_failure(look: Look) -> Iterator[Finding]:
     """Records that a group committed before a call about them failed, and that did not come again."""
     for handle in look.handles("broker"):
@@ -100,7 +119,52 @@ def twice(look: Look) -> Iterator[Finding]:
                 )  # fmt: skip
             elif group not in _uncommitting(handle):
                 values = {"records": records, "by": list(by)}
+                values["last"] = _committed_last(look, handle, group, records, again=call)
                 yield _about("received_again", handle, call, group, **values)
+
+
+def _committed_last(
+    look: Look, handle: Any, group: str, records: list[str], again: Call
+) -> list[str]:
+    """The redelivered records whose own offset was committed, instead of the one after it."""
+    found = []
+    for call in look.calls_of(handle):
+        body = parsed(call.body) if call.route == "commit" and call.status == 200 else None
+        if call.number > again.number or str(call.facts.get("group")) != group:
+            continue
+        for item in body if isinstance(body, list) else [body] if body else ():
+            found.append(f"{item['topic']}-{item['partition']}@{item['offset']}")
+    return [one for one in records if one in found]
+
+
+def skipped(look: Look) -> Iterator[Finding]:
+    """Records between a committed offset and the next one that the group received."""
+    for handle in look.handles("broker"):
+        committed: dict[tuple[Any, ...], int] = {}
+        seen: dict[tuple[Any, ...], set[int]] = {}
+        for call in look.calls_of(handle):
+            group = str(call.facts.get("group"))
+            if call.status != 200 or not call.reached:
+                continue
+            if call.route == "commit":
+                body = parsed(call.body)
+                for item in body if isinstance(body, list) else [body] if body else ():
+                    if type(item.get("offset")) is int:
+                        committed[group, item["topic"], item["partition"]] = item["offset"]
+            for record in parsed(call.answer) if call.route == "consume" else ():
+                place = group, record["topic"], record["partition"]
+                before, offset = committed.get(place), record["offset"]
+                known = seen.setdefault(place, set())
+                missed = range(before, offset) if before is not None and not known.intersection(
+                    range(before, offset)) else ()  # fmt: skip
+                if missed and (not known or max(known) < missed[0]):
+                    start = handle.topic(record["topic"]).start_offsets[record["partition"]]
+                    values = {
+                        "partition": f"{record['topic']}-{record['partition']}", "committed": before,
+                        "received": offset, "skipped": len(missed), "start": start,
+                    }  # fmt: skip
+                    yield _about("records_skipped", handle, call, group, **values)
+                known.add(offset)
 
 
 def _repeated(look: Look, first: Call, again: Call) -> tuple[str, int] | None:
@@ -189,9 +253,11 @@ def without_order(look: Look) -> Iterator[Finding]:
 
 FINDINGS: tuple[Callable[[Look], Iterator[Finding]], ...] = (
     commits,
+    unknown_header,
     before_failure,
     twice,
     began_at_the_end,
+    skipped,
     never_committed,
     without_order,
 )

@@ -301,29 +301,36 @@ def held_up(call: Call) -> bool:
     return any(one.get("moment") == "before" for one in call.faults)
 
 
+_CHECKS = {"GET": 2, "EXISTS": 2, "HGET": 3, "HEXISTS": 3}
+"""Commands that a check reads with, and how many words name what they read."""
+_UNCHECKED = {"SET": 2, "HSET": 3}
+"""Commands that write without a check, and how many words name what they write."""
+
+
 def check_then_set(look: Look) -> Iterator[Finding]:
-    """Two GETs of a missing key, then two SETs, all within a second: the checks did not see a SET."""
+    """Two reads of a missing value, then two writes, all within a second: neither check saw a write."""
     for handle in look.handles("kv"):
-        seen: dict[str, list[Call]] = {}
+        seen: dict[tuple[str, ...], list[tuple[Call, str]]] = {}
         held = sorted(
             commands(look, handle),
             key=lambda one: faults_ended(one[0]) if held_up(one[0]) else one[0].number,
         )
         for call, line, result in held:
-            if len(line) < 2:
-                continue
-            steps = seen.setdefault(line[1], [])
-            options = set(map(str.upper, line[3:]))
-            # Two reads that found nothing, then writes that check nothing.
-            if line[0] == "GET" and result is None and len(steps) < 2:
-                steps.append(call)
-            elif line[0] == "SET" and len(steps) > 1 and not options & {"NX", "XX"}:
-                steps.append(call)
-                if len(steps) == 4 and call.at_us - steps[0].at_us <= 1_000_000:
-                    yield about_key("check_then_set", handle, call, line[1], times=2)
+            name, options = line[0], set(map(str.upper, line[3:]))
+            words = _CHECKS.get(name) or _UNCHECKED.get(name, 0)
+            steps = seen.setdefault(tuple(line[1:words]), []) if words else []
+            if name in _CHECKS and len(line) == words and not result and len(steps) < 2:
+                steps.append((call, name))
+            elif name in _UNCHECKED and len(steps) > 1 and not options & {"NX", "XX"}:
+                steps.append((call, name))
+                if len(steps) == 4 and call.at_us - steps[0][0].at_us <= 1_000_000:
+                    yield about_key(
+                        "check_then_set", handle, call, line[1], times=2, read=steps[0][1],
+                        write=name, item=" ".join(line[1:words]),
+                    )  # fmt: skip
             else:
-                for key in line[1:]:
-                    seen.pop(key, None)
+                for item in [one for one in seen if one and one[0] in line[1:]]:
+                    del seen[item]
 
 
 def ttl_not_set(look: Look) -> Iterator[Finding]:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from itertools import takewhile
 from typing import TYPE_CHECKING, Any
 
-from ..model import Finding
+from ..model import Finding, Subject
 from .kv import ADDING, HELD, MAKING, commands, deadline_of, held_up
 from .look import Look, about_key
 
@@ -77,6 +77,56 @@ def made_anew(look: Look) -> Iterator[Finding]:
             if handle.ttl(key) == -1:
                 name = call.facts["command"][0]
                 yield about_key("counter_recreated", handle, call, key, command=name)
+
+
+_READS = {"GET", "HGET", "HGETALL", "EXISTS", "LRANGE", "SMEMBERS", "JSON.GET"}
+
+
+def read_after_expiry(look: Look) -> Iterator[Finding]:
+    """A key that was read after the TTL that a command gave it."""
+    for handle in look.handles("kv"):
+        until: dict[str, int] = {}
+        late: dict[str, tuple[Call, int]] = {}
+        for call, line, result in commands(look, handle):
+            deadline = deadline_of(call, line)
+            if deadline is not None and result not in (None, 0):
+                until[line[1]] = deadline
+            elif (
+                line[0] in _READS
+                and not result
+                and call.at_us >= until.get(line[1], call.at_us + 1)
+            ):
+                late[line[1]] = call, call.at_us - until[line[1]]
+            elif line[0] not in _READS:
+                for key in line[1:]:
+                    if call.at_us >= until.get(key, call.at_us + 1):
+                        del until[key]
+        for key, (call, since) in late.items():
+            seconds = f"{since / 1e6:g}"
+            yield about_key("read_after_expiry", handle, call, key, seconds=seconds)
+
+
+def without_subscriber(look: Look) -> Iterator[Finding]:
+    """A message that was published to no subscriber, while a channel with subscribers received none."""
+    for handle in look.handles("kv"):
+        subscribed: dict[str, None] = {}
+        heard: set[str] = set()
+        unheard: dict[str, Call] = {}
+        for call in look.calls_of(handle):
+            for line in call.facts.get("words") or ():
+                if line and line[0].upper() == "SUBSCRIBE":
+                    subscribed.update(dict.fromkeys(line[1:]))
+        for call, line, result in commands(look, handle):
+            if line[0] == "PUBLISH" and result == 0:
+                unheard[line[1]] = call
+            elif line[0] == "PUBLISH":
+                heard.add(line[1])
+        others = [one for one in subscribed if one not in heard and one not in unheard]
+        for channel, call in unheard.items():
+            if others and channel not in heard and channel not in subscribed:
+                values = {"channel": channel, "others": others}
+                subject = Subject("channel", channel, handle.name)
+                yield Finding("no_subscriber", handle.name, (call.number,), (subject,), values)
 
 
 def _first(line: list[str], result: Any) -> bool:
@@ -262,6 +312,8 @@ FINDINGS: tuple[Callable[[Look], Iterator[Finding]], ...] = (
     failed_inside,
     scan_not_ended,
     made_anew,
+    read_after_expiry,
+    without_subscriber,
     same_scores,
     changed_nothing,
     repeated_after_failure,

@@ -127,6 +127,25 @@ def published_again(look: Look) -> Iterator[Finding]:
                 yield _about("published_again", handle.name, call.number, message)
 
 
+def scheduled_twice(look: Look) -> Iterator[Finding]:
+    """A schedule that was created twice because its requests had no schedule id."""
+    for handle in look.handles("queue"):
+        first: dict[tuple[str, ...], str] = {}
+        for call in look.calls_of(handle):
+            cron, answer = (
+                call.header("Upstash-Cron"),
+                parsed(call.answer) if worked(call) else None,
+            )
+            named = call.header("Upstash-Schedule-Id") is not None
+            if cron is None or named or not isinstance(answer, dict) or "scheduleId" not in answer:
+                continue
+            alike = call.target, cron, call.body.decode("utf-8", "replace")
+            earlier = first.setdefault(alike, answer["scheduleId"])
+            if earlier != answer["scheduleId"]:
+                values = {"cron": cron, "first": earlier, "second": answer["scheduleId"]}
+                yield Finding("scheduled_twice", handle.name, (call.number,), (), values)
+
+
 def handled_twice(look: Look) -> Iterator[Finding]:
     """A delivery that came twice on purpose, and whose receiver wrote the same both times."""
     for event in look.events("attempt"):
@@ -161,6 +180,7 @@ FINDINGS: tuple[Callable[[Look], Iterator[Finding]], ...] = (
     wrong_signature,
     several_callbacks,
     published_again,
+    scheduled_twice,
     handled_twice,
     accepted_with_error,
 )

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from ...core.calls import Call, Event
 from ..applications import Served
-from ..bodies import readable, shortened
+from ..bodies import readable, shortened, visible
 from ..connections import error_of
 from ..scene import Scene
 from . import broker, general, kv, queue, vector
@@ -56,9 +56,10 @@ def summarise(call: Call, scene: Scene) -> Summary | None:
 def describe(row: Row, scene: Scene, last: Row | None = None) -> Summary:
     """Return a row in words; ``last`` is the last of several attempts that went alike."""
     words = _described(row, last or row, scene)
-    if scene.mask is None:
-        return words
-    mask = scene.mask.text
+
+    def mask(text: str) -> str:
+        return visible(text if scene.mask is None else scene.mask.text(text))
+
     script = words.script and (words.script[0], mask(words.script[1]))
     below, remarks = map(mask, words.below), map(mask, words.remarks)
     return Summary(
@@ -137,4 +138,4 @@ def sentence(finding: Finding, scene: Scene) -> str:
     text = filled(says, finding.values) if isinstance(says, str) else says(finding, scene)
     # The text of a violation names its fake.
     named = bool(finding.fake) and finding.kind != "problem"
-    return f"{finding.fake}: {text}" if named else text
+    return visible(f"{finding.fake}: {text}" if named else text)

@@ -165,7 +165,24 @@ def _received_again(of: Finding, scene: Scene) -> str:
     by = of.values["by"]
     often = "twice" if len(by) == 2 else f"{len(by)} times"
     by_whom = f": by {', then by '.join(by)}" if 1 < len(set(by)) == len(by) < 4 else ""
-    return f"group {of.values['group']} received {listed(of.values['records'], 4)} {often}{by_whom}"
+    told = f"group {of.values['group']} received {listed(of.values['records'], 4)} {often}{by_whom}"
+    if of.values["last"]:
+        told += (
+            f"; it had committed {listed(of.values['last'], 4)}, and a committed offset is the next one "
+            "to receive: commit the last received offset + 1"
+        )
+    return told
+
+
+def _skipped(of: Finding, scene: Scene) -> str:
+    values = of.values
+    deleted = ""
+    if values["start"] > values["committed"]:
+        deleted = f"; the log now starts at {values['start']}, so its committed offset was deleted"
+    return (
+        f"group {values['group']} had committed {values['partition']}={values['committed']} and next "
+        f"received @{values['received']}: {counted(values['skipped'], 'record')} skipped{deleted}"
+    )
 
 
 def _redelivered(of: Finding, scene: Scene) -> str:
@@ -198,7 +215,10 @@ SENTENCES: Sentences = {
     "commit_beyond_received": "group {group} committed {partition}={offset} after receiving only "
     "{partition}@{last}",
     "committed_before_failure": "{records:record} committed before the call that failed",
+    "unknown_header": "the broker ignored the header {header:raw}; a similar one that it reads is "
+    "{known:raw}",
     "received_again": _received_again,
+    "records_skipped": _skipped,
     "redelivered_and_repeated": _redelivered,
     "started_at_end": "group {group} started at the end of {partition} (auto.offset.reset is latest) "
     "and skipped {skipped:earlier record}",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -11,7 +11,7 @@ from ..bodies import compact, parsed, plain, scalar, shortened
 from ..connections import is_error, on_connection
 from ..masking import HIDDEN, hides_words
 from ..scene import Scene, worked
-from .common import Sentences, Summary, counted, envelope, listed
+from .common import Sentences, Summary, clock_time, counted, envelope, listed
 
 if TYPE_CHECKING:
     from ...core.calls import Call
@@ -21,7 +21,9 @@ PIPELINED = 12
 """How many commands of a pipeline are shown; of those that failed, all."""
 ROOM = 240
 """How many characters the arguments of a command take."""
+_END_OF_TIME_US = 253_402_300_800_000_000
 _SEVERAL = ("pipeline", "multi-exec")
+_SUBSCRIBING = ("SUBSCRIBE", "PSUBSCRIBE", "SSUBSCRIBE")
 _SCRIPTS = ("EVAL", "EVAL_RO", "EVALSHA", "EVALSHA_RO")
 
 
@@ -41,6 +43,8 @@ def summary(call: Call, scene: Scene) -> Summary | None:
         return Summary(what, "", (), script)
     if on_connection(call) and (not call.answer or "answer" in call.cut):
         size = call.cut.get("answer", 0)
+        if lines[0][0].upper() in _SUBSCRIBING and not size:
+            return Summary(what, "subscribed", (), script)
         return Summary(what, f"{size} bytes" if size else "no reply", (), script)
     return Summary(what, answer(envelope(call), _decodes(call)), (), script)
 
@@ -114,7 +118,20 @@ def command(line: Sequence[str]) -> tuple[str, tuple[str, str] | None]:
         words += ["KEYS", *_fitting(line[3 : 3 + keys])] if keys else []
         words += ["ARGV", *_fitting(line[3 + keys :])] if line[3 + keys :] else []
         return " ".join(words), script
-    return " ".join([name, *_fitting(line[1:])]), None
+    return " ".join([name, *_fitting(line[1:]), *_deadline(name, line)]), None
+
+
+def _deadline(name: str, line: Sequence[str]) -> Iterator[str]:
+    """The absolute expiry of a command as a date."""
+    places = [2] if name in ("EXPIREAT", "PEXPIREAT") else []
+    places += [
+        at + 1 for at, word in enumerate(line) if at > 2 and word.upper() in ("EXAT", "PXAT")
+    ]
+    for at in places[:1]:
+        number = line[at] if at < len(line) and line[at].isascii() and line[at].isdigit() else ""
+        factor = 1_000 if "PX" in line[at - 1].upper() or name == "PEXPIREAT" else 1_000_000
+        if number and int(number) * factor < _END_OF_TIME_US:
+            yield f"({clock_time(int(number) * factor)})"
 
 
 def _fitting(arguments: Sequence[str]) -> list[str]:
@@ -211,8 +228,11 @@ SENTENCES: Sentences = {
     "counter_mismatch": "{key} was decremented but never set; {other} was set to {value} but never "
     "used",
     "lost_update": _replaced,
-    "check_then_set": "{times:GET} of {key} returned null, then {times:SET} followed: nothing kept "
-    "the second one from running",
+    "check_then_set": "{times:raw} {read}s of {item} found nothing, then {times:raw} {write}s followed: "
+    "nothing kept the second one from running",
+    "read_after_expiry": "{key} was read {seconds:raw} s after it had expired",
+    "no_subscriber": "{channel} was published to without a subscriber; clients subscribe to "
+    "{others:list}, which received nothing",
     "expires_by_wall_clock": "{command} {key} expires at {at:raw}, computed from the wall clock; the "
     "fake's clock is at {now:raw}: use EX, or clock=real",
     "commands_failed": _failed_inside,

@@ -39,7 +39,7 @@ def summary(call: Call, scene: Scene) -> Summary | None:
                     [
                         _method(item.get("headers") or {}),
                         str(item["destination"]),
-                        shortened(readable(item.get("body") or ""), 60),
+                        shortened(readable(item.get("body") or ""), 240),
                         *_settings((item.get("headers") or {}).items()),
                     ],
                 )
@@ -253,7 +253,7 @@ def _signature(of: Mapping[str, Any]) -> Iterator[str]:
             else f"Receiver.verify() was given another body, of {of['verified_size']} bytes: {body}"
         )
     if of["verified_key"] is False:
-        yield "the application's check has another key than this queue"
+        yield "the application's check does not have the queue's current key"
     if of["claim"]:
         yield f"the application's check rejected the claim {of['claim']}"
     if of["compared"]:
@@ -335,7 +335,7 @@ def _wrong_signature(of: Finding, scene: Scene) -> str:
         "url": f"verify() got another URL: {of.values.get('got')}, signed was {of.values.get('signed')}",
         "json": "verify() got the same JSON with other whitespace: pass the raw body",
         "body": f"verify() got another body, of {of.values.get('size')} bytes: pass the raw body",
-        "key": "the application's check has another signing key than this queue",
+        "key": "the application's check does not have the queue's current signing key",
         "environment": "QSTASH_CURRENT_SIGNING_KEY of this process is not this queue's current key",
         "unsigned": "the delivery was sent without a signature",
         "claim": f"the application's check rejected the claim {of.values.get('got')}",
@@ -361,6 +361,8 @@ SENTENCES: Sentences = {
     "redirected": _redirected,
     "several_callbacks": _callbacks,
     "published_again": _published_again,
+    "scheduled_twice": "this request created schedule {second:raw} with the destination, cron ({cron}) "
+    "and body of {first:raw}, and had no schedule id: both are active",
     "handled_twice": _handled_twice,
     "error_logged": _logged,
     "raised_after_answer": _raised_after,

@@ -62,6 +62,29 @@ def commits_of_two(shop: Shop) -> None:
     shop.ask("commit/g/i", both)
 
 
+def commits_the_offset_of_the_last(shop: Shop) -> None:
+    shop.produce(2)
+    shop.ask("consume/g/i", {"topic": "t"})
+    shop.ask("commit/g/i", {"topic": "t", "partition": 0, "offset": 1})
+    shop.broker.leave("g", "i")
+    shop.ask("consume/g/i", {"topic": "t"})
+
+
+def comes_back_after_retention(shop: Shop) -> None:
+    shop.broker.set_retention("t", "1h")
+    latest = {"enable_auto_commit": "false", "auto_offset_reset": "latest"}
+    for name in ("first", "away", "kept", "last"):
+        if name == "last":
+            shop.ask("consume/g/i", {"topic": "t"}, **latest)
+        shop.broker.produce("t", name)
+        if name in ("first", "last"):
+            shop.ask("consume/g/i", {"topic": "t"}, auto_offset_reset="earliest")
+            shop.ask("commit/g/i", {"topic": "t", "partition": 0, "offset": 1})
+        if name == "away":
+            shop.broker.leave("g", "i")
+            shop.cloud.clock.advance("2h")
+
+
 def commit_of_nothing_read(shop: Shop) -> None:
     shop.produce(1)
     shop.ask("consume/g/i", {"topic": "t"}, auto_offset_reset="latest")
@@ -153,6 +176,11 @@ def adds_for_each_record(shop: Shop, *, fails: str = "", commits: bool = False) 
 
 
 CASES: dict[str, Scene] = {
+    "the offset of the last record was committed": commits_the_offset_of_the_last,
+    "records that retention deleted": comes_back_after_retention,
+    "a header that the broker does not read": lambda shop: shop.ask(
+        "consume/g/i", {"topic": "t"}, auto_commit="false"
+    ),
     "a commit of records that came later": commit_after_one_of_three,
     "records that are added twice": adds_for_each_record,
     "records that are committed before they are added": lambda shop: adds_for_each_record(

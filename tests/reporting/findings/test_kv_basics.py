@@ -177,6 +177,20 @@ def loses_expire(cloud: Cloud) -> None:
 
 
 CASES: dict[str, Scene] = {
+    "two checks of a field before two writes": kv(
+        ["HEXISTS", "seats", "4A"],
+        ["HEXISTS", "seats", "4A"],
+        ["HSET", "seats", "4A", "ada"],
+        ["HSET", "seats", "4A", "bob"],
+    ),
+    "two checks of different fields": kv(
+        ["HEXISTS", "h", "a"], ["HEXISTS", "h", "b"], ["HSET", "h", "a", 1], ["HSET", "h", "b", 1]
+    ),
+    "a key read after its TTL": timed(["SET", "a", 1, "EX", 9], "10s", ["GET", "a"]),
+    "a key written again after its TTL": timed(
+        ["SET", "a", 1, "EX", 9], "10s", ["SET", "a", 2], ["GET", "a"]
+    ),
+    "published to another channel": kv(["PUBLISH", "cache:a", "x"], ["SUBSCRIBE", "cache.a"]),
     "none in a key": kv(["SET", "once:None", 1, "EX", 9]),
     "NX on a key": timed(["SETEX", "s", 9, 1], ["SET", "s", 2, "NX"]),
     "XX": kv(["SET", "s", 2, "XX"]),

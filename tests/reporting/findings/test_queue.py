@@ -109,6 +109,10 @@ def logs(*statuses: int) -> Scene:
 
 
 CASES: dict[str, Scene] = {
+    "a schedule that was created twice": publishes(*[to("schedules", Cron="0 2 * * *")] * 2),
+    "a schedule with an id": publishes(
+        *[to("schedules", Cron="0 2 * * *", Schedule_Id="nightly")] * 2
+    ),
     "an earlier message of a queue": publishes(*[to("enqueue/mails", Deduplication_Id="a")] * 2),
     "another body of the same id": publishes(
         to("publish", "one", Deduplication_Id="a"), to("publish", "two", Deduplication_Id="a")
