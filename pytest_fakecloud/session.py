@@ -60,7 +60,7 @@ CHOICES = {
 }
 SWITCHES = ("fakecloud_env", "fakecloud_share_tls_context")
 FOLDERS = ("--fakecloud-record", "--fakecloud-report")
-_FRAMEWORKS = ("flask", "django.core.signals")
+_FRAMEWORKS = ("flask", "django.core.signals", "starlette.testclient", "httpx")
 """Modules of frameworks that tell of the requests they serve, as reporting.applications hears."""
 _RUN = pytest.StashKey["Run"]()
 _OVERRIDDEN = pytest.StashKey[bool]()
