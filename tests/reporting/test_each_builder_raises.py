@@ -122,7 +122,9 @@ def deliver(cloud: Cloud) -> None:
     def refuse(request: Any) -> int:
         with suppress(SignatureError):
             Receiver("a" * 32, "b" * 32).verify(
-                signature=request.header("Upstash-Signature"), body="{}", url="https://b.example.com"
+                signature=request.header("Upstash-Signature"),
+                body="{}",
+                url="https://b.example.com",
             )
         return 401
 

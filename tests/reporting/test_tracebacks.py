@@ -129,34 +129,6 @@ def test_assertions_hide_themselves_without_the_plugins_hook(run: Run) -> None:
     assert OURS.findall(text) == []
 
 
-@pytest.mark.parametrize("options", [(), ("--full-trace",)])
-def test_a_testers_own_frames_stay(run: Run, options: tuple[str, ...]) -> None:
-    result = run(
-        """
-        def helper(queue):
-            queue.publish("https://app.example.com", no_such_thing=1)
-
-        def test_it(queue):
-            helper(queue)
-
-        def test_a_predicate(queue):
-            def raises(message):
-                raise ValueError("mine")
-
-            queue.publish("https://app.example.com")
-            queue.messages().where(raises)
-        """,
-        *options,
-    )
-    result.assert_outcomes(failed=2)
-    text = result.stdout.str().replace("\\", "/")
-    assert "in helper" not in text
-    assert ">       helper(queue)" in text
-    assert '>       queue.publish("https://app.example.com", no_such_thing=1)' in text
-    assert 'raise ValueError("mine")' in text
-    assert bool(OURS.findall(text)) == bool(options)
-
-
 def test_a_unittest_case_shows_none(run: Run) -> None:
     result = run(
         """
@@ -185,23 +157,6 @@ def test_a_fake_that_breaks_shows_where(run: Run) -> None:
         """
     )
     assert OURS.findall(result.stdout.str().replace("\\", "/"))
-
-
-def test_a_failure_without_us_is_told_as_ever(run: Run) -> None:
-    result = run(
-        """
-        import json
-
-        def test_it(kv_server):
-            try:
-                json.loads("{")
-            except ValueError as error:
-                raise AssertionError("no JSON") from error
-        """
-    )
-    result.assert_outcomes(failed=1)
-    # The frames of the standard library in what caused it.
-    assert "decoder.py:" in result.stdout.str()
 
 
 # -- whose frames stay -----------------------------------------------------------------------------

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 from pathlib import Path
 
 import pytest
@@ -38,41 +37,6 @@ def test_after():
     assert evaluated == []
 """
 
-PROXIES = {
-    "django": """
-    import respx
-    from django.utils.functional import SimpleLazyObject
-
-    evaluated = []
-
-    def settings():
-        evaluated.append(1)
-        raise RuntimeError("settings are not configured")
-
-    lazy = SimpleLazyObject(settings)
-
-    def test_it(kv_server):
-        evaluated.clear()
-        assert False
-
-    def test_after():
-        assert not evaluated
-    """,
-    "werkzeug": """
-    import respx
-    from contextvars import ContextVar
-    from werkzeug.local import LocalProxy
-
-    current = LocalProxy(ContextVar("application"))
-
-    def test_it(kv_server):
-        assert False
-
-    def test_after():
-        pass
-    """,
-}
-
 
 def went_on(result: pytest.RunResult, *, failed: int = 1) -> str:
     """The output of a run that explained what it could, and ran the test after."""
@@ -87,14 +51,6 @@ def test_a_lazy_object_of_the_tests_module_is_never_evaluated(run: Run) -> None:
     text = went_on(run(LAZY))
     assert "no request came to kv_server; respx was active in this test" in text
     assert "cannot be told" not in text
-
-
-@pytest.mark.parametrize("library", PROXIES)
-def test_nor_is_a_proxy_of_a_known_library(run: Run, library: str) -> None:
-    pytest.importorskip("respx")
-    if importlib.util.find_spec(library) is None:
-        pytest.skip(f"{library} is not installed")
-    assert "cannot be told" not in went_on(run(PROXIES[library]))
 
 
 def test_a_lazy_object_among_the_arguments_of_an_error_is_not_evaluated(run: Run) -> None:

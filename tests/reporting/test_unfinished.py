@@ -61,20 +61,6 @@ def test_a_delay_a_retry_and_one_that_nobody_drove(cloud: Cloud) -> None:
     ]
 
 
-def test_a_dead_letter_says_what_it_died_of(cloud: Cloud) -> None:
-    queue = cloud.queue()
-    queue.destinations.answers(URL, 500, 404)
-    queue.destinations.refuse("https://down.example.com")
-    queue.publish(URL, retries=1)
-    queue.publish("https://down.example.com/", retries=0)
-    queue.run_until_idle()
-    found = sorted(line.partition("; dead letter")[0] for line in told(cloud))
-    assert found == [
-        "given up after 1 attempt, last no answer",
-        "given up after 2 attempts, last status 404",
-    ]
-
-
 def test_a_paused_queue(cloud: Cloud) -> None:
     queue = cloud.queue()
     headers = queue.headers
@@ -129,29 +115,6 @@ def test_only_says_what_was_given_up_and_counts_the_rest(cloud: Cloud) -> None:
         capture.callbacks.only()
 
 
-def test_vectors_that_are_not_indexed(cloud: Cloud) -> None:
-    index = cloud.vector_index(ready_after="5s")
-    for namespace in ("", "space"):
-        body = [{"id": "a", "vector": [1]}, {"id": "b", "vector": [0]}]
-        httpx.post(f"{index.url}/upsert/{namespace}", json=body, headers=index.headers)
-    assert told(cloud) == [
-        f"2 vectors of {name} pending: queries do not return them until they are indexed"
-        for name in ("the default namespace", 'namespace "space"')
-    ]
-    cloud.clock.advance("5s")
-    assert told(cloud) == []
-
-
-def test_a_group_that_is_behind(cloud: Cloud) -> None:
-    broker = cloud.broker(topics={"t": 1})
-    for value in "abc":
-        broker.produce("t", value)
-    broker.commit("g", "t", 0, 1)
-    assert told(cloud) == ["group g is 2 records behind in t-0 (committed 1)"]
-    broker.commit("g", "t", 0, 3)
-    assert told(cloud) == []
-
-
 def test_many_are_counted(cloud: Cloud) -> None:
     queue = cloud.queue()
     for number in range(20):
@@ -196,19 +159,6 @@ def test_a_reader_that_has_all_and_commits_by_itself_is_not_behind(
     for _ in range(later):
         broker.produce("t", "v")
     assert told(cloud) == expected
-
-
-def test_a_schedule_says_when_it_is_due_next(cloud: Cloud) -> None:
-    queue = cloud.queue()
-    for name, cron in (("a", "0 9 * * *"), ("b", "30 12 * * *")):
-        headers = {**queue.headers, "Upstash-Cron": cron, "Upstash-Schedule-Id": name}
-        httpx.post(f"{queue.url}/v2/schedules/{URL}", headers=headers)
-    assert waiting(cloud) == [
-        f"schedule a of {URL}: next 2026-03-02 09:00:00Z in 21 h (0 9 * * *)",
-        f"schedule b of {URL}: next 12:30:00Z in 30 m (30 12 * * *)",
-    ]
-    httpx.post(f"{queue.url}/v2/schedules/a/pause", headers=queue.headers)
-    assert len(waiting(cloud)) == 1
 
 
 def test_messages_alike_share_a_line(cloud: Cloud) -> None:

@@ -126,7 +126,7 @@ def twice(look: Look) -> Iterator[Finding]:
 def _committed_last(
     look: Look, handle: Any, group: str, records: list[str], again: Call
 ) -> list[str]:
-    """The redelivered records whose own offset was committed, instead of the one after it."""
+    """The commits of a redelivered record's own offset, instead of the one after it."""
     found = []
     for call in look.calls_of(handle):
         body = parsed(call.body) if call.route == "commit" and call.status == 200 else None
@@ -134,7 +134,7 @@ def _committed_last(
             continue
         for item in body if isinstance(body, list) else [body] if body else ():
             found.append(f"{item['topic']}-{item['partition']}@{item['offset']}")
-    return [one for one in records if one in found]
+    return [one.replace("@", "=") for one in records if one in found]
 
 
 def skipped(look: Look) -> Iterator[Finding]:

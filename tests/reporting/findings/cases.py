@@ -1,7 +1,7 @@
 """Findings as data: the cases of each service beside what is found in each.
 
-A file of ``expected/`` has a section for each case: ``== NAME`` and a line for each finding, with its
-kind and values; a section without lines is a case in which nothing is found.
+A file of ``expected/`` has a section for each case: ``== NAME``, and for each finding a line with its
+kind and values and a line with its sentence. A section without lines is a case without findings.
 ``FAKECLOUD_WRITE_REPORTS=1`` (without ``-n``) writes them, to be read before they are committed.
 """
 
@@ -46,11 +46,11 @@ def judge(file: str, name: str, cloud: Cloud) -> None:
     every = found(cloud)
     scene = scene_of(cloud, list(cloud.journal.entries))
     numbers = {entry.number for entry in cloud.journal.entries}
+    lines = []
     for one in every:
-        assert sentence(one, scene)
         assert set(one.rows) <= numbers
+        lines += [f"{one.kind} {json.dumps(one.values)}", f"  {sentence(one, scene)}"]
     assert "failed:" not in section(cloud)
-    lines = [f"{one.kind} {json.dumps(one.values)}" for one in every]
     path = EXPECTED / f"{file}.txt"
     known = _read(path)
     if os.environ.get("FAKECLOUD_WRITE_REPORTS"):
