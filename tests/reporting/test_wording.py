@@ -290,13 +290,17 @@ def test_the_messages_of_a_batch_have_lines_of_their_own(cloud: Cloud) -> None:
     queue = cloud.queue()
     items = [
         {"destination": HOOK, "headers": {"upstash-method": "PUT", "Upstash-Retries": "2"}},
-        {"destination": HOOK, "body": "y" * 241},
-    ]
+        {"destination": HOOK, "body": "y" * 61},
+        {"destination": HOOK, "body": json.dumps(
+            {"stepId": 2, "stepName": "cool", "stepType": "SleepFor", "out": "1", "sleepFor": "1d"}
+        )},
+    ]  # fmt: skip
     httpx.post(f"{queue.url}/v2/batch", json=items, headers=queue.headers)
-    first, second = shown(cloud)[0].words.below
+    first, second, third = shown(cloud)[0].words.below
+    assert third == f'{HOOK} step 2 "cool" (SleepFor) for 1d result 1'
     assert first == f"PUT {HOOK} retries 2"
     assert "…" in second
-    assert len(second) <= len(HOOK) + 241
+    assert len(second) <= len(HOOK) + 61
 
 
 def test_values_in_base64_are_decoded_where_the_client_asked_for_it(cloud: Cloud) -> None:

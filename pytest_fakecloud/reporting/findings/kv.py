@@ -6,7 +6,7 @@ import difflib
 import itertools
 import re
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import TYPE_CHECKING, Any
 
 from ...core.calls import faults_ended
@@ -124,10 +124,20 @@ def other_name(look: Look) -> Iterator[Finding]:
         for key, call in read.items():
             if key in touched or key in present:
                 continue
-            near = difflib.get_close_matches(key, unread, 1, NEAR)
+            near = difflib.get_close_matches(key, unread, 1, NEAR) or _of_one_kind(
+                key, read, unread
+            )
             # Names that differ only in a number refer to different things.
             if near and re.sub(r"\d", "", key) != re.sub(r"\d", "", near[0]):
                 yield about_key("key_mismatch", handle, call, key, other=near[0])
+
+
+def _of_one_kind(key: str, read: Iterable[str], unread: Iterable[str]) -> list[str]:
+    """The only unread key with the prefix of the only read one: their random ids differ."""
+    prefix, colon, _ = key.rpartition(":")
+    alike = [one for one in unread if one.rpartition(":")[:2] == (prefix, colon)]
+    others = [one for one in read if one.rpartition(":")[:2] == (prefix, colon)]
+    return alike if colon and len(alike) == len(others) == 1 else []
 
 
 def read_only(look: Look) -> Iterator[Finding]:

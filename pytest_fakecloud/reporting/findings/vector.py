@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from contextlib import suppress
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from ...core.errors import ServiceError
 from ...vector.filter.explain import why_not
 from ..bodies import parsed
 from ..model import Finding, Subject
+from ..scene import taken
 from .look import NONE, Look
 
 if TYPE_CHECKING:
@@ -69,6 +72,56 @@ def refused_candidates(look: Look) -> Iterator[Finding]:
                 if why is not None:
                     id = str(record["id"])
                     yield _found("filter_rejected", handle, call, namespace, id=id, why=why)
+
+
+def no_longer_matches(look: Look) -> Iterator[Finding]:
+    """A record that a filter rejected, and that matched as it was written before an update."""
+    for handle in look.handles("vector"):
+        written: dict[tuple[str, str], list[tuple[Call, Any]]] = {}
+        for call in look.calls_of(handle):
+            body, namespace = parsed(call.body), str(call.facts.get("namespace") or "")
+            for item in body if isinstance(body, list) else [body]:
+                if call.route in _WRITES and call.status == 200 and isinstance(item, dict):
+                    about = namespace, str(item.get("id"))
+                    written.setdefault(about, []).append((call, item.get("metadata")))
+        for call, item, hits, namespace in _queries(look, handle):
+            ids = {str(hit["id"]) for hit in hits}
+            if not item.get("filter") or namespace not in handle.namespaces():
+                continue
+            if _touched_after(look, handle, call, namespace) != set():
+                continue
+            for record in handle.vectors(namespace=namespace):
+                id = str(record["id"])
+                steps = [one for one in written.get((namespace, id), ()) if one[1] is not None]
+                if id in ids or len(steps) < 2:
+                    continue
+                with suppress(ServiceError):
+                    why = why_not(item["filter"], record.get("metadata"))
+                    if why is not None and why_not(item["filter"], steps[0][1]) is None:
+                        last = steps[-1][0]
+                        found = _found("no_longer_matches", handle, last, namespace, id=id, why=why)
+                        values = {**found.values, "route": last.route}
+                        yield replace(found, values=values, rows=(last.number, call.number))
+
+
+def upserted_again(look: Look) -> Iterator[Finding]:
+    """An upsert that was repeated under other ids because the answer of the first was lost."""
+    for handle in look.handles("vector"):
+        lost: list[tuple[Any, set[str]]] = []
+        for call in look.calls_of(handle):
+            body = parsed(call.body) if call.route in ("upsert", "upsert-data") else None
+            items = [one for one in (body if isinstance(body, list) else [body])
+                     if isinstance(one, dict)]  # fmt: skip
+            content = [{name: one[name] for name in one if name != "id"} for one in items]
+            ids = {str(one.get("id")) for one in items}
+            if not items:
+                continue
+            if taken(call):
+                lost.append((content, ids))
+            elif any(content == earlier and not ids & old for earlier, old in lost):
+                namespace = str(call.facts.get("namespace") or "")
+                values = {"count": len(items), "ids": sorted(ids)}
+                yield _found("upserted_again", handle, call, namespace, **values)
 
 
 def empty_namespace(look: Look) -> Iterator[Finding]:
@@ -168,6 +221,8 @@ def deleted_elsewhere(look: Look) -> Iterator[Finding]:
 
 FINDINGS: tuple[Callable[[Look], Iterator[Finding]], ...] = (
     refused_candidates,
+    no_longer_matches,
+    upserted_again,
     empty_namespace,
     without_metadata,
     replaced,

@@ -178,7 +178,9 @@ def _skipped(of: Finding, scene: Scene) -> str:
     values = of.values
     deleted = ""
     if values["start"] > values["committed"]:
-        deleted = f"; the log now starts at {values['start']}, after the record at its committed offset"
+        deleted = (
+            f"; the log now starts at {values['start']}, after the record at its committed offset"
+        )
     return (
         f"group {values['group']} had committed {values['partition']}={values['committed']} and next "
         f"received @{values['received']}: {counted(values['skipped'], 'record')} skipped{deleted}"

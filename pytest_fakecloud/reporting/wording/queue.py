@@ -39,7 +39,7 @@ def summary(call: Call, scene: Scene) -> Summary | None:
                     [
                         _method(item.get("headers") or {}),
                         str(item["destination"]),
-                        shortened(readable(item.get("body") or ""), 240),
+                        _step(item.get("body")) or shortened(readable(item.get("body") or ""), 60),
                         *_settings((item.get("headers") or {}).items()),
                     ],
                 )
@@ -60,6 +60,19 @@ def summary(call: Call, scene: Scene) -> Summary | None:
     method = _method(call.headers)
     parts = [verb, method, shortened(destination, 160), body, f"({settings})" if settings else ""]
     return Summary(" ".join(filter(None, parts)), _accepted(call, scene))
+
+
+def _step(body: object) -> str:
+    """A step of a workflow run; empty for any other body."""
+    step = parsed(body) if isinstance(body, str) else None
+    if not isinstance(step, dict) or not {"stepId", "stepName", "stepType"} <= step.keys():
+        return ""
+    parts = [f"step {step['stepId']} {compact(step['stepName'])} ({step['stepType']})"]
+    parts += [f"{word} {step[name]}" for word, name in (("for", "sleepFor"), ("until", "sleepUntil"),
+              ("call", "callUrl")) if step.get(name)]  # fmt: skip
+    if step.get("out") not in (None, "null"):
+        parts.append(f"result {shortened(str(step['out']), 80)}")
+    return " ".join(parts)
 
 
 def _method(headers: Mapping[str, Any]) -> str:

@@ -31,6 +31,9 @@ def summary(call: Call, scene: Scene) -> Summary | None:
     elif call.route in _UPSERTS and body:
         shown = [_record(item) for item in items]
         what = f"{len(items)}: {listed(shown)}" if len(items) > 1 else shown[0]
+    elif call.route == "update" and isinstance(body, dict):
+        mode = body.get("metadataUpdateMode") or "OVERWRITE"
+        what = _record(body) + f" ({mode})" * bool(body.get("metadata"))
     elif isinstance(body, list):
         what = listed([shortened(str(each)) for each in body])
     else:
@@ -145,6 +148,9 @@ def _pending(of: Finding, scene: Scene) -> str:
 
 SENTENCES: Sentences = {
     "filter_rejected": _filter_rejected,
+    "no_longer_matches": "the filter rejected {id}, which matched before this {route:raw}: {why:raw}",
+    "upserted_again": "this upsert repeats {count:record} under other ids ({ids:list}); the earlier "
+    "upsert was carried out although its answer was lost",
     "empty_namespace": _empty_namespace,
     "metadata_not_included": "the query did not ask for metadata (includeMetadata), so its hits have "
     "none",

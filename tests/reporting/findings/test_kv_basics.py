@@ -177,6 +177,12 @@ def loses_expire(cloud: Cloud) -> None:
 
 
 CASES: dict[str, Scene] = {
+    "another id of the only key of a kind": kv(
+        ["HSET", "order:5ad6", "a", 1], ["HGET", "order:f71e", "a"]
+    ),
+    "another id among several": kv(
+        ["SET", "order:5ad6", 1], ["SET", "order:99ab", 1], ["GET", "order:f71e"]
+    ),
     "two checks of a field before two writes": kv(
         ["HEXISTS", "seats", "4A"],
         ["HEXISTS", "seats", "4A"],

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import Any
 
 import httpx
@@ -49,6 +50,15 @@ def query(filter: str | None = None, **more: Any) -> dict[str, Any]:
 
 A = record("a", {"n": 1})
 TEXT = query('n = "1"')
+
+
+def suppressed(cloud: Cloud, name: str) -> None:
+    index = cloud.handles[0]
+    with suppress(httpx.TransportError):
+        body = {"id": name, "vector": [1, 0]}
+        httpx.post(f"{index.url}/upsert", json=body, headers=index.headers)
+
+
 CASES: dict[str, Scene] = {
     "a filter of one of two queries": asks(A, ("query", [query("n = 1"), TEXT])),
     "a filter after a query without one": asks(A, ("query", query()), ("query", TEXT)),
@@ -90,6 +100,16 @@ CASES: dict[str, Scene] = {
         records(6),
         record("b", to="upsert/full"),
         ("delete/full", [f"r{number}" for number in range(6)]),
+    ),
+    "a record that matched before an update": asks(
+        record("a", {"n": 1, "m": 2}),
+        record("b", {"n": 1}),
+        ("update", {"id": "a", "metadata": {"m": 3}}),
+        ("query", query("n = 1")),
+    ),
+    "an upsert again under another id": lambda cloud: (
+        cloud.vector_index().faults.lose_answer(times=1),
+        [suppressed(cloud, name) for name in ("a", "b")],
     ),
     "a filter that is none": asks(A, ("query", query("n =="))),
     "a filter of what came after it": asks(
