@@ -1,1 +1,1 @@
-"""What a failing test shows: the section of its report, the timeline page, hints, masking."""
+"""Reports of failing tests: the text section, the timeline page, hints, masking."""

@@ -1,6 +1,6 @@
-"""Bodies as a reader wants them: JSON compact, HTML as text, Base64 decoded, long ones shortened.
+"""Readable bodies: JSON is compact, HTML is text, Base64 is decoded, long bodies are shortened.
 
-Two texts that differ never become the same: what is shortened carries a check of the whole.
+Different texts stay different: a shortened text ends with a checksum of the whole.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from unicodedata import category, normalize
 from ..core.timeparse import to_datetime
 
 CONTROLS = {code: f"\\x{code:02x}" for code in (*range(9), *range(11, 32), *range(127, 160))}
-"""What a terminal would obey, for ``str.translate``."""
+"""Control characters that a terminal would execute, escaped, for ``str.translate``."""
 
 _TOKEN = re.compile(r"eyJ[\w-]+\.(eyJ[\w-]+)\.(?:[\w-]*|\*\*\*)")
 """A JSON web token, also with its signature masked."""
@@ -30,10 +30,10 @@ _TITLE = re.compile(r"(?is)<title[^>]*>(.*?)</title>")
 
 
 def shortened(text: str, most: int = 48) -> str:
-    """A text of at most some characters: its two ends and a check of the whole where it is longer."""
+    """Return a text, shortened to ``most`` characters: its two ends and a checksum of the whole."""
     if len(text) <= most:
         return text
-    # Eight characters for the gap and the check.
+    # The gap and the checksum take eight characters.
     room = max(2, most - 8)
     tail = room // 3
     check = zlib.crc32(text.encode("utf-8", "surrogatepass")) & 0xFFFF
@@ -41,10 +41,7 @@ def shortened(text: str, most: int = 48) -> str:
 
 
 def printable(text: str) -> str:
-    r"""The text with surrogates that stand alone (``"\ud800"``) as JSON writes them.
-
-    Nothing that is written as UTF-8, a page or an event, can hold them.
-    """
+    r"""Return a text with lone surrogates (``"\ud800"``) escaped: UTF-8 cannot encode them."""
     return text.encode("utf-8", "backslashreplace").decode("utf-8")
 
 
@@ -66,12 +63,12 @@ def visible(text: str) -> str:
 
 
 def compact(value: Any) -> str:
-    """A JSON value in one line."""
+    """Return a JSON value in one line."""
     return printable(json.dumps(value, ensure_ascii=False, separators=(",", ":"), default=str))
 
 
 def scalar(value: Any) -> str:
-    """A value of an answer: text as it is, in quotes only where it could be taken for another type."""
+    """Return a value of an answer: a string has quotes only if it looks like another type."""
     if not isinstance(value, str) or value in _WORDS:
         return compact(value)
     try:
@@ -82,7 +79,7 @@ def scalar(value: Any) -> str:
 
 
 def parsed(body: bytes | str) -> Any:
-    """A body as JSON; None where it is none, or too deep."""
+    """Return the value of a JSON body; None if it is not JSON, or nested too deeply."""
     try:
         return json.loads(body)
     except (ValueError, RecursionError):
@@ -90,9 +87,9 @@ def parsed(body: bytes | str) -> Any:
 
 
 def readable(body: bytes | str, kind: str = "") -> str:
-    """A body in one line: compact JSON, the words of HTML, or the text itself.
+    """Return a body in one line: compact JSON, the text of HTML, or the text itself.
 
-    ``kind`` is its content type. Base64 fields of a callback (``body``, ``sourceBody``) are decoded.
+    ``kind`` is its content type. Encoded strings in JSON are decoded (`decoded()`).
     """
     text = body.decode("utf-8", "replace") if isinstance(body, bytes) else body
     stripped = text.lstrip()
@@ -183,7 +180,7 @@ def _with_times(claims: dict[str, Any]) -> dict[str, Any]:
 
 
 def plain(value: str) -> str:
-    """A Base64 text decoded; itself where it is none, or no text."""
+    """Return the text that a Base64 string encodes; the string itself if it encodes none."""
     try:
         return base64.b64decode(value, validate=True).decode("utf-8")
     except (binascii.Error, UnicodeDecodeError, ValueError):

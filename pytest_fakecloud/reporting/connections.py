@@ -1,7 +1,7 @@
-"""Calls on database connections: replies as values, and what belongs together as one.
+"""Calls on database connections: replies as values, and groups of calls that one row shows.
 
-A client says hello in several commands, and a transaction is one command for each of its steps: both
-are told in the row of one call. Source: the specification of the protocol (RESP2 and RESP3).
+A client introduces itself with several commands, and a transaction has a command for each step. One
+row shows all of them. Source: the protocol's specification (RESP2 and RESP3).
 """
 
 from __future__ import annotations
@@ -20,34 +20,34 @@ if TYPE_CHECKING:
 _GREETINGS = {"HELLO", "AUTH", "SELECT", "CLIENT SETINFO", "CLIENT SETNAME",
               "CLIENT MAINT_NOTIFICATIONS"}  # fmt: skip
 _REFUSABLE = "CLIENT MAINT_NOTIFICATIONS"
-"""What redis-py asks every server and goes on without."""
+"""A command that redis-py sends to every server; it ignores an error."""
 _SPREAD = b"*~>"
 
 
 @dataclass(slots=True)
 class Gathered:
-    """The calls that are told in another's row: ``of`` by that call's number, ``told`` their numbers."""
+    """Calls that the row of another call shows: ``of`` by that call's number, ``told`` their numbers."""
 
     of: Mapping[int, list[Call]] = field(default_factory=dict)
     told: set[int] = field(default_factory=set)
 
 
 def on_connection(call: Call) -> bool:
-    """Whether a call is a command on a database connection, and no request."""
+    """Return whether a call is a command on a database connection, not an HTTP request."""
     return call.method == "RESP"
 
 
 def reply(call: Call) -> Any:
-    """The reply of a call, as a REST answer has it: ``{"result": …}`` or ``{"error": text}``.
+    """Return the reply of a call in the form of a REST answer: ``{"result": …}`` or ``{"error": text}``.
 
-    Errors inside of an array are such objects too. ``ValueError`` where the whole of it is not there.
+    Errors inside an array have the second form too. Raises ``ValueError`` for an incomplete reply.
     """
     value, _ = _read(call.answer, 0)
     return value if is_error(value) else {"result": value}
 
 
 def is_error(value: Any) -> bool:
-    """Whether a value of a reply is an error."""
+    """Return whether a value of a reply is an error."""
     return isinstance(value, dict) and list(value) == ["error"]
 
 
@@ -78,7 +78,7 @@ def _read(data: bytes, at: int) -> tuple[Any, int]:
         for _ in range(int(text)):
             key, at = _read(data, at)
             found[key if isinstance(key, str) else str(key)], at = _read(data, at)
-        # Attributes stand before what they are about.
+        # An attribute precedes the value that it describes.
         return _read(data, at) if kind == b"|" else (found, at)
     if kind and kind in _SPREAD:
         items = []
@@ -90,7 +90,7 @@ def _read(data: bytes, at: int) -> tuple[Any, int]:
 
 
 def gathered(entries: Iterable[Entry]) -> Gathered:
-    """The greeting of each connection told in its first call, a transaction in its EXEC or DISCARD."""
+    """Group greetings under their first call, and transactions under their EXEC or DISCARD."""
     found: dict[int, list[Call]] = {}
     told: set[int] = set()
     clients: dict[str, set[object]] = {}
@@ -125,7 +125,7 @@ def gathered(entries: Iterable[Entry]) -> Gathered:
             told.update(part.number for part in parts)
         elif whose in steps and call.answer == b"+QUEUED\r\n":
             steps[whose] += [call] if call.fault is None and not hides_words(call) else []
-    # Of one connection alone, the commands say that it was made.
+    # With a single connection, its commands already show that it exists.
     for handle in spoke:
         if len(clients[handle]) == 1:
             told |= silent.get(handle, set())

@@ -1,4 +1,4 @@
-"""Why a request never reached its fake: what stood in the way, and where it went instead."""
+"""Hints about requests that did not reach their fake: what intercepted them, or where they went."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class _Library:
-    """A library that stands between clients and servers: how it refuses, and how to let through.
+    """A library that intercepts requests.
 
-    ``error`` is the module and name of what it raises, ``text`` what the message contains. ``patched``
-    are the modules and names that it puts things of its ``package`` in place of while it is active,
-    ``begins`` what a test calls to make it so. ``blocks_all`` is true when the error of a library that
-    blocks every connection may not name an address.
+    ``error`` is the module and name of the error that it raises, ``text`` a part of its message, and
+    ``recipe`` how to let requests to fakes through. While it is active, it replaces the ``patched``
+    names (module and name) by objects of its ``package``. ``begins`` are the names that activate it.
+    ``blocks_all`` is true if it blocks all connections and its error may not contain an address.
     """
 
     name: str
@@ -130,7 +130,7 @@ _LIBRARIES = (
 
 
 _CLIENTS = {"upstash_redis": "kv", "upstash_vector": "vector", "qstash": "queue"}
-"""The packages of the official clients, each with the service it is for."""
+"""The packages of the official clients, with their services."""
 _PLACE = re.compile(r"127\.0\.0\.1:(\d{4,5})|127\.0\.0\.1'?, port=(\d{4,5})")
 _CAUSE, _CONTEXT, _ARGS = (
     vars(BaseException)[name].__get__ for name in ("__cause__", "__context__", "args")
@@ -139,7 +139,7 @@ _EXCEPTIONS = vars(BaseExceptionGroup)["exceptions"].__get__
 
 
 def hints(cloud: AnyCloud, error: BaseException) -> list[str]:
-    """What stood between the test and its fakes, and how to let requests through."""
+    """Return which library intercepted a request to a fake, and how to let requests through."""
     found = []
     for one in chain(error):
         kinds = {(kind.__module__, kind.__name__) for kind in type(one).__mro__}
@@ -163,7 +163,7 @@ def _errors(module: str, name: str) -> type[BaseException]:
 
 
 def _of_earlier(cloud: AnyCloud, address: str) -> list[str]:
-    """What to do about a client that went where a fake of an earlier test had stood."""
+    """Explain a client that used the address of an earlier test's fake."""
     found = _PLACE.search(address)
     port = int(found[1] or found[2]) if found else 0
     if not default_hub().ports.has_given(port):
@@ -187,7 +187,7 @@ def _fakes_that_stay(cloud: AnyCloud, what: str) -> list[str]:
 
 
 def strangers(cloud: AnyCloud) -> list[str]:
-    """What to do about a client that came with the token of a fake of an earlier test."""
+    """Explain a client that sent the token of an earlier test's fake."""
     own = gone_of(cloud).secrets.union(*(secrets_of(handle) for handle in cloud.handles))
     for call in cloud.journal.calls():
         token = bearer_token(call.headers.get("Authorization")) if call.status == 401 else None
@@ -201,7 +201,7 @@ def strangers(cloud: AnyCloud) -> list[str]:
 def _unconnected(
     cloud: AnyCloud, names: Iterable[object], error: BaseException | None
 ) -> list[str]:
-    """What the official clients were made for, where none of them is at a fake."""
+    """The addresses of the official clients, if none of them is the address of a fake."""
     urls = [handle.url for handle in cloud.handles]
     found = []
     for client, address in _outermost(_clients([*names, *_locals(error)])):
@@ -220,7 +220,7 @@ def _unconnected(
 
 
 def _clients(values: Iterable[object]) -> Iterator[tuple[object, str]]:
-    """The official clients among some values and their attributes, each with its address."""
+    """Yield the official clients among some values and their attributes, with their addresses."""
     for value in values:
         for one in (value, *_attributes(value).values()):
             if root(type(one)) in _CLIENTS:
@@ -233,7 +233,7 @@ def _clients(values: Iterable[object]) -> Iterator[tuple[object, str]]:
 
 
 def _outermost(clients: Iterable[tuple[object, str]]) -> Iterator[tuple[object, str]]:
-    """The first client for each package and address: those that follow are its parts."""
+    """Yield the first client of each package and address; the others are parts of it."""
     seen = set()
     for client, address in clients:
         about = root(type(client)), address
@@ -243,7 +243,7 @@ def _outermost(clients: Iterable[tuple[object, str]]) -> Iterator[tuple[object, 
 
 
 def _attributes(value: object) -> dict[str, object]:
-    """What an object holds, without asking the object itself: a lazy one stays lazy."""
+    """Return the attributes of an object without running its code, so that lazy objects stay lazy."""
     if issubclass(type(value), type | ModuleType):
         return {}
     try:
@@ -254,13 +254,13 @@ def _attributes(value: object) -> dict[str, object]:
 
 
 def _locals(error: BaseException | None) -> Iterator[object]:
-    """What the functions knew that an error went through."""
+    """Yield the local values of the functions in an error's traceback."""
     for frame in frames_of(error):
         yield from frame.f_locals.values()
 
 
 def frames_of(error: BaseException | None) -> Iterator[FrameType]:
-    """The functions that an error went through."""
+    """Yield the frames of an error's traceback."""
     trace = None if error is None else error.__traceback__
     while trace is not None:
         yield trace.tb_frame
@@ -270,12 +270,11 @@ def frames_of(error: BaseException | None) -> Iterator[FrameType]:
 def suspicions(
     cloud: AnyCloud, names: Iterable[object], error: BaseException | None = None
 ) -> list[str]:
-    """What may have stood between a test and those of its fakes that nobody called.
+    """Return what may have intercepted requests to the fakes that received no call.
 
-    ``names`` are the values the test's module knows: an application may well have swallowed what a
-    library raised. A library is named only where it is active, or was during the test. Nothing is
-    evaluated that is not ours: a lazy object of the tester's (Django's ``SimpleLazyObject``,
-    werkzeug's ``LocalProxy``) stays as lazy as it was.
+    The application may have caught a library's error, so every library is named that is active now or
+    was during the test. ``names`` are the values in the test's module. They are not evaluated: a lazy
+    object (Django's ``SimpleLazyObject``, werkzeug's ``LocalProxy``) stays lazy.
     """
     silent = [handle for handle in cloud.handles if not len(handle.journal)]
     if not silent:
@@ -296,7 +295,7 @@ def suspicions(
 
 
 def _is_active(library: _Library) -> bool:
-    """Whether a library stands in a place of others at this moment."""
+    """Return whether a library has replaced one of its names at this moment."""
     for module, name in library.patched:
         value: object = sys.modules.get(module)
         for part in name.split("."):
@@ -307,7 +306,7 @@ def _is_active(library: _Library) -> bool:
 
 
 def _began(library: _Library, frame: FrameType) -> bool:
-    """Whether a function that an error went through is the library's decorator, or begins it itself."""
+    """Return whether a function in a traceback is the library's decorator, or activates the library."""
     home = frame.f_globals.get("__name__")
     if type(home) is str and home.partition(".")[0] == library.package:
         return True
@@ -320,7 +319,7 @@ def _began(library: _Library, frame: FrameType) -> bool:
 
 
 def root(value: Any) -> str:
-    """The package something of a module's comes from, found without asking the thing itself."""
+    """Return the package that a value comes from, without running the value's code."""
     kind = type(value)
     name: object
     if issubclass(kind, ModuleType):
@@ -335,9 +334,9 @@ def root(value: Any) -> str:
 
 
 def _request_of(error: BaseException) -> str:
-    """The address of the request that an error carries, where it carries one."""
+    """Return the address of the request that an error contains; empty without one."""
     for carrier, name in (("failed_request", "uri"), ("request", "url")):
-        # httpx raises for an error that was made without its request, others may as well.
+        # httpx raises if the error has no request; other libraries may too.
         with suppress(Exception):
             address = getattr(getattr(error, carrier, None), name, None)
             if address:
@@ -359,7 +358,7 @@ def chain(error: BaseException) -> Iterator[BaseException]:
             continue
         seen.add(id(one))
         yield one
-        # By the slots of the built-in classes: a subclass may have made anything of the names.
+        # Read the slots of the built-in classes, because subclasses may override the names.
         linked = [_CAUSE(one), _CONTEXT(one), *_ARGS(one)]
         if issubclass(type(one), BaseExceptionGroup):
             linked += _EXCEPTIONS(one)

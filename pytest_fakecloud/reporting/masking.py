@@ -1,4 +1,4 @@
-"""Keeping credentials and requests private: in reports, timelines, recordings and their files."""
+"""Mask credentials in reports, pages and recordings."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ _SECRET_COMMANDS = frozenset({"AUTH", "HELLO", "ACL", "CONFIG", "MIGRATE"})
 
 
 def hides_words(call: Call) -> bool:
-    """Whether a call's words may be somebody's password, whatever it is."""
+    """Return whether a command of a call may contain a password."""
     words = call.facts.get("words")
     if call.cut and _may_have_lost_a_secret(call):
         return True
@@ -58,17 +58,14 @@ def hides_words(call: Call) -> bool:
 
 
 def _may_have_lost_a_secret(call: Call) -> bool:
-    """Whether nobody knows any more which commands the beginning of a cut call's body has."""
+    """Return whether a call was cut so that a command with a password can no longer be recognised."""
     if "facts" in call.cut:
-        return call.service == "kv"  # whose bodies are commands
+        return call.service == "kv"  # its bodies are commands
     return "words" in call.cut and len(call.facts["words"]) >= ITEMS_OF_CUT
 
 
 class Mask:
-    """Takes credentials out of texts, in every spelling they travel in.
-
-    Those are ``secrets``, and the credentials of a cloud's fakes.
-    """
+    """Masks credentials in texts, however they are encoded: ``secrets`` and those of a cloud's fakes."""
 
     def __init__(self, cloud: AnyCloud | None = None, *, secrets: Iterable[str] = ()) -> None:
         known = frozenset(secrets)
@@ -77,24 +74,24 @@ class Mask:
         self._secrets = _pattern(known)
 
     def text(self, text: str) -> str:
-        """Return the text without credentials: those that are known, and what looks like one.
+        """Return the text with known credentials masked, and with strings that look like credentials.
 
-        Those are signing keys, the signatures of web tokens (their claims are of no use without), and
-        in URLs the part before ``@`` and the parameters with a secret's name, such as ``access_token``.
+        The latter are signing keys, the signatures of web tokens (the claims stay readable), and in URLs
+        the part before ``@`` and parameters with the name of a secret, such as ``access_token``.
         """
         return _SECRET_SHAPES.sub(_hidden, self._secrets.sub(HIDDEN, text))
 
     def data(self, body: bytes) -> bytes:
-        """Bytes that are no text with every known credential replaced."""
+        """Return bytes with credentials masked."""
         # One character for each byte, and back.
         return self.text(body.decode("latin-1")).encode("latin-1")
 
     def header(self, name: str, value: str) -> str:
-        """A header's value, hidden when its name says that it is secret."""
+        """Return a header's value, masked if its name is that of a secret."""
         return HIDDEN if _SECRET_HEADER.search(name) else self.text(value)
 
     def target(self, call: Call) -> str:
-        """A call's request target without credentials."""
+        """Return a call's request target, masked."""
         path = call.target.partition("?")[0]
         if hides_words(call) and path.count("/") > 1:
             return f"{path[: path.index('/', 1)]}/{HIDDEN}"
@@ -104,7 +101,7 @@ class Mask:
         return Headers([(name, self.header(name, value)) for name, value in headers.pairs])
 
     def call(self, call: Call) -> Call:
-        """A call like this one without credentials: what is cut out of it later can hold no half."""
+        """Return a masked copy of a call, masked whole: no excerpt of it has part of a secret."""
         told = copy.copy(call)
         told.target = self.target(call)
         told.headers = self._headers(call.headers)
@@ -126,11 +123,11 @@ class Mask:
         return value
 
     def body(self, call: Call) -> bytes | str:
-        """A call's request body, unless its words are to be hidden."""
+        """Return a call's request body, masked if a command in it may contain a password."""
         return HIDDEN if call.body and hides_words(call) else call.body
 
     def event(self, event: Event) -> Event:
-        """An event like this one without credentials."""
+        """Return a masked copy of an event."""
         told = copy.copy(event)
         told.text = self.text(event.text)
         told.data = {
@@ -142,7 +139,7 @@ class Mask:
         return told
 
     def served(self, served: Served) -> Served:
-        """A request to the application like this one without credentials."""
+        """Return a masked copy of a request to the application."""
         told = copy.copy(served)
         told.target, told.raised = self.text(served.target), self.text(served.raised)
         told.body, told.environ = self.text(served.body), None
@@ -151,15 +148,15 @@ class Mask:
 
 def _hidden(found: re.Match[str]) -> str:
     parameter = next(filter(None, found.groups()), "")
-    # A sentence may go on behind a URL's last parameter.
+    # Punctuation after a URL belongs to the sentence, not to its last parameter.
     after = found[0][len(found[0].rstrip(":,.;)]}")) :] if parameter else ""
     return parameter + HIDDEN + after
 
 
-# A console asks for thousands of rows one by one, and the pattern costs a millisecond to write.
+# The console masks thousands of rows one by one, and building the pattern takes a millisecond.
 @lru_cache(maxsize=4)
 def _pattern(secrets: frozenset[str]) -> re.Pattern[str]:
-    """What finds any of these credentials, in every spelling."""
+    """Return a pattern that matches any of these credentials, in every spelling."""
     spellings = {
         spelling
         for secret in secrets
@@ -172,7 +169,7 @@ def _pattern(secrets: frozenset[str]) -> re.Pattern[str]:
 
 
 def _in_any_url(spelling: str) -> str:
-    """A pattern of a text with each of its characters as it is, or as URLs and JSON write it."""
+    """Return a pattern for a text, each character plain or escaped as in URLs and JSON."""
     found = []
     for one in spelling:
         if one.isascii() and (one.isalnum() or one in "-._~"):

@@ -24,7 +24,7 @@ VERSION = 1
 """The version of the JSON form. It changes when a field is removed, renamed or given another meaning."""
 
 Kind: TypeAlias = Literal["call", "attempt", "request", "event", "action"]
-"""What a row is.
+"""The kind of a row.
 
 ``call``: a request to a fake. ``attempt``: a delivery by a queue. ``request``: a request to the
 application. ``event``: something that a fake did. ``action``: something that the test did on a fake.

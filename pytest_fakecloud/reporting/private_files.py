@@ -1,4 +1,4 @@
-"""Files that hold requests: what clients sent may be secret, so they are their owner's alone."""
+"""Files that contain requests. Requests may contain secrets, so only the owner can read the files."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ PRIVATE = 0o600
 
 
 def make_private(path: Path) -> Path:
-    """Make sure that a file is there and that only its owner can read it, folders included.
+    """Create a file and its folders, readable for its owner only; return the path.
 
-    What is no file (a pipe, a terminal) keeps its mode, and a file its content.
+    An existing file keeps its content. A pipe or a terminal keeps its mode.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
     descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, PRIVATE)
     try:
-        # A file that was there before keeps the mode it had, unless told.
+        # os.open() sets the mode of new files only.
         if hasattr(os, "fchmod") and stat.S_ISREG(os.fstat(descriptor).st_mode):
             os.fchmod(descriptor, PRIVATE)
     finally:
@@ -26,6 +26,6 @@ def make_private(path: Path) -> Path:
 
 
 def write_private(path: Path, text: str) -> Path:
-    """Write a text to a file that only its owner can read, folders included; the path."""
+    """Write a text to a file that only its owner can read, and create its folders; return the path."""
     make_private(path).write_text(text, encoding="utf-8", errors="backslashreplace")
     return path

@@ -127,9 +127,9 @@ def _credentials(call: Call, cloud: AnyCloud, rejecting: Handle) -> dict[str, st
 
 
 def _relevant(left: Sequence[Finding], found: Sequence[Finding]) -> list[Finding]:
-    """What is unfinished, the most important first.
+    """Return the unfinished work, the most important first.
 
-    Messages that wait explain nothing when two writers overwrote each other.
+    Waiting messages are left out if two writers overwrote each other: they explain nothing then.
     """
     raced = any(one.kind in _RACES for one in found)
     shown = [one for one in left if not (raced and one.kind == "message_waits")]
@@ -137,7 +137,7 @@ def _relevant(left: Sequence[Finding], found: Sequence[Finding]) -> list[Finding
 
 
 def _repeats(problem: Finding, found: Sequence[Finding]) -> bool:
-    """Whether a finding says more about the same unused fault."""
+    """Return whether a finding describes the same unused fault in more detail."""
     return problem.values.get("problem") == "unused_fault" and any(
         one.kind == "unused_fault" and one.fake == problem.fake for one in found
     )

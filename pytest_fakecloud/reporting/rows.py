@@ -127,7 +127,7 @@ _SOON_US = 1_000_000
 
 
 def _follows(event: Row, call: Row) -> bool:
-    """Whether a group did this because one of its consumers has just made a call."""
+    """Return whether a group's event resulted from a consumer's call just before it."""
     if not isinstance(event.entry, Event) or not isinstance(call.entry, Call):
         return False
     data, facts = event.entry.data, call.entry.facts
@@ -249,7 +249,7 @@ def _served_rows(
     in_faults = [(row.began, row.ended) for row in found if row.kind == "call" and row.ended]
     made = []
     for one in served:
-        # A delivery has a row already, whatever framework answered it.
+        # A delivery already has a row.
         if any(row.attempt and row.began < one.began < row.ended and _same(row, one)
                for row in found):  # fmt: skip
             continue
@@ -281,7 +281,7 @@ def _served_rows(
 
 
 def _within(one: Served, other: Served, spans: Iterable[tuple[int, int]]) -> bool:
-    """Whether one of two overlapping requests was made by a fault's function in the other."""
+    """Return whether a fault's function in one of two overlapping requests made the other."""
     outer, inner = (one, other) if one.began < other.began else (other, one)
     return any(
         outer.began < began < inner.began and 0 < inner.ended <= ended for began, ended in spans
@@ -289,7 +289,7 @@ def _within(one: Served, other: Served, spans: Iterable[tuple[int, int]]) -> boo
 
 
 def _same(delivery: Row, one: Served) -> bool:
-    """Whether a request to the application is one that a queue delivered."""
+    """Return whether a request to the application is a queue's delivery."""
     assert delivery.delivery is not None
     path = parts_of(str(delivery.delivery.data.get("url", ""))).path or "/"
     return path.endswith(one.path)

@@ -111,7 +111,7 @@ def _key(block: Sequence[Line]) -> tuple[object, ...]:
     return tuple(
         (row.kind, row.actor, row.peer, row.operation, row.status, row.outcome, row.faults,
          row.where, row.same, row.depth - top, repr([one.data for one in line.effects]),
-         # Of lines that were folded already, the same number of rows.
+         # Lines that are already folded must have the same number of rows.
          len(line.rows) if row is not block[0].row else 0)
         for line in block
         for row in (line.row,)

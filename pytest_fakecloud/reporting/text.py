@@ -139,7 +139,7 @@ def _timeline(report: Report, marks: Mapping[int, int], width: int, today: date)
         note: list[str] = []
         yield from _lines(line, marks, known, width, report.scene, note, nests=nests)
         if nests:
-            held_back.append((line.row.depth, note))  # what resulted from the rows below
+            held_back.append((line.row.depth, note))  # printed after the rows that it results from
         else:
             yield from note
     for _, note in reversed(held_back):

@@ -1,4 +1,4 @@
-"""Tracebacks that end where the tester's code does: an assertion shows the line that called it."""
+"""Remove this package's frames from tracebacks, so that a failed assertion shows the test's line."""
 
 from __future__ import annotations
 
@@ -16,16 +16,16 @@ _LIBRARY = sysconfig.get_paths()["stdlib"]
 
 
 def hide_ours(item: Any, call: Any) -> None:
-    """Leave our frames out of what a failure shows, before pytest writes its report.
+    """Remove this package's frames from a failure, before pytest writes its report.
 
-    Only of a failed assertion and of a misuse, where the tester's line says all there is: a fake that
-    breaks shows where. ``--full-trace`` shows everything. ``item`` and ``call`` are pytest's.
+    Only failed assertions and misuse are changed: a bug in a fake keeps its frames. ``--full-trace``
+    keeps all frames. ``item`` and ``call`` are pytest's.
     """
     if item.config.getoption("fulltrace"):
         return
     if call.excinfo is not None:
         call.excinfo = _hidden(call.excinfo)
-    # A unittest.TestCase keeps its failures to itself until the report.
+    # A unittest.TestCase stores its failures until the report.
     kept = getattr(item, "_excinfo", None)
     if isinstance(kept, list):
         kept[:] = map(_hidden, kept)
@@ -33,7 +33,7 @@ def hide_ours(item: Any, call: Any) -> None:
 
 def _hidden(info: Any) -> Any:
     error: BaseException = info.value
-    # Of what ends a test as itself, pytest shows the source, as of an assertion.
+    # pytest shows the source line of its own outcomes too, such as pytest.fail().
     shows_line = AssertionError | ContractError
     if not isinstance(error, shows_line) and ends_the_test(error) is not error:
         return info

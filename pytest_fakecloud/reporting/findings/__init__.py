@@ -1,7 +1,7 @@
 """Findings: facts about what happened that may explain a failure, never guesses.
 
-Each detector is a function of a `Look`. It yields nothing when it has nothing to say, and one that
-raises costs the report a line.
+Each detector is a function of a `Look` and yields its findings. If a detector raises, the report has a
+line with the error instead.
 """
 
 from __future__ import annotations
@@ -71,5 +71,5 @@ def find(
 
 
 def _alike(one: Finding, other: Finding) -> bool:
-    """Whether two findings differ only in the rows they are about."""
+    """Return whether two findings differ only in their rows."""
     return replace(one, rows=()) == replace(other, rows=())

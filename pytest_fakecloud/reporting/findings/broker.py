@@ -19,7 +19,7 @@ Place = tuple[str, str, int, int]
 
 
 def _consumed(look: Look, handle: Any) -> Iterator[tuple[Call, list[Place]]]:
-    """Each consume call that was answered, with what its group got."""
+    """Yield each successful consume call with the records that its group received."""
     for call in look.calls_of(handle):
         if call.route == "consume" and call.status == 200 and call.reached:
             group = str(call.facts.get("group"))

@@ -1,4 +1,4 @@
-"""Findings about every service: errors, credentials, faults that never fired, fakes without calls."""
+"""Findings about all services: errors, credentials, unused faults, fakes without calls."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from .look import Look
 SLEPT_S = 1.0
 """How many wall-clock seconds a test waits before a frozen clock is a finding."""
 _INCOMPLETE = {"broken off", "lost", "truncated"}
-"""Outcomes of a call whose answer its client did not get as it was."""
+"""Outcomes of a call whose client did not receive the complete answer."""
 _LINGERING = {"consume", "fetch", "chat", "subscribe", "monitor"}
 _BLOCKING = {"BLPOP", "BRPOP", "BLMOVE", "BLMPOP", "BZPOPMIN", "BZPOPMAX", "BZMPOP", "BRPOPLPUSH",
              "WAIT", "DEBUG"}  # fmt: skip
@@ -49,7 +49,7 @@ def unused_fault(look: Look) -> Iterator[Finding]:
 
 
 def uncalled(look: Look) -> Iterator[Finding]:
-    """A fake that nobody called, while others were called and nothing went wrong with them."""
+    """A fake without calls, while all calls of other fakes succeeded."""
     if not look.entries or any(map(_went_wrong, look.entries)):
         return
     recorder = getattr(look.cloud.journal, "_recorder", None)
@@ -61,7 +61,7 @@ def uncalled(look: Look) -> Iterator[Finding]:
 
 
 def _went_wrong(entry: Entry) -> bool:
-    """Whether an entry is of what may well have kept an application from its next call."""
+    """Return whether an entry is a failure that may have stopped the application."""
     if isinstance(entry, Call):
         return entry.status is None or entry.status >= 400 or entry.outcome in _INCOMPLETE
     if entry.kind != "attempt":
@@ -71,10 +71,10 @@ def _went_wrong(entry: Entry) -> bool:
 
 
 def clock_stood_still(look: Look) -> Iterator[Finding]:
-    """Real time in which the process did nothing while the cloud's clock stood still."""
+    """Wall-clock time in which the process slept while the fake clock did not move."""
     if look.idle_s is None or look.idle_s < SLEPT_S or look.cloud.clock.mode != "frozen":
         return
-    # A call that waits for something to come takes its time in the fake.
+    # A call that waits for data takes wall-clock time in the fake.
     if any(call.route in _LINGERING or _blocks(call) for call in look.calls):
         return
     if look.entries and len({entry.at_us for entry in look.entries}) == 1:
@@ -89,7 +89,7 @@ def _blocks(call: Call) -> bool:
 
 
 def swallowed(look: Look) -> Iterator[Finding]:
-    """A refusal after which the test failed with nothing but an assertion."""
+    """A rejected request in a test that failed with an assertion only: the error was not noticed."""
     error, asserted = look.raised, False
     for _ in range(20):
         if error is None:
@@ -101,7 +101,7 @@ def swallowed(look: Look) -> Iterator[Finding]:
     tokens = {f"Bearer {getattr(one, 'read_only_token', '')}" for one in look.cloud.handles}
     for call in look.calls if asserted else ():
         refused = call.status in (400, 422) and call.fault is None and call.problem is None
-        # A read-only token is a fact of its own.
+        # A read-only token has a finding of its own.
         if (
             refused
             and call.headers.get("Authorization") not in tokens
@@ -110,13 +110,13 @@ def swallowed(look: Look) -> Iterator[Finding]:
             values = {"call": call.route, "status": str(call.status)}
             if on_connection(call):
                 if call.number in look.scene.gathered or call.number in look.scene.told:
-                    continue  # a client tries options that a server may not have
+                    continue  # clients try options that a server may not have
                 values = {"call": call.facts["command"][0], "status": ""}
             yield Finding("error_not_seen", call.handle, (call.number,), (), values)
 
 
 def _sent_anew(call: Call, look: Look) -> bool:
-    """Whether a script was asked for by its hash, not known, and sent: the way of every client."""
+    """Return whether a client sent a script after its hash was unknown, as every client does."""
     return b"NOSCRIPT" in call.answer and any(
         set(later.facts.get("command") or ()) & {"EVAL", "SCRIPT LOAD"}
         for later in look.calls

@@ -24,9 +24,9 @@ HELD = re.compile(
 )
 _EXPIRING = {"EX", "PX", "EXAT", "PXAT"}
 _SPANS = {"EXPIRE": 1_000_000, "SETEX": 1_000_000, "PEXPIRE": 1_000, "PSETEX": 1_000}
-"""Commands that give a key a span to live, with its unit in microseconds."""
+"""Commands that set a relative expiry, with its unit in microseconds."""
 _INSTANTS = {"EXPIREAT": 1_000_000, "PEXPIREAT": 1_000}
-"""Those that say until when."""
+"""Commands that set an absolute expiry, with its unit in microseconds."""
 _READS = {"GET", "HGET", "HGETALL", "LRANGE", "SMEMBERS", "ZRANGE", "EXISTS", "TTL", "JSON.GET"}
 _WRITES = {
     "SET", "SETEX", "PSETEX", "SETNX", "MSET", "HSET", "HMSET", "LPUSH", "RPUSH", "SADD", "ZADD",
@@ -38,11 +38,11 @@ MAKING = {"INCR", "INCRBY", "INCRBYFLOAT", "DECR", "DECRBY"}
 ADDING = {"RPUSH", "LPUSH", "XADD", "HINCRBY", "ZINCRBY", "APPEND", *MAKING}
 """Commands that change something each time they are repeated."""
 NEAR = 0.8
-"""How alike, from 0 to 1, a key that was read and one that was written are to be named together."""
+"""The similarity, from 0 to 1, from which a read and a written key are compared."""
 
 
 def commands(look: Look, handle: Any) -> Iterator[tuple[Call, list[str], Any]]:
-    """Each command that was carried out, with its result."""
+    """Yield each executed command with its call and its result."""
     for call in look.calls_of(handle):
         lines = call.facts.get("words")
         if not isinstance(lines, list) or not call.reached or call.status != 200:
@@ -62,7 +62,7 @@ def commands(look: Look, handle: Any) -> Iterator[tuple[Call, list[str], Any]]:
 
 
 def _replied(look: Look, call: Call) -> tuple[list[list[str]], list[Any]]:
-    """The commands that a call on a connection carried out, and their envelopes."""
+    """The commands that a call on a connection executed, and their envelopes."""
     if call.number in look.scene.told or "answer" in call.cut or not call.answer:
         return [], []
     steps, envelope = look.scene.gathered.get(call.number), reply(call)
@@ -92,7 +92,7 @@ def _deleted_after(look: Look, handle: Any, taken: Call, key: str) -> bool:
 
 
 def never_expires(look: Look) -> Iterator[Finding]:
-    """A key with the name of a lock or of idempotency that was taken with NX and has no expiry."""
+    """A lock or idempotency key that was set with NX and has no TTL."""
     for handle in look.handles("kv"):
         for call, line, result in commands(look, handle):
             options = {word.upper() for word in line[3:]}
@@ -108,7 +108,7 @@ def never_expires(look: Look) -> Iterator[Finding]:
 
 
 def other_name(look: Look) -> Iterator[Finding]:
-    """A key that was read and never written, beside one like it that was written and never read."""
+    """A key that was read and never written, and a similar one that was written and never read."""
     for handle in look.handles("kv"):
         read: dict[str, Call] = {}
         written: dict[str, Call] = {}
@@ -141,7 +141,7 @@ def _of_one_kind(key: str, read: Iterable[str], unread: Iterable[str]) -> list[s
 
 
 def read_only(look: Look) -> Iterator[Finding]:
-    """A write that came with the read-only token."""
+    """A write that was sent with the read-only token."""
     for service in ("kv", "vector", "queue"):
         for handle in look.handles(service):
             for call in look.calls_of(handle):
@@ -155,7 +155,7 @@ def read_only(look: Look) -> Iterator[Finding]:
 
 
 def held_by_other(look: Look) -> Iterator[Finding]:
-    """A lock that was let go by DEL while another value than the deleter's stood in it."""
+    """A lock that was deleted while it held a value that another client had set."""
     for handle in look.handles("kv"):
         taken: dict[str, list[str]] = {}
         for call, line, result in commands(look, handle):
@@ -201,7 +201,7 @@ def deadline_of(call: Call, line: list[str]) -> int | None:
 
 
 def expiry_taken(look: Look) -> Iterator[Finding]:
-    """A SET that took the expiry from a key that had one, and nobody gave it another."""
+    """A SET that removed the TTL of a key, which then got no other."""
     for handle in look.handles("kv"):
         until: dict[str, int] = {}
         for call, line, result in commands(look, handle):
@@ -217,7 +217,7 @@ def expiry_taken(look: Look) -> Iterator[Finding]:
 
 
 def renewed(look: Look) -> Iterator[Finding]:
-    """A counter whose expiry was set again and again before it came, for longer than it is."""
+    """A counter whose TTL was renewed before it ended, for longer than the TTL."""
     for handle in look.handles("kv"):
         counted: set[str] = set()
         spans: dict[str, list[tuple[int, int]]] = {}
@@ -242,7 +242,7 @@ def renewed(look: Look) -> Iterator[Finding]:
 
 
 def none_in_key(look: Look) -> Iterator[Finding]:
-    """A key with the word ``None`` in it, as Python writes a value that is not there."""
+    """A key that contains ``None``, as Python writes a missing value."""
     for handle in look.handles("kv"):
         last: dict[str, Call] = {}
         for call, line, _ in commands(look, handle):
@@ -253,7 +253,7 @@ def none_in_key(look: Look) -> Iterator[Finding]:
 
 
 def other_counter(look: Look) -> Iterator[Finding]:
-    """A key that was counted down from nothing, beside a number that was set and never used."""
+    """A counter that was decremented without a start value, and a number that was set and never used."""
     for handle in look.handles("kv"):
         known: set[str] = set()
         used: set[str] = set()
@@ -276,12 +276,12 @@ def other_counter(look: Look) -> Iterator[Finding]:
 
 
 def lost_update(look: Look) -> Iterator[Finding]:
-    """A SET over a value that another connection wrote after this one's GET."""
+    """A SET that replaced a value which another connection wrote after this connection's GET."""
     for handle in look.handles("kv"):
         read: dict[tuple[object, str], tuple[int, Any]] = {}
         watched: dict[tuple[object, str], int] = {}
         written: dict[str, tuple[int, object, str]] = {}
-        # A call that a fault's function preceded was executed after what that function did.
+        # A fault's function that runs before a call runs before the call's execution.
         held = sorted(
             commands(look, handle),
             key=lambda one: faults_ended(one[0]) if held_up(one[0]) else one[0].number,
@@ -297,7 +297,7 @@ def lost_update(look: Look) -> Iterator[Finding]:
             elif line[0] == "SET" and len(line) == 3:
                 since, was = read.pop(mine, (at, None))
                 after, whose, value = written.get(line[1], (-1, None, ""))
-                # Of a key that did not exist, `check_then_set` says more.
+                # `check_then_set` covers keys that did not exist.
                 raced = after > since and whose != call.client and was not in (None, value)
                 if raced:
                     late = watched.get(mine, -1) > after

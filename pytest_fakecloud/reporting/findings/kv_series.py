@@ -15,14 +15,14 @@ if TYPE_CHECKING:
     from ...core.calls import Call, Event
 
 _SCANS = {"SCAN": 1, "HSCAN": 2, "SSCAN": 2, "ZSCAN": 2}
-"""Commands that answer in pages, with the place of the cursor in each."""
+"""Commands that return pages, with the position of the cursor argument."""
 _RANKED = {"ZRANGE", "ZREVRANGE", "ZRANK", "ZREVRANK", "ZPOPMAX", "ZPOPMIN"}
 _SCORES_KEPT = {*_RANKED, "ZSCORE", "ZCARD", "ZADD", "ZMSCORE", "ZCOUNT", "ZRANGEBYSCORE"}
 _ZADD = {"NX", "XX", "GT", "LT", "CH", "INCR"}
 
 
 def failed_inside(look: Look) -> Iterator[Finding]:
-    """A pipeline or transaction in which some commands failed and the others were carried out."""
+    """A pipeline or transaction in which some commands failed and the others were executed."""
     for handle in look.handles("kv"):
         done: dict[int, int] = {}
         for call, _, _ in commands(look, handle):
@@ -42,7 +42,7 @@ def failed_inside(look: Look) -> Iterator[Finding]:
 
 
 def scan_not_ended(look: Look) -> Iterator[Finding]:
-    """A scan that answered with a cursor to go on with, and nobody did."""
+    """A scan that returned a cursor with which no call continued."""
     for handle in look.handles("kv"):
         left: dict[tuple[str, ...], tuple[Call, str]] = {}
         for call, line, result in commands(look, handle):
@@ -60,7 +60,7 @@ def scan_not_ended(look: Look) -> Iterator[Finding]:
 
 
 def made_anew(look: Look) -> Iterator[Finding]:
-    """A counter that was made again after its expiry, without one."""
+    """A counter that was recreated without a TTL after it had expired."""
     for handle in look.handles("kv"):
         until: dict[str, int] = {}
         began: dict[str, Call] = {}
@@ -130,7 +130,7 @@ def without_subscriber(look: Look) -> Iterator[Finding]:
 
 
 def _first(line: list[str], result: Any) -> bool:
-    """Whether a counter has just the value that one step from nothing gives it."""
+    """Return whether a counter has the value of its first step."""
     step = line[2] if len(line) > 2 else "1"
     try:
         return abs(float(result)) == abs(float(step))
@@ -139,7 +139,7 @@ def _first(line: list[str], result: Any) -> bool:
 
 
 def same_scores(look: Look) -> Iterator[Finding]:
-    """A range by rank of members that all have the same score: text decides on their order."""
+    """A range of members that all have the same score, so that their names determine the order."""
     for handle in look.handles("kv"):
         scores: dict[str, dict[str, str]] = {}
         unknown: set[str] = set()
@@ -200,7 +200,7 @@ def changed_nothing(look: Look) -> Iterator[Finding]:
 
 
 def _prevented(line: list[str], result: Any) -> tuple[str, list[str]]:
-    """What prevented a write, and the members or fields it is about; empty when nothing did."""
+    """The option that prevented a write, and its members or fields; empty if nothing prevented it."""
     words = [word.upper() for word in line]
     if words[0] == "SET" and result is None and "GET" not in words[3:]:
         return next((one for one in ("NX", "XX") if one in words[3:]), ""), []
@@ -224,7 +224,7 @@ def _left_by(first: Event | None, during: Event | None) -> dict[str, Any]:
 
 
 def _attempt_around(attempts: list[Event], call: Call) -> Event | None:
-    """The attempt during which a call came; None for one of the test's own."""
+    """The attempt during which a call was made; None for a call of the test itself."""
     for one in attempts:
         if isinstance(began := one.data.get("began"), int) and began < call.number < one.number:
             return one
@@ -232,10 +232,10 @@ def _attempt_around(attempts: list[Event], call: Call) -> Event | None:
 
 
 def repeated_after_failure(look: Look) -> Iterator[Finding]:
-    """A write that adds, repeated by a retry of a try that failed after it.
+    """A write that adds something, repeated by a retry after a failure.
 
-    Tries of the same are attempts of one message, or identical requests to the application of which
-    an earlier one raised or was answered 5xx. A 4xx is an answer: what follows is another request.
+    Retries are attempts of one message, or identical requests to the application of which an earlier
+    one raised or was answered 5xx. After a 4xx, an identical request is a new request.
     """
     tries = [*_requests(look), *_attempts(look)]
     for handle in look.handles("kv"):

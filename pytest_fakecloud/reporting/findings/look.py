@@ -1,4 +1,4 @@
-"""What the detection of findings may look at."""
+"""The input of the detectors: the open fakes, the journal, the exception of the test."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ class Look:
         self.idle_s = idle_s
         self.raised = raised
         self.served = served
-        # Calls before a snapshot was restored say nothing about the present data.
+        # Calls before a restored snapshot do not explain the present data.
         rewound = {handle.name: getattr(handle, "_rewound", 0) for handle in cloud.handles}
         self.entries = [
             one for one in cloud.journal.entries if one.number > rewound.get(one.handle, 0)

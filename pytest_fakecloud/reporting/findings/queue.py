@@ -59,7 +59,7 @@ def wrong_signature(look: Look) -> Iterator[Finding]:
     told: set[tuple[object, ...]] = set()
     for event in look.events("attempt"):
         signature = event.data.get("signature")
-        # A fault that spoils the signature is in the row of the attempt.
+        # The row of the attempt shows a fault that changed the signature.
         if not isinstance(signature, dict) or event.data.get("faults"):
             continue
         kind, reason = "wrong_signature", _reason(signature)
@@ -77,7 +77,7 @@ def wrong_signature(look: Look) -> Iterator[Finding]:
 
 
 def _reason(signature: dict[str, Any]) -> dict[str, Any] | None:
-    """What differed, None when that is unknown."""
+    """The difference that made a check fail; None if it is unknown."""
     if signature["missing"]:
         return {"reason": "unsigned"}
     if signature["invalid"]:
@@ -112,7 +112,7 @@ def several_callbacks(look: Look) -> Iterator[Finding]:
 
 
 def published_again(look: Look) -> Iterator[Finding]:
-    """A publish request that came again because its answer was lost, and made a second message."""
+    """A publish request that was repeated because its answer was lost, and created a second message."""
     for handle in look.handles("queue"):
         lost: dict[tuple[str, bytes], str] = {}
         for call in look.calls_of(handle):
@@ -147,7 +147,7 @@ def scheduled_twice(look: Look) -> Iterator[Finding]:
 
 
 def handled_twice(look: Look) -> Iterator[Finding]:
-    """A delivery that came twice on purpose, and whose receiver wrote the same both times."""
+    """A delivery that a fault duplicated, and whose receiver made the same calls both times."""
     for event in look.events("attempt"):
         faults = event.data.get("faults") or ()
         began = event.data.get("began")

@@ -1,4 +1,4 @@
-"""What has not ended, and why: messages, vectors that are not indexed, consumer groups behind."""
+"""Unfinished work and its reason: messages, pending vectors, consumer groups that are behind."""
 
 from __future__ import annotations
 

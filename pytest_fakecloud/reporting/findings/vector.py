@@ -39,9 +39,9 @@ _WRITES = ("upsert", "upsert-data", "update")
 
 
 def _touched_after(look: Look, handle: Any, query: Call, namespace: str) -> set[str] | None:
-    """The ids written into a namespace after a query; None where anything was deleted or renamed.
+    """The ids written to a namespace after a query.
 
-    What such a query saw is unknown.
+    None if anything was deleted or renamed: the data at the time of the query is then unknown.
     """
     touched: set[str] = set()
     for call in look.calls_of(handle):
@@ -56,7 +56,7 @@ def _touched_after(look: Look, handle: Any, query: Call, namespace: str) -> set[
 
 
 def refused_candidates(look: Look) -> Iterator[Finding]:
-    """A record that a filter refused, and why, where a query found fewer than it asked for."""
+    """A record that a filter rejected, and why, for a query without hits."""
     for handle in look.handles("vector"):
         for call, item, hits, namespace in _queries(look, handle):
             text = item.get("filter")
@@ -201,7 +201,7 @@ def none_in_id(look: Look) -> Iterator[Finding]:
 
 
 def deleted_elsewhere(look: Look) -> Iterator[Finding]:
-    """A deletion that found none of its ids, while another namespace has them."""
+    """A deletion that deleted nothing, while another namespace has the ids."""
     for handle in look.handles("vector"):
         for call in look.calls_of(handle):
             if call.route != "delete" or call.status != 200 or not call.reached:

@@ -48,7 +48,7 @@ def summary(call: Call, scene: Scene) -> Summary | None:
 
 
 def _spread(item: dict[str, Any], call: Call, scene: Scene) -> bool:
-    """Whether nothing but a key keeps records like this one in one partition."""
+    """Return whether only a key would keep a record and others like it in one partition."""
     topic = str(item.get("topic") or call.facts["topic"][0])
     return item.get("partition") is None and len(scene.ends.get((call.handle, topic), ())) > 1
 
@@ -117,7 +117,7 @@ def _committed(item: dict[str, Any], handle: str, scene: Scene) -> str:
 
 
 def event(of: Event) -> str:
-    """What a group did."""
+    """Describe an event of a group."""
     if of.kind == "rebalance":
         return (
             f"rebalance ({of.data.get('reason')}): group {of.data['group']} {_generation(of.data)}"
@@ -126,7 +126,7 @@ def event(of: Event) -> str:
 
 
 def effect(of: Event, call: Call | None) -> str:
-    """What a group did as a result of a call, for the call's row; empty when that repeats the call."""
+    """Describe an event in the row of the call that caused it; empty if it only repeats the call."""
     if of.kind == "rebalance":
         return _generation(of.data)
     if of.kind != "commit" or not isinstance(of.data.get("offsets"), Sequence):

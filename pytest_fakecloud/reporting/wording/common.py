@@ -1,4 +1,4 @@
-"""What the wording of all services has in common: sentences from templates, lists, durations."""
+"""Wording for all services: sentences from templates, lists, times."""
 
 from __future__ import annotations
 
@@ -27,8 +27,8 @@ Sentences = Mapping[str, "str | Callable[[Finding, Scene], str]"]
 class Summary:
     """A row in words.
 
-    ``what`` was asked, the ``answer``, lines ``below`` that explain it and short ``remarks`` that
-    may share a line, a ``note``. ``script`` is the name and source of a Lua script.
+    ``what`` is the request or event, ``answer`` its answer. ``below`` are lines of explanation,
+    ``remarks`` short ones that may share a line. ``script`` is the name and source of a Lua script.
     """
 
     what: str

@@ -104,7 +104,7 @@ def _decodes(call: Call) -> bool:
 
 def command(line: Sequence[str]) -> tuple[str, tuple[str, str] | None]:
     """A command in one line, and the script in it by its short hash."""
-    # A client of the REST face may write commands in any case; their names stand out in capitals.
+    # Capitals make command names easy to see; REST clients may send any case.
     name = line[0].upper()
     if name in _SCRIPTS and len(line) > 2 and line[2].isdigit():
         sha = line[1].lower()
@@ -156,7 +156,7 @@ def word(text: str) -> str:
 
 
 def answer(value: Any, decodes: bool) -> str:
-    """The result of a command; Base64 is decoded where the client asked for it."""
+    """Return the result of a command, with Base64 decoded if the client requested it."""
     return shortened(scalar(as_plain(value) if decodes else value), ROOM)
 
 
@@ -230,7 +230,7 @@ SENTENCES: Sentences = {
     "lost_update": _replaced,
     "check_then_set": "{read} of {item} found nothing {times:raw} times, then {write} was sent "
     "{times:raw} times: nothing kept the second one from running",
-    "read_after_expiry": "{key} was read {seconds:raw} s after it had expired",
+    "read_after_expiry": "{key} was read after it had expired",
     "no_subscriber": "{channel} was published to without a subscriber; clients subscribe to "
     "{others:list}, which received nothing",
     "expires_by_wall_clock": "{command} {key} expires at {at:raw}, computed from the wall clock; the "

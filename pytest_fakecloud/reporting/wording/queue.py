@@ -97,7 +97,7 @@ def _settings(headers: Iterable[tuple[str, Any]], forwarded: bool = False) -> It
 
 
 def _is_time(setting: str, value: object) -> bool:
-    """Whether a value is a Unix time in seconds of this millennium's first two centuries."""
+    """Return whether a value looks like a Unix time in seconds (1973 to 2286)."""
     text = str(value)
     return setting == "not-before" and text.isascii() and text.isdigit() and len(text) in (9, 10)
 
@@ -186,9 +186,9 @@ def named(row: Row, last: Row, scene: Scene) -> str:
 
 
 def exchange(data: Mapping[str, Any], scene: Scene) -> Iterator[str]:
-    """What an attempt that failed was sent, and what was logged during it.
+    """Yield what a failed attempt was sent, and the exceptions logged during it.
 
-    A body that the row of its publish request has is left out.
+    A body is left out if the row of its publish request shows it.
     """
     headers = [f"{name}: {value}" for name, value in data.get("sent_headers", ())]
     with_headers = f"with header{'s' * (len(headers) > 1)} {', '.join(headers)}" if headers else ""
@@ -211,7 +211,7 @@ def exchange(data: Mapping[str, Any], scene: Scene) -> Iterator[str]:
 
 
 def _answered(data: Mapping[str, Any]) -> str:
-    """The answer of an attempt that failed; empty when it says no more than its status."""
+    """The answer of a failed attempt; empty if it only repeats its status."""
     if data.get("location"):
         return f"to {data['location']}"
     told = _body(data, "answer") if "answer" in data else ""
@@ -244,7 +244,7 @@ def _body(data: Mapping[str, Any], name: str) -> str:
 
 
 def _signature(of: Mapping[str, Any]) -> Iterator[str]:
-    """What was signed, and what the application compared it with."""
+    """Yield what was signed, and what the application compared it with."""
     if of["missing"]:
         yield "the delivery was sent without a signature"
         return
