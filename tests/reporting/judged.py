@@ -1,8 +1,8 @@
-"""Facts of tests that pass, each read by somebody who found it true of its test, and written down.
+"""Findings in tests that pass, each checked by a person against its test.
 
-A file of them has a section for each test or run, ``== TITLE`` and a fact a line. A new line is a fact
-that a change of the test, or of the facts, brought. Read whether it is true of its test, and then write
-it down: ``FAKECLOUD_WRITE_FACTS=1``, without ``-n``.
+A file has a section for each test or run: ``== TITLE``, then one finding per line. When a line is new,
+check that the finding is true of its test, and then write it with ``FAKECLOUD_WRITE_FACTS=1`` (without
+``-n``).
 """
 
 from __future__ import annotations
@@ -12,13 +12,13 @@ import re
 from pathlib import Path
 
 ALWAYS = ("--fakecloud-journal=always", "-rP")
-"""What pytest shows the facts of tests that pass by, and COLUMNS with it."""
+"""The options that make pytest show the findings of tests that pass; use them with COLUMNS."""
 COLUMNS = "140"
 _ENDS = re.compile(r"(?:\[|[-=_]{3,}|$)")
 
 
 def reported(text: str) -> set[str]:
-    """The facts of all sections, without what differs from run to run."""
+    """Return the findings of all sections, without the parts that differ between runs."""
     found, fact, inside = set(), "", False
     for line in [*text.splitlines(), ""]:
         begins = line.startswith(("Findings:", "- ")) and (inside or line[0] == "F")
@@ -37,7 +37,7 @@ def reported(text: str) -> set[str]:
 
 
 def read(file: Path) -> dict[str, list[str]]:
-    """The facts of a file by their titles."""
+    """Return the findings of a file by title."""
     found: dict[str, list[str]] = {}
     for section in file.read_text(encoding="utf-8").split("== ")[1:]:
         title, *facts = section.splitlines()
@@ -46,7 +46,7 @@ def read(file: Path) -> dict[str, list[str]]:
 
 
 def judge(file: Path, title: str, text: str) -> None:
-    """Fail where the facts in pytest's output are other ones than the file has under that title."""
+    """Fail if the findings in pytest's output differ from those that the file has under a title."""
     found, judged = sorted(reported(text)), read(file)
     if os.environ.get("FAKECLOUD_WRITE_FACTS"):
         judged[title] = found

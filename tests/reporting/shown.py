@@ -1,4 +1,4 @@
-"""Rows with their words, as tests compare them."""
+"""Rows with their words, for comparison in tests."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class Shown:
 
     @property
     def line(self) -> str:
-        """What was asked, and the answer."""
+        """The request and its answer."""
         return (
             f"{self.words.what} <-- {self.words.answer}" if self.words.answer else self.words.what
         )
@@ -39,5 +39,5 @@ def shown(cloud: Cloud, served: Any = ()) -> list[Shown]:
 
 
 def lines(cloud: Cloud) -> list[str]:
-    """What clients asked, and the answers."""
+    """Return the requests of clients with their answers."""
     return [one.line for one in shown(cloud) if one.words.answer]

@@ -1,4 +1,4 @@
-"""Requests to the application under test stand in the report as what caused the calls."""
+"""The report nests calls in the requests to the application that caused them."""
 
 from __future__ import annotations
 
@@ -346,7 +346,7 @@ def test_djangos_client(
     between: int,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Also where something else listens in, which calls each receiver through functions of its own."""
+    """Also if another listener calls each receiver through functions of its own."""
     from django.dispatch import Signal
     from django.test import Client
 
@@ -378,9 +378,9 @@ def test_djangos_asynchronous_client(cloud: Cloud, django_urls: None, listener: 
 
     asyncio.run(ask())
     found = told(cloud, listener)
-    # A server has bytes there, the client itself a text.
+    # A server has bytes here; Django's client has a string.
     assert found[:2] == ["GET /slow?bytes (Django) 202", "  GET slow null"]
-    # Of two at once nobody knows which of them called.
+    # With two parallel requests, the caller is unknown.
     assert sorted(found[2:]) == [
         "GET /slow?1 (Django) 202", "GET /slow?2 (Django) 202", "GET slow null", "GET slow null",
     ]  # fmt: skip
@@ -389,13 +389,13 @@ def test_djangos_asynchronous_client(cloud: Cloud, django_urls: None, listener: 
 def test_djangos_signals_of_somebody_else(
     cloud: Cloud, django_urls: None, listener: Listener
 ) -> None:
-    """A signal that tells of no request, or of one that nobody began, adds nothing and ends nothing."""
+    """A signal without a request, or for an unknown request, changes nothing."""
     from django.core import signals
 
     signals.request_started.send(sender=object)
     environ = {"REQUEST_METHOD": "GET"}
     signals.request_started.send(sender=object, environ=environ)
-    # Nothing was raised, as far as Python knows.
+    # Python has no current exception.
     signals.got_request_exception.send(sender=None, request=SimpleNamespace(environ=environ))
     try:
         raise KeyError("theirs")

@@ -1,4 +1,4 @@
-"""Bodies as a reader wants them: in one line, decoded, shortened, and never mistaken for another."""
+"""Bodies are shown in one line, decoded and shortened, and stay different from each other."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from pytest_fakecloud.reporting.bodies import (
 from pytest_fakecloud.reporting.masking import Mask
 
 ALONE = "\ud800"
-"""A surrogate that stands alone: text in Python, and nothing that UTF-8 can hold."""
+"""A lone surrogate: valid in a Python string, but not in UTF-8."""
 DEEP = "[" * 100_000
 
 
@@ -141,7 +141,7 @@ CLAIMS = "eyJhbGciOiJIUzI1NiJ9." + b64('{"sub":"ada","exp":1772366400}').rstrip(
         (f"{CLAIMS}.***", {"JWT": {"sub": "ada", "exp": "1772366400 (2026-03-01 12:00:00Z)"}}),
         ("{not JSON}", "{not JSON}"),
         ("msg_26hZCxZCuWyyTWPmSVBrNC1RADwpgWxP", "msg_26hZCxZCuWyyTWPmSVBrNC1RADwpgWxP"),
-        ("aGVsbG8=", "aGVsbG8="),  # too short to be Base64 by more than accident
+        ("aGVsbG8=", "aGVsbG8="),  # too short: it may look like Base64 by accident
     ],
 )
 def test_what_strings_contain_is_decoded_under_its_name(value: Any, expected: Any) -> None:

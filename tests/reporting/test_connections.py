@@ -40,7 +40,7 @@ def client(cloud: Cloud, **options: Any) -> redis.Redis:
 
 
 def lines(cloud: Cloud) -> list[str]:
-    """Each row as what was asked and what came back, and what stands below it."""
+    """Return each row's request, answer and nested rows."""
     return [
         " | ".join([f"{row.what} <-- {row.answer}", *row.below])
         for row in rows(cloud)

@@ -1,4 +1,4 @@
-"""Every function with a part in a report raises in its turn: the report is made and says so."""
+"""Each function of a report raises in turn: the report is made and shows the error."""
 
 from __future__ import annotations
 
@@ -79,7 +79,7 @@ def broken(name: str, function: FunctionType) -> Iterator[None]:
 
 
 def play(cloud: Cloud) -> None:
-    """Use a part of everything that a report shows."""
+    """Make calls of every kind that a report shows."""
     kv_server, vector_index, broker = cloud.kv_server(), cloud.vector_index(), cloud.broker()
     for command in (
         ["SET", "lock:a", "me", "NX"], ["SET", "s", "1", "EX", "9"], ["SET", "s", "None"],

@@ -1,4 +1,4 @@
-"""An interception library that stands between a test and its fakes is named, with its remedy."""
+"""The report names a library that intercepts requests to fakes, and the remedy."""
 
 from __future__ import annotations
 
@@ -252,7 +252,7 @@ def test_a_library_that_is_only_imported_is_not_suspected(run: Run, module: str)
     assert "may have kept it away" not in result.stdout.str()
 
 
-# -- clients that went elsewhere -------------------------------------------------------------------
+# -- clients of other addresses --------------------------------------------------------------------
 
 ONCE = """
 import pytest

@@ -1,4 +1,4 @@
-"""What stood in the way of a request, case by case: each error, place and name that tells of it."""
+"""Hints about intercepted requests: by errors, by replaced names, by names in the test."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def cloud() -> Iterator[Cloud]:
 
 
 def error_of(path: str, text: str = "", *of: Any, base: type = Exception, **held: Any) -> Any:
-    """An error of a library's: its class by module and name, with what it holds."""
+    """An error of a library, by the module and name of its class, with attributes."""
     module, _, name = path.rpartition(".")
     error = type(name, (base,), {"__module__": module})(text, *of)
     vars(error).update(held)
@@ -45,7 +45,7 @@ def asked(url: str) -> Any:
     return SimpleNamespace(url=url)
 
 
-# -- a library that refused ------------------------------------------------------------------------
+# -- a library that intercepts ---------------------------------------------------------------------
 
 RESPONSES = "requests.exceptions.ConnectionError"
 NO_RESPONSE = "Connection refused by Responses - the call doesn't match: GET {}"
@@ -143,7 +143,7 @@ def linked(
 
 
 def circle(cause: BaseException) -> BaseException:
-    """An error whose context came of itself, with a cause besides."""
+    """An error that is its own context's context, with a cause."""
     error, context = AssertionError(), KeyError()
     linked(error, cause=cause, context=linked(context, context=error))
     return error
@@ -166,7 +166,7 @@ def test_an_error_that_has_no_request_to_give_says_nothing(cloud: Cloud) -> None
 
 @pytest.fixture
 def closed() -> str:
-    """The port of a fake that is no more."""
+    """The port of a closed fake."""
     with Cloud() as earlier:
         return earlier.kv_server().url.rpartition(":")[2]
 
@@ -413,7 +413,7 @@ def test_libraries_that_nobody_imported_are_not_looked_for(
 
 
 def raised(source: str, **known: Any) -> BaseException:
-    """What a function of that source raises at its end, its module knowing some names."""
+    """Return the exception that a function with this source raises at its end."""
     lines = "\n".join(f"    {line}" for line in [*source.splitlines(), "assert False"])
     space: dict[str, Any] = {"__name__": "test_shop", **known}
     exec(f"def fails():\n{lines}\n", space)

@@ -1,4 +1,4 @@
-"""Credentials stay private in every spelling, and so do the files that hold requests."""
+"""Credentials are masked in every encoding, and files with requests are private."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def cloud() -> Iterator[Cloud]:
 
 
 def decodings(text: str) -> Iterator[str]:
-    """What a reader gets by decoding any piece of a text, from any character on."""
+    """Yield everything that can be decoded from a part of a text."""
     alphabet = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/"
     piece = ""
     for character in text.replace("-", "+").replace("_", "/") + "\n":
@@ -60,7 +60,7 @@ def test_a_token_inside_a_base64_value_is_hidden_wherever_it_stands(
         masked = mask.text(f"header {value} and more")
         assert HIDDEN in masked, (before, after)
         assert masked.startswith("header ")
-        # Not even three characters in a row can be read back at either end.
+        # No three consecutive characters can be decoded at either end.
         assert not any(token[1:-1] in each or token[:5] in each for each in decodings(masked))
     assert mask.text(encode(b"nothing of the kind at all").decode()) == (
         encode(b"nothing of the kind at all").decode()
@@ -146,7 +146,7 @@ def mode(path: Path) -> int:
 def test_a_page_is_for_its_owners_eyes(cloud: Cloud, tmp_path: Path) -> None:
     path = write(cloud, tmp_path / "deep" / "er", report_of(cloud, test="test_it"))
     assert mode(path) == 0o600
-    # One of an earlier run, from before or from somebody careless.
+    # A file of an earlier run.
     path.chmod(0o666)
     assert mode(write(cloud, path.parent, report_of(cloud, test="test_it"))) == 0o600
     assert path.read_text(encoding="utf-8").startswith("<!doctype html>")

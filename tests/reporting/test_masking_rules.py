@@ -1,4 +1,4 @@
-"""Which calls hide their words, and which parts of a request are secret by their names."""
+"""Commands that are masked, and parts of requests whose name marks them as secret."""
 
 from __future__ import annotations
 
@@ -253,5 +253,5 @@ def test_a_url_hides_its_user_and_its_secret_parameters(
     "piece", ["eyJ-", "eyJ-.", "://", "://a", "?token=", "%3A%2F%2Fa", "sig_a", "?sig%3D", "a", "-"]
 )
 def test_no_text_takes_long_to_mask(cloud: Cloud, piece: str) -> None:
-    """Where each piece were looked at again for each before it, this would take minutes."""
+    """A pattern with backtracking would take minutes."""
     assert Mask(cloud).text(piece * 50_000)

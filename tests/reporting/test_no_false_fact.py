@@ -1,6 +1,6 @@
-"""No false fact in a suite that passes: the examples, with each fact judged by hand.
+"""The findings in the examples' tests, which pass, were all checked by a person.
 
-Those of the cookbook are judged where its recipes run: ``tests/docs/test_cookbook.py``.
+``tests/docs/test_cookbook.py`` checks the findings of the cookbook's recipes.
 """
 
 from __future__ import annotations

@@ -207,7 +207,7 @@ def test_what_cannot_be_repeated_is_not_shown(cloud: Cloud) -> None:
     kv, other = cloud.kv_server(), cloud.kv_server(name="other")
     other.client().set("a", "1")
     kv.client().set("a", "1")
-    # Something that the journal does not have.
+    # A change that is not in the journal.
     kv._engine.execute(kv._new_session(), [b"SET", b"b", b"2"])
     result = found(cloud)
     assert result["note"] == (

@@ -1,4 +1,4 @@
-"""Rows stand below what caused them, and tell what an attempt that failed was sent and answered."""
+"""Rows are nested in their cause, and a failed attempt's row has its request and answer."""
 
 from __future__ import annotations
 
@@ -121,7 +121,7 @@ def test_an_attempt_that_failed_tells_both_bodies_and_what_was_logged(
     queue.publish(url, json={"customer": {}}, retries=0, headers={"X-Tenant": "acme"})
     queue.run_until_idle()
     (row,) = [row for row in rows(cloud) if "attempt" in row.what]
-    # A destination of ours tells its errors as a fake does, by their text.
+    # The fake destination answers errors with their text, like other fakes.
     assert row.answer in ('422 {"error":"no customer"}', "422 no customer")
     assert row.remarks[0] == 'sent {"customer":{}} with header X-Tenant: acme'
     assert row.remarks[1].startswith("the handler logged KeyError: 'id' (test_rows.py:")
@@ -163,7 +163,7 @@ def test_no_secret_is_told(cloud: Cloud) -> None:
 
 
 def refused(cloud: Cloud, url: str = URL, **published: Any) -> tuple[str, ...]:
-    """What the report says of a signed delivery that is answered 401."""
+    """Return the remarks on a signed delivery that is answered 401."""
     queue = cloud.queue()
     return refused_by(cloud, queue, url, **published)
 
@@ -243,7 +243,7 @@ def test_what_is_told_agrees_with_the_official_receiver(cloud: Cloud) -> None:
 
 
 def verifying(cloud: Cloud, **changed: Any) -> tuple[str, ...]:
-    """What the report says of an application that gives the official receiver something else."""
+    """Return the remarks on an application that passes other values to the official receiver."""
     queue = cloud.queue()
     keys = changed.pop("keys", (queue.current_signing_key, queue.next_signing_key))
     receiver = Receiver(*keys)

@@ -1,4 +1,4 @@
-"""A failure shows the tester's line and none of ours, through every public method of the surface."""
+"""A failure of any public method shows the test's line and no line of this package."""
 
 from __future__ import annotations
 
@@ -113,7 +113,7 @@ def test_no_public_method_shows_our_lines(run: Run) -> None:
     assert {"Queue.assert_delivered", "Captured.wait_for", "Found.only"} <= outcomes.keys()
     asserting = [name for name in outcomes if ".assert_" in name]
     assert len(asserting) > 25
-    # One that finds nothing wrong with any of all that has not been looked at.
+    # An assertion that passes.
     passed = [name for name in asserting if outcomes[name] == "SKIPPED"]
     assert passed == ["Queue.assert_idle"]
     assert sum(outcome == "FAILED" for outcome in outcomes.values()) > 120
@@ -159,13 +159,13 @@ def test_a_fake_that_breaks_shows_where(run: Run) -> None:
     assert OURS.findall(result.stdout.str().replace("\\", "/"))
 
 
-# -- whose frames stay -----------------------------------------------------------------------------
+# -- frames that stay ------------------------------------------------------------------------------
 
 
 def function_of(module: object, path: str) -> Callable[..., Any]:
     """A function of a module in that file, which calls what it is given.
 
-    It raises an exception; of two the second, in whose place the first is raised.
+    It raises an exception.
     """
     code = """
 def call(inner, *rest):
@@ -257,7 +257,7 @@ def test_ours_stay_where_nothing_of_a_tester_would(above: Any) -> None:
 @pytest.mark.parametrize(
     ("path", "files"),
     [
-        # What ours called, and caught, says nothing to a tester.
+        # Frames of code that this package called and caught are not shown.
         ((THEIRS, FAKES, (LIBRARY, KeyError), AssertionError), [["theirs.py"], []]),
         (
             (THEIRS, FAKES, (THEIRS, FAKES, KeyError), AssertionError),

@@ -1,4 +1,4 @@
-"""What a report cannot tell is one line of it: the run goes on, whatever the tester's objects do."""
+"""A part of a report that raises becomes one line, whatever the objects of a test do."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def test_after():
 
 
 def went_on(result: pytest.RunResult, *, failed: int = 1) -> str:
-    """The output of a run that explained what it could, and ran the test after."""
+    """Return the output of a run that reported its failure and ran the next test."""
     result.assert_outcomes(failed=failed, passed=1)
     text = "\n".join([*result.outlines, *result.errlines])
     assert "INTERNALERROR" not in text
@@ -261,7 +261,7 @@ def test_an_end_of_the_run_that_fails_is_told_and_the_outcomes_stand(
     text = "\n".join([*result.outlines, *result.errlines])
     assert "cannot close" in text
     assert "Traceback" not in text
-    # Nor is this run, inside which it was, left with the other's fakes.
+    # The outer run does not keep the inner run's fakes.
     assert module.present() is outer
 
 
@@ -308,7 +308,7 @@ def test_one_call_that_cannot_be_told_leaves_the_others_their_rows(run: Run) -> 
 def test_early_fakes_that_cannot_start_are_a_usage_error(
     pytester: pytest.Pytester, error: str
 ) -> None:
-    """As where the machine has no file or port left."""
+    """For example, the machine has no free port or file handle."""
     pytester.makeini("[pytest]\nfakecloud_early = kv_server")
     pytester.makepyfile(
         fails=f"""

@@ -1,4 +1,4 @@
-"""What has not come to an end has a line that says why, in the report and in failed assertions."""
+"""Unfinished work has a line with its reason, in reports and in failed assertions."""
 
 from __future__ import annotations
 

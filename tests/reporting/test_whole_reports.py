@@ -1,6 +1,6 @@
 """Whole reports of scenes with every kind of row, as text and as JSON.
 
-FAKECLOUD_WRITE_REPORTS=1 writes the texts of ``expected/``, to be read before they are committed.
+FAKECLOUD_WRITE_REPORTS=1 rewrites the texts of ``expected/``; read them before you commit them.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ def cloud() -> Iterator[Cloud]:
 
 
 def publishes(cloud: Cloud) -> None:
-    """Attempts that fail in several ways, with their bodies, headers, callbacks and what was logged."""
+    """Attempts that fail in several ways, with bodies, headers, callbacks and logged exceptions."""
     queue, capture = cloud.queue(), cloud.callback_capture()
     answers = iter([500, (422, {"error": "no customer"}), (302, ""), 200])
 
@@ -70,7 +70,7 @@ def publishes(cloud: Cloud) -> None:
 
 
 def delivers_to_fakes(cloud: Cloud) -> None:
-    """Deliveries that the cloud's own fakes take, refuse, and take twice; what they cause is below."""
+    """Deliveries to the cloud's own fakes: accepted, rejected and duplicated, with nested calls."""
     queue, kv = cloud.queue(), cloud.kv_server()
     server = cloud.destination()
     answers = iter([(200, "fine"), (503, "closed"), (200, "")])
@@ -91,7 +91,7 @@ def delivers_to_fakes(cloud: Cloud) -> None:
 
 
 def groups(cloud: Cloud) -> None:
-    """What a group does because of a call stands below that call; what it does by itself does not."""
+    """A group's events are part of the call that caused them; other events have rows of their own."""
     broker = cloud.broker(topics={"t": 2})
     auth = (broker.username, broker.password)
 
@@ -110,7 +110,7 @@ def groups(cloud: Cloud) -> None:
 
 
 def commands(cloud: Cloud) -> None:
-    """Commands: one by one, of a script, with a fault, refused, answered in Base64."""
+    """Commands: single, in a script, with a fault, rejected, answered in Base64."""
     server = cloud.kv_server()
 
     def ask(body: Any, path: str = "", **headers: str) -> None:
@@ -151,7 +151,7 @@ def test_a_report_shows_what_happened(cloud: Cloud, scene: Callable[[Cloud], Non
 
 
 def wrong(value: Any, schema: dict[str, Any], at: str = "") -> Iterator[str]:
-    """What of a value does not fit a schema that uses the keywords of ours."""
+    """Yield the parts of a value that do not match a schema; supports the keywords of our schema."""
     if "$ref" in schema:
         schema = SCHEMA["$defs"][schema["$ref"].rpartition("/")[2]]
     kinds = {"object": dict, "array": list, "string": str, "integer": int, "boolean": bool,

@@ -1,4 +1,4 @@
-"""One line for each kind of call, compared whole; and lines that cannot be told."""
+"""The line of each kind of call, and of calls with malformed bodies."""
 
 from __future__ import annotations
 

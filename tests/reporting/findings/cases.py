@@ -1,8 +1,8 @@
-"""Findings as data: the cases of each service beside what is found in each.
+"""Cases of findings, and the findings expected in each.
 
 A file of ``expected/`` has a section for each case: ``== NAME``, and for each finding a line with its
 kind and values and a line with its sentence. A section without lines is a case without findings.
-``FAKECLOUD_WRITE_REPORTS=1`` (without ``-n``) writes them, to be read before they are committed.
+``FAKECLOUD_WRITE_REPORTS=1`` (without ``-n``) rewrites them; read them before you commit them.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ def found(cloud: Cloud, **given: Any) -> list[Finding]:
 
 
 def kinds(cloud: Cloud, **given: Any) -> list[str]:
-    """Their kinds."""
+    """Return the kinds of the findings about a cloud."""
     return [one.kind for one in found(cloud, **given)]
 
 

@@ -1,4 +1,4 @@
-"""Facts about groups, word by word: how often, to whom, how many, and where nothing is said."""
+"""Findings about consumer groups, and similar cases without a finding."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ MANUAL = {"Kafka-Enable-Auto-Commit": "false", "Kafka-Auto-Offset-Reset": "earli
 
 
 class Shop:
-    """A broker with topics ``t`` (one partition) and ``wide`` (two), and what a client asks of it."""
+    """A broker with topics ``t`` (one partition) and ``wide`` (two), and a client of it."""
 
     def __init__(self, cloud: Cloud) -> None:
         self.cloud = cloud
@@ -41,7 +41,7 @@ class Shop:
             self.broker.produce(topic, f"v{number}", **more)
 
     def reads(self, *instances: str, group: str = "g", topic: str = "t") -> None:
-        """Each instance reads all there is, commits nothing, and leaves."""
+        """Each instance consumes all records, commits nothing, and leaves."""
         for instance in instances:
             self.ask(f"consume/{group}/{instance}", {"topic": topic})
             self.broker.leave(group, instance)
@@ -159,7 +159,7 @@ def commit_after_one_of_three(shop: Shop) -> None:
 
 
 def adds_for_each_record(shop: Shop, *, fails: str = "", commits: bool = False) -> None:
-    """A consumer that adds to a hash for each record; the add that ``fails`` is answered 503."""
+    """A consumer that adds to a hash for each record; the command ``fails`` is answered 503."""
     server = shop.cloud.kv_server()
     shop.produce(2)
     shop.broker.commit("g", "t", 0, 0)

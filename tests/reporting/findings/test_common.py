@@ -90,7 +90,7 @@ def faulty(name: str) -> Scene:
 
 
 def delivers(*answers: Any) -> Scene:
-    """A message that a destination answers so; an exception is one that the receiver logged."""
+    """A message that is answered with a status; an exception is logged by the receiver."""
 
     def run(cloud: Cloud) -> None:
         queue = cloud.queue()
@@ -102,7 +102,7 @@ def delivers(*answers: Any) -> Scene:
 
 
 def logs(cloud: Cloud) -> None:
-    """A message whose receiver logs an exception and takes it all the same."""
+    """A message whose receiver logs an exception and accepts the message."""
     queue = cloud.queue()
 
     def take(request: Any) -> int:
@@ -115,7 +115,7 @@ def logs(cloud: Cloud) -> None:
 
 
 def joins(cloud: Cloud) -> None:
-    """A reader that joins a group, which is an event and no failure."""
+    """A consumer that joins a group, which is not a failure."""
     broker = cloud.broker(topics={"t": 1})
     auth = (broker.username, broker.password)
     requests.post(f"{broker.url}/consume/g/i", json={"topic": "t"}, auth=auth, timeout=5)
@@ -161,7 +161,7 @@ def test_a_fake_nobody_called_is_named_where_all_went_well(
     assert any(one.fake == "vector_index" for one in every) is expected
 
 
-# -- a clock that stood still ----------------------------------------------------------------------
+# -- a clock that did not move ---------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -184,7 +184,7 @@ def test_a_second_of_a_clock_that_stood_still_is_said(
     assert "clock_frozen" not in kinds(cloud, idle_s=idle_s)
 
 
-# -- refusals that nobody noticed ------------------------------------------------------------------
+# -- rejections without an error -------------------------------------------------------------------
 
 
 def chained(error: BaseException, *, cause: BaseException | None = None,

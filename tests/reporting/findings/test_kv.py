@@ -1,4 +1,4 @@
-"""Facts about keys, case by case: what is one, and what looks like one and is none."""
+"""Findings about keys, and similar cases without a finding."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from .cases import (
 
 
 def loaded(data: dict[str, Any], *commands: list[Any]) -> Scene:
-    """A server that has data before its first command comes."""
+    """A server that has data before its first command."""
 
     def run(cloud: Cloud) -> None:
         server = cloud.kv_server()
@@ -38,7 +38,7 @@ def loaded(data: dict[str, Any], *commands: list[Any]) -> Scene:
 
 
 def in_base64(*steps: str) -> Scene:
-    """A wallet of 10 that two clients read and write; they have values sent in base64."""
+    """A wallet of 10 that two clients read and write, with values in Base64."""
 
     def run(cloud: Cloud) -> None:
         server = cloud.kv_server()
@@ -57,7 +57,7 @@ def in_base64(*steps: str) -> Scene:
 
 
 def stream_refused(path: str, accept: str | None, *, fault: bool = False) -> Scene:
-    """A request for a stream that is refused; ``accept`` is its header, None for none."""
+    """A request for a stream that is rejected; ``accept`` is its Accept header, or None."""
 
     def run(cloud: Cloud) -> None:
         server = cloud.kv_server()
@@ -73,7 +73,7 @@ def stream_refused(path: str, accept: str | None, *, fault: bool = False) -> Sce
 
 
 def taken_by(*owners: str) -> list[list[Any] | str]:
-    """The lock is taken by one after the other, each time after its expiry."""
+    """Several owners take the lock, each after it has expired."""
     steps: list[list[Any] | str] = []
     for owner in owners:
         steps += ["31s", ["SET", "lock:a", owner, "NX", "EX", 30]]
@@ -98,7 +98,7 @@ def long_answer(one: redis.Redis, two: redis.Redis) -> None:
 
 
 def session(times: int) -> Scene:
-    """A key that is no counter and gets a minute to live with each use."""
+    """A key that is not a counter and gets a TTL of a minute at each use."""
     steps: list[list[Any] | str] = [["SET", "s", 1, "KEEPTTL"], ["EXPIRE", "s", 60], "30s"]
     return timed(*steps * times)
 

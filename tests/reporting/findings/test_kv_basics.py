@@ -1,4 +1,4 @@
-"""Findings of all services: where they are found, and where they are not."""
+"""Findings about keys and commands, and similar cases without a finding."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def publishes_after_loss(headers: dict[str, str]) -> Scene:
 
 
 def counts(step: str, times: int) -> Scene:
-    """A counter that gets a minute to live with each count."""
+    """A counter that gets a TTL of a minute at each increment."""
     steps: list[list[Any] | str] = [["INCR", "hits"], ["EXPIRE", "hits", 60], step]
     return timed(*steps * times)
 
@@ -51,7 +51,7 @@ def upserts(*records: tuple[str, dict[str, Any]], forgets: bool = False) -> Scen
 
 
 def reads(keys: list[str | None], partitions: int) -> Scene:
-    """A group that reads at once what was written with those keys."""
+    """A group that consumes records with these keys in one call."""
 
     def run(cloud: Cloud) -> None:
         broker = cloud.broker(topics={"t": partitions})

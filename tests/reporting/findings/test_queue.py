@@ -1,4 +1,4 @@
-"""Facts about messages, case by case: what is one, and what looks like one and is none."""
+"""Findings about messages, and similar cases without a finding."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def answered(*answers: int) -> Scene:
 
 
 def writes(*of_delivery: list[list[Any]], duplicate: bool = True, delay: bool = False) -> Scene:
-    """A receiver that writes, with each delivery of a message that comes twice, what is given."""
+    """A receiver that runs the given commands at each delivery of a duplicated message."""
 
     def run(cloud: Cloud) -> None:
         server, queue = cloud.kv_server(), cloud.queue()
@@ -87,7 +87,7 @@ def writes(*of_delivery: list[list[Any]], duplicate: bool = True, delay: bool = 
 
 
 def logs(*statuses: int) -> Scene:
-    """A receiver that logs an exception and answers all the same, once for each status."""
+    """A receiver that logs an exception and answers, once for each status."""
 
     def run(cloud: Cloud) -> None:
         queue = cloud.queue()

@@ -1,4 +1,4 @@
-"""Facts about commands that belong together: said where they hold, and nowhere else."""
+"""Findings about series of commands, and similar cases without a finding."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ def other_group(one: redis.Redis, two: redis.Redis) -> None:
 
 
 def two_messages(cloud: Cloud) -> None:
-    """Each message fails, and its receiver writes the same for both."""
+    """Each message fails, and its receiver makes the same calls for both."""
     server, queue = cloud.kv_server(), cloud.queue()
 
     def take(request: Any) -> int:

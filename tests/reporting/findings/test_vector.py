@@ -1,4 +1,4 @@
-"""Facts about queries and records, case by case: what is one, and what looks like one and is none."""
+"""Findings about queries and records, and similar cases without a finding."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from .cases import (
 
 
 def asks(*requests: tuple[str, Any], **settings: Any) -> Scene:
-    """An index that gets some requests: each its path and its body."""
+    """An index that receives requests, given as path and body."""
 
     def run(cloud: Cloud) -> None:
         index = cloud.vector_index(**settings)

@@ -1,8 +1,8 @@
-"""Bugs planted in small applications, and the whole report that each of them gets.
+"""Bugs planted in small applications, with the whole report of each.
 
 Each file of ``bugs/`` is an application with a mistake in it and the test that finds it; the text
-beside it is what the report shows. ``FAKECLOUD_WRITE_REPORTS=1`` writes the texts anew, to be read
-before they are committed.
+beside it is the expected report. ``FAKECLOUD_WRITE_REPORTS=1`` rewrites the reports; read them before
+you commit them.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ HEAD = "--- fakecloud ---"
 
 
 def report(output: list[str]) -> str:
-    """The section of the failing test, with what differs from run to run made the same."""
+    """Return the section of the failing test, with values that differ between runs replaced."""
     start = next(number for number, line in enumerate(output) if HEAD in line) + 1
     end = next(
         number
@@ -48,12 +48,12 @@ def report(output: list[str]) -> str:
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
 def test_the_report_shows_the_cause(name: str, run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("COLUMNS", "100")
-    # However busy the machine is that runs this: what waits in these tests sleeps.
+    # The tests sleep, which must be recognised on a busy machine too.
     monkeypatch.setattr("pytest_fakecloud.session._A_SLEEP_S", 0.0)
-    gc.freeze()  # what the run leaves behind is looked for below, and nothing older
+    gc.freeze()  # only objects of this run are collected below
     source = (BUGS / f"{name}.py").read_text(encoding="utf-8")
     result = run(source)
-    # An application that leaves its client open is not what is looked at.
+    # Clients that an application leaves open are not the subject of the test.
     gc.collect()
     result.assert_outcomes(failed=1)
     found = report(result.outlines)
