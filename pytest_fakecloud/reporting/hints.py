@@ -150,9 +150,11 @@ def hints(cloud: AnyCloud, error: BaseException) -> list[str]:
             named = [handle for handle in cloud.handles if handle.url in seen]
             for handle in named:
                 recipe = library.recipe.format(name=handle.name)
-                found.append(f"{library.name} kept a request from {handle.name}: {recipe}")
+                found.append(f"{library.name} intercepted a request to {handle.name}: {recipe}")
             if not named and library.blocks_all and not _elsewhere(str(one)):
-                found.append(f"{library.name} kept the test from its fakes: {library.recipe}")
+                found.append(
+                    f"{library.name} blocked the connection to the fakes: {library.recipe}"
+                )
         if issubclass(type(one), OSError | _errors("httpx", "TransportError")):
             found += _of_earlier(cloud, f"{_request_of(one)} {one}")
     return list(dict.fromkeys(found))
@@ -171,15 +173,15 @@ def _of_earlier(cloud: AnyCloud, address: str) -> list[str]:
     if any(handle.url.endswith(f":{port}") for handle in cloud.handles):
         return []
     return _fakes_that_stay(
-        cloud, f"a client went to 127.0.0.1:{port}, where a fake stood that is closed"
+        cloud, f"a client called 127.0.0.1:{port}, the address of a fake that is closed"
     )
 
 
 def _fakes_that_stay(cloud: AnyCloud, what: str) -> list[str]:
     names = " ".join(dict.fromkeys(handle.fixture for handle in cloud.handles))
     return [
-        f"{what}, such as an earlier test's. An application that makes its client once needs fakes "
-        "that stay; in pytest.ini:",
+        f"{what}, for example an earlier test's. An application that creates its client once needs "
+        "fakes that last; in pytest.ini:",
         "    [pytest]",
         "    fakecloud_scope = session",
         f"    fakecloud_early = {names}",
@@ -193,7 +195,7 @@ def strangers(cloud: AnyCloud) -> list[str]:
         token = bearer_token(call.headers.get("Authorization")) if call.status == 401 else None
         if token is not None and token not in own and was_given(token):
             return _fakes_that_stay(
-                cloud, f"a client came to {call.handle} with the token of a fake that is closed"
+                cloud, f"a client called {call.handle} with the token of a fake that is closed"
             )
     return []
 
@@ -212,7 +214,7 @@ def _unconnected(
             continue
         found += _of_earlier(cloud, address) or [
             f"the test has {type(client).__name__} of {package} "
-            f"for {address}, which is not one of its fakes: the fixture fakecloud_env "
+            f"for {address}, which is not the address of a fake: the fixture fakecloud_env "
             "(or fakecloud_env = true in pytest.ini) sets the variables such a client reads, before "
             "the application makes it"
         ]
@@ -288,8 +290,8 @@ def suspicions(
             for handle in silent:
                 recipe = library.recipe.format(name=handle.name)
                 found.append(
-                    f"no request came to {handle.name}; {library.name} was active in this test and "
-                    f"may have kept it away: {recipe}"
+                    f"{handle.name} received no request; {library.name} was active in this test and "
+                    f"may have intercepted it: {recipe}"
                 )
     return found
 

@@ -24,7 +24,7 @@ CASES = [
         def test_it(kv_server):
             requests.get(f"{kv_server.url}/get/k", headers=kv_server.headers)
         """,
-        "responses kept a request from kv_server: let it through with "
+        "responses intercepted a request to kv_server: let it through with "
         "responses.add_passthru(kv_server.url)",
         marks=needs("responses"),
         id="responses",
@@ -36,7 +36,7 @@ CASES = [
         def test_it(kv_server, respx_mock):
             httpx.get(f"{kv_server.url}/get/k", headers=kv_server.headers)
         """,
-        'respx kept a request from kv_server: let it through with respx.route(host="127.0.0.1")'
+        'respx intercepted a request to kv_server: let it through with respx.route(host="127.0.0.1")'
         ".pass_through()",
         marks=needs("respx"),
         id="respx",
@@ -48,7 +48,7 @@ CASES = [
         def test_it(kv_server, httpx_mock):
             httpx.get(f"{kv_server.url}/get/k", headers=kv_server.headers)
         """,
-        "pytest-httpx kept a request from kv_server: let it through with @pytest.mark.httpx_mock("
+        "pytest-httpx intercepted a request to kv_server: let it through with @pytest.mark.httpx_mock("
         'should_mock=lambda request: request.url.host != "127.0.0.1")',
         marks=needs("pytest_httpx"),
         id="pytest_httpx",
@@ -62,7 +62,7 @@ CASES = [
             with requests_mock.Mocker():
                 requests.get(f"{kv_server.url}/get/k", headers=kv_server.headers)
         """,
-        "requests-mock kept a request from kv_server: let it through with "
+        "requests-mock intercepted a request to kv_server: let it through with "
         "requests_mock.Mocker(real_http=True)",
         marks=needs("requests_mock"),
         id="requests_mock",
@@ -76,7 +76,7 @@ CASES = [
             with pook.use():
                 requests.post(kv_server.url, json=["PING"])
         """,
-        "pook kept a request from kv_server: let it through with pook.use(network=True), or "
+        "pook intercepted a request to kv_server: let it through with pook.use(network=True), or "
         "pook.enable_network()",
         marks=needs("pook"),
         id="pook",
@@ -90,7 +90,7 @@ CASES = [
             with vcr.use_cassette(str(tmp_path / "tape.yaml"), record_mode="none"):
                 requests.get(f"{kv_server.url}/get/k", headers=kv_server.headers)
         """,
-        "VCR.py kept a request from kv_server: let it through with vcr.VCR(ignore_localhost=True)",
+        "VCR.py intercepted a request to kv_server: let it through with vcr.VCR(ignore_localhost=True)",
         marks=needs("vcr"),
         id="vcr",
     ),
@@ -110,11 +110,11 @@ def test_the_library_is_named(run: Run, source: str, hint: str) -> None:
     [
         (
             "--disable-socket",
-            "*pytest-socket kept the test from its fakes: allow loopback with @pyt*",
+            "*pytest-socket blocked the connection to the fakes: allow loopback with @pyt*",
         ),
         (
             "--allow-hosts=10.0.0.1",
-            "*pytest-socket kept the test from its fakes: allow loopback with --allow-hosts=127*",
+            "*pytest-socket blocked the connection to the fakes: allow loopback with --allow-hosts=127*",
         ),
     ],
 )
@@ -155,8 +155,8 @@ def test_a_refusal_the_application_swallowed_is_suspected(run: Run) -> None:
     result.assert_outcomes(failed=1)
     result.stdout.fnmatch_lines(
         [
-            "no request came to kv_server; responses was active in this test and may have kept it "
-            "away: *"
+            "kv_server received no request; responses was active in this test and may have "
+            "intercepted it: *"
         ]
     )
 
@@ -200,9 +200,7 @@ def test_a_library_that_was_active_is_suspected(
     assert result.parseoutcomes() == {"failed": 1, "passed": 1}
     name = {"requests_mock": "requests-mock", "vcr": "VCR.py"}.get(module, module)
     result.stdout.fnmatch_lines(
-        [
-            f"no request came to kv_server; {name} was active in this test and may have kept it away: *"
-        ]
+        [f"kv_server received no request; {name} was active in this test and may have *"]
     )
 
 
@@ -224,7 +222,7 @@ def test_a_library_that_a_fixture_makes_active_is_suspected(
     """
     result = run(source, *quiet_but("respx", "pytest_httpx", "requests_mock"), quiet=False)
     result.assert_outcomes(failed=1)
-    result.stdout.fnmatch_lines(["no request came to kv_server; *was active in this test*"])
+    result.stdout.fnmatch_lines(["kv_server received no request; *was active in this test*"])
 
 
 @pytest.mark.parametrize("module", ["responses", "respx", "requests_mock", "vcr", "pook", "httpx"])
@@ -249,7 +247,7 @@ def test_a_library_that_is_only_imported_is_not_suspected(run: Run, module: str)
         """
     )
     result.assert_outcomes(passed=1, failed=1)
-    assert "may have kept it away" not in result.stdout.str()
+    assert "may have intercepted it" not in result.stdout.str()
 
 
 # -- clients of other addresses --------------------------------------------------------------------
@@ -295,10 +293,10 @@ def test_a_client_of_an_earlier_test_is_told_how_fakes_stay(run: Run) -> None:
         "    fakecloud_early = kv_server",
     ]
     lines = result.outlines
-    heads = [n for n, line in enumerate(lines) if line.startswith("a client went to 127.0.0.1:")]
+    heads = [n for n, line in enumerate(lines) if line.startswith("a client called 127.0.0.1:")]
     assert len(heads) == 2
     for head in heads:
-        assert "where a fake stood that is closed" in lines[head]
+        assert "the address of a fake that is closed" in lines[head]
         assert lines[head + 1 : head + 4] == three_lines
 
 

@@ -20,8 +20,8 @@ STAY = [
     "    fakecloud_early = kv_server queue",
 ]
 AFTER = (
-    ", such as an earlier test's. An application that makes its client once needs fakes that stay; "
-    "in pytest.ini:"
+    ", for example an earlier test's. An application that creates its client once needs fakes that "
+    "last; in pytest.ini:"
 )
 
 
@@ -56,18 +56,18 @@ BLOCKED = "pytest_socket.SocketBlockedError"
 NO_CONNECT = "pytest_socket.SocketConnectBlockedError"
 ALLOW = "allow loopback with --allow-hosts=127.0.0.1, or @pytest.mark.allow_hosts(['127.0.0.1'])"
 TO_RESPX = (
-    'respx kept a request from kv_server: let it through with respx.route(host="127.0.0.1")'
+    'respx intercepted a request to kv_server: let it through with respx.route(host="127.0.0.1")'
     ".pass_through()"
 )
 TO_POOK = (
-    "pook kept a request from kv_server: let it through with pook.use(network=True), or "
+    "pook intercepted a request to kv_server: let it through with pook.use(network=True), or "
     "pook.enable_network()"
 )
 CONNECT = "A test tried to use socket.socket.connect() with host {}"
 REFUSALS: dict[str, tuple[Callable[[str], BaseException], list[str]]] = {
     "by its text": (
         lambda url: error_of(RESPONSES, NO_RESPONSE.format(f"{url}/get/k")),
-        ["responses kept a request from kv_server: let it through with "
+        ["responses intercepted a request to kv_server: let it through with "
          "responses.add_passthru(kv_server.url)"],
     ),
     "of its class, with another text": (lambda url: error_of(RESPONSES, f"no way to {url}"), []),
@@ -80,7 +80,8 @@ REFUSALS: dict[str, tuple[Callable[[str], BaseException], list[str]]] = {
     "by the request it holds": (lambda url: error_of(RESPX, request=asked(url)), [TO_RESPX]),
     "by the request that failed": (
         lambda url: error_of(VCR, failed_request=SimpleNamespace(uri=f"{url}/get/k")),
-        ["VCR.py kept a request from kv_server: let it through with vcr.VCR(ignore_localhost=True)"],
+        ["VCR.py intercepted a request to kv_server: let it through with "
+         "vcr.VCR(ignore_localhost=True)"],
     ),
     "without a request": (lambda url: error_of(RESPX), []),
     "a class below it": (
@@ -88,28 +89,28 @@ REFUSALS: dict[str, tuple[Callable[[str], BaseException], list[str]]] = {
     ),
     "sockets": (
         lambda url: error_of(BLOCKED, "A test tried to use socket.socket."),
-        ["pytest-socket kept the test from its fakes: allow loopback with "
+        ["pytest-socket blocked the connection to the fakes: allow loopback with "
          "@pytest.mark.enable_socket, or --allow-hosts=127.0.0.1 in place of --disable-socket"],
     ),
     "sockets to this machine": (
         lambda url: error_of(NO_CONNECT, CONNECT.format('"127.0.0.1" (allowed: "10.0.0.1").')),
-        [f"pytest-socket kept the test from its fakes: {ALLOW}"],
+        [f"pytest-socket blocked the connection to the fakes: {ALLOW}"],
     ),
     "sockets to this machine, none allowed": (
         lambda url: error_of(NO_CONNECT, CONNECT.format('"127.0.0.1"')),
-        [f"pytest-socket kept the test from its fakes: {ALLOW}"],
+        [f"pytest-socket blocked the connection to the fakes: {ALLOW}"],
     ),
     "sockets to another": (
         lambda url: error_of(NO_CONNECT, CONNECT.format('"10.0.0.1" (allowed: "127.0.0.1").')), []
     ),
     "pytest-recording": (
         lambda url: RuntimeError("Network is disabled for host '127.0.0.1'"),
-        ["pytest-recording (--block-network) kept the test from its fakes: allow loopback with "
+        ["pytest-recording (--block-network) blocked the connection to the fakes: allow loopback with "
          "--allowed-hosts=127.0.0.1, or @pytest.mark.block_network(allowed_hosts=['127.0.0.1'])"],
     ),
     "sockets to a fake": (
         lambda url: error_of(NO_CONNECT, request=asked(url)),
-        [f"pytest-socket kept a request from kv_server: {ALLOW}"],
+        [f"pytest-socket intercepted a request to kv_server: {ALLOW}"],
     ),
     "the cause": (lambda url: linked(cause=error_of(RESPX, url)), [TO_RESPX]),
     "the context": (lambda url: linked(context=error_of(RESPX, url)), [TO_RESPX]),
@@ -194,7 +195,7 @@ ADDRESSED: dict[str, tuple[Callable[[str], BaseException], bool]] = {
 def test_a_client_of_a_fake_that_is_closed_is_told_how_fakes_stay(
     cloud: Cloud, closed: str, error: Callable[[str], BaseException], expected: bool
 ) -> None:
-    head = f"a client went to 127.0.0.1:{closed}, where a fake stood that is closed{AFTER}"
+    head = f"a client called 127.0.0.1:{closed}, the address of a fake that is closed{AFTER}"
     assert hints(cloud, error(closed)) == ([head, *STAY] if expected else [])
 
 
@@ -223,7 +224,7 @@ def test_the_token_of_a_fake_that_is_closed_is_known(cloud: Cloud) -> None:
     came(cloud, None)
     assert strangers(cloud) == []
     came(cloud, old)
-    head = f"a client came to kv_server with the token of a fake that is closed{AFTER}"
+    head = f"a client called kv_server with the token of a fake that is closed{AFTER}"
     assert strangers(cloud) == [head, *STAY]
 
 
@@ -245,7 +246,7 @@ def test_an_old_token_that_was_no_hindrance_is_not_told(cloud: Cloud) -> None:
 # -- clients of other addresses --------------------------------------------------------------------
 
 FIXTURE = (
-    ", which is not one of its fakes: the fixture fakecloud_env (or fakecloud_env = true in "
+    ", which is not the address of a fake: the fixture fakecloud_env (or fakecloud_env = true in "
     "pytest.ini) sets the variables such a client reads, before the application makes it"
 )
 PROD = "https://prod.example.com"
@@ -322,7 +323,7 @@ def test_a_client_of_a_fake_ends_the_suspicion(cloud: Cloud) -> None:
 def test_a_client_of_a_fake_that_is_closed_is_not_told_about_the_environment(
     cloud: Cloud, closed: str
 ) -> None:
-    head = f"a client went to 127.0.0.1:{closed}, where a fake stood that is closed{AFTER}"
+    head = f"a client called 127.0.0.1:{closed}, the address of a fake that is closed{AFTER}"
     found = suspicions(cloud, [redis_at(PROD), redis_at(f"http://127.0.0.1:{closed}")])
     assert found == [REDIS, head, *STAY]
 
@@ -347,7 +348,7 @@ def test_where_a_fake_was_called_no_client_is_suspected(cloud: Cloud) -> None:
 
 def kept_away(*names: str) -> list[str]:
     return [
-        f"no request came to {name}; responses was active in this test and may have kept it away: "
+        f"{name} received no request; responses was active in this test and may have intercepted it: "
         f"let it through with responses.add_passthru({name}.url)"
         for name in names
     ]
