@@ -49,6 +49,7 @@ class AttemptDetails:
         self._now = now
         self._alone = alone
         self._sent: dict[tuple[str, str, int], _Taken] = {}
+        self._known_keys = {keys.current, keys.next}
 
     def watched(self, send: Callable[[Delivery], Outcome]) -> Callable[[Delivery], Outcome]:
         """Wrap ``send`` so that each delivery is recorded."""
@@ -160,6 +161,7 @@ class AttemptDetails:
             "verified_url": None,
             "verified_body": None,
             "verified_key": None,
+            "former_key": False,
             "claim": "",
             "ahead_s": time.time() - self._now(),
             "environment": _environment(self._keys),
@@ -173,7 +175,11 @@ class AttemptDetails:
         if refused and data["invalid"] is None:
             # A check that tries several keys is explained by the one that belongs to the queue.
             own = [one for one in refused if self._keys.current in one.keys]
-            data |= _compared([*refused, *own][-1], sent, signed, self._keys)
+            check = [*refused, *own][-1]
+            data |= _compared(check, sent, signed, self._keys)
+            now = {self._keys.current, self._keys.next}
+            data["former_key"] = bool((self._known_keys - now).intersection(check.keys))
+            self._known_keys |= now
         return data
 
 

@@ -72,7 +72,7 @@ def _watch() -> None:
     _replace(getattr(sys.modules.get(_PYJWT), "PyJWT", None), "decode_complete", _decoding)
 
 
-def _replace(owner: Any, name: str, wrap: Callable[[FunctionType], FunctionType]) -> None:
+def _replace(owner: Any, name: str, wrap: Callable[[FunctionType], Callable[..., Any]]) -> None:
     original = vars(owner).get(name) if isinstance(owner, type) else None
     if isinstance(original, FunctionType) and all(original is not one[-1] for one in _watched):
         wrapped = wrap(original)
@@ -80,7 +80,7 @@ def _replace(owner: Any, name: str, wrap: Callable[[FunctionType], FunctionType]
         _watched.append((owner, name, original, wrapped))
 
 
-def _verifying(original: FunctionType) -> FunctionType:
+def _verifying(original: FunctionType) -> Callable[..., Any]:
     def verify(self: Any, *given: Any, **named: Any) -> Any:
         found = _found()
         before = len(found)
@@ -96,7 +96,7 @@ def _verifying(original: FunctionType) -> FunctionType:
     return verify
 
 
-def _decoding(original: FunctionType) -> FunctionType:
+def _decoding(original: FunctionType) -> Callable[..., Any]:
     def decode_complete(self: Any, jwt: Any, key: Any = "", *given: Any, **named: Any) -> Any:
         found = _found()
         try:

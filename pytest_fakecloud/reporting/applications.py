@@ -139,7 +139,7 @@ class Listener:
 
         else:
 
-            async def observed(transport: Any, request: Any) -> Any:
+            async def observed(transport: Any, request: Any) -> Any:  # type: ignore[misc]
                 environ = self._asked(transport, request, 0)
                 try:
                     response = await original(transport, request)

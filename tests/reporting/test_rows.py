@@ -244,7 +244,7 @@ def test_what_is_told_agrees_with_the_official_receiver(cloud: Cloud) -> None:
 
 def verifying(cloud: Cloud, **changed: Any) -> tuple[str, ...]:
     """Return the remarks on an application that passes other values to the official receiver."""
-    queue = cloud.queue()
+    queue = changed.pop("queue", None) or cloud.queue()
     keys = changed.pop("keys", (queue.current_signing_key, queue.next_signing_key))
     receiver = Receiver(*keys)
 
@@ -316,6 +316,15 @@ def test_a_check_of_the_applications_own_is_explained(
     (one,) = find(cloud, scene)
     assert (one.kind, said.items() <= one.values.items()) == (kind, True)
     assert "msg_" in sentence(one, scene)
+
+
+def test_a_key_from_before_a_rotation_is_recognised(cloud: Cloud) -> None:
+    queue = cloud.queue()
+    keys = queue.current_signing_key, queue.current_signing_key
+    queue.rotate_keys()
+    verifying(cloud, queue=queue, keys=keys)
+    (one,) = find(cloud, scene_of(cloud, []))
+    assert one.values["reason"] == "former_key"
 
 
 def test_a_receiver_that_was_replaced_meanwhile_stays_so(

@@ -89,7 +89,7 @@ def _reason(signature: dict[str, Any]) -> dict[str, Any] | None:
         same = signature["verified_body_same_json"]
         return {"reason": "json" if same else "body", "size": signature["verified_size"]}
     if signature["verified_key"] is False:
-        return {"reason": "key"}
+        return {"reason": "former_key" if signature["former_key"] else "key"}
     if signature["claim"]:
         return {"reason": "claim", "got": signature["claim"]}
     if signature["environment"] == "other":
@@ -146,6 +146,23 @@ def scheduled_twice(look: Look) -> Iterator[Finding]:
                 yield Finding("scheduled_twice", handle.name, (call.number,), (), values)
 
 
+def delivered_late(look: Look) -> Iterator[Finding]:
+    """A retry that was delivered after a message to the same URL that was published later."""
+    published = look.scene.published
+    done: list[tuple[object, str]] = []
+    for event in look.events("attempt"):
+        status, message = event.data.get("status"), str(event.data.get("message_id"))
+        if not isinstance(status, int) or not 200 <= status < 300:
+            continue
+        number, url = event.data.get("number") or 0, event.data.get("url")
+        later = [one for to, one in done if to == url
+                 and published.get(one, 0) > published.get(message, event.at_us)]  # fmt: skip
+        if number > 1 and later:
+            values = {"attempt": number, "later": later[-1]}
+            yield _about("delivered_late", event.handle, event.number, message, **values)
+        done.append((url, message))
+
+
 def handled_twice(look: Look) -> Iterator[Finding]:
     """A delivery that a fault duplicated, and whose receiver made the same calls both times."""
     for event in look.events("attempt"):
@@ -181,6 +198,7 @@ FINDINGS: tuple[Callable[[Look], Iterator[Finding]], ...] = (
     several_callbacks,
     published_again,
     scheduled_twice,
+    delivered_late,
     handled_twice,
     accepted_with_error,
 )

@@ -124,6 +124,29 @@ def upserted_again(look: Look) -> Iterator[Finding]:
                 yield _found("upserted_again", handle, call, namespace, **values)
 
 
+def deleted_by_prefix(look: Look) -> Iterator[Finding]:
+    """Ids that a deletion by prefix removed although they only begin like the one that was meant."""
+    for handle in look.handles("vector"):
+        known: dict[str, set[str]] = {}
+        for call in look.calls_of(handle):
+            body, namespace = parsed(call.body), str(call.facts.get("namespace") or "")
+            if call.status != 200:
+                continue
+            if call.route in ("upsert", "upsert-data"):
+                items = body if isinstance(body, list) else [body]
+                ids = {str(one["id"]) for one in items if isinstance(one, dict) and "id" in one}
+                known.setdefault(namespace, set()).update(ids)
+            prefix = body.get("prefix") if call.route == "delete" and isinstance(body, dict) else ""
+            if isinstance(prefix, str) and prefix[-1:].isalnum():
+                after = {one[len(prefix) :][:1] for one in known.get(namespace, ())
+                         if one.startswith(prefix)}  # fmt: skip
+                beyond = sorted(one for one in known.get(namespace, ()) if one.startswith(prefix)
+                                and one[len(prefix) :][:1].isalnum())  # fmt: skip
+                if beyond and any(not one.isalnum() for one in after):
+                    values = {"prefix": prefix, "ids": beyond}
+                    yield _found("deleted_by_prefix", handle, call, namespace, **values)
+
+
 def empty_namespace(look: Look) -> Iterator[Finding]:
     """A query in a namespace without vectors, while another one has some."""
     for handle in look.handles("vector"):
@@ -223,6 +246,7 @@ FINDINGS: tuple[Callable[[Look], Iterator[Finding]], ...] = (
     refused_candidates,
     no_longer_matches,
     upserted_again,
+    deleted_by_prefix,
     empty_namespace,
     without_metadata,
     replaced,

@@ -351,6 +351,8 @@ def _wrong_signature(of: Finding, scene: Scene) -> str:
         "key": "the application's check does not have the queue's current signing key",
         "environment": "QSTASH_CURRENT_SIGNING_KEY of this process is not this queue's current key",
         "unsigned": "the delivery was sent without a signature",
+        "former_key": "the application's check has a key from before the rotation of the queue's keys, "
+        "and not the current one",
         "claim": f"the application's check rejected the claim {of.values.get('got')}",
         "invalid": str(of.values.get("got")),
     }[why]
@@ -369,6 +371,13 @@ def _valid_signature(of: Finding, scene: Scene) -> str:
     )
 
 
+def _delivered_late(of: Finding, scene: Scene) -> str:
+    return (
+        f"attempt {of.values['attempt']} of {scene.short(of.values['message'])} was delivered after "
+        f"{scene.short(of.values['later'])}, which was published later: retries do not keep the order"
+    )
+
+
 SENTENCES: Sentences = {
     "deduplicated": _deduplicated,
     "redirected": _redirected,
@@ -376,6 +385,7 @@ SENTENCES: Sentences = {
     "published_again": _published_again,
     "scheduled_twice": "this request created schedule {second:raw} with the destination, cron ({cron}) "
     "and body of {first:raw}, and had no schedule id: both are active",
+    "delivered_late": _delivered_late,
     "handled_twice": _handled_twice,
     "error_logged": _logged,
     "raised_after_answer": _raised_after,

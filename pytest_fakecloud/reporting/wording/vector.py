@@ -151,6 +151,7 @@ SENTENCES: Sentences = {
     "no_longer_matches": "the filter rejected {id}, which matched before this {route:raw}: {why:raw}",
     "upserted_again": "this upsert repeats {count:record} under other ids ({ids:list}); the earlier "
     "upsert was carried out although its answer was lost",
+    "deleted_by_prefix": "the prefix {prefix:json} also deleted {ids:list}",
     "empty_namespace": _empty_namespace,
     "metadata_not_included": "the query did not ask for metadata (includeMetadata), so its hits have "
     "none",

@@ -108,7 +108,23 @@ def logs(*statuses: int) -> Scene:
     return run
 
 
+def retried(*answers: int) -> Scene:
+    """Two messages to one URL, published one after the other."""
+
+    def run(cloud: Cloud) -> None:
+        queue = cloud.queue()
+        queue.destinations.answers(HOOK, *answers)
+        for _ in range(2):
+            httpx.post(f"{queue.url}/v2/publish/{HOOK}", headers=queue.headers)
+            cloud.clock.advance("1s")
+        queue.run_until_idle()
+
+    return run
+
+
 CASES: dict[str, Scene] = {
+    "a retry after a later message": retried(500, 200, 200),
+    "two messages in order": retried(200, 500, 200),
     "a schedule that was created twice": publishes(*[to("schedules", Cron="0 2 * * *")] * 2),
     "a schedule with an id": publishes(
         *[to("schedules", Cron="0 2 * * *", Schedule_Id="nightly")] * 2

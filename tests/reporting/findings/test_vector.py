@@ -111,6 +111,12 @@ CASES: dict[str, Scene] = {
         cloud.vector_index().faults.lose_answer(times=1),
         [suppressed(cloud, name) for name in ("a", "b")],
     ),
+    "a prefix of several documents": asks(
+        *(record(f"doc-{name}") for name in ("1-0", "12-0")), ("delete", {"prefix": "doc-1"})
+    ),
+    "a prefix of one document": asks(
+        *(record(f"doc-{name}") for name in ("1-0", "12-0")), ("delete", {"prefix": "doc-1-"})
+    ),
     "a filter that is none": asks(A, ("query", query("n =="))),
     "a filter of what came after it": asks(
         record("b", {"n": "1"}), ("query", TEXT | {"topK": 1}), ("upsert", [A[1]])
