@@ -189,7 +189,7 @@ def _skipped(of: Finding, scene: Scene) -> str:
 
 def _redelivered(of: Finding, scene: Scene) -> str:
     return (
-        f"{counted(of.values['records'], 'record')} redelivered to group {of.values['group']}, and "
+        f"group {of.values['group']} received {counted(of.values['records'], 'record')} again, and "
         f"{of.values['command']} was repeated {of.values['times']} times"
     )
 
@@ -216,7 +216,7 @@ SENTENCES: Sentences = {
     "commit_beyond_end": _beyond_end,
     "commit_beyond_received": "group {group} committed {partition}={offset} after receiving only "
     "{partition}@{last}",
-    "committed_before_failure": "{records:record} committed before the call that failed",
+    "committed_before_failure": "group {group} committed {records:record} before a call failed",
     "unknown_header": "the broker ignored the header {header:raw}; a similar one that it reads is "
     "{known:raw}",
     "received_again": _received_again,

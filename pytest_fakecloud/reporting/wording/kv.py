@@ -222,7 +222,7 @@ SENTENCES: Sentences = {
     "key never expires",
     "ttl_renewed": "the TTL of {key} is {seconds:raw} s and was set again {times:raw} times before it "
     "ended",
-    "accept_missing": "{command} streams only to a request with the header Accept: "
+    "accept_missing": "{command} sends a stream only if the request has the header Accept: "
     "text/event-stream (it had {accept})",
     "none_in_key": "the key {key} contains None, which is how Python writes a missing value",
     "counter_mismatch": "{key} was decremented but never set; {other} was set to {value} but never "

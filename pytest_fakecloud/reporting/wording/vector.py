@@ -142,7 +142,7 @@ def _deleted_elsewhere(of: Finding, scene: Scene) -> str:
 def _pending(of: Finding, scene: Scene) -> str:
     return (
         f"{counted(of.values['count'], 'vector')} of {_name(of.values['namespace'])} pending: queries "
-        "do not return them until they are indexed"
+        "return vectors only when they are indexed"
     )
 
 
