@@ -1,4 +1,4 @@
-"""Requests to the application under test, as its framework tells of them.
+"""Requests to the application under test, as its framework or test client reports them.
 
 Flask and Django send signals when a request begins and ends, so a test's own client
 (``app.test_client()``, ``django.test.Client``) is observed without a change. Starlette and FastAPI
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from ..any_cloud import AnyCloud
 
 _MOST = 1000
-"""How many requests are remembered, the newest."""
+"""How many requests are kept, the newest."""
 _BODY = 2_000
 """The characters of a body that are kept."""
 _NEAR = 20
@@ -39,12 +39,12 @@ _Receiver = Callable[..., None]
 class Served:
     """One request to the application.
 
-    ``began`` and ``ended`` are numbers of the journal (``ended`` 0: not yet, or nobody told),
-    ``status`` is None where the framework does not say, ``raised`` what left the view, in words.
-    ``thread`` serves it, 0 in an event loop. ``alone`` is true when no other request was served at
-    the same time, except for those it made itself; ``overlaps`` has the others. ``body`` is the
-    beginning of its body when a test client sent it, ``body_type`` its content type, ``headers`` the
-    other headers, sorted.
+    ``began`` and ``ended`` are numbers of the journal (``ended`` is 0 if the end is unknown).
+    ``status`` is None if the framework does not report it, ``raised`` describes the exception that
+    left the view. ``thread`` serves the request (0: an event loop). ``alone`` is true if no other
+    request was served at the same time, except for requests that it made itself; ``overlaps`` has the
+    others. ``body`` is the beginning of the body that a test client sent, ``body_type`` its content
+    type, ``headers`` are the other headers, sorted.
     """
 
     began: int
@@ -65,7 +65,7 @@ class Served:
 
 
 class Listener:
-    """Hears of requests for one cloud at a time, until it is closed."""
+    """Records requests for one cloud at a time, until it is closed."""
 
     def __init__(self) -> None:
         self.cloud: AnyCloud | None = None
@@ -77,7 +77,7 @@ class Listener:
         self._wrapped: list[tuple[Any, str, Any]] = []
 
     def listen(self, cloud: AnyCloud | None) -> None:
-        """Remember the requests that come from now on, for this cloud; for none, remember nothing."""
+        """Record requests for this cloud from now on; for None, record nothing."""
         if cloud is not self.cloud:
             self.cloud = cloud
             self.served.clear()
@@ -88,7 +88,7 @@ class Listener:
         ):
             if cloud is not None and name in sys.modules and name not in self._heard:
                 self._heard.add(name)
-                # Another version may have none of them, or a module of that name be something else.
+                # Another version may lack the signals, or another module may have the name.
                 with suppress(AttributeError, TypeError):
                     self._connect(sys.modules[name], receivers)
 
@@ -109,7 +109,7 @@ class Listener:
             self._connected.append((signal, heard))
 
     def close(self) -> None:
-        """Hear no more."""
+        """Stop recording, and restore what was wrapped."""
         for signal, receiver in self._connected:
             signal.disconnect(receiver)
         for owner, name, original in self._wrapped:
@@ -153,7 +153,7 @@ class Listener:
         self._wrapped.append((owner, name, original))
 
     def _asked(self, transport: Any, request: Any, thread: int) -> object:
-        """Remember a request to an ASGI application; nothing that it holds may raise."""
+        """Record a request to an ASGI application; return its environment, None if that raises."""
         with suppress(Exception):
             app = type(getattr(transport, "app", None))
             framework = "ASGI" if app is FunctionType else app.__name__
@@ -178,7 +178,7 @@ class Listener:
         self._begin("Flask", request.environ)
 
     def _flask_raised(self, exception: BaseException, **_: object) -> None:
-        # Where the application is to propagate exceptions, nothing ends the request.
+        # If the application propagates exceptions, no signal ends the request.
         self._end(sys.modules["flask"].request.environ, exception=exception)
 
     def _flask_ended(self, response: Any, **_: object) -> None:
@@ -216,7 +216,7 @@ class Listener:
                 sorted((n, str(v)) for n, v in environ.items() if str(n).startswith("HTTP_"))
             )
             for other in self._under_way:
-                # In one thread the later one was made by the earlier one.
+                # In one thread, the earlier request made the later one.
                 if not thread or other.thread != thread:
                     one.alone = other.alone = False
                     one.overlaps.append(other)
@@ -225,7 +225,7 @@ class Listener:
             self.served.append(one)
 
     def _of(self, environ: object) -> Served | None:
-        """The request with that environment; it is forgotten once the request has ended."""
+        """The unfinished request with that environment."""
         if environ is None:
             return None
         return next((one for one in reversed(self.served) if one.environ is environ), None)
@@ -246,7 +246,7 @@ class Listener:
 
 
 def _harmless(receiver: _Receiver) -> _Receiver:
-    """The receiver, which raises nothing into the application whatever comes."""
+    """Wrap a receiver so that it raises nothing into the application."""
 
     def heard(sender: object, **given: Any) -> None:
         with suppress(Exception):
@@ -258,14 +258,14 @@ def _harmless(receiver: _Receiver) -> _Receiver:
 def _in_words(error: BaseException) -> str:
     try:
         return raised_text(error)
-    except Exception:  # of its __str__: the application must go on as it would without us
+    except Exception:  # its __str__ may raise, which must not disturb the application
         return f"the handler raised {type(error).__name__}"
 
 
 def _target(environ: Any) -> tuple[str, str]:
     """Method, path and query of a WSGI environment or an ASGI scope, and the path alone."""
     if "REQUEST_METHOD" in environ:
-        # The standard lets a server leave out what is empty.
+        # WSGI lets a server leave out empty values.
         method, path = environ["REQUEST_METHOD"], environ.get("PATH_INFO") or "/"
         query = environ.get("QUERY_STRING", "")
     else:
@@ -287,15 +287,15 @@ def _body_of(environ: Any) -> tuple[str, str]:
 
 
 def _environ_of(request: Any) -> object:
-    """What began a request of Django's: its WSGI environment or ASGI scope."""
+    """The WSGI environment or ASGI scope of a request of Django."""
     return getattr(request, "environ", getattr(request, "scope", None))
 
 
 def _closing_response() -> object:
     """The response whose ``close()`` has just sent Django's signal.
 
-    The signal itself has none; the frame that sends it belongs to the response. What else listens to
-    an application (a tracer, say) may call through functions of its own in between.
+    The signal has no response, but a frame that sends it is the response's. Other listeners, such as
+    a tracer, may add frames in between.
     """
     frame: FrameType | None = sys._getframe(1)
     for _ in range(_NEAR):

@@ -183,7 +183,7 @@ def _message(
 
 
 def _data(row: Row) -> dict[str, Any]:
-    """What the service knows about the call or the event."""
+    """The data that the service recorded about the call or the event."""
     if isinstance(row.entry, Call):
         data: Mapping[str, Any] = row.entry.facts
         if hides_words(row.entry):

@@ -183,7 +183,7 @@ def not_streamed(look: Look) -> Iterator[Finding]:
 
 
 def deadline_of(call: Call, line: list[str]) -> int | None:
-    """Until when a key lives after a command that gives it a span; None for any other command."""
+    """Return when a key expires that a command gives a TTL, in microseconds; None for other commands."""
     words = [word.upper() for word in line]
     try:
         if words[0] in _SPANS and len(words) > 2:
