@@ -76,6 +76,38 @@ def unknown_header(look: Look) -> Iterator[Finding]:
                     yield Finding("unknown_header", handle.name, (call.number,), (), values)
 
 
+def produced_again(look: Look) -> Iterator[Finding]:
+    """A produce request that failed after it had appended records, and was repeated."""
+    for handle in look.handles("broker"):
+        failed: list[Call] = []
+        for call in look.calls_of(handle):
+            if call.route != "produce":
+                continue
+            if call.status is None or call.status >= 500:
+                failed.append(call)
+                continue
+            first = next((one for one in failed if one.body == call.body), None)
+            if first is None or call.status != 200:
+                continue
+            items = parsed(call.body)
+            values = {one.get("value") for one in (items if isinstance(items, list) else [items])
+                      if isinstance(one, dict)}  # fmt: skip
+            span = range(first.at_us // 1000, call.at_us // 1000 + 1)
+            own = {(one["topic"], one["partition"], one["offset"])
+                   for one in _flat(parsed(call.answer))}  # fmt: skip
+            twice = [record.value for name in handle.topics() for record in handle.records(name)
+                     if record.timestamp in span and record.value in values
+                     and (name, record.partition, record.offset) not in own]  # fmt: skip
+            if twice:
+                found = {"status": first.status, "values": twice}
+                yield Finding("produced_again", handle.name, (call.number, first.number), (), found)
+
+
+def _flat(answer: Any) -> list[dict[str, Any]]:
+    return [one for one in (answer if isinstance(answer, list) else [answer])
+            if isinstance(one, dict) and "offset" in one]  # fmt: skip
+
+
 def before_failure(look: Look) -> Iterator[Finding]:
     """Records that a group committed before a call about them failed, and that did not come again."""
     for handle in look.handles("broker"):
@@ -254,6 +286,7 @@ def without_order(look: Look) -> Iterator[Finding]:
 FINDINGS: tuple[Callable[[Look], Iterator[Finding]], ...] = (
     commits,
     unknown_header,
+    produced_again,
     before_failure,
     twice,
     began_at_the_end,

@@ -161,6 +161,12 @@ def _beyond_end(of: Finding, scene: Scene) -> str:
     )
 
 
+def _produced_again(of: Finding, scene: Scene) -> str:
+    written = listed([compact(shortened(one)) for one in of.values["values"]], 4)
+    answer = f"was answered {of.values['status']}" if of.values["status"] else "had no answer"
+    return f"a produce request that {answer} and its repetition both appended {written}"
+
+
 def _received_again(of: Finding, scene: Scene) -> str:
     by = of.values["by"]
     often = "twice" if len(by) == 2 else f"{len(by)} times"
@@ -219,6 +225,7 @@ SENTENCES: Sentences = {
     "committed_before_failure": "group {group} committed {records:record} before a call failed",
     "unknown_header": "the broker ignored the header {header:raw}; a similar one that it reads is "
     "{known:raw}",
+    "produced_again": _produced_again,
     "received_again": _received_again,
     "records_skipped": _skipped,
     "redelivered_and_repeated": _redelivered,

@@ -176,6 +176,14 @@ def adds_for_each_record(shop: Shop, *, fails: str = "", commits: bool = False) 
 
 
 CASES: dict[str, Scene] = {
+    "a batch that failed in part and was repeated": lambda shop: (
+        shop.broker.partial_produce(1),
+        [shop.ask("produce/t", [{"value": "a"}, {"value": "b"}]) for _ in range(2)],
+    ),
+    "a batch that failed and was repeated": lambda shop: (
+        shop.broker.faults.answer(503, times=1),
+        [shop.ask("produce/t", [{"value": "a"}, {"value": "b"}]) for _ in range(2)],
+    ),
     "the offset of the last record was committed": commits_the_offset_of_the_last,
     "records that retention deleted": comes_back_after_retention,
     "a header that the broker does not read": lambda shop: shop.ask(
