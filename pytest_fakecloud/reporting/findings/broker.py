@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import re
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
 
@@ -215,6 +216,24 @@ def _repeated(look: Look, first: Call, again: Call) -> tuple[str, int] | None:
     return max(times.items(), key=lambda one: one[1]) if times else None
 
 
+def shared_group(look: Look) -> Iterator[Finding]:
+    """A group whose instances have unlike names, such as those of two services, and share records."""
+    for handle in look.handles("broker"):
+        got: dict[str, dict[str, set[Place]]] = {}
+        last: dict[str, Call] = {}
+        for call, places in _consumed(look, handle):
+            group, instance = str(call.facts.get("group")), str(call.facts.get("instance"))
+            got.setdefault(group, {}).setdefault(instance, set()).update(places)
+            last[group] = call
+        for group, instances in got.items():
+            stems = {re.sub(r"[\W_\d]+", "", name) for name in instances}
+            received = list(instances.values())
+            unlike = len(stems) == len(instances) > 1 and all(len(stem) > 2 for stem in stems)
+            if unlike and any(received) and not set.intersection(*received):
+                values = {"instances": list(instances)}
+                yield _about("shared_group", handle, last[group], group, **values)
+
+
 def began_at_the_end(look: Look) -> Iterator[Finding]:
     """A group without commits that began behind records it never got (reset to ``latest``)."""
     for handle in look.handles("broker"):
@@ -290,6 +309,7 @@ FINDINGS: tuple[Callable[[Look], Iterator[Finding]], ...] = (
     before_failure,
     twice,
     began_at_the_end,
+    shared_group,
     skipped,
     never_committed,
     without_order,

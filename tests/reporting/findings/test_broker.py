@@ -175,7 +175,18 @@ def adds_for_each_record(shop: Shop, *, fails: str = "", commits: bool = False) 
         shop.broker.leave("g", instance)
 
 
+def read_in_one_group(shop: Shop, *instances: str) -> None:
+    for instance in instances:
+        shop.ask("consume/g/" + instance, {"topic": "wide"})
+    shop.produce(4, "wide")
+    for instance in instances:
+        shop.ask("consume/g/" + instance, {"topic": "wide"})
+        shop.ask(f"commit/g/{instance}")
+
+
 CASES: dict[str, Scene] = {
+    "one group for two services": lambda shop: read_in_one_group(shop, "mail", "billing"),
+    "one group for two workers": lambda shop: read_in_one_group(shop, "worker-1", "worker-2"),
     "a batch that failed in part and was repeated": lambda shop: (
         shop.broker.partial_produce(1),
         [shop.ask("produce/t", [{"value": "a"}, {"value": "b"}]) for _ in range(2)],
