@@ -65,7 +65,10 @@ def _message(item: dict[str, Any], topics: list[str], spread: bool) -> str:
 
 
 def _value(value: Any) -> str:
-    """A value, in quotes where it is text that is no JSON."""
+    """A value: JSON as it is, any other string in quotes."""
+    inner = parsed(value) if isinstance(value, str) else None
+    if isinstance(inner, dict | list):
+        return compact(inner)
     told = scalar(value)
     return compact(value) if told == value else told
 
@@ -86,8 +89,8 @@ def _records(records: list[dict[str, Any]], several: bool) -> str:
     return listed(
         [
             f"{_place(one, several)} "
-            + (f"{shortened(one['key'])}=" if one.get("key") else "")
-            + shortened(_value(one["value"]), 40)
+            + (f"key {shortened(one['key'])} " if one.get("key") else "")
+            + shortened(_value(one["value"]), 80)
             for one in records
         ]
     )
