@@ -7,7 +7,6 @@ import re
 import sys
 import time
 from collections.abc import Iterable, Iterator, Sequence
-from subprocess import CalledProcessError, CompletedProcess
 from types import BuiltinFunctionType, FrameType
 from typing import TYPE_CHECKING, Any
 
@@ -44,6 +43,7 @@ _INSTEAD = {
     ("Clock", "sleep"): "advance(duration) moves the clock",
 }
 """The replacement for a method that other libraries have."""
+_OF_PROCESSES = {("subprocess", "CalledProcessError"), ("subprocess", "CompletedProcess")}
 _UNITS = re.compile(r"argument '(weeks|days|hours|minutes|seconds|milliseconds)'")
 _PATCHERS = {"patch", "setattr", "object"}
 
@@ -111,7 +111,8 @@ def _outputs(error: BaseException) -> Iterator[str]:
     if isinstance(error, AssertionError):
         values += [value for frame in frames_of(error) for value in frame.f_locals.values()]
     for value in values:
-        if type(value) in (CalledProcessError, CompletedProcess):
+        kind = type(value)
+        if (kind.__module__, kind.__name__) in _OF_PROCESSES:
             for part in (value.stdout, value.stderr):  # type: ignore[attr-defined]
                 yield part.decode("utf-8", "replace") if isinstance(part, bytes) else part or ""
 

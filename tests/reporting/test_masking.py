@@ -67,6 +67,26 @@ def test_a_token_inside_a_base64_value_is_hidden_wherever_it_stands(
     )
 
 
+@pytest.mark.parametrize("token", [*TOKENS, '"in quotes"', "\\back\\slashes\\"])
+def test_each_spelling_of_a_token_is_hidden_to_its_last_character(cloud: Cloud, token: str) -> None:
+    cloud.kv_server(token=token)
+    mask = Mask(cloud)
+    raw = token.encode()
+    spellings = [
+        token,
+        quote(token, safe=""),
+        json.dumps(token)[1:-1],
+        base64.b64encode(raw).decode().rstrip("="),
+        base64.urlsafe_b64encode(raw).decode().rstrip("="),
+    ]
+    assert [mask.text(f"<{each}>") for each in spellings] == [f"<{HIDDEN}>"] * len(spellings)
+    for before in range(3):
+        value = base64.b64encode(b"u" * before + raw + b"and more").decode()
+        # Only characters that also tell of a neighbour are left of it.
+        own = (before + len(raw)) * 8 // 6 - -(-before * 8 // 6)
+        assert len(mask.text(value)) == len(value) - own + len(HIDDEN)
+
+
 def test_the_password_of_the_database_port_is_hidden(cloud: Cloud) -> None:
     store = cloud.kv_server(database_password="pa?s word of the port")
     url = store.database_url
