@@ -11,7 +11,7 @@ import pytest
 
 ROOT = Path(__file__).resolve().parents[1]
 CONTRIBUTING = ROOT / "CONTRIBUTING.md"
-MOST_STEPS_BACK = {"ZADD over REST": 19, "A publish until its callback is delivered": 206}
+MOST_STEPS_BACK = {"ZADD over REST": 19, "A publish until its callback is delivered": 210}
 """Some above what they are, since threads may come in another order. Raise none without a reason."""
 
 
