@@ -122,7 +122,7 @@ def deliver(cloud: Cloud) -> None:
     def refuse(request: Any) -> int:
         with suppress(SignatureError):
             Receiver("a" * 32, "b" * 32).verify(
-                signature=request.header("Upstash-Signature"),
+                signature=request.headers.get("Upstash-Signature"),
                 body="{}",
                 url="https://b.example.com",
             )

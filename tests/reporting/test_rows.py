@@ -305,7 +305,7 @@ def test_a_check_of_the_applications_own_is_explained(
         for key in keys:
             key = queue.current_signing_key if key == "current" else key
             with suppress(jwt.InvalidTokenError):
-                token = request.header("Upstash-Signature")
+                token = request.headers.get("Upstash-Signature")
                 jwt.decode(token, key, ["HS256"], **options)
         return 401
 

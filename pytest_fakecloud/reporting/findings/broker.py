@@ -65,7 +65,7 @@ def unknown_header(look: Look) -> Iterator[Finding]:
     for handle in look.handles("broker"):
         told: set[str] = set()
         for call in look.calls_of(handle):
-            for name, _ in call.headers:
+            for name in call.headers:
                 prefix, _, setting = name.lower().partition("-")
                 if prefix != "kafka" or setting in CONSUMER_HEADERS or name in told:
                     continue

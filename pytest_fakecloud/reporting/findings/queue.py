@@ -133,10 +133,10 @@ def scheduled_twice(look: Look) -> Iterator[Finding]:
         first: dict[tuple[str, ...], str] = {}
         for call in look.calls_of(handle):
             cron, answer = (
-                call.header("Upstash-Cron"),
+                call.headers.get("Upstash-Cron"),
                 parsed(call.answer) if worked(call) else None,
             )
-            named = call.header("Upstash-Schedule-Id") is not None
+            named = call.headers.get("Upstash-Schedule-Id") is not None
             if cron is None or named or not isinstance(answer, dict) or "scheduleId" not in answer:
                 continue
             alike = call.target, cron, call.body.decode("utf-8", "replace")
