@@ -45,4 +45,4 @@ def test_decisions_of_every_service_are_listed() -> None:
     assert page.count("\n- ") > 60
     for title in ("Everywhere", "Key-value", "Vector", "Broker", "Queue"):
         assert f"\n## {title}\n" in page
-    assert "a slot number that deletions do not move" in page
+    assert "a slot number, which deletions do not change" in page
