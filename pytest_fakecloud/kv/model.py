@@ -65,8 +65,12 @@ class Contents(Protocol):
         """Read the value of a key without touching it; None where there is no such key."""
 
 
-class _UsersByName(Protocol):
+class _Users(Protocol):
+    @property
+    def read_only(self) -> User: ...
     def __getitem__(self, name: str) -> User: ...
+    def holder_of(self, token: str) -> User | None: ...
+    def permit(self, session: Any, spec: CommandSpec, argv: list[bytes]) -> None: ...
 
 
 class _PubSub(Protocol):
@@ -102,12 +106,8 @@ class AnyEngine(Protocol):
         """The commands there are."""
 
     @property
-    def users(self) -> _UsersByName:
-        """The users by name."""
-
-    @property
-    def read_only(self) -> User:
-        """The user the read-only token stands for."""
+    def users(self) -> _Users:
+        """The users by name and by REST token, and what they are permitted."""
 
     @property
     def pubsub(self) -> _PubSub:
@@ -137,14 +137,8 @@ class AnyEngine(Protocol):
     def give_way(self) -> None:
         """Let a client that waits for its turn run first, between two commands of another."""
 
-    def permit(self, session: Any, spec: CommandSpec, argv: list[bytes]) -> None:
-        """Raise the NOPERM error unless the session's user may run the line."""
-
     def abandon(self, session: Any) -> None:
         """Forget a session that ends."""
-
-    def holder_of(self, token: str) -> User | None:
-        """The user a REST token lets in at present."""
 
     def reading(self) -> AbstractContextManager[Contents]:
         """The handle's keys as they are now."""

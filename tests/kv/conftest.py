@@ -47,7 +47,7 @@ class Exercised:
         if not argv:
             return
         try:
-            spec = engine.resolve(argv)
+            spec = engine.table.resolve(argv)
         except CommandError:
             return
         # A command that is refused by design is exercised by its refusal.

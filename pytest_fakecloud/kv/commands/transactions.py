@@ -65,15 +65,16 @@ def exec_(session: Session, args: Args) -> Reply:
         session.in_exec = 0
         if session.tracking is not None:
             session.tracking.caching = None
-    if session.engine.asleep_ms:
-        asleep_ms, session.engine.asleep_ms = session.engine.asleep_ms, 0
+    pauses = session.engine.pauses
+    if pauses.asleep_ms:
+        asleep_ms, pauses.asleep_ms = pauses.asleep_ms, 0
         return Blocked([], asleep_ms, lambda: None, on_timeout=replies)
     return replies
 
 
 def _permit(session: Session, spec: CommandSpec, argv: list[bytes]) -> None:
     try:
-        session.engine.permit(session, spec, argv)
+        session.engine.users.permit(session, spec, argv)
     except Denied as denied:
         raise CommandError(errors.rules_changed(denied.reason)) from None
 

@@ -73,13 +73,9 @@ class Waiter:
 
 
 class Waiters:
-    """All clients that wait. Every method is called under the engine's lock.
+    """All clients that wait. Every method is called under the engine's lock."""
 
-    ``served`` is called with each client whose wait ends because its command was run.
-    """
-
-    def __init__(self, served: Callable[[Client], None]) -> None:
-        self._served = served
+    def __init__(self) -> None:
         self._waiting: list[Waiter] = []
 
     def __bool__(self) -> bool:
@@ -101,8 +97,13 @@ class Waiters:
         """What the session of that number waits for, or None."""
         return next((w for w in self._waiting if w.session.id == session_id), None)
 
-    def serve(self, databases: list[Keyspace], now_ms: int) -> None:
-        """Let clients whose keys were touched try again, as long as that changes anything."""
+    def serve(
+        self, databases: list[Keyspace], now_ms: int, served: Callable[[Client], None]
+    ) -> None:
+        """Let clients whose keys were touched try again, as long as that changes anything.
+
+        ``served`` is called with each client whose wait ends because its command was run.
+        """
         while True:
             touched = {(db.index, key) for db in databases for key in db.on_touch or ()}
             if not touched:
@@ -111,25 +112,27 @@ class Waiters:
                 if db.on_touch is not None:
                     db.on_touch.clear()
             for waiter in list(self._waiting):
-                if any((waiter.db.index, key) in touched for key in waiter.blocked.keys):
-                    self._try(waiter, now_ms)
+                wanted = any((waiter.db.index, key) in touched for key in waiter.blocked.keys)
+                if wanted and self._try(waiter, now_ms):
+                    served(waiter.session)
 
-    def _try(self, waiter: Waiter, now_ms: int) -> None:
+    def _try(self, waiter: Waiter, now_ms: int) -> bool:
         # A real server's event loop sees a closed connection and a timeout before the command that
         # comes after them, so neither client takes anything.
         if waiter.has_left:
             self.remove(waiter)
             waiter.signal.close()
-            return
+            return False
         if waiter.deadline_us <= now_ms * 1000:
-            return
+            return False
         waiter.db.now_ms = now_ms
         try:
             reply = waiter.blocked.attempt()
         except CommandError as error:
             reply = error
-        if reply is not None:
-            self.remove(waiter)
-            waiter.tried = True
-            waiter.finish(reply)
-            self._served(waiter.session)
+        if reply is None:
+            return False
+        self.remove(waiter)
+        waiter.tried = True
+        waiter.finish(reply)
+        return True

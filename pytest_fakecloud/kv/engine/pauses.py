@@ -27,6 +27,10 @@ class Pauses:
         """The time until which any command is held back; 0 before the first pause."""
         self.held: set[int] = set()
         """The numbers of the sessions whose next command is held back."""
+        self.asleep_ms = 0
+        """How long EXEC has to wait for the DEBUG SLEEPs of its transaction."""
+        self.slept_us = 0
+        """How long the running command slept (DEBUG SLEEP), in addition to the clock's time."""
 
     @property
     def resumed(self) -> Signal:
@@ -70,7 +74,7 @@ class Pauses:
         if now_us >= self.held_until_us:
             return False
         try:
-            spec = engine.resolve(argv)
+            spec = engine.table.resolve(argv)
             if not spec.least <= len(argv) <= spec.most:
                 return False
             session.user.check(spec, argv)

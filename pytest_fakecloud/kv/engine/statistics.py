@@ -10,6 +10,7 @@ from ..errors import CommandError, HandedOn
 from .monitor import without_secrets
 
 if TYPE_CHECKING:
+    from ..table.config import Config
     from ..table.registry import CommandSpec
     from .client import Client
 
@@ -53,7 +54,8 @@ class SlowCommand:
 class Statistics:
     """Counts since the start, or since the last CONFIG RESETSTAT."""
 
-    def __init__(self) -> None:
+    def __init__(self, config: Config) -> None:
+        self._config = config
         self.slow: deque[SlowCommand] = deque()
         self.latency: dict[str, list[tuple[int, int]]] = {}
         """Latency events: pairs of the second and the milliseconds it took."""
@@ -92,9 +94,30 @@ class Statistics:
         word = error.text.split(b" ", 1)[0].decode("utf-8", "replace")
         self.errors[word] = self.errors.get(word, 0) + 1
 
-    def add_slow(
-        self, session: Client, argv: list[bytes], at_us: int, usec: int, longest: int
+    def took(
+        self, session: Client, spec: CommandSpec, argv: list[bytes], at_us: int, usec: int
     ) -> None:
+        """Count the duration of a command."""
+        count = self.of(spec)
+        count.usec += usec
+        count.lengths[usec.bit_length()] += 1
+        if usec >= self._config.patience_us:
+            self.note_slow(session, spec, argv, at_us, usec)
+
+    def note_slow(
+        self, session: Client, spec: CommandSpec, argv: list[bytes], at_us: int, usec: int
+    ) -> None:
+        """Put a command into the slow log and among the latency events if it took long enough."""
+        if 0 <= self._config.number("slowlog-log-slower-than") <= usec and not spec.unlogged:
+            self._add_slow(session, argv, at_us, usec)
+        threshold_ms = self._config.number("latency-monitor-threshold")
+        if threshold_ms and usec >= threshold_ms * 1000:
+            event = "fast-command" if "fast" in spec.flags else "command"
+            samples = self.latency.setdefault(event, [])
+            samples.append((at_us // 1_000_000, usec // 1000))
+            del samples[:-160]
+
+    def _add_slow(self, session: Client, argv: list[bytes], at_us: int, usec: int) -> None:
         """Put a command into the slow log: without secrets, shortened as the server does it."""
         shown = [
             argument
@@ -107,5 +130,5 @@ class Statistics:
         entry = SlowCommand(self._next_slow, at_us, usec, shown, session.address, session.name)
         self._next_slow += 1
         self.slow.appendleft(entry)
-        while len(self.slow) > longest:
+        while len(self.slow) > self._config.number("slowlog-max-len"):
             self.slow.pop()

@@ -9,14 +9,14 @@ them, and it ends with the user.
 from __future__ import annotations
 
 from base64 import urlsafe_b64decode, urlsafe_b64encode
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
+from ..acl.users import AclUser, first_user, read_only_user
 from ..errors import CommandError
 from ..reply import Reply
 from .names import Names, Prepared
 
 if TYPE_CHECKING:
-    from ..acl.users import AclUser
     from ..table.registry import CommandSpec
     from .connection import Link, Login
 
@@ -46,31 +46,37 @@ class RedisUser:
         """Allow everything: the server checks what a user may do."""
 
 
-class RestTokens:
-    """The tokens of users, made and read without being kept anywhere."""
+class RedisUsers:
+    """The two default users, and those of the server by their REST tokens, which nothing stores."""
 
     def __init__(self, link: Link, names: Names) -> None:
         self._link = link
-        self._names = names
+        self.names = names
+        self.read_only = read_only_user("vendor")
+        """The user of the read-only token."""
+        self._own = {"default": first_user("vendor"), "default_ro": self.read_only}
 
-    def make(self, name: bytes, password: bytes) -> bytes:
+    def __getitem__(self, name: str) -> AclUser:
+        return self._own[name]
+
+    def permit(self, session: Any, spec: CommandSpec, argv: list[bytes]) -> None:
+        """Raise a NOPERM error unless the session's user may run the line."""
+        session.user.check(spec, argv)
+
+    def make_token(self, name: bytes, password: bytes) -> bytes:
         """The token of a user; raises ``CommandError`` for a wrong name or password."""
-        if name in _DEFAULTS or not self._link.admits((self._names.users + name, password)):
+        if name in _DEFAULTS or not self._link.admits((self.names.users + name, password)):
             raise CommandError(b'ERR Wrong password or user "' + name + b'" does not exist')
         sealed = urlsafe_b64encode(b"%d:%b%b" % (len(name), name, password))
         return _TOKEN.encode() + sealed.rstrip(b"=")
 
-    def get(self, token: str | None) -> str | None:
-        """What to ask ``user`` for, when it has the form of a token."""
-        return token if token and _opened(token) is not None else None
-
-    def user(self, token: str) -> RedisUser | None:
-        """The user of a token, when the server still lets it in."""
+    def holder_of(self, token: str) -> Any:
+        """Return the user of a REST token that the server accepts, or None."""
         opened = _opened(token)
         if opened is None:
             return None
         name, password = opened
-        login = (self._names.users + name, password)
+        login = (self.names.users + name, password)
         if not self._link.admits(login):
             return None
         return RedisUser(name.decode("utf-8", "replace"), login)
@@ -90,7 +96,7 @@ def _opened(token: str) -> Login | None:
 
 
 def prepare_acl(
-    names: Names, tokens: RestTokens, user: RedisUser | AclUser, argv: list[bytes]
+    names: Names, users: RedisUsers, user: RedisUser | AclUser, argv: list[bytes]
 ) -> Prepared | None:
     """The ACL command to send for a user, or None when it can go as it is."""
     word = argv[1].upper()
@@ -98,7 +104,7 @@ def prepare_acl(
         # Whoever has one of the default tokens is logged in as the link's own user.
         return Prepared(argv, local=True, answer=lambda _: user.name.encode())
     if word == b"RESTTOKEN":
-        token = tokens.make(argv[2], argv[3])
+        token = users.make_token(argv[2], argv[3])
         return Prepared(argv, local=True, answer=lambda _: token)
     if word == b"GENTOKEN":
         return Prepared([b"ACL", b"GENPASS"])

@@ -29,7 +29,6 @@ from ...core.errors import ContractError
 from ...core.ids import Ids
 from ...core.timekeeper import Timekeeper
 from ...core.timeparse import monotonic
-from ..acl.users import first_user, read_only_user
 from ..errors import (
     DISCARD_WITHOUT_MULTI,
     EXEC_WITHOUT_MULTI,
@@ -51,7 +50,7 @@ from ..settings import Isolation
 from ..table.availability import check_family_over_rest, check_over_rest
 from ..table.documented import DOCUMENTED
 from ..table.registry import EVERYTHING, CommandSpec, find_family
-from .acl import RedisUser, RestTokens, prepare_acl
+from .acl import RedisUser, RedisUsers, prepare_acl
 from .addresses import open_link
 from .connection import Link, Unreachable
 from .names import Names, Prepared, find_spec
@@ -105,24 +104,6 @@ class RedisSession:
             self.deliver(message)
 
 
-class _Users:
-    """The users a token can stand for: the two defaults here, all others on the server."""
-
-    def __init__(self, tokens: RestTokens) -> None:
-        self._tokens = tokens
-        self._own: dict[str, Any] = {
-            "default": first_user("vendor"),
-            "default_ro": read_only_user("vendor"),
-        }
-
-    def __getitem__(self, name: str) -> Any:
-        return self._own[name]
-
-    def get(self, name: str) -> Any:
-        """The user of a REST token; None when the server does not let it in any more."""
-        return self._tokens.user(name)
-
-
 class RedisEngine:
     """A key-value store that speaks in commands, and has a real server run them.
 
@@ -168,17 +149,15 @@ class RedisEngine:
         self.monitors = MonitorFeed(self.link, lambda: self.names)
         self.streaming: set[RedisSession] = set()
         """The sessions of event streams."""
-        self.rest_tokens = RestTokens(self.link, self.names)
-        self.users = _Users(self.rest_tokens)
+        self.users = RedisUsers(self.link, self.names)
         self._scripts = RedisScripts() if dialect == "vendor" else None
-        self.read_only = self.users["default_ro"]
         try:
             self.link.pin(self.names.keys)
             self.link.call([b"PING"])
             if isolation == "database":
                 self._claim = _claim(self.link, url)
                 self.names = self._share(None)
-                self.rest_tokens._names = self.names
+                self.users.names = self.names
             self._script_login = self._make_script_user()
         except CommandError as error:
             raise ContractError(f"the server at {self.link.where} refuses: {error}") from None
@@ -240,15 +219,6 @@ class RedisEngine:
         """A new session of a user (``default`` unless given)."""
         return RedisSession(user or self.users["default"], transport, address)
 
-    def holder_of(self, token: str) -> Any:
-        """The user a REST token lets in at present, or None."""
-        name = self.rest_tokens.get(token)
-        return self.users.get(name) if name is not None else None
-
-    def permit(self, session: RedisSession, spec: CommandSpec, argv: list[bytes]) -> None:
-        """Raise a NOPERM error unless the session's user may run the line."""
-        session.user.check(spec, argv)
-
     def _check_offered(
         self, session: RedisSession, spec: CommandSpec | None, argv: list[bytes]
     ) -> None:
@@ -288,7 +258,7 @@ class RedisEngine:
             self._check_keys(session, spec, argv, self._max_key_size)
         if name.startswith("ACL ") and spec is not None and len(argv) >= spec.least:
             self.names.prepare(spec, argv)
-            prepared = prepare_acl(self.names, self.rest_tokens, session.user, argv)
+            prepared = prepare_acl(self.names, self.users, session.user, argv)
         try:
             if prepared is None:
                 prepared = self.names.prepare(spec, argv)

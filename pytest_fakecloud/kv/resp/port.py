@@ -32,7 +32,7 @@ from ...http.messages import OUTCOME_OF_EFFECT, Answer, Effect, Request, Respons
 from ...http.ports import is_free
 from ...http.server import serve_http
 from .. import errors
-from ..engine.engine import AT_ONCE
+from ..engine.admission import AT_ONCE
 from ..engine.monitor import without_secrets
 from ..errors import CommandError
 from ..model import TURN_SECONDS
@@ -140,7 +140,7 @@ class PortConnection:
         host, at = connection.address[:2]
         self.client = (host, at)
         engine = self.engine
-        self.session = engine.session(engine.visitor(), "port", address=f"{host}:{at}")
+        self.session = engine.session(engine.users.visitor(), "port", address=f"{host}:{at}")
         mount = connection.mount
         self.session.local_address = f"{mount.host}:{mount.port}"
         self.session.deliver = self._push
@@ -380,7 +380,7 @@ class PortConnection:
         engine, session = self.engine, self.session
         try:
             with contextlib.suppress(CommandError):
-                spec = engine.resolve(argv)
+                spec = engine.table.resolve(argv)
                 refusal = self._refusal(spec, argv)
                 if refusal is not None:
                     session.last_command = spec.full_name

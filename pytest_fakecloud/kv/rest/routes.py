@@ -148,8 +148,8 @@ class KVApp(App):
         if same(token, self.credentials.standard):
             return users["default"]
         if same(token, self.credentials.read_only):
-            return self.engine.read_only
-        user = self.engine.holder_of(token) if token else None
+            return users.read_only
+        user = users.holder_of(token) if token else None
         if user is None:
             raise RestError(401, errors.REST_UNAUTHORIZED)
         return user
@@ -392,7 +392,7 @@ class KVApp(App):
         if len(line) < spec.least:
             raise CommandError(errors.wrong_arity(spec.full_name))
         if not session.user.unrestricted:
-            self.engine.permit(session, spec, line)
+            self.engine.users.permit(session, spec, line)
 
     # -- answers ---------------------------------------------------------------------------------
 

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any
 
 from ...core.timeparse import give_way, monotonic
 from ..acl.users import Denied
-from ..errors import NOT_ENOUGH_REPLICAS, OOM, CommandError, HandedOn, one_line
+from ..errors import OOM, CommandError, HandedOn, one_line
 from ..reply import Reply
 from ..table.availability import asks_to_wait
 from ..table.versions import rdb_version
@@ -380,7 +380,7 @@ class Scripting:
         """Whether a script may write no more; raises the OOM error for one that says it would."""
         if flags is not None and flags & {b"allow-oom", b"no-writes"}:
             return False
-        if not self.engine.is_without_memory(session):
+        if not self.engine.lacks_memory(session):
             return False
         if flags is not None:
             raise CommandError(OOM)
@@ -446,10 +446,10 @@ class Scripting:
 
     def _known(self, run: _Run, argv: list[bytes]) -> CommandSpec:
         try:
-            spec = self.engine.resolve(argv)
+            spec = self.engine.table.resolve(argv)
         except CommandError:
             raise CommandError(errors.UNKNOWN_COMMAND) from None
-        if self.engine.offered is not None and not self.engine.offers(run.session, spec):
+        if not self.engine.admission.offers(run.session, spec):
             raise CommandError(errors.UNKNOWN_COMMAND)
         return spec
 
@@ -465,8 +465,7 @@ class Scripting:
             raise CommandError(OOM)
         if run.read_only and (spec.write or spec.name in _MAY_REPLICATE):
             raise CommandError(errors.READ_ONLY_VENDOR if self.vendor else errors.READ_ONLY)
-        if self.engine.wants_replicas and spec.write and run.session.transport != "local":
-            raise CommandError(NOT_ENOUGH_REPLICAS)
+        self.engine.admission.check_replicas(run.session, spec)
         if not run.session.user.unrestricted:
             self._check_user(run.session, spec, argv)
         if run.keys is not None:
@@ -478,7 +477,7 @@ class Scripting:
 
     def _check_user(self, session: Client, spec: CommandSpec, argv: list[bytes]) -> None:
         try:
-            self.engine.permit(session, spec, argv)
+            self.engine.users.permit(session, spec, argv)
         except Denied as denied:
             if denied.reason == "key":
                 raise CommandError(errors.NO_KEY_PERMISSION) from None
@@ -491,7 +490,7 @@ class Scripting:
         if run is None:
             return errors.NOT_FROM_SCRIPT
         try:
-            spec = self.engine.resolve(argv)
+            spec = self.engine.table.resolve(argv)
         except CommandError:
             return errors.INVALID_FOR_ACL_CHECK
         try:
@@ -516,7 +515,7 @@ class Scripting:
             if run is None:
                 continue
             try:
-                spec = engine.resolve(argv)
+                spec = engine.table.resolve(argv)
             except CommandError:
                 if self._is_busy(run):
                     return False

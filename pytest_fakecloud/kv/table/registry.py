@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator
 from functools import cache
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from ..errors import CommandError, unknown_command, unknown_subcommand
 from .rows import NOT_OVER_REST, ROWS, Row
 from .versions import ARITIES, LATER, MODULES, OWN, is_later
 
@@ -329,6 +330,18 @@ class Table:
     def find_family(self, argv: list[bytes]) -> CommandSpec | None:
         """The declared command of a line's first word, whatever its sub-command."""
         return self.lookup.get(argv[0]) or self.lookup.get(argv[0].upper())
+
+    def resolve(self, argv: list[bytes]) -> CommandSpec:
+        """Return the command of a line; raise ``CommandError`` for an unknown command or sub-command."""
+        spec = self.find_family(argv)
+        if spec is None or (spec.function is None and spec.subcommands is None):
+            raise CommandError(unknown_command(argv))
+        if spec.subcommands is not None and len(argv) > 1:
+            found = spec.subcommands.get(argv[1].upper())
+            if found is None or found.function is None:
+                raise CommandError(unknown_subcommand(spec.name, argv[1]))
+            return found
+        return spec
 
     def specs(self) -> Iterator[CommandSpec]:
         """Every command and sub-command, in the order of the rows."""

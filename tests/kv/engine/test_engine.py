@@ -6,7 +6,6 @@ import pytest
 
 from pytest_fakecloud.core.ids import Ids
 from pytest_fakecloud.core.timekeeper import Timekeeper
-from pytest_fakecloud.kv.acl.users import RestToken
 from pytest_fakecloud.kv.engine.engine import Engine, Session
 from pytest_fakecloud.kv.reply import Blocked
 from tests.kv.conftest import Exercised, Run
@@ -163,13 +162,13 @@ class TestSnapshots:
         saved = engine.snapshot()
         run(b"SCRIPT", b"LOAD", b"return 1")
         run("CONFIG SET hz 50")
-        engine.rest_tokens["token"] = RestToken("somebody", "")
-        engine.users.pop("default_ro")
+        token = engine.users.make_token(engine.users["default"], b"")
+        engine.users.remove("default_ro")
         engine.restore(saved)
         assert run("SCRIPT EXISTS e0e1f9fabfc9d4800c877a703b823ac0578ff8db") == [0]
         assert run("CONFIG GET hz") == [b"hz", b"10"]
-        assert engine.rest_tokens == {}
-        assert sorted(engine.users) == ["default", "default_ro"]
+        assert engine.users.holder_of(token) is None
+        assert [user.name for user in engine.users] == ["default", "default_ro"]
 
     def test_who_waits_is_served_by_what_comes_back(self, engine: Engine, run: Run) -> None:
         run("RPUSH k x")

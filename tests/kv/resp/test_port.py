@@ -362,7 +362,7 @@ class TestTransactions:
         client("MULTI")
         client("SET k 1")
         client.close()
-        until(lambda: not server._engine.connected)
+        until(lambda: not server._engine.clients.connected)
         assert server.keys() == []
 
     def test_blocking_commands_do_not_wait_inside(self, client: Client) -> None:
@@ -531,7 +531,7 @@ class TestWaiting:
         client.close()
         blocked(server, 0)
         server.execute("RPUSH", "k", "v")
-        until(lambda: not server._engine.connected)
+        until(lambda: not server._engine.clients.connected)
         assert server.values() == {"k": ["v"]}
 
     def test_what_is_sent_behind_it_waits(self, server: KVServer, client: Client) -> None:

@@ -163,7 +163,7 @@ class TestAliases:
 class TestAccess:
     def test_the_reading_user_may_look_and_not_change(self, shop: Searching) -> None:
         engine = shop.run.engine
-        reader = shop.run.other(user=engine.read_only)
+        reader = shop.run.other(user=engine.users.read_only)
         assert reader("SEARCH.COUNT", "i", "{}") == 4
         for line in ("SEARCH.LISTINDEXES", "SEARCH.LISTALIASES", "SEARCH.DESCRIBE i",
                      "SEARCH.WAITINDEXING i", "SEARCH.QUERY i {}"):  # fmt: skip

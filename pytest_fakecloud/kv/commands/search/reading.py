@@ -32,7 +32,7 @@ def indexes_of(session: Session) -> Indexes:
         keyspace.indexes = indexes = Indexes(*session.engine.search_delay)
         # One may have been moved here from another database.
         indexes.adopt(keyspace.values)
-        session.engine.note_touches()
+        session.engine.changes.follow()
         return indexes
     return keyspace.indexes
 

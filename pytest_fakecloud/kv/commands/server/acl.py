@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import secrets
 
-from ....core.auth import new_token
 from ... import errors
 from ...acl.rules import (
     apply_rules,
@@ -12,12 +11,7 @@ from ...acl.rules import (
     describe_user,
     user_details,
 )
-from ...acl.users import (
-    AclUser,
-    Denied,
-    RestToken,
-    password_hash,
-)
+from ...acl.users import AclUser, Denied
 from ...engine.engine import Session
 from ...errors import CommandError
 from ...reply import OK, Reply
@@ -43,10 +37,6 @@ def _bad_arguments(subcommand: bytes) -> CommandError:
     return CommandError(errors.bad_subcommand_arguments("ACL", subcommand))
 
 
-def _users(session: Session) -> list[AclUser]:
-    return [user for _, user in sorted(session.engine.users.items())]
-
-
 # -- users ---------------------------------------------------------------------------------------
 
 
@@ -63,10 +53,10 @@ def acl_setuser(session: Session, args: Args) -> Reply:
     if user is None:
         user = AclUser(name, engine.dialect, engine.table)
         apply_rules(user, args[1:])
-        engine.users[name] = user
+        engine.users.add(user)
     else:
         apply_rules(user, args[1:])
-        engine.cut_off_listeners(user)
+        engine.users.disconnect_listeners(user)
     return OK
 
 
@@ -77,13 +67,7 @@ def acl_deluser(session: Session, args: Args) -> Reply:
     for name in args:
         if name == b"default" or (engine.dialect == "vendor" and name in _BUILT_IN):
             raise CommandError(errors.cannot_remove(name))
-    removed = 0
-    for name in args:
-        user = engine.users.pop(_text(name), None)
-        if user is not None:
-            engine.user_removed(user)
-            removed += 1
-    return removed
+    return sum(engine.users.remove(_text(name)) for name in args)
 
 
 @command("ACL GETUSER")
@@ -96,13 +80,13 @@ def acl_getuser(session: Session, args: Args) -> Reply:
 @command("ACL LIST")
 def acl_list(session: Session, args: Args) -> Reply:
     """Every user as the rules that would make it."""
-    return [describe_user(user) for user in _users(session)]
+    return [describe_user(user) for user in session.engine.users]
 
 
 @command("ACL USERS")
 def acl_users(session: Session, args: Args) -> Reply:
     """The names of all users."""
-    return [_bytes(user.name) for user in _users(session)]
+    return [_bytes(user.name) for user in session.engine.users]
 
 
 @command("ACL WHOAMI")
@@ -120,7 +104,7 @@ def acl_dryrun(session: Session, args: Args) -> Reply:
         raise CommandError(errors.user_not_found(args[0]))
     line = args[1:]
     try:
-        spec = engine.resolve(line)
+        spec = engine.table.resolve(line)
     except CommandError:
         raise CommandError(errors.command_not_found(line[0])) from None
     if not spec.least <= len(line) <= spec.most:
@@ -180,9 +164,7 @@ def acl_resttoken(session: Session, args: Args) -> Reply:
     user = engine.users.get(_text(args[0]))
     if user is None or not user.accepts(args[1]):
         raise CommandError(errors.rest_token_failed(args[0]))
-    token = new_token()
-    engine.rest_tokens[token] = RestToken(user.name, password_hash(args[1]))
-    return token.encode()
+    return engine.users.make_token(user, args[1]).encode()
 
 
 # -- the rest ------------------------------------------------------------------------------------
@@ -206,7 +188,7 @@ def acl_cat(session: Session, args: Args) -> Reply:
 @command("ACL LOG")
 def acl_log(session: Session, args: Args) -> Reply:
     """The latest refusals (10, or as many as wanted), or forget them all."""
-    log = session.engine.acl_log
+    log = session.engine.users.log
     if len(args) > 1:
         raise _bad_arguments(b"LOG")
     if args and args[0].upper() == b"RESET":

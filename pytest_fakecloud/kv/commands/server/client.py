@@ -125,7 +125,7 @@ def client_tracking(session: Session, args: Args) -> Reply:
     engine = session.engine
     if not on:
         engine.tracking.stop(session)
-        engine.note_touches()
+        engine.changes.follow()
         return OK
     words = options.words
     if options.prefixes and "bcast" not in words:
@@ -148,7 +148,7 @@ def client_tracking(session: Session, args: Args) -> Reply:
         known = before.prefixes
         options.prefixes = [*known, *(each for each in options.prefixes if each not in known)]
     engine.tracking.start(session, options)
-    engine.note_touches()
+    engine.changes.follow()
     return OK
 
 
@@ -166,7 +166,7 @@ def _tracking_options(session: Session, args: Args) -> TrackingOptions:
         word = args[at].upper()
         if word == b"REDIRECT" and at + 1 < len(args):
             options.redirect = parse_int(args[at + 1])
-            if options.redirect not in session.engine.connected:
+            if options.redirect not in session.engine.clients.connected:
                 raise CommandError(errors.NO_REDIRECT_CLIENT)
             at += 1
         elif word == b"PREFIX" and at + 1 < len(args):
@@ -253,7 +253,7 @@ def client_list(session: Session, args: Args) -> Reply:
             wanted = lambda other: other.id in ids  # noqa: E731
         else:
             raise CommandError(errors.SYNTAX)
-    shown = {session.id: session, **session.engine.connected.copy()}
+    shown = {session.id: session, **session.engine.clients.connected.copy()}
     lines = [
         session.engine.describe(other, "client|list" if other is session else "")
         for _, other in sorted(shown.items())
@@ -269,17 +269,17 @@ def client_kill(session: Session, args: Args) -> Reply:
         return _kill_address(session, args[0])
     filters, skip_me = _kill_filters(session, args)
     killed = 0
-    for other in session.engine.clients():
+    for other in session.engine.clients.of_port():
         if all(matches(other) for matches in filters) and not (skip_me and other is session):
-            session.engine.disconnect(other)
+            session.engine.clients.disconnect(other)
             killed += 1
     return killed
 
 
 def _kill_address(session: Session, address: bytes) -> Reply:
-    for other in session.engine.clients():
+    for other in session.engine.clients.of_port():
         if other.address.encode() == address:
-            session.engine.disconnect(other)
+            session.engine.clients.disconnect(other)
             return OK
     raise CommandError(errors.NO_SUCH_CLIENT)
 

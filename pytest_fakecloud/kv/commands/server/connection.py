@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from ... import errors
+from ...engine.client import Client
 from ...engine.engine import Session
+from ...engine.monitor import monitor_line
 from ...errors import CommandError, wrong_arity
 from ...model import User
 from ...reply import (
@@ -62,7 +64,7 @@ def reset(session: Session, args: Args) -> Reply:
     session.reply_mode = "on"
     session.no_evict = session.no_touch = False
     session.db = engine.database(0)
-    session.user = engine.visitor()
+    session.user = engine.users.visitor()
     return Status(b"RESET")
 
 
@@ -72,7 +74,7 @@ def auth(session: Session, args: Args) -> Reply:
     if len(args) > 2:
         raise CommandError(errors.SYNTAX)
     name = "default" if len(args) == 1 else args[0].decode("utf-8", "surrogateescape")
-    if len(args) == 1 and session.engine.passwordless("default"):
+    if len(args) == 1 and session.engine.users.passwordless("default"):
         raise CommandError(errors.AUTH_WITHOUT_PASSWORD)
     session.user = _log_in(session, name, args[-1], b"AUTH")
     return OK
@@ -80,10 +82,10 @@ def auth(session: Session, args: Args) -> Reply:
 
 def _log_in(session: Session, name: str, password: bytes, word: bytes) -> User:
     try:
-        return session.engine.authenticate(name, password)
+        return session.engine.users.authenticate(name, password)
     except CommandError:
         context = "multi" if session.queue is not None or session.in_exec else "toplevel"
-        session.engine.log_denied(session, "auth", context, word, name)
+        session.engine.users.log_denied(session, "auth", context, word, name)
         raise
 
 
@@ -134,5 +136,11 @@ def monitor(session: Session, args: Args) -> Reply:
     """Show the connection every command that runs."""
     if session.in_exec or session.in_script:
         raise CommandError(errors.MONITOR_DENIED)
-    session.engine.show_commands(session)
+
+    def show(at_us: int, other: Client, argv: list[bytes]) -> None:
+        session.push([monitor_line(at_us, other, argv)])
+
+    if session.monitor is None:
+        session.monitor = show
+        session.engine.monitors.append(show)
     return OK

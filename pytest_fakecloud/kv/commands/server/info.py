@@ -79,7 +79,7 @@ def _server(engine: Engine) -> Iterator[str]:
         redis_version=engine.version,
         os="Linux x86_64",
         monotonic_clock="POSIX clock_gettime",
-        run_id=engine.run_id,
+        run_id=engine.ids.stream("kv", "run id").hex(40),
         tcp_port=engine.config.text("port"),
         server_time_usec=engine.now_us,
         uptime_in_seconds=uptime,
@@ -99,10 +99,10 @@ client_recent_max_output_buffer:0 blocked_clients tracking_clients clients_in_ti
 def _clients(engine: Engine) -> Iterator[str]:
     return _filled(
         _CLIENTS,
-        connected_clients=len(engine.connected),
+        connected_clients=len(engine.clients.connected),
         maxclients=engine.config.text("maxclients"),
         blocked_clients=len(engine.waiters) + len(engine.pauses.held),
-        tracking_clients=sum(s.tracking is not None for s in engine.clients()),
+        tracking_clients=sum(s.tracking is not None for s in engine.clients.of_port()),
     )
 
 
@@ -219,7 +219,7 @@ repl_backlog_active:0 repl_backlog_size repl_backlog_first_byte_offset:0 repl_ba
 def _replication(engine: Engine) -> Iterator[str]:
     return _filled(
         _REPLICATION,
-        master_replid=engine.run_id,
+        master_replid=engine.ids.stream("kv", "run id").hex(40),
         repl_backlog_size=engine.config.text("repl-backlog-size"),
     )
 

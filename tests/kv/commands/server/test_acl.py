@@ -113,7 +113,7 @@ class TestSetuser:
         assert run("ACL USERS") == [b"default"]
         assert run("ACL LIST") == [b"user default on nopass ~* &* +@all"]
         run("ACL SETUSER default >pw -flushall")
-        other = run.other(user=engine.visitor(), transport="port")
+        other = run.other(user=engine.users.visitor(), transport="port")
         assert other.error("PING") == "NOAUTH Authentication required."
         assert other("AUTH pw") == OK
         assert other.error("FLUSHALL").endswith("permissions to run the 'flushall' command")
@@ -249,17 +249,17 @@ class TestResttoken:
     def test_it_lives_with_user_and_password(self, run: Run, engine: Engine) -> None:
         run("ACL SETUSER ann on >pw >other")
         token = run("ACL RESTTOKEN ann pw").decode()
-        assert engine.holder_of(token) is engine.users["ann"]
-        assert engine.holder_of("guess") is None
+        assert engine.users.holder_of(token) is engine.users["ann"]
+        assert engine.users.holder_of("guess") is None
         run("ACL SETUSER ann off")
-        assert engine.holder_of(token) is None
+        assert engine.users.holder_of(token) is None
         run("ACL SETUSER ann on <pw")
-        assert engine.holder_of(token) is None
+        assert engine.users.holder_of(token) is None
         run("ACL SETUSER ann >pw")
-        assert engine.holder_of(token) is not None
+        assert engine.users.holder_of(token) is not None
         run("ACL DELUSER ann")
         run("ACL SETUSER ann on >pw")
-        assert engine.holder_of(token) is None
+        assert engine.users.holder_of(token) is None
 
 
 @redis

@@ -72,13 +72,13 @@ class TestSet:
         run("ACL SETUSER default >first")
         run("CONFIG SET requirepass second")
         assert (user.accepts(b"first"), user.accepts(b"second")) == (False, True)
-        assert run.engine.visitor() is not user
-        other = run.other(user=run.engine.visitor(), transport="port")
+        assert run.engine.users.visitor() is not user
+        other = run.other(user=run.engine.users.visitor(), transport="port")
         assert other.error("GET k") == "NOAUTH Authentication required."
         assert other("AUTH second") == OK
         run("CONFIG", "SET", "requirepass", "")
         assert user.accepts(b"anything")
-        assert run.engine.visitor() is user
+        assert run.engine.users.visitor() is user
         assert run.other(transport="port").error("AUTH second").startswith("ERR AUTH <password>")
 
     @pytest.mark.parametrize(

@@ -1,0 +1,127 @@
+"""The checks between a client's command line and its run."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from ..errors import (
+    NOT_ENOUGH_REPLICAS,
+    NOT_IN_TRANSACTION,
+    OOM,
+    CommandError,
+    exec_aborted_by,
+    not_available,
+    wrong_arity,
+)
+from ..table.availability import check_family_over_rest, check_over_rest
+from ..table.documented import DOCUMENTED
+
+if TYPE_CHECKING:
+    from ..table.registry import CommandSpec
+    from .client import Client
+    from .engine import Engine
+
+AT_ONCE = frozenset({"EXEC", "DISCARD", "MULTI", "WATCH", "QUIT", "RESET"})
+"""Commands that run inside an open transaction instead of being queued."""
+
+
+class Admission:
+    """Decides which command lines an engine runs, queues, or rejects.
+
+    With ``documented_only`` commands that the vendor does not document are rejected.
+    """
+
+    def __init__(self, engine: Engine, documented_only: bool) -> None:
+        self._engine = engine
+        self._offered = DOCUMENTED if documented_only else None
+        self._needs_replicas = False
+        self.strict = documented_only
+        """Whether a setting or parameter can reject a command line that is valid in itself."""
+
+    def follow_config(self) -> None:
+        """Apply changed parameters."""
+        number = self._engine.config.number
+        self._needs_replicas = bool(
+            number("min-replicas-to-write") and number("min-replicas-max-lag")
+        )
+        self.strict = (
+            self._offered is not None or self._engine.eviction.most > 0 or self._needs_replicas
+        )
+
+    def admit(
+        self, session: Client, argv: list[bytes], *, beside: bool = False
+    ) -> CommandSpec | None:
+        """Return the command to run, or None when an open transaction queued the line.
+
+        With ``beside`` a script holds the engine's lock. Raises ``CommandError`` for a rejected line.
+        """
+        engine = self._engine
+        spec: CommandSpec | None = None
+        try:
+            session.last_command = ""
+            spec = engine.table.lookup.get(argv[0])
+            if spec is None or spec.subcommands is not None:
+                if spec is not None and session.transport == "rest":
+                    check_family_over_rest(spec)
+                spec = engine.table.resolve(argv)
+            session.last_command = spec.full_name
+            if session.transport == "rest" and (spec.may_wait or not spec.over_rest):
+                check_over_rest(spec, argv)
+            if not self.offers(session, spec):
+                raise CommandError(not_available(spec.name))
+            if not spec.least <= len(argv) <= spec.most and not self._tolerates(spec):
+                raise CommandError(wrong_arity(spec.full_name))
+            if not session.user.unrestricted:
+                engine.users.permit(session, spec, argv)
+            if beside:
+                engine.scripting.refuse_beside(spec)
+            if engine.eviction.most and not beside and engine.lacks_memory(session):
+                self._check_memory(session, spec)
+            if self._needs_replicas and not beside and self._would_write(session, spec, argv):
+                raise CommandError(NOT_ENOUGH_REPLICAS)
+            if session.queue is not None and spec.name not in AT_ONCE:
+                if spec.no_multi:
+                    raise CommandError(NOT_IN_TRANSACTION)
+                # A transaction that will be discarded keeps no further commands.
+                if not session.aborted and not session.watch_broken:
+                    session.queue.append((spec, argv))
+                return None
+        except CommandError as error:
+            session.aborted = True
+            engine.statistics.rejected(spec, error)
+            if spec is not None and spec.name == "EXEC":
+                session.discard_transaction()
+                raise CommandError(exec_aborted_by(error.text.removeprefix(b"ERR "))) from None
+            raise
+        return spec
+
+    def offers(self, session: Client, spec: CommandSpec) -> bool:
+        """Return whether a command exists for a session."""
+        return self._offered is None or spec.name in self._offered or session.transport == "local"
+
+    def check_replicas(self, session: Client, spec: CommandSpec) -> None:
+        """Raise NOREPLICAS for a write when ``min-replicas-to-write`` is set, as there are none."""
+        if self._needs_replicas and spec.write and session.transport != "local":
+            raise CommandError(NOT_ENOUGH_REPLICAS)
+
+    def _would_write(self, session: Client, spec: CommandSpec, argv: list[bytes]) -> bool:
+        if session.transport == "local":
+            return False
+        if spec.name == "EXEC":
+            return any(each.write for each, _ in session.queue or ())
+        return spec.write or self._engine.scripting.declares_writes(spec, argv)
+
+    def _check_memory(self, session: Client, spec: CommandSpec) -> None:
+        queued = session.queue or ()
+        takes = "denyoom" in spec.flags
+        if spec.name == "EXEC":
+            takes = any("denyoom" in each.flags for each, _ in queued)
+        elif session.queue is not None:
+            # Queueing a command takes memory, whatever the command does.
+            takes = spec.name not in AT_ONCE
+        if takes:
+            raise CommandError(OOM)
+
+    def _tolerates(self, spec: CommandSpec) -> bool:
+        # The vendor's service accepts UNLINK without keys (reports of its clients' users).
+        return spec.name == "UNLINK" and self._engine.dialect == "vendor"

@@ -1,0 +1,65 @@
+"""What follows changes of keys: blocked clients, client-side caching, notifications, indexes."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from .blocking import Waiters
+    from .client import Client
+    from .keyspace import Keyspace
+    from .notifications import Notifications
+    from .tracking import Tracking
+
+
+class Changes:
+    """Lets keyspaces record changed keys while anything follows them, and hands them on."""
+
+    def __init__(
+        self,
+        databases: list[Keyspace],
+        waiters: Waiters,
+        tracking: Tracking,
+        notifications: Notifications,
+    ) -> None:
+        self._databases = databases
+        self._waiters = waiters
+        self._tracking = tracking
+        self._notifications = notifications
+        self.followed = False
+        """Whether changed keys are recorded."""
+
+    def follow(self) -> None:
+        """Start or stop recording, after anything that follows changes began or ended."""
+        self.followed = bool(
+            self._waiters
+            or self._tracking
+            or self._notifications
+            or any(keyspace.indexes is not None for keyspace in self._databases)
+        )
+        for keyspace in self._databases:
+            if not self.followed:
+                keyspace.on_touch = None
+            elif keyspace.on_touch is None:
+                keyspace.on_touch = set()
+            if not self._tracking:
+                keyspace.changed = None
+            elif keyspace.changed is None:
+                keyspace.changed = {}
+
+    def hand_on(self, writer: Client | None, now_ms: int) -> None:
+        """Send invalidation messages for changed keys, and serve the clients blocked on them."""
+        if self._tracking:
+            self._tracking.tell_changes(writer)
+            self._tracking.keep_within_bounds()
+            self._notifications.plan()
+        if self._waiters:
+            self.serve_waiters(now_ms)
+        else:
+            for keyspace in self._databases:
+                if keyspace.on_touch:
+                    keyspace.on_touch.clear()
+
+    def serve_waiters(self, now_ms: int) -> None:
+        """Serve the clients that are blocked on changed keys."""
+        self._waiters.serve(self._databases, now_ms, self._tracking.tell_changes)

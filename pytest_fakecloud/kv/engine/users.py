@@ -1,0 +1,172 @@
+"""The users of one server, and the REST tokens made for them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from ...core.auth import new_token
+from ..acl.log import AclLog
+from ..acl.users import (
+    ANONYMOUS,
+    AclUser,
+    Denied,
+    RestToken,
+    first_user,
+    password_hash,
+    read_only_user,
+)
+from ..errors import WRONGPASS, CommandError
+
+if TYPE_CHECKING:
+    from ..model import User
+    from ..table.registry import CommandSpec
+    from .client import Client
+    from .engine import Engine
+
+_TRANSACTION_ENDPOINT = frozenset({"MULTI", "EXEC"})
+"""Commands that REST sends for a whole transaction; a user needs only those inside it."""
+
+
+@dataclass(frozen=True, slots=True)
+class UsersCopy:
+    """Users by name, and REST tokens, as ``Users.snapshot()`` copied them."""
+
+    users: dict[str, AclUser]
+    tokens: dict[str, RestToken]
+
+
+class Users:
+    """The ACL users of one server by name, and their REST tokens.
+
+    Both dialects begin with ``default``; the vendor's server also has ``default_ro``.
+    """
+
+    def __init__(self, engine: Engine) -> None:
+        self._engine = engine
+        self._clients = engine.clients
+        dialect, table = engine.dialect, engine.table
+        self._users: dict[str, AclUser] = {"default": first_user(dialect, table)}
+        self.read_only = read_only_user(dialect, table)
+        """The user of the read-only token."""
+        if dialect == "vendor":
+            self._users[self.read_only.name] = self.read_only
+        self._tokens: dict[str, RestToken] = {}
+        self.log = AclLog(lambda: engine.config.number("acllog-max-len"))
+        """The denied command lines and logins, for ACL LOG."""
+
+    def __iter__(self) -> Iterator[AclUser]:
+        """Iterate over the users in the order of their names."""
+        return (user for _, user in sorted(self._users.items()))
+
+    def __contains__(self, name: str) -> bool:
+        return name in self._users
+
+    def __getitem__(self, name: str) -> AclUser:
+        return self._users[name]
+
+    def get(self, name: str) -> AclUser | None:
+        """Return the user of a name, or None."""
+        return self._users.get(name)
+
+    def add(self, user: AclUser) -> None:
+        """Add a user."""
+        self._users[user.name] = user
+
+    def remove(self, name: str) -> bool:
+        """Remove a user, its REST tokens and its connections; return whether it existed."""
+        user = self._users.pop(name, None)
+        if user is None:
+            return False
+        for token in [token for token, held in self._tokens.items() if held.user == name]:
+            del self._tokens[token]
+        for session in self._clients.of(user):
+            self._clients.disconnect(session)
+        return True
+
+    def disconnect_listeners(self, user: AclUser) -> None:
+        """Disconnect a user's clients that listen to channels the user may no longer listen to."""
+        for session in self._clients.of(user):
+            if any(
+                not user.may_listen(name, kind == "pattern")
+                for kind, names in session.subscriptions.items()
+                for name in names
+            ):
+                self._clients.disconnect(session)
+
+    # -- logging in ------------------------------------------------------------------------------
+
+    def visitor(self) -> User:
+        """Return the user of a new connection: ``default``, unless it needs a password."""
+        default = self._users["default"]
+        return default if default.on and default.passwordless else ANONYMOUS
+
+    def passwordless(self, name: str) -> bool:
+        """Return whether a user exists and needs no password."""
+        user = self._users.get(name)
+        return user is not None and user.passwordless
+
+    def authenticate(self, name: str, password: bytes) -> User:
+        """Return the user of a name; raise WRONGPASS for a wrong name or password."""
+        user = self._users.get(name)
+        if user is None or not user.accepts(password):
+            raise CommandError(WRONGPASS)
+        return user
+
+    def make_token(self, user: AclUser, password: bytes) -> str:
+        """Make a REST token for a user, valid as long as the user accepts the password."""
+        token = new_token()
+        self._tokens[token] = RestToken(user.name, password_hash(password))
+        return token
+
+    def holder_of(self, token: str) -> AclUser | None:
+        """Return the user of a valid REST token, or None."""
+        held = self._tokens.get(token)
+        user = self._users.get(held.user) if held is not None else None
+        if held is None or user is None or not user.accepts_token(held):
+            return None
+        return user
+
+    def permit(self, session: Client, spec: CommandSpec, argv: list[bytes]) -> None:
+        """Raise and log a NOPERM error unless the session's user may run the line."""
+        if session.transport == "rest" and spec.name in _TRANSACTION_ENDPOINT:
+            return
+        try:
+            session.user.check(spec, argv)
+        except Denied as denied:
+            context = "toplevel"
+            if session.in_script:
+                context = "lua"
+            elif session.queue is not None or session.in_exec:
+                context = "multi"
+            self.log_denied(session, denied.reason, context, denied.object, session.user.name)
+            raise
+
+    def log_denied(
+        self, session: Client, reason: str, context: str, object: bytes, name: str
+    ) -> None:
+        """Add an entry to ACL LOG."""
+        client = self._engine.describe(session).rstrip(b"\n")
+        user = name.encode("utf-8", "surrogateescape")
+        self.log.add(reason, context, object, user, self._engine.clock.now_us(), client)
+
+    # -- copies ----------------------------------------------------------------------------------
+
+    def snapshot(self) -> UsersCopy:
+        """Copy users and tokens."""
+        return UsersCopy(
+            {name: user.copy() for name, user in self._users.items()}, dict(self._tokens)
+        )
+
+    def restore(self, saved: UsersCopy) -> None:
+        """Restore users and tokens; a user that stays is changed in place."""
+        # Sessions hold the user object itself, so a user that stays must stay the same object.
+        for name in [name for name in self._users if name not in saved.users]:
+            self.remove(name)
+        for name, user in saved.users.items():
+            if name in self._users:
+                self._users[name].adopt(user)
+            else:
+                self._users[name] = user.copy()
+        self._tokens = dict(saved.tokens)
