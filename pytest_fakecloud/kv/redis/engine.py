@@ -16,9 +16,7 @@ this handle's: a key ``"prefix"`` of its own (the default), a ``"database"`` of 
 
 from __future__ import annotations
 
-import json
 import secrets
-import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import dataclass, field
@@ -28,7 +26,6 @@ from urllib.parse import parse_qsl, urlencode
 from ...core.errors import ContractError
 from ...core.ids import Ids
 from ...core.timekeeper import Timekeeper
-from ...core.timeparse import monotonic
 from ..errors import (
     DISCARD_WITHOUT_MULTI,
     EXEC_WITHOUT_MULTI,
@@ -39,12 +36,10 @@ from ..errors import (
     not_available,
 )
 from ..errors import max_key_size as too_long_key
-from ..python_values import word
 from ..reply import (
     OK,
     QUEUED,
     Reply,
-    Status,
 )
 from ..settings import Isolation
 from ..table.availability import check_family_over_rest, check_over_rest
@@ -52,13 +47,13 @@ from ..table.documented import DOCUMENTED
 from ..table.registry import EVERYTHING, CommandSpec, find_family
 from .acl import RedisUser, RedisUsers, prepare_acl
 from .addresses import open_link
+from .claims import Claim, claim_database
 from .connection import Link, Unreachable
+from .contents import RedisContents
 from .names import Names, Prepared, find_spec
 from .pubsub import MonitorFeed, Subscriptions
 from .scripts import RedisScripts
 
-_CLAIM_MS = 600_000
-_REFRESH = 60.0
 CLOSE_PATIENCE = 0.5
 """Seconds the server has to say that it is there before a handle that closes tidies up on it."""
 _MARK = b"fakecloud-"
@@ -143,7 +138,7 @@ class RedisEngine:
                 'a cluster has one database for everybody: give isolation="prefix" (the default)'
             )
         self._kept = prefix is not None or isolation == "none"
-        self._claim: _Claim | None = None
+        self._claim: Claim | None = None
         self.pubsub = Subscriptions(self.link, lambda: self.names)
         self.names = self._share(prefix)
         self.monitors = MonitorFeed(self.link, lambda: self.names)
@@ -155,7 +150,7 @@ class RedisEngine:
             self.link.pin(self.names.keys)
             self.link.call([b"PING"])
             if isolation == "database":
-                self._claim = _claim(self.link, url)
+                self._claim = claim_database(self.link, url)
                 self.names = self._share(None)
                 self.users.names = self.names
             self._script_login = self._make_script_user()
@@ -346,9 +341,9 @@ class RedisEngine:
     # -- looking ---------------------------------------------------------------------------------
 
     @contextmanager
-    def reading(self) -> Iterator[_Contents]:
+    def reading(self) -> Iterator[RedisContents]:
         """The handle's keys, read from the server as they are asked for."""
-        yield _Contents(self)
+        yield RedisContents(self)
 
     def full_names(self) -> list[bytes]:
         """The full names of the handle's keys, sorted."""
@@ -483,135 +478,6 @@ class RedisEngine:
                 names.append(self._script_login[0])
             if names:
                 self.link.call([b"ACL", b"DELUSER", *names])
-
-
-class _Contents:
-    """The keys of a handle, as the handle of the in-memory engine reads a keyspace."""
-
-    def __init__(self, engine: RedisEngine) -> None:
-        self._engine = engine
-
-    def __iter__(self) -> Iterator[bytes]:
-        prefix = len(self._engine.names.keys)
-        return (key[prefix:] for key in self._engine.full_names())
-
-    def peek(self, key: bytes) -> _Value | None:
-        """What a key holds; None when there is no such key."""
-        engine = self._engine
-        name = engine.names.keys + key
-        kind = engine.link.call([b"TYPE", name])
-        word = kind.text.decode() if isinstance(kind, Status) else "none"
-        if word == "none":
-            return None
-        read = _READERS.get(word)
-        if read is None:
-            raise ContractError(
-                f"{key!r} is of type {word!r}, which has no plain form: read it with execute()"
-            )
-        line, make = read
-        reply = engine.link.call([line[0], name, *line[1:]])
-        return _Value(make(engine.names.strip(reply)))
-
-
-class _Value:
-    """A stored value, plain already."""
-
-    type_name = "plain"
-
-    def __init__(self, value: Any) -> None:
-        self._value = value
-
-    def to_python(self) -> Any:
-        """The value."""
-        return self._value
-
-
-def _pairs(flat: Any) -> list[tuple[Any, Any]]:
-    return [(word(flat[at]), word(flat[at + 1])) for at in range(0, len(flat), 2)]
-
-
-_READERS: dict[str, tuple[list[bytes], Callable[[Any], Any]]] = {
-    "string": ([b"GET"], word),
-    "hash": ([b"HGETALL"], lambda reply: dict(_pairs(reply))),
-    "list": ([b"LRANGE", b"0", b"-1"], lambda reply: list(map(word, reply))),
-    "set": ([b"SMEMBERS"], lambda reply: set(map(word, reply))),
-    "zset": (
-        [b"ZRANGE", b"0", b"-1", b"WITHSCORES"],
-        lambda reply: [(member, float(score)) for member, score in _pairs(reply)],
-    ),
-    "stream": (
-        [b"XRANGE", b"-", b"+"],
-        lambda reply: [(word(entry), dict(_pairs(fields))) for entry, fields in reply],
-    ),
-    "ReJSON-RL": ([b"JSON.GET"], json.loads),
-}
-
-
-class _Claim:
-    """A numbered database that no other handle uses meanwhile."""
-
-    def __init__(self, link: Link, registry: Link, number: int) -> None:
-        self.number = number
-        self._link = link
-        self._registry = registry
-        self._key = b"pytest-fakecloud:database:%d" % number
-        self._mark = secrets.token_hex(8).encode()
-        self._lock = threading.Lock()
-        self._refreshed = monotonic()
-
-    def take(self) -> bool:
-        """Claim it; False when another handle has it."""
-        line = [b"SET", self._key, self._mark, b"NX", b"PX", b"%d" % _CLAIM_MS]
-        return self._registry.call(line) is not None
-
-    def refresh(self) -> None:
-        """Keep it for longer; raises ``ContractError`` when it went to another handle meanwhile."""
-        with self._lock:
-            if monotonic() - self._refreshed < _REFRESH:
-                return
-            self._refreshed = monotonic()
-        if self._registry.call([b"GET", self._key]) != self._mark and not self.take():
-            raise ContractError(
-                f"database {self.number} went to another process after "
-                f"{_CLAIM_MS // 60_000} minutes of silence"
-            )
-        self._registry.call([b"PEXPIRE", self._key, b"%d" % _CLAIM_MS])
-
-    def release(self) -> None:
-        """Let others have it."""
-        if self._registry.call([b"GET", self._key]) == self._mark:
-            self._registry.call([b"DEL", self._key])
-        self._registry.close()
-
-
-def _claim(link: Link, url: str) -> _Claim:
-    """An unclaimed database: the URL's own when it names one, else the first free one.
-
-    Claims are kept in database 0, which therefore is never given out itself.
-    """
-    registry = open_link(url)
-    wanted = link.database
-    registry.select(0)
-    numbers = [wanted] if wanted else range(1, _databases(registry))
-    for number in numbers:
-        claim = _Claim(link, registry, number)
-        if claim.take():
-            link.select(number)
-            link.call([b"FLUSHDB"])
-            return claim
-    taken = f"database {wanted}" if wanted else f"every database but 0 (of {len(numbers) + 1})"
-    raise ContractError(
-        f"{taken} of {link.where} is in use by another process; give isolation='prefix', or a "
-        "server with more databases"
-    )
-
-
-def _databases(link: Link) -> int:
-    with suppress(CommandError):
-        found = link.call([b"CONFIG", b"GET", b"databases"])
-        if isinstance(found, list) and len(found) == 2:
-            return int(found[1])
-    return 16
 
 
 def _split_prefix(url: str) -> tuple[str, str | None]:

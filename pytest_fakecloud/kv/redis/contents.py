@@ -1,0 +1,76 @@
+"""The keys of a handle on a real server, as plain values."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING, Any
+
+from ...core.errors import ContractError
+from ..python_values import word
+from ..reply import Status
+
+if TYPE_CHECKING:
+    from .engine import RedisEngine
+
+
+class RedisContents:
+    """The keys of a handle, as the handle of the in-memory engine reads a keyspace."""
+
+    def __init__(self, engine: RedisEngine) -> None:
+        self._engine = engine
+
+    def __iter__(self) -> Iterator[bytes]:
+        prefix = len(self._engine.names.keys)
+        return (key[prefix:] for key in self._engine.full_names())
+
+    def peek(self, key: bytes) -> _Value | None:
+        """What a key holds; None when there is no such key."""
+        engine = self._engine
+        name = engine.names.keys + key
+        kind = engine.link.call([b"TYPE", name])
+        word = kind.text.decode() if isinstance(kind, Status) else "none"
+        if word == "none":
+            return None
+        read = _READERS.get(word)
+        if read is None:
+            raise ContractError(
+                f"{key!r} is of type {word!r}, which has no plain form: read it with execute()"
+            )
+        line, make = read
+        reply = engine.link.call([line[0], name, *line[1:]])
+        return _Value(make(engine.names.strip(reply)))
+
+
+class _Value:
+    """A stored value, plain already."""
+
+    type_name = "plain"
+
+    def __init__(self, value: Any) -> None:
+        self._value = value
+
+    def to_python(self) -> Any:
+        """The value."""
+        return self._value
+
+
+def _pairs(flat: Any) -> list[tuple[Any, Any]]:
+    return [(word(flat[at]), word(flat[at + 1])) for at in range(0, len(flat), 2)]
+
+
+_READERS: dict[str, tuple[list[bytes], Callable[[Any], Any]]] = {
+    "string": ([b"GET"], word),
+    "hash": ([b"HGETALL"], lambda reply: dict(_pairs(reply))),
+    "list": ([b"LRANGE", b"0", b"-1"], lambda reply: list(map(word, reply))),
+    "set": ([b"SMEMBERS"], lambda reply: set(map(word, reply))),
+    "zset": (
+        [b"ZRANGE", b"0", b"-1", b"WITHSCORES"],
+        lambda reply: [(member, float(score)) for member, score in _pairs(reply)],
+    ),
+    "stream": (
+        [b"XRANGE", b"-", b"+"],
+        lambda reply: [(word(entry), dict(_pairs(fields))) for entry, fields in reply],
+    ),
+    "ReJSON-RL": ([b"JSON.GET"], json.loads),
+}
