@@ -111,7 +111,7 @@ def dump_to_file(engine: Engine, path: str | PathLike[str]) -> None:
                 indexes += 1
             else:
                 records.append(record)
-        libraries = [library.source for library in engine.scripting.libraries.values()]
+        libraries = list(engine.scripting.libraries.sources())
         now_s = engine.now_us // 1_000_000
         data = write_file(records, libraries, engine.config, engine.version, now_s)
     try:

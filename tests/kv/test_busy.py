@@ -232,7 +232,7 @@ def test_a_client_that_waits_runs_before_the_next_command_of_another(
         with found.lock:
             thread = threading.Thread(target=server.execute, args=("RPUSH", "l", "waited"))
             thread.start()
-            while not found.queued:
+            while not found.turns.queued:
                 pass
         found.give_way()
         server.execute("RPUSH", "l", "next")

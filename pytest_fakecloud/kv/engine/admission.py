@@ -74,7 +74,7 @@ class Admission:
             if not session.user.unrestricted:
                 engine.users.permit(session, spec, argv)
             if beside:
-                engine.scripting.refuse_beside(spec)
+                engine.turns.check_beside(spec)
             if engine.eviction.most and not beside and engine.lacks_memory(session):
                 self._check_memory(session, spec)
             if self._needs_replicas and not beside and self._would_write(session, spec, argv):

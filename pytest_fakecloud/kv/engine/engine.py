@@ -19,6 +19,7 @@ from ..errors import CLIENT_LEFT, CommandError, over_budget, unknown_command
 from ..model import Transport, User
 from ..reply import QUEUED, Blocked, Reply, with_17_digits
 from ..scripting.scripts import Scripting, ScriptingCopy
+from ..scripting.turns import Turns
 from ..settings import VERSION, Dialect, Limits
 from ..table.config import Config
 from ..table.registry import CommandSpec, table_of
@@ -52,8 +53,6 @@ _SEARCHES = frozenset(
     )
 )
 """Commands that index the changed keys first."""
-_PATIENCE = 0.2
-"""Real seconds to wait at most until a client that waits for its turn has got it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,10 +115,6 @@ class Engine:
         """The searches that clients made, the newest last."""
         self._capacity = Capacity(self.limits) if self.limits.bounds_data else None
         self.lock = threading.RLock()
-        self.queued: set[int] = set()
-        """The threads that wait for the lock to run a command."""
-        self._taken = threading.Event()
-        """Set when one of them has got it."""
         self.random = ids.stream("kv", "random")
         self.config = Config(dialect, self.table, debug_command=debug_command)
         self.databases = [Keyspace(index) for index in range(1 if dialect == "vendor" else 16)]
@@ -134,6 +129,7 @@ class Engine:
         self.pauses = Pauses(self)
         self.pubsub = PubSub()
         self.scripting = Scripting(self)
+        self.turns = Turns(self)
         self.monitors: list[Monitor] = []
         self.eviction = Eviction(self.databases, self.config, self.random)
         self.can_listen: Callable[[int], bool] = lambda port: True
@@ -198,7 +194,7 @@ class Engine:
         """
         if session.db.indexes is not None:
             self.index_ahead(session, argv)
-        if not self.take_turn(argv):
+        if not self.lock.acquire(False) and not self.turns.wait(argv):
             return self.run_beside(session, argv)
         try:
             spec = self._lookup.get(argv[0])
@@ -222,24 +218,9 @@ class Engine:
         finally:
             self.lock.release()
 
-    def take_turn(self, argv: list[bytes]) -> bool:
-        """Take the lock for a line; False when a script keeps it and ``run_beside`` answers."""
-        if self.lock.acquire(False):
-            return True
-        thread = threading.get_ident()
-        self.queued.add(thread)
-        try:
-            return self.scripting.wait_for_turn(argv)
-        finally:
-            self.queued.discard(thread)
-            self._taken.set()
-
     def give_way(self) -> None:
         """Let a client that waits for the lock run first; the caller does not hold it."""
-        # A thread that releases a lock and wants it back gets it before those that wait for it.
-        self._taken.clear()
-        if self.queued:
-            self._taken.wait(_PATIENCE)
+        self.turns.give_way()
 
     def index_ahead(self, session: Session, argv: list[bytes]) -> None:
         """Bring the index of a search up to date in parts, between which other clients may run.
@@ -252,7 +233,7 @@ class Engine:
             return
         if (name := argv[0].upper()) not in _SEARCHES:
             return
-        while self.take_turn(argv):
+        while self.turns.take(argv):
             try:
                 self._look()
                 if indexes.catch_up(session.db, argv[1], whole=name == b"SEARCH.WAITINDEXING"):
@@ -477,7 +458,7 @@ class Engine:
         """
         with self.lock:
             self._look()
-            self.scripting.add_libraries(libraries, b"REPLACE")
+            self.scripting.libraries.add_all(libraries, b"REPLACE")
             for index, key, value, expires_ms, idle_s, frequency in records:
                 keyspace = self.databases[index]
                 keyspace.put_back(key, value, expires_ms)

@@ -359,7 +359,7 @@ class PortConnection:
             engine.index_ahead(session, argv)
         except CommandError as error:
             return self._finish(argv, error, mode, put)
-        if not engine.take_turn(argv):
+        if not engine.turns.take(argv):
             return self._finish(argv, self._execute(argv, beside=True), mode, put)
         try:
             self._executing = threading.get_ident()

@@ -3,11 +3,6 @@
 A script runs atomically: the engine's lock is held, and time stands still for all its commands.
 What it wrote before it failed stays, as in the real service. Decided here: a script that exceeds
 its limits (``ScriptLimits``) fails like one that raised an error.
-
-Other clients wait for the lock. Meanwhile SCRIPT KILL and FUNCTION KILL are answered at once, and
-after ``busy-reply-threshold`` milliseconds stock Redis answers BUSY to all but a few commands
-(measured on 7.0). They pass in real time, and at once where a test moves the clock meanwhile. The
-vendor's service has nothing to kill and answers NOTBUSY.
 """
 
 from __future__ import annotations
@@ -15,7 +10,7 @@ from __future__ import annotations
 import hashlib
 import math
 from collections.abc import Collection
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from ...core.timeparse import give_way, monotonic
@@ -23,14 +18,14 @@ from ..acl.users import Denied
 from ..errors import OOM, CommandError, HandedOn, one_line
 from ..reply import Reply
 from ..table.availability import asks_to_wait
-from ..table.versions import rdb_version
 from . import errors
 from .errors import HostLost, ScriptFailure
+from .libraries import Libraries, Library, LibraryFunction
 from .limits import LEVELS, PORT_LEVELS, ScriptLimits
 from .shebang import KEY_LOCKING, library_name, script_shebang
+from .turns import GIVE_WAY_SECONDS, ScriptRun
 
 if TYPE_CHECKING:
-    from ...core.timekeeper import Timekeeper
     from ..engine.client import Client
     from ..engine.engine import Engine
     from ..table.registry import CommandSpec
@@ -40,13 +35,6 @@ _MAY_REPLICATE = frozenset({"PUBLISH", "SPUBLISH", "PFCOUNT"})
 """Not writes, yet refused to read-only scripts."""
 _RUNS = frozenset({"EVAL", "EVALSHA", "FCALL"})
 _FLUSHES = frozenset({"FLUSHDB", "FLUSHALL"})
-_KILLS = {"SCRIPT KILL": False, "FUNCTION KILL": True}
-"""What ends a running script, or a running function."""
-_ASIDE = frozenset({"AUTH", "HELLO", "QUIT", "MULTI", "CLIENT SETINFO", "FUNCTION STATS", *_KILLS})
-"""Of the commands real servers run beside a script, those that touch nothing others share; the rest
-wait for its end (decided here)."""
-_GIVE_WAY_SECONDS = 0.005
-_ASK_SECONDS = 0.02
 
 
 @dataclass(eq=False)
@@ -59,25 +47,6 @@ class Script:
     compiled: Any = None
 
 
-@dataclass(eq=False, frozen=True)
-class LibraryFunction:
-    """One function of a library; ``callback`` is what the Lua host runs."""
-
-    name: bytes
-    callback: Any
-    description: bytes | None
-    flags: tuple[bytes, ...]
-
-
-@dataclass(eq=False, frozen=True)
-class Library:
-    """One function library."""
-
-    name: bytes
-    source: bytes
-    functions: dict[bytes, LibraryFunction]
-
-
 @dataclass(frozen=True)
 class ScriptingCopy:
     """The scripts and the sources of the libraries, as ``snapshot`` found them."""
@@ -86,45 +55,13 @@ class ScriptingCopy:
     libraries: tuple[bytes, ...]
 
 
-@dataclass(eq=False, slots=True)
-class _Run:
-    """A script that runs."""
-
-    clock: Timekeeper
-    session: Client
-    read_only: bool
-    keys: frozenset[bytes] | None
-    name: bytes
-    line: list[bytes] | None
-    """The command line of a function, None for a script."""
-    without_memory: bool
-    """Whether there was no memory to write with when it began."""
-    wrote: bool = False
-    killed: bool = False
-    begun: float = field(init=False)
-    begun_us: int = field(init=False)
-    gives_way_at: float = field(init=False)
-
-    def __post_init__(self) -> None:
-        self.begun, self.begun_us = monotonic(), self.clock.now_us()
-        self.gives_way_at = self.begun + _GIVE_WAY_SECONDS
-
-    @property
-    def milliseconds(self) -> int:
-        """How long it has run, in real time or on the clock: whichever is more."""
-        real = int((monotonic() - self.begun) * 1000)
-        return max(real, (self.clock.now_us() - self.begun_us) // 1000)
-
-
 class Scripting:
     """What EVAL, SCRIPT, FUNCTION and FCALL work on. The Lua host is built when first needed."""
 
     def __init__(self, engine: Engine) -> None:
         self.engine = engine
         self.scripts: dict[bytes, Script] = {}
-        self.libraries: dict[bytes, Library] = {}
-        self.functions: dict[bytes, LibraryFunction] = {}
-        """Functions by their names in small letters: the case of what is called does not matter."""
+        self.libraries = Libraries(self._read_library)
         # A stock server lets scripts run until somebody ends them; only time bounds them there, and
         # more of it, for what takes a second alone takes many on a machine with other work.
         stock = ScriptLimits(instructions=10**12, seconds=30.0)
@@ -133,7 +70,8 @@ class Scripting:
         self.denies_nothing = False
         """Whether scripts may call what is not for scripts (``DEBUG SET-DISABLE-DENY-SCRIPTS``)."""
         self._host: LuaHost | None = None
-        self._run: _Run | None = None
+        self.running: ScriptRun | None = None
+        """The script that runs, which other threads read while it does."""
 
     @property
     def vendor(self) -> bool:
@@ -198,7 +136,7 @@ class Scripting:
         declared = frozenset(keys) if flags is not None and KEY_LOCKING in flags else None
         without_memory = self._is_without_memory(session, flags)
         clock, only_reads = self.engine.clock, read_only or no_writes
-        run = _Run(clock, session, only_reads, declared, sha, None, without_memory)
+        run = ScriptRun(clock, session, only_reads, declared, sha, None, without_memory)
         return self._guarded(run, lambda: self.host.evaluate(script.compiled, keys, args))
 
     def may_write(self, spec: CommandSpec, argv: list[bytes]) -> bool:
@@ -229,21 +167,11 @@ class Scripting:
             flags = script_shebang(argv[1], self.vendor).flags
         elif spec.name == "EVALSHA" and (script := self.scripts.get(argv[1].lower())):
             flags = script.flags
-        elif function := self.functions.get(argv[1].lower()):
+        elif function := self.libraries.functions.get(argv[1].lower()):
             flags = function.flags
         return flags
 
     # -- libraries -------------------------------------------------------------------------------
-
-    def load_library(self, source: bytes, replace: bool) -> bytes:
-        """Load a function library; its name. Raises ``CommandError`` and changes nothing then."""
-        library = self._read_library(source)
-        if not replace and library.name in self.libraries:
-            raise CommandError(errors.library_exists(library.name))
-        self._check_functions(library, self.functions, self.libraries.get(library.name))
-        self.delete_library(library.name)
-        self._add(library)
-        return library.name
 
     def _read_library(self, source: bytes) -> Library:
         name, body = library_name(source)
@@ -265,33 +193,6 @@ class Scripting:
         }
         return Library(name, source, functions)
 
-    @staticmethod
-    def _check_functions(
-        library: Library, present: dict[bytes, LibraryFunction], replaced: Library | None
-    ) -> None:
-        for name in library.functions:
-            kept = present.get(name.lower())
-            if kept is not None and (replaced is None or kept not in replaced.functions.values()):
-                raise CommandError(errors.function_exists(name))
-
-    def _add(self, library: Library) -> None:
-        self.libraries[library.name] = library
-        self.functions.update((name.lower(), one) for name, one in library.functions.items())
-
-    def delete_library(self, name: bytes) -> bool:
-        """Remove a library and its functions; whether it was there."""
-        library = self.libraries.pop(name, None)
-        if library is None:
-            return False
-        for function_name in library.functions:
-            del self.functions[function_name.lower()]
-        return True
-
-    def flush_libraries(self) -> None:
-        """Remove every library."""
-        self.libraries.clear()
-        self.functions.clear()
-
     def call_function(
         self, session: Client, name: bytes, keys: list[bytes], args: list[bytes], read_only: bool
     ) -> Reply:
@@ -300,7 +201,7 @@ class Scripting:
         FCALL_RO of a function that is not flagged ``no-writes`` is refused by Redis; the vendor
         runs it as long as it only reads.
         """
-        function = self.functions.get(name.lower())
+        function = self.libraries.functions.get(name.lower())
         if function is None:
             raise CommandError(errors.FUNCTION_NOT_FOUND)
         no_writes = b"no-writes" in function.flags
@@ -309,70 +210,19 @@ class Scripting:
         declared = frozenset(keys) if KEY_LOCKING in function.flags else None
         without_memory = self._is_without_memory(session, frozenset(function.flags))
         engine, only_reads = self.engine, read_only or no_writes
-        run = _Run(engine.clock, session, only_reads, declared, name, engine.line, without_memory)
+        run = ScriptRun(
+            engine.clock, session, only_reads, declared, name, engine.line, without_memory
+        )
         return self._guarded(run, lambda: self.host.call_function(function.callback, keys, args))
-
-    # -- payloads and copies ---------------------------------------------------------------------
-
-    def dump(self) -> bytes:
-        """Return all libraries as a payload for FUNCTION RESTORE."""
-        from ..rdb.payload import dump_libraries
-
-        sources = [library.source for library in self.libraries.values()]
-        return dump_libraries(sources, self.engine.config, rdb_version(self.engine.version))
-
-    def restore_dump(self, payload: bytes, policy: bytes) -> None:
-        """Load the libraries of a payload; nothing changes when one of them cannot be loaded.
-
-        ``policy`` is ``FLUSH``, ``APPEND`` or ``REPLACE``.
-        """
-        from ..rdb.payload import is_sealed, load_libraries
-
-        if not is_sealed(payload, rdb_version(self.engine.version)):
-            raise CommandError(errors.BAD_DUMP)
-        try:
-            sources = load_libraries(payload)
-        except TypeError:
-            raise CommandError(errors.NOT_A_FUNCTION) from None
-        except ValueError:
-            raise CommandError(errors.BAD_LIBRARIES) from None
-        self.add_libraries(sources, policy)
-
-    def add_libraries(self, sources: list[bytes], policy: bytes) -> None:
-        """Load libraries, all or none, under a policy of FUNCTION RESTORE."""
-        libraries: dict[bytes, Library] = {}
-        for source in sources:
-            library = self._read_library(source)
-            if library.name in libraries:
-                raise CommandError(errors.library_exists(library.name))
-            libraries[library.name] = library
-        kept = {} if policy == b"FLUSH" else dict(self.libraries)
-        for library in libraries.values():
-            if library.name in kept and policy == b"APPEND":
-                raise CommandError(errors.library_collides(library.name))
-            kept.pop(library.name, None)
-            functions = {
-                name.lower(): one
-                for other in kept.values()
-                for name, one in other.functions.items()
-            }
-            self._check_functions(library, functions, None)
-            kept[library.name] = library
-        self.flush_libraries()
-        for library in kept.values():
-            self._add(library)
 
     def snapshot(self) -> ScriptingCopy:
         """What scripts and libraries there are."""
-        sources = tuple(library.source for library in self.libraries.values())
-        return ScriptingCopy(dict(self.scripts), sources)
+        return ScriptingCopy(dict(self.scripts), self.libraries.sources())
 
     def restore(self, saved: ScriptingCopy) -> None:
         """Put scripts and libraries back; libraries are loaded anew, so their variables are too."""
         self.scripts = dict(saved.scripts)
-        self.flush_libraries()
-        for source in saved.libraries:
-            self._add(self._read_library(source))
+        self.libraries.reload(saved.libraries)
 
     # -- running ---------------------------------------------------------------------------------
 
@@ -386,12 +236,12 @@ class Scripting:
             raise CommandError(OOM)
         return True
 
-    def _guarded(self, run: _Run, action: Any) -> Reply:
+    def _guarded(self, run: ScriptRun, action: Any) -> Reply:
         session = run.session
         before = (session.db, session.resp, session.in_script)
         session.in_script = True
         self.host.levels = PORT_LEVELS if session.transport == "port" else LEVELS
-        self._run = run
+        self.running = run
         try:
             reply: Reply = action()
         except ScriptFailure as failure:
@@ -403,7 +253,7 @@ class Scripting:
             self._lose_host()
             raise CommandError(errors.OUT_OF_MEMORY) from None
         finally:
-            self._run = None
+            self.running = None
             session.db, session.resp, session.in_script = before
         if isinstance(reply, CommandError):
             raise reply
@@ -428,7 +278,7 @@ class Scripting:
         return b"ERR Error running script: %b: %b%b" % (place, inner, trace)
 
     def _command(self, argv: list[bytes], resp: int) -> Reply:
-        run = self._run
+        run = self.running
         assert run is not None
         spec: CommandSpec | None = None
         try:
@@ -444,7 +294,7 @@ class Scripting:
         except CommandError as error:
             return error
 
-    def _known(self, run: _Run, argv: list[bytes]) -> CommandSpec:
+    def _known(self, run: ScriptRun, argv: list[bytes]) -> CommandSpec:
         try:
             spec = self.engine.table.resolve(argv)
         except CommandError:
@@ -453,7 +303,7 @@ class Scripting:
             raise CommandError(errors.UNKNOWN_COMMAND)
         return spec
 
-    def _allow(self, run: _Run, spec: CommandSpec, argv: list[bytes]) -> None:
+    def _allow(self, run: ScriptRun, spec: CommandSpec, argv: list[bytes]) -> None:
         """Raise ``CommandError`` unless a script may run the line."""
         if not spec.least <= len(argv) <= spec.most:
             raise CommandError(errors.WRONG_ARITY)
@@ -486,7 +336,7 @@ class Scripting:
             raise CommandError(errors.NO_COMMAND_PERMISSION) from None
 
     def _may_call(self, argv: list[bytes]) -> bool | bytes:
-        run = self._run
+        run = self.running
         if run is None:
             return errors.NOT_FROM_SCRIPT
         try:
@@ -500,70 +350,14 @@ class Scripting:
             return False
         return True
 
-    # -- meanwhile -------------------------------------------------------------------------------
-
-    @property
-    def running(self) -> _Run | None:
-        """The script that runs, told to other clients while it does."""
-        return self._run
-
-    def wait_for_turn(self, argv: list[bytes]) -> bool:
-        """Take the engine's lock, and True; False when the line is answered beside a script."""
-        engine = self.engine
-        while not engine.lock.acquire(timeout=_ASK_SECONDS):
-            run = self._run
-            if run is None:
-                continue
-            try:
-                spec = engine.table.resolve(argv)
-            except CommandError:
-                if self._is_busy(run):
-                    return False
-                continue
-            function = _KILLS.get(spec.name)
-            if function is not None and (self.vendor or function is (run.line is not None)):
-                return False
-            waits = "allow_busy" in spec.flags and spec.name not in _ASIDE
-            if self._is_busy(run) and not waits:
-                return False
-        return True
-
-    def _is_busy(self, run: _Run) -> bool:
-        threshold_ms = self.engine.config.number("busy-reply-threshold")
-        return 0 < threshold_ms <= run.milliseconds and not self.vendor
-
-    def refuse_beside(self, spec: CommandSpec) -> None:
-        """Raise the BUSY error unless the command may run beside the script."""
-        if self.vendor and spec.name in _KILLS:
-            return
-        # The script may have ended since: what needs the lock must not run even so.
-        run = self._run
-        function = run is not None and run.line is not None
-        other_kind = run is not None and _KILLS.get(spec.name, function) is not function
-        if (
-            spec.name not in _ASIDE
-            or other_kind
-            or (spec.name == "FUNCTION STATS" and not function)
-        ):
-            raise CommandError(errors.busy(function))
-
-    def kill(self) -> None:
-        """End the running script at its next look; raises NOTBUSY, and UNKILLABLE once it wrote."""
-        run = self._run
-        if run is None or self.vendor:
-            raise CommandError(errors.NOT_BUSY)
-        if run.wrote:
-            raise CommandError(errors.UNKILLABLE)
-        run.killed = True
-
     def _look(self) -> float:
         now = monotonic()
-        run = self._run
+        run = self.running
         if run is not None:
             if run.killed:
                 return math.inf  # later than any deadline
             if now > run.gives_way_at:
-                run.gives_way_at = now + _GIVE_WAY_SECONDS
+                run.gives_way_at = now + GIVE_WAY_SECONDS
                 # Lua keeps the interpreter to itself: no other thread could ask for its end.
                 give_way()
         return now

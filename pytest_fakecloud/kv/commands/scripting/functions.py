@@ -20,14 +20,14 @@ from .scripts import keys_and_arguments
 
 if TYPE_CHECKING:
     from ...engine.engine import Session
-    from ...scripting.scripts import Library
+    from ...scripting.libraries import Library
 
 __all__: list[str] = []
 
 
 def _call(session: Session, args: Args, read_only: bool) -> Reply:
     scripting = session.engine.scripting
-    if args[0].lower() not in scripting.functions:
+    if args[0].lower() not in scripting.libraries.functions:
         raise CommandError(errors.FUNCTION_NOT_FOUND)
     keys, arguments = keys_and_arguments(args, errors.KEYS_BAD)
     return scripting.call_function(session, args[0], keys, arguments, read_only)
@@ -51,13 +51,13 @@ def function_load(session: Session, args: Args) -> Reply:
     for option in args[:-1]:
         if option.upper() != b"REPLACE":
             raise errors.refusal(errors.unknown_load_option(option))
-    return session.engine.scripting.load_library(args[-1], len(args) > 1)
+    return session.engine.scripting.libraries.load(args[-1], len(args) > 1)
 
 
 @command("FUNCTION DELETE")
 def function_delete(session: Session, args: Args) -> Reply:
     """Remove a function library."""
-    if not session.engine.scripting.delete_library(args[0]):
+    if not session.engine.scripting.libraries.delete(args[0]):
         raise CommandError(errors.LIBRARY_NOT_FOUND)
     return OK
 
@@ -69,7 +69,7 @@ def function_flush(session: Session, args: Args) -> Reply:
         raise CommandError(bad_subcommand_arguments("FUNCTION", session.engine.line[1]))
     if args and args[0].upper() not in (b"SYNC", b"ASYNC"):
         raise CommandError(errors.FUNCTION_FLUSH_MODE)
-    session.engine.scripting.flush_libraries()
+    session.engine.scripting.libraries.flush()
     return OK
 
 
@@ -90,7 +90,7 @@ def function_list(session: Session, args: Args) -> Reply:
         else:
             raise errors.refusal(errors.unknown_list_argument(args[at]))
         at += 1
-    libraries = session.engine.scripting.libraries.values()
+    libraries = session.engine.scripting.libraries
     return [
         _shown(library, with_code)
         for library in libraries
@@ -125,7 +125,7 @@ def function_stats(session: Session, args: Args) -> Reply:
     counts = Map(
         [
             b"libraries_count", len(scripting.libraries),
-            b"functions_count", len(scripting.functions),
+            b"functions_count", len(scripting.libraries.functions),
         ]
     )  # fmt: skip
     return Map([b"running_script", running, b"engines", Map([b"LUA", counts])])
@@ -134,7 +134,8 @@ def function_stats(session: Session, args: Args) -> Reply:
 @command("FUNCTION DUMP")
 def function_dump(session: Session, args: Args) -> Reply:
     """All libraries as a payload for FUNCTION RESTORE."""
-    return session.engine.scripting.dump()
+    engine = session.engine
+    return engine.scripting.libraries.dump(engine.config, engine.version)
 
 
 @command("FUNCTION RESTORE")
@@ -145,14 +146,15 @@ def function_restore(session: Session, args: Args) -> Reply:
     policy = args[1].upper() if len(args) == 2 else b"APPEND"
     if policy not in (b"FLUSH", b"APPEND", b"REPLACE"):
         raise CommandError(errors.BAD_POLICY)
-    session.engine.scripting.restore_dump(args[0], policy)
+    engine = session.engine
+    engine.scripting.libraries.restore(args[0], policy, engine.version)
     return OK
 
 
 @command("FUNCTION KILL")
 def function_kill(session: Session, args: Args) -> Reply:
     """Stop the running function, unless it has written."""
-    session.engine.scripting.kill()
+    session.engine.turns.kill()
     return OK
 
 

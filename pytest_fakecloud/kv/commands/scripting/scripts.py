@@ -99,7 +99,7 @@ def script_show(session: Session, args: Args) -> Reply:
 @command("SCRIPT KILL")
 def script_kill(session: Session, args: Args) -> Reply:
     """Stop the running script, unless it has written."""
-    session.engine.scripting.kill()
+    session.engine.turns.kill()
     return OK
 
 

@@ -41,7 +41,7 @@ def script_memory(engine: Engine) -> tuple[int, int]:
     scripting = engine.scripting
     return (
         sum(len(script.source) for script in scripting.scripts.values()),
-        sum(len(library.source) for library in scripting.libraries.values()),
+        sum(map(len, scripting.libraries.sources())),
     )
 
 
@@ -139,7 +139,7 @@ def _memory(engine: Engine) -> Iterator[str]:
         used_memory_peak_human=human(used),
         used_memory_scripts_eval=scripts,
         number_of_cached_scripts=len(engine.scripting.scripts),
-        number_of_functions=len(engine.scripting.functions),
+        number_of_functions=len(engine.scripting.libraries.functions),
         number_of_libraries=len(engine.scripting.libraries),
         used_memory_functions=libraries,
         used_memory_scripts=scripts + libraries,

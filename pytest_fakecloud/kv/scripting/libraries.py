@@ -1,0 +1,144 @@
+"""The function libraries of one engine."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from ..errors import CommandError
+from ..table.versions import rdb_version
+from . import errors
+
+if TYPE_CHECKING:
+    from ..table.config import Config
+
+
+@dataclass(eq=False, frozen=True)
+class LibraryFunction:
+    """One function of a library; ``callback`` is what the Lua host runs."""
+
+    name: bytes
+    callback: Any
+    description: bytes | None
+    flags: tuple[bytes, ...]
+
+
+@dataclass(eq=False, frozen=True)
+class Library:
+    """One function library."""
+
+    name: bytes
+    source: bytes
+    functions: dict[bytes, LibraryFunction]
+
+
+class Libraries:
+    """Function libraries by name. ``read`` runs the source of one and returns what it registers."""
+
+    def __init__(self, read: Callable[[bytes], Library]) -> None:
+        self._read = read
+        self._libraries: dict[bytes, Library] = {}
+        self.functions: dict[bytes, LibraryFunction] = {}
+        """Functions by their names in lower case; calls ignore the case of a name."""
+
+    def __len__(self) -> int:
+        return len(self._libraries)
+
+    def __iter__(self) -> Iterator[Library]:
+        """Iterate over the libraries in the order in which they were loaded."""
+        return iter(self._libraries.values())
+
+    def load(self, source: bytes, replace: bool) -> bytes:
+        """Load a function library; its name. Raises ``CommandError`` and changes nothing then."""
+        library = self._read(source)
+        if not replace and library.name in self._libraries:
+            raise CommandError(errors.library_exists(library.name))
+        self._check_functions(library, self.functions, self._libraries.get(library.name))
+        self.delete(library.name)
+        self._add(library)
+        return library.name
+
+    @staticmethod
+    def _check_functions(
+        library: Library, present: dict[bytes, LibraryFunction], replaced: Library | None
+    ) -> None:
+        for name in library.functions:
+            kept = present.get(name.lower())
+            if kept is not None and (replaced is None or kept not in replaced.functions.values()):
+                raise CommandError(errors.function_exists(name))
+
+    def _add(self, library: Library) -> None:
+        self._libraries[library.name] = library
+        self.functions.update((name.lower(), one) for name, one in library.functions.items())
+
+    def delete(self, name: bytes) -> bool:
+        """Remove a library and its functions; whether it was there."""
+        library = self._libraries.pop(name, None)
+        if library is None:
+            return False
+        for function_name in library.functions:
+            del self.functions[function_name.lower()]
+        return True
+
+    def flush(self) -> None:
+        """Remove every library."""
+        self._libraries.clear()
+        self.functions.clear()
+
+    def dump(self, config: Config, version: str) -> bytes:
+        """Return all libraries as a payload for FUNCTION RESTORE, as a server of a version writes it."""
+        from ..rdb.payload import dump_libraries
+
+        return dump_libraries(list(self.sources()), config, rdb_version(version))
+
+    def restore(self, payload: bytes, policy: bytes, version: str) -> None:
+        """Load the libraries of a payload; nothing changes when one of them cannot be loaded.
+
+        ``policy`` is ``FLUSH``, ``APPEND`` or ``REPLACE``, ``version`` that of this server.
+        """
+        from ..rdb.payload import is_sealed, load_libraries
+
+        if not is_sealed(payload, rdb_version(version)):
+            raise CommandError(errors.BAD_DUMP)
+        try:
+            sources = load_libraries(payload)
+        except TypeError:
+            raise CommandError(errors.NOT_A_FUNCTION) from None
+        except ValueError:
+            raise CommandError(errors.BAD_LIBRARIES) from None
+        self.add_all(sources, policy)
+
+    def add_all(self, sources: list[bytes], policy: bytes) -> None:
+        """Load libraries, all or none, under a policy of FUNCTION RESTORE."""
+        libraries: dict[bytes, Library] = {}
+        for source in sources:
+            library = self._read(source)
+            if library.name in libraries:
+                raise CommandError(errors.library_exists(library.name))
+            libraries[library.name] = library
+        kept = {} if policy == b"FLUSH" else dict(self._libraries)
+        for library in libraries.values():
+            if library.name in kept and policy == b"APPEND":
+                raise CommandError(errors.library_collides(library.name))
+            kept.pop(library.name, None)
+            functions = {
+                name.lower(): one
+                for other in kept.values()
+                for name, one in other.functions.items()
+            }
+            self._check_functions(library, functions, None)
+            kept[library.name] = library
+        self.flush()
+        for library in kept.values():
+            self._add(library)
+
+    def sources(self) -> tuple[bytes, ...]:
+        """Return the source of every library."""
+        return tuple(library.source for library in self)
+
+    def reload(self, sources: tuple[bytes, ...]) -> None:
+        """Replace every library, with fresh global variables."""
+        self.flush()
+        for source in sources:
+            self._add(self._read(source))

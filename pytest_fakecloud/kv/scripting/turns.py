@@ -1,0 +1,145 @@
+"""Other clients while a script runs: they wait for its end, are rejected, or stop it.
+
+SCRIPT KILL and FUNCTION KILL take effect immediately. After ``busy-reply-threshold`` milliseconds
+stock Redis answers BUSY to all but a few commands (measured on 7.0). The milliseconds pass in real
+time, and also where a test moves the clock. The vendor's service has nothing to kill and answers
+NOTBUSY.
+"""
+
+from __future__ import annotations
+
+import threading
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from ...core.timeparse import monotonic
+from ..errors import CommandError
+from . import errors
+
+if TYPE_CHECKING:
+    from ...core.timekeeper import Timekeeper
+    from ..engine.client import Client
+    from ..engine.engine import Engine
+    from ..table.registry import CommandSpec
+
+_KILLS = {"SCRIPT KILL": False, "FUNCTION KILL": True}
+"""What ends a running script, or a running function."""
+_ASIDE = frozenset({"AUTH", "HELLO", "QUIT", "MULTI", "CLIENT SETINFO", "FUNCTION STATS", *_KILLS})
+"""Of the commands real servers run beside a script, those that touch nothing others share; the rest
+wait for its end (decided here)."""
+GIVE_WAY_SECONDS = 0.005
+"""How long a script runs before other threads get a turn at the interpreter."""
+_ASK_SECONDS = 0.02
+_PATIENCE = 0.2
+"""Real seconds to wait at most until a client that waits for its turn has got it."""
+
+
+@dataclass(eq=False, slots=True)
+class ScriptRun:
+    """A script that runs."""
+
+    clock: Timekeeper
+    session: Client
+    read_only: bool
+    keys: frozenset[bytes] | None
+    name: bytes
+    line: list[bytes] | None
+    """The command line of a function, None for a script."""
+    without_memory: bool
+    """Whether there was no memory to write with when it began."""
+    wrote: bool = False
+    killed: bool = False
+    begun: float = field(init=False)
+    begun_us: int = field(init=False)
+    gives_way_at: float = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.begun, self.begun_us = monotonic(), self.clock.now_us()
+        self.gives_way_at = self.begun + GIVE_WAY_SECONDS
+
+    @property
+    def milliseconds(self) -> int:
+        """How long it has run, in real time or on the clock: whichever is more."""
+        real = int((monotonic() - self.begun) * 1000)
+        return max(real, (self.clock.now_us() - self.begun_us) // 1000)
+
+
+class Turns:
+    """Who may run commands while a script holds the engine's lock."""
+
+    def __init__(self, engine: Engine) -> None:
+        self._engine = engine
+        self._vendor = engine.dialect == "vendor"
+        self.queued: set[int] = set()
+        """The threads that wait for the lock to run a command."""
+        self._taken = threading.Event()
+        """Set when one of them has got it."""
+
+    def take(self, argv: list[bytes]) -> bool:
+        """Take the engine's lock for a line; False when it is answered beside a script."""
+        return self._engine.lock.acquire(False) or self.wait(argv)
+
+    def wait(self, argv: list[bytes]) -> bool:
+        """Take the engine's lock, and True; False when the line is answered beside a script."""
+        thread = threading.get_ident()
+        self.queued.add(thread)
+        try:
+            return self._wait(argv)
+        finally:
+            self.queued.discard(thread)
+            self._taken.set()
+
+    def give_way(self) -> None:
+        """Let a client that waits for the lock run first; the caller does not hold it."""
+        # A thread that releases a lock and wants it back gets it before those that wait for it.
+        self._taken.clear()
+        if self.queued:
+            self._taken.wait(_PATIENCE)
+
+    def _wait(self, argv: list[bytes]) -> bool:
+        engine = self._engine
+        while not engine.lock.acquire(timeout=_ASK_SECONDS):
+            run = self._engine.scripting.running
+            if run is None:
+                continue
+            try:
+                spec = engine.table.resolve(argv)
+            except CommandError:
+                if self._is_busy(run):
+                    return False
+                continue
+            function = _KILLS.get(spec.name)
+            if function is not None and (self._vendor or function is (run.line is not None)):
+                return False
+            waits = "allow_busy" in spec.flags and spec.name not in _ASIDE
+            if self._is_busy(run) and not waits:
+                return False
+        return True
+
+    def _is_busy(self, run: ScriptRun) -> bool:
+        threshold_ms = self._engine.config.number("busy-reply-threshold")
+        return 0 < threshold_ms <= run.milliseconds and not self._vendor
+
+    def check_beside(self, spec: CommandSpec) -> None:
+        """Raise the BUSY error unless the command may run beside the script."""
+        if self._vendor and spec.name in _KILLS:
+            return
+        # The script may have ended since: what needs the lock must not run even so.
+        run = self._engine.scripting.running
+        function = run is not None and run.line is not None
+        other_kind = run is not None and _KILLS.get(spec.name, function) is not function
+        if (
+            spec.name not in _ASIDE
+            or other_kind
+            or (spec.name == "FUNCTION STATS" and not function)
+        ):
+            raise CommandError(errors.busy(function))
+
+    def kill(self) -> None:
+        """End the running script at its next look; raises NOTBUSY, and UNKILLABLE once it wrote."""
+        run = self._engine.scripting.running
+        if run is None or self._vendor:
+            raise CommandError(errors.NOT_BUSY)
+        if run.wrote:
+            raise CommandError(errors.UNKILLABLE)
+        run.killed = True
