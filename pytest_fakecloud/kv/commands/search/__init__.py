@@ -1,5 +1,5 @@
-"""Search: indexes, their other names, and what is asked of them."""
+"""Search: indexes, their aliases, and searches."""
 
-from . import bindings
+from . import definitions, searches
 
-__all__ = ["bindings"]
+__all__ = ["definitions", "searches"]

@@ -9,15 +9,21 @@ from ...errors import WRONGTYPE, CommandError
 from ...reply import Map, Reply
 from ...search.index import SearchIndex
 from ...search.schema import FIELD_TYPES, KEY_TYPES, Definition, FieldSpec, SearchError
-from ...table.registry import Args
+from ...table.registry import Args, command
 from .reading import Words, indexes_of, text, told
 
 if TYPE_CHECKING:
     from ...engine.engine import Session
 
+__all__: list[str] = []
 
-def create(session: Session, args: Args) -> Reply:
-    """Make an index and scan the keys that are there: 1, or 0 where EXISTSOK found its equal."""
+
+@command("SEARCH.CREATE")
+def search_create(session: Session, args: Args) -> Reply:
+    """Create an index of keys with certain prefixes.
+
+    Existing keys are scanned. Returns 1, or 0 with EXISTSOK for an index with the same definition.
+    """
     with told():
         definition, flags = _read_definition(Words(args, 1))
         keyspace, indexes = session.db, indexes_of(session)
@@ -88,14 +94,22 @@ def _read_field(words: Words) -> FieldSpec:
     )
 
 
-def drop(session: Session, args: Args) -> Reply:
-    """Remove the index of that very name; 0 where there is none."""
+@command("SEARCH.DROP")
+def search_drop(session: Session, args: Args) -> Reply:
+    """Remove an index; its keys and aliases stay.
+
+    An alias is not resolved. Returns 0 for a missing index.
+    """
     indexes = indexes_of(session)
     return int(args[0] in indexes.named and session.db.delete(args[0], ""))
 
 
-def reindex(session: Session, args: Args) -> Reply:
-    """Replace the contents by a fresh scan; 0 where there is no such index."""
+@command("SEARCH.REINDEX")
+def search_reindex(session: Session, args: Args) -> Reply:
+    """Rebuild an index from its keys.
+
+    Returns 0 for a missing index.
+    """
     indexes = indexes_of(session)
     found = indexes.find(args[0])
     if found is None:
@@ -105,8 +119,12 @@ def reindex(session: Session, args: Args) -> Reply:
     return 1
 
 
-def describe(session: Session, args: Args) -> Reply:
-    """What the index is about, by its own name; nil where there is none."""
+@command("SEARCH.DESCRIBE")
+def search_describe(session: Session, args: Args) -> Reply:
+    """Describe an index: name, type, prefixes and schema.
+
+    Returns nil for a missing index; the name is the index's own, also when asked by an alias.
+    """
     found = indexes_of(session).find(args[0])
     if found is None:
         return None
@@ -125,8 +143,12 @@ def describe(session: Session, args: Args) -> Reply:
     )
 
 
-def wait_indexing(session: Session, args: Args) -> Reply:
-    """Let all changes so far be found; 0 where there is no such index."""
+@command("SEARCH.WAITINDEXING")
+def search_waitindexing(session: Session, args: Args) -> Reply:
+    """Make all changes so far searchable.
+
+    Returns 0 for a missing index.
+    """
     found = indexes_of(session).find(args[0])
     if found is None:
         return 0
@@ -135,8 +157,12 @@ def wait_indexing(session: Session, args: Args) -> Reply:
     return 1
 
 
-def list_indexes(session: Session, args: Args) -> Reply:
-    """Names and types, sorted by name; LIMIT 0 is all."""
+@command("SEARCH.LISTINDEXES")
+def search_listindexes(session: Session, args: Args) -> Reply:
+    """List the names and types of the indexes, sorted by name.
+
+    LIMIT 0 lists all.
+    """
     with told():
         pattern, limit, offset = b"*", 0, 0
         words = Words(args, 0)
@@ -157,21 +183,30 @@ def list_indexes(session: Session, args: Args) -> Reply:
     ]
 
 
-def alias_add(session: Session, args: Args) -> Reply:
-    """Point an alias to an index, which may be missing: 1 for a new alias, else 2."""
+@command("SEARCH.ALIASADD")
+def search_aliasadd(session: Session, args: Args) -> Reply:
+    """Give an index another name, or move that name to another index.
+
+    The index need not exist. Returns 1 for a new alias, else 2.
+    """
     aliases = indexes_of(session).aliases
     is_new = args[0] not in aliases
     aliases[args[0]] = args[1]
     return 1 if is_new else 2
 
 
-def alias_del(session: Session, args: Args) -> Reply:
-    """Remove an alias; whether it was there."""
+@command("SEARCH.ALIASDEL")
+def search_aliasdel(session: Session, args: Args) -> Reply:
+    """Remove an alias.
+
+    Returns whether it existed.
+    """
     return int(indexes_of(session).aliases.pop(args[0], None) is not None)
 
 
-def list_aliases(session: Session) -> Reply:
-    """Pairs of an alias and the index it names."""
+@command("SEARCH.LISTALIASES")
+def search_listaliases(session: Session, args: Args) -> Reply:
+    """List all aliases with the indexes they name."""
     return [[alias, name] for alias, name in indexes_of(session).aliases.items()]
 
 

@@ -15,20 +15,26 @@ from ...search.indexes import Search
 from ...search.queries import Highlight, Hit, Query, run_query
 from ...search.schema import SearchError
 from ...search.scoring import MODIFIERS, FieldValue, ScoreFunction
-from ...table.registry import Args
+from ...table.registry import Args, command
 from ...table.syntax import parse_float
 from .reading import Words, indexes_of, text, told
 
 if TYPE_CHECKING:
     from ...engine.engine import Session
 
+__all__: list[str] = []
+
 _MOST_HITS, _FARTHEST = 1000, 10_000
 _LIMIT_ERROR = f"limit should be a positive number less than {_MOST_HITS}"
 """The service's own words, though 1000 passes."""
 
 
-def query(session: Session, args: Args) -> Reply:
-    """The hits of a filter, each its key, its score as text, and what is shown of it."""
+@command("SEARCH.QUERY")
+def search_query(session: Session, args: Args) -> Reply:
+    """Return the documents that a filter finds, the best first.
+
+    Each hit is its key, its score as a string, and the selected fields.
+    """
     with told():
         found = _find(session, args[0])
         options = _read_query(Words(args, 2))
@@ -42,8 +48,12 @@ def query(session: Session, args: Args) -> Reply:
         return [_shown(hit) for hit in hits]
 
 
-def count(session: Session, args: Args) -> Reply:
-    """How many documents a filter finds; -1 without such an index."""
+@command("SEARCH.COUNT")
+def search_count(session: Session, args: Args) -> Reply:
+    """Count the documents that a filter finds.
+
+    Returns -1 for a missing index.
+    """
     with told():
         found = _find(session, args[0])
         if found is None:
@@ -53,8 +63,12 @@ def count(session: Session, args: Args) -> Reply:
         return total
 
 
-def aggregate(session: Session, args: Args) -> Reply:
-    """The aggregations of what a filter finds, by their aliases; nil without such an index."""
+@command("SEARCH.AGGREGATE")
+def search_aggregate(session: Session, args: Args) -> Reply:
+    """Aggregate the documents that a filter finds.
+
+    Returns the results by their aliases, nil for a missing index.
+    """
     with told():
         found = _find(session, args[0])
         if found is None:
