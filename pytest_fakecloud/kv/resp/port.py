@@ -14,12 +14,10 @@ push to it. Every command is a call in the journal and passes through the faults
 from __future__ import annotations
 
 import contextlib
-import functools
 import selectors
 import socket
 import ssl
 import threading
-from collections import deque
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -51,6 +49,7 @@ from ..reply import (
 from ..rest.requests import facts_of
 from ..table.registry import CommandSpec
 from .answers import Raw, as_resp, is_raw_list, written
+from .outbox import Outbox
 from .parser import CommandReader, ProtocolFault, way_in
 
 if TYPE_CHECKING:
@@ -61,9 +60,6 @@ if TYPE_CHECKING:
     from ..rest.routes import KVApp
 
 READ_BYTES = 64 * 1024
-SEND_BYTES = 256 * 1024
-"""Bytes of replies that are put together at most, before they are sent."""
-_PER_MESSAGE = 64
 LARGE = 1024 * 1024
 """Bytes of a command or reply above which the journal keeps the beginning only."""
 HANG_SECONDS = 60.0
@@ -154,21 +150,13 @@ class PortConnection:
         self._signal = engine.clock.signal()
         self._waiter: Waiter | None = None
         self._said: list[Push] = []
-        # Replies and pushes in the order the client is to read them: filled under the engine's
-        # lock, sent by one thread at a time.
-        self._outbox: deque[bytes] = deque()
-        self._outbox_bytes = 0
-        self._outbox_lock = threading.Lock()
-        self._over_since_us: int | None = None
-        self._sending = threading.Lock()
-        # While a thread of the pool sends what was pushed: never more than one.
-        self._flushing = False
-        # While the connection's own thread is about to send whatever there is.
-        self._running = False
+        self._outbox = Outbox(
+            connection, engine.clock, lambda: engine.config.text("client-output-buffer-limit")
+        )
         self._late: list[bytes] = []
         self._executing: int | None = None
         self._gone = False
-        connection.unsent = lambda: bool(self._outbox) or self._flushing
+        connection.unsent = self._outbox.has_unsent
 
     # -- the connection's own thread -------------------------------------------------------------
 
@@ -182,12 +170,12 @@ class PortConnection:
             reader.feed(data)
             if not self.connection.enter("a command of the database port"):
                 return
-            self._running = True
+            self._outbox.held = True
             try:
                 going_on = self._run_all()
             finally:
                 self.connection.leave()
-            self._send()
+            self._outbox.send()
             if not going_on:
                 return
             self.connection.handled += len(data)
@@ -202,7 +190,7 @@ class PortConnection:
             selector.register(sock, selectors.EVENT_READ)
             while not sock.pending() and not selector.select():
                 pass
-        with self._sending:
+        with self._outbox.sending:
             return sock.recv(size)
 
     def _run_all(self) -> bool:
@@ -216,16 +204,16 @@ class PortConnection:
             try:
                 argv = self.reader.next()
             except ProtocolFault as fault:
-                self._put(to_resp(CommandError(fault.text)))
+                self._outbox.put(to_resp(CommandError(fault.text)))
                 return False
             if argv is None:
                 return True
             if not self._take(argv):
                 return False
-            if self._outbox_bytes > SEND_BYTES:
+            if self._outbox.is_full:
                 # A few bytes of commands can ask for any amount of replies.
-                self._send()
-                self._running = True
+                self._outbox.send()
+                self._outbox.held = True
         return False
 
     def _take(self, argv: list[bytes]) -> bool:
@@ -273,7 +261,7 @@ class PortConnection:
             app.failed(request, error)
             call.status, call.outcome = 500, "answered"
             self.session.aborted = True
-            self._put(to_resp(CommandError(f"ERR internal error: {error!r}".encode())))
+            self._outbox.put(to_resp(CommandError(f"ERR internal error: {error!r}".encode())))
             return True
         return self._answer(request, response)
 
@@ -326,17 +314,17 @@ class PortConnection:
         if isinstance(response, Answer):
             call.status, call.outcome = response.status, "answered"
             call.answer = _as_resp(response, self.session.resp)
-            self._put(call.answer)
+            self._outbox.put(call.answer)
             return True
         call.outcome = OUTCOME_OF_EFFECT[response.kind]
         self._befall(response)
         return False
 
     def _befall(self, effect: Effect) -> None:
-        self._send()
+        self._outbox.send()
         if effect.kind == "truncate" and effect.answer is not None:
-            self._put(_as_resp(effect.answer, self.session.resp)[: effect.keep])
-            self._send()
+            self._outbox.put(_as_resp(effect.answer, self.session.resp)[: effect.keep])
+            self._outbox.send()
         elif effect.kind == "hang":
             deadline = monotonic() + HANG_SECONDS
             with self.connection.watched(self._signal.close):
@@ -436,13 +424,13 @@ class PortConnection:
         data += b"".join(self._late)
         self._late.clear()
         if put and data:
-            self._put(data)
+            self._outbox.put(data)
         return 400 if isinstance(reply, CommandError) else 200, data
 
     def _put_large(self, reply: Reply) -> bytes:
         """Send a reply without a copy of its large strings; what the journal keeps of it."""
         parts = resp_parts(reply, self.session.resp)
-        self._put(*parts, b"".join(self._late))
+        self._outbox.put(*parts, b"".join(self._late))
         self._late.clear()
         beginning = b"".join(part[:_SHOWN] for part in parts[:_SHOWN])
         return CutBytes.of(beginning[:_SHOWN], sum(map(len, parts)))
@@ -460,7 +448,7 @@ class PortConnection:
     def _wait(self, waiter: Waiter) -> Reply:
         """Wait on the clock for what a blocking command found nothing of."""
         engine = self.engine
-        self._send()
+        self._outbox.send()
         self._waiter = waiter
         if self._signal.closed:
             waiter.signal.close()
@@ -473,7 +461,7 @@ class PortConnection:
                 engine.clock.wait(waiter.signal, over, waiter.deadline_us)
         finally:
             self._waiter = None
-            self._running = True
+            self._outbox.held = True
             reply = engine.unblock(waiter)
         if not waiter.done and (waiter.signal.closed or self._gone):
             self.session.closing = True
@@ -504,7 +492,7 @@ class PortConnection:
             held = engine.pauses.holds_back(self.session, argv)
             return None if held and not self._signal.closed else True
 
-        self._send()
+        self._outbox.send()
         # Where time stands, the wait ends as every wait does then.
         engine.pauses.held.add(self.session.id)
         try:
@@ -516,7 +504,7 @@ class PortConnection:
                     engine.clock.wait(engine.pauses.resumed, resumed, until_us)
         finally:
             engine.pauses.held.discard(self.session.id)
-        self._running = True
+        self._outbox.held = True
 
     # -- what others do to it --------------------------------------------------------------------
 
@@ -537,88 +525,17 @@ class PortConnection:
         if replying and not engine.tracking.evicting and _comes_after(message):
             self._late.append(data)
             return
-        self._put(data)
-        if self._reads_too_slowly():
+        self._outbox.put(data)
+        if self._outbox.exceeds_limits():
             self._cut()
-        elif not self._running:
-            self._hand_over()
-
-    def _reads_too_slowly(self) -> bool:
-        """Whether more waits for the client than ``client-output-buffer-limit`` lets wait.
-
-        Who watches by MONITOR is bounded as listeners are (decided here: a real server lets it grow).
-        """
-        waiting, engine = self._outbox_bytes, self.engine
-        most, soft, seconds = _outbox_limits(engine.config.text("client-output-buffer-limit"))
-        if most and waiting > most:
-            return True
-        if not soft or waiting <= soft:
-            self._over_since_us = None
-            return False
-        now_us = engine.clock.now_us()
-        if self._over_since_us is None:
-            self._over_since_us = now_us
-        return now_us - self._over_since_us > seconds * 1_000_000
-
-    def _hand_over(self) -> None:
-        """Have a thread of the pool send what there is, unless one does."""
-        with self._outbox_lock:
-            if self._flushing:
-                return
-            self._flushing = True
-        self.connection.mount.hub.workers.submit(self._flush_pushes, self._flushed)
-
-    def _flush_pushes(self) -> None:
-        # Should the client have gone, its own thread finds out; nothing can be sent any more.
-        with contextlib.suppress(OSError):
-            while True:
-                self._flush()
-                with self._outbox_lock:
-                    if not self._outbox:
-                        self._flushing = False
-                        return
-
-    def _flushed(self) -> None:
-        self._flushing = False
-
-    def _put(self, *parts: bytes) -> None:
-        with self._outbox_lock:
-            self._outbox += parts
-            for part in parts:
-                self._outbox_bytes += len(part) + _PER_MESSAGE
-
-    def _send(self) -> None:
-        """Send what there is, and leave to others what comes from now on."""
-        # In this order: who pushes puts first and looks second, so one of the two sends it.
-        self._running = False
-        self._flush()
-
-    def _flush(self) -> None:
-        with self._sending:
-            while self._outbox:
-                if data := self._next():
-                    self.connection.sock.sendall(data)
-
-    def _next(self) -> bytes:
-        """Take out what is to be sent at once: small parts together, a large one alone."""
-        outbox = self._outbox
-        with self._outbox_lock:
-            data = outbox.popleft()
-            self._outbox_bytes -= len(data) + _PER_MESSAGE
-            if not outbox:
-                return data
-            parts, size = [data], len(data)
-            while outbox and size + len(outbox[0]) <= SEND_BYTES:
-                parts.append(outbox.popleft())
-                size += len(parts[-1])
-            self._outbox_bytes -= size - len(data) + _PER_MESSAGE * (len(parts) - 1)
-        return b"".join(parts)
+        elif not self._outbox.held:
+            self._outbox.send_later()
 
     def _cut(self) -> None:
         """Close the connection from elsewhere: CLIENT KILL, a user that is gone."""
         self.session.closing = True
         self.wake()
-        if not self._running:
+        if not self._outbox.held:
             with contextlib.suppress(OSError):
                 socket.socket.shutdown(self.connection.sock, socket.SHUT_RDWR)
 
@@ -646,14 +563,6 @@ def _comes_after(message: list[Any]) -> bool:
 
 
 _MESSAGES = frozenset({b"message", b"pmessage", b"smessage", b"invalidate"})
-
-
-@functools.lru_cache(maxsize=16)
-def _outbox_limits(text: str) -> tuple[int, int, int]:
-    """Hard limit, soft limit and its seconds for listeners, as the parameter has them."""
-    words = text.split()
-    most, soft, seconds = map(int, words[words.index("pubsub") + 1 :][:3])
-    return most, soft, seconds
 
 
 def _facts(call: Call) -> dict[str, Any]:

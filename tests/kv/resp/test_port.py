@@ -22,7 +22,7 @@ from pytest_fakecloud.faults.table import FaultTable
 from pytest_fakecloud.handle import Context
 from pytest_fakecloud.http.messages import Answer, Request, Response, Serve
 from pytest_fakecloud.kv.handle import KVServer
-from pytest_fakecloud.kv.resp.port import PortConnection
+from pytest_fakecloud.kv.resp.outbox import Outbox
 from tests.kv.comparison import wire
 from tests.kv.comparison.wire import (
     Error,
@@ -648,13 +648,13 @@ class TestListening:
     ) -> None:
         server.execute("SET", "k", "x" * 100_000)
         put: list[int] = []
-        original = PortConnection._put
+        original = Outbox.put
 
-        def _put(connection: PortConnection, *parts: bytes) -> None:
-            original(connection, *parts)
-            put.append(connection._outbox_bytes)
+        def count(outbox: Outbox, *parts: bytes) -> None:
+            original(outbox, *parts)
+            put.append(outbox.waiting_bytes)
 
-        monkeypatch.setattr(PortConnection, "_put", _put)
+        monkeypatch.setattr(Outbox, "put", count)
         client.raw(b"GET k\r\n" * 300)
         for _ in range(300):
             assert len(client.read()) == 100_000
@@ -678,7 +678,7 @@ class TestListening:
             client.read()
         for thread in threads:
             thread.join()
-        until(lambda: connection._outbox_bytes == 0)
+        until(lambda: connection._outbox.waiting_bytes == 0)
 
     def test_monitor(self, server: KVServer, connect: Callable[..., Client]) -> None:
         watching, working = connect(), connect()

@@ -1,0 +1,131 @@
+"""Replies and pushes to one client of the database port, in the order in which it reads them."""
+
+from __future__ import annotations
+
+import functools
+import threading
+from collections import deque
+from collections.abc import Callable
+from contextlib import suppress
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from ...core.timekeeper import Timekeeper
+    from ...http.connection import Connection
+
+SEND_BYTES = 256 * 1024
+"""The most bytes of small replies that are sent together."""
+_PER_MESSAGE = 64
+
+
+class Outbox:
+    """Messages that wait to be sent over a connection, filled under the engine's lock.
+
+    One thread at a time sends. ``limits`` returns the parameter ``client-output-buffer-limit``.
+    """
+
+    def __init__(
+        self, connection: Connection, clock: Timekeeper, limits: Callable[[], str]
+    ) -> None:
+        self._connection = connection
+        self._clock = clock
+        self._limits = limits
+        self._messages: deque[bytes] = deque()
+        self.waiting_bytes = 0
+        self._lock = threading.Lock()
+        self._over_since_us: int | None = None
+        self.sending = threading.Lock()
+        """Held by the thread that uses the socket."""
+        self._flushing = False
+        """Whether a thread of the pool sends pushes; never more than one does."""
+        self.held = False
+        """Whether the connection's own thread is about to send."""
+
+    def has_unsent(self) -> bool:
+        """Return whether messages wait or are being sent."""
+        return bool(self._messages) or self._flushing
+
+    @property
+    def is_full(self) -> bool:
+        """Whether more waits than is sent together."""
+        return self.waiting_bytes > SEND_BYTES
+
+    def put(self, *parts: bytes) -> None:
+        """Add messages, or the parts of one."""
+        with self._lock:
+            self._messages += parts
+            for part in parts:
+                self.waiting_bytes += len(part) + _PER_MESSAGE
+
+    def send(self) -> None:
+        """Send all messages, and leave later ones to other threads."""
+        # In this order: a thread that pushes adds its message before it reads `held`, so one of
+        # the two threads sends it.
+        self.held = False
+        self._flush()
+
+    def exceeds_limits(self) -> bool:
+        """Whether more waits for the client than ``client-output-buffer-limit`` lets wait.
+
+        Who watches by MONITOR is bounded as listeners are (decided here: a real server lets it grow).
+        """
+        most, soft, seconds = _of_listeners(self._limits())
+        if most and self.waiting_bytes > most:
+            return True
+        if not soft or self.waiting_bytes <= soft:
+            self._over_since_us = None
+            return False
+        now_us = self._clock.now_us()
+        if self._over_since_us is None:
+            self._over_since_us = now_us
+        return now_us - self._over_since_us > seconds * 1_000_000
+
+    def send_later(self) -> None:
+        """Have a thread of the pool send what there is, unless one does."""
+        with self._lock:
+            if self._flushing:
+                return
+            self._flushing = True
+        self._connection.mount.hub.workers.submit(self._flush_pushes, self._flushed)
+
+    def _flush_pushes(self) -> None:
+        # Should the client have gone, its own thread finds out; nothing can be sent any more.
+        with suppress(OSError):
+            while True:
+                self._flush()
+                with self._lock:
+                    if not self._messages:
+                        self._flushing = False
+                        return
+
+    def _flushed(self) -> None:
+        self._flushing = False
+
+    def _flush(self) -> None:
+        with self.sending:
+            while self._messages:
+                if data := self._next():
+                    self._connection.sock.sendall(data)
+
+    def _next(self) -> bytes:
+        """Take out what is to be sent at once: small parts together, a large one alone."""
+        messages = self._messages
+        with self._lock:
+            data = messages.popleft()
+            self.waiting_bytes -= len(data) + _PER_MESSAGE
+            if not messages:
+                return data
+            parts, size = [data], len(data)
+            while messages and size + len(messages[0]) <= SEND_BYTES:
+                parts.append(messages.popleft())
+                size += len(parts[-1])
+            self.waiting_bytes -= size - len(data) + _PER_MESSAGE * (len(parts) - 1)
+        return b"".join(parts)
+
+
+@functools.lru_cache(maxsize=16)
+def _of_listeners(text: str) -> tuple[int, int, int]:
+    """Hard limit, soft limit and its seconds for listeners, as the parameter has them."""
+    words = text.split()
+    most, soft, seconds = map(int, words[words.index("pubsub") + 1 :][:3])
+    return most, soft, seconds
