@@ -50,7 +50,7 @@ class Changes:
     def hand_on(self, writer: Client | None, now_ms: int) -> None:
         """Send invalidation messages for changed keys, and serve the clients blocked on them."""
         if self._tracking:
-            self._tracking.tell_changes(writer)
+            self._tracking.invalidate_changed(writer)
             self._tracking.keep_within_bounds()
             self._notifications.plan()
         if self._waiters:
@@ -62,4 +62,4 @@ class Changes:
 
     def serve_waiters(self, now_ms: int) -> None:
         """Serve the clients that are blocked on changed keys."""
-        self._waiters.serve(self._databases, now_ms, self._tracking.tell_changes)
+        self._waiters.serve(self._databases, now_ms, self._tracking.invalidate_changed)

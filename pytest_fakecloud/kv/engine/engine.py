@@ -260,7 +260,7 @@ class Engine:
         if self.tracking:
             self.tracking.evicting = True
             try:
-                self.tracking.tell_changes(None)
+                self.tracking.invalidate_changed(None)
             finally:
                 self.tracking.evicting = False
         return not room
@@ -379,7 +379,7 @@ class Engine:
             session.last_command = spec.full_name
         if session.tracking is not None:
             if session.in_exec or session.in_script:
-                self.tracking.tell_changes(session, within=True)
+                self.tracking.invalidate_changed(session, within=True)
             self.tracking.note(session, spec, argv)
         if not session.no_touch:
             return spec.function(session, argv[spec.skip :])
@@ -432,7 +432,7 @@ class Engine:
             self.follow_config()
             self.changes.follow()
             if self.tracking:
-                self.tracking.tell_all()
+                self.tracking.invalidate_all()
             if self.waiters:
                 self.changes.serve_waiters(self.now_ms)
 

@@ -257,7 +257,7 @@ class Keyspace:
         if event is None or event:
             self.changes += 1
         if self.watchers or self.on_touch is not None:
-            self._tell(key)
+            self._note_change(key)
             if self.notify is not None:
                 self.notify(self, key, event)
 
@@ -269,7 +269,7 @@ class Keyspace:
         """
         self.changes += 1
         if self.watchers or self.on_touch is not None:
-            self._tell(key)
+            self._note_change(key)
             if self.notify is not None:
                 self.notify(self, key, event)
 
@@ -353,7 +353,7 @@ class Keyspace:
         if self.watchers or self.on_touch is not None:
             told, self.changed = self.changed, None  # a flush is told as one
             for key in gone:
-                self._tell(key)
+                self._note_change(key)
             self.changed = told
         if self.indexes is not None:
             self.indexes.forget()
@@ -384,7 +384,7 @@ class Keyspace:
         self._drop(key)
         self.expired += 1
         if self.watchers or self.on_touch is not None:
-            self._tell(key, expired=True)
+            self._note_change(key, expired=True)
             if self.notify is not None:
                 self.notify(self, key, event)
 
@@ -411,7 +411,7 @@ class Keyspace:
         if self.frequencies is not None:
             self.frequencies.forget(key)
 
-    def _tell(self, key: bytes, *, expired: bool = False) -> None:
+    def _note_change(self, key: bytes, *, expired: bool = False) -> None:
         for watcher in self.watchers.get(key, ()):
             watcher.watch_broken = True
         if self.on_touch is not None:

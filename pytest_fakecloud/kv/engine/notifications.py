@@ -75,10 +75,10 @@ class Notifications:
         """Begin, change or end the notifications as the configuration now has them."""
         self._letters = _spelled_out(self._engine.config.text("notify-keyspace-events"))
         for keyspace in self._engine.databases:
-            keyspace.notify = self.tell if self else None
+            keyspace.notify = self.publish if self else None
         self.plan()
 
-    def tell(self, keyspace: Keyspace, key: bytes, event: str | None) -> None:
+    def publish(self, keyspace: Keyspace, key: bytes, event: str | None) -> None:
         """Publish an event of a key: the running command's own when it is None, none when empty."""
         running = self._engine.running
         if event == "expire" or event == "":
@@ -91,11 +91,11 @@ class Notifications:
             return
         if _CLASS_OF.get(event) not in self._letters:
             return
-        publish, number, name = self._engine.pubsub.publish, keyspace.index, event.encode()
+        send, number, name = self._engine.pubsub.publish, keyspace.index, event.encode()
         if "K" in self._letters:
-            publish(b"__keyspace@%d__:%b" % (number, key), name)
+            send(b"__keyspace@%d__:%b" % (number, key), name)
         if "E" in self._letters:
-            publish(b"__keyevent@%d__:%b" % (number, name), key)
+            send(b"__keyevent@%d__:%b" % (number, name), key)
 
     def plan(self) -> None:
         """Make sure that an expiry is noticed at its instant, and not at the next access."""

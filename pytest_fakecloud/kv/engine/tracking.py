@@ -82,7 +82,7 @@ class Tracking:
         for place, _ in spec.key_positions(argv):
             self._readers.setdefault(argv[place], {})[session.id] = None
 
-    def tell_changes(self, writer: Client | None, *, within: bool = False) -> None:
+    def invalidate_changed(self, writer: Client | None, *, within: bool = False) -> None:
         """Tell the sessions that track what has changed since they were last told.
 
         ``within`` a transaction or script tell only the readers of a key: a session that reads it
@@ -91,13 +91,13 @@ class Tracking:
         for keyspace in self._databases:
             if keyspace.changed:
                 changed, keyspace.changed = keyspace.changed, {}
-                self._tell_readers(changed, writer)
+                self._invalidate_readers(changed, writer)
                 self._changed.update(changed)
         if self._changed and not within:
             changed, self._changed = self._changed, {}
-            self._tell_prefixes(changed, writer)
+            self._invalidate_prefixes(changed, writer)
 
-    def _tell_readers(self, changed: Mapping[bytes, bool], writer: Client | None) -> None:
+    def _invalidate_readers(self, changed: Mapping[bytes, bool], writer: Client | None) -> None:
         """Tell who read keys that they have changed, by ``writer`` unless they expired."""
         for key, expired in changed.items():
             for number in self._readers.pop(key, ()):
@@ -110,7 +110,7 @@ class Tracking:
                 ):
                     self._send(session, session.tracking, [key])
 
-    def _tell_prefixes(self, changed: Mapping[bytes, bool], writer: Client | None) -> None:
+    def _invalidate_prefixes(self, changed: Mapping[bytes, bool], writer: Client | None) -> None:
         """Tell who wants whole prefixes: one message for each, whatever its keys."""
         for session in list(self._sessions.values()):
             options = session.tracking
@@ -126,7 +126,7 @@ class Tracking:
         """Forget keys beyond ``tracking-table-max-keys``, which their readers are told."""
         most = self._config.number("tracking-table-max-keys")
         while most and len(self._readers) > most:
-            self._tell_readers({next(iter(self._readers)): True}, None)
+            self._invalidate_readers({next(iter(self._readers)): True}, None)
 
     def sizes(self) -> tuple[int, int, int]:
         """The keys that somebody has read, their readers added up, and the prefixes."""
@@ -134,7 +134,7 @@ class Tracking:
         prefixes = {each for one in sessions if one.tracking for each in one.tracking.prefixes}
         return len(self._readers), sum(map(len, self._readers.values())), len(prefixes)
 
-    def tell_all(self) -> None:
+    def invalidate_all(self) -> None:
         """Tell all sessions that all keys are gone."""
         for session in list(self._sessions.values()):
             if session.tracking is not None:

@@ -26,7 +26,7 @@ def _flush(session: Session, args: Args, databases: Iterable[Keyspace]) -> Reply
         if lazily:
             engine.statistics.freed_lazily += len(database)
         database.clear()
-    engine.tracking.tell_all()
+    engine.tracking.invalidate_all()
     return OK
 
 
