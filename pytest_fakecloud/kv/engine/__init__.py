@@ -1,1 +1,1 @@
-"""The in-memory engine: takes commands, runs them on the keyspaces, gives replies."""
+"""The in-memory engine: runs commands on keyspaces and returns replies."""

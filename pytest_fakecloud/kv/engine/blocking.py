@@ -1,4 +1,4 @@
-"""Clients that wait for keys: served in the order in which they came."""
+"""Clients blocked on keys, served in the order in which they blocked."""
 
 from __future__ import annotations
 
@@ -18,9 +18,10 @@ FOREVER_US = 10**18
 
 
 class Waiter:
-    """One waiting client: poll ``done`` on ``signal`` until ``deadline_us``, take ``reply``.
+    """One blocked client: poll ``done`` on ``signal`` until ``deadline_us``, then take ``reply``.
 
-    ``spec`` is the command that waits, ``line`` its words; None where the wait is no command's own.
+    ``spec`` and ``line`` are the blocking command and its words; ``spec`` is None for a wait that
+    no command itself blocks in (DEBUG SLEEP in a transaction).
     """
 
     __slots__ = (
@@ -57,12 +58,12 @@ class Waiter:
         )
         self.done = False
         self.tried = False
-        """Whether trying the command again ended the wait."""
+        """Whether the wait ended because the command succeeded when it was retried."""
         self.reply: Reply = blocked.on_timeout
 
     @property
     def has_left(self) -> bool:
-        """Whether the client is gone, although its own thread may not have noticed yet."""
+        """Whether the client has disconnected; its own thread may not have noticed yet."""
         return self.signal.closed or (self.session.has_left is not None and self.session.has_left())
 
     def finish(self, reply: Reply) -> None:
@@ -73,7 +74,7 @@ class Waiter:
 
 
 class Waiters:
-    """All clients that wait. Every method is called under the engine's lock."""
+    """All blocked clients. Every method is called under the engine's lock."""
 
     def __init__(self) -> None:
         self._waiting: list[Waiter] = []
@@ -85,24 +86,24 @@ class Waiters:
         return len(self._waiting)
 
     def add(self, waiter: Waiter) -> None:
-        """Let a client wait."""
+        """Add a blocked client."""
         self._waiting.append(waiter)
 
     def remove(self, waiter: Waiter) -> None:
-        """Let a client wait no longer; may be called any number of times."""
+        """Remove a blocked client; does nothing for one that was removed before."""
         if waiter in self._waiting:
             self._waiting.remove(waiter)
 
     def of(self, session_id: int) -> Waiter | None:
-        """What the session of that number waits for, or None."""
+        """Return the wait of a session by its number, or None."""
         return next((w for w in self._waiting if w.session.id == session_id), None)
 
     def serve(
         self, databases: list[Keyspace], now_ms: int, served: Callable[[Client], None]
     ) -> None:
-        """Let clients whose keys were touched try again, as long as that changes anything.
+        """Retry the commands of clients whose keys changed, until no retry changes a key.
 
-        ``served`` is called with each client whose wait ends because its command was run.
+        ``served`` is called with each client whose command succeeded.
         """
         while True:
             touched = {(db.index, key) for db in databases for key in db.on_touch or ()}
@@ -117,8 +118,8 @@ class Waiters:
                     served(waiter.session)
 
     def _try(self, waiter: Waiter, now_ms: int) -> bool:
-        # A real server's event loop sees a closed connection and a timeout before the command that
-        # comes after them, so neither client takes anything.
+        # A real server's event loop handles a closed connection and a timeout before later
+        # commands, so neither client is served.
         if waiter.has_left:
             self.remove(waiter)
             waiter.signal.close()

@@ -1,9 +1,9 @@
-"""What the vendor bounds in the data: sizes of keys, and by plan of records and the whole database.
+"""The vendor's limits on data: the size of keys, records and the database.
 
-Sizes are those of the contents (decided here): the bytes of keys, values, fields, members and items,
-eight for each score or id, whatever a server would spend around them. A command is refused before
-it runs when what it brings would not fit beside what is there; one that makes its result out of
-other keys (``SUNIONSTORE``) brings nothing by this measure.
+Sizes are those of the contents (decided here): the bytes of keys, values, fields, members and
+items, and eight for each score or id, without the server's overhead. A command is rejected before
+it runs if the data in its arguments would not fit beside the stored data. A command that derives
+its result from other keys (``SUNIONSTORE``) adds nothing by this measure.
 """
 
 from __future__ import annotations
@@ -25,11 +25,11 @@ _MAKES_RESULTS = frozenset({"BITOP", "COPY", "PFMERGE", "RENAME", "RENAMENX", "S
 
 _OFFSETS = frozenset({"SETRANGE", "SETBIT"})
 _VALUE_AT = {"SET": 2, "SETNX": 2, "GETSET": 2, "SETEX": 3, "PSETEX": 3}
-"""Where the one word stands that replaces the whole value."""
+"""The position of the word that replaces the whole value."""
 
 
 class Capacity:
-    """The bounds of one database's data."""
+    """The limits on one database's data."""
 
     def __init__(self, limits: Limits) -> None:
         self._limits = limits
@@ -37,9 +37,9 @@ class Capacity:
         self._longest_key = limits.max_key_size or 0
 
     def check(self, session: Client, spec: CommandSpec, argv: list[bytes]) -> None:
-        """Raise the vendor's error when a command that writes would pass a bound."""
+        """Raise the vendor's error when a write command would exceed a limit."""
         if self._keys_only:
-            # What nearly every line is spared by: no key is longer than the longest word.
+            # A shortcut for nearly every line: no key is longer than the longest word.
             longest = len(argv[spec.only_key]) if spec.only_key else max(map(len, argv))
             if longest <= self._longest_key:
                 return
@@ -67,7 +67,7 @@ class Capacity:
 
 
 def _brought(spec: CommandSpec, argv: list[bytes]) -> int:
-    """The bytes a command line brings: what is neither its name, a key, nor an option word."""
+    """Return the bytes of data in a command line: all words but its name, keys and option words."""
     if spec.name in _MAKES_RESULTS:
         return 0
     if spec.name in _VALUE_AT:
@@ -90,7 +90,7 @@ def _data_size(keyspace: Keyspace) -> int:
 
 
 def content_size(value: Any) -> int:
-    """The bytes of what a value holds."""
+    """Return the bytes of a value's contents."""
     if isinstance(value, bytes | bytearray):
         return len(value)
     match value.type_name:
@@ -103,5 +103,5 @@ def content_size(value: Any) -> int:
         case "stream":
             return sum(_NUMBER + sum(map(len, words)) for _, words in value.range())
         case "search":
-            return 0  # what an index knows is in its keys already (decided here)
+            return 0  # its contents are those of its keys (decided here)
     return int(value.size)

@@ -1,4 +1,4 @@
-"""One client as the engine's parts see it: a state, and a way to push to it."""
+"""One client of an engine: its state, and how to push messages to it."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _BUFFERS = dict.fromkeys(
 
 
 def _line_size(command: str) -> int:
-    """The bytes a command takes in the native protocol (``client|list``)."""
+    """Return the bytes of a command's name (``client|list``) in the Redis protocol."""
     words = command.split("|") if command else []
     sizes = [len(word) + len(str(len(word))) + len("$\r\n\r\n") for word in words]
     return sum(sizes) + (len("*2\r\n") if words else 0)
@@ -25,9 +25,9 @@ def _line_size(command: str) -> int:
 
 @dataclass(slots=True)
 class TrackingOptions:
-    """What a session asked for; ``caching`` is its last CLIENT CACHING, for one command.
+    """The options of CLIENT TRACKING; ``caching`` is the last CLIENT CACHING, for one command.
 
-    ``broken`` once a message could not be redirected, as that client had gone.
+    ``broken`` is set when a message could not be redirected because the target had disconnected.
     """
 
     redirect: int = 0
@@ -39,11 +39,11 @@ class TrackingOptions:
 
 @dataclass(eq=False, repr=False, slots=True)
 class Client:
-    """One client: who runs commands, on which database, in which state.
+    """One client: its user, its database and the state of its connection.
 
-    ``transport`` says where the commands come from: ``"local"`` (the tester), ``"rest"`` or
-    ``"port"``. ``resp`` is the protocol version replies are shaped for. ``deliver`` receives what
-    is pushed to the session (pub/sub messages), where the transport can carry it.
+    ``transport`` is the origin of its commands: ``"local"`` (the test), ``"rest"`` or ``"port"``.
+    ``resp`` is the protocol version of its replies. ``deliver`` receives pushed messages (pub/sub),
+    where the transport supports them.
     """
 
     user: User
@@ -57,25 +57,25 @@ class Client:
     name: bytes = b""
     library: dict[str, bytes] = field(default_factory=dict)
     queue: list[tuple[CommandSpec, list[bytes]]] | None = None
-    """The commands of an open transaction; None outside of one."""
+    """The queued commands of an open transaction; None outside of one."""
     aborted: bool = False
     watched: list[tuple[Keyspace, bytes, bool]] = field(default_factory=list)
     watch_broken: bool = False
     in_exec: int = 0
-    """The number of commands of the transaction that EXEC runs; 0 outside of one."""
+    """The number of commands in the transaction that EXEC is running; 0 outside of one."""
     in_script: bool = False
     subscriptions: dict[str, dict[bytes, None]] = field(
         default_factory=lambda: {"channel": {}, "pattern": {}, "shard": {}}
     )
     monitor: Monitor | None = None
     reply_mode: str = "on"
-    """What CLIENT REPLY chose for a port: "on", "off", or "skip" for the next reply only."""
+    """The mode set by CLIENT REPLY: "on", "off", or "skip" for the next reply only."""
     wake: Callable[[], None] | None = None
-    """Called when the session is to be closed from elsewhere."""
+    """Closes the session from another thread."""
     has_left: Callable[[], bool] | None = None
-    """Returns whether the transport's client has closed its side; None where that is unknown."""
+    """Returns whether the peer has closed its side; None where that is unknown."""
     closing: bool = False
-    """Whether the transport is to end the connection after the present reply."""
+    """Whether the transport closes the connection after the current reply."""
     tracking: TrackingOptions | None = None
     no_evict: bool = False
     no_touch: bool = False
@@ -87,24 +87,24 @@ class Client:
         self.last_us = self.created_us
 
     def push(self, message: list[Any]) -> None:
-        """Give the session something it did not ask for, where its transport can carry it."""
+        """Push a message to the client, where its transport supports that."""
         if self.deliver is not None:
             self.deliver(message)
 
     @property
     def now_ms(self) -> int:
-        """Milliseconds since the epoch, fixed during a command, script or transaction."""
+        """The time in milliseconds, constant during a command, script or transaction."""
         return self.db.now_ms
 
     @property
     def may_block(self) -> bool:
-        """Whether a blocking command may wait here."""
+        """Whether a blocking command may block this client."""
         return self.transport == "port" and not self.in_exec and not self.in_script
 
     # -- transactions ----------------------------------------------------------------------------
 
     def unwatch(self) -> None:
-        """Forget every key the client watches."""
+        """Stop watching all keys."""
         for db, key, _ in self.watched:
             watching = db.watchers.get(key)
             if watching is not None and self in watching:
@@ -115,20 +115,20 @@ class Client:
         self.watch_broken = False
 
     def discard_transaction(self) -> None:
-        """Leave the transaction, and stop watching."""
+        """Leave the transaction and stop watching all keys."""
         self.queue = None
         self.aborted = False
         self.unwatch()
 
-    # -- as others see it ------------------------------------------------------------------------
+    # -- description -------------------------------------------------------------------------------
 
     def describe(
         self, now_us: int, *, waits: bool, running: str = "", libraries: bool = True
     ) -> bytes:
-        """Write its line of CLIENT LIST, with ``libraries`` also what names the client's own.
+        """Return the client's line of CLIENT LIST; ``libraries`` adds ``lib-name`` and ``lib-ver``.
 
-        Decided here: buffers and their memory are 0, as there are none to measure, but for the
-        line that asks.
+        Buffers and their memory are 0 (decided here: a fake has none), except for the client that
+        runs CLIENT LIST itself.
         """
         subscriptions, tracking = self.subscriptions, self.tracking
         fields = {
@@ -178,4 +178,4 @@ class Client:
 
 
 Monitor = Callable[[int, Client, list[bytes]], None]
-"""Called with each command that runs: the instant in microseconds, who, the line."""
+"""Called with each command: the time in microseconds, the client, the command line."""

@@ -1,4 +1,4 @@
-"""The engine: takes commands, runs them on the keyspaces, gives replies. No HTTP, no wall clock."""
+"""The in-memory engine. It knows no HTTP and no wall clock."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ _SEARCHES = frozenset(
 
 @dataclass(frozen=True, slots=True)
 class EngineCopy:
-    """Everything commands can change, as ``snapshot`` found it."""
+    """Everything that commands can change, as ``Engine.snapshot()`` copied it."""
 
     databases: list[KeyspaceCopy]
     scripting: ScriptingCopy
@@ -67,20 +67,20 @@ class EngineCopy:
 
 @dataclass(eq=False, repr=False, slots=True, kw_only=True)
 class Session(Client):
-    """A client of an engine, as commands are given it."""
+    """A client together with its engine, as command functions receive it."""
 
     engine: Engine
 
 
 class Engine:
-    """An in-memory key-value store that speaks in commands: ``list[bytes]`` in, reply out.
+    """An in-memory key-value store: ``execute()`` takes a command line and returns its reply.
 
-    ``dialect`` is ``"vendor"`` (the REST service: one database, its own additions) or ``"redis"``
-    (stock behaviour, sixteen databases); ``limits`` bound its data, for all but the tester;
-    ``documented_only`` refuses everybody but the tester what the vendor documents no such command
-    for; ``debug_command`` allows DEBUG; ``version`` is what it announces, the dialect's own unless
-    given; ``modules`` are those a stock server has loaded (``versions.MODULES``); ``started_us`` is
-    the instant since which it runs, by its own account. All state is behind one re-entrant ``lock``.
+    ``dialect`` is ``"vendor"`` (the REST service: one database, commands of its own) or ``"redis"``
+    (stock behaviour, sixteen databases). ``limits`` bound the data that clients other than the test
+    store. ``documented_only`` rejects commands of such clients that the vendor does not document.
+    ``debug_command`` allows DEBUG. ``version`` is the announced version, by default the dialect's.
+    ``modules`` are the loaded modules of a stock server (``versions.MODULES``). ``started_us`` is
+    the reported start time. All state is guarded by one re-entrant ``lock``.
     """
 
     def __init__(
@@ -101,31 +101,32 @@ class Engine:
         self.dialect = dialect
         self.version = version or VERSION[dialect]
         self.modules = modules
-        """The modules that a stock server has loaded; the vendor's has none to name."""
+        """The loaded modules of a stock server; empty in the vendor's dialect."""
         self.table = table_of(dialect, self.version, modules)
-        """The commands there are, and what came later than the version that is announced."""
+        """The commands of the announced version, and which later changes it knows."""
         self._lookup = self.table.lookup
         short = self.table.knows["doubles of as few digits as it takes"]
         self.print_double = None if short else with_17_digits
-        """What a double becomes in a reply; None where it stays one."""
+        """Formats a double in a reply; None where a double stays one."""
         self.limits = limits or Limits()
         self.search_delay: tuple[int | None, int | None] = (None, None)
-        """Milliseconds, and searches, for which changes cannot be found yet; None for neither."""
+        """How many milliseconds, and searches, pass before changes can be found; None for neither.
+        """
         self.searches: deque[Search] = deque(maxlen=1000)
-        """The searches that clients made, the newest last."""
+        """The searches of clients, the newest last."""
         self._capacity = Capacity(self.limits) if self.limits.bounds_data else None
         self.lock = threading.RLock()
         self.random = ids.stream("kv", "random")
         self.config = Config(dialect, self.table, debug_command=debug_command)
         self.databases = [Keyspace(index) for index in range(1 if dialect == "vendor" else 16)]
         self.now_us = clock.now_us()
-        """The clock as the running command, script or transaction sees it."""
+        """The time that the running command, script or transaction sees."""
         self.now_ms = self.now_us // 1000
         self.started_us = self.now_us if started_us is None else started_us
         self.statistics = Statistics(self.config)
         self.last_save_us = self.started_us
         self.active_expire = True
-        """Whether expired keys go without an access (``DEBUG SET-ACTIVE-EXPIRE``)."""
+        """Whether expired keys are removed without an access (``DEBUG SET-ACTIVE-EXPIRE``)."""
         self.pauses = Pauses(self)
         self.pubsub = PubSub()
         self.scripting = Scripting(self)
@@ -133,7 +134,7 @@ class Engine:
         self.monitors: list[Monitor] = []
         self.eviction = Eviction(self.databases, self.config, self.random)
         self.can_listen: Callable[[int], bool] = lambda port: True
-        """What tells whether the database port could listen at another number."""
+        """Returns whether the database port could listen on another port number."""
         self.streaming: set[Session] = set()
         """The sessions of event streams."""
         self.waiters = Waiters()
@@ -144,9 +145,9 @@ class Engine:
         self.changes = Changes(self.databases, self.waiters, self.tracking, self.notifications)
         self.admission = Admission(self, documented_only)
         self.running: CommandSpec | None = None
-        """The command that runs, or ran last."""
+        """The running command, or the last one."""
         self.line: list[bytes] = []
-        """The line of the command that runs, or ran last."""
+        """The line of the running command, or of the last one."""
         self._sessions = itertools.count(1)
 
     def session(
@@ -157,8 +158,9 @@ class Engine:
         address: str = "",
         at_us: int | None = None,
     ) -> Session:
-        """A new session of a user (``default`` unless given) on database 0."""
-        # Without the lock: who comes to end a script that holds it must get in.
+        """Open a session of a user (``default`` unless given) on database 0."""
+        # Not under the lock, because a client that connects to kill the script that holds it must
+        # get in.
         user = user or self.users["default"]
         number = next(self._sessions)
         began_us = self.clock.now_us() if at_us is None else at_us
@@ -170,7 +172,7 @@ class Engine:
         return session
 
     def describe(self, session: Client, running: str = "") -> bytes:
-        """One line of CLIENT LIST; ``running`` is the command it is asked with, if it is its own."""
+        """Return a client's line of CLIENT LIST; ``running`` is the command that asks for its own."""
         waits = self.waiters.of(session.id) is not None or session.id in self.pauses.held
         return session.describe(
             self.now_us,
@@ -180,7 +182,7 @@ class Engine:
         )
 
     def database(self, index: int) -> Keyspace:
-        """The keyspace of that number, ready to be read in the running command."""
+        """Return a database by its number, with the time of the running command."""
         keyspace = self.databases[index]
         keyspace.now_ms = self.now_ms
         return keyspace
@@ -188,9 +190,9 @@ class Engine:
     # -- running commands ------------------------------------------------------------------------
 
     def execute(self, session: Session, argv: list[bytes]) -> Reply:
-        """Run a command line as it came from a client, or queue it in an open transaction.
+        """Run a client's command line, or queue it in an open transaction.
 
-        Raises ``CommandError`` for whatever the server would answer with an error.
+        Raises ``CommandError`` for an error reply.
         """
         if session.db.indexes is not None:
             self.index_ahead(session, argv)
@@ -206,7 +208,7 @@ class Engine:
                 or self.admission.strict
                 or not spec.least <= len(argv) <= spec.most
             ):
-                # All others are as good as admitted: nothing that would be asked about them holds.
+                # Any other line passes every check of ``admit()``.
                 spec = self.admission.admit(session, argv)
                 if spec is None:
                     return QUEUED
@@ -245,7 +247,7 @@ class Engine:
             self.give_way()
 
     def run_beside(self, session: Session, argv: list[bytes]) -> Reply:
-        """Run a line while a script holds the lock: one of the few that may, or an error."""
+        """Run a line while a script holds the lock: a few commands may run, others raise an error."""
         spec = self.admission.admit(session, argv, beside=True)
         if spec is None:
             return QUEUED
@@ -253,7 +255,7 @@ class Engine:
         return spec.function(session, argv[spec.skip :])
 
     def lacks_memory(self, session: Client) -> bool:
-        """Whether a client has to do without further memory: all but the tester, past the bound."""
+        """Return whether ``maxmemory`` denies a client more memory; it never denies the test any."""
         if not self.eviction.most or session.transport == "local":
             return False
         room = self.eviction.has_room(self.clock.now_us() // 1000)
@@ -266,23 +268,23 @@ class Engine:
         return not room
 
     def block(self, session: Client, blocked: Blocked) -> Waiter:
-        """Let a session wait for what a blocking command returned.
+        """Block a session on the keys of a blocking command.
 
-        The transport waits on ``waiter.signal`` until ``waiter.done`` or its deadline, and
-        calls ``unblock`` in any case.
+        The transport waits on ``waiter.signal`` until ``waiter.done`` or its deadline, and must
+        call ``unblock()`` in any case.
         """
         with self.lock:
             waiter = Waiter(session, blocked, self.clock, self.running, self.line)
             self.waiters.add(waiter)
             self.changes.follow()
-            # Between the command and this, another client may have brought what it waits for.
+            # Another client may have written a key between the command and this call.
             for key in blocked.keys:
                 session.db.touch(key, "")
             self.changes.serve_waiters(self.now_ms)
             return waiter
 
     def unblock(self, waiter: Waiter) -> Reply:
-        """End a wait; the reply, which is the command's own for a timeout when nothing came."""
+        """End a wait and return its reply, by default the command's reply for a timeout."""
         with self.lock:
             self.waiters.remove(waiter)
             self.changes.follow()
@@ -297,13 +299,13 @@ class Engine:
             return waiter.reply
 
     def abandon(self, session: Session) -> None:
-        """Forget a session that ends: its transaction, what it watches, what it listens to."""
+        """Forget a session that ends: its transaction, watched keys and subscriptions."""
         with self.lock:
             self.forget_state(session)
             self.clients.connected.pop(session.id, None)
 
     def forget_state(self, session: Client) -> None:
-        """Take everything off a session that an ended connection would lose."""
+        """Reset all state of a session that ends with its connection."""
         session.discard_transaction()
         self.pubsub.drop(session)
         if session.tracking is not None:
@@ -316,12 +318,12 @@ class Engine:
     # -- parameters ------------------------------------------------------------------------------
 
     def follow_config(self) -> None:
-        """Begin or end what parameters ask for: counters of accesses, keyspace notifications."""
+        """Apply changed parameters."""
         self.notifications.follow_config()
         self.eviction.follow_config()
         self.admission.follow_config()
         if self.eviction.most:
-            # What the new bound leaves no room for goes at once.
+            # Evict immediately what exceeds a lower limit.
             self.eviction.has_room(self.clock.now_us() // 1000)
         self.changes.follow()
         counts = self.config.text("maxmemory-policy").endswith("lfu")
@@ -332,7 +334,7 @@ class Engine:
                 keyspace.frequencies = Frequencies(self.config, self.random)
 
     def run(self, session: Client, spec: CommandSpec, argv: list[bytes]) -> Reply:
-        """Run a command line that was checked already: arity, permission, availability."""
+        """Run a command line that passed the checks of arity, permission and availability."""
         start_us = self.clock.now_us()
         begins = not session.in_exec and not session.in_script
         if begins:
@@ -347,7 +349,7 @@ class Engine:
                 monitor(start_us, session, argv)
         waits = False
         if begins:
-            # What runs inside a transaction or a script is a part of it.
+            # A transaction or script shares one budget of steps.
             running.left = budget.STEPS
         try:
             if self._capacity is not None and spec.write and session.transport != "local":
@@ -372,7 +374,7 @@ class Engine:
     def _run_of_port(
         self, session: Client, spec: CommandSpec, argv: list[bytes], start_us: int
     ) -> Reply:
-        """Run a command of a connection, which is listed, may track keys or leave no traces."""
+        """Run a command of the database port, with client-side caching and CLIENT NO-TOUCH."""
         assert spec.function is not None
         session.last_us = start_us
         if not session.in_exec and not session.in_script:
@@ -394,7 +396,7 @@ class Engine:
 
     @contextmanager
     def reading(self) -> Iterator[Keyspace]:
-        """Database 0 as it is now, while no other client runs commands."""
+        """Yield database 0 at the current time, while no other client runs commands."""
         with self.lock:
             self._look()
             yield self.databases[0]
@@ -402,7 +404,7 @@ class Engine:
     # -- copies ----------------------------------------------------------------------------------
 
     def snapshot(self) -> EngineCopy:
-        """A copy of all that commands can change: keys, scripts, users, tokens, parameters."""
+        """Copy all that commands can change: keys, scripts, users, tokens, parameters."""
         with self.lock:
             self._look()
             return EngineCopy(
@@ -413,9 +415,9 @@ class Engine:
             )
 
     def restore(self, saved: EngineCopy) -> None:
-        """Put everything back to what it was at ``snapshot``; the copy stays usable.
+        """Restore the state at ``snapshot()``; the copy stays usable.
 
-        Raises ``ContractError`` for the copy of a server of the other dialect, or of a real one.
+        Raises ``ContractError`` for a copy of the other dialect or of a real server.
         """
         if not isinstance(saved, EngineCopy) or len(saved.databases) != len(self.databases):
             raise ContractError(
@@ -447,14 +449,13 @@ class Engine:
                 yield Record(keyspace.index, key, value, keyspace.expiry(key))
 
     def can_hold(self, value: Any) -> bool:
-        """Return whether this server has the type of a value: JSON is that of a module."""
+        """Return whether this server has a value's type: JSON needs a module."""
         return type_name(value) != "ReJSON-RL" or "JSON.SET" in self.table.commands
 
     def adopt(self, records: Iterable[Record], libraries: list[bytes]) -> None:
-        """Put keys and libraries in, all or none; those of the same names are replaced.
+        """Add keys and libraries, all or none, replacing those of the same names.
 
-        A key whose expiry has passed is left out. Raises ``CommandError`` for a library that does not
-        load.
+        An expired key is left out. Raises ``CommandError`` for a library that does not load.
         """
         with self.lock:
             self._look()
@@ -471,14 +472,14 @@ class Engine:
                 self.changes.hand_on(None, self.now_ms)
 
     def reset_statistics(self) -> None:
-        """Begin the figures of commands and of keys anew; the slow log stays."""
+        """Reset the statistics of commands and keys, but not the slow log."""
         self.statistics.reset()
         for keyspace in self.databases:
             keyspace.expired = keyspace.hits = keyspace.misses = 0
         self.eviction.evicted = 0
 
     def forget_past(self) -> None:
-        """Begin figures and logs anew and end a pause of the port: what no copy holds."""
+        """Reset statistics and logs and end CLIENT PAUSE: the state that no snapshot holds."""
         with self.lock:
             self.statistics = Statistics(self.config)
             self.users.log.clear()
@@ -489,7 +490,7 @@ class Engine:
             self.pauses.end()
 
     def remove_expired(self) -> None:
-        """Remove what is expired by now, without waiting for an access."""
+        """Remove expired keys without waiting for an access."""
         if not self.active_expire:
             return
         with self.lock:

@@ -1,8 +1,8 @@
-"""What ``maxmemory`` does: keys go by the policy, or commands that need memory are refused.
+"""The ``maxmemory`` limit: eviction of keys, or rejection of commands that need memory.
 
-Memory is what MEMORY USAGE counts for keys and values, and 1 KB for the server itself, summed anew
-for each command while a bound is set (decided here: a fake's overhead is not a server's). LRU and
-LFU are exact, where a server takes samples.
+Memory is that of MEMORY USAGE for all keys and values, and 1 KB for the server, summed for each
+command while a limit is set (decided here: a fake's overhead is not a server's). LRU and LFU are
+exact, where a real server samples.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ STARTUP = 1024
 
 
 def used_memory(databases: Sequence[Keyspace]) -> int:
-    """The bytes of the server, of all keys and values as MEMORY USAGE counts them, of expiries."""
+    """Return the bytes of the server, its expiries, and its keys as MEMORY USAGE counts them."""
     return STARTUP + sum(
         ENTRY * len(db.expires) + sum(usage(key, value) for key, value in db.values.items())
         for db in databases
@@ -30,7 +30,7 @@ def used_memory(databases: Sequence[Keyspace]) -> int:
 
 
 class Eviction:
-    """The bound on memory of one server; ``most`` is 0 where there is none."""
+    """The memory limit of one server; ``most`` is 0 where there is none."""
 
     def __init__(self, databases: Sequence[Keyspace], config: Config, random: RandomStream) -> None:
         self._databases = databases
@@ -38,14 +38,14 @@ class Eviction:
         self._random = random
         self.most = 0
         self.evicted = 0
-        """How many keys have gone for want of memory."""
+        """The number of evicted keys."""
 
     def follow_config(self) -> None:
-        """Take up what CONFIG SET changed."""
+        """Apply changed parameters."""
         self.most = self._config.number("maxmemory")
 
     def has_room(self, now_ms: int) -> bool:
-        """Whether everything fits, once the policy has let keys go."""
+        """Evict keys by the policy if needed; return whether the data fit."""
         for db in self._databases:
             db.now_ms = now_ms
             db.purge()
@@ -63,7 +63,7 @@ class Eviction:
         return False
 
     def _candidates(self) -> Iterator[tuple[Keyspace, bytes]]:
-        """The keys that may go, in the order in which they do."""
+        """Yield the keys that may be evicted, in order."""
         share, _, order = self._config.text("maxmemory-policy").partition("-")
         found = [
             (db, key)

@@ -1,8 +1,8 @@
-"""How often keys are accessed: the logarithmic counters behind OBJECT FREQ.
+"""Access frequencies of keys: the logarithmic counters behind OBJECT FREQ.
 
-Kept only under an LFU policy, as on the server. A new key begins at 5; an access adds one with a
-probability that falls as the counter grows; each ``lfu-decay-time`` minutes without one take one
-away.
+Kept only under an LFU policy, as on a real server. A new key starts at 5. An access adds one with a
+probability that falls as the counter grows; each ``lfu-decay-time`` minutes without an access
+subtract one.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ _MINUTE_MS = 60_000
 
 
 class Frequencies:
-    """Counter and minute of the last access for each key of one database."""
+    """The counter and the minute of the last access of each key of one database."""
 
     __slots__ = ("_config", "_counters", "_random")
 
@@ -37,16 +37,16 @@ class Frequencies:
         self.put(key, counter, now_ms)
 
     def of(self, key: bytes, now_ms: int) -> int:
-        """The counter of a key, decayed to the present."""
+        """Return a key's counter, decayed to the current time."""
         counter, minute = self._counters.get(key, (_FIRST, now_ms // _MINUTE_MS))
         decay = self._config.number("lfu-decay-time")
         idle = (now_ms // _MINUTE_MS - minute) // decay if decay else 0
         return max(0, counter - idle)
 
     def put(self, key: bytes, counter: int, now_ms: int) -> None:
-        """Set the counter of a key."""
+        """Set a key's counter."""
         self._counters[key] = (counter, now_ms // _MINUTE_MS)
 
     def forget(self, key: bytes) -> None:
-        """Let a key that comes back begin anew."""
+        """Drop the counter of a removed key."""
         self._counters.pop(key, None)

@@ -1,9 +1,9 @@
-"""One database: keys, values, expiry, and the clients that watch keys.
+"""One database: keys, values, TTLs, and the clients that watch keys.
 
-A string is a ``bytes`` (or a ``bytearray`` once it is changed in place); every other type is a
-class of ``kv/values``. Times are whole milliseconds since the Unix epoch; a key whose instant has
-come is gone for every reader, at exactly that millisecond (decided here: the server itself keeps it
-until the next one).
+A string is stored as ``bytes`` (or ``bytearray`` after a change in place); every other type is a
+class of ``kv/values``. Times are whole milliseconds since the Unix epoch. A key is missing for
+every reader from the millisecond of its expiry on (decided here: a real server keeps it until the
+next one).
 """
 
 from __future__ import annotations
@@ -28,27 +28,27 @@ T = TypeVar("T")
 
 
 _MANY = 1024
-"""Keys with an expiry beyond which those that are expired are looked for."""
+"""The number of keys with a TTL from which expired keys are purged on writes."""
 
 
 class Value(Protocol):
-    """What a data structure offers so that it can be kept under a key."""
+    """The interface of data structures stored under keys."""
 
     type_name: ClassVar[str]
-    """The word TYPE answers."""
+    """The reply of TYPE."""
 
     def encoding(self, config: Config) -> str:
-        """The word OBJECT ENCODING answers."""
+        """Return the reply of OBJECT ENCODING."""
 
     def copy(self) -> Any:
-        """An independent copy."""
+        """Return an independent copy."""
 
     def __len__(self) -> int:
-        """The number of elements; a value without any is removed (streams excepted)."""
+        """Return the number of elements; a value without any is removed, except for a stream."""
 
 
 def type_name(value: object) -> str:
-    """The word TYPE answers for a stored value."""
+    """Return the reply of TYPE for a stored value."""
     if isinstance(value, bytes | bytearray):
         return "string"
     return value.type_name  # type: ignore[attr-defined,no-any-return]
@@ -56,7 +56,7 @@ def type_name(value: object) -> str:
 
 @dataclass(frozen=True, slots=True)
 class KeyspaceCopy:
-    """The frozen content of a database, made by ``snapshot``."""
+    """The content of a database, as ``Keyspace.snapshot()`` copied it."""
 
     values: dict[bytes, Any]
     expires: dict[bytes, int]
@@ -67,9 +67,9 @@ class KeyspaceCopy:
 class Keyspace:
     """The keys of one database.
 
-    ``now_ms`` is set by the engine and stands still during a command, a script or a transaction.
-    Commands read with ``lookup``, ``get`` and ``string``, write with ``set`` and ``get_or_create``,
-    and call ``touch`` after they changed a value in place.
+    The engine sets ``now_ms``, which stays constant during a command, script or transaction.
+    Commands read with ``lookup()``, ``get()`` and ``string()``, write with ``set()`` and
+    ``get_or_create()``, and call ``touch()`` after changing a value in place.
     """
 
     __slots__ = (
@@ -103,36 +103,39 @@ class Keyspace:
         self._purge_at = _MANY
         self.accessed: dict[bytes, int] = {}
         self.volatile: dict[bytes, int] = {}
-        """The instant at which the first field of a hash goes, for hashes that have such fields."""
+        """The time of the first field expiry of each hash with fields that expire."""
         self.watchers: dict[bytes, list[Client]] = {}
         self.frequencies: Frequencies | None = None
-        """Counters of accesses, under an LFU policy only."""
+        """Access counters, only under an LFU policy."""
         self.changes = 0
         self.counts_reads = False
-        """Whether the running command is one whose reads are counted."""
+        """Whether reads of the running command count as hits and misses."""
         self.hits = self.misses = 0
-        """How many keys were there when a command read them, and how many were not."""
+        """How often commands read existing and missing keys."""
         self.expired = 0
         self.on_touch: set[bytes] | None = None
-        """Keys touched since the engine last served waiting clients; None while no client waits."""
+        """Keys changed since blocked clients were last served; None while nothing follows changes.
+        """
         self.changed: dict[bytes, bool] | None = None
-        """Keys that changed since tracking clients were last told, in that order.
+        """Changed keys for which no invalidation message was sent yet, in order.
 
-        True for those that expired, which is nobody's change. None while no client tracks; only
-        ever set together with ``on_touch``."""
+        The value is True for an expired key, which no client changed. None while no client tracks
+        keys; only set together with ``on_touch``.
+        """
         self.notify: Callable[[Keyspace, bytes, str | None], None] | None = None
-        """Told of every event of a key (see ``notifications``), while they are wanted.
+        """Called with every keyspace event, while notifications are enabled.
 
-        Only ever set together with ``on_touch``."""
+        Only set together with ``on_touch``.
+        """
         self.indexes: Indexes | None = None
-        """The search indexes, once there is one; told of changes while ``on_touch`` is set."""
+        """The search indexes, once there are any; they follow changes while ``on_touch`` is set."""
         self._order: ScanOrder | None = None
         self._soonest = 0
 
     # -- reading ---------------------------------------------------------------------------------
 
     def lookup(self, key: bytes) -> Any:
-        """The value of any type, or None; counts as an access."""
+        """Return a key's value, or None, and count an access."""
         value = self.values.get(key)
         if value is not None and (key in self.expires or self.volatile):
             value = self.find(key)
@@ -150,7 +153,7 @@ class Keyspace:
         return value
 
     def peek(self, key: bytes) -> Any:
-        """The value of any type, or None, without counting as an access."""
+        """Return a key's value, or None, without counting an access."""
         value = self.find(key)
         if self.counts_reads:
             if value is None:
@@ -162,7 +165,7 @@ class Keyspace:
         return value
 
     def find(self, key: bytes) -> Any:
-        """The value of any type, or None, for a write: it counts neither as an access nor as a miss."""
+        """Return a key's value, or None, for a write: count neither an access nor a miss."""
         value = self.values.get(key)
         if value is not None:
             if key in self.expires and self.expires[key] <= self.now_ms:
@@ -173,24 +176,24 @@ class Keyspace:
         return value
 
     def get(self, key: bytes, kind: type[T]) -> T | None:
-        """The value of that class, or None; raises WRONGTYPE for another class."""
+        """Return a key's value, or None; raise WRONGTYPE unless it is of the class."""
         value = self.lookup(key)
         if value is None or type(value) is kind:
             return value
         raise CommandError(WRONGTYPE)
 
     def string(self, key: bytes) -> String | None:
-        """The string, or None; raises WRONGTYPE for another type."""
+        """Return a key's string, or None; raise WRONGTYPE for another type."""
         value = self.lookup(key)
-        # The first two are nearly all there are, and cost less to ask for.
+        # The first two cover nearly all values and are cheaper.
         if value is None or type(value) is bytes or isinstance(value, bytes | bytearray):
             return value
         raise CommandError(WRONGTYPE)
 
     def get_or_create(self, key: bytes, kind: type[T]) -> T:
-        """The value of that class, an empty new one when the key is free; raises WRONGTYPE.
+        """Return a key's value, or create an empty one; raise WRONGTYPE for another class.
 
-        The caller fills a new value, and calls ``touch`` as after any change in place.
+        The caller fills a new value and calls ``touch()``, as after any change in place.
         """
         value = self.lookup(key)
         if value is None:
@@ -207,11 +210,11 @@ class Keyspace:
         raise CommandError(WRONGTYPE)
 
     def exists(self, key: bytes) -> bool:
-        """Whether the key is there, without counting as an access."""
+        """Return whether a key exists, without counting an access."""
         return self.peek(key) is not None
 
     def expiry(self, key: bytes) -> int | None:
-        """The instant at which the key goes, or None when it stays."""
+        """Return the time at which a key expires, or None."""
         return self.expires.get(key)
 
     def __len__(self) -> int:
@@ -223,10 +226,10 @@ class Keyspace:
         return iter(list(self.values))
 
     def scan(self, cursor: int, count: int) -> tuple[int, list[bytes]]:
-        """The next keys from a cursor on, and the cursor to go on with (0 at the end).
+        """Return the next keys after a cursor, and the next cursor (0 at the end).
 
-        At most ``count`` keys, in order of creation. Every key that is there from the first call to
-        the last one is returned.
+        Returns at most ``count`` keys, in the order of their creation. A key that exists from the
+        first call to the last is always returned.
         """
         self.purge()
         if self._order is None:
@@ -236,9 +239,9 @@ class Keyspace:
     # -- writing ---------------------------------------------------------------------------------
 
     def set(self, key: bytes, value: Any, keep_ttl: bool = False, event: str | None = None) -> None:
-        """Put a value under a key, whatever was there; its expiry goes unless it is to be kept.
+        """Set a key's value, replacing any other, and remove its TTL unless ``keep_ttl``.
 
-        ``event`` as in ``touch``; an empty one says that more is done to the value, and told then.
+        ``event`` is that of ``touch()``; pass ``""`` if a later call reports the change.
         """
         values = self.values
         if self.expires and key in self.expires:
@@ -262,10 +265,9 @@ class Keyspace:
                 self.notify(self, key, event)
 
     def touch(self, key: bytes, event: str | None = None) -> None:
-        """Say that the value under a key was changed in place.
+        """Report a change in place of a key's value.
 
-        ``event`` is the name for keyspace notifications: left out the command's usual one, empty
-        for none.
+        ``event`` is the keyspace event: by default that of the running command, ``""`` for none.
         """
         self.changes += 1
         if self.watchers or self.on_touch is not None:
@@ -274,12 +276,12 @@ class Keyspace:
                 self.notify(self, key, event)
 
     def announce(self, key: bytes, event: str) -> None:
-        """Announce an event of a key that is not one of its changes."""
+        """Publish a keyspace event that is not a change of the key."""
         if self.notify is not None:
             self.notify(self, key, event)
 
     def remove_if_empty(self, key: bytes) -> None:
-        """Remove the key when its collection has no element left."""
+        """Remove a key whose collection is empty."""
         value = self.values.get(key)
         if value is not None and not value:
             self._drop(key)
@@ -287,7 +289,7 @@ class Keyspace:
                 self.notify(self, key, "del")
 
     def delete(self, key: bytes, event: str = "del") -> bool:
-        """Remove a key; whether it was there. ``event`` as in ``touch``."""
+        """Remove a key; return whether it existed. ``event`` is that of ``touch()``."""
         if self.find(key) is None:
             return False
         self._drop(key)
@@ -295,12 +297,13 @@ class Keyspace:
         return True
 
     def expire_at(self, key: bytes, at_ms: int, event: str = "expire") -> None:
-        """Let an existing key go at an instant; at once when the instant is not in the future."""
+        """Set the expiry of an existing key; a time that is not in the future removes the key."""
         if at_ms <= self.now_ms:
             self.delete(key)
             return
         if len(self.expires) >= self._purge_at:
-            # Keys that are never asked for again must go as well, or a server of weeks holds them all.
+            # Expired keys that are never read again must be removed too, or a long-lived server
+            # keeps them all.
             self.purge()
             self._purge_at = max(_MANY, 2 * len(self.expires))
         if not self.expires or at_ms < self._soonest:
@@ -309,14 +312,14 @@ class Keyspace:
         self.touch(key, event)
 
     def persist(self, key: bytes) -> bool:
-        """Take the expiry off a key; whether it had one."""
+        """Remove a key's TTL; return whether it had one."""
         if self.find(key) is None or self.expires.pop(key, None) is None:
             return False
         self.touch(key, "persist")
         return True
 
     def note_fields(self, key: bytes, value: HashValue) -> None:
-        """Note when the first field of a hash goes; after its expiries or the key changed."""
+        """Record a hash's first field expiry, after its expiries or the hash itself changed."""
         soonest = value.soonest()
         if soonest is None:
             self.volatile.pop(key, None)
@@ -326,14 +329,14 @@ class Keyspace:
                 self.notify(self, key, "")
 
     def next_expiry(self) -> int | None:
-        """The instant from which on ``purge`` may find something to remove; None for never."""
+        """Return the next time at which ``purge()`` may remove something, or None."""
         found = [*self.volatile.values()]
         if self.expires:
             found.append(self._soonest)
         return min(found, default=None)
 
     def put_back(self, key: bytes, value: Any, at_ms: int | None, event: str = "") -> None:
-        """Put a whole value that came from elsewhere under a key, with its expiry."""
+        """Set a complete value, such as a restored one, with its expiry."""
         self.set(key, value, event=event)
         if isinstance(value, HashValue):
             self.note_fields(key, value)
@@ -351,7 +354,10 @@ class Keyspace:
         self.volatile.clear()
         self._order = None
         if self.watchers or self.on_touch is not None:
-            told, self.changed = self.changed, None  # a flush is told as one
+            told, self.changed = (
+                self.changed,
+                None,
+            )  # a flush sends one invalidation message for all keys
             for key in gone:
                 self._note_change(key)
             self.changed = told
@@ -359,7 +365,7 @@ class Keyspace:
             self.indexes.forget()
 
     def exchange(self, other: Keyspace) -> None:
-        """Swap contents with another database; sessions that watch a key of either are told."""
+        """Swap contents with another database; a watched key of either counts as changed."""
         self.purge()
         other.purge()
         for one in (self, other):
@@ -371,7 +377,7 @@ class Keyspace:
             setattr(other, name, mine)
 
     def purge(self) -> None:
-        """Remove every key whose instant has come."""
+        """Remove every expired key."""
         for key in list(self.volatile):
             self._lost_fields(key)
         if not self.expires or self.now_ms < self._soonest:
@@ -389,7 +395,7 @@ class Keyspace:
                 self.notify(self, key, event)
 
     def _lost_fields(self, key: bytes) -> bool:
-        """Remove the fields of a hash whose instant has come; whether the key went with them."""
+        """Remove the expired fields of a hash; return whether the key was removed with them."""
         if self.volatile.get(key, self.now_ms + 1) > self.now_ms:
             return False
         value: HashValue = self.values[key]
@@ -424,7 +430,7 @@ class Keyspace:
     # -- copies ----------------------------------------------------------------------------------
 
     def snapshot(self) -> KeyspaceCopy:
-        """A copy of the content that later changes leave alone."""
+        """Copy the content; later changes do not affect the copy."""
         return KeyspaceCopy(
             {key: _copy(value) for key, value in self.values.items()},
             dict(self.expires),
@@ -433,7 +439,7 @@ class Keyspace:
         )
 
     def restore(self, saved: KeyspaceCopy) -> None:
-        """Put the content back to what it was at ``snapshot``; the copy stays usable."""
+        """Restore the content at ``snapshot()``; the copy stays usable."""
         for key in {*self.values, *saved.values}:
             self.touch(key, "")
         self.values = {key: _copy(value) for key, value in saved.values.items()}

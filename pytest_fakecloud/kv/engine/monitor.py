@@ -1,4 +1,4 @@
-"""A command as MONITOR shows it."""
+"""Command lines as MONITOR shows them."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _ESCAPES = {
 
 
 def monitor_line(at_us: int, session: Client, argv: list[bytes]) -> bytes:
-    """``seconds.micros [db address] "WORD" "word"`` for a command that ran."""
+    """Format a command that ran as ``seconds.micros [db address] "WORD" "word"``."""
     seconds, microseconds = divmod(at_us, 1_000_000)
     words = b" ".join(map(quoted, without_secrets(argv)))
     where = b"lua" if session.in_script else session.address.encode() or b"127.0.0.1:0"
@@ -29,7 +29,7 @@ def monitor_line(at_us: int, session: Client, argv: list[bytes]) -> bytes:
 
 
 def without_secrets(argv: list[bytes]) -> list[bytes]:
-    """The line with names and passwords left out: those of logins, users, parameters and MIGRATE."""
+    """Redact names and passwords of logins, users, parameters and MIGRATE in a command line."""
     find = _SECRETS.get(argv[0].upper())
     if find is None:
         return argv
@@ -63,11 +63,11 @@ _SECRETS: dict[bytes, Callable[[list[bytes]], Collection[int]]] = {
     b"CONFIG": _of_config,
     b"MIGRATE": _of_migrate,
 }
-"""The places of a command's secrets, by its words in upper case."""
+"""Functions that return the positions of a command's secrets, given its words in upper case."""
 
 
 def quoted(argument: bytes) -> bytes:
-    """An argument in quotes, with what cannot be printed escaped, as MONITOR shows it."""
+    """Quote an argument as MONITOR does: unprintable bytes are escaped."""
     parts = [
         _ESCAPES.get(byte) or (bytes([byte]) if 32 <= byte < 127 else b"\\x%02x" % byte)
         for byte in argument

@@ -1,9 +1,10 @@
-"""Keyspace notifications: messages to channels about what happens to keys.
+"""Keyspace notifications: messages to channels about events of keys.
 
 ``CONFIG SET notify-keyspace-events`` chooses the classes of events (``g$lshzxetdmn``, ``A`` for all
-but the last two) and the channels: ``K`` for ``__keyspace@<db>__:<key>``, whose messages are events,
-``E`` for ``__keyevent@<db>__:<event>``, whose messages are keys. Names and order of the events were
-observed on Redis 7.0, those of fields with an expiry on Valkey 9.1; those of JSON are decided here.
+but the last two) and the channels: ``K`` for ``__keyspace@<db>__:<key>``, whose messages are
+events, ``E`` for ``__keyevent@<db>__:<event>``, whose messages are keys. Names and order of the
+events were observed on Redis 7.0, those of field expiry on Valkey 9.1; those of JSON are decided
+here.
 """
 
 from __future__ import annotations
@@ -53,33 +54,33 @@ _NAMES = {
     "json.del": "JSON.FORGET",
 }
 _EVENT_OF = {name: event for event, names in _NAMES.items() for name in names.split()}
-"""The event of commands that are not called like their event."""
+"""The events of commands that have another name than their event."""
 
 _SILENT = frozenset({"OBJECT ENCODING", "OBJECT FREQ", "OBJECT IDLETIME", "OBJECT REFCOUNT"})
-"""Commands that miss a key and tell nobody."""
+"""Commands that read a missing key without a keymiss event."""
 
 
 class Notifications:
-    """Turns what keyspaces report into messages, while the configuration asks for any."""
+    """Publishes the events of keyspaces, while the configuration enables any."""
 
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
         self._letters: frozenset[str] = frozenset()
         self._planned_us: int | None = None
-        """The instant at which the next key will be looked at because it expires."""
+        """The time of the timer for the next key that expires."""
 
     def __bool__(self) -> bool:
         return bool(self._letters & {"K", "E"})
 
     def follow_config(self) -> None:
-        """Begin, change or end the notifications as the configuration now has them."""
+        """Apply changed parameters."""
         self._letters = _spelled_out(self._engine.config.text("notify-keyspace-events"))
         for keyspace in self._engine.databases:
             keyspace.notify = self.publish if self else None
         self.plan()
 
     def publish(self, keyspace: Keyspace, key: bytes, event: str | None) -> None:
-        """Publish an event of a key: the running command's own when it is None, none when empty."""
+        """Publish a key's event: that of the running command for None, none for ``""``."""
         running = self._engine.running
         if event == "expire" or event == "":
             self.plan()
@@ -98,7 +99,7 @@ class Notifications:
             send(b"__keyevent@%d__:%b" % (number, name), key)
 
     def plan(self) -> None:
-        """Make sure that an expiry is noticed at its instant, and not at the next access."""
+        """Set a timer for the next expiry, so that its event does not wait for an access."""
         if not self._engine.tracking and (not self._letters & {"x", "h"} or not self):
             return
         dues = [due for each in self._engine.databases if (due := each.next_expiry()) is not None]

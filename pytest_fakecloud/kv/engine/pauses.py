@@ -1,4 +1,4 @@
-"""Pauses of the database port: CLIENT PAUSE, and the sleeps of DEBUG."""
+"""Pauses of the database port: CLIENT PAUSE, and DEBUG SLEEP."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 class Pauses:
-    """The times until which the database port holds commands back, and the sessions that wait."""
+    """The times until which the database port delays commands, and the sessions that wait."""
 
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
@@ -22,28 +22,28 @@ class Pauses:
         self.until_us = 0
         """The end of the last CLIENT PAUSE."""
         self.writes_only = False
-        """Whether that pause lets commands pass that only read."""
+        """Whether that pause lets read-only commands pass."""
         self.held_until_us = 0
-        """The time until which any command is held back; 0 before the first pause."""
+        """The time until which any command is delayed; 0 before the first pause."""
         self.held: set[int] = set()
-        """The numbers of the sessions whose next command is held back."""
+        """The numbers of the sessions whose next command is delayed."""
         self.asleep_ms = 0
-        """How long EXEC has to wait for the DEBUG SLEEPs of its transaction."""
+        """How long EXEC waits for the DEBUG SLEEPs of its transaction."""
         self.slept_us = 0
         """How long the running command slept (DEBUG SLEEP), in addition to the clock's time."""
 
     @property
     def resumed(self) -> Signal:
-        """Notified when a pause changes."""
+        """The signal that is notified when a pause changes."""
         with self._engine.lock:
             if self._resumed is None:
                 self._resumed = self._engine.clock.signal()
             return self._resumed
 
     def pause(self, until_us: int, writes_only: bool) -> None:
-        """Hold commands back until a time; 0 ends the pause.
+        """Delay commands until a time; 0 ends the pause.
 
-        Of two pauses the later end and the stronger kind count (measured on 7.0).
+        Of two pauses the later end and the stricter kind apply (measured on 7.0).
         """
         if until_us and self._engine.clock.now_us() < self.until_us:
             until_us = max(until_us, self.until_us)
@@ -53,7 +53,7 @@ class Pauses:
         self._hold()
 
     def sleep(self, until_us: int) -> None:
-        """Hold all commands back until a time, whatever CLIENT PAUSE lets pass."""
+        """Delay all commands until a time, including those that CLIENT PAUSE lets pass."""
         self._asleep_until_us = until_us
         self._hold()
 
@@ -68,7 +68,7 @@ class Pauses:
         self.resumed.notify()
 
     def holds_back(self, session: Client, argv: list[bytes]) -> bool:
-        """Return whether a line of a connection has to wait; a line that is rejected need not."""
+        """Return whether a command line has to wait; a line that would be rejected need not."""
         engine = self._engine
         now_us = engine.clock.now_us()
         if now_us >= self.held_until_us:

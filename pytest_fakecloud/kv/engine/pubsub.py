@@ -1,4 +1,4 @@
-"""Channels, patterns and shard channels, and the sessions that listen to them."""
+"""Channels, patterns and shard channels, and the sessions subscribed to them."""
 
 from __future__ import annotations
 
@@ -20,25 +20,24 @@ _WORDS = {
 
 
 class PubSub:
-    """The sessions that listen, by what they listen to.
+    """The subscriptions of all sessions.
 
-    Messages go to ``session.deliver`` as ``Push`` lists.
-
-    Called under the engine's lock, so ``deliver`` must only put the message aside for a thread of
-    the transport, never write to a socket or run a tester's code.
+    Messages are passed to ``session.deliver`` as ``Push`` lists. It is called under the engine's
+    lock, so it may only queue a message for a thread of the transport, never write to a socket or
+    run a test's code.
     """
 
     def __init__(self) -> None:
         self._listeners: dict[str, dict[bytes, dict[Client, None]]] = {kind: {} for kind in KINDS}
 
     def subscribe(self, session: Client, kind: str, name: bytes) -> None:
-        """Let a session listen, and tell it so together with its number of subscriptions."""
+        """Subscribe a session to a name, and push the confirmation."""
         session.subscriptions[kind][name] = None
         self._listeners[kind].setdefault(name, {})[session] = None
         session.push(Push([_WORDS[kind][0], name, self._count(session, kind)]))
 
     def unsubscribe(self, session: Client, kind: str, names: list[bytes]) -> None:
-        """Let a session stop listening to the names (all of that kind when none are given)."""
+        """Unsubscribe a session from names, or from all names of a kind if none are given."""
         word = _WORDS[kind][1]
         going: list[bytes | None] = list(names or session.subscriptions[kind])
         for name in going or [None]:
@@ -47,13 +46,13 @@ class PubSub:
             session.push(Push([word, name, self._count(session, kind)]))
 
     def drop(self, session: Client) -> None:
-        """Forget a session that is gone, without telling it."""
+        """Remove a session that ended, without pushing confirmations."""
         for kind in KINDS:
             for name in list(session.subscriptions[kind]):
                 self._forget(session, kind, name)
 
     def publish(self, channel: bytes, message: bytes) -> int:
-        """Send a message to a channel; how many sessions got it, once per matching subscription."""
+        """Send a message to a channel; return the number of deliveries, one per subscription."""
         receivers = 0
         for session in self._listeners["channel"].get(channel, ()):
             session.push(Push([b"message", channel, message]))
@@ -66,18 +65,18 @@ class PubSub:
         return receivers
 
     def publish_to_shard(self, channel: bytes, message: bytes) -> int:
-        """Send a message to a shard channel; how many sessions got it."""
+        """Send a message to a shard channel; return the number of receivers."""
         sessions = self._listeners["shard"].get(channel, {})
         for session in sessions:
             session.push(Push([b"smessage", channel, message]))
         return len(sessions)
 
     def names(self, kind: str) -> list[bytes]:
-        """The names of a kind that have listeners."""
+        """Return the names of a kind that have subscribers."""
         return list(self._listeners[kind])
 
     def listeners(self, kind: str, name: bytes) -> int:
-        """How many sessions listen to a name."""
+        """Return the number of subscribers of a name."""
         return len(self._listeners[kind].get(name, ()))
 
     def _forget(self, session: Client, kind: str, name: bytes) -> None:
@@ -89,7 +88,7 @@ class PubSub:
                 del self._listeners[kind][name]
 
     def _count(self, session: Client, kind: str) -> Any:
-        # Shard channels are counted by themselves, channels and patterns together.
+        # Shard channels are counted separately, channels and patterns together.
         if kind == "shard":
             return len(session.subscriptions["shard"])
         return len(session.subscriptions["channel"]) + len(session.subscriptions["pattern"])

@@ -1,4 +1,4 @@
-"""Limits of commands in time: per UTC day, and per second, both on the clock."""
+"""Rate limits: commands per UTC day and per second, on the fake's clock."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _SECOND_US = 1_000_000
 
 
 class Quota:
-    """Counts commands per UTC day and per second, and says whether there may be more."""
+    """Counts commands per UTC day and per second against the limits."""
 
     def __init__(self, limits: Limits, now_us: Callable[[], int]) -> None:
         self._now_us = now_us
@@ -28,11 +28,11 @@ class Quota:
         ]
 
     def __bool__(self) -> bool:
-        """Whether there is any limit."""
+        """Return whether there is any limit."""
         return bool(self._windows)
 
     def refusal(self, commands: int = 1) -> bytes | None:
-        """Count that many commands at once; the error, and nothing counted, if they do not fit."""
+        """Count commands; return the error, and count nothing, if they exceed a limit."""
         if not self:
             return None
         with self._lock:
@@ -45,14 +45,14 @@ class Quota:
             return None
 
     def reset(self) -> None:
-        """Count from nothing again."""
+        """Reset the counts."""
         with self._lock:
             for window in self._windows:
                 window.used = 0
 
 
 NO_QUOTA = Quota(Limits(), lambda: 0)
-"""For servers without such limits, which is nearly all: it counts nothing."""
+"""The quota of servers without such limits, which counts nothing."""
 
 
 class _Window:

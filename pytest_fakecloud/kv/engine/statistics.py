@@ -1,4 +1,4 @@
-"""What the engine counts about its commands: calls, errors, durations, slow ones."""
+"""Statistics of commands: calls, errors, durations, and the slow log."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 @dataclass(eq=False, slots=True)
 class CommandCount:
-    """The figures of one command; ``lengths`` counts durations by the bits of their microseconds."""
+    """The figures of one command; ``lengths`` counts durations by their bits in microseconds."""
 
     calls: int = 0
     usec: int = 0
@@ -27,9 +27,9 @@ class CommandCount:
 
     @property
     def buckets(self) -> dict[int, int]:
-        """How many calls took so many microseconds or more, but less than twice that.
+        """The numbers of calls by the power of two not above their microseconds.
 
-        All are powers of two; what took none is counted with what took one.
+        Durations of 0 are counted with those of 1.
         """
         found: dict[int, int] = {}
         for length, calls in enumerate(self.lengths):
@@ -52,25 +52,25 @@ class SlowCommand:
 
 
 class Statistics:
-    """Counts since the start, or since the last CONFIG RESETSTAT."""
+    """Statistics since the start, or since the last CONFIG RESETSTAT."""
 
     def __init__(self, config: Config) -> None:
         self._config = config
         self.slow: deque[SlowCommand] = deque()
         self.latency: dict[str, list[tuple[int, int]]] = {}
-        """Latency events: pairs of the second and the milliseconds it took."""
+        """Latency events: pairs of a time in seconds and a duration in milliseconds."""
         self._next_slow = 0
         self.reset()
 
     def reset(self) -> None:
-        """Begin anew; the slow log stays."""
+        """Reset all figures, but not the slow log."""
         self.commands: dict[CommandSpec, CommandCount] = {}
         self.errors: dict[str, int] = {}
         self.freed_lazily = 0
-        """The keys that were flushed with ASYNC."""
+        """The number of keys flushed with ASYNC."""
 
     def of(self, spec: CommandSpec) -> CommandCount:
-        """The figures of a command, made when first asked for."""
+        """Return the figures of a command."""
         count = self.commands.get(spec)
         if count is None:
             count = self.commands[spec] = CommandCount()
@@ -82,13 +82,13 @@ class Statistics:
         self._count(error)
 
     def rejected(self, spec: CommandSpec | None, error: CommandError) -> None:
-        """Count a command that did not run; None for one that does not exist."""
+        """Count a command that was rejected; ``spec`` is None for an unknown command."""
         if spec is not None:
             self.of(spec).rejected += 1
         self._count(error)
 
     def _count(self, error: CommandError) -> None:
-        """Count an error by its class word, once."""
+        """Count an error by its first word, unless it was counted before."""
         if isinstance(error, HandedOn):
             return
         word = error.text.split(b" ", 1)[0].decode("utf-8", "replace")
@@ -107,7 +107,7 @@ class Statistics:
     def note_slow(
         self, session: Client, spec: CommandSpec, argv: list[bytes], at_us: int, usec: int
     ) -> None:
-        """Put a command into the slow log and among the latency events if it took long enough."""
+        """Add a command to the slow log and the latency events if it took long enough."""
         if 0 <= self._config.number("slowlog-log-slower-than") <= usec and not spec.unlogged:
             self._add_slow(session, argv, at_us, usec)
         threshold_ms = self._config.number("latency-monitor-threshold")
@@ -118,7 +118,7 @@ class Statistics:
             del samples[:-160]
 
     def _add_slow(self, session: Client, argv: list[bytes], at_us: int, usec: int) -> None:
-        """Put a command into the slow log: without secrets, shortened as the server does it."""
+        """Add a command to the slow log, redacted and shortened as a real server does."""
         shown = [
             argument
             if len(argument) <= 128

@@ -1,4 +1,4 @@
-"""CLIENT TRACKING: the keys each session has read, and the sessions to tell that they changed."""
+"""CLIENT TRACKING: the keys that sessions have read, and invalidation messages for them."""
 
 from __future__ import annotations
 
@@ -14,18 +14,19 @@ if TYPE_CHECKING:
     from .keyspace import Keyspace
 
 _KEEPS_CACHING = frozenset({"CLIENT CACHING", "CLIENT TRACKINGINFO", "MULTI", "EXEC"})
-"""What stands between CLIENT CACHING and the command, or transaction, it is for.
+"""Commands that may stand between CLIENT CACHING and the command or transaction it applies to.
 
-CLIENT TRACKINGINFO shows it, and is such a command itself: it ends it on its own."""
+CLIENT TRACKINGINFO shows the flag, and as a command itself it ends its effect.
+"""
 _CHANNEL = b"__redis__:invalidate"
 
 
 class Tracking:
-    """The keys sessions have read, and the sessions that want to hear of whole prefixes.
+    """The keys that sessions have read, and the sessions that track prefixes (BCAST).
 
-    A key is forgotten once its readers were told, as they must read it again to be told again.
-    ``connected`` are the clients of the database port by number, to whom messages can be
-    redirected. Called under the engine's lock.
+    A key is forgotten once its readers were sent an invalidation message, because they must read it
+    again to get another. ``connected`` are the clients of the database port by number, to which
+    messages can be redirected. Called under the engine's lock.
     """
 
     def __init__(
@@ -35,11 +36,13 @@ class Tracking:
         self._config = config
         self._databases = databases
         self._changed: dict[bytes, bool] = {}
-        """Keys whose change was told to their readers, and not yet to those of prefixes."""
+        """Keys whose readers were sent a message, while sessions that track prefixes were not yet.
+        """
         self.evicting = False
-        """Whether clients are told what was evicted, which they hear before the next reply."""
+        """Whether messages about evicted keys are being sent, which precede the next reply."""
         self._line: tuple[CommandSpec, list[bytes], bool | None] | None = None
-        """The last command that was no script's: its line, and the CLIENT CACHING before it."""
+        """The last command outside a script: its spec, its line and the CLIENT CACHING before it.
+        """
         self._readers: dict[bytes, dict[int, None]] = {}
         self._sessions: dict[int, Client] = {}
 
@@ -47,19 +50,19 @@ class Tracking:
         return bool(self._sessions)
 
     def start(self, session: Client, options: TrackingOptions) -> None:
-        """Begin to track for a session, or go on with other options."""
+        """Start tracking for a session, or replace its options."""
         session.tracking = options
         self._sessions[session.id] = session
 
     def stop(self, session: Client) -> None:
-        """Track no longer for a session; may be called any number of times."""
+        """Stop tracking for a session; does nothing if it does not track."""
         session.tracking = None
         self._sessions.pop(session.id, None)
 
     def note(self, session: Client, spec: CommandSpec, argv: list[bytes]) -> None:
-        """Remember the keys a session has just read, as far as its options ask for it.
+        """Remember the keys that a session has just read, as its options ask.
 
-        For what a script reads, these are the keys the script was given (specification).
+        For a read in a script, these are the keys passed to the script (specification).
         """
         options = session.tracking
         if options is None or spec.name in _KEEPS_CACHING:
@@ -83,10 +86,10 @@ class Tracking:
             self._readers.setdefault(argv[place], {})[session.id] = None
 
     def invalidate_changed(self, writer: Client | None, *, within: bool = False) -> None:
-        """Tell the sessions that track what has changed since they were last told.
+        """Send invalidation messages for the keys that changed since the last call.
 
-        ``within`` a transaction or script tell only the readers of a key: a session that reads it
-        next has read the new value.
+        ``within`` a transaction or script only the readers of a key get one: a session that reads
+        the key later reads the new value.
         """
         for keyspace in self._databases:
             if keyspace.changed:
@@ -98,7 +101,7 @@ class Tracking:
             self._invalidate_prefixes(changed, writer)
 
     def _invalidate_readers(self, changed: Mapping[bytes, bool], writer: Client | None) -> None:
-        """Tell who read keys that they have changed, by ``writer`` unless they expired."""
+        """Send a message to the readers of changed keys, with NOLOOP not to ``writer``."""
         for key, expired in changed.items():
             for number in self._readers.pop(key, ()):
                 session = self._sessions.get(number)
@@ -111,7 +114,7 @@ class Tracking:
                     self._send(session, session.tracking, [key])
 
     def _invalidate_prefixes(self, changed: Mapping[bytes, bool], writer: Client | None) -> None:
-        """Tell who wants whole prefixes: one message for each, whatever its keys."""
+        """Send each session that tracks prefixes one message per prefix with its changed keys."""
         for session in list(self._sessions.values()):
             options = session.tracking
             if options is None or "bcast" not in options.words:
@@ -123,19 +126,19 @@ class Tracking:
                     self._send(session, options, found)
 
     def keep_within_bounds(self) -> None:
-        """Forget keys beyond ``tracking-table-max-keys``, which their readers are told."""
+        """Forget keys beyond ``tracking-table-max-keys``, with a message to their readers."""
         most = self._config.number("tracking-table-max-keys")
         while most and len(self._readers) > most:
             self._invalidate_readers({next(iter(self._readers)): True}, None)
 
     def sizes(self) -> tuple[int, int, int]:
-        """The keys that somebody has read, their readers added up, and the prefixes."""
+        """Return the numbers of tracked keys, of their readers summed over keys, and of prefixes."""
         sessions = self._sessions.values()
         prefixes = {each for one in sessions if one.tracking for each in one.tracking.prefixes}
         return len(self._readers), sum(map(len, self._readers.values())), len(prefixes)
 
     def invalidate_all(self) -> None:
-        """Tell all sessions that all keys are gone."""
+        """Send all sessions a message that all keys are invalid."""
         for session in list(self._sessions.values()):
             if session.tracking is not None:
                 self._send(session, session.tracking, None)
@@ -143,7 +146,7 @@ class Tracking:
 
     def _send(self, session: Client, options: TrackingOptions, keys: list[bytes] | None) -> None:
         if not options.redirect:
-            # In version 2 of the protocol only a redirection can carry the message.
+            # Version 2 of the protocol supports only redirected messages.
             if session.resp == 3:
                 session.push(Push([b"invalidate", keys]))
             return
