@@ -1,1 +1,1 @@
-"""The second engine: the same commands, run by a real Redis or Valkey server (extra ``redis``)."""
+"""The second engine: a real Redis or Valkey server runs the commands (extra ``redis``)."""

@@ -1,9 +1,8 @@
 """Users of a real server: their names and rules in one test's share, and their REST tokens.
 
-``ACL SETUSER ann ~cache:*`` makes a user whose name and patterns carry the share's prefixes, so two
-tests may each have an ann. A REST token is the user's name and password in other letters: whatever
-process of a farm gets it can log in with it, it follows the user's rules because the server checks
-them, and it ends with the user.
+``ACL SETUSER ann ~cache:*`` creates a user whose name and patterns carry the share's prefixes, so
+two tests may each have an ann. A REST token encodes the user's name and password, so any process
+that receives it can log in. The server checks the user's rules, and the token ends with the user.
 """
 
 from __future__ import annotations
@@ -25,7 +24,7 @@ _DEFAULTS = (b"default", b"default_ro")
 
 
 class RedisUser:
-    """A user the server itself checks; ``login`` is None for the link's own."""
+    """A user that the server itself checks; ``login`` is None for the link's own."""
 
     unrestricted = True
     passwordless = False
@@ -35,11 +34,11 @@ class RedisUser:
         self.login = login
 
     def accepts(self, password: bytes) -> bool:
-        """Whether the password is right: never, because only the server lets users in."""
+        """Return False, because only the server lets users in."""
         return False
 
     def copy(self) -> RedisUser:
-        """Itself: it never changes."""
+        """Return the user itself, which never changes."""
         return self
 
     def check(self, spec: CommandSpec, argv: list[bytes]) -> None:
@@ -47,7 +46,7 @@ class RedisUser:
 
 
 class RedisUsers:
-    """The two default users, and those of the server by their REST tokens, which nothing stores."""
+    """The two default users, and the server's users by their REST tokens, which nothing stores."""
 
     def __init__(self, link: Link, names: Names) -> None:
         self._link = link
@@ -64,7 +63,7 @@ class RedisUsers:
         session.user.check(spec, argv)
 
     def make_token(self, name: bytes, password: bytes) -> bytes:
-        """The token of a user; raises ``CommandError`` for a wrong name or password."""
+        """Return the token of a user; raise ``CommandError`` for a wrong name or password."""
         if name in _DEFAULTS or not self._link.admits((self.names.users + name, password)):
             raise CommandError(b'ERR Wrong password or user "' + name + b'" does not exist')
         sealed = urlsafe_b64encode(b"%d:%b%b" % (len(name), name, password))
@@ -98,10 +97,10 @@ def _opened(token: str) -> Login | None:
 def prepare_acl(
     names: Names, users: RedisUsers, user: RedisUser | AclUser, argv: list[bytes]
 ) -> Prepared | None:
-    """The ACL command to send for a user, or None when it can go as it is."""
+    """Return the ACL command to send for a user, or None to send the line as it is."""
     word = argv[1].upper()
     if word == b"WHOAMI" and not isinstance(user, RedisUser):
-        # Whoever has one of the default tokens is logged in as the link's own user.
+        # The default tokens are logged in as the link's own user, which has another name.
         return Prepared(argv, local=True, answer=lambda _: user.name.encode())
     if word == b"RESTTOKEN":
         token = users.make_token(argv[2], argv[3])
@@ -134,7 +133,7 @@ def _own(name: bytes) -> None:
 
 
 def _rules(names: Names, rule: bytes) -> list[bytes]:
-    """A rule with the share's prefixes; selectors are rewritten word by word."""
+    """Return a rule with the share's prefixes; selectors are rewritten word by word."""
     if rule.startswith(b"(") and rule.endswith(b")"):
         inner = [part for word in rule[1:-1].split() for part in _rules(names, word)]
         return [b"(" + b" ".join(inner) + b")"]
@@ -152,7 +151,7 @@ def _rules(names: Names, rule: bytes) -> list[bytes]:
 
 
 def _cleaned(names: Names, reply: Reply) -> Reply:
-    """The reply without prefixes anywhere inside its texts."""
+    """Return the reply without prefixes anywhere in its strings."""
     if isinstance(reply, list):
         return [_cleaned(names, item) for item in reply]
     return names.without(reply) if isinstance(reply, bytes) else reply

@@ -1,4 +1,4 @@
-"""Addresses of real servers: which connections a URL describes."""
+"""Connections to real servers by URL."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ _NAMELESS = (
     if "driver_info" in signature(AbstractConnection).parameters
     else {"lib_name": None, "lib_version": None}
 )
-"""Has a connection not tell which library it is: two calls and a look-up of its version each."""
+"""Suppresses the library name of a connection: two commands and a version look-up."""
 
 
 def open_link(url: str) -> Link:
-    """The connections a URL describes; raises ``ContractError`` for one that means nothing."""
+    """Return the connections that a URL describes; raise ``ContractError`` for an invalid one."""
     scheme, _, rest = url.partition("://")
     if scheme not in SCHEMES or not rest:
         raise ContractError(
@@ -58,7 +58,7 @@ def open_link(url: str) -> Link:
             "retry": Retry(NoBackoff(), 0),
             "max_connections": 100_000,
         }
-        # Nothing is connected yet; but a setting that redis-py does not know is found out here.
+        # This connects to nothing, but it rejects a setting that redis-py does not know.
         ConnectionPool(**options).make_connection()
     except (ValueError, TypeError) as error:
         raise ContractError(

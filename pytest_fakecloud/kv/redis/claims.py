@@ -17,7 +17,7 @@ _REFRESH = 60.0
 
 
 class Claim:
-    """A numbered database that no other handle uses meanwhile."""
+    """A claim on a numbered database, which other fakes then do not use."""
 
     def __init__(self, link: Link, registry: Link, number: int) -> None:
         self.number = number
@@ -29,12 +29,12 @@ class Claim:
         self._refreshed = monotonic()
 
     def take(self) -> bool:
-        """Claim it; False when another handle has it."""
+        """Claim the database; return False if another fake holds it."""
         line = [b"SET", self._key, self._mark, b"NX", b"PX", b"%d" % _CLAIM_MS]
         return self._registry.call(line) is not None
 
     def refresh(self) -> None:
-        """Keep it for longer; raises ``ContractError`` when it went to another handle meanwhile."""
+        """Extend the claim; raise ``ContractError`` if another fake has claimed the database."""
         with self._lock:
             if monotonic() - self._refreshed < _REFRESH:
                 return
@@ -47,16 +47,16 @@ class Claim:
         self._registry.call([b"PEXPIRE", self._key, b"%d" % _CLAIM_MS])
 
     def release(self) -> None:
-        """Let others have it."""
+        """Release the claim."""
         if self._registry.call([b"GET", self._key]) == self._mark:
             self._registry.call([b"DEL", self._key])
         self._registry.close()
 
 
 def claim_database(link: Link, url: str) -> Claim:
-    """An unclaimed database: the URL's own when it names one, else the first free one.
+    """Claim a database: that of the URL if it names one, else the first free one.
 
-    Claims are kept in database 0, which therefore is never given out itself.
+    Claims are stored in database 0, which is therefore never claimed itself.
     """
     registry = open_link(url)
     wanted = link.database

@@ -1,9 +1,9 @@
-"""Connections to a cluster: everything of a handle lives in one slot, wherever that goes.
+"""Connections to a cluster: all keys of a fake are in one slot, which may move between nodes.
 
-A slot may move to another node while it is in use. Until all its keys have gone, commands on a key
-that has are answered by the new node (ASK), then all are (MOVED); commands on several keys, some of
-which have gone, and commands without keys wait until the move has ended. Decided here: users are
-made on every primary, since nodes do not tell each other of them.
+While a slot moves, the new node answers commands on a key that it has received (ASK), and all
+commands after the move (MOVED). Commands without keys, and commands on several keys of which only
+some have moved, wait for the end of the move. Users are created on every primary (decided here),
+because nodes do not exchange users.
 """
 
 from __future__ import annotations
@@ -35,25 +35,25 @@ T = TypeVar("T")
 
 
 class ClusterLink(Link):
-    """The node of a cluster that holds one slot."""
+    """Connections to the node of a cluster that holds one slot."""
 
     clustered = True
 
     def __init__(self, places: list[Place], options: dict[str, Any]) -> None:
         super().__init__(options)
         self._known = places
-        """Nodes to ask about the others: those of the address, then those they told of."""
+        """Nodes to ask for the cluster's slots: those of the address, then those they listed."""
         self._primaries: list[Place] = []
         self._key = b""
         self._slot = 0
         self._place: Place | None = None
 
     def pin(self, key: bytes) -> None:
-        """Use the node that holds a key, wherever its slot goes."""
+        """Use the node that holds a key, and follow its slot."""
         self._key, self._slot = key, key_slot(key)
 
     def call(self, argv: list[bytes], login: Login | None = None) -> Reply:
-        """As a single server; follows the slot when it has moved, or is moving."""
+        """Run one command line, following the slot if it has moved or is moving."""
         if [word.upper() for word in argv[:2]] in _USERS:
             self._tell_others(argv)
         if not _has_keys(argv):
@@ -61,12 +61,12 @@ class ClusterLink(Link):
         return self._follow(lambda place, asked: self._run(argv, login, place, asking=asked))
 
     def transaction(self, lines: list[list[bytes]], login: Login | None = None) -> list[Reply]:
-        """As on a single server; one that a node has aborted because of the move is begun again."""
+        """Run a transaction; repeat one that a node aborted because the slot moved."""
         if not any(map(_has_keys, lines)):
             self._settle()
 
         def send(place: Place, asked: bool) -> list[Reply]:
-            # Inside a transaction ASKING holds until its end.
+            # Inside a transaction ASKING applies until its end.
             first = [[b"ASKING"], [b"MULTI"]] if asked else [[b"MULTI"]]
             replies = self._batch([*lines, [b"EXEC"]], login, place, first)
             for reply in replies:
@@ -77,7 +77,7 @@ class ClusterLink(Link):
         return self._follow(send)
 
     def many(self, lines: list[list[bytes]], login: Login | None = None) -> list[Reply]:
-        """As on a single server; the lines that a node does not answer are sent again one by one."""
+        """Run command lines; repeat one by one those that a node redirected."""
         if not lines:
             return []
         replies = self._follow(lambda place, _: self._batch(lines, login, place, []))
@@ -93,7 +93,7 @@ class ClusterLink(Link):
             return error
 
     def dedicated(self, login: Login | None = None) -> Any:
-        """A connection outside of the pools whose replies may take for ever."""
+        """Return a connection outside the pools whose replies may take any time."""
         try:
             return super().dedicated(login)
         except Exception:
@@ -101,9 +101,9 @@ class ClusterLink(Link):
             raise
 
     def _follow(self, send: Callable[[Place, bool], T]) -> T:
-        """What the node that has the slot answers, however often the slot moves on meanwhile.
+        """Return the answer of the node that holds the slot, following any number of moves.
 
-        ``send`` is told the node, and whether another one named it for this once. Raises
+        ``send`` gets the node, and whether the previous node redirected this request only. Raises
         ``Unreachable`` when that takes longer than a reply may.
         """
         until = monotonic() + REPLY_TIMEOUT
@@ -127,12 +127,12 @@ class ClusterLink(Link):
                 elif word == b"MOVED":
                     self._place = _named(rest, place)
             except Unreachable:
-                # A failover may have happened; the next request asks who holds the slot now.
+                # A failover may have happened, so the next request looks up the slot's node again.
                 self._place = None
                 raise
 
     def _settle(self) -> None:
-        """Wait until the slot is in one place: a command without a key is not told that it has moved."""
+        """Wait until the slot is on one node, because a command without a key is not redirected."""
 
         def send(place: Place, asked: bool) -> Reply:
             if asked:
@@ -153,7 +153,7 @@ class ClusterLink(Link):
         return place if place is not None else self._discover()
 
     def _discover(self) -> Place:
-        """Ask the nodes that are known who has which slots; the one that has this one."""
+        """Look up the slots on the known nodes; return the node that holds this one."""
         failed: object = "it has no nodes"
         for place in self._known:
             try:
@@ -175,12 +175,12 @@ class ClusterLink(Link):
 
 
 def _address(host: bytes | None, port: int, asked: Place) -> Place:
-    # A node that does not know its own name is where it was asked.
+    # A node that does not know its own name is at the address that was asked.
     return (host.decode() if host and host != b"?" else asked[0], port)
 
 
 def _named(text: bytes, asked: Place) -> Place:
-    """The place in ``<slot> <host>:<port>``."""
+    """Return the host and port of ``<slot> <host>:<port>``."""
     host, _, port = text.split()[-1].rpartition(b":")
     return _address(host, int(port), asked)
 

@@ -1,9 +1,9 @@
 """Connections to a real server through redis-py: raw replies, from one node or Sentinel's primary.
 
-A cluster's are in ``cluster``; ``addresses`` reads the URL that chooses among them.
+``cluster`` has those of a cluster; ``addresses`` chooses among them by URL.
 
-redis-py keeps the addresses, TLS, logins and pools; replies are read as the protocol has them
-(RESP2), because the REST interface shows them and not what a client library makes of them.
+redis-py manages addresses, TLS, logins and pools. Replies are read as the protocol sends them
+(RESP2), because the REST interface shows those and not a client library's conversions.
 """
 
 from __future__ import annotations
@@ -34,13 +34,13 @@ from ..scripting.limits import LEVELS
 
 CONNECT_TIMEOUT = 2.0
 REPLY_TIMEOUT = 10.0
-"""Seconds for a connection and for a reply, unless the URL says otherwise."""
+"""Seconds for a connection and for a reply, unless the URL sets others."""
 _command_name = signature(ConnectionPool.get_connection).parameters.get("command_name")
 _FOR = ("_",) if _command_name is not None and _command_name.default is Parameter.empty else ()
-"""What a pool of redis-py 5.2 wants to be told, and a later one does not."""
+"""An argument that a pool of redis-py 5.2 requires, and later ones do not take."""
 
 LONGEST = 512 << 20
-"""The longest string a server may hold, as ``proto-max-bulk-len`` has it by default."""
+"""The longest string of a server, the default of ``proto-max-bulk-len``."""
 Login = tuple[bytes, bytes]
 """A user's name and password."""
 Place = tuple[str, int]
@@ -48,20 +48,20 @@ Place = tuple[str, int]
 
 
 class Unreachable(RestError):
-    """The real server does not answer: 503 in the service's envelope, until it does again."""
+    """The real server does not answer: HTTP status 503 in the service's envelope."""
 
     def __init__(self, where: str, reason: object) -> None:
         super().__init__(503, f"ERR the database at {where} is not reachable: {reason}")
 
 
 class _StatusLine(bytes):
-    """A simple string, told apart from a bulk string; redis-py itself still reads it as bytes."""
+    """A simple string, distinguished from a bulk string; redis-py itself reads it as bytes."""
 
 
 class RawParser(_RESP2Parser):
-    """Keeps the text of errors, and the differences the base class drops.
+    """Keeps the text of errors and the types of strings, which the base class drops.
 
-    What is nested deeper than ``LEVELS`` becomes the error that the in-memory engine has there.
+    A reply nested deeper than ``LEVELS`` becomes the same error as in the in-memory engine.
     """
 
     def _read_response(self, *args: Any, levels: int = LEVELS, **options: Any) -> Any:
@@ -92,7 +92,7 @@ class RawParser(_RESP2Parser):
         return error
 
     def _skip(self, count: int) -> None:
-        """Read past so many replies."""
+        """Skip a number of replies."""
         buffer: Any = self._buffer
         while count:
             line = buffer.readline()
@@ -113,7 +113,7 @@ def _number(text: bytes, most: int = 2**63 - 1) -> int:
 
 
 def reply_of(raw: Any) -> Reply:
-    """A reply as this package writes them, from what the parser read."""
+    """Convert what the parser read into a reply of this package."""
     kind = type(raw)
     if kind is bytes or kind is int or raw is None or raw is NIL_ARRAY:
         return cast("Reply", raw)
@@ -125,7 +125,7 @@ def reply_of(raw: Any) -> Reply:
 
 
 def exchange(connection: Any, argv: list[bytes]) -> Reply:
-    """Send a command line and read its reply; raises ``CommandError`` for an error reply."""
+    """Send a command line and return its reply; raise ``CommandError`` for an error reply."""
     connection.send_command(*argv, check_health=False)
     try:
         return reply_of(connection.read_response(disable_decoding=True))
@@ -134,7 +134,7 @@ def exchange(connection: Any, argv: list[bytes]) -> Reply:
 
 
 class Link:
-    """Connections to one server: a pool for each login, and dedicated ones that wait for ever."""
+    """Connections to one server: a pool for each login, and dedicated ones without a time limit."""
 
     clustered = False
 
@@ -147,7 +147,7 @@ class Link:
 
     @property
     def where(self) -> str:
-        """The address for messages, without credentials."""
+        """The address without credentials, for messages."""
         if "path" in self._options:
             return str(self._options["path"])
         return f"{self._options.get('host', 'localhost')}:{self._options.get('port', 6379)}"
@@ -163,30 +163,30 @@ class Link:
         self.close()
 
     def pin(self, key: bytes) -> None:
-        """Use the node that holds a key; only a cluster has more than one."""
+        """Use the node that holds a key; only a cluster has several."""
 
     def keep_user(self, login: Login, rules: list[bytes]) -> None:
-        """Make a user on the server, and again on any other that does not know it.
+        """Create a user on the server, and again on any server that does not know it.
 
-        Servers tell nobody of their users: a replica that takes over, a node that gets a slot or a
-        server that has started anew has none. Raises ``CommandError`` where none may be made.
+        A replica that takes over, a node that receives a slot and a restarted server have no users.
+        Raises ``CommandError`` where users cannot be created.
         """
         self.call([b"ACL", b"SETUSER", login[0], *rules])
         self._users[login] = rules
 
     def call(self, argv: list[bytes], login: Login | None = None) -> Reply:
-        """Run one command line; raises ``CommandError``, and ``Unreachable`` when no server answers."""
+        """Run one command line; raise ``CommandError``, or ``Unreachable`` when no server answers."""
         return self._run(argv, login, self._home())
 
     def transaction(self, lines: list[list[bytes]], login: Login | None = None) -> list[Reply]:
-        """Run command lines between MULTI and EXEC; the replies to queueing each, and to EXEC.
+        """Run command lines in a transaction; return the replies to queueing each, and to EXEC.
 
-        Raises ``CommandError`` when the user may not begin one: nothing has run then.
+        Raises ``CommandError`` when the user may not start a transaction; nothing has run then.
         """
         return self._batch([*lines, [b"EXEC"]], login, self._home(), [[b"MULTI"]])
 
     def many(self, lines: list[list[bytes]], login: Login | None = None) -> list[Reply]:
-        """Run command lines at once, on one connection; errors are among the replies."""
+        """Run command lines together on one connection; errors are among the replies."""
         return self._batch(lines, login, self._home(), []) if lines else []
 
     def _run(
@@ -210,7 +210,7 @@ class Link:
         place: Place | None,
         first: list[list[bytes]],
     ) -> list[Reply]:
-        # What comes first has to succeed, or nothing of the rest is sent.
+        # The first command must succeed before the others are sent.
         connection = self.lease(login, place)
         try:
             for line in first:
@@ -224,11 +224,11 @@ class Link:
             self.give_back(connection)
 
     def _home(self) -> Place | None:
-        """The node to use, None for the only one there is."""
+        """Return the node to use, None for the only one."""
         return None
 
     def lease(self, login: Login | None = None, place: Place | None = None) -> Any:
-        """A connection of one's own until it is given back; raises ``Unreachable``."""
+        """Lease a connection until it is given back; raise ``Unreachable``."""
         pool = self._pool(login, place)
         try:
             try:
@@ -248,14 +248,14 @@ class Link:
         connection.of_pool.release(connection)
 
     def dedicated(self, login: Login | None = None) -> Any:
-        """A connection outside of the pools whose replies may take for ever."""
+        """Return a connection outside the pools whose replies may take any time."""
         connection = self._pool(login, self._home()).make_connection()
         connection.socket_timeout = None
         connection.connect()
         return connection
 
     def answers(self, within: float) -> bool:
-        """Whether the server says anything in so many seconds."""
+        """Return whether the server answers within a number of seconds."""
         connection = None
         try:
             connection = self._pool(None, self._home()).make_connection()
@@ -269,7 +269,7 @@ class Link:
         return True
 
     def admits(self, login: Login) -> bool:
-        """Whether the server lets a user in with that password."""
+        """Return whether the server accepts a user's password."""
         try:
             self.give_back(self.lease(login, self._home()))
         except Unreachable:
@@ -278,11 +278,11 @@ class Link:
         return True
 
     def unreachable(self, reason: object) -> Unreachable:
-        """The error for a server that does not answer."""
+        """Return the error for a server that does not answer."""
         return Unreachable(self.where, reason)
 
     def close(self) -> None:
-        """End every connection of the pools."""
+        """Close every connection of the pools."""
         with self._lock:
             pools, self._pools = list(self._pools.values()), {}
         for pool in pools:
@@ -305,7 +305,7 @@ class Link:
 
 
 def _becoming(login: Login) -> Callable[[Any], None]:
-    # The database is selected first, as the link's own user: another one may not be allowed to.
+    # The link's own user selects the database first, because another user may not be permitted to.
     def connect(connection: Any) -> None:
         connection.on_connect()
         connection.send_command(b"AUTH", *login, check_health=False)
@@ -327,7 +327,7 @@ def _text(error: Exception) -> bytes:
 
 
 class SentinelLink(Link):
-    """The primary that sentinels name; asked anew for each new connection."""
+    """Connections to the primary that Sentinel names, looked up for each new connection."""
 
     def __init__(
         self, service: str, sentinels: list[tuple[str, int]], options: dict[str, Any]
@@ -347,7 +347,7 @@ class SentinelLink(Link):
 
     @property
     def where(self) -> str:
-        """The name the sentinels know."""
+        """The name of the primary in Sentinel."""
         return f"Sentinel's {self._service!r}"
 
     def _make_pool(self, options: dict[str, Any]) -> Any:

@@ -1,4 +1,4 @@
-"""The keys of a handle on a real server, as plain values."""
+"""The keys of a fake in front of a real server, as plain values."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 class RedisContents:
-    """The keys of a handle, as the handle of the in-memory engine reads a keyspace."""
+    """The keys of a fake, with the interface of a keyspace of the in-memory engine."""
 
     def __init__(self, engine: RedisEngine) -> None:
         self._engine = engine
@@ -25,7 +25,7 @@ class RedisContents:
         return (key[prefix:] for key in self._engine.full_names())
 
     def peek(self, key: bytes) -> _Value | None:
-        """What a key holds; None when there is no such key."""
+        """Return a key's value, or None."""
         engine = self._engine
         name = engine.names.keys + key
         kind = engine.link.call([b"TYPE", name])
@@ -43,7 +43,7 @@ class RedisContents:
 
 
 class _Value:
-    """A stored value, plain already."""
+    """A stored value, already converted."""
 
     type_name = "plain"
 
@@ -51,7 +51,7 @@ class _Value:
         self._value = value
 
     def to_python(self) -> Any:
-        """The value."""
+        """Return the value."""
         return self._value
 
 

@@ -1,17 +1,17 @@
-"""The second engine: the same commands, run by a real Redis or Valkey server.
+"""The second engine: a real Redis or Valkey server runs the commands.
 
-It stands behind the same REST face as the in-memory engine: routes, tokens, faults, limits and
-journal are the fake's, keys and time are the server's. ``isolation`` says how much of the server is
-this handle's: a key ``"prefix"`` of its own (the default), a ``"database"`` of its own, or
-``"none"``: all there is in the database of the URL. Decided here:
+Routes, tokens, faults, limits and journal are the fake's, as with the in-memory engine; keys and
+time are the server's. ``isolation`` is the share of the server that belongs to the fake: the keys
+of a ``"prefix"`` of its own (the default), a ``"database"`` of its own, or, with ``"none"``,
+everything in the database of the URL. Decided here:
 
-- What belongs to the handle is removed when it closes; with ``"none"`` nothing is.
-- Commands about the whole key space run as scripts under a prefix, so they are atomic and stay
-  inside; their time grows with what the server holds.
-- Scripts run as a user that may reach only the handle's own keys and channels, where the server
-  lets such a user be made.
-- In a cluster all keys of a handle share a hash tag, so that commands on several keys work; more
-  handles, not more keys, use more nodes.
+- The fake's share is removed when the fake closes, except with ``"none"``.
+- With a prefix, commands about the whole key space run as scripts, so they are atomic and do not
+  see other keys. Their time grows with the number of keys on the server.
+- Scripts run as a user that can reach only the fake's own keys and channels, where the server
+  allows such a user.
+- In a cluster all keys of a fake share a hash tag, so that commands on several keys work. More
+  fakes, not more keys, use more nodes.
 """
 
 from __future__ import annotations
@@ -55,19 +55,19 @@ from .pubsub import MonitorFeed, Subscriptions
 from .scripts import RedisScripts
 
 CLOSE_PATIENCE = 0.5
-"""Seconds the server has to say that it is there before a handle that closes tidies up on it."""
+"""Seconds in which the server must answer before a closing fake removes its data."""
 _MARK = b"fakecloud-"
-"""How the names begin that handles make for themselves on a server."""
+"""The beginning of names that fakes create for themselves on a server."""
 _PAGE = b"1000"
 _BATCH = 500
 
 
 @dataclass(frozen=True, slots=True)
 class RedisCopy:
-    """Keys as DUMP writes them, with the instant they expire at (0: never), and users' rules.
+    """Keys in the format of DUMP with their expiry time (0: none), and users' rules.
 
-    ``keys`` is None for a copy nobody took: the data of a server that is not the handle's own.
-    ``functions`` are libraries as FUNCTION DUMP writes them, None where they are not the handle's.
+    ``keys`` is None if nothing was copied: the data of a server that are not the fake's own.
+    ``functions`` are libraries in the format of FUNCTION DUMP, None where they are not the fake's.
     """
 
     keys: dict[bytes, tuple[bytes, int]] | None
@@ -76,38 +76,38 @@ class RedisCopy:
 
 
 class RedisSession:
-    """One client: who it is, and the transaction it is in."""
+    """One client: its user and its open transaction."""
 
     def __init__(self, user: Any, transport: str, address: str) -> None:
         self.user = user
         self.transport = transport
         self.address = address
         self.queue: list[Prepared] | None = None
-        """The commands of an open transaction; they are sent together, by EXEC."""
+        """The commands of an open transaction, sent together by EXEC."""
         self.aborted = False
         self.deliver: Callable[[list[Any]], None] | None = None
         self.wake: Callable[[], None] | None = None
 
     @property
     def login(self) -> Any:
-        """The server's user that runs its commands, None for the link's own."""
+        """The server's user that runs the commands, None for the link's own."""
         return self.user.login if isinstance(self.user, RedisUser) else None
 
     def push(self, message: list[Any]) -> None:
-        """Give the client something it did not ask for."""
+        """Push a message to the client."""
         if self.deliver is not None:
             self.deliver(message)
 
 
 class RedisEngine:
-    """A key-value store that speaks in commands, and has a real server run them.
+    """A key-value store whose commands a real server runs.
 
     ``url`` is ``redis://``, ``rediss://``, ``unix://``, ``redis+cluster://`` or
-    ``redis+sentinel://host:port/primary``; its query may hold redis-py's connection settings, and
-    ``prefix=`` for a prefix that several processes share on purpose. Raises ``ContractError`` for
-    an address without meaning, a server that is not there, and a clock that is not real time.
-    ``max_key_size`` is in bytes, for the names that commands over REST write, and
-    ``documented_only`` refuses commands the vendor does not document; scripts may go beyond.
+    ``redis+sentinel://host:port/primary``. Its query may hold redis-py's connection settings, and
+    ``prefix=`` for a prefix that several processes share on purpose. ``max_key_size`` is the limit
+    in bytes of key names in commands over REST. ``documented_only`` rejects commands that the
+    vendor does not document, except in scripts. Raises ``ContractError`` for an invalid address, an
+    unreachable server, and a clock that is not in real time.
     """
 
     def __init__(
@@ -129,7 +129,7 @@ class RedisEngine:
         self.isolation = isolation
         self._max_key_size = max_key_size
         self._documented_only = documented_only
-        # The server keeps commands apart by itself; nothing here needs a lock of the routes'.
+        # The server serialises commands, so the routes need no lock.
         self.lock = nullcontext()
         url, prefix = _split_prefix(url)
         self.link: Link = open_link(url)
@@ -197,7 +197,7 @@ class RedisEngine:
         try:
             self.link.keep_user(login, rules)
         except CommandError:
-            # A server whose own login may make no users cannot confine scripts.
+            # The server's login may not create users, so scripts cannot be confined.
             return None
         return login
 
@@ -211,7 +211,7 @@ class RedisEngine:
         address: str = "",
         at_us: int | None = None,
     ) -> RedisSession:
-        """A new session of a user (``default`` unless given)."""
+        """Open a session of a user (``default`` unless given)."""
         return RedisSession(user or self.users["default"], transport, address)
 
     def _check_offered(
@@ -230,10 +230,10 @@ class RedisEngine:
         """Do nothing: the server serves its clients in turn."""
 
     def execute(self, session: RedisSession, argv: list[bytes]) -> Reply:
-        """Run a command line as it came from a client, or have it queued in an open transaction.
+        """Run a client's command line, or queue it in an open transaction.
 
-        Raises ``CommandError`` for whatever the server answers with an error, ``Unreachable``
-        (503) when it does not answer.
+        Raises ``CommandError`` for an error reply, ``Unreachable`` (503) when the server does not
+        answer.
         """
         spec = find_spec(argv)
         try:
@@ -290,7 +290,7 @@ class RedisEngine:
             return QUEUED
         login = session.login
         if login is not None and prepared.emulated:
-            # The user may be allowed FLUSHDB and not the script that does its work.
+            # The user may be permitted FLUSHDB but not the script that replaces it.
             self._must_be_allowed(login[0], argv)
             login = None
         elif login is None and prepared.script:
@@ -334,19 +334,19 @@ class RedisEngine:
         return [self._answered(*pair) for pair in zip(queue, replies, strict=True)]
 
     def abandon(self, session: RedisSession) -> None:
-        """Forget a session that ends, and the transaction it left open."""
+        """Forget a session that ends, with its open transaction."""
         session.queue = None
         self.pubsub.drop(session)
 
-    # -- looking ---------------------------------------------------------------------------------
+    # -- reading ---------------------------------------------------------------------------------
 
     @contextmanager
     def reading(self) -> Iterator[RedisContents]:
-        """The handle's keys, read from the server as they are asked for."""
+        """Yield the fake's keys, which are read from the server on access."""
         yield RedisContents(self)
 
     def full_names(self) -> list[bytes]:
-        """The full names of the handle's keys, sorted."""
+        """Return the full names of the fake's keys, sorted."""
         found: set[bytes] = set()
         cursor: Any = b"0"
         while True:
@@ -359,13 +359,13 @@ class RedisEngine:
     # -- copies ----------------------------------------------------------------------------------
 
     def snapshot(self) -> RedisCopy:
-        """The handle's keys as DUMP writes them, and its users.
+        """Copy the fake's keys, in the format of DUMP, and its users.
 
-        With ``isolation="none"`` the users are all but ``default`` and the link's own, and the
-        libraries of functions are copied too; a handle that shares the server has none, because
-        they would be everybody's. Scripts are not copied, since no server tells which ones it
-        caches, and neither are parameters (CONFIG SET). The first copy, which a handle takes of
-        itself to return to, is not taken of data that are not its own.
+        With ``isolation="none"`` the users are all but ``default`` and the link's own, and function
+        libraries are copied too; otherwise the libraries belong to everyone on the server. Scripts
+        are not copied, because no server lists the ones it caches, and neither are parameters
+        (CONFIG SET). The first copy, a fake's own baseline, leaves out data that are not the
+        fake's.
         """
         first, self._first_copy = self._first_copy, False
         if first and self.isolation == "none":
@@ -388,16 +388,15 @@ class RedisEngine:
     def _functions(self) -> bytes | None:
         if self.names.shared:
             return None
-        # A server from before Redis 7, or one that does not let this login see them.
+        # The server is older than Redis 7, or does not let this login read functions.
         with suppress(CommandError):
             return cast("bytes", self.link.call([b"FUNCTION", b"DUMP"]))
         return None
 
     def restore(self, saved: RedisCopy) -> None:
-        """Put keys, users and functions back; what has expired since stays away.
+        """Restore keys, users and functions; keys that have expired since stay removed.
 
-        Raises ``ContractError`` where there is nothing to return to, and for the copy of another
-        kind of engine.
+        Raises ``ContractError`` for a copy without keys, and for a copy of the other engine.
         """
         if not isinstance(saved, RedisCopy):
             raise ContractError(
@@ -427,7 +426,7 @@ class RedisEngine:
             self.link.call([b"FUNCTION", b"RESTORE", saved.functions, b"FLUSH"])
 
     def clear(self) -> None:
-        """Remove the handle's keys."""
+        """Remove the fake's keys."""
         keys = self.full_names()
         for at in range(0, len(keys), _BATCH):
             self.link.call([b"UNLINK", *keys[at : at + _BATCH]])
@@ -449,18 +448,18 @@ class RedisEngine:
             return user.startswith(self.names.users)
         return user not in (b"default", self.link.user) and not user.startswith(_MARK)
 
-    # -- the end ---------------------------------------------------------------------------------
+    # -- closing ---------------------------------------------------------------------------------
 
     def close(self) -> None:
-        """Remove what is the handle's own and end every connection; any number of times."""
+        """Remove the fake's share and close every connection; later calls do nothing."""
         if self.closed:
             return
         self.closed = True
         self._release_clock()
         self.pubsub.close()
         self.monitors.close()
-        # A server that is gone takes what it held with it; one that hangs would keep the one that closes
-        # the handle waiting for its timeout, time and again.
+        # A stopped server needs no cleaning, and a hanging one would delay the close by its timeout
+        # for every command.
         if self.link.answers(within=CLOSE_PATIENCE):
             with suppress(Exception):
                 self._remove_own()
@@ -488,7 +487,7 @@ def _split_prefix(url: str) -> tuple[str, str | None]:
 
 
 def _joined(rules: list[bytes]) -> list[bytes]:
-    """The rules of a line of ACL LIST; selectors hold blanks and stay in one piece."""
+    """Return the rules of a line of ACL LIST; a selector contains spaces and stays in one piece."""
     found: list[bytes] = []
     depth = 0
     for rule in rules:

@@ -1,8 +1,9 @@
-"""One test's share of a real server: command lines on their way in, replies on their way out.
+"""One test's share of a real server: rewrites command lines and their replies.
 
-Every key gets a prefix at the places the command table declares, and so do channels, patterns and
-users; the prefix is taken off whatever comes back. Commands about the whole key space (KEYS, SCAN,
-DBSIZE, FLUSHDB...) are turned into ones about the prefix. What reaches beyond is refused.
+Every key gets a prefix at the positions that the command table declares, and so do channels,
+patterns and users; prefixes are removed from replies. Commands about the whole key space (KEYS,
+SCAN, DBSIZE, FLUSHDB...) become commands about the prefix. Commands that reach beyond the share are
+rejected.
 """
 
 from __future__ import annotations
@@ -69,16 +70,16 @@ _NEVER_TEXT = """
     SYNC PSYNC REPLCONF SHUTDOWN DEBUG FAILOVER REPLICAOF SLAVEOF MIGRATE SWAPDB RESTORE-ASKING
 """
 NEVER = frozenset(_NEVER_TEXT.split())
-"""Commands of servers among themselves, or about the process: refused on any real server."""
+"""Commands between servers, or about the process: rejected on any real server."""
 
 
 @dataclass(slots=True)
 class Prepared:
     """A command line ready to be sent.
 
-    ``answer`` makes the reply of the reply; ``emulated`` says that another command does the work,
-    ``placed`` that the keys have their prefix already, ``script`` that it runs code of the client's,
-    ``local`` that there is nothing to send.
+    ``answer`` converts the reply. ``emulated``: another command does the work. ``placed``: the keys
+    have their prefix already. ``script``: the line runs the client's code. ``local``: nothing is
+    sent.
     """
 
     argv: list[bytes]
@@ -90,9 +91,9 @@ class Prepared:
 
 
 class Names:
-    """The share of one handle: ``keys`` and ``channels`` are prefixes, empty for all there is.
+    """The share of one fake: the prefixes ``keys`` and ``channels``, empty for the whole server.
 
-    ``shared`` says that others use the server too. ``fraction`` gives random numbers in [0, 1).
+    ``shared``: others use the server too. ``fraction`` returns random numbers in [0, 1).
     """
 
     def __init__(
@@ -113,10 +114,10 @@ class Names:
         self._patterns = patterns
         self._prefixes = tuple(sorted({keys, channels, users} - {b""}, key=len, reverse=True))
 
-    # -- on the way in ---------------------------------------------------------------------------
+    # -- command lines -----------------------------------------------------------------------------
 
     def prepare(self, spec: CommandSpec | None, argv: list[bytes]) -> Prepared:
-        """The command line to send for one a client sent; raises ``CommandError`` for none."""
+        """Return the line to send for a client's; raise ``CommandError`` for a rejected one."""
         if spec is None:
             if self.shared:
                 raise CommandError(errors.unknown_command(argv))
@@ -127,7 +128,9 @@ class Names:
             return Prepared(argv, local=True, answer=lambda _: OK)
         if not spec.least <= len(argv) <= spec.most:
             if spec.name == "UNLINK":
-                return Prepared(argv, local=True, answer=lambda _: 0)  # as the vendor's service
+                return Prepared(
+                    argv, local=True, answer=lambda _: 0
+                )  # as the vendor's service does
             raise CommandError(errors.wrong_arity(spec.full_name))
         self._check_reach(spec, argv)
         special = _SPECIAL.get(spec.name)
@@ -166,10 +169,10 @@ class Names:
     def _script(self, code: bytes, *arguments: bytes) -> Prepared:
         return Prepared([b"EVAL", code, b"0", *arguments], emulated=True)
 
-    # -- on the way out --------------------------------------------------------------------------
+    # -- replies ----------------------------------------------------------------------------------
 
     def strip(self, reply: Reply) -> Reply:
-        """The reply without the prefixes of names and texts."""
+        """Return a reply without the prefixes of names and strings."""
         if not self._prefixes:
             return reply
         kind = type(reply)
@@ -185,7 +188,7 @@ class Names:
         return reply
 
     def without(self, text: bytes) -> bytes:
-        """A text without the prefixes, wherever they stand."""
+        """Return a string without prefixes."""
         for prefix in self._prefixes:
             text = text.replace(prefix, b"")
         return text
@@ -209,7 +212,7 @@ class Names:
             line += pair
             at += 2
         if not counted:
-            # The vendor's pages are large: a small database comes in one.
+            # Like the vendor's, pages are large: a small database fits in one.
             line += [b"COUNT", b"1000"]
         if not matched and self.keys:
             line += [b"MATCH", self.everything]
@@ -227,7 +230,7 @@ class Names:
         if len(argv) > 2 or (len(argv) == 2 and argv[1].upper() not in (b"ASYNC", b"SYNC")):
             raise CommandError(errors.SYNTAX)
         if not self.keys:
-            # One database, whatever others there are: FLUSHALL is FLUSHDB (vendor).
+            # Only one database, even if there are others: FLUSHALL is FLUSHDB (vendor).
             return Prepared([b"FLUSHDB", *argv[1:]])
         return self._script(_FLUSH, self.everything)
 
@@ -249,7 +252,7 @@ class Names:
         return Prepared(line)
 
     def _georadius(self, argv: list[bytes]) -> Prepared:
-        # Of several destinations the last one counts; the table's key specs show the first.
+        # Of several destinations the last one counts; the table's key specs name the first.
         at = 6 if argv[0].upper() == b"GEORADIUS" else 5
         line = [argv[0], self.keys + argv[1], *argv[2:]]
         while at < len(line) - 1:
@@ -264,7 +267,7 @@ class Names:
             if self.shared and word.upper() == b"DB" and argv[at + 1] != b"0":
                 raise CommandError(errors.DB_INDEX)
         if self.shared:
-            # The one database of the service is whichever one the handle has.
+            # The service's one database is the database of the fake, whatever its number.
             line = argv[:3] + [word for word in argv[3:] if word.upper() not in (b"DB", b"0")]
             return Prepared(line)
         return Prepared(list(argv))
@@ -275,7 +278,7 @@ class Names:
         return Prepared(list(argv))
 
     def _without_block(self, argv: list[bytes]) -> Prepared:
-        # A read that could wait answers at once over REST.
+        # Over REST, a read that could block returns at once.
         at = 4 if argv[0].upper() == b"XREADGROUP" else 1
         while at < len(argv) - 1:
             word = argv[at].upper()
@@ -333,7 +336,7 @@ _SPECIAL: dict[str, Callable[[Names, list[bytes]], Prepared]] = {
 
 
 def find_spec(argv: list[bytes]) -> CommandSpec | None:
-    """The declared command or sub-command of a line, or None when the table has none."""
+    """Return the declared command or sub-command of a line, or None for an unknown one."""
     spec = find_family(argv)
     if spec is not None and spec.subcommands is not None and len(argv) > 1:
         return spec.subcommands.get(argv[1].upper())
@@ -341,7 +344,7 @@ def find_spec(argv: list[bytes]) -> CommandSpec | None:
 
 
 def escaped(text: bytes) -> bytes:
-    """A text as a glob pattern that matches only itself."""
+    """Return a glob pattern that matches only a string itself."""
     for sign in (b"\\", b"*", b"?", b"[", b"]"):
         text = text.replace(sign, b"\\" + sign)
     return text

@@ -1,8 +1,8 @@
-"""What a real server pushes: subscriptions and the monitor, each read by a thread of its own.
+"""Messages that a real server pushes: subscriptions and MONITOR, each read by a thread.
 
-A connection that breaks is opened again until whoever listens goes; what was published meanwhile is
-lost, as it is for any subscriber of a real server. Whose user the server no longer lets in, or no
-longer lets listen, is told so and not connected again.
+A broken connection is opened again as long as a session listens; messages published in between are
+lost, as for any subscriber of a real server. A session whose user may no longer log in or subscribe
+gets an error and is not connected again.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _SIGNS = {b"n": b"\n", b"r": b"\r", b"t": b"\t", b"a": b"\a", b"b": b"\b"}
 
 
 class _Feed:
-    """A connection whose replies go to ``take`` until ``stop``."""
+    """A connection whose replies go to ``take`` until ``stop()``."""
 
     def __init__(
         self,
@@ -62,7 +62,7 @@ class _Feed:
                     self._refused()
                     return
             except Exception:
-                # Gone, refused, or not there yet: all the same to a session that waits for messages.
+                # A lost connection, a refused one and a missing server are treated alike.
                 self._stopped.wait(RECONNECT)
 
     def _read(self) -> None:
@@ -84,7 +84,7 @@ class _Feed:
 
 
 class Subscriptions:
-    """The sessions of this process that listen, on connections to the real server."""
+    """The subscribed sessions of this process, on connections to the real server."""
 
     def __init__(self, link: Link, names: Callable[[], Names]) -> None:
         self._link = link
@@ -94,7 +94,7 @@ class Subscriptions:
         self._patterns: dict[int, list[bytes]] = {}
 
     def subscribe(self, session: Any, kind: str, name: bytes) -> None:
-        """Let a session listen to a channel or a pattern until ``drop``."""
+        """Subscribe a session to a channel or a pattern until ``drop()``."""
         names = self._names()
         confirmed = False
         word = b"SUBSCRIBE" if kind == "channel" else b"PSUBSCRIBE"
@@ -110,7 +110,7 @@ class Subscriptions:
                     session.push(Push([bytes(head), name, count]))
                 confirmed = True
                 return
-            # The payload is the client's own; only the names in front of it carry the prefix.
+            # The payload is the client's own; only the names before it carry the prefix.
             *where, payload = rest
             session.push(Push([bytes(head), *map(names.strip, where), payload]))
 
@@ -129,7 +129,7 @@ class Subscriptions:
                 self._patterns.setdefault(id(session), []).append(name)
 
     def drop(self, session: Any) -> None:
-        """Let a session stop listening."""
+        """Unsubscribe a session from everything."""
         with self._lock:
             feeds = self._feeds.pop(id(session), [])
             self._patterns.pop(id(session), None)
@@ -137,12 +137,12 @@ class Subscriptions:
             feed.stop()
 
     def patterns(self) -> int:
-        """How many patterns sessions of this process listen to."""
+        """Return the number of patterns that sessions of this process are subscribed to."""
         with self._lock:
             return len({name for names in self._patterns.values() for name in names})
 
     def close(self) -> None:
-        """Let every session stop listening."""
+        """Unsubscribe every session."""
         with self._lock:
             feeds = [feed for each in self._feeds.values() for feed in each]
             self._feeds.clear()
@@ -151,7 +151,7 @@ class Subscriptions:
 
 
 class Seen:
-    """The client that ran a command, as far as a line of MONITOR tells."""
+    """The client of a command, as far as a line of MONITOR shows it."""
 
     def __init__(self, database: int, address: bytes) -> None:
         self.db = self
@@ -161,7 +161,7 @@ class Seen:
 
 
 class MonitorFeed:
-    """Those who want to see every command; while there are any, a connection monitors the server."""
+    """Watchers of all commands; while there are any, one connection monitors the server."""
 
     def __init__(self, link: Link, names: Callable[[], Names]) -> None:
         self._link = link
@@ -171,7 +171,7 @@ class MonitorFeed:
         self._feed: _Feed | None = None
 
     def append(self, watcher: Callable[[int, Any, list[bytes]], None]) -> None:
-        """Show one more watcher what runs from now on."""
+        """Add a watcher."""
         with self._lock:
             self._watchers = (*self._watchers, watcher)
             if self._feed is None:
@@ -180,7 +180,7 @@ class MonitorFeed:
         feed.opened.wait(2.0)
 
     def remove(self, watcher: Callable[[int, Any, list[bytes]], None]) -> None:
-        """Stop showing commands to a watcher."""
+        """Remove a watcher."""
         with self._lock:
             self._watchers = tuple(each for each in self._watchers if each is not watcher)
             if self._watchers or self._feed is None:
@@ -189,7 +189,7 @@ class MonitorFeed:
         feed.stop()
 
     def close(self) -> None:
-        """Stop showing commands to every watcher."""
+        """Remove every watcher."""
         with self._lock:
             feed, self._feed, self._watchers = self._feed, None, ()
         if feed is not None:
@@ -209,7 +209,7 @@ class MonitorFeed:
             watcher(at_us, Seen(0, address), argv)
 
     def _own(self, names: Names, database: int, words: bytes) -> bool:
-        # A command that names nothing of this share cannot be told to be of this handle or not.
+        # A command without names of this share cannot be attributed to this fake.
         if names.keys:
             return names.keys in words or names.channels in words
         return database == self._link.database

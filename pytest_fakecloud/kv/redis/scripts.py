@@ -1,9 +1,9 @@
-"""Scripts on a real server, which does not know the vendor's flag on their first line.
+"""Scripts on a real server, which does not know the vendor's shebang flag.
 
-``#!lua flags=allow-key-locking`` begins the scripts of the vendor's own libraries; Redis and Valkey
-refuse the flag. They get the script without it, and the client keeps the digest of the text it
-wrote: digests are exchanged on the way. Decided here: what the flag forbids (keys that were not
-declared) is not forbidden by the server; a handle's scripts reach its own keys only anyway.
+The scripts of the vendor's libraries begin with ``#!lua flags=allow-key-locking``, a flag that
+Redis and Valkey reject. The server gets the script without the flag, and digests are translated, so
+that a client keeps the digest of its own script. Decided here: the server does not enforce the flag
+(access to declared keys only); scripts reach only the fake's own keys anyway.
 """
 
 from __future__ import annotations
@@ -17,14 +17,14 @@ _FLAGS = b"flags="
 
 
 class RedisScripts:
-    """The scripts of one handle that its server has in other words."""
+    """The scripts of one fake whose text on the server differs."""
 
     def __init__(self) -> None:
         self._sent: dict[bytes, bytes] = {}
-        """Digests of the clients' texts, and of what was sent for them."""
+        """Digests of the client's scripts, with those of the scripts that were sent."""
 
     def adapt(self, name: str, prepared: Prepared) -> None:
-        """Make a command line about scripts one that a real server understands."""
+        """Rewrite a command line about scripts for a real server."""
         argv = prepared.argv
         if name in ("EVAL", "EVAL_RO") and not prepared.emulated:
             argv[1] = self._accepted(argv[1])
@@ -39,7 +39,7 @@ class RedisScripts:
                 prepared.answer = lambda _: _digest(text)
 
     def _accepted(self, text: bytes) -> bytes:
-        """The text without the vendor's flag; the same object where it has none."""
+        """Return a script without the vendor's flag; the same object if it has none."""
         line, _, body = text.partition(b"\n")
         if not line.startswith(b"#!") or KEY_LOCKING not in line:
             return text
