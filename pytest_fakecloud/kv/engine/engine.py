@@ -221,13 +221,13 @@ class Engine:
             self.lock.release()
 
     def give_way(self) -> None:
-        """Let a client that waits for the lock run first; the caller does not hold it."""
+        """Let a waiting client run first; the caller must not hold the lock."""
         self.turns.give_way()
 
     def index_ahead(self, session: Session, argv: list[bytes]) -> None:
-        """Bring the index of a search up to date in parts, between which other clients may run.
+        """Update the index of a search in parts, between which other clients may run.
 
-        What runs in a transaction or script indexes as a part of it, within its budget.
+        In a transaction or script the search itself updates the index, within its budget.
         """
         indexes = session.db.indexes
         inside = session.queue is not None or session.in_exec or session.in_script

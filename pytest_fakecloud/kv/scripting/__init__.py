@@ -1,1 +1,1 @@
-"""Lua scripting: the host of EVAL and FCALL, its sandbox and the libraries scripts find there."""
+"""Lua scripting: the host of EVAL and FCALL, its sandbox, and the libraries of scripts."""

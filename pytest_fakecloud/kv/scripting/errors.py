@@ -1,4 +1,4 @@
-"""How scripts fail, and the error texts: Redis 7.0's (observed), the vendor's where they are known."""
+"""Failures of scripts, and their error texts: Redis 7.0's (observed), the vendor's where known."""
 
 from __future__ import annotations
 
@@ -6,14 +6,14 @@ from ..errors import CommandError, one_line
 
 
 class HostLost(Exception):
-    """Lua ran out of memory outside a script: the runtime is of no use any more."""
+    """Lua ran out of memory outside a script, so the runtime is unusable."""
 
 
 class ScriptFailure(Exception):
-    """A script raised: ``text`` with its class word, and where, if it was in the script itself.
+    """An error of a script: ``text`` with its class word, and where it was raised in the script.
 
-    ``counted`` is true when statistics include it: it came from a command that the script called.
-    ``too_long`` is true when the script ran into the limit of instructions.
+    ``counted`` is true when statistics include it already: the error came from a command that the
+    script called. ``too_long`` is true when the script reached the instruction limit.
     """
 
     def __init__(
@@ -51,7 +51,7 @@ SCRIPT_DEBUG_MODE = b"ERR Use SCRIPT DEBUG YES/SYNC/NO"
 
 
 def busy(function: bool) -> bytes:
-    """For a command that comes while a script runs longer than ``busy-reply-threshold``."""
+    """The error for a command while a script runs longer than ``busy-reply-threshold``."""
     word = b"FUNCTION" if function else b"SCRIPT"
     return (
         b"BUSY Redis is busy running a script. You can only call %b KILL or SHUTDOWN NOSAVE." % word
@@ -65,22 +65,22 @@ INVALID_ENGINE = b"ERR Invalid engine in script shebang"
 
 
 def unexpected_engine(text: bytes) -> bytes:
-    """For a script whose first line names another language."""
+    """The error for a script whose shebang line names another language."""
     return b"ERR Unexpected engine in script shebang: " + text
 
 
 def unexpected_flag(flag: bytes) -> bytes:
-    """For a flag this dialect does not know."""
+    """The error for a flag that this dialect does not know."""
     return b"ERR Unexpected flag in script shebang: " + flag
 
 
 def unknown_shebang_option(option: bytes) -> bytes:
-    """For a word of the first line that is not ``flags=…``."""
+    """The error for a word of the shebang line other than ``flags=…``."""
     return b"ERR Unknown lua shebang option: " + option
 
 
 def compile_error(message: str) -> bytes:
-    """For a script that is not Lua."""
+    """The error for a script with a syntax error."""
     text = message.encode("utf-8", "surrogateescape")
     return one_line(b"ERR Error compiling script (new function): " + text)
 
@@ -102,13 +102,13 @@ NO_CHANNEL_PERMISSION = (
     b"the command arguments"
 )
 INVALID_FOR_ACL_CHECK = b"ERR Invalid command passed to redis.acl_check_cmd()"
-FLUSH_WITH_KEY_LOCKING = (  # decided here: only that it is refused is published
+FLUSH_WITH_KEY_LOCKING = (  # decided here: the vendor publishes no text
     b"ERR FLUSHDB and FLUSHALL are not allowed in Lua scripts when 'allow-key-locking' flag is set"
 )
 
 
 def dynamic_key(key: bytes) -> bytes:
-    """For a key that was not declared (the vendor's documentation)."""
+    """The error for a key that was not declared (the vendor's documentation)."""
     return (
         b"ERR Dynamic keys are not allowed in Lua scripts when 'allow-key-locking' flag is set. "
         b"Key was: " + key
@@ -138,55 +138,55 @@ LOAD_TIMEOUT = b"ERR FUNCTION LOAD timeout"
 
 
 def bad_metadata(word: bytes) -> bytes:
-    """For a word of the first line that is not ``name=…``."""
+    """The error for a word of a library's shebang line other than ``name=…``."""
     return b"ERR Invalid metadata value given: " + word
 
 
 def engine_not_found(engine: bytes) -> bytes:
-    """For a library in another language."""
+    """The error for a library in another language."""
     return b"ERR Engine '%b' not found" % engine
 
 
 def library_exists(name: bytes) -> bytes:
-    """For a library loaded without REPLACE; restoring says it without quotes."""
+    """The error for a library that exists already; that of FUNCTION RESTORE has no quotes."""
     return b"ERR Library '%b' already exists" % name
 
 
 def library_collides(name: bytes) -> bytes:
-    """For a library of a payload that is there already."""
+    """The error for a library of a payload that exists already."""
     return b"ERR Library %b already exists" % name
 
 
 def function_exists(name: bytes) -> bytes:
-    """For a function another library has."""
+    """The error for a function that another library has."""
     return b"ERR Function %b already exists" % name
 
 
 def unknown_load_option(option: bytes) -> bytes:
-    """For anything before the code that is not REPLACE."""
+    """The error for an option of FUNCTION LOAD other than REPLACE."""
     return b"ERR Unknown option given: " + option
 
 
 def unknown_list_argument(argument: bytes) -> bytes:
-    """For a word FUNCTION LIST does not know."""
+    """The error for an unknown option of FUNCTION LIST."""
     return b"ERR Unknown argument " + argument
 
 
 def library_compile_error(message: str) -> bytes:
-    """For a library that is not Lua."""
+    """The error for a library with a syntax error."""
     return one_line(b"ERR Error compiling function: " + message.encode("utf-8", "surrogateescape"))
 
 
 def registration_error(text: bytes) -> bytes:
-    """For a library whose body failed."""
+    """The error for a library whose body failed."""
     return one_line(b"ERR Error registering functions: " + text)
 
 
 def refusal(text: bytes) -> CommandError:
-    """The text as an error reply."""
+    """Return an error reply."""
     return CommandError(one_line(text))
 
 
 def waits_in_script(command: str) -> bytes:
-    """The text for a read that a script would have to wait for."""
+    """The error for a read that would block a script."""
     return f"ERR {command.lower()} command is not allowed with BLOCK option from scripts".encode()

@@ -1,8 +1,8 @@
-"""The Lua runtime of one engine: built once, when a script first runs, and used for all of them.
+"""The Lua runtime of one engine, built when a script first runs.
 
-The sandbox, the libraries and the limits are Lua (``lua/*.lua``); this module loads them, carries
-commands and replies across, and keeps what comes in within the memory the runtime may have: Lua
-cannot recover from an allocation that fails while Python hands it a value.
+The sandbox, the libraries and the limits are Lua (``lua/*.lua``). This module loads them, converts
+commands and replies, and keeps incoming values within the runtime's memory, because Lua cannot
+recover from a failed allocation while Python passes it a value.
 """
 
 from __future__ import annotations
@@ -26,17 +26,17 @@ from .replies import BUG, FAILED, Converter, lua_size, words_size
 _FILES = ("patterns", "sandbox", "bit", "cjson", "cmsgpack", "struct", "redis")
 _FLAGS = (b"no-writes", b"allow-oom", b"allow-stale", b"no-cluster", b"allow-cross-slot-keys")
 _CALL_WIDTH = 500
-"""Arguments handed over in one call; more of them travel as tables."""
+"""The most arguments of one call; more are passed in tables."""
 
 
 class LuaHost:
     """Compiles and runs scripts.
 
-    ``call`` runs one command line for the running script, for a protocol version, and returns its
-    reply or its error; ``may_call`` says whether the user may run a command line, or why that
-    cannot be said; ``clock`` is what ``os.clock`` answers, in seconds; ``look`` is the real time in
-    seconds, asked for all the time while a script runs; ``flags`` are those functions may carry
-    besides Redis' own.
+    ``call`` runs a command line of the running script for a protocol version and returns its reply
+    or error. ``may_call`` returns whether the user may run a command line, or an error. ``clock``
+    returns the value of ``os.clock`` in seconds. ``look`` returns the wall-clock time in seconds
+    and is called often while a script runs. ``flags`` are the flags of functions in addition to
+    Redis' own.
     """
 
     def __init__(
@@ -55,7 +55,7 @@ class LuaHost:
         self._may_call = may_call
         self._resp = 2
         self.levels = LEVELS
-        """How deep the next reply may be nested."""
+        """The nesting limit of the next reply."""
         self._bug: BaseException | None = None
         self._runtime = lupa.LuaRuntime(
             encoding=None,
@@ -127,7 +127,7 @@ class LuaHost:
     # -- running ---------------------------------------------------------------------------------
 
     def compile(self, source: bytes) -> Any:
-        """The script as a function of this runtime; raises ``SyntaxError`` with Lua's message."""
+        """Compile a script to a function of this runtime; raise ``SyntaxError`` with Lua's message."""
         self._make_room(len(source) * 8)
         function, message = self._protected(self._compile, source)
         if function is None:
@@ -135,7 +135,7 @@ class LuaHost:
         return function
 
     def evaluate(self, script: Any, keys: list[bytes], arguments: list[bytes]) -> Reply:
-        """Run a compiled script with KEYS and ARGV; raises ``ScriptFailure``."""
+        """Run a compiled script with KEYS and ARGV; raise ``ScriptFailure``."""
         count = len(keys) + len(arguments)
         self._make_room(words_size(keys) + words_size(arguments))
         if count <= _CALL_WIDTH:
@@ -146,15 +146,16 @@ class LuaHost:
         return self._finish(outcome)
 
     def call_function(self, function: Any, keys: list[bytes], arguments: list[bytes]) -> Reply:
-        """Run a function of a library; raises ``ScriptFailure``."""
+        """Run a function of a library; raise ``ScriptFailure``."""
         self._make_room(words_size(keys) + words_size(arguments))
         tables = self._tables(keys, arguments)
         return self._finish(self._protected(self._call_function, function, *tables))
 
     def load_library(self, source: bytes) -> list[tuple[bytes, Any, bytes | None, list[bytes]]]:
-        """Run the body of a library: what it registers, as name, function, description and flags.
+        """Run the body of a library; return what it registers.
 
-        Raises ``SyntaxError`` and ``ScriptFailure``.
+        Each function is a name, the function itself, a description and flags. Raises
+        ``SyntaxError`` and ``ScriptFailure``.
         """
         self._make_room(len(source) * 8)
         outcome = self._protected(self._load_library, source)
@@ -187,16 +188,18 @@ class LuaHost:
             raise HostLost(str(error)) from None
 
     def _make_room(self, size: int) -> None:
-        """Raise ``ScriptFailure`` when values of that size could not be handed to Lua."""
+        """Raise ``ScriptFailure`` if values of that size would not fit into Lua's memory."""
         if size > 2**18:
             self._runtime.gccollect()
         if size > self.limits.memory // 2:
             raise ScriptFailure(b"ERR not enough memory for the script's arguments", None, None)
 
-    # -- what Lua calls --------------------------------------------------------------------------
+    # -- called by Lua
+    # -------------------------------------------------------------------------------
 
     def _command(self, *args: Any) -> Any:
-        # Nothing may be raised from here: a script could catch it, and hold a Python object.
+        # An exception must not leave this function: a script could catch it and hold a Python
+        # object.
         try:
             kind, value = self._converter.arguments(args)
             if kind is None:
@@ -223,7 +226,7 @@ class LuaHost:
             return b"ERR internal error", BUG
 
     def _widely(self, ask: Callable[..., Any]) -> Callable[[Any, int], Any]:
-        """The same with its arguments in a table: a call takes only so many."""
+        """Return a function that takes its arguments in a table, because a call takes only so many."""
 
         def ask_widely(table: Any, count: int) -> Any:
             try:
@@ -266,8 +269,8 @@ end
 
 @cache
 def _chunk(name: str) -> bytes:
-    """A file of this host, compiled: reading the source takes four times as long."""
-    # As modules are read: a test's faked file system has no files of ours.
+    """Return a compiled file of this host; compiling its source takes four times as long."""
+    # Loaded like a module, because a test's fake file system does not contain these files.
     source = get_data(__package__, f"lua/{name}.lua")
     assert source is not None
     runtime = lupa.LuaRuntime(encoding=None, register_eval=False, register_builtins=False)
@@ -282,10 +285,10 @@ def _no_attribute(*_: object) -> None:
 
 
 def _unbox(reply: Any, double: Callable[[float], float]) -> Any:
-    """The reply with doubles as floats: a bare float would have become a Lua number."""
+    """Return a reply with doubles as floats; Lua would have received a bare float as a number."""
     if reply.__class__ is Boxed:
         return double(reply.value)
-    # Without recursion: a reply may be nested deeper than Python calls may.
+    # Iterative, because replies may be nested deeper than Python's recursion limit.
     lists = [reply] if isinstance(reply, list) else []
     while lists:
         items = lists.pop()

@@ -34,7 +34,7 @@ class Library:
 
 
 class Libraries:
-    """Function libraries by name. ``read`` runs the source of one and returns what it registers."""
+    """Function libraries by name. ``read`` runs a library's source and returns what it registers."""
 
     def __init__(self, read: Callable[[bytes], Library]) -> None:
         self._read = read
@@ -50,7 +50,7 @@ class Libraries:
         return iter(self._libraries.values())
 
     def load(self, source: bytes, replace: bool) -> bytes:
-        """Load a function library; its name. Raises ``CommandError`` and changes nothing then."""
+        """Load a function library and return its name; on ``CommandError`` nothing changes."""
         library = self._read(source)
         if not replace and library.name in self._libraries:
             raise CommandError(errors.library_exists(library.name))
@@ -73,7 +73,7 @@ class Libraries:
         self.functions.update((name.lower(), one) for name, one in library.functions.items())
 
     def delete(self, name: bytes) -> bool:
-        """Remove a library and its functions; whether it was there."""
+        """Remove a library and its functions; return whether it existed."""
         library = self._libraries.pop(name, None)
         if library is None:
             return False
@@ -87,15 +87,15 @@ class Libraries:
         self.functions.clear()
 
     def dump(self, config: Config, version: str) -> bytes:
-        """Return all libraries as a payload for FUNCTION RESTORE, as a server of a version writes it."""
+        """Return all libraries as a payload for FUNCTION RESTORE, in a version's format."""
         from ..rdb.payload import dump_libraries
 
         return dump_libraries(list(self.sources()), config, rdb_version(version))
 
     def restore(self, payload: bytes, policy: bytes, version: str) -> None:
-        """Load the libraries of a payload; nothing changes when one of them cannot be loaded.
+        """Load the libraries of a payload, all or none.
 
-        ``policy`` is ``FLUSH``, ``APPEND`` or ``REPLACE``, ``version`` that of this server.
+        ``policy`` is ``FLUSH``, ``APPEND`` or ``REPLACE``; ``version`` is that of this server.
         """
         from ..rdb.payload import is_sealed, load_libraries
 
@@ -110,7 +110,7 @@ class Libraries:
         self.add_all(sources, policy)
 
     def add_all(self, sources: list[bytes], policy: bytes) -> None:
-        """Load libraries, all or none, under a policy of FUNCTION RESTORE."""
+        """Load libraries by a policy of FUNCTION RESTORE, all or none."""
         libraries: dict[bytes, Library] = {}
         for source in sources:
             library = self._read(source)

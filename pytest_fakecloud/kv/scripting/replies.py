@@ -1,4 +1,4 @@
-"""Values between the engine and Lua: arguments of commands one way, replies the other."""
+"""Conversion between the engine and Lua: arguments of commands to bytes, replies to Lua values."""
 
 from __future__ import annotations
 
@@ -17,22 +17,24 @@ from ..reply import (
 from ..table.syntax import format_double
 
 STATUS, FAILED, REFUSED, BUG = 1, 2, 3, 4
-"""Kinds of a command's result, as ``redis.lua`` tells them apart; without one it is a plain value:
-a status, an error of a command, a refusal before any command ran, a fault of this engine."""
+"""Kinds of a command's result in ``redis.lua``; a result without one is a plain value.
+
+A status, a command's error, an error before any command ran, a bug of this engine.
+"""
 
 NO_ARGUMENTS = b"ERR Please specify at least one argument for this redis lib call"
 BAD_ARGUMENTS = b"ERR Lua redis lib command arguments must be strings or integers"
 
 
 def number_text(number: int | float, *, short: bool = True) -> bytes:
-    """A Lua number as an argument of a command: in as few digits as it takes, or always in 17."""
+    """Format a Lua number as a command's argument: in as few digits as needed, or in 17."""
     if isinstance(number, int) and abs(number) < 2**53:
         return b"%d" % number
     return format_double(float(number)) if short else b"%.17g" % number
 
 
 def lua_size(value: Any) -> int:
-    """About how many bytes a value takes in Lua's memory."""
+    """Return roughly the bytes of a value in Lua's memory."""
     if isinstance(value, bytes | bytearray):
         return len(value) + 24
     if isinstance(value, list):
@@ -41,19 +43,19 @@ def lua_size(value: Any) -> int:
 
 
 def words_size(words: list[bytes]) -> int:
-    """The same of a list of words."""
+    """Return roughly the bytes of a list of words in Lua's memory."""
     return 64 + 40 * len(words) + sum(map(len, words))
 
 
 class Converter:
-    """Makes replies into values of one runtime."""
+    """Converts replies into values of one runtime."""
 
     def __init__(self, runtime: Any, *, short_numbers: bool = True) -> None:
         self._table = runtime.table_from
         self._short = short_numbers
 
     def arguments(self, args: tuple[Any, ...]) -> tuple[int | None, Any]:
-        """The command line a script gave, or ``REFUSED`` and the reason."""
+        """Return the command line of a script's call, or ``REFUSED`` and the reason."""
         if not args:
             return REFUSED, NO_ARGUMENTS
         argv: list[bytes] = []
@@ -68,7 +70,7 @@ class Converter:
         return None, argv
 
     def to_lua(self, reply: Any, resp: int) -> Any:
-        """The result of ``redis.call``: a value, or a value and its kind."""
+        """Return the result of ``redis.call``: a value, or a value and its kind."""
         kind = reply.__class__
         if kind is int or reply is None or kind is bytes:
             return reply
@@ -95,7 +97,7 @@ class Converter:
         if kind is Bool:
             return int(reply.value) if resp == 2 else reply.value
         if isinstance(reply, bytes | bytearray):
-            return bytes(reply)  # an attribute before it is nothing that scripts see
+            return bytes(reply)  # scripts do not see the attribute before a value
         return self._text(reply, resp)
 
     def _aggregate(self, reply: list[Any], resp: int) -> Any:

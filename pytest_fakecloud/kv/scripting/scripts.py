@@ -1,8 +1,8 @@
-"""Scripts and function libraries of one engine, and how they run.
+"""Scripts of one engine: the cache, and running them.
 
-A script runs atomically: the engine's lock is held, and time stands still for all its commands.
-What it wrote before it failed stays, as in the real service. Decided here: a script that exceeds
-its limits (``ScriptLimits``) fails like one that raised an error.
+A script runs atomically: the engine's lock is held, and all its commands see the same time. What it
+wrote before an error stays, as in the real service. Decided here: a script that exceeds its limits
+(``ScriptLimits``) fails like one that raised an error.
 """
 
 from __future__ import annotations
@@ -32,14 +32,14 @@ if TYPE_CHECKING:
     from .host import LuaHost
 
 _MAY_REPLICATE = frozenset({"PUBLISH", "SPUBLISH", "PFCOUNT"})
-"""Not writes, yet refused to read-only scripts."""
+"""Commands that are not writes, but rejected in read-only scripts."""
 _RUNS = frozenset({"EVAL", "EVALSHA", "FCALL"})
 _FLUSHES = frozenset({"FLUSHDB", "FLUSHALL"})
 
 
 @dataclass(eq=False)
 class Script:
-    """One script: its text, its flags (None without a shebang line) and, once run, its function."""
+    """One script: its source, its flags (None without a shebang line) and, once run, its function."""
 
     source: bytes
     body: bytes
@@ -49,29 +49,29 @@ class Script:
 
 @dataclass(frozen=True)
 class ScriptingCopy:
-    """The scripts and the sources of the libraries, as ``snapshot`` found them."""
+    """Scripts, and the sources of the libraries, as ``Scripting.snapshot()`` copied them."""
 
     scripts: dict[bytes, Script]
     libraries: tuple[bytes, ...]
 
 
 class Scripting:
-    """What EVAL, SCRIPT, FUNCTION and FCALL work on. The Lua host is built when first needed."""
+    """The scripts and function libraries of one engine. The Lua host is created on first use."""
 
     def __init__(self, engine: Engine) -> None:
         self.engine = engine
         self.scripts: dict[bytes, Script] = {}
         self.libraries = Libraries(self._read_library)
-        # A stock server lets scripts run until somebody ends them; only time bounds them there, and
-        # more of it, for what takes a second alone takes many on a machine with other work.
+        # A stock server lets scripts run until a client kills them. Only time limits them here, and
+        # generously: a script of one second takes many on a busy machine.
         stock = ScriptLimits(instructions=10**12, seconds=30.0)
         self.limits = ScriptLimits() if self.vendor else stock
-        """What a script may use; a change counts from the next runtime on."""
+        """The limits of a script; a change applies from the next runtime on."""
         self.denies_nothing = False
-        """Whether scripts may call what is not for scripts (``DEBUG SET-DISABLE-DENY-SCRIPTS``)."""
+        """Whether scripts may call any command (``DEBUG SET-DISABLE-DENY-SCRIPTS``)."""
         self._host: LuaHost | None = None
         self.running: ScriptRun | None = None
-        """The script that runs, which other threads read while it does."""
+        """The running script, which other threads read."""
 
     @property
     def vendor(self) -> bool:
@@ -82,7 +82,7 @@ class Scripting:
     def host(self) -> LuaHost:
         """The Lua runtime."""
         if self._host is None:
-            from .host import LuaHost  # lupa is for those who run scripts
+            from .host import LuaHost  # imported late: only scripts need lupa
 
             flags = (KEY_LOCKING,) if self.vendor else ()
             self._host = LuaHost(
@@ -100,7 +100,7 @@ class Scripting:
     # -- scripts ---------------------------------------------------------------------------------
 
     def load(self, source: bytes) -> bytes:
-        """Keep a script; its SHA-1 in hexadecimal. Raises ``CommandError`` when it is not Lua."""
+        """Cache a script and return its SHA-1; raise ``CommandError`` for a syntax error."""
         sha = hashlib.sha1(source, usedforsecurity=False).hexdigest().encode()
         if sha not in self.scripts:
             shebang = script_shebang(source, self.vendor)
@@ -123,7 +123,7 @@ class Scripting:
     def evaluate(
         self, session: Client, sha: bytes, keys: list[bytes], args: list[bytes], read_only: bool
     ) -> Reply:
-        """Run a kept script; raises NOSCRIPT when there is none of that digest."""
+        """Run a cached script; raise NOSCRIPT for an unknown digest."""
         script = self.scripts.get(sha)
         if script is None:
             raise CommandError(errors.NO_SCRIPT)
@@ -140,10 +140,10 @@ class Scripting:
         return self._guarded(run, lambda: self.host.evaluate(script.compiled, keys, args))
 
     def may_write(self, spec: CommandSpec, argv: list[bytes]) -> bool:
-        """Whether a line may change data or tell others something: what CLIENT PAUSE WRITE holds.
+        """Return whether CLIENT PAUSE WRITE delays a line: it may write or publish.
 
-        Of a script its flags tell, and one without any may (specification). Raises ``CommandError``
-        for a first line that cannot be read.
+        A script is judged by its flags; one without flags may write (specification). Raises
+        ``CommandError`` for an invalid shebang line.
         """
         if spec.name not in _RUNS:
             return spec.write or spec.name in _MAY_REPLICATE
@@ -151,17 +151,17 @@ class Scripting:
         return flags is None or b"no-writes" not in flags
 
     def declares_writes(self, spec: CommandSpec, argv: list[bytes]) -> bool:
-        """Whether a line runs a script that has flags, and not the one that it only reads."""
+        """Return whether a line runs a script with flags that allow writes."""
         if spec.name not in _RUNS:
             return False
         try:
             flags = self._flags_of(spec, argv)
         except CommandError:
-            return False  # running it says so
+            return False  # the same error is raised when the script runs
         return flags is not None and b"no-writes" not in flags
 
     def _flags_of(self, spec: CommandSpec, argv: list[bytes]) -> Collection[bytes] | None:
-        """The flags of the script that a line runs; None for one without any."""
+        """Return the flags of the script that a line runs, None for one without."""
         flags: Collection[bytes] | None = None
         if spec.name == "EVAL":
             flags = script_shebang(argv[1], self.vendor).flags
@@ -196,10 +196,10 @@ class Scripting:
     def call_function(
         self, session: Client, name: bytes, keys: list[bytes], args: list[bytes], read_only: bool
     ) -> Reply:
-        """Run a function of a library; raises when there is none of that name.
+        """Run a function of a library; raise ``CommandError`` for an unknown name.
 
-        FCALL_RO of a function that is not flagged ``no-writes`` is refused by Redis; the vendor
-        runs it as long as it only reads.
+        Redis rejects FCALL_RO of a function without the flag ``no-writes``; the vendor runs it and
+        rejects writes.
         """
         function = self.libraries.functions.get(name.lower())
         if function is None:
@@ -216,18 +216,18 @@ class Scripting:
         return self._guarded(run, lambda: self.host.call_function(function.callback, keys, args))
 
     def snapshot(self) -> ScriptingCopy:
-        """What scripts and libraries there are."""
+        """Copy scripts and libraries."""
         return ScriptingCopy(dict(self.scripts), self.libraries.sources())
 
     def restore(self, saved: ScriptingCopy) -> None:
-        """Put scripts and libraries back; libraries are loaded anew, so their variables are too."""
+        """Restore scripts and libraries; libraries are loaded again with fresh global variables."""
         self.scripts = dict(saved.scripts)
         self.libraries.reload(saved.libraries)
 
     # -- running ---------------------------------------------------------------------------------
 
     def _is_without_memory(self, session: Client, flags: frozenset[bytes] | None) -> bool:
-        """Whether a script may write no more; raises the OOM error for one that says it would."""
+        """Return whether memory is full for a script; raise OOM if its flags say that it writes."""
         if flags is not None and flags & {b"allow-oom", b"no-writes"}:
             return False
         if not self.engine.lacks_memory(session):
@@ -260,7 +260,7 @@ class Scripting:
         return reply
 
     def _lose_host(self) -> None:
-        """Begin with a new runtime, and load into it what the old one held."""
+        """Replace a broken runtime, and load its libraries into the new one."""
         self._host = None
         for script in self.scripts.values():
             script.compiled = None
@@ -358,7 +358,7 @@ class Scripting:
                 return math.inf  # later than any deadline
             if now > run.gives_way_at:
                 run.gives_way_at = now + GIVE_WAY_SECONDS
-                # Lua keeps the interpreter to itself: no other thread could ask for its end.
+                # Lua holds the interpreter lock, so no other thread could run to kill the script.
                 give_way()
         return now
 

@@ -1,4 +1,4 @@
-"""The first line of a script or library: ``#!lua flags=no-writes`` or ``#!lua name=mylib``."""
+"""The shebang line of a script or library: ``#!lua flags=no-writes`` or ``#!lua name=mylib``."""
 
 from __future__ import annotations
 
@@ -13,16 +13,16 @@ SCRIPT_FLAGS = frozenset(
     {b"no-writes", b"allow-oom", b"allow-stale", b"no-cluster", b"allow-cross-slot-keys"}
 )
 KEY_LOCKING = b"allow-key-locking"
-"""The vendor's own flag: only declared keys may be touched."""
+"""The vendor's own flag: a script may access declared keys only."""
 
 _NAME = re.compile(rb"[A-Za-z0-9_]+")
 
 
 @dataclass(frozen=True)
 class Shebang:
-    """What the first line of a script says; ``body`` still begins with its line break.
+    """A parsed shebang line; ``body`` is the rest of the source, from its line break on.
 
-    ``flags`` is None when there is no such line: the script then behaves as before there were any.
+    ``flags`` is None without a shebang line; such a script is treated as before flags existed.
     """
 
     flags: frozenset[bytes] | None
@@ -30,7 +30,7 @@ class Shebang:
 
 
 def script_shebang(source: bytes, vendor: bool) -> Shebang:
-    """Read the first line of a script; raises ``CommandError`` for what it may not say."""
+    """Parse the shebang line of a script; raise ``CommandError`` for an invalid one."""
     if not source.startswith(b"#!"):
         return Shebang(None, source)
     end = source.find(b"\n")
@@ -55,7 +55,7 @@ def script_shebang(source: bytes, vendor: bool) -> Shebang:
 
 
 def library_name(source: bytes) -> tuple[bytes, bytes]:
-    """The name of a library and its body; raises ``CommandError`` for a bad first line."""
+    """Return the name and the body of a library; raise ``CommandError`` for an invalid first line."""
     if not source.startswith(b"#!"):
         raise CommandError(errors.NO_METADATA)
     end = source.find(b"\n")

@@ -1,12 +1,12 @@
-"""Ordinary calls in place of tail calls, in a compiled Lua 5.1 chunk.
+"""Replaces tail calls by ordinary calls in a compiled Lua 5.1 chunk.
 
-A tail call drops the frame of the caller, and with it the line that error messages name. The
-server's functions are written in C, for which Lua keeps the frame; the ones of this host are
-written in Lua. So ``return redis.call(…)`` has to become a call whose results are then returned,
-which is the same instruction with another operation code.
+A tail call drops the frame of the caller, and with it the line number in error messages. A real
+server's functions are written in C, for which Lua keeps the frame; those of this host are written
+in Lua. So ``return redis.call(…)`` becomes a call whose results are then returned, which is the
+same instruction with another operation code.
 
-Without this, every error of the most common form of a script differs from the server's:
-``return redis.call('INCR', 'text')`` lacks `` script: <sha>, on @user_script:1.`` at its end.
+Without this, the errors of the most common form of a script differ from the server's: ``return
+redis.call('INCR', 'text')`` lacks `` script: <sha>, on @user_script:1.`` at its end.
 """
 
 from __future__ import annotations
@@ -21,9 +21,9 @@ _NIL, _BOOLEAN, _NUMBER, _STRING = 0, 1, 3, 4
 
 
 def keep_frames(chunk: bytes) -> bytes:
-    """The chunk, as ``string.dump`` gives it, without tail calls."""
+    """Return a chunk from ``string.dump`` without tail calls."""
     if chunk[:5] != b"\x1bLuaQ" or chunk[9] != 4 or chunk[10] != 8:
-        return chunk  # another build of Lua: positions may be lost, nothing else
+        return chunk  # another build of Lua: only line numbers are lost
     return bytes(_Chunk(chunk).without_tail_calls())
 
 

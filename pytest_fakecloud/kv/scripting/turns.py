@@ -1,8 +1,8 @@
 """Other clients while a script runs: they wait for its end, are rejected, or stop it.
 
 SCRIPT KILL and FUNCTION KILL take effect immediately. After ``busy-reply-threshold`` milliseconds
-stock Redis answers BUSY to all but a few commands (measured on 7.0). The milliseconds pass in real
-time, and also where a test moves the clock. The vendor's service has nothing to kill and answers
+stock Redis answers BUSY to all but a few commands (measured on 7.0). They pass in wall-clock or
+fake time, whichever is faster. The vendor's service has nothing to kill and answers
 NOTBUSY.
 """
 
@@ -23,20 +23,22 @@ if TYPE_CHECKING:
     from ..table.registry import CommandSpec
 
 _KILLS = {"SCRIPT KILL": False, "FUNCTION KILL": True}
-"""What ends a running script, or a running function."""
+"""Commands that kill a script, and whether they kill a function instead."""
 _ASIDE = frozenset({"AUTH", "HELLO", "QUIT", "MULTI", "CLIENT SETINFO", "FUNCTION STATS", *_KILLS})
-"""Of the commands real servers run beside a script, those that touch nothing others share; the rest
-wait for its end (decided here)."""
+"""Commands that run beside a script: of those that real servers run, the ones without shared state.
+
+The rest wait for the script's end (decided here).
+"""
 GIVE_WAY_SECONDS = 0.005
 """How long a script runs before other threads get a turn at the interpreter."""
 _ASK_SECONDS = 0.02
 _PATIENCE = 0.2
-"""Real seconds to wait at most until a client that waits for its turn has got it."""
+"""The most wall-clock seconds that ``give_way()`` waits."""
 
 
 @dataclass(eq=False, slots=True)
 class ScriptRun:
-    """A script that runs."""
+    """A running script."""
 
     clock: Timekeeper
     session: Client
@@ -46,7 +48,7 @@ class ScriptRun:
     line: list[bytes] | None
     """The command line of a function, None for a script."""
     without_memory: bool
-    """Whether there was no memory to write with when it began."""
+    """Whether memory was full when the script began, so that it may not write."""
     wrote: bool = False
     killed: bool = False
     begun: float = field(init=False)
@@ -59,28 +61,28 @@ class ScriptRun:
 
     @property
     def milliseconds(self) -> int:
-        """How long it has run, in real time or on the clock: whichever is more."""
+        """How long the script has run, in wall-clock or fake time, whichever is longer."""
         real = int((monotonic() - self.begun) * 1000)
         return max(real, (self.clock.now_us() - self.begun_us) // 1000)
 
 
 class Turns:
-    """Who may run commands while a script holds the engine's lock."""
+    """Decides what other clients may do while a script holds the engine's lock."""
 
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
         self._vendor = engine.dialect == "vendor"
         self.queued: set[int] = set()
-        """The threads that wait for the lock to run a command."""
+        """The threads that wait for the lock."""
         self._taken = threading.Event()
-        """Set when one of them has got it."""
+        """Set when one of them has taken the lock."""
 
     def take(self, argv: list[bytes]) -> bool:
-        """Take the engine's lock for a line; False when it is answered beside a script."""
+        """Take the engine's lock for a line; return False if the line runs beside a script."""
         return self._engine.lock.acquire(False) or self.wait(argv)
 
     def wait(self, argv: list[bytes]) -> bool:
-        """Take the engine's lock, and True; False when the line is answered beside a script."""
+        """Wait for the engine's lock; return False if the line runs beside a script."""
         thread = threading.get_ident()
         self.queued.add(thread)
         try:
@@ -90,8 +92,8 @@ class Turns:
             self._taken.set()
 
     def give_way(self) -> None:
-        """Let a client that waits for the lock run first; the caller does not hold it."""
-        # A thread that releases a lock and wants it back gets it before those that wait for it.
+        """Let a waiting client run first; the caller must not hold the lock."""
+        # A thread that releases a lock and takes it again is faster than those that wait for it.
         self._taken.clear()
         if self.queued:
             self._taken.wait(_PATIENCE)
@@ -121,10 +123,10 @@ class Turns:
         return 0 < threshold_ms <= run.milliseconds and not self._vendor
 
     def check_beside(self, spec: CommandSpec) -> None:
-        """Raise the BUSY error unless the command may run beside the script."""
+        """Raise BUSY unless the command may run beside the script."""
         if self._vendor and spec.name in _KILLS:
             return
-        # The script may have ended since: what needs the lock must not run even so.
+        # Even if the script has ended since, a command that needs the lock must not run without it.
         run = self._engine.scripting.running
         function = run is not None and run.line is not None
         other_kind = run is not None and _KILLS.get(spec.name, function) is not function
@@ -136,7 +138,7 @@ class Turns:
             raise CommandError(errors.busy(function))
 
     def kill(self) -> None:
-        """End the running script at its next look; raises NOTBUSY, and UNKILLABLE once it wrote."""
+        """End the running script; raise NOTBUSY without one, UNKILLABLE if it has written."""
         run = self._engine.scripting.running
         if run is None or self._vendor:
             raise CommandError(errors.NOT_BUSY)
