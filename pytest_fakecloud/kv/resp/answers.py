@@ -1,4 +1,4 @@
-"""What goes out on the database port besides plain replies: faults' answers, spoken subscriptions."""
+"""Replies that no command returned: of faults, and of SUBSCRIBE in a transaction."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from ..reply import Reply, Status, to_resp
 
 
 class Raw(bytes):
-    """Bytes of the protocol that stand where a reply would."""
+    """Encoded bytes in the place of a reply."""
 
     __slots__ = ()
 
@@ -20,7 +20,7 @@ def is_raw_list(reply: Reply) -> TypeGuard[list[Any]]:
 
 
 def written(reply: Reply, version: int) -> bytes:
-    """The reply in the native protocol; members that are ``Raw`` as they are."""
+    """Encode a reply; members that are ``Raw`` are encoded already."""
     if is_raw_list(reply):
         parts = [item if isinstance(item, Raw) else to_resp(item, version) for item in reply]
         return b"*%d\r\n" % len(reply) + b"".join(parts)
@@ -28,10 +28,11 @@ def written(reply: Reply, version: int) -> bytes:
 
 
 def as_resp(body: bytes, status: int, version: int) -> bytes:
-    """The answer of a fault, made for HTTP, in the native protocol.
+    """Encode a fault's answer, which has the form of an HTTP answer.
 
-    ``{"result": ...}`` is that as a reply, ``{"error": text}`` and every status from 400 up an
-    error (``ERR`` in front unless it begins with a class word), anything else a string.
+    ``{"result": ...}`` becomes that reply; ``{"error": text}``, and any body with a status from 400
+    up, an error (with ``ERR`` in front unless it begins with a class word); any other body a
+    string.
     """
     try:
         value = json.loads(body)

@@ -47,7 +47,7 @@ class Outbox:
 
     @property
     def is_full(self) -> bool:
-        """Whether more waits than is sent together."""
+        """Whether more bytes wait than are sent together."""
         return self.waiting_bytes > SEND_BYTES
 
     def put(self, *parts: bytes) -> None:
@@ -59,15 +59,16 @@ class Outbox:
 
     def send(self) -> None:
         """Send all messages, and leave later ones to other threads."""
-        # In this order: a thread that pushes adds its message before it reads `held`, so one of
-        # the two threads sends it.
+        # In this order: a thread that pushes adds its message before it reads `held`, so one of the
+        # two threads sends it.
         self.held = False
         self._flush()
 
     def exceeds_limits(self) -> bool:
-        """Whether more waits for the client than ``client-output-buffer-limit`` lets wait.
+        """Return whether the waiting bytes exceed ``client-output-buffer-limit``.
 
-        Who watches by MONITOR is bounded as listeners are (decided here: a real server lets it grow).
+        A client that runs MONITOR is limited like a subscriber (decided here: a real server does
+        not limit it).
         """
         most, soft, seconds = _of_listeners(self._limits())
         if most and self.waiting_bytes > most:
@@ -81,7 +82,7 @@ class Outbox:
         return now_us - self._over_since_us > seconds * 1_000_000
 
     def send_later(self) -> None:
-        """Have a thread of the pool send what there is, unless one does."""
+        """Send from a thread of the pool, unless one is sending already."""
         with self._lock:
             if self._flushing:
                 return
@@ -89,7 +90,7 @@ class Outbox:
         self._connection.mount.hub.workers.submit(self._flush_pushes, self._flushed)
 
     def _flush_pushes(self) -> None:
-        # Should the client have gone, its own thread finds out; nothing can be sent any more.
+        # If the client has disconnected, its own thread notices; nothing can be sent any more.
         with suppress(OSError):
             while True:
                 self._flush()
@@ -108,7 +109,7 @@ class Outbox:
                     self._connection.sock.sendall(data)
 
     def _next(self) -> bytes:
-        """Take out what is to be sent at once: small parts together, a large one alone."""
+        """Remove the messages to send together: many small ones, or a large one alone."""
         messages = self._messages
         with self._lock:
             data = messages.popleft()
@@ -125,7 +126,7 @@ class Outbox:
 
 @functools.lru_cache(maxsize=16)
 def _of_listeners(text: str) -> tuple[int, int, int]:
-    """Hard limit, soft limit and its seconds for listeners, as the parameter has them."""
+    """Return the limits for subscribers: the hard limit, the soft limit and its seconds."""
     words = text.split()
     most, soft, seconds = map(int, words[words.index("pubsub") + 1 :][:3])
     return most, soft, seconds

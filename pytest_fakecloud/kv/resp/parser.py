@@ -1,7 +1,7 @@
-"""Reading commands off a connection of the database port: bytes in, command lines out.
+"""Parses commands from the bytes of a connection, without knowing sockets.
 
-Two forms, told apart by the first byte of each command: the native protocol (``*`` and a count) and
-inline commands (words on a line, quoted as a shell would). No sockets here.
+The first byte of each command distinguishes two forms: the Redis protocol (``*`` and a count) and
+inline commands (words on a line, quoted as in a shell).
 """
 
 from __future__ import annotations
@@ -13,21 +13,21 @@ from typing import Literal
 from ..algorithms.quoting import split_words
 
 LINE_LIMIT = 64 * 1024
-"""The most bytes of an inline command, and of a line that announces a count or a length."""
+"""The limit in bytes on an inline command, and on a line with a count or a length."""
 COUNT_LIMIT = 2**31 - 1
 WORD_BYTES = 64
-"""What a word costs besides its bytes, counted against the most bytes of a command."""
+"""The overhead per word that counts towards the size limit of a command."""
 UNKNOWN_COUNT_LIMIT = 10
 UNKNOWN_LENGTH_LIMIT = 16384
-"""What those who have not said who they are may announce."""
+"""The limit on announced lengths before a client has logged in."""
 
-# What anybody may announce, whatever the limits are, in the form in which clients do.
+# Counts that are allowed under any limit, in the form that clients send.
 _FEW = re.compile(rb"\*([1-9]|10)\r?\n")
 _SHORT = re.compile(rb"\$(0|[1-9][0-9]{0,2})\r?\n")
 
 
 class ProtocolFault(Exception):
-    """Bytes that are not a command; ``text`` is the error reply after which the connection ends."""
+    """Bytes that are not a command; ``text`` is the error reply, after which the connection ends."""
 
     def __init__(self, reason: str) -> None:
         super().__init__(reason)
@@ -35,10 +35,10 @@ class ProtocolFault(Exception):
 
 
 def way_in(begun: bytes) -> Literal["native", "http", "inline"] | None:
-    """What the first bytes of a connection announce; None while that cannot be told yet (specification).
+    """Return the protocol of a connection's first bytes, None while they are ambiguous.
 
-    ``*`` begins the native protocol, a first line that ends in `` HTTP/1.x`` is REST, anything else
-    is an inline command.
+    The Redis protocol begins with ``*``; a first line that ends in `` HTTP/1.x`` is REST; anything
+    else is an inline command (specification).
     """
     if begun[:1] == b"*":
         return "native"
@@ -50,11 +50,12 @@ def way_in(begun: bytes) -> Literal["native", "http", "inline"] | None:
 
 
 class CommandReader:
-    """Takes in bytes, gives out whole command lines, in time proportional to their size.
+    """Splits received bytes into command lines, in time proportional to their size.
 
-    ``known`` says whether the client has said who it is: others may announce ten words of 16 KiB at
-    most. ``longest`` is the most bytes of a word at present (``proto-max-bulk-len``), ``most`` those
-    of a command (``client-query-buffer-limit``); neither is ever less than ten words of 999 bytes take.
+    ``known`` returns whether the client has logged in; before that it may announce at most ten
+    words of 16 KiB. ``longest`` returns the limit in bytes on a word (``proto-max-bulk-len``),
+    ``most`` that on a command (``client-query-buffer-limit``). Neither limit is ever below ten
+    words of 999 bytes.
     """
 
     def __init__(
@@ -74,7 +75,7 @@ class CommandReader:
         self._words: list[bytes] = []
 
     def feed(self, data: bytes) -> None:
-        """Take in what has come."""
+        """Add received bytes."""
         if self._at:
             del self._buffer[: self._at]
             self._at = 0
@@ -82,13 +83,13 @@ class CommandReader:
 
     @property
     def pending(self) -> bool:
-        """Whether bytes have come that belong to no whole command yet."""
+        """Whether part of an incomplete command was received."""
         return self._at < len(self._buffer) or self._missing > 0
 
     def next(self) -> list[bytes] | None:
-        """The next command line, or None until more has come; raises ``ProtocolFault``.
+        """Return the next command line, or None if it is incomplete; raise ``ProtocolFault``.
 
-        What names no command at all (an empty line, ``*0``) is passed over.
+        Empty commands (an empty line, ``*0``) are skipped.
         """
         while True:
             if not self._missing:
@@ -117,7 +118,7 @@ class CommandReader:
             return words
 
     def _read_short(self) -> list[bytes] | None:
-        """A whole command of few short words, as most are; None for one that takes a closer look."""
+        """Return a complete command of few short words, the usual case, or None for any other."""
         buffer = self._buffer
         announced = _FEW.match(buffer, self._at)
         if announced is None:
@@ -160,7 +161,7 @@ class CommandReader:
         return True
 
     def _read_words(self) -> bool:
-        """Read words of the present command as far as they have come; whether that is all."""
+        """Read words of the current command; return whether it is complete."""
         buffer, words = self._buffer, self._words
         longest, most = self._longest(), self._most()
         while self._missing:
@@ -178,10 +179,10 @@ class CommandReader:
             else:
                 with memoryview(buffer) as view:
                     words.append(bytes(view[start:end]))
-            # Whatever stands where the line break belongs is passed over, as the server does.
+            # Like the server, skip two bytes for the line break without checking them.
             self._at = end + 2
             if self._at == len(buffer):
-                # A word may be large, and would be there twice while its command runs.
+                # Do not keep a second copy of a large word while its command runs.
                 buffer = self._buffer = bytearray()
                 self._at = 0
             self._held += length + WORD_BYTES

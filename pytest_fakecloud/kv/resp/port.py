@@ -1,14 +1,15 @@
-"""The database port: the same data over the native protocol, and over REST as plain HTTP.
+"""The database port: the Redis protocol, and REST as plain HTTP, for the same data.
 
-A connection's first bytes decide what it is (specification). One that speaks commands has a session
-of its own, a thread that reads and runs them in order, and an outbox that also takes what others
-push to it. Every command is a call in the journal and passes through the faults, like a request:
+The first bytes of a connection determine its protocol (specification). A connection of the Redis
+protocol has a session, a thread that reads and runs its commands in order, and an outbox for
+replies and pushes. Every command is recorded in the journal and passes through the faults, like a
+request:
 
-- ``answer(status, body)`` sends an error (a body ``{"result": …}`` sends that as a reply). In a
-  transaction it acts as an error of the server: EXEC answers EXECABORT.
-- ``drop``, ``lose_answer``, ``truncate``, ``hang`` and ``down`` do to the connection what they do
-  to an HTTP one, ``delay`` and ``call`` are the same (decided here).
-- Nothing makes a command arrive twice: a client sends it again over a new connection, if at all.
+- ``answer(status, body)`` sends an error; a body ``{"result": …}`` sends that reply. In a
+  transaction it acts like an error of the server: EXEC answers EXECABORT.
+- ``drop``, ``lose_answer``, ``truncate``, ``hang`` and ``down`` affect the connection as they
+  affect an HTTP one; ``delay`` and ``call`` are the same (decided here).
+- No fault makes a command arrive twice: a client may send it again over a new connection.
 """
 
 from __future__ import annotations
@@ -61,7 +62,7 @@ if TYPE_CHECKING:
 
 READ_BYTES = 64 * 1024
 LARGE = 1024 * 1024
-"""Bytes of a command or reply above which the journal keeps the beginning only."""
+"""The size in bytes of a command or reply above which the journal keeps only its beginning."""
 HANG_SECONDS = 60.0
 _SHOWN = 256  # words of a large command, and bytes of each, that the journal keeps
 _DONT_WAIT: int | None = getattr(socket, "MSG_DONTWAIT", None)
@@ -72,11 +73,12 @@ _LISTENER_WORDS = (
 )
 _LISTENER_MAY = frozenset(_LISTENER_WORDS.split())
 _UNCOUNTED = frozenset({"connection", "transactions"})
-"""Groups whose commands take nothing from the daily limit, as no REST request could send them."""
+"""Groups of commands that do not count towards the daily limit, because REST has no such requests.
+"""
 
 
 class DatabasePort:
-    """Serves every connection of one database port; give ``serve`` to the hub as protocol."""
+    """Serves every connection of one database port; ``serve()`` is the protocol of its mount."""
 
     def __init__(self, engine: Engine, app: KVApp) -> None:
         self.engine = engine
@@ -118,7 +120,7 @@ class DatabasePort:
         return port == self.mount.port or is_free(self.mount.host, port)
 
     def wake(self) -> None:
-        """End every wait: the port closes, or its connections are cut."""
+        """End every wait, because the port closes or its connections are closed."""
         with self._lock:
             clients = list(self._open)
         for client in clients:
@@ -127,7 +129,7 @@ class DatabasePort:
 
 
 class PortConnection:
-    """One client of the native protocol, from its first byte to its last."""
+    """One client of the Redis protocol."""
 
     def __init__(self, port: DatabasePort, connection: Connection) -> None:
         self.engine = port.engine
@@ -161,7 +163,7 @@ class PortConnection:
     # -- the connection's own thread -------------------------------------------------------------
 
     def serve(self, begun: bytes) -> None:
-        """Read commands and run them, in order, until either side ends."""
+        """Read commands and run them in order until either side ends the connection."""
         reader, sock = self.reader, self.connection.sock
         receive = self._receive_secured if isinstance(sock, ssl.SSLSocket) else sock.recv
         data = begun
@@ -182,8 +184,8 @@ class PortConnection:
             data = receive(READ_BYTES)
 
     def _receive_secured(self, size: int) -> bytes:
-        # A TLS connection cannot be read by one thread while another writes to it, and pushes may
-        # come at any time: so it is read only when there is something to read.
+        # A TLS connection cannot be read by one thread while another writes, and a push may come at
+        # any time: so read only when data are available.
         sock = self.connection.sock
         assert isinstance(sock, ssl.SSLSocket)
         with selectors.DefaultSelector() as selector:
@@ -194,7 +196,7 @@ class PortConnection:
             return sock.recv(size)
 
     def _run_all(self) -> bool:
-        """Run every command that has come whole; False when the connection is to end."""
+        """Run every complete command; return False if the connection is to end."""
         session = self.session
         turn_ends = monotonic() + TURN_SECONDS
         while not session.closing:
@@ -211,13 +213,13 @@ class PortConnection:
             if not self._take(argv):
                 return False
             if self._outbox.is_full:
-                # A few bytes of commands can ask for any amount of replies.
+                # A few bytes of commands can request any amount of replies.
                 self._outbox.send()
                 self._outbox.held = True
         return False
 
     def _take(self, argv: list[bytes]) -> bool:
-        """Take one command through journal and faults; False when the connection is to end."""
+        """Record one command and apply faults; return False if the connection is to end."""
         app = self.app
         size = sum(map(len, argv))
         line = without_secrets(argv)
@@ -240,7 +242,8 @@ class PortConnection:
             app.clock.settle()
             self._wait_for_pause(argv)
             if self._signal.closed:
-                # Cut off while it was held back: it never reaches the engine.
+                # The connection was closed while the command waited, so it never reaches the
+                # engine.
                 call.outcome = "dropped"
                 return False
             if not app.faults.active:
@@ -257,7 +260,7 @@ class PortConnection:
             if isinstance(response, Answer) and response.content_type != RESP_TYPE:
                 response = self._injected(argv, response, mode)
         except BaseException as error:
-            # Also what pytest.fail() raises in a callback: this thread belongs to the hub.
+            # This includes pytest.fail() in a callback, because this thread belongs to the hub.
             app.failed(request, error)
             call.status, call.outcome = 500, "answered"
             self.session.aborted = True
@@ -278,7 +281,7 @@ class PortConnection:
     def _injected(self, argv: list[bytes], answer: Answer, mode: str) -> Answer:
         """Return a fault's answer as a reply, and change the connection's state as a server would.
 
-        An error at queueing time makes EXEC fail, and EXEC always ends the transaction. Raises
+        An error while queueing makes EXEC fail, and EXEC always ends the transaction. Raises
         ``ContractError`` for a reply other than an error to a command that a server would queue.
         """
         session = self.session
@@ -308,7 +311,7 @@ class PortConnection:
         return Answer(data, answer.status, (), RESP_TYPE)
 
     def _answer(self, request: Request, response: Response) -> bool:
-        """Send what the faults made of an answer; False when the connection is to end."""
+        """Send the answer after faults were applied; return False if the connection is to end."""
         call = request.call
         assert not isinstance(response, Stream)
         if isinstance(response, Answer):
@@ -336,10 +339,10 @@ class PortConnection:
     # -- one command -----------------------------------------------------------------------------
 
     def _perform(self, argv: list[bytes], *, put: bool) -> tuple[int, bytes]:
-        """Run a command; its status as a request would have it, and its reply.
+        """Run a command; return its status, as of a request, and its encoded reply.
 
-        With ``put`` the reply goes into the outbox under the engine's lock, so that no push that
-        came of a later command stands before it; of a large one, the beginning is returned.
+        With ``put`` the reply is put into the outbox under the engine's lock, so that no push of a
+        later command precedes it; of a large reply, the beginning is returned.
         """
         engine, session = self.engine, self.session
         mode = session.reply_mode
@@ -372,7 +375,8 @@ class PortConnection:
                 refusal = self._refusal(spec, argv)
                 if refusal is not None:
                     session.last_command = spec.full_name
-                    # What is refused while a transaction is put together discards it (specification).
+                    # A command that is rejected while queueing discards the transaction
+                    # (specification).
                     session.aborted = True
                     return refusal
             return (engine.run_beside if beside else engine.execute)(session, argv)
@@ -380,10 +384,10 @@ class PortConnection:
             return error
 
     def _refusal(self, spec: CommandSpec, argv: list[bytes]) -> CommandError | None:
-        """What the state of the connection or a limit has against a command, or None."""
+        """Return the error for a command that the connection's state or a limit rejects, or None."""
         session = self.session
         if not spec.least <= len(argv) <= spec.most:
-            return None  # the engine says so
+            return None  # the engine reports it
         if self._listens() and spec.name not in _LISTENER_MAY:
             return CommandError(errors.listeners_may_not(spec.full_name))
         if session.monitor is not None and (spec.write or spec.readonly):
@@ -420,7 +424,7 @@ class PortConnection:
             data = b""
         elif session.reply_mode == "off":
             data = b""
-        # What a command changes for its own client is told after its reply.
+        # Invalidation messages for a client's own change follow its reply.
         data += b"".join(self._late)
         self._late.clear()
         if put and data:
@@ -428,7 +432,7 @@ class PortConnection:
         return 400 if isinstance(reply, CommandError) else 200, data
 
     def _put_large(self, reply: Reply) -> bytes:
-        """Send a reply without a copy of its large strings; what the journal keeps of it."""
+        """Send a reply without copying its large strings; return what the journal keeps."""
         parts = resp_parts(reply, self.session.resp)
         self._outbox.put(*parts, b"".join(self._late))
         self._late.clear()
@@ -436,7 +440,7 @@ class PortConnection:
         return CutBytes.of(beginning[:_SHOWN], sum(map(len, parts)))
 
     def _with_said(self, reply: Reply) -> Reply:
-        # Inside a transaction, what SUBSCRIBE tells stands in the place of its reply.
+        # Inside a transaction, the confirmations of SUBSCRIBE take the place of its reply.
         said, self._said = self._said, []
         if not isinstance(reply, list):
             return reply
@@ -446,7 +450,7 @@ class PortConnection:
         ]
 
     def _wait(self, waiter: Waiter) -> Reply:
-        """Wait on the clock for what a blocking command found nothing of."""
+        """Wait on the clock for the keys of a blocking command."""
         engine = self.engine
         self._outbox.send()
         self._waiter = waiter
@@ -468,7 +472,7 @@ class PortConnection:
         return NO_REPLY if self.session.closing else reply
 
     def _has_gone(self) -> bool:
-        """Whether the client has closed its side, behind commands it may have sent before."""
+        """Return whether the client has closed its side, perhaps after sending further commands."""
         sock = self.connection.sock
         if _DONT_WAIT is None or isinstance(sock, ssl.SSLSocket):
             return False
@@ -483,7 +487,7 @@ class PortConnection:
         return self._gone
 
     def _wait_for_pause(self, argv: list[bytes]) -> None:
-        """Hold the command back while CLIENT PAUSE lasts."""
+        """Delay the command while CLIENT PAUSE lasts."""
         engine = self.engine
         if not engine.pauses.held_until_us or not engine.pauses.holds_back(self.session, argv):
             return
@@ -493,12 +497,12 @@ class PortConnection:
             return None if held and not self._signal.closed else True
 
         self._outbox.send()
-        # Where time stands, the wait ends as every wait does then.
+        # With a frozen clock the wait ends like any wait.
         engine.pauses.held.add(self.session.id)
         try:
             with self.connection.watched(self._signal.close):
                 until_us = 0
-                # Another pause may have put the end off meanwhile.
+                # Another pause may have extended this one.
                 while until_us < engine.pauses.held_until_us and not resumed():
                     until_us = engine.pauses.held_until_us
                     engine.clock.wait(engine.pauses.resumed, resumed, until_us)
@@ -509,7 +513,7 @@ class PortConnection:
     # -- what others do to it --------------------------------------------------------------------
 
     def _push(self, message: list[Any]) -> None:
-        """Take what the session is told unasked; called under the engine's lock, by any thread."""
+        """Queue a pushed message; called under the engine's lock, by any thread."""
         engine, session = self.engine, self.session
         if session.in_exec and isinstance(message, Push) and message[0] not in _MESSAGES:
             self._said.append(message)
@@ -532,7 +536,7 @@ class PortConnection:
             self._outbox.send_later()
 
     def _cut(self) -> None:
-        """Close the connection from elsewhere: CLIENT KILL, a user that is gone."""
+        """Close the connection from another thread: CLIENT KILL, or the user was removed."""
         self.session.closing = True
         self.wake()
         if not self._outbox.held:
@@ -540,14 +544,14 @@ class PortConnection:
                 socket.socket.shutdown(self.connection.sock, socket.SHUT_RDWR)
 
     def wake(self) -> None:
-        """End whatever the connection waits for."""
+        """End any wait of the connection."""
         self._signal.close()
         waiter = self._waiter
         if waiter is not None:
             waiter.signal.close()
 
     def abandon(self) -> None:
-        """Forget the session; the connection has ended."""
+        """Forget the session of an ended connection."""
         self.session.deliver = None
         self.session.wake = None
         self.session.has_left = None
@@ -556,7 +560,7 @@ class PortConnection:
 
 
 def _comes_after(message: list[Any]) -> bool:
-    """Whether a message a client gave cause to itself stands behind its reply."""
+    """Return whether a message that a client caused itself follows its reply."""
     if not isinstance(message, Push):
         return True  # a line of MONITOR
     return message[0] == b"invalidate" or message[1:2] == [b"__redis__:invalidate"]

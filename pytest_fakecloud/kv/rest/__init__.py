@@ -1,1 +1,1 @@
-"""The REST interface: HTTP words in, commands to the engine, envelopes and event streams out."""
+"""The REST interface: commands in HTTP requests, answered with JSON or event streams."""

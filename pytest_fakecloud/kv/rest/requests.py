@@ -1,6 +1,6 @@
-"""Reading command lines out of HTTP requests: path segments, query parameters, JSON bodies.
+"""Command lines in HTTP requests: path segments, query parameters, JSON bodies.
 
-And what the journal tells of a command line, its words as text and its name, and how tests ask for it.
+It also has the fields of a command line that the journal records, and how tests match them.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from ..table.registry import COMMANDS
 
 
 class _Command(Sort):
-    """A command's name in any case, with or without the sub-command's."""
+    """A command's name in any case, with or without that of the sub-command."""
 
     expected = "a command's name ('SET', 'XGROUP', 'xgroup create', 'H*'), a pattern"
 
@@ -45,7 +45,7 @@ class _Command(Sort):
 
 
 class _Lines(Sort):
-    """Command lines: one is asked for by its words, all by all of theirs; each word is a text."""
+    """Command lines, matched one by the list of its words, or all by the list of such lists."""
 
     expected = "a command line as the list of its words, such as ['SET', 'key', '*']"
 
@@ -84,7 +84,7 @@ def _names_an_index(command: str) -> bool:
 
 
 def facts_of(lines: list[list[str]]) -> dict[str, Any]:
-    """What command lines are about: ``command`` (their names), ``words``, ``index`` (of a search)."""
+    """Return the journal's fields of command lines: ``command`` (names), ``words``, ``index``."""
     return {
         "command": [command_name(line) for line in lines],
         "words": lines,
@@ -93,7 +93,7 @@ def facts_of(lines: list[list[str]]) -> dict[str, Any]:
 
 
 def command_name(words: Sequence[str]) -> str:
-    """The name of a command line in upper case, with that of the sub-command where it has one."""
+    """Return the name of a command line in upper case, including a sub-command's."""
     name = words[0].upper()
     spec = COMMANDS.get(name)
     has_child = spec is not None and spec.subcommands is not None and len(words) > 1
@@ -101,7 +101,7 @@ def command_name(words: Sequence[str]) -> str:
 
 
 class _Number(str):
-    """The source text of a JSON number, told apart from a JSON string only in error texts."""
+    """The source of a JSON number; only error messages distinguish it from a JSON string."""
 
     __slots__ = ()
 
@@ -110,7 +110,7 @@ def _refused_constant(word: str) -> Any:
     raise ValueError(f"{word} is not JSON")
 
 
-# Numbers keep their source text: 1.10 stays 1.10, and 2^64 or a 5,000-digit number is harmless.
+# Numbers keep their source text: 1.10 stays 1.10, and 2^64 or a number of 5,000 digits is harmless.
 _decode = json.JSONDecoder(
     parse_int=_Number, parse_float=_Number, parse_constant=_refused_constant
 ).decode
@@ -159,23 +159,23 @@ def _line(items: Any, what: str) -> list[bytes]:
 
 
 def command_of_body(body: bytes) -> list[bytes]:
-    """The command line a JSON array stands for.
+    """Return the command line in a JSON array.
 
-    Strings and numbers as they are written, booleans as the words ``true`` and ``false``; null and
-    nested values are refused. Raises ``RestError`` 400.
+    Strings and numbers keep their text, booleans become the words ``true`` and ``false``; null and
+    nested values are rejected. Raises ``RestError`` 400.
     """
     return _line(_json(body), "the body")
 
 
 def commands_of_body(body: bytes) -> list[list[bytes]]:
-    """The command lines a JSON array of arrays stands for; raises ``RestError`` 400."""
+    """Return the command lines in a JSON array of arrays; raise ``RestError`` 400."""
     lines = _json(body)
     if not isinstance(lines, list):
         raise RestError(400, f"{errors.BAD_ARGUMENTS}: the body is not an array of arrays")
     if not lines:
         raise RestError(400, errors.EMPTY_PIPELINE)
     if all(type(line) is list for line in lines):
-        # Nearly always everything is text, and then this is all there is to do.
+        # A shortcut for the usual case that every argument is a string.
         with suppress(AttributeError, UnicodeEncodeError):
             found = [[item.encode() for item in line] for line in lines]
             if all(found):
@@ -184,10 +184,10 @@ def commands_of_body(body: bytes) -> list[list[bytes]]:
 
 
 def command_of_path(raw: str, body: bytes, query_string: str) -> list[bytes]:
-    """The command line of a path, with the body as next argument and the query after it.
+    """Return the command line of a path: its segments, then the body, then the query.
 
-    Segments are decoded one by one, after splitting. A query parameter adds its name and its value,
-    only its name when the value is empty (``NX=``), and nothing for ``_token``.
+    Segments are decoded after splitting. A query parameter adds its name and its value, only its
+    name when the value is empty (``NX=``), and nothing for ``_token``.
     """
     segments = raw.split("/")
     if len(segments) > 1 and not segments[-1]:

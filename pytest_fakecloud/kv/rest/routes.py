@@ -1,4 +1,4 @@
-"""The REST interface: HTTP words in, commands to the engine, envelopes out."""
+"""The REST interface: routes, tokens, limits and answers."""
 
 from __future__ import annotations
 
@@ -53,39 +53,39 @@ _STREAMS = ("subscribe", "psubscribe", "monitor")
 
 
 class Credentials:
-    """The two tokens every database has."""
+    """The two default tokens of a database."""
 
     standard = ""
 
     @cached_property
     def read_only(self) -> str:
-        # Most tests never ask for it; of two threads that ask first, both get one.
+        # Created on demand, because most tests do not use it; of two threads both get the same one.
         made: str = vars(self).setdefault("read_only", new_token())
         return made
 
 
 @dataclass(frozen=True, slots=True)
 class _Format:
-    """How one request wants its answer."""
+    """The format in which a request wants its answer."""
 
     base64: bool
     resp2: bool
     neutral: bool
-    """Whether it sent the synchronisation token by its neutral name, and is answered by it too."""
+    """Whether the request sent the synchronisation token by its neutral name, too."""
 
     @property
     def kind(self) -> str:
-        """The type of the answer's content."""
+        """The content type of the answer."""
         return "application/octet-stream" if self.resp2 else "application/json"
 
 
 class KVApp(App):
-    """The service as HTTP.
+    """The service as an HTTP app.
 
-    ``engine`` gives the engine when it is needed; ``credentials`` are the default tokens, ``limits``
-    the bounds of requests, ``betweens`` what runs between the commands of a pipeline. ``int_text``
-    chooses the word in the error about values that are not integers: stock servers write
-    ``integer``, the vendor's documentation ``int``.
+    ``engine`` returns the engine when it is needed. ``credentials`` are the default tokens,
+    ``limits`` the limits of requests, ``betweens`` the interruptions of pipelines. ``int_text`` is
+    the word in the error about values that are not integers: stock servers write ``integer``, the
+    vendor's documentation ``int``.
     """
 
     service: ClassVar[str] = "kv"
@@ -112,16 +112,16 @@ class KVApp(App):
         self.quota = Quota(limits, clock.now_us) if self._counts else NO_QUOTA
         self.betweens = Betweens()
         self.connections: set[object] = set()
-        """What is open for long: connections of the database port, event streams."""
+        """Open connections of the database port, and event streams."""
         self._sync = itertools.count(1)
 
     @cached_property
     def engine(self) -> AnyEngine:
-        """What runs the commands."""
+        """The engine that runs the commands."""
         return self._find_engine()
 
     def routes(self) -> list[Route]:
-        """The four forms, and the three streams."""
+        """Return the four forms of commands, and the three streams."""
         return [
             Route("POST PUT", "/", "command", self.body_command),
             Route("GET HEAD", "/", "command", self.no_command),
@@ -134,7 +134,7 @@ class KVApp(App):
         ]
 
     def refused(self, status: int, reason: str) -> None:
-        """Note it, and where a client of the native protocol belongs: that is most likely who came."""
+        """Record a malformed request, with a hint for a client of the Redis protocol."""
         if status == 400 and "method" in reason:
             reason += "; a Redis client connects to database_url"
         super().refused(status, reason)
@@ -142,7 +142,7 @@ class KVApp(App):
     # -- the dialect -----------------------------------------------------------------------------
 
     def authenticate(self, request: Request) -> User:
-        """The user of the bearer token, or of the query parameter ``_token``."""
+        """Return the user of the bearer token, or of the query parameter ``_token``."""
         token = bearer_token(request.fields.get("authorization")) or request.query("_token")
         users = self.engine.users
         if same(token, self.credentials.standard):
@@ -155,21 +155,21 @@ class KVApp(App):
         return user
 
     def render_error(self, error: ServiceError) -> Answer:
-        """Every refusal is ``{"error": text}``."""
+        """Render an error as ``{"error": text}``."""
         return Answer({"error": error.message}, error.status, error.headers)
 
     def wrong_method(self, request: Request, allowed: frozenset[str]) -> Answer:
-        """Anything but HEAD, GET, POST and PUT is a 405 (specification)."""
+        """Answer 405 to methods other than HEAD, GET, POST and PUT (specification)."""
         headers = [("Allow", ", ".join(METHODS.split()))]
         raise RestError(405, errors.METHOD_NOT_ALLOWED, headers=headers)
 
     def facts(self, request: Request) -> dict[str, Any]:
-        """What a request is about: ``command``, the names of its commands, ``words`` and ``encoding``.
+        """Return the recorded fields of a request: ``command``, ``words``, ``index``, ``encoding``.
 
-        A name is in upper case, with the sub-command's (``"XGROUP CREATE"``). ``words`` are the whole
-        command lines as text, ``index`` the search indexes asked, ``encoding`` is that of the answer's
-        strings.
-        Nothing when the service does not have the method: that is not a command.
+        ``command`` has the names of its commands in upper case, with sub-commands (``"XGROUP
+        CREATE"``), ``words`` the command lines as strings, ``index`` the searched indexes,
+        ``encoding`` the encoding of strings in the answer. A method that the service does not have
+        makes no command, so nothing is recorded.
         """
         if not request.route:
             return {}
@@ -178,7 +178,7 @@ class KVApp(App):
         elif request.path == "/":
             lines = [command_of_body(request.body)]
         else:
-            # A body says nothing to those who ask for a stream.
+            # Requests for a stream have no arguments in their body.
             body = b"" if request.route in _STREAMS else request.body
             lines = [command_of_path(request.path[1:], body, request.query_string)]
         words = [[word.decode("utf-8", "replace") for word in line] for line in lines]
@@ -186,25 +186,25 @@ class KVApp(App):
         return {**facts_of(words), "encoding": encoding}
 
     def words(self) -> Iterable[str]:
-        """The routes' names and those of commands and sub-commands."""
+        """Return the names of routes, commands and sub-commands."""
         return (*super().words(), "database-port", *COMMANDS)
 
-    # What a reply is made of is JSON as it stands.
+    # Replies consist of plain JSON values.
     dump = staticmethod(orjson.dumps)  # type: ignore[assignment]
 
     # -- single commands -------------------------------------------------------------------------
 
     def body_command(self, request: Request) -> Answer | Stream:
-        """POST / with a JSON array: one command."""
+        """Handle POST / with a JSON array: one command."""
         wanted = _format(request)
         return self._single(request, command_of_body(request.body), wanted)
 
     def no_command(self, request: Request) -> Answer:
-        """GET / names no command."""
+        """Reject GET /, which names no command."""
         raise RestError(400, errors.EMPTY_COMMAND)
 
     def path_command(self, request: Request) -> Answer | Stream:
-        """/<command>/<arg>/…: one command, its body and query parameters as further arguments."""
+        """Handle /<command>/<arg>/…: one command; body and query are further arguments."""
         wanted = _format(request)
         line = command_of_path(request.params["command"], request.body, request.query_string)
         return self._single(request, line, wanted)
@@ -233,7 +233,7 @@ class KVApp(App):
         return self._answer(request, {"result": to_json(reply, wanted.base64)}, wanted)
 
     def _guards(self, request: Request) -> bool:
-        """Whether any limit can be reached: no command is larger than its whole request."""
+        """Return whether a limit could be exceeded: no command is larger than its request."""
         if self._counts:
             return True
         size = self.limits.max_request_size
@@ -256,7 +256,7 @@ class KVApp(App):
     # -- several commands ------------------------------------------------------------------------
 
     def pipeline(self, request: Request) -> Answer | Stream:
-        """Commands one after the other; those of others may come between (specification)."""
+        """Run commands in order; other clients' commands may run in between (specification)."""
         wanted = _format(request)
         lines = self._lines(request)
         session = self._session(request)
@@ -278,7 +278,8 @@ class KVApp(App):
                         self._admit_one(line)
                     reply = execute(session, line)
                     size += size_of(reply)
-                    # All of it would be refused in the end, and may be more than there is room for.
+                    # The whole answer will be rejected as too large, so this reply need not be
+                    # kept.
                     replies.append(reply if size <= LARGEST else None)
                 except CommandError as error:
                     replies.append(error)
@@ -295,7 +296,7 @@ class KVApp(App):
         return self._answer(request, self._envelopes(replies, wanted.base64), wanted)
 
     def multi_exec(self, request: Request) -> Answer | Stream:
-        """Commands as one transaction, or a single error when it is discarded (specification)."""
+        """Run commands as one transaction; a discarded one has a single error (specification)."""
         wanted = _format(request)
         if wanted.resp2:
             raise RestError(400, errors.FORMAT_IN_TRANSACTION)
@@ -324,7 +325,7 @@ class KVApp(App):
             for line in lines:
                 try:
                     if line[0].upper() == b"EXEC":
-                        # The request itself is the transaction; it cannot end halfway.
+                        # The request itself is the transaction, so a command cannot end it.
                         raise CommandError(errors.EXEC_WITHOUT_MULTI)
                     self.engine.execute(session, line)
                 except CommandError as error:
@@ -343,9 +344,9 @@ class KVApp(App):
     # -- streams ---------------------------------------------------------------------------------
 
     def subscribe(self, request: Request) -> Answer | Stream:
-        """Messages to channels or patterns as server-sent events, for who accepts those."""
+        """Stream messages to channels or patterns, if the client accepts server-sent events."""
         command = request.path[1:].partition("/")[0]
-        # The JavaScript client sends the body of an empty command along, which means nothing here.
+        # The JavaScript client sends the body of an empty command, which has no meaning here.
         names = command_of_path(f"{command}/{request.params['names']}", b"", request.query_string)
         if not _accepts_events(request):
             return self._single(request, names, _format(request))
@@ -359,7 +360,7 @@ class KVApp(App):
         return self._streamed(events)
 
     def monitor(self, request: Request) -> Answer | Stream:
-        """Every command that runs as server-sent events, for who accepts those."""
+        """Stream every command that runs, if the client accepts server-sent events."""
         line = [b"MONITOR"]
         session = self._session(request)
         if not _accepts_events(request):
@@ -371,7 +372,7 @@ class KVApp(App):
         return self._streamed(monitor_stream(self.engine, session))
 
     def is_full(self) -> bool:
-        """Whether as many connections and event streams are open as there may be."""
+        """Return whether the limit of open connections and event streams is reached."""
         limit = self.limits.max_connections
         return limit is not None and len(self.connections) >= limit
 
@@ -397,11 +398,11 @@ class KVApp(App):
     # -- answers ---------------------------------------------------------------------------------
 
     def failed(self, request: Request, error: BaseException) -> None:
-        """Report what a command of the database port raised: a bug of ours, or a callback's error."""
+        """Report an exception in a command of the database port: a bug, or an error of a callback."""
         self._report_bug(request, error)
 
     def worded(self, reply: Reply) -> Reply:
-        """The reply with ``int_text`` in its errors, those inside lists put in place."""
+        """Replace the word for integers in a reply's errors, including those in lists, in place."""
         if self.int_text == "int":
             if isinstance(reply, CommandError) and reply.text == errors.NOT_INTEGER:
                 return CommandError(errors.NOT_INTEGER_VENDOR)
@@ -416,7 +417,7 @@ class KVApp(App):
         return reply
 
     def text_of(self, error: CommandError) -> str:
-        """The text a client reads of a failed command."""
+        """Return the text of an error as clients receive it."""
         return str(self.worded(error))
 
     def _envelopes(self, replies: list[Reply], base64: bool) -> list[dict[str, Any]]:
@@ -449,7 +450,7 @@ class KVApp(App):
 
     @staticmethod
     def _is_large(size: int) -> bool:
-        """Whether a reply goes out in pieces; raises ``RestError`` for one that is too large."""
+        """Return whether a reply is sent in pieces; raise ``RestError`` for one that is too large."""
         if size > LARGEST:
             raise RestError(400, errors.MAX_REQUEST_SIZE.decode())
         return size > STREAMED
@@ -458,7 +459,8 @@ class KVApp(App):
         return Stream(large.pieces(parts), wanted.kind, 200, self._headers(wanted))
 
     def _headers(self, wanted: _Format) -> list[tuple[str, str]]:
-        # Clients begin without a token and so without the header, and are given one all the same.
+        # Clients start without a token, and so without the header, but the service sends one
+        # anyway.
         token = str(next(self._sync))
         headers = [(_SYNC_TOKEN, token)]
         if wanted.neutral:
@@ -467,7 +469,7 @@ class KVApp(App):
 
 
 def _option(request: Request, name: str) -> str:
-    """A header in the vendor's spelling or in the neutral one, empty where there is none."""
+    """Return a header by its vendor's or its neutral name, ``""`` if it is missing."""
     fields = request.fields
     return (fields.get(f"upstash-{name}") or fields.get(f"service-{name}") or "").strip()
 

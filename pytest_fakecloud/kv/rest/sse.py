@@ -1,4 +1,4 @@
-"""Server-sent events: subscriptions and the monitor as endless HTTP answers."""
+"""Server-sent events: subscriptions and MONITOR as endless HTTP answers."""
 
 from __future__ import annotations
 
@@ -12,28 +12,28 @@ from ..engine.monitor import monitor_line
 from ..model import AnyEngine, AnySession
 
 EVENTS_LIMIT = 32 * 1024 * 1024
-"""Bytes of events a client may leave unread; beyond it the stream ends, as on the database port."""
+"""The limit on unread bytes of events, beyond which the stream ends, as on the database port."""
 _PER_EVENT = 64
 HEARTBEAT_US = 15_000_000
-"""Microseconds of silence after which a comment line shows that the stream still lives."""
+"""Microseconds of silence after which a comment line shows that the stream is alive."""
 
 
 class EventStream:
-    """Events on their way to one client: filled under the engine's lock, emptied by ``chunks``."""
+    """Events for one client: filled under the engine's lock, emptied by ``chunks()``."""
 
     def __init__(
         self, clock: Timekeeper, opened: Callable[[], None], closed: Callable[[], None]
     ) -> None:
         self._clock = clock
         self._events: deque[bytes] = deque()
-        # Added to by those who put, under the engine's lock, and by the one who takes.
+        # Writers increase the first under the engine's lock, the one reader increases the second.
         self._bytes_put = self._bytes_taken = 0
         self._signal = clock.signal()
         self._opened = opened
         self._closed = closed
 
     def put(self, text: bytes) -> None:
-        """Add an event; a client that leaves too many unread is sent no more events."""
+        """Add an event; a client with too many unread bytes gets no more events."""
         if self._signal.closed:
             return
         event = _event(text)
@@ -46,7 +46,7 @@ class EventStream:
         self._signal.notify()
 
     def chunks(self) -> Iterator[bytes]:
-        """The events as they come, comment lines while there are none, until ``close``."""
+        """Yield events, and comment lines in times of silence, until ``close()``."""
         self._opened()
         try:
             while not self._signal.closed:
@@ -59,7 +59,7 @@ class EventStream:
         return self._clock.wait(self._signal, self._take, until)
 
     def _take(self) -> bytes | None:
-        # Keys that expire while all clients only listen are events too.
+        # Keys that expire while all clients only listen cause events too.
         self._clock.settle()
         try:
             event = self._events.popleft()
@@ -69,12 +69,12 @@ class EventStream:
         return event
 
     def close(self) -> None:
-        """End the stream; may be called from any thread, any number of times."""
+        """End the stream; any thread may call it, and more than once."""
         self._signal.close()
 
 
 def _event(text: bytes) -> bytes:
-    # A payload may hold line breaks; an event carries each of its lines as data of its own.
+    # A payload may contain line breaks; each of its lines is a data line of the event.
     lines = text.decode("utf-8", "replace").replace("\r\n", "\n").replace("\r", "\n").split("\n")
     return "".join(f"data: {line}\n" for line in lines).encode() + b"\n"
 
@@ -82,7 +82,7 @@ def _event(text: bytes) -> bytes:
 def subscription_stream(
     engine: AnyEngine, session: AnySession, kind: str, names: list[bytes]
 ) -> EventStream:
-    """Messages to channels (``kind`` "channel") or patterns ("pattern") as server-sent events.
+    """Stream messages to channels (``kind`` "channel") or patterns ("pattern").
 
     The first event of each name is ``subscribe,<channel>,<count>``, then
     ``message,<channel>,<payload>`` or ``pmessage,<pattern>,<channel>,<payload>``.
@@ -111,7 +111,7 @@ def subscription_stream(
 
 
 def monitor_stream(engine: AnyEngine, session: AnySession) -> EventStream:
-    """Every command that runs, as server-sent events; the first is ``"OK"``."""
+    """Stream every command that runs as server-sent events; the first event is ``"OK"``."""
 
     def see(at_us: int, session: Client, argv: list[bytes]) -> None:
         outbox.put(monitor_line(at_us, session, argv))
