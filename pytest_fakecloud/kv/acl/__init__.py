@@ -1,1 +1,1 @@
-"""Users and what they may do: passwords, rules, the check of a command, and the log of refusals."""
+"""ACL users: passwords, rules, the check of a command line, and the log of denied ones."""

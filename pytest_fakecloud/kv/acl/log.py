@@ -1,4 +1,4 @@
-"""What ACL LOG shows: refused commands, keys and channels, and failed logins."""
+"""The entries of ACL LOG: denied commands, keys and channels, and failed logins."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 from ..reply import Map
 
 SAME_WITHIN_US = 60_000_000
-"""Refusals of the same kind less than this apart are one entry that is counted."""
+"""Within this time, repeated denials of the same kind are counted in one entry."""
 
 
 @dataclass(eq=False, slots=True)
@@ -30,7 +30,7 @@ class _Entry:
 
 
 class AclLog:
-    """The latest refusals, newest first; ``longest`` is how many are kept at present."""
+    """The latest entries, newest first; ``longest`` returns how many are kept."""
 
     def __init__(self, longest: Callable[[], int]) -> None:
         self._longest = longest
@@ -42,7 +42,7 @@ class AclLog:
     def add(
         self, reason: str, context: str, object: bytes, name: bytes, at_us: int, client: bytes
     ) -> None:
-        """Note a refusal: why, in which context, of what, to whom; ``client`` describes who asked."""
+        """Add an entry; ``client`` is the client's line of CLIENT LIST."""
         entry = _Entry(reason, context, object, name, at_us, client)
         for known in self._entries[:10]:
             if known.same(entry):
@@ -53,11 +53,11 @@ class AclLog:
         del self._entries[self._longest() :]
 
     def clear(self) -> None:
-        """Forget everything."""
+        """Remove all entries."""
         self._entries.clear()
 
     def show(self, count: int, now_us: int) -> list[Any]:
-        """The latest ``count`` entries as ACL LOG replies them."""
+        """Return the latest ``count`` entries as the reply of ACL LOG."""
         return [
             Map(
                 [

@@ -1,4 +1,4 @@
-"""The language of ACL rules: reading it into a user, and writing a user down in it."""
+"""ACL rules: applying them to a user, and describing a user by them."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ _CATEGORY_WORDS = (
     "fast slow blocking dangerous connection transaction scripting"
 )
 CATEGORIES = tuple(_CATEGORY_WORDS.split())
-"""Every category without its sign, in the order ACL CAT gives them."""
+"""Every category without its sign, in the order of ACL CAT."""
 _MORE_CATEGORIES = ("json", "search")
-"""Those of commands that a plain stock server has not."""
+"""Categories of commands that a stock server does not have."""
 _HASH = re.compile(rb"[0-9a-f]{64}")
 
 
@@ -34,11 +34,11 @@ def categories_of(table: Table) -> tuple[str, ...]:
 
 
 class _Invalid(Exception):
-    """A rule that cannot be read; the reason as the error text ends."""
+    """An invalid rule, with the end of its error text."""
 
 
 def apply_rules(user: AclUser, rules: list[bytes]) -> None:
-    """Apply rules to a user in order: all of them, or none when one raises ``CommandError``."""
+    """Apply rules to a user in order; if one raises ``CommandError``, none is applied."""
     draft = user.draft()
     for rule in _merged(rules):
         try:
@@ -49,7 +49,7 @@ def apply_rules(user: AclUser, rules: list[bytes]) -> None:
 
 
 def _merged(rules: list[bytes]) -> list[bytes]:
-    """The rules, with each selector in parentheses as one of them."""
+    """Return the rules, with each selector in parentheses joined to one rule."""
     found: list[bytes] = []
     open_rule: bytes | None = None
     first = b""
@@ -195,7 +195,7 @@ def _set_command(user: AclUser, selector: Selector, name: bytes, allowed: bool) 
     if not bar:
         selector.set_command(parent, allowed)
         return
-    # The vendor's service knows whole commands only.
+    # The vendor's service does not know first arguments, only whole commands.
     if not child or user.dialect == "vendor":
         raise _Invalid(errors.ACL_UNKNOWN_COMMAND)
     if parent.subcommands is not None:
@@ -211,15 +211,16 @@ def _set_command(user: AclUser, selector: Selector, name: bytes, allowed: bool) 
         selector.allow_first_word(parent, child.lower())
 
 
-# -- writing down --------------------------------------------------------------------------------
+# -- description -------------------------------------------------------------------------------
 
 
 def _commands(selector: Selector) -> str:
-    """The commands of a selector as rules: categories where they fit best, then single commands.
+    """Return the commands of a selector as rules: the best-fitting categories, then single
+    commands.
 
-    Equivalent to the rules that were given, not necessarily the same. As in Redis 7.0, commands that
-    a category has covered count against each category that would cover them again. That server
-    orders single commands by a hash that changes at each start; here they are in the table's order.
+    The rules are equivalent to those given, not always the same. As in Redis 7.0, a category that
+    covers commands again is rated lower for each of them. That server orders single commands by a
+    hash that changes with each start; here they are in the order of the table.
     """
     everything = list(selector.table.specs())
     additive = not selector.future
@@ -260,7 +261,7 @@ def _single(
     sign: str,
     inverse: str,
 ) -> list[str]:
-    """Rules for single commands that make ``made`` the target; a container stands for its own."""
+    """Return the rules that turn ``made`` into the target; a container includes its own."""
     rules: list[str] = []
     reached = set(made)
     for spec in everything:
@@ -308,7 +309,7 @@ def _selector_line(selector: Selector) -> bytes:
 
 
 def describe_user(user: AclUser) -> bytes:
-    """A user as a line of ACL LIST."""
+    """Return a user's line of ACL LIST."""
     words = [b"user", user.name.encode("utf-8", "surrogateescape"), *_flags(user)]
     words += [b"#" + hash.encode() for hash in user.hashes]
     words.append(_selector_line(user.root))
@@ -325,7 +326,7 @@ def _selector_details(selector: Selector) -> list[Any]:
 
 
 def user_details(user: AclUser) -> Map:
-    """A user as ACL GETUSER shows it."""
+    """Return a user's reply of ACL GETUSER."""
     return Map(
         [
             *(b"flags", SetReply(_flags(user))),

@@ -1,8 +1,8 @@
-"""Users and what they may do: passwords, selectors, and the check of a command line.
+"""ACL users: passwords, selectors, and the check of a command line.
 
-A user has a root selector and any number of further ones; a command line is allowed when one of
-them allows all of it: the command, every key for what the command does with it, every channel.
-Rules are read and shown by ``acl_rules.py``.
+A user has a root selector and any number of others. A command line is allowed if one selector
+allows all of it: the command, every key for the command's use of it, and every channel.
+``rules.py`` parses and describes rules.
 """
 
 from __future__ import annotations
@@ -30,16 +30,16 @@ _CHANNELS = {
     "SSUBSCRIBE": True,
     "PSUBSCRIBE": True,
 }
-"""Commands with channels, and whether all their arguments are some or only the first."""
+"""Commands with channels; True if all of their arguments are channels, False for the first only."""
 
 
 def password_hash(password: bytes) -> str:
-    """The form in which passwords are kept: SHA-256 in lower-case hexadecimal digits."""
+    """Return a password's stored form: SHA-256 in lower-case hexadecimal digits."""
     return sha256(password).hexdigest()
 
 
 class Denied(CommandError):
-    """A command line its user may not run: for which ``reason``, because of which ``object``."""
+    """A denied command line: ``reason`` is the kind of the denied ``object``."""
 
     def __init__(self, text: bytes, reason: Reason, object: bytes) -> None:
         super().__init__(text)
@@ -48,32 +48,32 @@ class Denied(CommandError):
 
 
 class KeyPattern(NamedTuple):
-    """A glob pattern of keys, and what may be done with those that match."""
+    """A glob pattern of keys, and the permitted use of matching keys."""
 
     pattern: bytes
     reads: bool
     writes: bool
 
     def allows(self, key: bytes, reads: bool, writes: bool) -> bool:
-        """Whether a key may be read, written, or both, as far as each is wanted."""
+        """Return whether the pattern permits reading or writing a key, or both."""
         if (reads and not self.reads) or (writes and not self.writes):
             return False
         return matcher(self.pattern)(key)
 
 
 class Refusal(NamedTuple):
-    """Why a selector does not allow a command line, and at which argument."""
+    """The reason a selector denies a command line, and the position of the argument."""
 
     reason: Reason
     place: int
 
 
 class Selector:
-    """A set of commands, key patterns and channel patterns that go together.
+    """Commands, key patterns and channel patterns that apply together.
 
-    ``future`` says whether commands that do not exist yet are included, which decides how the rules
-    are shown. ``table`` has the commands there are. ``first_words`` holds, for a command that is not
-    allowed as a whole, the first arguments with which it is.
+    ``table`` has the server's commands. ``future`` tells whether later commands are included, which
+    affects the description. ``first_words`` holds, for a command that is denied in general, the
+    first arguments with which it is allowed.
     """
 
     __slots__ = (
@@ -93,7 +93,7 @@ class Selector:
         self.all_channels = False
 
     def copy(self) -> Selector:
-        """An independent copy."""
+        """Return an independent copy."""
         other = Selector(self.table)
         other.commands = self.commands
         other.first_words = {spec: list(words) for spec, words in self.first_words.items()}
@@ -102,22 +102,23 @@ class Selector:
         other.all_keys, other.all_channels = self.all_keys, self.all_channels
         return other
 
-    # -- changing --------------------------------------------------------------------------------
+    # -- rules
+    # ---------------------------------------------------------------------------------------
 
     def allow_all_commands(self) -> None:
-        """Every command, those to come included."""
+        """Allow every command, including later ones."""
         self.commands = frozenset(self.table.specs())
         self.first_words.clear()
         self.all_commands = self.future = True
 
     def refuse_all_commands(self) -> None:
-        """No command at all."""
+        """Deny every command."""
         self.commands = frozenset()
         self.first_words.clear()
         self.all_commands = self.future = False
 
     def set_command(self, spec: CommandSpec, allowed: bool) -> None:
-        """Allow or refuse a command with all its sub-commands."""
+        """Allow or deny a command with all its sub-commands."""
         family = [spec, *(spec.subcommands or {}).values()]
         for member in family:
             self.first_words.pop(member, None)
@@ -128,7 +129,7 @@ class Selector:
             self.all_commands = False
 
     def set_category(self, category: str, allowed: bool) -> None:
-        """Allow or refuse every command and sub-command of a category (``@read``)."""
+        """Allow or deny every command and sub-command of a category (``@read``)."""
         members = self.table.members_of(category)
         for spec in members:
             self.first_words.pop(spec, None)
@@ -139,15 +140,16 @@ class Selector:
             self.all_commands = False
 
     def allow_first_word(self, spec: CommandSpec, word: bytes) -> None:
-        """Allow a command when its first argument is that word."""
+        """Allow a command with that first argument."""
         words = self.first_words.setdefault(spec, [])
         if word not in words:
             words.append(word)
 
-    # -- asking ----------------------------------------------------------------------------------
+    # -- checks
+    # --------------------------------------------------------------------------------------
 
     def refusal(self, spec: CommandSpec, argv: list[bytes]) -> Refusal | None:
-        """Why a command line is not allowed, or None when it is."""
+        """Return why a command line is denied, or None."""
         if not self.all_commands and spec not in self.commands and "no_auth" not in spec.flags:
             words = self.first_words.get(spec)
             if not words or len(argv) < 2 or argv[1].lower() not in words:
@@ -164,7 +166,7 @@ class Selector:
         return None
 
     def allows_channel(self, channel: bytes, is_pattern: bool) -> bool:
-        """Whether a channel may be used; a pattern to listen to must itself be one of the rules."""
+        """Return whether a channel is allowed; a pattern must itself be among the rules."""
         if self.all_channels:
             return True
         if is_pattern:
@@ -172,14 +174,14 @@ class Selector:
         return any(matcher(pattern)(channel) for pattern in self.channels)
 
     def reads_all_keys(self) -> bool:
-        """Whether every key may be read."""
+        """Return whether every key may be read."""
         return self.all_keys or any(each.reads and each.pattern == b"*" for each in self.keys)
 
 
 def keys_of(spec: CommandSpec, argv: list[bytes]) -> Iterator[tuple[int, bool, bool]]:
-    """Each key of a command line as its place, whether it is read and whether it is written.
+    """Yield the position of each key of a command line, and whether it is read and written.
 
-    Where that depends on the arguments (SET, BITFIELD, SORT), on those of this very line.
+    For SET, BITFIELD and SORT that depends on the arguments.
     """
     name = spec.name
     for place, key in spec.key_positions(argv):
@@ -203,18 +205,18 @@ def _use(name: str, key: KeySpec, argv: list[bytes]) -> tuple[bool, bool]:
 
 @dataclass(frozen=True, slots=True)
 class RestToken:
-    """What a REST token stands for: a user, as long as it accepts the password of that hash."""
+    """The user of a REST token, and the password hash that must stay valid."""
 
     user: str
     hash: str
 
 
 class AclUser:
-    """A user made of rules.
+    """A user defined by rules.
 
-    ``on`` says whether it may log in, ``passwordless`` whether any password does (``nopass``),
-    ``hashes`` are the hashes of its passwords, ``sanitizes`` is shown among its flags and has no
-    other effect: every payload is checked. ``selectors`` begins with the root selector.
+    ``on``: the user may log in. ``passwordless``: any password is accepted (``nopass``). ``hashes``
+    are those of its passwords. ``sanitizes`` is shown among the flags and has no other effect,
+    because every payload is checked. ``selectors`` begins with the root selector.
     """
 
     known: ClassVar[bool] = True
@@ -231,7 +233,7 @@ class AclUser:
         self.unrestricted = False
 
     def draft(self) -> AclUser:
-        """One whose rules can be changed; ``adopt`` it to make the changes count."""
+        """Return a user whose rules can be changed; ``adopt()`` it to apply the changes."""
         other = AclUser(self.name, self.dialect, self.table)
         other.adopt(self)
         other.hashes = list(self.hashes)
@@ -239,40 +241,40 @@ class AclUser:
         return other
 
     def copy(self) -> AclUser:
-        """An independent copy."""
+        """Return an independent copy."""
         other = AclUser(self.name, self.dialect, self.table)
         other.adopt(self)
         return other
 
     def adopt(self, other: AclUser) -> None:
-        """Take over everything from another user but its name; who is logged in keeps this one."""
-        # Hashes and selectors are shared: those of a user are never changed, only those of a draft.
+        """Take over everything but the name from another user; sessions keep this object."""
+        # Hashes and selectors are shared: only those of a draft are ever changed.
         self.on, self.passwordless = other.on, other.passwordless
         self.hashes, self.sanitizes = other.hashes, other.sanitizes
         self.selectors = other.selectors
         self.settle()
 
     def settle(self) -> None:
-        """Note after changes whether anything is left to check at all."""
+        """Update ``unrestricted`` after changes."""
         root = self.selectors[0]
         self.unrestricted = root.all_commands and root.all_keys and root.all_channels
 
     @property
     def root(self) -> Selector:
-        """The selector of the rules that stand outside of parentheses."""
+        """The selector of the rules outside parentheses."""
         return self.selectors[0]
 
     def set_password(self, password: bytes) -> None:
-        """Make this the only password; an empty one lets everybody in."""
+        """Set the only password; an empty one accepts any."""
         self.passwordless = not password
         self.hashes = [password_hash(password)] if password else []
 
     def accepts(self, password: bytes) -> bool:
-        """Whether the password is this user's."""
+        """Return whether a password is accepted."""
         return self.on and (self.passwordless or password_hash(password) in self.hashes)
 
     def accepts_token(self, token: RestToken) -> bool:
-        """Whether a REST token made for this user is still valid."""
+        """Return whether a REST token of this user is still valid."""
         return self.on and (self.passwordless or token.hash in self.hashes)
 
     def check(self, spec: CommandSpec, argv: list[bytes]) -> None:
@@ -282,7 +284,7 @@ class AclUser:
             refusal = selector.refusal(spec, argv)
             if refusal is None:
                 return
-            # The selector that went furthest explains best.
+            # Report the selector that allowed the most.
             if worst is None or _reach(refusal) > _reach(worst):
                 worst = refusal
         assert worst is not None
@@ -297,7 +299,7 @@ class AclUser:
         raise Denied(text, worst.reason, object)
 
     def reads_all_keys(self, spec: CommandSpec) -> bool:
-        """Whether a selector that allows the command lets it read every key."""
+        """Return whether a selector that allows the command lets it read every key."""
         return any(
             each.reads_all_keys()
             for each in self.selectors
@@ -305,7 +307,7 @@ class AclUser:
         )
 
     def may_listen(self, name: bytes, is_pattern: bool) -> bool:
-        """Whether the user may listen to a channel or pattern."""
+        """Return whether the user may subscribe to a channel or pattern."""
         return any(each.allows_channel(name, is_pattern) for each in self.selectors)
 
 
@@ -314,7 +316,7 @@ def _reach(refusal: Refusal) -> tuple[int, int]:
 
 
 class Anonymous:
-    """A client that has not logged in: it may log in, and nothing else."""
+    """The user of a client that has not logged in: it may do nothing else."""
 
     known: ClassVar[bool] = False
     name = "default"
@@ -322,24 +324,24 @@ class Anonymous:
     passwordless = False
 
     def accepts(self, password: bytes) -> bool:
-        """Whether the password is right: never."""
+        """Return False."""
         return False
 
     def copy(self) -> Anonymous:
-        """Itself: it never changes."""
+        """Return the object itself, which never changes."""
         return self
 
     def check(self, spec: CommandSpec, argv: list[bytes]) -> None:
-        """Refuse all but AUTH, HELLO, QUIT and RESET."""
+        """Deny all commands except AUTH, HELLO, QUIT and RESET."""
         if "no_auth" not in spec.flags:
             raise CommandError(errors.NOAUTH)
 
     def reads_all_keys(self, spec: CommandSpec) -> bool:
-        """No key."""
+        """Return False."""
         return False
 
     def may_listen(self, name: bytes, is_pattern: bool) -> bool:
-        """To nothing."""
+        """Return False."""
         return False
 
 
@@ -355,7 +357,7 @@ def _everything(table: Table) -> Selector:
 
 
 def first_user(dialect: Dialect, table: Table = EVERYTHING) -> AclUser:
-    """The user ``default`` as a server begins with it: everything, without a password."""
+    """Return the initial user ``default``: everything is allowed, without a password."""
     user = AclUser("default", dialect, table)
     user.on = user.passwordless = True
     user.selectors = [_everything(table)]
@@ -365,12 +367,12 @@ def first_user(dialect: Dialect, table: Table = EVERYTHING) -> AclUser:
 
 @cache
 def tester(dialect: Dialect) -> AclUser:
-    """The tester behind a handle: everything is allowed, whatever rules the users have."""
+    """Return the user of the test itself, who may do everything whatever the rules."""
     return first_user(dialect)
 
 
 _ALSO_READ = ("PING", "ECHO", "TIME", "DBSIZE", "COMMAND", "MULTI", "EXEC", "DISCARD")
-"""What shows nothing that was written, and what a read needs around it."""
+"""Commands that show no stored data, and those that a client needs around a read."""
 
 
 @cache
@@ -389,11 +391,11 @@ def _reads(table: Table) -> Selector:
 
 
 def read_only_user(dialect: Dialect, table: Table = EVERYTHING) -> AclUser:
-    """The user ``default_ro``: read commands only, without the powerful ones (specification).
+    """Return the user ``default_ro``: read commands without the powerful ones (specification).
 
-    Refused besides writes: KEYS, SCAN and scripts (the vendor's documentation and user reports),
-    PUBLISH, and whatever administers the server (decided here). No password lets anybody in: only
-    the read-only token is this user.
+    Denied besides writes: KEYS, SCAN and scripts (the vendor's documentation and user reports),
+    PUBLISH, and administration (decided here). No password is accepted: only the read-only token
+    has this user.
     """
     user = AclUser("default_ro", dialect, table)
     user.on = True

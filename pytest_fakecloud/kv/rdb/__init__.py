@@ -1,6 +1,6 @@
-"""The RDB format of Redis and Valkey: DUMP payloads, FUNCTION DUMP payloads and ``.rdb`` files.
+"""The RDB format of Redis and Valkey: payloads of DUMP and FUNCTION DUMP, and ``.rdb`` files.
 
-Pure code over byte strings and the classes of ``kv/values``: no file is opened here. ``payload`` and
-``file`` are the two ways in; ``reader`` and ``writer`` know the values, ``listpack``, ``ziplist`` and
-``intset`` the packed structures inside of them, ``source`` and ``lzf`` lengths and strings.
+It converts between byte strings and the classes of ``kv/values``; it opens no files. ``payload``
+and ``file`` are the two entry points. ``reader`` and ``writer`` handle the values, ``listpack`` and
+``ziplist`` the packed structures in them, ``source`` and ``lzf`` lengths and strings.
 """

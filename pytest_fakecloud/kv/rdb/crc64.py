@@ -1,4 +1,4 @@
-"""The CRC-64 that seals RDB data ("Jones": reflected, no initial value, no final XOR)."""
+"""The CRC-64 of RDB data ("Jones": reflected, no initial value, no final XOR)."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _POLYNOMIAL = 0x95AC9329AC4BC9B5
 _LANES = 4096
 _LANE = 64
 _BLOCK = _LANES * _LANE
-"""Bytes from which on numpy is quicker than a loop over bytes."""
+"""The number of bytes from which numpy is faster than a loop over bytes."""
 
 
 def _entry(byte: int) -> int:
@@ -26,7 +26,7 @@ _TABLE = [_entry(byte) for byte in range(256)]
 
 
 def crc64(data: bytes | memoryview, crc: int = 0) -> int:
-    """Return the checksum of ``data``, or continue from the checksum of what came before it."""
+    """Return the checksum of ``data``, continuing from that of the preceding data."""
     view = memoryview(data)
     whole = len(view) - len(view) % _BLOCK
     for start in range(0, whole, _BLOCK):
@@ -38,15 +38,15 @@ def crc64(data: bytes | memoryview, crc: int = 0) -> int:
 
 
 def _block(view: memoryview, crc: int) -> int:
-    """Checksum one block: its lanes side by side, then joined pairwise.
+    """Return the checksum of one block: its lanes in parallel, then joined pairwise.
 
-    The checksum is linear. The checksum of two parts is that of the first, moved on by as many zero
-    bytes as the second is long, XOR that of the second.
+    The checksum is linear: that of two parts is the first part's, advanced by as many zero bytes as
+    the second part has, XOR the second part's.
     """
     import numpy as np
 
     table, shifts = _tables()
-    # Two bytes in one step.
+    # Two bytes per step.
     columns = np.frombuffer(view, "<u2").reshape(_LANES, -1).T.astype(np.uint64)
     columns[:4, 0] ^= np.frombuffer(crc.to_bytes(8, "little"), "<u2")
     found = np.zeros(_LANES, np.uint64)
@@ -68,11 +68,11 @@ def _moved(shift: Any, found: np.ndarray[Any, Any]) -> Any:
 
 @cache
 def _tables() -> tuple[Any, list[Any]]:
-    """The table for two bytes, and the operators that move on by one lane, by two, by four and so on."""
+    """Return the table for two bytes, and the operators that advance by one, two, four … lanes."""
     import numpy as np
 
     table = np.array(_TABLE, np.uint64)
-    # What becomes of each single byte of a checksum, at each of its eight places.
+    # The effect of each byte of a checksum, at each of its eight positions.
     values = np.arange(256, dtype=np.uint64)
     shift = np.stack([values << np.uint64(8 * place) for place in range(8)])
     for _ in range(_LANE):

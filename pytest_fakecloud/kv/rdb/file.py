@@ -1,4 +1,4 @@
-"""Whole ``.rdb`` files, as byte strings."""
+"""``.rdb`` files as byte strings."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from .source import RdbError, Source
 from .writer import OLDEST, Writer
 
 MAGIC = (b"REDIS", b"VALKEY")
-"""How files begin."""
+"""The first bytes of files."""
 _NEWEST = 12
 _NEWEST_VALKEY = 81
 _CHECKED_SINCE = 5
@@ -49,7 +49,7 @@ class Record(NamedTuple):
 
 @dataclass(frozen=True)
 class Contents:
-    """What a file holds. ``foreign`` has the keys that were skipped, by what their type is called."""
+    """The contents of a file. ``foreign`` has the skipped keys by the name of their type."""
 
     records: list[Record] = field(default_factory=list)
     libraries: list[bytes] = field(default_factory=list)
@@ -59,7 +59,7 @@ class Contents:
 def read_file(data: bytes) -> Contents:
     """Read a file of Redis up to version 12 of the format (8.x), or of Valkey up to 9.2.
 
-    Raises ``RdbError`` for everything else, and for a file that is damaged in any way.
+    Raises ``RdbError`` for any other or damaged file.
     """
     version, source = _opened(data)
     found = Contents()
@@ -104,14 +104,14 @@ def read_file(data: bytes) -> Contents:
     if version >= _CHECKED_SINCE:
         sealed = memoryview(data)[: source.at]
         announced = int.from_bytes(source.take(8), "little")
-        # Zero is what a server writes that was told not to compute it.
+        # A server that is configured not to compute the checksum writes zero.
         if announced and announced != crc64(sealed):
             raise RdbError("the checksum is wrong: the file is damaged")
     return found
 
 
 def _opened(data: bytes) -> tuple[int, Source]:
-    """Return the version of a file, and where its content begins."""
+    """Return the version of a file, and its contents as a source."""
     valkey = data.startswith(MAGIC[1])
     digits = data[6:9] if valkey else data[5:9]
     if not data.startswith(MAGIC) or not digits.isdigit() or len(data) < 9:
@@ -124,7 +124,7 @@ def _opened(data: bytes) -> tuple[int, Source]:
 
 
 def _between_keys(source: Source, code: int, found: Contents) -> None:
-    """Read what stands between keys."""
+    """Read an entry between keys."""
     if code == _AUX:
         source.string()
         source.string()
@@ -147,7 +147,7 @@ def _between_keys(source: Source, code: int, found: Contents) -> None:
 
 
 def _old_library(source: Source) -> bytes:
-    """Return a library as release candidates of 7.0 wrote it, which was without its first line."""
+    """Return a library in the format of 7.0's release candidates, which has no first line."""
     name, engine = source.string(), source.string()
     if source.byte():
         source.string()
@@ -161,10 +161,10 @@ def _shown(key: bytes) -> str:
 def write_file(
     records: Iterable[Record], libraries: Iterable[bytes], config: Config, server: str, now_s: int
 ) -> bytes:
-    """Return a file that every server since Redis 7.0 starts from.
+    """Return a file that every server since Redis 7.0 can load.
 
-    It has a higher version than 10 only where a hash has fields that expire, which take one.
-    ``server`` is the version of the server it is from. Databases must come one after the other.
+    Its version is higher than 10 only if a hash has fields that expire. ``server`` is the version
+    of the writing server. Records must be grouped by database.
     """
     # Without compression, which would take most of the time.
     writer = Writer(config, OLDEST, compress=False)

@@ -1,4 +1,4 @@
-"""Listpacks: strings and integers in one run of bytes, read from either end."""
+"""Listpacks: strings and integers packed in one byte string, readable from either end."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from ..values.integers import canonical_integer
 from .source import RdbError
 
 Entry = bytes | int
-"""An element of a packed structure, as it is stored."""
+"""A stored element of a packed structure."""
 
 _WIDTHS = {0xF1: 2, 0xF2: 3, 0xF3: 4, 0xF4: 8}
 _BY_WIDTH = tuple(
@@ -21,12 +21,12 @@ _UNKNOWN = 0xFFFF
 
 
 def texts(entries: Iterable[Entry]) -> list[bytes]:
-    """Return the elements as strings, as clients see them."""
+    """Return the elements as strings, as clients receive them."""
     return [entry if isinstance(entry, bytes) else b"%d" % entry for entry in entries]
 
 
 def read_listpack(blob: bytes) -> list[Entry]:
-    """Return the elements of a listpack; raises ``RdbError`` unless all of its bytes are in order."""
+    """Return the elements of a listpack; raise ``RdbError`` for any invalid byte."""
     end = len(blob) - 1
     if end < _HEADER or int.from_bytes(blob[:4], "little") != len(blob) or blob[end] != 0xFF:
         raise RdbError("a listpack has a wrong size or no end")
@@ -116,13 +116,14 @@ def _integer(number: int) -> bytes:
 
 
 _BOUNDS = (0, 128, 16383, 2097151, 268435455, 1 << 62)
-"""Sizes from which on the length behind an entry takes one byte more."""
+"""Sizes from which the length after an entry takes one more byte."""
 
 
 def _back_length(size: int) -> bytes:
-    """Return the size of an entry as it is written behind it, to be read backwards.
+    """Return the length that follows an entry, which is read backwards.
 
-    It is in groups of seven bits, the highest first; all but the first have the eighth bit set.
+    It consists of groups of seven bits, the highest first; all but the first have the eighth bit
+    set.
     """
     width = next(
         width for width, (low, high) in enumerate(pairwise(_BOUNDS), 1) if low <= size < high

@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 MOST_GROWTH = 88
-"""How many bytes one compressed byte stands for at most: 3 bytes for a run of 264."""
+"""The most output bytes per compressed byte: 3 bytes encode a run of up to 264."""
 _FARTHEST = 8192
 _LONGEST = 264
 _LITERALS = 32
 
 
 def decompress(data: bytes, size: int) -> bytes:
-    """Return the ``size`` bytes that ``data`` stands for; raises ``ValueError`` for anything else.
+    """Decompress ``data`` to ``size`` bytes; raise ``ValueError`` for invalid data.
 
-    Compare ``size`` with ``MOST_GROWTH`` first: it is not trusted with memory, but work is done
-    until the end of ``data``.
+    The size is not trusted with memory, but the work continues to the end of ``data``, so compare
+    ``size`` with ``MOST_GROWTH`` first.
     """
     out = bytearray()
     at, end = 0, len(data)
@@ -39,7 +39,7 @@ def decompress(data: bytes, size: int) -> bytes:
             if start + length <= done:
                 out += out[start : start + length]
             else:
-                # Source and target overlap: what is copied repeats.
+                # Source and target overlap: the copied bytes repeat.
                 piece = out[start:]
                 out += (piece * (length // len(piece) + 1))[:length]
             done += length
@@ -53,10 +53,10 @@ def decompress(data: bytes, size: int) -> bytes:
 
 
 def compress(data: bytes, most: int) -> bytes | None:
-    """Return ``data`` compressed to at most ``most`` bytes, or None where that is not possible.
+    """Compress ``data`` to at most ``most`` bytes, or return None.
 
-    Matches are chosen as Redis chooses them: the first byte is never repeated from, the last two are
-    literal, and a result that is only a few bytes smaller than ``most`` is given up.
+    Matches are those of Redis: the first byte is never a source, the last two are literal, and a
+    result only a few bytes below ``most`` is discarded.
     """
     out = bytearray()
     seen: dict[bytes, int] = {}
@@ -82,10 +82,10 @@ def compress(data: bytes, most: int) -> bytes | None:
         out.append(distance & 255)
         at += length
         literal = at
-        # Runs are found again by where the last match ended.
+        # Later matches can start at the end of this one.
         for place in (at - 2, at - 1):
             seen[data[place : place + 3]] = place
-    # The compressor of servers gives up when three more bytes might not fit.
+    # Servers' compressor stops when three more bytes might not fit.
     literals = max(len(data) - 2 - literal, 0)
     if len(out) + literals + literals // _LITERALS + 1 + 3 > most:
         return None
@@ -98,7 +98,7 @@ def _size_of_literals(count: int) -> int:
 
 
 def _common(data: bytes, start: int, at: int, longest: int) -> int:
-    """How many bytes are the same from both places on."""
+    """Return how many bytes are equal from both positions on."""
     length = 3
     while length + 8 <= longest and (
         data[start + length : start + length + 8] == data[at + length : at + length + 8]

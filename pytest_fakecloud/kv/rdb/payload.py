@@ -1,4 +1,4 @@
-"""The payloads of DUMP and FUNCTION DUMP: a value or libraries, the format's version, a checksum."""
+"""Payloads of DUMP and FUNCTION DUMP: a value or libraries, the format's version, a checksum."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ if TYPE_CHECKING:
     from ..table.config import Config
 
 FUNCTION = 0xF5
-"""What stands before the source of a library."""
+"""The code before the source of a library."""
 _FOOTER = 10
 SHELL = 1 + _FOOTER
-"""Bytes of a payload of DUMP around the value: its type, and what seals it."""
+"""The bytes of a DUMP payload around the value: its type, version and checksum."""
 
 
 def dump(value: Any, config: Config, version: int) -> bytes:
-    """Return the payload of a stored value, as a server writes it whose format has that version."""
+    """Return the payload of a stored value in a version of the format."""
     writer = Writer(config, version, compress=config.text("rdbcompression") == "yes")
     writer.value(None, value)
     return _sealed(writer)
@@ -41,7 +41,7 @@ def _sealed(writer: Writer) -> bytes:
 
 
 def is_sealed(payload: bytes, version: int) -> bool:
-    """Whether a payload has a version that is read, up to the given one, and the right checksum."""
+    """Return whether a payload has a supported version, up to the given one, and a valid checksum."""
     return (
         len(payload) >= _FOOTER
         and int.from_bytes(payload[-_FOOTER:-8], "little") <= version
@@ -50,9 +50,9 @@ def is_sealed(payload: bytes, version: int) -> bool:
 
 
 def load(payload: bytes, version: int) -> Any:
-    """Return the value of a sealed payload; raises ``RdbError`` where it makes no sense.
+    """Return the value in a sealed payload; raise ``RdbError`` for an invalid one.
 
-    Bytes behind the value are ignored, as real servers do.
+    Bytes after the value are ignored, as by real servers.
     """
     source = Source(payload[:-_FOOTER])
     try:
@@ -62,7 +62,7 @@ def load(payload: bytes, version: int) -> Any:
 
 
 def load_libraries(payload: bytes) -> list[bytes]:
-    """Return the sources in a sealed payload; raises ``RdbError``, ``TypeError`` for other things."""
+    """Return the sources in a sealed payload; raise ``RdbError``, or ``TypeError`` for a value."""
     source = Source(payload[:-_FOOTER])
     found = []
     while source.left():

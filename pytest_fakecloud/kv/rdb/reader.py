@@ -1,7 +1,7 @@
-"""Values: from RDB to the classes of ``kv/values``.
+"""Reads RDB values into the classes of ``kv/values``.
 
-What a real server only tolerates (duplicates in a small hash, a wrong length of a stream) is rejected:
-no server writes it, and the damage would be copied.
+Values that a real server would only tolerate (duplicates in a small hash, a wrong length of a
+stream) are rejected, because no server writes them and the damage would spread.
 """
 
 from __future__ import annotations
@@ -23,18 +23,18 @@ from .source import RdbError, Source
 from .ziplist import read_intset, read_ziplist, read_zipmap
 
 VALKEY_9 = 80
-"""The first version of Valkey's own count, which no version of Redis reaches."""
+"""The first version of Valkey's own numbering, which no version of Redis reaches."""
 _DEEPEST_JSON = 512
 
 
 class ForeignType(Exception):
-    """Raised behind a value of a module that is not known: it was skipped, and reading may go on."""
+    """Raised after a value of an unknown module was skipped; reading may continue."""
 
 
 def read_value(source: Source, kind: int, version: int) -> Any:
-    """Return the value of an RDB type, of those that a version of the format has.
+    """Return a value of an RDB type in a version of the format.
 
-    Raises ``RdbError``, and ``ForeignType`` behind a module's value that is not known.
+    Raises ``RdbError``, or ``ForeignType`` after the value of an unknown module.
     """
     read = _READERS.get(kind)
     if read is None or version < _SINCE.get(kind, 0):
@@ -178,7 +178,7 @@ def _hash_of_listpack(source: Source) -> HashValue:
 
 
 def _filled_hash(flat: list[bytes]) -> HashValue:
-    """Return a hash of fields and values, alternating."""
+    """Return a hash of alternating fields and values."""
     fields = dict(zip(flat[::2], flat[1::2], strict=True))
     if not flat or 2 * len(fields) < len(flat):
         raise RdbError("a hash is empty or has a field twice")
@@ -186,7 +186,7 @@ def _filled_hash(flat: list[bytes]) -> HashValue:
 
 
 def _hash_since_7_4(source: Source) -> HashValue:
-    """Read each field with its expiry, which is counted from the earliest one."""
+    """Read each field with its expiry, relative to the earliest one."""
     first_ms = source.int64()
     flat: list[bytes] = []
     expiries = []
@@ -198,7 +198,7 @@ def _hash_since_7_4(source: Source) -> HashValue:
 
 
 def _hash_of_listpack_since_7_4(source: Source) -> HashValue:
-    """Read fields, values and absolute expiries in one listpack."""
+    """Read fields, values and absolute expiries from one listpack."""
     source.int64()
     entries = read_listpack(source.string(packed=True))
     expiries = [at_ms for at_ms in entries[2::3] if isinstance(at_ms, int)]
@@ -221,7 +221,7 @@ def _hash_of_valkey_9(source: Source) -> HashValue:
 
 
 def _expiring_hash(flat: list[bytes], expiries: list[int]) -> HashValue:
-    """Return a hash of which each field has an expiry, or 0."""
+    """Return a hash with an expiry, or 0, for each field."""
     found = _filled_hash(flat)
     for field, at_ms in zip(flat[::2], expiries, strict=True):
         if not 0 <= at_ms < 1 << 63:
@@ -260,7 +260,7 @@ def _stream(source: Source, form: int) -> Stream:
         raise RdbError("a stream has another length, or a higher id, than it says")
     max_deleted_id, added = 0, length
     if form >= 2:
-        _id(source)  # the first id, which the entries tell
+        _id(source)  # the first ID, which the entries contain as well
         max_deleted_id = _id(source)
         added = source.length()
     stream = Stream.of_nodes([node for node in nodes if node.ids])
@@ -274,7 +274,7 @@ def _stream(source: Source, form: int) -> Stream:
 
 
 def _node(key: int, entries: list[Entry]) -> Node:
-    """Return a node of a stream, without the entries that were deleted from it."""
+    """Return a node of a stream, without deleted entries."""
     rest = iter(entries)
 
     def number() -> int:
@@ -359,7 +359,7 @@ _LETTERS = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_"
 
 
 def _module(source: Source) -> JsonValue:
-    """Read a JSON document as RedisJSON and its kin store it: its text is the first item."""
+    """Read a JSON document in the format of RedisJSON: its text is the first item."""
     name = module_name(source.length())
     items = skip_module_items(source)
     if name != JsonValue.type_name:
@@ -373,12 +373,12 @@ def _module(source: Source) -> JsonValue:
 
 
 def module_name(number: int) -> str:
-    """Return the name of nine letters in a module's id."""
+    """Return the name of nine letters in a module's ID."""
     return "".join(_LETTERS[number >> 10 + 6 * place & 63] for place in range(8, -1, -1))
 
 
 def module_id(name: str, version: int) -> int:
-    """Return the id of a module's type: its name and the version of its encoding."""
+    """Return the ID of a module's type: its name and the version of its encoding."""
     number = 0
     for letter in name:
         number = number << 6 | _LETTERS.index(letter)
@@ -386,7 +386,7 @@ def module_id(name: str, version: int) -> int:
 
 
 def skip_module_items(source: Source) -> list[bytes | int]:
-    """Read past the items of a module; the strings and numbers among them."""
+    """Skip the items of a module; return their strings and numbers."""
     items: list[bytes | int] = []
     while True:
         kind = source.length()
@@ -428,4 +428,4 @@ _READERS: dict[int, Callable[[Source], Any]] = {
     25: _hash_of_listpack_since_7_4,
 }
 _SINCE = {20: 11, 21: 11, 22: VALKEY_9, 24: 12, 25: 12}
-"""The first version with each type that came after Redis 7.0."""
+"""The first version of each type that is newer than Redis 7.0."""

@@ -1,4 +1,4 @@
-"""Reading RDB data front to back: lengths and strings, within bounds."""
+"""Sequential reading of RDB data: lengths and strings, within limits."""
 
 from __future__ import annotations
 
@@ -7,22 +7,24 @@ from struct import unpack_from
 from . import lzf
 
 MOST_UNPACKED = {False: 512 * 2**20, True: 16 * 2**20}
-"""Bytes that compressed strings, and compressed packed structures, may unpack to in data of any size.
+"""The limit in bytes on unpacked strings, and on unpacked packed structures (True), of any data.
 
-A packed structure takes more memory than its bytes, for its elements become objects."""
+A packed structure takes more memory than its bytes, because its elements become objects.
+"""
 MOST_GROWTH = 20
-"""What may be added to that for each byte of the data; servers' own data grow by 2 to 6."""
+"""Unpacked bytes allowed in addition for each byte of the data; servers' own data grow by 2 to 6.
+"""
 
 
 class RdbError(ValueError):
-    """Data that are not RDB, or not of a form that is read; the message says what is wrong."""
+    """Data that are not RDB, or of an unsupported form; the message describes the error."""
 
 
 class Source:
-    """A byte string that is read front to back.
+    """A byte string that is read sequentially.
 
-    Every method raises ``RdbError`` where the data end too soon or make no sense. Nothing is
-    allocated by an announced size alone.
+    Every method raises ``RdbError`` for truncated or invalid data. No memory is allocated for an
+    announced size alone.
     """
 
     __slots__ = ("_spare", "at", "data")
@@ -35,7 +37,7 @@ class Source:
         }
 
     def left(self) -> int:
-        """Return how many bytes are still to be read."""
+        """Return the number of unread bytes."""
         return len(self.data) - self.at
 
     def take(self, size: int) -> bytes:
@@ -56,16 +58,16 @@ class Source:
         return self.data[at]
 
     def int64(self) -> int:
-        """Return a signed number of eight bytes, the lowest first."""
+        """Return a signed little-endian number of eight bytes."""
         return int.from_bytes(self.take(8), "little", signed=True)
 
     def double(self) -> float:
-        """Return an IEEE double of eight bytes, the lowest first."""
+        """Return a little-endian IEEE double of eight bytes."""
         found: float = unpack_from("<d", self.take(8))[0]
         return found
 
     def length(self) -> int:
-        """Return a length, or another number that is written as one."""
+        """Return a length, or another number in the same encoding."""
         found, special = self._length()
         if special:
             raise RdbError(
@@ -74,16 +76,16 @@ class Source:
         return found
 
     def count(self, least: int = 0) -> int:
-        """Return a number of elements, which the rest of the data can hold."""
+        """Return a number of elements that the remaining data can hold."""
         found = self.length()
         if not least <= found <= len(self.data) - self.at:
             raise RdbError(f"{found} elements are announced before byte {self.at}")
         return found
 
     def string(self, *, packed: bool = False) -> bytes:
-        """Return a string, unpacked; ``packed`` says that it is to be read as a packed structure."""
+        """Return an unpacked string; with ``packed`` it holds a packed structure."""
         data, at = self.data, self.at
-        # Nearly every string is short enough for a length of one byte or two.
+        # Nearly every string has a length of one or two bytes.
         if at + 1 < len(data) and (first := data[at]) < 128:
             if first < 64:
                 start, stop = at + 1, at + 1 + first

@@ -1,4 +1,4 @@
-"""Values: from the classes of ``kv/values`` to RDB, as a server of some version writes them."""
+"""Writes values of the classes of ``kv/values`` as RDB, in the format of a server's version."""
 
 from __future__ import annotations
 
@@ -25,11 +25,11 @@ if TYPE_CHECKING:
     from ..table.config import Config
 
 OLDEST = 10
-"""The version of Redis 7.0, which every server since then reads."""
+"""The version of Redis 7.0, which every later server reads."""
 _STREAMS_WITH_ACTIVITY = _PACKED_SETS = 11
 _EXPIRING_FIELDS = 12
 _MOST_COMPRESSED = 64 * 1024
-"""Bytes of a string beyond which it is not compressed: that would take longer than it is worth."""
+"""The size in bytes above which strings are not compressed, because that takes too long."""
 _SAFE_NODE = 8192
 _ENTRY_ESTIMATE = 8
 _JSON_VERSION = 3
@@ -38,8 +38,8 @@ _JSON_VERSION = 3
 class Writer:
     """Collects RDB data.
 
-    ``config`` decides about encodings. ``version`` is that of the format; it becomes higher where a
-    value needs it. Strings are compressed with ``compress``.
+    ``config`` determines encodings. ``version`` is that of the format and is raised for values that
+    need a later one. ``compress`` enables the compression of strings.
     """
 
     def __init__(self, config: Config, version: int, *, compress: bool) -> None:
@@ -49,21 +49,21 @@ class Writer:
         self.version = version
 
     def taken(self) -> bytes:
-        """Return what was written since this was last called."""
+        """Return the bytes written since the last call."""
         data = b"".join(self._parts)
         self._parts.clear()
         return data
 
     def raw(self, data: bytes) -> None:
-        """Write bytes as they are."""
+        """Write bytes unchanged."""
         self._parts.append(data)
 
     def length(self, number: int) -> None:
-        """Write a length, or another number that is written as one."""
+        """Write a length, or another number in the same encoding."""
         self._parts.append(_length(number))
 
     def string(self, data: bytes) -> None:
-        """Write a string: as an integer, compressed, or as it is."""
+        """Write a string: as an integer, compressed, or unchanged."""
         size = len(data)
         if size <= 11 and data[:1] <= b"9":
             number = canonical_integer(data)
@@ -80,7 +80,7 @@ class Writer:
         self._parts.append(bytes(data))
 
     def value(self, key: bytes | None, value: Any) -> None:
-        """Write type, key (none in a payload of DUMP) and value."""
+        """Write type, key (None in a payload of DUMP) and value."""
         if isinstance(value, bytes | bytearray):
             self._begin(0, key)
             self.string(bytes(value))
@@ -238,7 +238,7 @@ def _small(number: int) -> bytes:
 
 
 def _nodes(items: Iterable[bytes], limit: int) -> Iterator[list[bytes]]:
-    """Split a list as a server does that appended one item after the other."""
+    """Split a list into nodes, like a server that appends one item at a time."""
     most_bytes = NODE_BYTES[max(limit, -5)] if limit < 0 else _SAFE_NODE
     most_items = limit if limit >= 0 else 1 << 62
     node: list[bytes] = []
@@ -253,7 +253,7 @@ def _nodes(items: Iterable[bytes], limit: int) -> Iterator[list[bytes]]:
 
 
 def _entries(node: Node) -> Iterator[Entry]:
-    """Yield the elements of the listpack that holds a node of a stream."""
+    """Yield the elements of the listpack for a node of a stream."""
     master = node.master
     yield from (len(node.ids), 0, len(master))
     yield from master
