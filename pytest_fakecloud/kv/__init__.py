@@ -1,46 +1,39 @@
-"""The key-value service: an engine that speaks in commands, REST and RESP over it, and a handle.
+"""The key-value service: an engine that runs commands, REST and the Redis protocol, and ``KVServer``.
 
-From the ground up::
+Each line uses only those above it::
 
-    errors.py reply.py       every error text; what commands return, as JSON and RESP
-    settings.py model.py     dialects and limits; who runs commands
-    algorithms/              globs, hashes, ranks: nothing of ours
-    table/                   what is declared: one row per command, CONFIG's parameters, syntax
+    errors.py reply.py       every error text; what commands return, and its encodings
+    settings.py model.py     dialects and limits; the interface of engines
+    algorithms/              globs, hashes, scans: independent of the service
+    table/                   declarations: a row per command, CONFIG's parameters, syntax
     values/                  data structures without commands
-    acl/                     users, their rules, and what was refused
+    acl/                     users, their rules, the log of denied command lines
     scripting/               Lua: scripts and function libraries
     engine/                  Engine.execute(session, [name, *args]) -> reply; keys, time, pub/sub
-    commands/                one module per group, bound to the table by @command
+    commands/                a module or folder per group, bound to the table by @command
     redis/                   a real server as the engine
-    rest/ resp/              HTTP, and the native protocol
+    rest/ resp/              HTTP, and the Redis protocol
     handle.py                KVServer, with races.py and python_values.py
 
-How to add a command:
+A command is a function of the session and the arguments after the name (CONTRIBUTING.md lists what
+else a new one needs)::
 
-1. Its row in ``table/rows.py`` (name, arity, group, since, flags, key specs, option words).
-2. A function in ``commands/<group>``::
+    @command("ZCARD")
+    def zcard(session: Session, args: Args) -> Reply:
+        \"\"\"Return the number of members of a sorted set.\"\"\"
+        members = session.db.get(args[0], SortedSet)
+        return 0 if members is None else len(members)
 
-       @command("ZCARD")
-       def zcard(session: Session, args: Args) -> Reply:
-           \"\"\"The number of members of a sorted set.\"\"\"
-           members = session.db.get(args[0], SortedSet)
-           return 0 if members is None else len(members)
-
-   ``args`` has the arguments only: arity, permission and key expiry are dealt with before. Check
-   syntax before types, types before writing; raise ``CommandError(errors.X)``. Read with
-   ``session.db.get / string / lookup``, write with ``set`` and ``get_or_create``, then
-   ``touch(key)`` and ``remove_if_empty(key)`` after changes in place; both tell the keyspace event
-   of the command's name, unless told another (see ``engine/notifications.py``). Time is
-   ``session.now_ms``, randomness ``session.engine.random``, parameters ``session.engine.config``.
-   The docstring's first sentence is the summary in COMMAND DOCS and in the support table. A command
-   that blocks returns ``Blocked`` when ``session.may_block``.
-3. Its error texts in ``errors.py``.
-4. Cases in ``tests/kv/commands/<group>`` through the ``run`` fixture, which records what was
-   exercised: every option word and error text must be.
-5. ``python -m docs.generate`` writes the support table anew.
+Arity, permission and key expiry are handled before the call. Check syntax before types, and types
+before writing; raise ``CommandError(errors.X)``. Read with ``session.db.get / string / lookup``,
+write with ``set`` and ``get_or_create``; after a change in place call ``touch(key)`` and
+``remove_if_empty(key)``. Both publish the keyspace event of the command's name unless given another
+(``engine/notifications.py``). Time is ``session.now_ms``, randomness ``session.engine.random``,
+parameters ``session.engine.config``. A command that blocks returns ``Blocked`` when
+``session.may_block``.
 """
 
-# Whoever has an engine has its commands: the engine knows the table, and this binds them to it.
+# Import the commands with the service, so that they are bound to the table.
 from . import commands
 
 __all__ = ["commands"]

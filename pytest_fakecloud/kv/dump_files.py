@@ -1,4 +1,4 @@
-"""Loading a fake from an ``.rdb`` file, and writing one."""
+"""Loading and writing ``.rdb`` files."""
 
 from __future__ import annotations
 
@@ -29,11 +29,11 @@ if TYPE_CHECKING:
 def load_from_file(
     engine: AnyEngine, path: str | PathLike[str], execute: Callable[[list[bytes]], object]
 ) -> None:
-    """Put the keys and libraries of an ``.rdb`` file in, all or none.
+    """Load the keys and libraries of an ``.rdb`` file, all or none.
 
-    A real server is given them by ``execute``, one after the other. A key that has expired replaces
-    another of its name all the same, and goes. Warns of keys that were skipped.
-    Raises ``ContractError`` for a file that cannot be read.
+    A real server gets them through ``execute``, one by one. An expired key is not loaded, but still
+    replaces a key of the same name. Warns about skipped keys. Raises ``ContractError`` for a file
+    that cannot be read.
     """
     file = Path(path)
     contents = _read(file)
@@ -61,7 +61,7 @@ def load_from_file(
         _send(records, contents.libraries, execute)
     words = ", ".join(f"{count} {kind}" for kind, count in skipped.items() if count)
     if words:
-        # Above load() and the wrapper that records it.
+        # The caller of load(), above the wrapper that records it.
         warnings.warn(f"{file.name}: skipped keys: {words}", stacklevel=4)
 
 
@@ -100,7 +100,7 @@ def _send(
 def dump_to_file(engine: Engine, path: str | PathLike[str]) -> None:
     """Write all keys and libraries to an ``.rdb`` file.
 
-    Raises ``ContractError`` where the file cannot be written.
+    Raises ``ContractError`` if the file cannot be written.
     """
     file = Path(path)
     with engine.lock:

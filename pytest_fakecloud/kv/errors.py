@@ -1,7 +1,7 @@
-"""Every error text of the service, and the two exceptions that carry them.
+"""Every error text of the service, and the exceptions that carry them.
 
-Texts are bytes, because they may quote what a client sent. Those without a source named beside
-them were observed on Redis 7.0 and Valkey 9.1.
+Texts are bytes, because they may quote what a client sent. Unless a source is named, they were
+observed on Redis 7.0 and Valkey 9.1.
 """
 
 from __future__ import annotations
@@ -11,9 +11,9 @@ from ..core.errors import ServiceError
 
 
 class CommandError(ServiceError):
-    """A command that failed; ``text`` is what the client reads, class word first.
+    """An error of a command; ``text`` is what the client receives, with the class word first.
 
-    Raised by commands, and also placed inside a list reply where one member failed.
+    Commands raise it, or put it into a list reply if only one member failed.
     """
 
     def __init__(self, text: bytes) -> None:
@@ -28,11 +28,11 @@ class CommandError(ServiceError):
 
 
 class HandedOn(CommandError):
-    """The error of a command that a script called, and let be its own: it is counted already."""
+    """An error of a command in a script that the script returned; it is counted already."""
 
 
 class RestError(ServiceError):
-    """A request the REST interface refuses before any command runs."""
+    """A request that the REST interface rejects before any command runs."""
 
 
 # -- dispatch ------------------------------------------------------------------------------------
@@ -64,17 +64,17 @@ NOT_ENOUGH_REPLICAS = b"NOREPLICAS Not enough good replicas to write."
 
 
 def wrong_arity(name: str) -> bytes:
-    """The text for a wrong number of arguments; ``name`` is lower case, ``xgroup|create`` style."""
+    """The error for a wrong number of arguments; ``name`` is in lower case, like ``xgroup|create``."""
     return f"ERR wrong number of arguments for '{name}' command".encode()
 
 
 def over_budget(over: OverBudget) -> bytes:
-    """The text for a command that takes too many steps."""
+    """The error for a command that takes too many steps."""
     return f"ERR the command was stopped: {over}".encode()
 
 
 def unknown_command(argv: list[bytes]) -> bytes:
-    """The text for an unknown command, quoting at most 128 bytes of its arguments."""
+    """The error for an unknown command; it quotes at most 128 bytes of arguments."""
     quoted = b""
     for argument in argv[1:]:
         if len(quoted) >= 128:
@@ -85,7 +85,7 @@ def unknown_command(argv: list[bytes]) -> bytes:
 
 
 def unknown_subcommand(container: str, sent: bytes) -> bytes:
-    """The text for a sub-command its container does not have."""
+    """The error for an unknown sub-command."""
     sent = sent.split(b"\0")[0][:128]
     return one_line(
         b"ERR unknown subcommand '" + sent + b"'. Try " + container.encode() + b" HELP."
@@ -93,7 +93,7 @@ def unknown_subcommand(container: str, sent: bytes) -> bytes:
 
 
 def bad_subcommand_arguments(container: str, sent: bytes) -> bytes:
-    """The text a sub-command itself gives for arguments it cannot read."""
+    """The error of a sub-command for invalid arguments."""
     sent = sent.split(b"\0")[0][:128]
     return one_line(
         b"ERR unknown subcommand or wrong number of arguments for '"
@@ -105,12 +105,12 @@ def bad_subcommand_arguments(container: str, sent: bytes) -> bytes:
 
 
 def not_available(name: str) -> bytes:
-    """The text for a command the service does not offer (decided here: none is published)."""
+    """The error for a command that the service does not offer (decided here: none is published)."""
     return f"ERR Command is not available: '{name}'".encode()
 
 
 def no_permission(name: str, *, vendor: bool = True) -> bytes:
-    """The text for a command the user may not run: the vendor's older wording, or the stock one."""
+    """The error for a command the user may not run: the vendor's older wording, or the stock one."""
     text = "NOPERM this user has no permissions to run the "
     if vendor:
         return f"{text}'{name.split('|')[0]}' command or its subcommand".encode()
@@ -118,12 +118,12 @@ def no_permission(name: str, *, vendor: bool = True) -> bytes:
 
 
 def invalid_expire(name: str) -> bytes:
-    """The text for an expiry that is not positive or overflows; ``name`` is lower case."""
+    """The error for an expiry that is not positive or overflows; ``name`` is in lower case."""
     return f"ERR invalid expire time in '{name}' command".encode()
 
 
 def one_line(text: bytes) -> bytes:
-    """The text with line breaks as spaces, as an error reply must be one line."""
+    """Replace line breaks by spaces, because an error reply is one line."""
     return text.replace(b"\r", b" ").replace(b"\n", b" ")
 
 
@@ -138,7 +138,7 @@ NOT_IN_TRANSACTION = b"ERR Command not allowed inside a transaction"
 
 
 def exec_aborted_by(reason: bytes) -> bytes:
-    """The text for an EXEC that is itself malformed; ``reason`` is the error without its class."""
+    """The error for an invalid EXEC itself; ``reason`` is the error without its class."""
     return b"EXECABORT Transaction discarded because of: " + reason
 
 
@@ -167,7 +167,7 @@ BITFIELD_RO_GET_ONLY = b"ERR BITFIELD_RO only supports the GET subcommand"
 
 
 def bitop_needs_two(operation: str) -> bytes:
-    """The text for DIFF, DIFF1, ANDOR with fewer than two sources (the vendor's SDK tests)."""
+    """The error for DIFF, DIFF1, ANDOR with fewer than two sources (the vendor's SDK tests)."""
     return f"ERR BITOP {operation} must be called with at least two source keys.".encode()
 
 
@@ -208,7 +208,7 @@ WITHSCORES_WITH_BYLEX = b"ERR syntax error, WITHSCORES not supported in combinat
 
 
 def input_key_needed(name: str) -> bytes:
-    """The text for ZUNION and its kin with no key; ``name`` is lower case."""
+    """The error for ZUNION and similar commands without a key; ``name`` is in lower case."""
     return f"ERR at least 1 input key is needed for '{name}' command".encode()
 
 
@@ -232,17 +232,17 @@ GEOSEARCHSTORE_WITH = (
 
 
 def geo_position(longitude: float, latitude: float) -> bytes:
-    """The text for a position that cannot be stored."""
+    """The error for a position that cannot be stored."""
     return f"ERR invalid longitude,latitude pair {longitude:f},{latitude:f}".encode()
 
 
 def geo_centre(name: str) -> bytes:
-    """The text for a search without a centre."""
+    """The error for a search without a centre."""
     return f"ERR exactly one of FROMMEMBER or FROMLONLAT can be specified for {name}".encode()
 
 
 def geo_shape(name: str) -> bytes:
-    """The text for a search without a shape."""
+    """The error for a search without a shape."""
     return f"ERR exactly one of BYRADIUS and BYBOX can be specified for {name}".encode()
 
 
@@ -261,7 +261,7 @@ PFDEBUG_NOT_SPARSE = b"ERR HLL encoding is not sparse"
 
 
 def debug_unknown(sent: bytes) -> bytes:
-    """The text for a DEBUG sub-command it does not have."""
+    """The error for an unknown sub-command of DEBUG."""
     word = sent.split(b"\0")[0][:128]
     return one_line(
         b"ERR unknown subcommand or wrong number of arguments for '" + word + b"'. Try DEBUG HELP."
@@ -269,7 +269,7 @@ def debug_unknown(sent: bytes) -> bytes:
 
 
 def pfdebug_unknown(sent: bytes) -> bytes:
-    """The text for a PFDEBUG sub-command it does not have."""
+    """The error for an unknown sub-command of PFDEBUG."""
     return one_line(b"ERR Unknown PFDEBUG subcommand '" + sent.split(b"\0")[0] + b"'")
 
 
@@ -332,32 +332,32 @@ GROUP_GONE = b"NOGROUP the consumer group this client was blocked on no longer e
 
 
 def no_group(key: bytes, group: bytes, *, reading: bool = False) -> bytes:
-    """The text where a key or its group is missing."""
+    """The error for a missing key or consumer group."""
     key, group = key.split(b"\0")[0], group.split(b"\0")[0]
     tail = b" in XREADGROUP with GROUP option" if reading else b""
     return one_line(b"NOGROUP No such key '" + key + b"' or consumer group '" + group + b"'" + tail)
 
 
 def no_group_for_key(key: bytes, group: bytes) -> bytes:
-    """The text where a key is there and its group is missing."""
+    """The error for a missing consumer group of an existing key."""
     key, group = key.split(b"\0")[0], group.split(b"\0")[0]
     return one_line(b"NOGROUP No such consumer group '" + group + b"' for key name '" + key + b"'")
 
 
 def bad_claim_argument(command: str, what: str) -> bytes:
-    """The text for a number XCLAIM or XAUTOCLAIM cannot read."""
+    """The error for an invalid number in XCLAIM or XAUTOCLAIM."""
     return f"ERR Invalid {what} argument for {command}".encode()
 
 
 def unrecognized_claim_option(sent: bytes) -> bytes:
-    """The text for a word XCLAIM does not know."""
+    """The error for an unknown option of XCLAIM."""
     return one_line(b"ERR Unrecognized XCLAIM option '" + sent.split(b"\0")[0] + b"'")
 
 
 def pending_limit(limit: int, size: int, wanted: int, where: tuple[bytes, bytes, bytes]) -> bytes:
-    """The vendor's text where a consumer would hold more pending entries than allowed.
+    """The vendor's error for a consumer with more pending entries than allowed.
 
-    ``where`` is key, group and consumer. Sources: the vendor's documentation.
+    ``where`` is key, group and consumer. Source: the vendor's documentation.
     """
     key, group, consumer = where
     return one_line(
@@ -398,7 +398,7 @@ SORT_SCORES = b"ERR One or more scores can't be converted into double"
 
 
 def unsupported_option(option: bytes) -> bytes:
-    """The text EXPIRE and its kin give for a word they do not know."""
+    """The error for an unknown option of EXPIRE and similar commands."""
     return one_line(b"ERR Unsupported option " + option.split(b"\0")[0])
 
 
@@ -476,7 +476,7 @@ AUTH_WITHOUT_PASSWORD = (
 
 
 def refused_by_option(command: str, option: str) -> bytes:
-    """The text for a command that only a setting of the server's start could allow."""
+    """The error for a command that only an option at the server's start can enable."""
     return (
         f"ERR {command} command not allowed. If the {option} option is set to "
         '"local", you can run it from a local connection, otherwise you need to set this option '
@@ -485,48 +485,48 @@ def refused_by_option(command: str, option: str) -> bytes:
 
 
 def unknown_config(name: bytes) -> bytes:
-    """The text for a parameter CONFIG SET does not know."""
+    """The error for an unknown parameter of CONFIG SET."""
     return one_line(b"ERR Unknown option or number of arguments for CONFIG SET - '" + name + b"'")
 
 
 def config_failed(name: str, reason: str) -> bytes:
-    """The text for a value CONFIG SET does not take."""
+    """The error for an invalid value in CONFIG SET."""
     text = f"ERR CONFIG SET failed (possibly related to argument '{name}') - {reason}"
     return one_line(text.encode("utf-8", "surrogateescape"))
 
 
 def no_samples(event: bytes) -> bytes:
-    """The text for a latency event that never happened."""
+    """The error for a latency event without samples."""
     return one_line(b"ERR No samples available for event '" + event + b"'")
 
 
 def no_such_user(name: bytes) -> bytes:
-    """The text for an unknown user."""
+    """The error for an unknown user."""
     return one_line(b"ERR No such user '" + name + b"'")
 
 
 def unknown_client_type(word: bytes) -> bytes:
-    """The text for an unknown TYPE of clients."""
+    """The error for an unknown TYPE of clients."""
     return one_line(b"ERR Unknown client type '" + word + b"'")
 
 
 def unknown_client_attribute(word: bytes) -> bytes:
-    """The text for a word CLIENT SETINFO does not know."""
+    """The error for an unknown attribute of CLIENT SETINFO."""
     return one_line(b"ERR Unrecognized option '" + word + b"'")
 
 
 def bad_client_attribute(name: str) -> bytes:
-    """The text for a library name or version with characters it must not have."""
+    """The error for a library name or version with invalid characters."""
     return f"ERR {name} cannot contain spaces, newlines or special characters.".encode()
 
 
 def unrecognized_replconf(word: bytes) -> bytes:
-    """The text for a word REPLCONF does not know."""
+    """The error for an unknown option of REPLCONF."""
     return one_line(b"ERR Unrecognized REPLCONF option: " + word)
 
 
 def hello_syntax(option: bytes) -> bytes:
-    """The text for a word HELLO does not know."""
+    """The error for an unknown option of HELLO."""
     return one_line(b"ERR Syntax error in HELLO option '" + option + b"'")
 
 
@@ -547,7 +547,7 @@ OPT_SWITCH = (
 
 
 def overlapping_prefixes(prefix: bytes, other: bytes, what: str) -> bytes:
-    """The text for a prefix that is the beginning of another one; ``what`` says which."""
+    """The error for a prefix that is the beginning of another; ``what`` names the other."""
     return one_line(
         b"ERR Prefix '%b' overlaps with %b '%b'. Prefixes for a single client must not overlap."
         % (prefix, what.encode(), other)
@@ -555,7 +555,7 @@ def overlapping_prefixes(prefix: bytes, other: bytes, what: str) -> bytes:
 
 
 def listeners_may_not(name: str) -> bytes:
-    """The text for a command a RESP2 client sends while it listens; ``name`` is lower case."""
+    """The error for a command of a subscribed RESP2 client; ``name`` is in lower case."""
     return (
         f"ERR Can't execute '{name}': only (P|S)SUBSCRIBE / (P|S)UNSUBSCRIBE / PING / QUIT / RESET "
         "are allowed in this context"
@@ -575,7 +575,7 @@ RULES_CHANGED = {
     "key": b"no permission to touch the specified keys",
     "channel": b"no permission to access one of the channels used as arguments",
 }
-"""Why a queued command may no longer run, by what is missing."""
+"""Reasons why a queued command may no longer run, by the missing permission."""
 SORT_BY_DENIED = b"ERR BY option of SORT denied due to insufficient ACL permissions."
 SORT_GET_DENIED = b"ERR GET option of SORT denied due to insufficient ACL permissions."
 ACL_SYNTAX = "Syntax error"
@@ -607,7 +607,7 @@ ACL_NO_FILE = (
 
 
 def rules_changed(reason: str) -> bytes:
-    """The text for a queued command that its user may no longer run at EXEC."""
+    """The error at EXEC for a queued command that its user may no longer run."""
     return (
         b"NOPERM ACLs rules changed between the moment the transaction was accumulated and the "
         b"EXEC call. This command is no longer allowed for the following reason: "
@@ -616,43 +616,43 @@ def rules_changed(reason: str) -> bytes:
 
 
 def bad_acl_rule(rule: bytes, reason: str) -> bytes:
-    """The text for a rule ACL SETUSER cannot read."""
+    """The error for an invalid rule in ACL SETUSER."""
     rule = rule.split(b"\0")[0]
     return one_line(b"ERR Error in ACL SETUSER modifier '" + rule + b"': " + reason.encode())
 
 
 def unmatched_parenthesis(rule: bytes) -> bytes:
-    """The text for a selector that is not closed."""
+    """The error for a selector that is not closed."""
     return one_line(b"ERR Unmatched parenthesis in acl selector starting at '" + rule + b"'.")
 
 
 def unknown_category(name: bytes) -> bytes:
-    """The text for an unknown category."""
+    """The error for an unknown category."""
     return one_line(b"ERR Unknown category '" + name.split(b"\0")[0] + b"'")
 
 
 def user_not_found(name: bytes) -> bytes:
-    """The text for a dry run of an unknown user."""
+    """The error for ACL DRYRUN with an unknown user."""
     return one_line(b"ERR User '" + name.split(b"\0")[0] + b"' not found")
 
 
 def command_not_found(name: bytes) -> bytes:
-    """The text for a dry run of an unknown command."""
+    """The error for ACL DRYRUN with an unknown command."""
     return one_line(b"ERR Command '" + name.split(b"\0")[0] + b"' not found")
 
 
 def fixed_user(name: bytes) -> bytes:
-    """The text for changing a user every database of the vendor has (decided here)."""
+    """The error for changing a built-in user of the vendor (decided here)."""
     return one_line(b"ERR The '" + name + b"' user cannot be modified")
 
 
 def cannot_remove(name: bytes) -> bytes:
-    """The text for removing a user every database has."""
+    """The error for removing a built-in user."""
     return one_line(b"ERR The '" + name + b"' user cannot be removed")
 
 
 def rest_token_failed(name: bytes) -> bytes:
-    """The vendor's text where ACL RESTTOKEN has the wrong name or password."""
+    """The vendor's error for ACL RESTTOKEN with a wrong name or password."""
     return one_line(b'ERR Wrong password or user "' + name + b'" does not exist')
 
 
@@ -677,10 +677,10 @@ FORMAT_IN_TRANSACTION = "ERR response format resp2 is not available for multi-ex
 
 
 def max_key_size(limit: int, actual: int) -> bytes:
-    """The vendor's text for a key that is too long, in bytes."""
+    """The vendor's error for a key that is too long, in bytes."""
     return f"ERR max key size exceeded. Limit: {limit} bytes, Actual: {actual} bytes".encode()
 
 
 def pipeline_too_long(limit: int, actual: int) -> str:
-    """The text for a request with too many commands."""
+    """The error for a request with too many commands."""
     return f"ERR max pipeline length exceeded. Limit: {limit}, Actual: {actual}"

@@ -1,4 +1,4 @@
-"""``KVServer``: the handle a test gets of a key-value server."""
+"""``KVServer``: the fake of a key-value server."""
 
 from __future__ import annotations
 
@@ -92,7 +92,8 @@ class KVServer(Handle):
         self.dialect = config.dialect
         self._credentials = Credentials()
         if config.token is not None:
-            # The same after every start with that token, so that a .env file keeps working.
+            # Derived from the token, so that the variables in a .env file stay valid after a
+            # restart.
             derived = sha256(f"read-only {config.token}".encode()).hexdigest()
             self._credentials.read_only = derived
         self._port: DatabasePort | None = None
@@ -110,15 +111,15 @@ class KVServer(Handle):
 
     @cached_property
     def _password(self) -> str:
-        """What lets in at the database port; made with the engine, unless it was given."""
+        """The password of the database port, created with the engine unless it is a setting."""
         made: str = vars(self).setdefault("_password", new_token(32))
         return made
 
     def _find_engine(self) -> AnyEngine:
         with self._making:
             if self._made is None:
-                # Suites give each test all their fakes, and most tests use one: the others cost
-                # no more than an address.
+                # Created on first use: suites give each test all their fakes, and most tests use
+                # one.
                 self._made = self._new_engine()
                 self._made.search_delay = self._search_delay
                 self._apply_password()
@@ -126,7 +127,7 @@ class KVServer(Handle):
 
     @property
     def _engine(self) -> AnyEngine:
-        """What runs the commands: in memory, made when it is first needed, or a real server."""
+        """The engine: in memory, created on first use, or a real server."""
         return self._made or self._find_engine()
 
     @cached_property
@@ -145,20 +146,21 @@ class KVServer(Handle):
 
     @property
     def read_only_token(self) -> str:
-        """The token that may only read; safe to show in public (specification)."""
+        """The token that may only read; it can be shown in public (specification)."""
         return self._credentials.read_only
 
     @action
     def rotate_token(self) -> str:
-        """Replace both default tokens; the old ones are refused from now on."""
+        """Replace both default tokens, of which the old ones are rejected; return the new one."""
         self._credentials.standard = super().rotate_token()
         self._credentials.read_only = new_token()
         return self.token
 
     def reset_password(self) -> str:
-        """Reset the database password, which revokes both default tokens (specification); the new token.
+        """Reset the database password, which revokes both default tokens; return the new token.
 
-        Connections of the database port that have logged in stay, as with any change of a password.
+        That is the specified behaviour. Connections of the database port that have logged in stay
+        open, as after any change of a password.
         """
         self._password = new_token(32)
         self._apply_password()
@@ -166,11 +168,11 @@ class KVServer(Handle):
 
     @property
     def database_url(self) -> str:
-        """Where the native protocol is spoken: ``redis://default:<password>@127.0.0.1:<port>``.
+        """The URL for Redis clients: ``redis://default:<password>@127.0.0.1:<port>``.
 
-        The port opens when this is first asked for, unless ``database_port`` was given. It answers
-        REST there too, over plain HTTP (specification). ``ContractError`` in front of a real
-        server, which has a port of its own.
+        The port opens on first use, unless ``database_port`` is set. It also answers REST over plain
+        HTTP (specification). Raises ``ContractError`` in front of a real server, which has a port of
+        its own.
         """
         engine = self._engine
         if not isinstance(engine, Engine):
@@ -183,12 +185,12 @@ class KVServer(Handle):
         return self._address_of(port)
 
     def _opened(self, engine: Engine) -> DatabasePort | None:
-        """The database port, opened when it is first asked for; None where the handle closed before."""
+        """Return the database port, opening it on first use, or None if the fake closed before."""
         with self._making:
             if self._port is None and not self.closed:
                 self._port = self._open_port(engine)
                 if self.closed:
-                    # By another thread meanwhile, which may not have seen what it has to end.
+                    # Another thread has closed the fake, perhaps before it could see this port.
                     self._port.mount.close()
             return self._port
 
@@ -231,24 +233,25 @@ class KVServer(Handle):
             self._made.users["default"].set_password(self._password.encode())
 
     def _first_baseline(self) -> Snapshot | None:
-        """None for the in-memory engine: most tests never reset theirs."""
+        """Return None for the in-memory engine, because most tests never reset it."""
         return None if self._made is None else super()._first_baseline()
 
     def _new_snapshot(self) -> Snapshot:
-        """The data of an unused server."""
+        """Return the data of an unused server."""
         return Snapshot(self.fixture, self._new_engine().snapshot())
 
     @action
     def restore(self, snapshot: Snapshot) -> None:
-        """Put the data of a snapshot back; journal, faults, credentials and clock stay."""
+        """Restore the data of a snapshot; journal, faults, credentials and clock stay."""
         super().restore(snapshot)
         self._apply_password()
 
     @property
     def env(self) -> dict[str, str]:
-        """The variables of the official clients and, for any Redis client, ``KV_URL`` and ``REDIS_URL``.
+        """The environment variables of the official clients, and ``KV_URL`` and ``REDIS_URL``.
 
-        These two are ``database_url``, whose port opens now; a real server has neither.
+        The last two are ``database_url``, whose port opens now, for any Redis client; a fake in
+        front of a real server has neither.
         """
         variables = self._env_variables()
         engine = self._engine
@@ -258,7 +261,7 @@ class KVServer(Handle):
         return variables
 
     def _env_variables(self) -> dict[str, str]:
-        """The variables of the official clients, under both of their names."""
+        """Return the variables of the official clients, under both of their names."""
         return {
             "UPSTASH_REDIS_REST_URL": self.url,
             "UPSTASH_REDIS_REST_TOKEN": self.token,
@@ -270,15 +273,15 @@ class KVServer(Handle):
     # -- clients ---------------------------------------------------------------------------------
 
     def client(self, **options: Any) -> Redis:
-        """Make an ``upstash_redis.Redis`` for this server; ``options`` are its own keywords.
+        """Create an ``upstash_redis.Redis`` for this server; ``options`` are its own keywords.
 
-        It closes with the handle. Raises ``ContractError`` where the package is not installed.
+        It closes with the fake. Raises ``ContractError`` if the package is not installed.
         """
         __tracebackhide__ = True
         return cast("Redis", super().client(**options))
 
     def async_client(self, **options: Any) -> AsyncRedis:
-        """Make an ``upstash_redis.asyncio.Redis``, as ``client()`` does."""
+        """Create an ``upstash_redis.asyncio.Redis``, like ``client()``."""
         __tracebackhide__ = True
         return cast("AsyncRedis", super().async_client(**options))
 
@@ -299,10 +302,10 @@ class KVServer(Handle):
 
     @action
     def execute(self, *command: Scalar) -> KVReply:
-        """Run a command as the tester: no request, no faults, no limits.
+        """Run a command from the test: no request, no faults, no limits.
 
-        Returns what the command replies, strings as text (as bytes where they are not UTF-8). Raises
-        ``CommandError`` where the server answers with an error.
+        Returns the reply with strings as ``str`` (``bytes`` if they are not UTF-8). Raises
+        ``CommandError`` for an error reply.
         """
         __tracebackhide__ = True
         if not command:
@@ -317,58 +320,58 @@ class KVServer(Handle):
             raise
         assert not isinstance(reply, Blocked)
         if line[0].upper() == b"RESET":
-            # It leaves a client that has to log in again; the tester is let in without.
+            # RESET logs a client out, but the test needs no login.
             self._end_session()
         return plain(reply)
 
     def value(self, key: str | bytes) -> KVValue:
-        """Read what a key holds, as a plain value; None when there is no such key.
+        """Return a key's value in plain Python, or None for a missing key.
 
-        Text (bytes where it is not UTF-8) for a string, a list, a set, a dict for a hash, a list of
-        ``(member, score)`` for a sorted set, a list of ``(id, fields)`` for a stream, the parsed
-        document for JSON.
+        A string is a ``str`` (``bytes`` if it is not UTF-8), a sorted set a list of ``(member,
+        score)``, a stream a list of ``(id, fields)``, JSON the parsed document; lists, sets and
+        hashes are ``list``, ``set`` and ``dict``.
         """
         with self._engine.reading() as keyspace:
             return python_value(keyspace.peek(encode(key)))
 
     def string(self, key: str | bytes) -> Word:
-        """Read a string. Raises ``ContractError`` for a missing key, and for one of another type."""
+        """Return a string. Raises ``ContractError`` for a missing key and for another type."""
         text: Word = self._read(key, "string")
         return text
 
     def integer(self, key: str | bytes) -> int:
-        """Read a string that is an integer, such as a counter.
+        """Return a string as an integer, such as a counter.
 
-        Raises ``ContractError`` for a missing key, for one of another type, and for another string.
+        Raises ``ContractError`` for a missing key, for another type, and for any other string.
         """
         return integer_of(key, self.string(key))
 
     def hash(self, key: str | bytes) -> dict[Word, Word]:
-        """Read a hash, empty for a missing key. Raises ``ContractError`` for one of another type."""
+        """Return a hash, empty for a missing key. Raises ``ContractError`` for another type."""
         fields: dict[Word, Word] = self._read(key, "hash", {})
         return fields
 
     def elements(self, key: str | bytes) -> list[Word]:
-        """Read a list, empty for a missing key. Raises ``ContractError`` for one of another type."""
+        """Return a list, empty for a missing key. Raises ``ContractError`` for another type."""
         elements: list[Word] = self._read(key, "list", [])
         return elements
 
     def members(self, key: str | bytes) -> set[Word]:
-        """Read a set, empty for a missing key. Raises ``ContractError`` for one of another type."""
+        """Return a set, empty for a missing key. Raises ``ContractError`` for another type."""
         members: set[Word] = self._read(key, "set", set())
         return members
 
     def scores(self, key: str | bytes) -> dict[Word, float]:
-        """Read a sorted set: its members, the lowest score first, with their scores.
+        """Return the scores of a sorted set by member, in ascending order of scores.
 
-        It is empty for a missing key. Raises ``ContractError`` for one of another type.
+        It is empty for a missing key. Raises ``ContractError`` for another type.
         """
         return dict(self._read(key, "zset", []))
 
     def entries(self, key: str | bytes) -> list[tuple[str, dict[Word, Word]]]:
-        """Read a stream: ``(id, fields)`` of each entry.
+        """Return the entries of a stream as ``(id, fields)``.
 
-        It is empty for a missing key. Raises ``ContractError`` for one of another type.
+        The list is empty for a missing key. Raises ``ContractError`` for another type.
         """
         entries: list[tuple[str, dict[Word, Word]]]
         entries = self._read(key, "stream", [])
@@ -379,18 +382,18 @@ class KVServer(Handle):
             return value_of_type(key, keyspace.peek(encode(key)), wanted, empty)
 
     def values(self) -> dict[Word, KVValue]:
-        """Read every key and what it holds, as ``value()`` gives it."""
+        """Return the values of all keys, each like that of ``value()``."""
         with self._engine.reading() as keyspace:
             return {word(key): python_value(keyspace.peek(key)) for key in keyspace}
 
     def keys(self, pattern: str | bytes = "*") -> list[Word]:
-        """Read the keys that match a glob pattern of the server's (``user:[0-9]*``), oldest first."""
+        """Return the keys that match a glob pattern of the server (``user:[0-9]*``), oldest first."""
         matches = matcher(encode(pattern))
         with self._engine.reading() as keyspace:
             return [word(key) for key in keyspace if matches(key)]
 
     def ttl(self, key: str | bytes) -> int:
-        """Read the seconds a key has left, as TTL tells: -1 when it stays, -2 when there is none."""
+        """Return a key's TTL in seconds, like TTL: -1 without an expiry, -2 for a missing key."""
         return cast("int", self._engine.execute(self._new_session(), [b"TTL", encode(key)]))
 
     @action
@@ -398,21 +401,21 @@ class KVServer(Handle):
         self,
         data: Mapping[Any, object] | Iterable[Sequence[Scalar]] | str | os.PathLike[str],
     ) -> None:
-        """Put data in: a mapping of keys to plain values, commands to run, or an ``.rdb`` file.
+        """Load data: a mapping of keys to plain values, commands to run, or an ``.rdb`` file.
 
-        Whichever it is, a key that exists is replaced, other keys stay, and nothing changes where
-        ``ContractError`` is raised.
+        An existing key is replaced, other keys stay, and nothing changes if ``ContractError`` is
+        raised.
 
-        - A mapping: text, bytes and numbers become strings, a dict a hash, a list of scalars a list,
-          a set a set, a list of ``(member, score)`` a sorted set, a list of ``(id, fields)`` a stream.
-          What ``values()`` returned can be loaded again, except JSON documents, which only ``JSON.SET``
-          makes.
-        - An iterable of commands, which run in turn: ``[["ZADD", "board", 1, "ann"], …]``. Raises
-          ``CommandError`` when one fails; those before it have run.
-        - The path of a dump that a real server wrote (``"dump.rdb"``, by ``SAVE`` or ``BGSAVE``), or
-          ``dump_rdb()``: Redis up to 8.2, Valkey up to 9.2. Keys keep their expiries; those that have
-          expired by the clock of this fake are skipped, and so are those of modules other than JSON
-          and of databases that this server does not have: one ``UserWarning`` counts them. Function
+        - A mapping: strings, bytes and numbers become strings, a dict a hash, a list of scalars a
+          list, a set a set, a list of ``(member, score)`` a sorted set, a list of ``(id, fields)``
+          a stream. The result of ``values()`` can be loaded again, except for JSON documents, which
+          only ``JSON.SET`` creates.
+        - An iterable of commands, which run in order: ``[["ZADD", "board", 1, "ann"], …]``. Raises
+          ``CommandError`` if one fails; the commands before it have run.
+        - The path of a file that ``dump_rdb()`` or a real server wrote (``"dump.rdb"``, by ``SAVE``
+          or ``BGSAVE``): Redis up to 8.2, Valkey up to 9.2. Keys keep their expiries. Keys that
+          have expired by this fake's clock are skipped, and so are those of modules other than JSON
+          and of databases that this server does not have; one ``UserWarning`` counts them. Function
           libraries are loaded too.
         """
         __tracebackhide__ = True
@@ -433,14 +436,14 @@ class KVServer(Handle):
                 raise
 
     def dump_rdb(self, path: str | os.PathLike[str]) -> None:
-        """Write all keys and function libraries to an ``.rdb`` file, from which a real server starts.
+        """Write all keys and function libraries to an ``.rdb`` file that a real server can load.
 
-        Redis 7.0 and later, and Valkey, read the file, as ``load()`` does; a hash with fields that
-        expire needs Redis 7.4. JSON documents are written as RedisJSON stores them, so a server needs
-        that module to read a file with any. Search indexes are skipped with a ``UserWarning``. A file
-        that exists is overwritten. Raises ``ContractError`` where the file cannot be written, and in
-        front of a real server, which has ``SAVE``. A fake of another process (``Cloud.connect``) does
-        not offer it, so that no client writes files there.
+        Redis 7.0 and later, Valkey and ``load()`` read the file; a hash with fields that expire
+        needs Redis 7.4. JSON documents are written in the format of RedisJSON, so a server needs
+        that module to load them. Search indexes are skipped with a ``UserWarning``. An existing
+        file is overwritten. Raises ``ContractError`` if the file cannot be written, and in front of
+        a real server, which has ``SAVE``. A fake in another process (``Cloud.connect``) does not
+        offer this method, so that no client writes files there.
         """
         __tracebackhide__ = True
         from .dump_files import dump_to_file
@@ -453,10 +456,10 @@ class KVServer(Handle):
 
     @action
     def reset(self) -> None:
-        """Go back to the baseline: its data, no faults, no interruptions, a full daily limit.
+        """Return to the baseline: its data, no faults, no interruptions, a full daily limit.
 
-        What ``execute()`` left open, such as a transaction or a subscription, ends, and so does
-        CLIENT PAUSE; logs (ACL LOG, SLOWLOG, LATENCY) and the figures of INFO begin anew.
+        Transactions and subscriptions of ``execute()`` end, and so does CLIENT PAUSE; logs (ACL
+        LOG, SLOWLOG, LATENCY) and the statistics of INFO are reset.
         """
         self._end_session()
         super().reset()
@@ -468,10 +471,10 @@ class KVServer(Handle):
     # -- search ----------------------------------------------------------------------------------
 
     def search_index(self, name: str) -> SearchIndexView:
-        """Look at a search index, by its name or an alias: schema, documents, pending changes.
+        """Return a view of a search index: its schema, documents and pending changes.
 
-        Its ``explain(key, filter)`` says why a filter does not find a key. Raises ``ContractError``
-        where there is no such index.
+        ``name`` is the index's own or an alias. The view's ``explain(key, filter)`` returns why a
+        filter does not find a key. Raises ``ContractError`` for a missing index.
         """
         from .search.views import SearchIndexView
 
@@ -479,7 +482,7 @@ class KVServer(Handle):
 
     @property
     def searches(self) -> Found[Search]:
-        """The searches that clients made, the oldest first, and what each found."""
+        """The searches of clients, the oldest first, with their results."""
         from .search.views import searches_of
 
         return searches_of(self._memory().searches)
@@ -491,11 +494,11 @@ class KVServer(Handle):
         times: int | None = None,
         **where: Unpack[SearchFields],
     ) -> Found[Search]:
-        """The searches that match; fails unless there is at least one, or exactly ``times``.
+        """Assert that at least one search matches, or exactly ``times``; return those that match.
 
         ``where`` are fields of a search: ``command`` (``"query"``, ``"count"`` or ``"aggregate"``),
-        ``filter``, ``keys`` (any that was answered), ``total``, ``pending``. With a key that was
-        not found the failure says which clause refused it, and what its text had become.
+        ``filter``, ``keys`` (any of the returned ones), ``total``, ``pending``. If a key was not
+        found, the failure shows the clause that excluded it, and the terms of its text.
         """
         __tracebackhide__ = True
         from .search.views import expect_search
@@ -505,7 +508,7 @@ class KVServer(Handle):
         return expect_search(self._reading, self._memory().searches, times, given)
 
     def assert_not_searched(self, index: Asked[str] = None, **where: Unpack[SearchFields]) -> None:
-        """Fail when any search matches."""
+        """Assert that no search matches."""
         __tracebackhide__ = True
         self.assert_searched(index, times=0, **where)
 
@@ -525,12 +528,12 @@ class KVServer(Handle):
     def between(
         self, commands: Place = None, *, run: Callable[[], object] | Sequence[Scalar]
     ) -> Between:
-        """Let another client come between two commands of a pipeline.
+        """Run another client's command between two commands of a pipeline.
 
-        ``commands`` chooses the place: after how many commands, or between which two neighbours
-        (``("GET", "SET")``); without it, every place in turn. ``run`` is called there, or a command
-        to execute there. Returns the interruption: a context manager, or iterated for every place.
-        Names of commands are asked as ``assert_called(command=…)`` does.
+        ``commands`` selects the position: a number of commands before it, or the names of its two
+        neighbours (``("GET", "SET")``); without it, every position in turn. ``run`` is a function
+        to call there, or a command to execute. Returns the interruption, a context manager that can
+        be iterated for every position. Names of commands match as in ``assert_called(command=…)``.
         """
         __tracebackhide__ = True
         if callable(run):

@@ -1,4 +1,4 @@
-"""Who runs commands, where they come from, and what an engine offers to those who serve it."""
+"""Users and transports of commands, and the interface of engines."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ if TYPE_CHECKING:
     from .table.registry import CommandSpec, Table
 
 Transport = Literal["local", "rest", "port"]
-"""Where commands come from: the tester, HTTP, or the database port."""
+"""The origin of commands: the test, HTTP, or the database port."""
 
 
 class User(Protocol):
-    """A user that runs commands. ``unrestricted`` spares the check of every command."""
+    """A user that runs commands. An ``unrestricted`` user needs no checks."""
 
     name: str
     unrestricted: bool
@@ -25,26 +25,26 @@ class User(Protocol):
 
     @property
     def known(self) -> bool:
-        """Whether this is a user, and not a client that has yet to log in."""
+        """Whether the client has logged in."""
 
     def accepts(self, password: bytes) -> bool:
-        """Whether the password is this user's."""
+        """Return whether a password is accepted."""
 
     def copy(self) -> User:
-        """An independent copy."""
+        """Return an independent copy."""
 
     def check(self, spec: CommandSpec, argv: list[bytes]) -> None:
-        """Raise ``CommandError`` with a NOPERM text unless the user may run this command line."""
+        """Raise ``CommandError`` with a NOPERM text unless the user may run a command line."""
 
     def reads_all_keys(self, spec: CommandSpec) -> bool:
-        """Whether the command may read every key for this user."""
+        """Return whether the command may read every key for this user."""
 
     def may_listen(self, name: bytes, is_pattern: bool) -> bool:
-        """Whether the user may listen to a channel or pattern."""
+        """Return whether the user may subscribe to a channel or pattern."""
 
 
 class AnySession(Protocol):
-    """What HTTP needs of a session, whichever engine made it."""
+    """The part of a session that HTTP uses, whichever engine created it."""
 
     user: User
     deliver: Callable[[list[Any]], None] | None
@@ -56,13 +56,13 @@ class AnySession(Protocol):
 
 
 class Contents(Protocol):
-    """The keys of a database, and what they hold."""
+    """The keys of a database with their values."""
 
     def __iter__(self) -> Iterator[bytes]:
-        """Go through the keys."""
+        """Iterate over the keys."""
 
     def peek(self, key: bytes) -> Any:
-        """Read the value of a key without touching it; None where there is no such key."""
+        """Return the value of a key without an access, or None."""
 
 
 class _Users(Protocol):
@@ -88,34 +88,34 @@ TURN_SECONDS = 0.05
 
 
 class AnyEngine(Protocol):
-    """What runs commands, in memory or on a real server.
+    """An engine that runs commands, in memory or on a real server.
 
-    Its sessions are its own: what one engine made is given to no other.
+    A session belongs to the engine that created it.
     """
 
     @property
     def clock(self) -> Timekeeper:
-        """The clock of the handle."""
+        """The clock of the fake."""
 
     @property
     def lock(self) -> AbstractContextManager[object]:
-        """What keeps others from running commands, as far as the engine can."""
+        """The lock that keeps other clients from running commands, where the engine has one."""
 
     @property
     def table(self) -> Table:
-        """The commands there are."""
+        """The commands of the server."""
 
     @property
     def users(self) -> _Users:
-        """The users by name and by REST token, and what they are permitted."""
+        """The users by name and by REST token, and their permissions."""
 
     @property
     def pubsub(self) -> _PubSub:
-        """Who listens to what."""
+        """The subscriptions."""
 
     @property
     def monitors(self) -> _Monitors:
-        """Called with each command that runs: the instant in microseconds, who, the line."""
+        """Called with each command: the time in microseconds, the client, the command line."""
 
     @property
     def streaming(self) -> set[Any]:
@@ -129,10 +129,10 @@ class AnyEngine(Protocol):
         address: str = "",
         at_us: int | None = None,
     ) -> AnySession:
-        """Make a session of a user, ``default`` unless given, which began at an instant or just now."""
+        """Open a session of a user, ``default`` unless given, which began at a time or just now."""
 
     def execute(self, session: Any, argv: list[bytes]) -> Reply:
-        """Run a command line, or queue it; raises ``CommandError`` where the answer is an error."""
+        """Run a command line, or queue it; raise ``CommandError`` for an error reply."""
 
     def give_way(self) -> None:
         """Let a client that waits for its turn run first, between two commands of another."""
@@ -141,10 +141,10 @@ class AnyEngine(Protocol):
         """Forget a session that ends."""
 
     def reading(self) -> AbstractContextManager[Contents]:
-        """The handle's keys as they are now."""
+        """Yield the fake's current keys."""
 
     def snapshot(self) -> Any:
-        """A copy of what commands can change."""
+        """Copy all that commands can change."""
 
     def restore(self, saved: Any) -> None:
-        """Put a copy back."""
+        """Restore a copy."""

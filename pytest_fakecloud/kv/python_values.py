@@ -1,4 +1,4 @@
-"""Between what a tester writes and reads and what the engine keeps."""
+"""Conversion between plain Python values and those of the engine."""
 
 from __future__ import annotations
 
@@ -13,20 +13,26 @@ from .reply import Reply, to_json
 from .table.syntax import format_double, parse_int
 
 Scalar = str | bytes | int | float
-"""What a tester may give as one argument of a command."""
+"""The types of a command's arguments."""
 
 Word: TypeAlias = "str | Any"
-"""A key: text, or bytes where the server holds what is not UTF-8. As ``Any``, because nearly every key
-is text and no test should have to rule the others out to sort them."""
+"""A key: a ``str``, or ``bytes`` if it is not UTF-8.
+
+It is typed as ``Any``, because nearly every key is a ``str`` and a test should not have to exclude
+the rest to sort them.
+"""
 
 KVReply: TypeAlias = str | bytes | int | list["KVReply"] | None
-"""What a command replies: text (bytes where it is not UTF-8), a whole number, None for nil, or a list
-of those. A double is its text, as in RESP2; an error inside of a list is its text too."""
+"""The reply of a command in plain Python, None for nil.
+
+A string is a ``str`` (``bytes`` if it is not UTF-8). A double is a string, as in RESP2, and so is
+an error inside a list.
+"""
 
 JsonDocument: TypeAlias = (
     str | int | float | list["JsonDocument"] | dict[str, "JsonDocument"] | None
 )
-"""A parsed JSON document; true and false are whole numbers to a type checker."""
+"""A parsed JSON document; for a type checker, booleans are integers."""
 
 KVValue: TypeAlias = (
     str
@@ -38,13 +44,15 @@ KVValue: TypeAlias = (
     | list[tuple[str, dict[str | bytes, str | bytes]]]
     | JsonDocument
 )
-"""What a key holds. Text (bytes where it is not UTF-8) for a string, a list, a set, a dict for a hash,
-a list of ``(member, score)`` for a sorted set, a list of ``(id, fields)`` for a stream, the document for
-JSON, None for no key."""
+"""The value of a key in plain Python, None for a missing key.
+
+A ``str`` (``bytes`` if it is not UTF-8) for a string, a list, a set, a dict for a hash, a list of
+``(member, score)`` for a sorted set, a list of ``(id, fields)`` for a stream, the document for JSON.
+"""
 
 
 def encode(word: Scalar) -> bytes:
-    """An argument as the engine takes it; raises ``ContractError`` for anything but a scalar."""
+    """Return an argument as bytes; raise ``ContractError`` for anything but a scalar."""
     if isinstance(word, bytes):
         return word
     if isinstance(word, bool):
@@ -68,7 +76,7 @@ def encode(word: Scalar) -> bytes:
 
 
 def word(data: bytes | bytearray) -> Word:
-    """Text where the bytes are UTF-8, the bytes where they are not."""
+    """Return bytes as a ``str`` if they are UTF-8, else unchanged."""
     try:
         return data.decode()
     except UnicodeDecodeError:
@@ -76,7 +84,7 @@ def word(data: bytes | bytearray) -> Word:
 
 
 def plain(reply: Reply) -> KVReply:
-    """A reply as plain Python."""
+    """Return a reply in plain Python."""
     if isinstance(reply, list):
         return [plain(item) for item in reply]
     if isinstance(reply, bytes | bytearray):
@@ -86,7 +94,7 @@ def plain(reply: Reply) -> KVReply:
 
 
 def python_value(value: Any) -> KVValue:
-    """A stored value as plain Python, None for nothing."""
+    """Return a stored value in plain Python, None for None."""
     if value is None:
         return None
     if isinstance(value, bytes | bytearray):
@@ -114,11 +122,11 @@ _READERS = {
     "zset": "scores()",
     "stream": "entries()",
 }
-"""The method of the handle that reads a type."""
+"""The methods of ``KVServer`` that read a type."""
 
 
 def value_of_type(key: str | bytes, value: Any, wanted: str, empty: Any = None) -> Any:
-    """Return a stored value of one type as plain Python, and ``empty`` for a missing key.
+    """Return a stored value of one type in plain Python, and ``empty`` for a missing key.
 
     Raises ``ContractError`` for a value of another type, and for a missing key without ``empty``.
     """
@@ -138,7 +146,7 @@ def value_of_type(key: str | bytes, value: Any, wanted: str, empty: Any = None) 
 
 
 def integer_of(key: str | bytes, text: Word) -> int:
-    """Return a string as an integer. Raises ``ContractError`` for any other string."""
+    """Return a string as an integer; raise ``ContractError`` for any other string."""
     try:
         return parse_int(encode(text))
     except CommandError:
@@ -152,7 +160,7 @@ def _fields(flat: list[bytes]) -> dict[Any, Any]:
 
 
 def commands_for(data: Mapping[Any, Any] | Iterable[Sequence[Scalar]]) -> Iterator[list[bytes]]:
-    """The command lines that put data in; raises ``ContractError`` for what has no place."""
+    """Yield the command lines that load data; raise ``ContractError`` for unsupported data."""
     if not isinstance(data, Mapping):
         if isinstance(data, str | bytes) or not isinstance(data, Iterable):
             raise ContractError(

@@ -1,4 +1,4 @@
-"""Another client's commands between two of a pipeline: the race a pipeline allows, on purpose."""
+"""Interruptions of pipelines: another client's commands between two of theirs."""
 
 from __future__ import annotations
 
@@ -11,13 +11,14 @@ from ..core.matching import Asked, Question
 from .rest.requests import COMMAND, command_name
 
 Place: TypeAlias = int | tuple[Asked[str], Asked[str]] | None
-"""After how many commands, between which two neighbours, or (None) at every place in turn.
+"""A position in a pipeline: a number of commands, the names of two neighbours, or None for all.
 
-Neighbours are told by their commands' names, with all that ``core.matching`` knows."""
+Names match as ``core.matching`` describes.
+"""
 
 
 class Betweens:
-    """What is planned for the pipelines of one server."""
+    """The planned interruptions of one server's pipelines."""
 
     def __init__(self) -> None:
         self._planned: list[Between] = []
@@ -26,20 +27,20 @@ class Betweens:
         return bool(self._planned)
 
     def add(self, between: Between) -> None:
-        """Plan one more."""
+        """Add an interruption."""
         self._planned.append(between)
 
     def remove(self, between: Between) -> None:
-        """Plan it no longer; may be called any number of times."""
+        """Remove an interruption; does nothing for one that was removed before."""
         if between in self._planned:
             self._planned.remove(between)
 
     def clear(self) -> None:
-        """Plan nothing."""
+        """Remove all interruptions."""
         self._planned.clear()
 
     def begin(self, lines: list[list[bytes]]) -> Callable[[int], None]:
-        """Take a pipeline's commands; returns what to call before each but the first."""
+        """Start a pipeline; return a function to call before each command but the first."""
         places = [(between, between._places(lines)) for between in self._planned]
 
         def at(index: int) -> None:
@@ -54,16 +55,16 @@ class Between:
     """An interruption of pipelines: ``run()`` is called between two of their commands.
 
     ``commands`` is a number (after that many commands of each pipeline), a pair of command names
-    (between those neighbours; each a name, a glob, a pattern or a function), or None: every place in
-    turn, one per pipeline, beginning after the first command. A with-block ends it. With
-    ``commands=None`` it can be iterated: the body runs once per place, as long as its pipelines have
-    places left::
+    (between those neighbours; each a name, a glob, a pattern or a function), or None: every
+    position in turn, one per pipeline, starting after the first command. A with-block ends the
+    interruption. With ``commands=None`` it can be iterated: the body runs once per position, as
+    long as its pipelines have any left::
 
         for place in kv_server.between(run=steal):
             kv_server.restore(before)
             transfer_money()
 
-    ``hits`` counts how often it happened, ``place`` is the latest place.
+    ``hits`` counts the interruptions, ``place`` is the latest position.
     """
 
     def __init__(self, plan: Betweens, commands: Place, run: Callable[[], object]) -> None:
@@ -84,7 +85,7 @@ class Between:
         plan.add(self)
 
     def _places(self, lines: list[list[bytes]]) -> set[int]:
-        """Where it happens in a pipeline of these commands."""
+        """Return the positions to interrupt in a pipeline of these commands."""
         if isinstance(self._commands, int):
             return {self._commands}
         if self._commands is None:
@@ -101,16 +102,16 @@ class Between:
         if not self._iterated:
             self._turn += 1
             return {self._turn}
-        # Within one turn of a loop the places of all its pipelines count on.
+        # Within one turn of a loop, the positions of all its pipelines are numbered consecutively.
         place = self._turn - self._passed
         self._passed += gaps
         return {place} if 1 <= place <= gaps else set()
 
     def _happen(self, place: int) -> None:
-        """Run what was given, as if another client had been quicker.
+        """Call ``run``, as if another client had been faster.
 
-        Raises ``ContractError`` when it fails: the pipeline is answered 500, the test is told why. What
-        is no ``Exception``, such as a ``pytest.fail()`` or a time-out, passes through.
+        If it raises an ``Exception``, the pipeline is answered with 500 and ``ContractError``
+        reports it to the test. Other exceptions, such as that of ``pytest.fail()``, propagate.
         """
         self.hits += 1
         self.place = place
@@ -122,7 +123,7 @@ class Between:
             ) from error
 
     def remove(self) -> None:
-        """Let pipelines run undisturbed again."""
+        """Stop interrupting pipelines."""
         self._plan.remove(self)
 
     def __iter__(self) -> Iterator[int]:
@@ -131,7 +132,7 @@ class Between:
         self._iterated = True
         try:
             place, hits = 0, -1
-            # In the end the pipelines of the body do not have that many places.
+            # The loop ends when the body's pipelines have no further position.
             while self.hits > hits:
                 hits = self.hits
                 place += 1

@@ -1,8 +1,8 @@
-"""Replies of commands, and how they are written as JSON and in the native protocol.
+"""Replies of commands, and their encodings as JSON and in the Redis protocol.
 
-A command returns plain Python values: ``int`` an integer, ``bytes`` a bulk string, ``None`` a nil,
-``list`` an array, ``float`` a double. The classes below are what plain values cannot say. RESP2 is
-the shape the REST interface shows; in RESP3 maps, sets, doubles and booleans stay what they are.
+A command returns plain Python values: ``int`` is an integer, ``bytes`` a bulk string, ``None`` a
+nil, ``list`` an array, ``float`` a double. The classes below are all other replies. The REST
+interface has the shapes of RESP2; in RESP3 maps, sets, doubles and booleans keep their type.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ class Status:
 
 
 class Map(list[Any]):
-    """Key, value, key, value...: a map in RESP3, the same flat array in RESP2 and JSON."""
+    """A list of keys and values: a map in RESP3, the same flat array in RESP2 and JSON."""
 
     __slots__ = ()
 
@@ -70,9 +70,9 @@ class Bool:
 
 
 class Verbatim:
-    """Text meant for people: a verbatim string in RESP3, a bulk string in RESP2 and JSON.
+    """Text for people: a verbatim string in RESP3, a bulk string in RESP2 and JSON.
 
-    A format takes three signs there: a longer one is cut, a shorter one filled up with spaces.
+    A format has three characters there: a longer one is cut, a shorter one padded with spaces.
     """
 
     __slots__ = ("format", "text")
@@ -92,7 +92,7 @@ class Verbatim:
 
 
 class Attributed(bytes):
-    """A text with an attribute before it in RESP3, alone in RESP2 and JSON."""
+    """A string with an attribute before it in RESP3, alone in RESP2 and JSON."""
 
     attribute: Sequence[Any]
 
@@ -103,7 +103,7 @@ class Attributed(bytes):
 
 
 class BigNumber:
-    """An integer without a bound: a big number in RESP3, its digits as a bulk string in RESP2."""
+    """An integer of any size: a big number in RESP3, its digits as a bulk string in RESP2."""
 
     __slots__ = ("text",)
 
@@ -115,7 +115,7 @@ class BigNumber:
 
 
 class PrintedDouble(float):
-    """A double that is printed in its own way: ``text`` instead of the shortest one."""
+    """A double with a representation of its own: ``text`` instead of the shortest one."""
 
     __slots__ = ("text",)
     text: bytes
@@ -127,7 +127,7 @@ class PrintedDouble(float):
 
 
 def with_17_digits(value: float) -> PrintedDouble:
-    """A double as servers printed it before 7.2, whether it takes so many digits or not."""
+    """Return a double that prints 17 digits, as servers before 7.2 did."""
     return PrintedDouble(value, b"%.17g" % value)
 
 
@@ -139,11 +139,11 @@ class _NilArray:
 
 
 class Blocked:
-    """What a blocking command returns when it may wait and found nothing.
+    """The result of a blocking command that would block.
 
-    ``keys`` are what it waits for, ``timeout_ms`` how long (0 for ever), ``attempt`` tries again
-    under the engine's lock and returns None while there is still nothing, ``on_timeout`` is the
-    reply in the end. Only sessions with ``may_block`` ever get one.
+    ``keys`` are the keys it waits for, ``timeout_ms`` the time limit (0 for none). ``attempt``
+    retries the command under the engine's lock and returns None if it still blocks. ``on_timeout``
+    is the reply after the time limit. Only sessions with ``may_block`` get this result.
     """
 
     __slots__ = ("attempt", "keys", "on_timeout", "timeout_ms")
@@ -162,7 +162,7 @@ class Blocked:
 
 
 NIL_ARRAY = _NilArray()
-"""The nil of replies that would be an array: ``*-1`` in RESP2, null elsewhere."""
+"""The nil in the place of an array: ``*-1`` in RESP2, null elsewhere."""
 
 
 class _NoReply:
@@ -173,7 +173,7 @@ class _NoReply:
 
 
 NO_REPLY = _NoReply()
-"""Nothing to send: what there is to say was pushed (SUBSCRIBE) or must not be said."""
+"""No reply: it was pushed instead (SUBSCRIBE), or none may be sent."""
 OK = Status(b"OK")
 QUEUED = Status(b"QUEUED")
 
@@ -195,21 +195,21 @@ Reply: TypeAlias = (
 
 
 STREAMED = 16 * 2**20
-"""Bytes of strings from which a reply over REST goes out in pieces."""
+"""The size in bytes of strings from which a REST reply is sent in pieces."""
 LARGEST = 2**29
-"""Bytes a reply may have at most: those of the largest string (decided here)."""
+"""The largest reply in bytes: the size of the largest string (decided here)."""
 _LARGE_PART = 2**16
 
 
 def double_text(value: float) -> bytes:
-    """A double as it is printed: in as few digits as it takes unless it says otherwise."""
+    """Format a double with the fewest digits, or with its own text."""
     return value.text if isinstance(value, PrintedDouble) else format_double(value)
 
 
 def to_json(reply: Reply, base64: bool = False) -> Any:
-    """The reply as a value ``json`` can write, in RESP2 shapes.
+    """Convert a reply to a JSON value in the shapes of RESP2.
 
-    Bytes that are not UTF-8 become U+FFFD; with ``base64`` every string is encoded, except the
+    Bytes that are not UTF-8 become U+FFFD. With ``base64`` every string is encoded, except the
     literal OK reply, numbers and error texts (specification).
     """
     kind = type(reply)
@@ -241,7 +241,7 @@ def to_json(reply: Reply, base64: bool = False) -> Any:
 
 def size_of(reply: Reply) -> int:
     """Return the number of bytes in all strings of a reply."""
-    # Without recursion: a script's reply may be nested deeper than Python calls may.
+    # Iterative, because a script's reply may be nested deeper than Python's recursion limit.
     size, open_lists = 0, [[reply]]
     while open_lists:
         for item in open_lists.pop():
@@ -255,12 +255,12 @@ def size_of(reply: Reply) -> int:
 
 
 def to_resp(reply: Reply, version: int = 2) -> bytes:
-    """The reply in the native protocol, version 2 or 3."""
+    """Encode a reply in the Redis protocol, version 2 or 3."""
     return b"".join(resp_parts(reply, version))
 
 
 def resp_parts(reply: Reply, version: int = 2) -> list[bytes]:
-    """The same in parts; large strings are parts of their own, and not copied."""
+    """Encode a reply in parts; large strings are parts of their own and are not copied."""
     out: list[bytes] = []
     _write(out.append, reply, version >= 3)
     return out
@@ -270,7 +270,7 @@ def _write(put: Callable[[bytes], None], reply: Reply, resp3: bool) -> None:
     if not isinstance(reply, list):
         _write_one(put, reply, resp3)
         return
-    # Without recursion: a script's reply may be nested deeper than Python calls may.
+    # Iterative, because a script's reply may be nested deeper than Python's recursion limit.
     _write_header(put, reply, resp3)
     open_lists = [iter(reply)]
     while open_lists:

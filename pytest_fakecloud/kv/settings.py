@@ -27,16 +27,16 @@ from ..core.timeparse import Duration
 from .table.versions import MODULES, as_numbers
 
 Dialect = Literal["vendor", "redis"]
-"""The REST service, or stock behaviour for comparisons."""
+"""The vendor's REST service, or the behaviour of stock Redis."""
 IntText = Literal["integer", "int"]
-"""The word in the error about values that are not integers: of stock servers, of the vendor's pages."""
+"""The word for integers in errors: that of stock servers, or of the vendor's pages."""
 Isolation = Literal["prefix", "database", "none"]
-"""A handle's share of a real server."""
+"""A fake's share of a real server."""
 
 MAX_KEY_SIZE: dict[Dialect, int | None] = {"vendor": 32 * 1024, "redis": None}
-"""The bytes a key may have whatever the plan."""
+"""The limit in bytes on a key, whatever the plan."""
 VERSION: dict[Dialect, str] = {"vendor": "8.2.0", "redis": "7.0.15"}
-"""The version each dialect reports of itself (vendor: the documentation)."""
+"""The version that each dialect reports (vendor: the documentation)."""
 
 
 _LIMIT = optional(whole(0))
@@ -47,34 +47,34 @@ class Limits:
     """Limits of the vendor's plans; None means no limit."""
 
     max_request_size: int | None = setting(10_000_000, _LIMIT)
-    """Most bytes of one command; each command of a pipeline counts by itself."""
+    """The largest command in bytes; each command of a pipeline counts separately."""
     daily_limit: int | None = setting(None, _LIMIT)
-    """Most commands of a UTC day of the clock."""
+    """The most commands per UTC day of the clock."""
     max_pipeline_length: int | None = setting(None, _LIMIT)
-    """Most commands of one request."""
+    """The most commands of one request."""
     max_requests_per_second: int | None = setting(None, _LIMIT)
-    """Most commands of a second of the clock."""
+    """The most commands per second of the clock."""
     max_key_size: int | None = setting(None, _LIMIT)
-    """Most bytes of a key."""
+    """The largest key in bytes."""
     max_record_size: int | None = setting(None, _LIMIT)
-    """Most bytes of one value."""
+    """The largest value in bytes."""
     max_data_size: int | None = setting(None, _LIMIT)
-    """Most bytes of the whole database."""
+    """The largest database in bytes."""
     max_connections: int | None = setting(None, _LIMIT)
-    """Most connections of the database port and event streams together."""
+    """The most open connections of the database port and event streams together."""
     max_pending_entries: int | None = setting(1000, _LIMIT)
-    """Most pending entries of one consumer of a stream."""
+    """The most pending entries of one consumer of a stream."""
     max_search_indexes: int | None = setting(10, _LIMIT)
-    """Most search indexes of one database."""
+    """The most search indexes of one database."""
 
     @property
     def bounds_requests(self) -> bool:
-        """Whether commands have to be counted."""
+        """Whether commands must be counted."""
         return (self.daily_limit, self.max_requests_per_second) != (None, None)
 
     @property
     def bounds_data(self) -> bool:
-        """Whether commands that write have to be measured."""
+        """Whether write commands must be measured."""
         return (self.max_key_size, self.max_record_size, self.max_data_size) != (None, None, None)
 
 
@@ -106,7 +106,7 @@ class KVSettings(HandleSettings, total=False):
 
 
 def _is_version(version: str) -> bool:
-    # Scripts read it as a number with a byte for each part.
+    # Scripts read the version as a number with one byte per part.
     form = r"[0-9]{1,3}(\.[0-9]{1,3}){0,2}"
     return bool(re.fullmatch(form, version)) and max(as_numbers(version)) <= 255
 
@@ -119,31 +119,32 @@ class KVConfig(Limits, HandleConfig):
     """Settings of a ``KVServer``."""
 
     dialect: Dialect = setting("vendor", choice(*get_args(Dialect)))
-    """``"vendor"``, the REST service, or ``"redis"``, a stock server to compare with."""
+    """``"vendor"`` for the REST service, or ``"redis"`` for a stock server."""
     version: str | None = setting(None, optional(text("a version such as '7.2'", _is_version)))
-    """What the stock server announces (``"7.2"``); it knows what came up to it. 7.0.15 unless given."""
+    """The version that the stock server announces (``"7.2"``), with its commands; by default 7.0.15."""
     modules: Sequence[str] = setting((), texts(*MODULES))
-    """Modules that the stock server has loaded: ``["ReJSON"]`` for ``JSON.*``; none unless given."""
+    """The loaded modules of the stock server: ``["ReJSON"]`` for ``JSON.*``; by default none."""
     max_key_size: Any = setting("dialect", _KEY_SIZE)
-    """Most bytes of a key; the dialect's own is 32,768 in the vendor's, none in the stock one."""
+    """The largest key in bytes; by default 32,768 in the vendor's dialect, else unlimited."""
     search_ready_after_ms: int | None = setting(None, optional(duration("ms")))
-    """How long a write takes on the clock until a search finds it."""
+    """The time on the clock until a search finds a write."""
     search_ready_after_reads: int | None = setting(None, optional(whole(0)))
-    """How many searches do not find a write yet."""
+    """The number of searches that do not yet find a write."""
     documented_only: bool = setting(False, SWITCH)
-    """Refuse the commands that the vendor's own documentation does not name."""
+    """Reject commands that the vendor's documentation does not name."""
     debug_command: bool = setting(False, SWITCH)
-    """Allow ``DEBUG``, as a server's ``enable-debug-command`` does."""
+    """Allow ``DEBUG``, like a server's ``enable-debug-command``."""
     database_port: int | None = setting(None, optional(whole(0, MOST_PORT)))
-    """Where the database port listens, from the start; else anywhere, once it is asked for."""
+    """The port number of the database port; by default it opens on first use, on a free one."""
     database_password: str | None = setting(None, optional(text("a non-empty string", bool)))
-    """The password of the database port; a random one unless given."""
+    """The password of the database port; by default a random one."""
     int_text: IntText = setting("integer", choice(*get_args(IntText)))
-    """The word in errors about integers: of stock servers, or ``"int"`` of the vendor's pages."""
+    """The word in errors about integers; ``"int"`` is that of the vendor's pages."""
     engine: str | None = setting(None, optional(text()))
-    """The address of a real server (``"redis://…"``) that runs the commands; None: in memory."""
+    """The address of a real server (``"redis://…"``) that runs the commands; by default in memory.
+    """
     isolation: Isolation = setting("prefix", choice(*get_args(Isolation)))
-    """This handle's share of a real server: a key prefix, a numbered database, or all of it."""
+    """This fake's share of a real server: a key prefix, a numbered database, or all of it."""
 
     def __post_init__(self) -> None:
         if self.max_key_size == "dialect":
@@ -193,7 +194,7 @@ class KVConfig(Limits, HandleConfig):
 
 
 def _whole_version(version: str) -> str:
-    """Return the version that a stock server announces: ``"7.2"`` is 7.2.0."""
+    """Return the announced version of a stock server: ``"7.2"`` is 7.2.0."""
     own = VERSION["redis"]
     if f"{own}.".startswith(f"{version}."):
         return own
