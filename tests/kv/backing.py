@@ -1,4 +1,4 @@
-"""What can stand behind a handle with ``engine=``: the servers of this machine, and our own."""
+"""Servers for ``engine=``: those of this machine, and the in-memory engine itself."""
 
 from __future__ import annotations
 
@@ -30,10 +30,10 @@ CLUSTER = "-cluster"
 
 
 class OwnServer:
-    """The in-memory engine as one more server that speaks the protocol."""
+    """The in-memory engine as one more Redis server."""
 
     def __init__(self) -> None:
-        # Keys have their limit as the tester names them, not with a prefix in front.
+        # The limit applies to key names without the prefix, so the server behind has none.
         self._server = KVServer(Context.alone(), max_key_size=None)
         self._session = self._server._engine.session()
         self.url = self._server.database_url
@@ -43,12 +43,12 @@ class OwnServer:
         return self._server._engine.execute(self._session, argv)
 
     def close(self) -> None:
-        """End it."""
+        """Close the server."""
         self._server.close()
 
 
 class Installed(RealServer):
-    """A server of this machine."""
+    """A server that is installed on this machine."""
 
     def __init__(self, name: str) -> None:
         super().__init__(name, BINARIES[name])
@@ -58,7 +58,7 @@ class Installed(RealServer):
 def eventually(
     condition: Callable[[], object], timeout: float = 30, *, every: float = 0.01
 ) -> None:
-    """Wait until the condition holds, looking every so many seconds."""
+    """Wait until the condition holds, checking at an interval in seconds."""
     until = monotonic() + timeout
     while not condition():
         assert monotonic() < until, "the condition never held"
@@ -73,7 +73,7 @@ def free_port() -> int:
 
 
 class Process:
-    """A server on a port, which can be killed and started again."""
+    """A server on a port, which can be killed and restarted."""
 
     def __init__(self, binary: str, *options: str, port: int | None = None) -> None:
         self.port = port or free_port()
@@ -116,7 +116,7 @@ class Process:
 
 @contextmanager
 def publishing(server: KVServer, channel: str, text: str) -> Iterator[None]:
-    """Publish over and over: what is sent while nobody listens is lost."""
+    """Publish repeatedly, because messages without subscribers are lost."""
     stop = threading.Event()
 
     def publish() -> None:
@@ -133,7 +133,7 @@ def publishing(server: KVServer, channel: str, text: str) -> Iterator[None]:
 
 
 class OneNodeCluster:
-    """A cluster whose only node has all the slots."""
+    """A cluster of one node with all slots."""
 
     def __init__(self, name: str) -> None:
         options = ("--save", "", "--cluster-enabled", "yes", "--cluster-port", str(free_port()))
@@ -148,7 +148,7 @@ class OneNodeCluster:
         return self._port.call(argv)
 
     def close(self) -> None:
-        """End it."""
+        """Close the server."""
         self._port.close()
         self._process.close()
 
@@ -157,7 +157,7 @@ Server = Installed | OwnServer | OneNodeCluster
 
 
 def started(name: str) -> Server:
-    """One of them: a server of this machine, that as a ``-cluster``, or our own."""
+    """Start a server of this machine, the same as a ``-cluster``, or the in-memory engine."""
     if name == OWN:
         return OwnServer()
     plain = name.removesuffix(CLUSTER)

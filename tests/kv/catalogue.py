@@ -1,10 +1,10 @@
-"""Commands that no real server reports of itself, and error texts that the service must produce.
+"""Commands that no real server reports, and error texts that the service must produce.
 
-The commands are a second source, read in the vendor's documentation, that checks `kv/table/rows.py`:
-do not copy a row from there. The other commands are compared with real servers by
-`test_self_description.py`. A command is ``(name, arity, option words, "r", "w" or "")``; an arity
-of None means that the row only adds words. The error texts were observed on Redis 7.0.15 and Valkey 9.1;
-``<x>`` stands for anything.
+The commands are a second source that checks `kv/table/rows.py`: copy them from the vendor's
+documentation, not from there. `test_self_description.py` compares the other commands with real
+servers. A command is ``(name, arity, option words, "r", "w" or "")``; an arity of None means that
+the row only adds words. The error texts were observed on Redis 7.0.15 and Valkey 9.1; ``<x>``
+matches anything.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
-"""Engines to run commands on, and the record of what passing tests exercised.
+"""Engines to run commands on, and a record of what passing tests exercised.
 
-``run("ZADD k NX 1 a")`` splits like a shell and returns the reply; ``run(b"SET", key, value)``
-takes arguments as they are (bytes, text, numbers). ``run.error(...)`` expects a failure and returns
-its text. Both note the command, its option words and the error text; ``test_catalogue.py`` compares
-the notes of all passing tests with the catalogue.
+``run("ZADD k NX 1 a")`` splits a line like a shell and returns the reply; ``run(b"SET", key,
+value)`` takes the arguments unchanged. ``run.error(...)`` expects an error reply and returns its
+text. Both record the command, its option words and the error text; ``test_catalogue.py`` compares
+the records of all passing tests with the catalogue.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ NOW_MS = 1767225600000
 
 
 class Exercised:
-    """What passing tests ran: names, ``(name, option word)`` pairs and error texts."""
+    """What passing tests ran: command names, ``(name, option word)`` pairs and error texts."""
 
     def __init__(self) -> None:
         self.commands: set[str] = set()
@@ -50,7 +50,7 @@ class Exercised:
             spec = engine.table.resolve(argv)
         except CommandError:
             return
-        # A command that is refused by design is exercised by its refusal.
+        # A command that is always rejected is exercised by its rejection.
         if isinstance(reply, CommandError) and spec.name not in REASONS:
             return
         self.commands.add(spec.name)
@@ -63,7 +63,7 @@ class Exercised:
                 self.options.add((spec.name, option))
 
     def dump(self) -> str:
-        """All of it in one line."""
+        """Return the record in one line."""
         return json.dumps([sorted(self.commands), sorted(self.options), sorted(self.errors)])
 
     @classmethod
@@ -86,20 +86,20 @@ NOTES = pytest.StashKey[Exercised]()
 WHOLE = pytest.StashKey[bool]()
 CASES = pytest.StashKey[int]()
 EXERCISED_FILE = "PYTEST_FAKECLOUD_KV_EXERCISED"
-"""Names the file into which a run writes what it exercised."""
+"""The environment variable with the file for the record of a run."""
 
 
 _QUOTES = frozenset("\"'\\")
 
 
 def _split(line: str) -> tuple[str, ...]:
-    """The words of a line as a shell reads it; most have nothing that a shell would read otherwise."""
+    """Split a line like a shell; most lines contain nothing special."""
     is_plain = line.isascii() and line.isprintable() and _QUOTES.isdisjoint(line)
     return tuple(line.split() if is_plain else shlex.split(line))
 
 
 def argv(words: tuple[Any, ...]) -> list[bytes]:
-    """A command line as the engine takes it."""
+    """Return a command line as the engine takes it."""
     if len(words) == 1 and isinstance(words[0], str):
         words = _split(words[0])
     return [
@@ -109,7 +109,7 @@ def argv(words: tuple[Any, ...]) -> list[bytes]:
 
 
 class Run:
-    """Runs command lines in one session and keeps notes."""
+    """Runs command lines in one session and records them."""
 
     def __init__(self, engine: Engine, session: Session, notes: Exercised) -> None:
         self.engine = engine
@@ -130,7 +130,7 @@ class Run:
         return str(caught.value)
 
     def other(self, **settings: Any) -> Run:
-        """Another client of the same engine."""
+        """Return another client of the same engine."""
         return Run(self.engine, self.engine.session(**settings), self.notes)
 
 
@@ -142,21 +142,21 @@ def clock() -> Timekeeper:
 
 @pytest.fixture
 def dialect(request: pytest.FixtureRequest) -> str:
-    """The engine's dialect: ``@pytest.mark.dialect("redis")`` changes it."""
+    """The engine's dialect, which ``@pytest.mark.dialect("redis")`` sets."""
     marker = request.node.get_closest_marker("dialect")
     return marker.args[0] if marker else "vendor"
 
 
 @pytest.fixture
 def version(request: pytest.FixtureRequest) -> str | None:
-    """What the engine announces: ``@pytest.mark.dialect("redis", version="7.2.0")`` changes it."""
+    """The announced version, which ``@pytest.mark.dialect("redis", version="7.2.0")`` sets."""
     marker = request.node.get_closest_marker("dialect")
     return marker.kwargs.get("version") if marker else None
 
 
 @pytest.fixture
 def modules(request: pytest.FixtureRequest) -> tuple[str, ...]:
-    """What it has loaded: ``@pytest.mark.dialect("redis", modules=("ReJSON",))`` changes it."""
+    """The loaded modules, which ``@pytest.mark.dialect("redis", modules=("ReJSON",))`` sets."""
     marker = request.node.get_closest_marker("dialect")
     return marker.kwargs.get("modules", ()) if marker else ()
 
@@ -207,7 +207,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 @cache
 def case_files() -> frozenset[Path]:
-    """The modules with the cases of commands."""
+    """Return the test modules with the cases of commands."""
     here = Path(__file__).parent
     folders = [*(here / "commands").rglob("test_*.py"), *(here / "scripting").glob("test_*.py")]
     search = [
@@ -218,22 +218,22 @@ def case_files() -> frozenset[Path]:
 
 
 def is_whole(config: pytest.Config) -> bool:
-    """Whether this run has all cases."""
+    """Return whether this run includes all cases."""
     selects = config.option.keyword or config.option.markexpr
     return config.stash.get(WHOLE, False) and not selects
 
 
 def worker_files(config: pytest.Config) -> list[Path]:
-    """Where this worker keeps what its cases exercised, a line for each, and where the others do."""
+    """Return this worker's file of exercised cases, one per line, and those of other workers."""
     own = Path(config._tmp_path_factory.getbasetemp())  # type: ignore[attr-defined]
     others = [path / "exercised" for path in own.parent.glob("popen-*") if path != own]
     return [own / "exercised", *others]
 
 
 def session_record(config: pytest.Config) -> Exercised | None:
-    """What this run exercised, or None when it is only a part of the whole.
+    """Return what this run exercised, or None for a partial run.
 
-    The other workers may be busy with their last cases; waits for them as long as any comes.
+    Waits for the last cases of other workers, as long as any of them arrive.
     """
     if not is_whole(config):
         return None

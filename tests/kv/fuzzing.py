@@ -1,9 +1,9 @@
-"""Hostile frames for the database port: what a reader, and the port behind it, must say of them.
+"""Hostile frames for the database port, and what the parser and the port must do with them.
 
-``python -m tests.kv.fuzzing 100000`` tries that many on the reader and a hundredth of it on a port;
-the suite tries a few. However the bytes are cut into packets, the commands read from them are the
-same; nothing but ``ProtocolFault`` is raised, no command holds more than what was sent, and a port
-answers or ends every connection.
+``python -m tests.kv.fuzzing 100000`` tries that many on the parser and a hundredth of them on a
+port; the suite tries a few. The commands read are the same for any division of the bytes into
+packets. Nothing but ``ProtocolFault`` is raised, no command holds more than was sent, and a port
+answers or closes every connection.
 """
 
 from __future__ import annotations
@@ -45,12 +45,12 @@ LINES = [
 
 
 def packed(words: list[bytes]) -> bytes:
-    """A command in the native protocol."""
+    """Encode a command in the Redis protocol."""
     return b"*%d\r\n" % len(words) + b"".join(b"$%d\r\n%b\r\n" % (len(w), w) for w in words)
 
 
 def frame(luck: random.Random) -> bytes:
-    """One command, well made or not."""
+    """Return one command, valid or not."""
     kind = luck.random()
     if kind < 0.5:
         return packed([word.encode() for word in luck.choice(LINES)])
@@ -69,7 +69,7 @@ def frame(luck: random.Random) -> bytes:
 
 
 def wire(luck: random.Random) -> bytes:
-    """What one connection sends: some commands, maybe damaged."""
+    """Return the bytes of one connection: some commands, perhaps damaged."""
     data = bytearray(b"".join(frame(luck) for _ in range(luck.randint(1, 5))))
     for _ in range(luck.choice([0, 0, 0, 0, 1, 3])):
         at = luck.randrange(len(data) + 1)
@@ -79,7 +79,7 @@ def wire(luck: random.Random) -> bytes:
 
 
 def read(parts: list[bytes], known: bool) -> tuple[list[list[bytes]], bytes | None]:
-    """The commands that were read, and the text of a fault."""
+    """Return the commands that were read, and the text of a fault."""
     reader = CommandReader(lambda: known, lambda: 2**29, lambda: 2**20)
     found: list[list[bytes]] = []
     for part in parts:
@@ -93,7 +93,7 @@ def read(parts: list[bytes], known: bool) -> tuple[list[list[bytes]], bytes | No
 
 
 def attempt(luck: random.Random) -> str:
-    """Try one connection on the reader; how it ended."""
+    """Try one connection on the parser; return how it ended."""
     data, known = wire(luck), luck.random() < 0.7
     whole = read([data], known)
     assert sum(len(word) for words in whole[0] for word in words) <= len(data), data
@@ -105,7 +105,7 @@ def attempt(luck: random.Random) -> str:
 
 
 def attempt_port(server: KVServer, login: bytes, luck: random.Random) -> str:
-    """Try one connection on a port: it is answered, or ended, within ten seconds."""
+    """Try one connection on a port; return how it ended, within ten seconds."""
     host, _, port = server.database_url.rpartition("@")[2].rpartition(":")
     data = (login if luck.random() < 0.7 else b"") + wire(luck)
     with socket.create_connection((host, int(port)), 10) as client:
@@ -121,7 +121,7 @@ def attempt_port(server: KVServer, login: bytes, luck: random.Random) -> str:
 
 
 def main(rounds: int, on_port: int, seed: int = 0) -> tuple[Counter[str], Counter[str]]:
-    """So many rounds on the reader and on a port; how they ended."""
+    """Run a number of rounds on the parser and on a port; count how they ended."""
     luck = random.Random(seed)
     read_ones = Counter(attempt(luck) for _ in range(rounds))
     context = Context.alone()

@@ -77,7 +77,7 @@ LINES: dict[str, tuple[str, ...]] = {
 
 
 class Asked:
-    """An engine with some keys, as a client sees it, whose commands may take 20,000 steps."""
+    """An engine with some keys, used by a client whose commands may take 20,000 steps."""
 
     def __init__(self) -> None:
         self.engine = Engine(Timekeeper(), Ids(1))

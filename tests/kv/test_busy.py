@@ -1,4 +1,4 @@
-"""A script that runs on, and the other clients: what ends it, what is refused, what is answered."""
+"""Other clients while a script runs: which commands stop it, are rejected, or are answered."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def context() -> Context:
 
 @pytest.fixture
 def connect(context: Context) -> Iterator[Callable[[str], Callable[[], Client]]]:
-    """A server of a dialect, and what opens connections to it."""
+    """Open connections to a server of a dialect."""
     with ExitStack() as stack:
 
         def serve(dialect: Any) -> Callable[[], Client]:
@@ -151,7 +151,7 @@ def test_what_has_written_cannot_be_killed(connect: Any, line: tuple[Any, ...], 
     one("FUNCTION", "LOAD", LIBRARY)
     one.send(*line)
     runs(other)
-    # The moment between its beginning and its write is a moment in which it can be killed.
+    # Between its start and its write, the script can be killed.
     while not one.server._engine.databases[0].values:
         pass
     assert other(*kill.split()).text.startswith(UNKILLABLE)
@@ -172,7 +172,7 @@ def test_other_commands_are_refused_after_a_while(connect: Any) -> None:
     for line in ("GET k", "PING", "INFO", "CLIENT ID", "FUNCTION STATS", "FUNCTION KILL"):
         assert other(line) == busy
     assert other("EVAL", "return 1", 0) == busy
-    # as ever: what is not a command at all, and what concerns the connection
+    # unknown commands, and those about the connection, are answered as usual
     assert other("NOSUCH").text.startswith(b"ERR unknown command")
     assert other("GET").text.startswith(b"ERR wrong number of arguments")
     assert other("MULTI") == OK

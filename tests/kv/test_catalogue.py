@@ -66,7 +66,7 @@ def test_every_data_command_is_compared_with_real_servers() -> None:
 def exercised(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
 ) -> Exercised:
-    """What passing tests exercised: in this run when it was a whole one, else in one of its own."""
+    """What passing tests exercised: in this run if it is complete, else in a run of its own."""
     record = session_record(request.config)
     if record is not None:
         return record
@@ -88,10 +88,10 @@ def exercised(
     return Exercised.read(file.read_text())
 
 
-# One test, so that of several workers only one has to run the cases.
+# A single test, so that only one of several workers has to run the cases.
 @pytest.mark.slow
 def test_every_word_and_text_is_exercised(exercised: Exercised) -> None:
-    """Names the commands, option words and error texts that no passing case has shown."""
+    """List the commands, option words and error texts that no passing case exercised."""
     words = {(spec.name, word) for spec in TABLE.values() for word in spec.options}
     commands = {spec.name for spec in TABLE.values() if spec.subcommands is None}
     texts = catalogue.ERRORS

@@ -1,4 +1,4 @@
-"""The setting that refuses what the vendor does not document."""
+"""``documented_only``, which rejects commands that the vendor does not document."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``KVServer``, as a tester uses it."""
+"""``KVServer``, as tests use it."""
 
 from __future__ import annotations
 
@@ -308,7 +308,7 @@ class TestIdentity:
         assert port is not None
         with KVServer(Context.alone(), database_port=port, database_password="p@ss word") as server:
             with socket.create_connection(("127.0.0.1", port), timeout=5):
-                pass  # it listens before anybody asks for its address
+                pass  # the port is open before its URL is read
             assert server.database_url == f"redis://default:p%40ss%20word@127.0.0.1:{port}"
             with redis.Redis.from_url(server.database_url) as client:
                 assert client.set("k", "v")

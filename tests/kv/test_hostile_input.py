@@ -1,4 +1,4 @@
-"""Input made to hurt: whatever comes, an answer in JSON, no bug of ours, and nothing lost."""
+"""Hostile input: every request is answered in JSON, and neither bugs nor lost data result."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def _no_bug(context: Context) -> Iterator[None]:
 
 
 def ask(http: httpx.Client, body: bytes, path: str = "/") -> object:
-    """The answer, once it is one a client can read."""
+    """Return the answer, once a client can parse it."""
     answer = http.post(path, content=body, timeout=30)
     assert answer.status_code in (200, 400)
     return answer.json()
@@ -145,7 +145,7 @@ def test_patterns(server: KVServer, http: httpx.Client, pattern: str) -> None:
         assert_answered(run(http, *words))
 
 
-# Not among them: what would rightly allocate half a gigabyte.
+# Left out: lines that would rightly allocate half a gigabyte.
 LINES = """
 LRANGE list N N|LRANGE list 0 N|LTRIM none N N|SETRANGE none N x|GETBIT text N
 BITFIELD new GET u63 N|BITFIELD new INCRBY i64 0 N|GETRANGE text N N|GETRANGE text 0 N

@@ -1,4 +1,4 @@
-"""Replies as JSON and in the native protocol."""
+"""Replies as JSON and in the Redis protocol."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a server tells of itself, field by field: as Redis 7.0 has it, and as redis-py reads it."""
+"""The server's descriptions of itself, field by field: as in Redis 7.0, and as redis-py reads them."""
 
 from __future__ import annotations
 
@@ -174,7 +174,7 @@ def test_command_info_is_that_of_redis(fake: Client, real: RealServer) -> None:
 
 
 def _docs(reply: list[Any]) -> dict[str, dict[bytes, Any]]:
-    """The entries of COMMAND DOCS by the names of commands and sub-commands."""
+    """Return the entries of COMMAND DOCS by the names of commands and sub-commands."""
     found: dict[str, dict[bytes, Any]] = {}
     for name, entry in zip(reply[::2], reply[1::2], strict=True):
         facts = dict(zip(entry[::2], entry[1::2], strict=True))
@@ -184,7 +184,7 @@ def _docs(reply: list[Any]) -> dict[str, dict[bytes, Any]]:
 
 
 def _option_words(facts: dict[bytes, Any]) -> set[str]:
-    """The literal words among the arguments of a command, at any depth."""
+    """Return the literal words among the arguments of a command, at any depth."""
     words: set[str] = set()
     for argument in facts.get(b"arguments", []):
         inner = dict(zip(argument[::2], argument[1::2], strict=True))
@@ -211,7 +211,7 @@ def test_option_words_are_those_of_redis(real: RealServer) -> None:
     wrong = {
         name: (words, COMMANDS[name].options)
         for name, facts in _docs(real.call([b"COMMAND", b"DOCS"])).items()
-        # The fake is no cluster that could be changed.
+        # The fake is not a cluster that could be changed.
         if not name.startswith("CLUSTER ")
         and not (words := _option_words(facts)) <= {*COMMANDS[name].options}
     }

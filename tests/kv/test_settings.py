@@ -1,4 +1,4 @@
-"""The names that a completion list of the handle shows."""
+"""The names in a completion list of ``KVServer``."""
 
 from __future__ import annotations
 

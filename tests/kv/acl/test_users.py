@@ -1,4 +1,4 @@
-"""Users over REST, their tokens, and their rules held against a real server."""
+"""ACL users over REST: their tokens, and their rules compared with a real server."""
 
 from __future__ import annotations
 
@@ -254,7 +254,7 @@ LINES = [
 
 @pytest.mark.skipif(not REAL, reason="no redis-server here")
 def test_rules_against_a_real_server() -> None:
-    """Random rules, and what the user may run afterwards, agree with Redis 7."""
+    """Random rules, and what the user may run with them, agree with Redis 7."""
     engine = Engine(Timekeeper(), Ids(1), "redis")
     session = engine.session()
     choose = random.Random(20260101)
@@ -298,7 +298,7 @@ def _shown(reply: Any) -> Any:
 
 
 def _details(reply: Any) -> list[Any]:
-    """GETUSER without the commands, whose wording depends on which commands there are."""
+    """Return GETUSER without commands, whose wording depends on the commands of a server."""
     flat = list(reply)
     at = flat.index(b"commands")
     del flat[at : at + 2]
@@ -309,7 +309,7 @@ def _details(reply: Any) -> list[Any]:
 
 
 def test_every_key_of_a_line_needs_permission() -> None:
-    """The second key of ``LCS`` was once taken for an option."""
+    """The second key of ``LCS`` was once mistaken for an option."""
     engine = Engine(Timekeeper(), Ids(1), "redis")
     owner = engine.session()
     for line in (["SET", "mine", "x"], ["SET", "theirs", "x"]):

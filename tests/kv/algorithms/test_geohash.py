@@ -1,4 +1,4 @@
-"""Geohashes: scores, texts, distances and the cells that cover a shape."""
+"""Geohashes: scores, strings, distances, and the cells that cover a shape."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ LATITUDES = st.floats(-85, 85)
 
 
 def test_known_scores() -> None:
-    """What the real server keeps for the positions of its own documentation."""
+    """The scores that a real server stores for the positions in its own documentation."""
     assert geohash.encode(13.361389, 38.115556) == 3479099956230698
     assert geohash.encode(15.087269, 37.502669) == 3479447370796909
     assert geohash.text(3479099956230698) == b"sqc8b49rny0"
@@ -38,7 +38,7 @@ def test_distances_are_symmetric(a: float, b: float, c: float, d: float) -> None
 def test_what_a_circle_holds_lies_in_its_cells(
     longitude: float, latitude: float, other_longitude: float, other_latitude: float, radius: float
 ) -> None:
-    # Across the date line the server itself looks at one side only.
+    # Across the date line the server itself searches one side only.
     assume(abs(longitude) < 140 and abs(other_longitude) < 180)
     shape = Shape(longitude, latitude, 1.0, radius)
     score = geohash.encode(other_longitude, other_latitude)

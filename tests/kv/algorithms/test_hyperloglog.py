@@ -45,7 +45,7 @@ def test_sparse_and_dense_hold_the_same_registers() -> None:
 
 @pytest.mark.parametrize(("many", "most"), [(40, 50), (300, 3000), (700, 1200), (700, 16000)])
 def test_adding_many_at_once_is_adding_one_by_one(many: int, most: int) -> None:
-    """Byte for byte: the order of the opcodes is that of the elements."""
+    """The bytes are equal: the opcodes are in the order of the elements."""
     rng = random.Random(many)
     elements = [b"%d" % rng.getrandbits(50) for _ in range(many)]
     single = hll.empty()
@@ -115,7 +115,7 @@ def test_a_fault_is_found_by_the_self_test(monkeypatch: pytest.MonkeyPatch) -> N
 
 def test_the_estimate_of_registers_that_no_count_gives() -> None:
     assert hll.estimate(bytes(hll.REGISTERS)) == 0
-    # Half of the registers as high as they can be: what the others tell still counts.
+    # Half of the registers have their highest value; the others still count.
     high, low = bytes([51]) * (hll.REGISTERS // 2), bytes([1]) * (hll.REGISTERS // 2)
     assert hll.estimate(high + low) > hll.estimate(bytes([1]) * hll.REGISTERS)
     assert hll.estimate(bytes([51]) * hll.REGISTERS) == -(2**63)
@@ -123,7 +123,7 @@ def test_the_estimate_of_registers_that_no_count_gives() -> None:
     value = (
         hll.stale(dense[: hll.HEADER_SIZE]) + bytes([0b11_110011, 0b00_111100, 0b110011_11]) * 4096
     )
-    for _ in range(2):  # estimated, then cached
+    for _ in range(2):  # computed, then cached
         cardinality, value = hll.count(value)
         assert cardinality == -(2**63)
 

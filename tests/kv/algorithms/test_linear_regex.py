@@ -1,4 +1,4 @@
-"""Regular expressions in linear time, held against ``re``."""
+"""Regular expressions in linear time, compared with ``re``."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Prefix sums against their definition."""
+"""Prefix sums, compared with their definition."""
 
 from __future__ import annotations
 

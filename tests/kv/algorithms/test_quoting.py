@@ -1,4 +1,4 @@
-"""Words on a line, quoted as a shell would."""
+"""Splitting a line into words, quoted as in a shell."""
 
 from __future__ import annotations
 

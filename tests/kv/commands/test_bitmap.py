@@ -1,4 +1,4 @@
-"""Bitmaps, command by command."""
+"""Bitmap commands."""
 
 from __future__ import annotations
 
@@ -146,7 +146,7 @@ class TestBitfield:
         ("given", "kept"), [(-(2**63) + 127, 127), (-(2**63) + 128, -128), (2**63 - 1, 127)]
     )
     def test_what_saturates_is_compared_with_64_bits(self, run: Run, given: int, kept: int) -> None:
-        # The distance of the first to the highest value is more than a server can count.
+        # The distance from the first to the highest value exceeds a server's integers.
         assert run(f"BITFIELD k OVERFLOW SAT SET i8 0 {given} GET i8 0") == [0, kept]
         assert run(f"BITFIELD j OVERFLOW SAT INCRBY i8 0 {given}") == [127 if given > 0 else -128]
 
@@ -169,7 +169,7 @@ class TestBitfield:
 
 
 class TestHugeValues:
-    """Values longer than the block that is looked at together."""
+    """Values longer than a block that is processed at once."""
 
     def test_far_bits(self, run: Run) -> None:
         assert run("SETBIT k 9999999 1") == 0

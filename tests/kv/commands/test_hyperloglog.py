@@ -1,4 +1,4 @@
-"""The hyperloglog group: what real servers answered, and what only this engine has to say."""
+"""HyperLogLog commands: replies of real servers, and behaviour of this engine alone."""
 
 from __future__ import annotations
 

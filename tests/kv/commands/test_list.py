@@ -1,4 +1,4 @@
-"""The list group: what real servers answered, and what only this engine has to say."""
+"""List commands: replies of real servers, and behaviour of this engine alone."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class TestEncoding:
 
 
 class TestWaiting:
-    """On the database port the same commands answer later."""
+    """Blocking commands; on the database port the same commands wait."""
 
     def test_a_pop_waits_for_a_push(self, run: Run) -> None:
         waiting = run.other(transport="port")

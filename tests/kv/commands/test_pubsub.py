@@ -1,4 +1,4 @@
-"""Channels, patterns and shard channels."""
+"""Pub/sub commands: channels, patterns and shard channels."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The set group: what real servers answered, and what only this engine has to say."""
+"""Set commands: replies of real servers, and behaviour of this engine alone."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Real servers held against the engine: seeded random commands and hand-written ones.
+"""Random and hand-written commands, compared between the engine and real servers.
 
-`python -m tests.kv.comparison --commands 100000` prints the difference rate per group.
+`python -m tests.kv.comparison --commands 100000` prints the rate of differences per group.
 """

@@ -1,4 +1,4 @@
-"""`python -m tests.kv.comparison --commands 100000`: difference rates against real servers."""
+"""`python -m tests.kv.comparison --commands 100000`: rates of differences from real servers."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from .written import hand_written, systematic
 
 
 def main() -> int:
-    """Print a table for each server; the exit status says whether a difference is unexplained."""
+    """Print a table for each server; return 1 if a difference is unexplained."""
     options = argparse.ArgumentParser(prog="python -m tests.kv.comparison", description=__doc__)
     options.add_argument("--commands", type=int, default=10_000)
     options.add_argument("--seed", type=int, default=1)
@@ -67,7 +67,7 @@ def _compare(server: RealServer, chosen: argparse.Namespace) -> int:
 
 
 def _face(name: str, resp: int, version: str) -> tuple[Face, Callable[[], None]]:
-    """A way in to a fake that announces the version, or over a wire the stock one."""
+    """Return an interface of a fake that announces the version; over a wire, the stock version."""
     if name == "engine":
         return InProcess(resp=resp, version=version), lambda: None
     from pytest_fakecloud import Cloud

@@ -1,4 +1,4 @@
-"""Runs the same command lines on a face of the engine and on real servers, and counts differences."""
+"""Runs command lines on an interface of the engine and on real servers, and counts differences."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ _CONTENT: dict[bytes, list[bytes]] = {
 
 @dataclass(frozen=True)
 class Difference:
-    """A reply no server gave."""
+    """A reply that no server gave."""
 
     group: str
     line: list[bytes]
@@ -62,13 +62,13 @@ class Difference:
 
 @dataclass
 class Tally:
-    """How many replies were compared and which differed, by group."""
+    """The numbers of compared and of different replies, by group."""
 
     compared: Counter[str] = field(default_factory=Counter)
     differences: list[Difference] = field(default_factory=list)
 
     def rate(self, group: str | None = None) -> float:
-        """The share of replies that differ, of one group or of all."""
+        """The share of different replies, of one group or of all."""
         if group is None:
             return len(self.differences) / max(sum(self.compared.values()), 1)
         found = sum(each.group == group for each in self.differences)
@@ -76,7 +76,7 @@ class Tally:
 
 
 class Comparison:
-    """One face against some servers."""
+    """The comparison of one interface with some servers."""
 
     def __init__(self, face: Face, servers: list[RealServer]) -> None:
         self.face = face
@@ -86,9 +86,9 @@ class Comparison:
             server.speak(face.resp)
 
     def run(self, group: str, lines: Iterable[list[bytes]], *, state: bool = True) -> None:
-        """Run the lines from empty databases, then compare what they left behind (with `state`).
+        """Run the lines on empty databases, then compare the data (with `state`).
 
-        A difference ends the run, as state differs then.
+        A difference ends the run, because the data differ from then on.
         """
         self._everywhere([b"FLUSHALL"])
         for line in lines:
@@ -122,7 +122,7 @@ class Comparison:
             self.tally.differences.append(Difference(group, line, ours, theirs, reason))
             return False
         if name == b"SPOP" and len(line) > 1:
-            # What chance left behind differs: go on without it.
+            # A random command left different data, so continue without its key.
             self._everywhere([b"DEL", line[1]])
         return True
 
@@ -143,7 +143,7 @@ class Comparison:
         return _flat(found) if isinstance(found, list | Typed) else []
 
     def _same_shape(self, line: list[bytes], ours: Any, reply: Any, population: list[Any]) -> bool:
-        """Chance may choose others, but as many, all from the collection, and no pair torn apart."""
+        """Return whether random replies have the same size, and their items are in the collection."""
         many = isinstance(reply, list | Typed)
         if many and isinstance(ours, list | Typed) and _kind(reply) == _kind(ours):
             distinct = len(line) < 3 or not line[2].startswith(b"-")
@@ -182,7 +182,7 @@ def _kind(reply: Any) -> bytes:
 
 
 def _flat(reply: Any) -> list[Any]:
-    """All single values inside, however RESP3 groups them."""
+    """Return all scalars of a reply, whatever the nesting of RESP3."""
     if isinstance(reply, Typed):
         return _flat(reply.value)
     if isinstance(reply, list):

@@ -1,4 +1,4 @@
-"""The ways into the engine that are compared: in process, the REST interface, the database port."""
+"""The interfaces of the engine that are compared: in process, REST, and the database port."""
 
 from __future__ import annotations
 
@@ -19,21 +19,21 @@ from . import wire
 
 
 class Face(Protocol):
-    """One way in; `as_json` says that its replies have lost what JSON cannot say."""
+    """An interface; `as_json` says that its replies have lost what JSON cannot represent."""
 
     name: str
     as_json: bool
     resp: int
 
     def call(self, argv: list[bytes]) -> Any:
-        """Run a command line; the reply as `wire` or JSON values."""
+        """Run a command line; return its reply as `wire` or JSON values."""
 
     def close(self) -> None:
-        """Give up what it holds."""
+        """Release its resources."""
 
 
 class InProcess:
-    """The engine itself, its replies written in the native protocol and read back."""
+    """The engine itself; its replies are encoded in the Redis protocol and decoded."""
 
     as_json = False
 
@@ -51,13 +51,13 @@ class InProcess:
         return wire.read(io.BytesIO(to_resp(reply, self.resp)))
 
     def close(self) -> None:
-        """Nothing to give up."""
+        """Do nothing."""
 
 
 def as_json(reply: Any) -> Any:
-    """A RESP2 reply as the REST interface shows it, written down independently of the engine.
+    """Convert a RESP2 reply as the REST interface does, implemented independently of the engine.
 
-    Texts stay bytes (those of their UTF-8), so that the same rules apply to every face.
+    Strings stay UTF-8 bytes, so that the same rules apply to every interface.
     """
     if isinstance(reply, wire.Status):
         return _as_text(reply.text)
@@ -83,7 +83,7 @@ def _from_json(value: Any) -> Any:
 
 
 class Rest:
-    """POST requests with one JSON array each, on one kept connection."""
+    """POST requests with one JSON array each, on one connection."""
 
     name = "REST"
     as_json = True
@@ -96,7 +96,7 @@ class Rest:
         self._headers = {"Authorization": f"Bearer {token}"}
 
     def call(self, argv: list[bytes]) -> Any:
-        # JSON cannot carry bytes that are not UTF-8; the caller leaves such lines out.
+        # JSON cannot contain bytes that are not UTF-8; the caller omits such lines.
         body = json.dumps([word.decode() for word in argv])
         self._connection.request("POST", "/", body, self._headers)
         answer = json.loads(self._connection.getresponse().read())
@@ -109,7 +109,7 @@ class Rest:
 
 
 class Port(wire.Connection):
-    """The native protocol on the database port."""
+    """The Redis protocol on the database port."""
 
     as_json = False
 

@@ -1,4 +1,4 @@
-"""Random command lines from templates, some of them broken on purpose."""
+"""Random command lines from templates, some of them deliberately invalid."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from .templates import TEMPLATES
 from .values import JUNK, Values
 
 BROKEN = 0.15
-"""The share of lines that get a wrong argument, one too many or one too few."""
+"""The share of lines with a wrong, an additional or a missing argument."""
 
 _TOKEN = re.compile(r"\[|\]|<[a-z]+>\+?|\([^)]*\)|[^\s\[\]]+")
 
 
 class Generator:
-    """An endless supply of (group, command line) from one seed."""
+    """An endless supply of (group, command line) pairs from one seed."""
 
     def __init__(
         self, seed: int, groups: tuple[str, ...] = tuple(TEMPLATES), broken: float = BROKEN
@@ -27,13 +27,13 @@ class Generator:
         self.groups = groups
 
     def lines(self, group: str, count: int) -> Iterator[list[bytes]]:
-        """That many command lines of a group."""
+        """Yield a number of command lines of a group."""
         self.values.last_ms = 0
         for _ in range(count):
             yield self.line(self.rng.choice(TEMPLATES[group]))
 
     def line(self, template: str) -> list[bytes]:
-        """One command line made from a template."""
+        """Return one command line for a template."""
         tokens = _TOKEN.findall(template)
         words, _ = self._expand(tokens, 0, True)
         if self.rng.random() < self.broken:

@@ -1,4 +1,4 @@
-"""Differences that stay, each with its reason. They count in the rate all the same."""
+"""Known differences, each with its reason. They count in the rate."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from .wire import Error, Typed
 
 
 def reason_for(line: list[bytes], ours: Any, theirs: dict[str, Any]) -> str | None:
-    """Why this difference stays, or None when nobody knows."""
+    """Return the reason for a known difference, or None."""
     for known in KNOWN:
         if known.applies(line, ours, theirs):
             return known.reason
@@ -22,7 +22,7 @@ def reason_for(line: list[bytes], ours: Any, theirs: dict[str, Any]) -> str | No
 
 @dataclass(frozen=True)
 class Known:
-    """A difference somebody looked at, and why it stays."""
+    """A difference that was examined, and why it stays."""
 
     reason: str
     applies: Callable[[list[bytes], Any, dict[str, Any]], bool]
@@ -37,7 +37,7 @@ _encoding = _words(b"OBJECT", b"ENCODING")
 
 
 def _as_numbers(reply: Any) -> Any:
-    """Texts that are numbers by value; zero has no sign then."""
+    """Return strings that are numbers by value; zero has no sign then."""
     if isinstance(reply, Typed):
         return Typed(reply.kind, _as_numbers(reply.value))
     if isinstance(reply, list):

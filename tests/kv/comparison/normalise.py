@@ -1,7 +1,7 @@
-"""What may differ between two right answers. Every rule has a reason; the list is printed.
+"""Removes what may differ between two right replies. Every rule has a reason; the list is printed.
 
-A rule looks at a command and the replies of one side, and returns the reply with what may differ
-taken out. The same rules are applied to both sides.
+A rule gets a command and the replies of one side, and returns the reply without what may differ.
+The same rules apply to both sides.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ Rule = Callable[[list[bytes], Any], Any]
 
 @dataclass(frozen=True)
 class Normalisation:
-    """A rule, the commands it is for, and why."""
+    """A rule, its commands, and its reason."""
 
     commands: frozenset[str]
     reason: str
@@ -27,7 +27,7 @@ class Normalisation:
 
 
 def _each(rule: Rule, line: list[bytes], reply: Any) -> Any:
-    """The rule, applied to whatever a list or a RESP3 map holds."""
+    """Apply a rule to each item of a list or a RESP3 map."""
     if isinstance(reply, Typed):
         return Typed(reply.kind, _each(rule, line, reply.value))
     if isinstance(reply, list):
@@ -37,7 +37,7 @@ def _each(rule: Rule, line: list[bytes], reply: Any) -> Any:
 
 
 def _inside(rule: Rule) -> Rule:
-    """The rule, applied to what a RESP3 set or map holds where the reply is one."""
+    """Apply a rule to the content of a RESP3 set or map, if the reply is one."""
 
     def apply(line: list[bytes], reply: Any) -> Any:
         if isinstance(reply, Typed) and isinstance(reply.value, list):
@@ -68,7 +68,7 @@ def _sorted(items: Any, width: int) -> Any:
 
 
 class Near:
-    """An instant or a span of which a minute more or less is the same."""
+    """A time or duration that is equal to any other within a minute."""
 
     def __init__(self, value: int, minute: int) -> None:
         self.value = value
@@ -84,7 +84,7 @@ class Near:
 
 
 def _ttl(line: list[bytes], reply: Any) -> Any:
-    """Positive times to live within a minute of each other are the same."""
+    """Make positive TTLs equal that are within a minute of each other."""
     if isinstance(reply, int) and reply > 1000:
         return Near(reply, 60_000 if line[0].upper().startswith((b"P", b"HP")) else 60)
     if isinstance(reply, list):
@@ -111,7 +111,9 @@ _IDLE = (b"idle", b"inactive")
 
 
 def _idle(line: list[bytes], reply: Any) -> Any:
-    """In XINFO CONSUMERS the values behind idle and inactive, in XPENDING the third of four."""
+    """In XINFO CONSUMERS these are the values after idle and inactive, in XPENDING the third of
+    four.
+    """
     if not isinstance(reply, list):
         return reply
     if line[0].upper() == b"XPENDING":
@@ -159,7 +161,7 @@ RULES: tuple[Normalisation, ...] = (
 
 
 def normalise(line: list[bytes], reply: Any) -> Any:
-    """The reply without what may differ."""
+    """Return the reply without what may differ."""
     if isinstance(reply, Error | NilArray) or not line:
         return reply
     name = line[0].upper().decode("latin-1")

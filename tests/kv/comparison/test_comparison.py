@@ -1,6 +1,6 @@
-"""A small run of the comparison, against whatever real servers this machine has.
+"""A small run of the comparison, with the real servers of this machine.
 
-The whole of it: `python -m tests.kv.comparison --commands 100000`.
+The whole: `python -m tests.kv.comparison --commands 100000`.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ pytestmark = pytest.mark.slow
 
 FACES = ["engine", "engine resp3", "rest", "port", "port resp3"]
 PAIRS = [("redis", face) for face in FACES] + [("valkey", face) for face in FACES[:2]]
-"""Over a wire the stock dialect is what it announces; in process it can announce what Valkey does."""
+"""Over a wire the stock dialect announces its own version; in process it can announce Valkey's."""
 
 
 @pytest.fixture(scope="module", params=["redis", "valkey"])
@@ -72,7 +72,7 @@ def comparison(request: pytest.FixtureRequest) -> Iterator[Comparison]:
 
 
 def _check(comparison: Comparison) -> None:
-    """Every difference is explained."""
+    """Fail for an unexplained difference."""
     left = [each for each in comparison.tally.differences if each.reason is None]
     assert not left, "\n".join(map(str, left))
 
@@ -118,7 +118,7 @@ def test_a_difference_is_found_and_told(server: RealServer) -> None:
 
 
 def test_no_command_line_breaks_the_engine() -> None:
-    """Every line is answered, with an error at worst, though each has something wrong in it."""
+    """Every line is answered, at worst with an error, although each contains something wrong."""
     face = InProcess()
     generator = Generator(4, broken=1.0)
     for group in TEMPLATES:

@@ -1,4 +1,4 @@
-"""Which words of a line are keys: as real servers tell, for every command with a template."""
+"""The keys of command lines, compared with real servers for every command with a template."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from .wire import Error
 
 pytestmark = pytest.mark.slow
 EACH = 6
-"""Lines a template makes."""
+"""The number of lines per template."""
 
 
 @pytest.mark.parametrize(("name", "binary"), available())
 def test_keys_are_those_of_a_real_server(name: str, binary: str) -> None:
-    """Permissions, prefixes in a shared engine and cluster slots stand on these places."""
+    """Permissions, prefixes in a shared server and cluster slots depend on these positions."""
     server, generator = RealServer(name, binary), Generator(3, broken=0)
     face = InProcess(version=server.version)
     compared = 0
@@ -37,7 +37,7 @@ def test_keys_are_those_of_a_real_server(name: str, binary: str) -> None:
 
 @pytest.mark.parametrize(("name", "binary"), [one for one in available() if one[0] == "redis"])
 def test_what_changes_nothing_counts_as_no_change(name: str, binary: str) -> None:
-    """Neither for what others watch nor for the figures of changes."""
+    """Such a command neither breaks a WATCH nor counts as a change."""
     server, face = RealServer(name, binary), InProcess()
     try:
         for one in (server, face):

@@ -1,7 +1,7 @@
-"""SSCAN, HSCAN and ZSCAN: what the server the stock dialect announces pages, and what it does not.
+"""SSCAN, HSCAN and ZSCAN, paged as by the server that the stock dialect announces.
 
-Random command lines cannot compare pages that do not end a scan: what is on them is chance. Here are
-walks from the first page to the last one.
+Random command lines cannot compare single pages, whose contents are random. These tests scan from
+the first page to the last.
 """
 
 from __future__ import annotations
@@ -61,14 +61,14 @@ WORDS = [[], [b"COUNT", b"7"], [b"COUNT", b"1000"], [b"MATCH", b"*1*"], [b"MATCH
 
 
 def walk(face: Any, command: bytes, words: list[bytes]) -> tuple[bool, Any]:
-    """Whether the first page is the last one too; and all that the scan shows."""
+    """Return whether the first page is the last, and all items of the scan."""
     cursor, first = face.call([command, b"k", b"0", *words])
     whole, seen = cursor == b"0", list(first)
     while cursor != b"0":
         cursor, page = face.call([command, b"k", cursor, *words])
         seen += page
     if face.call([b"OBJECT", b"ENCODING", b"k"]) in (b"intset", b"listpack"):
-        return whole, seen  # in the order in which it lies there
+        return whole, seen  # in the order of the reply
     width = 1 if command == b"SSCAN" else 2
     return whole, {tuple(seen[at : at + width]) for at in range(0, len(seen), width)}
 

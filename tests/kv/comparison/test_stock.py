@@ -1,4 +1,4 @@
-"""The stock dialect beside the server it announces, line by line, in RESP2 and RESP3."""
+"""The stock dialect, compared with the server it announces line by line, in RESP2 and RESP3."""
 
 from __future__ import annotations
 
@@ -111,7 +111,7 @@ FUNCTION LIST
 FUNCTION LIST WITHCODE
 FUNCTION FLUSH""",
 }
-"""Lines to send; ``\\`` at the end of a line joins it to the next."""
+r"""Lines to send; ``\`` at the end of a line joins it to the next."""
 
 
 def words(line: str) -> list[bytes]:
@@ -168,7 +168,7 @@ ZSCAN z -1"""
 
 @pytest.mark.parametrize("line", CURSORS.splitlines())
 def test_a_cursor_leads_to_the_same_cursor(both: tuple[Face, RealServer], line: str) -> None:
-    """What is on such a page depends on the hashes of a server, which change at each start."""
+    """The items of such a page depend on the server's hashes, which change with each start."""
     replies = [each.call(words(line)) for each in both]
     ours, real = (reply[0] if isinstance(reply, list) else reply for reply in replies)
     assert ours == real
@@ -230,7 +230,7 @@ def _entry(entry: dict[bytes, Any]) -> list[Any]:
 def _client(line: bytes) -> dict[bytes, bytes]:
     pairs = [field.split(b"=") for field in line.split()]
     client = {name: value for name, value in pairs if name in (b"cmd", b"multi", b"flags", b"user")}
-    # Over a socket of the file system, as the real server is asked, flags have a U.
+    # The real server is asked over a Unix socket, which adds U to the flags.
     client[b"flags"] = client[b"flags"].replace(b"U", b"").replace(b"N", b"")
     return client
 
@@ -273,7 +273,7 @@ def test_the_list_of_clients_tells_the_same(server: RealServer) -> None:
 
 
 def test_the_rules_of_a_user_are_written_the_same_way(server: RealServer) -> None:
-    """Categories in the same order; the server orders single commands by hashes of its own."""
+    """Categories are in the same order; the server orders single commands by hashes of its own."""
     ours = InProcess(version=server.version)
     chance = random.Random(20261121)
     names = sorted(name.decode() for name in server.call([b"COMMAND", b"LIST"]))
@@ -315,7 +315,7 @@ NESTED = [
 @pytest.mark.parametrize("script", NESTED, ids=range(len(NESTED)))
 def test_a_reply_may_be_nested_as_deep(server: RealServer, script: str) -> None:
     def written(connection: Any) -> list[bytes]:
-        """The lines of the reply, which is too deep for a reader that recurses."""
+        """Return the lines of a reply that is too deep for a recursive reader."""
         connection.call([b"HELLO", b"3"])
         stream = connection.send([b"EVAL", script.encode(), b"0"])
         lines, items = [], 1

@@ -1,4 +1,4 @@
-"""Random arguments: mostly good, some at the limits, a few wrong."""
+"""Random arguments: mostly valid, some at the limits, a few invalid."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ KINDS = ("str", "bit", "hash", "list", "numlist", "set", "zset", "lex", "geo", "
 
 
 class Values:
-    """Makes the values that templates name; everything comes from one seeded generator."""
+    """Generates the values of templates from one seed."""
 
     def __init__(self, rng: random.Random) -> None:
         self.rng = rng
         self.last_ms = 0
 
     def make(self, name: str) -> list[bytes]:
-        """The words a `<name>` of a template stands for."""
+        """Return the words for `<name>` in a template."""
         if name in KINDS:
             return [self._key(name)]
         maker: Callable[[], bytes | list[bytes]] = getattr(self, name)
@@ -68,7 +68,7 @@ class Values:
         return [b"%d" % self.rng.getrandbits(40) for _ in range(self.rng.choice((20, 300)))]
 
     def bulk(self) -> list[bytes]:
-        """Enough words to pass the limits of the small encodings, once in a while."""
+        """Return, now and then, enough words to exceed the limits of the small encodings."""
         if self.rng.random() < 0.7:
             return [self.member()]
         text = self.rng.choice((b"%d", b"m%d", b"a rather long text %d"))

@@ -1,4 +1,4 @@
-"""RESP as values that keep what JSON would lose: status, error, nil and nil array are different."""
+"""RESP as values that distinguish what JSON does not: status, error, nil and nil array."""
 
 from __future__ import annotations
 
@@ -24,21 +24,21 @@ class NilArray(NamedTuple):
 
 
 class Typed(NamedTuple):
-    """A RESP3 value of a type that RESP2 does not have: its first byte and what it holds."""
+    """A RESP3 value of a type that RESP2 does not have: its first byte and its content."""
 
     kind: bytes
     value: Any
 
 
 def pack(argv: list[bytes]) -> bytes:
-    """A command line as a client sends it."""
+    """Encode a command line as a client does."""
     parts = [b"*%d\r\n" % len(argv)]
     parts += [b"$%d\r\n%s\r\n" % (len(word), word) for word in argv]
     return b"".join(parts)
 
 
 def read(stream: BinaryIO) -> Any:
-    """The next reply."""
+    """Read the next reply."""
     line = stream.readline()
     if not line.endswith(b"\r\n"):
         raise EOFError("the server closed the connection")
@@ -73,7 +73,7 @@ def read(stream: BinaryIO) -> Any:
 
 
 class Connection:
-    """A connection to whatever speaks the protocol."""
+    """A connection to a server."""
 
     def __init__(self, connected: socket.socket) -> None:
         self._socket = connected
@@ -85,20 +85,20 @@ class Connection:
         return read(self._stream)
 
     def send(self, argv: list[bytes]) -> BinaryIO:
-        """Send one command line; its reply is the next that comes out of the stream."""
+        """Send one command line; return the stream, whose next item is the reply."""
         self._socket.sendall(pack(argv))
         return self._stream
 
     def next(self) -> Any:
-        """Read what comes unasked."""
+        """Read a pushed message."""
         return read(self._stream)
 
     def answers(self, argv: list[bytes], patience: float) -> bool:
-        """Send one command line; whether a reply comes within so many seconds."""
+        """Send one command line; return whether a reply arrives within some seconds."""
         self._socket.sendall(pack(argv))
         return bool(select.select([self._socket], [], [], patience)[0])
 
     def close(self) -> None:
-        """End the connection."""
+        """Close the connection."""
         self._stream.close()
         self._socket.close()

@@ -1,4 +1,4 @@
-"""Command lines nobody threw dice for: the scenarios of the command tests, and every wrong type."""
+"""Command lines that are not random: the scenarios of the command tests, and every wrong type."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def _split(lines: str) -> list[list[bytes]]:
 
 
 def hand_written() -> Iterator[tuple[str, list[list[bytes]]]]:
-    """The lines of each scenario under the name of its group."""
+    """Yield the lines of each scenario with the name of its group."""
     for module in pkgutil.iter_modules(scenarios.__path__):
         found = importlib.import_module(f"{scenarios.__name__}.{module.name}")
         for scenario in found.SCENARIOS.values():
@@ -40,7 +40,7 @@ def hand_written() -> Iterator[tuple[str, list[list[bytes]]]]:
 
 
 def systematic() -> Iterator[tuple[str, list[list[bytes]]]]:
-    """Every template on a key of every type, and every command with too few and too many words."""
+    """Yield templates on keys of every type, and commands with too few and too many words."""
     filling = _split(_FILLED)
     generator = Generator(0, broken=0)
     for group, templates in TEMPLATES.items():
@@ -51,7 +51,7 @@ def systematic() -> Iterator[tuple[str, list[list[bytes]]]]:
                     words = [key if _KEY.fullmatch(word) else word for word in line]
                     yield group, [*filling, words]
         for name in sorted({template.split()[0] for template in templates}):
-            # What is wrong with too many words is told before anything is done.
+            # Servers report too many words before anything else.
             lines = [[name.encode(), *[b"x"] * count] for count in (0, 1, 2, 3, 4, 9)]
             if name not in RANDOM:
                 yield group, lines

@@ -1,4 +1,4 @@
-"""Bounds of the data, to the byte: what just fits is taken, and one byte less of room refuses it."""
+"""Limits on data, to the byte: what just fits is accepted, and rejected with one byte less."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tests.kv.conftest import NOW, argv
 
 
 class Bounded:
-    """An engine with these limits only; its data comes from the tester, whom nothing bounds."""
+    """An engine with these limits only; the test stores its data, which no limit applies to."""
 
     def __init__(self, *before: str, **limits: int) -> None:
         self.clock = Timekeeper(NOW)
@@ -29,8 +29,8 @@ class Bounded:
         return self.engine.execute(self._client, argv((line,)))
 
     def refusal(self, line: str) -> str:
-        """The error of a command that has changed nothing."""
-        self("PING")  # what has expired goes before the next command
+        """Return the error of a command, which must not have changed anything."""
+        self("PING")  # expired keys are removed before the next command
         before = self._sizes()
         with pytest.raises(CommandError) as caught:
             self(line)
@@ -101,7 +101,7 @@ def test_a_record_may_be_as_large_as_the_bound() -> None:
 def test_a_database_may_hold_as_much_as_the_bound(before: list[str], line: str, size: int) -> None:
     for bound in (size, size - 1):
         bounded = Bounded(*before, max_data_size=bound)
-        bounded.clock.advance(1)  # what has expired takes no room
+        bounded.clock.advance(1)  # expired keys take no room
         if bound == size:
             bounded(line)
         else:

@@ -1,4 +1,4 @@
-"""The engine itself: dispatch, dialects, waiting clients, snapshots."""
+"""The engine: dispatch, dialects, blocked clients, snapshots."""
 
 from __future__ import annotations
 

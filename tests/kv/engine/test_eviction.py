@@ -1,4 +1,4 @@
-"""maxmemory: refusals in a real server's words, and keys that go in the order of the policy."""
+"""``maxmemory``: errors as on a real server, and evictions in the order of the policy."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ def test_refusals_are_a_real_servers(port: Port, name: str, binary: str, story: 
 
 
 def keys_left(policy: str, prepare: list[str]) -> tuple[list[str], int]:
-    """The keys that are left when one has to go, and how many went."""
+    """Return the keys left after an eviction, and the number of evicted keys."""
     with Cloud(seed=1, clock="frozen", now="2026-01-01T00:00:00Z") as cloud:
         kv = cloud.kv_server(dialect="redis")
         port = Port(kv.database_url)

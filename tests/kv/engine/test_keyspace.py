@@ -1,4 +1,4 @@
-"""Keyspaces, and the order in which they are scanned."""
+"""Keyspaces, and the order of their scans."""
 
 from __future__ import annotations
 

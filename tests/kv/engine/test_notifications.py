@@ -1,4 +1,4 @@
-"""Keyspace notifications: the events of every command, as real servers sent them."""
+"""Keyspace notifications: the events of every command, as observed on real servers."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ from pytest_fakecloud.kv.errors import CommandError
 from ..backing import eventually
 from ..conftest import Run
 
-# One session's commands, in order, each with the events it sent: what Redis 7.0 did, and for the
-# expiry of fields Valkey 9.1.
+# One session's commands in order, each with its events: those of Redis 7.0, and for field expiry
+# those of Valkey 9.1.
 STOCK = """\
 set a 1 => a:new a:set
 set a 2 => a:set
@@ -301,7 +301,7 @@ set c 1 IFEQ 2 =>
 
 
 class Listener:
-    """Events as ``key:event``, with ``@<db>`` behind the key where that is not database 0."""
+    """Records events as ``key:event``, with ``@<db>`` after the key except for database 0."""
 
     def __init__(self, engine: Engine, pattern: bytes = b"__keyspace*") -> None:
         self.heard: list[str] = []
@@ -473,7 +473,7 @@ class TestParameter:
 
 
 def test_keys_expire_while_nobody_asks() -> None:
-    """On a running clock as well, where nothing but time moves."""
+    """The clock is running, so nothing but time moves it."""
     with Cloud() as cloud:
         kv = cloud.kv_server(dialect="redis")
         kv.execute("CONFIG", "SET", "notify-keyspace-events", "Ex")

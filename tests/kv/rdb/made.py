@@ -1,4 +1,4 @@
-"""Random keys of every type and size around the thresholds of encodings, as command lines."""
+"""Random keys of every type, of sizes around the thresholds of encodings, as command lines."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ SCORES = (
 
 
 def word(random: Random, size: int | None = None) -> bytes:
-    """A string: an integer, compressible, or of any bytes."""
+    """Return a string: an integer, compressible, or any bytes."""
     kind = random.random()
     if size is None:
         if kind < 0.3:
@@ -37,7 +37,7 @@ def _count(random: Random) -> int:
 
 
 def _some(random: Random, count: int) -> list[bytes]:
-    """Strings of which mostly all are short enough for the packed encodings."""
+    """Return strings, most sets of which fit the packed encodings."""
     longest = random.choice((5, 63, 64)) if random.random() < 0.9 else 65
     return [
         word(random, longest) if random.random() < 0.2 else word(random)[:longest]
@@ -46,7 +46,7 @@ def _some(random: Random, count: int) -> list[bytes]:
 
 
 def lines_of(random: Random, key: bytes) -> Iterator[list[bytes]]:
-    """The command lines that make one key."""
+    """Yield the command lines that create one key."""
     count = _count(random)
     match random.choice(("string", "list", "integers", "set", "hash", "zset", "stream")):
         case "string":

@@ -1,4 +1,4 @@
-"""RDB data written by hand, also in forms that only older or newer servers write."""
+"""RDB data assembled by hand, including forms that only older or newer servers write."""
 
 from __future__ import annotations
 
@@ -9,29 +9,29 @@ from pytest_fakecloud.kv.rdb.listpack import Entry, write_listpack
 
 
 def count(number: int) -> bytes:
-    """A length."""
+    """Encode a length."""
     return bytes([number]) if number < 64 else b"\x80" + number.to_bytes(4, "big")
 
 
 def text(data: bytes) -> bytes:
-    """A string, as it is."""
+    """Encode a string without compression."""
     return count(len(data)) + data
 
 
 def sealed(body: bytes, version: int = 10) -> bytes:
-    """A body as a payload of DUMP."""
+    """Return a body as a payload of DUMP."""
     body += version.to_bytes(2, "little")
     return body + crc64(body).to_bytes(8, "little")
 
 
 def file_of(body: bytes, magic: bytes = b"REDIS0010") -> bytes:
-    """Opcodes and keys as a whole file."""
+    """Return opcodes and keys as a whole file."""
     body = magic + body + b"\xff"
     return body + crc64(body).to_bytes(8, "little")
 
 
 def ziplist(*entries: Entry) -> bytes:
-    """A ziplist."""
+    """Return a ziplist."""
     body, tail, before = b"", 10, 0
     for entry in entries:
         tail = 10 + len(body)
@@ -69,10 +69,10 @@ _ID = (1).to_bytes(8, "big") * 2
 _ENTRIES = [2, 0, 1, b"f", 0, 2, 0, 0, b"v", 4, 0, 1, -1, 1, b"g", b"w", 6]
 _FIRST_STREAM = b"".join((
     count(1), text(_ID), text(write_listpack(_ENTRIES)),
-    b"\x02\x02\x00",  # length and last id
+    b"\x02\x02\x00",  # length and last ID
     count(4), text(b"early"), b"\x00\x00", b"\x00\x00", text(b"late"), b"\x02\x00", b"\x00\x00",
     text(b"between"), b"\x01\x02", b"\x00\x00", text(b"g"), b"\x01\x01",
-    count(1), _ID, bytes(8), b"\x03",  # pending: when, how often
+    count(1), _ID, bytes(8), b"\x03",  # pending entries: delivery time and count
     count(1), text(b"ann"), bytes(8), count(1), _ID,
 ))  # fmt: skip
 
@@ -89,4 +89,4 @@ OTHERS: dict[str, bytes] = {
     "stream without entries": b"\x0f\x00\x00\x05\x06\x00",
     "list with over-long lengths": b"\x01\x80\x00\x00\x00\x01\x81" + (1).to_bytes(8, "big") + b"a",
 }  # fmt: skip
-"""Type and value in forms of servers before 7.0, by what they are."""
+"""Types and values in forms of servers before 7.0, by name."""

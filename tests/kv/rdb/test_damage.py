@@ -1,4 +1,4 @@
-"""Damaged data: every kind of it is an ``RdbError``, soon and in little memory."""
+"""Damaged data of every kind raise ``RdbError``, quickly and within little memory."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def sample(engine: Engine) -> bytes:
 
 @pytest.fixture(scope="module")
 def values(engine: Engine) -> list[bytes]:
-    """Payloads of every type, old ones too, without their seals."""
+    """Payloads of every type, including old ones, without version and checksum."""
     made = [payloads.dump(record.value, engine.config, 12) for record in engine.records()]
     return [*(payload[:-10] for payload in made), *OTHERS.values()]
 
@@ -74,7 +74,7 @@ def test_a_flipped_bit_anywhere_is_noticed(sample: bytes) -> None:
 
 def test_values_that_end_too_soon_are_refused(values: list[bytes]) -> None:
     for body in values:
-        # Most of the longest values is the inside of a long string.
+        # Most bytes of the longest values are inside a long string.
         for end in range(1, len(body), 1 + len(body) // 100):
             with pytest.raises(RdbError):
                 payloads.load(sealed(body[:end]), 12)
@@ -179,7 +179,7 @@ def test_what_unpacks_to_too_much_is_refused(
 
 
 def write_list(length: int, packed: bool) -> bytes:
-    """A list of strings that repeat one byte 5,000 times, each in a node of its own."""
+    """Return a list of strings that repeat one byte 5,000 times, each in a node of its own."""
     item = write_listpack([b"a" * 5000]) if packed else b"a" * 5000
     compressed = lzf.compress(item, len(item))
     assert compressed is not None

@@ -1,4 +1,4 @@
-"""Values in forms that the server itself does not write: of older and of newer servers."""
+"""Values in forms that the server itself does not write: of older and newer servers."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def real(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Redis]:
 
 
 def read(kind: int, body: bytes, magic: bytes = b"REDIS0012") -> Any:
-    """A value, as a file has it."""
+    """Read a value as from a file."""
     [record] = read_file(file_of(bytes([kind]) + text(b"k") + body, magic)).records
     return record.value
 
@@ -107,7 +107,7 @@ class TestOlder:
         assert first == second
         if name.startswith("stream"):
             theirs = real.run([b"XINFO STREAM k FULL".split()])[0]
-            # Redis takes the first id of nothing for the highest there is.
+            # In an empty stream Redis reports the highest ID as the first.
             mine = plain(run("XINFO STREAM k FULL"))
             highest = b"18446744073709551615-18446744073709551615"
             assert mine == [b"0-0" if item == highest else item for item in theirs]

@@ -62,7 +62,7 @@ READ_ONLY = [
         [1, b"1-1", b"1-1", [[b"c", b"1"]]],
     ),
 ]
-"""Payloads that a command does not make again here: of other nodes, deletions and times."""
+"""Payloads that commands cannot recreate here: of other nodes, deletions and times."""
 LIBRARY = b"#!lua name=mylib\nredis.register_function('f1', function(k,a) return 1 end)"
 LIBRARY_DUMP = (
     "f5404a23216c7561206e616d653d6d796c69620a72656469732e72656769737465725f66756e6374696f6e28276631"
@@ -101,7 +101,7 @@ BAD_SEAL = "ERR DUMP payload version or checksum are wrong"
 
 
 class TestVersions:
-    """What a server writes, and up to what it reads."""
+    """The versions that a server writes and reads."""
 
     @pytest.mark.parametrize("number", [
         pytest.param(12, marks=pytest.mark.dialect("vendor")),

@@ -1,4 +1,4 @@
-"""Dumps for a real server and dumps of one: by its own digest the data are the same."""
+"""Dumps exchanged with a real server: DEBUG DIGEST of the data is the same on both sides."""
 
 from __future__ import annotations
 
@@ -30,14 +30,14 @@ pytestmark = [
 
 
 class Redis(RealServer):
-    """A real server that keeps its dump in a folder, and starts from the one that is there."""
+    """A real server with its dump in a folder, from which it starts."""
 
     def __init__(self, folder: Path) -> None:
         options = ("--enable-debug-command", "yes", "--dir", str(folder))
         super().__init__("redis", BINARY or "", *options)
 
     def run(self, lines: Iterable[list[bytes]]) -> list[Any]:
-        """Run command lines, many at a time; none may fail."""
+        """Run many command lines at a time; none may fail."""
         replies: list[Any] = []
         waiting = list(lines)
         for at in range(0, len(waiting), BATCH):
@@ -50,10 +50,10 @@ class Redis(RealServer):
 
 
 class Fake:
-    """A fake that speaks as Redis does."""
+    """A fake with the methods of `Redis`."""
 
     def __init__(self) -> None:
-        # Idle times of consumers are compared, so its clock is that of the machine.
+        # The idle times of consumers are compared, so the clock is the machine's.
         context = Context.alone(clock="running")
         self.handle = KVServer(context, dialect="redis", version="7.0", debug_command=True)
         self._session = self.handle._engine.session()
@@ -64,7 +64,7 @@ class Fake:
 
 
 def plain(reply: Any) -> Any:
-    """A reply without what tells a status from a string, and a map from a list."""
+    """Return a reply without the distinction of statuses from strings, and maps from lists."""
     if isinstance(reply, list):
         return [plain(item) for item in reply]
     return getattr(reply, "text", reply)
@@ -87,25 +87,25 @@ def fake() -> Iterator[Fake]:
 
 
 def looks(keys: list[bytes], *, encodings: bool = True) -> list[list[bytes]]:
-    """The lines that tell how a server keeps keys."""
+    """Return the lines that show how a server stores keys."""
     lines = [[b"PEXPIRETIME", key] for key in keys]
     return lines + [[b"OBJECT", b"ENCODING", key] for key in keys] if encodings else lines
 
 
 def groups_of(server: Redis | Fake, keys: list[bytes]) -> list[Any]:
-    """What streams hold beside their entries, without what is of the moment."""
+    """Return what streams hold besides their entries, without idle times."""
     found = []
     for key in keys:
         [reply] = server.run([[b"XINFO", b"STREAM", key, b"FULL", b"COUNT", b"0"]])
         about = dict(zip(reply[::2], reply[1::2], strict=True))
-        # Deleted entries are not kept, so there may be another number of nodes.
+        # Deleted entries are not kept, so the number of nodes may differ.
         del about[b"radix-tree-keys"], about[b"radix-tree-nodes"]
         found.append(about)
     return found
 
 
 def fill(server: Redis | Fake, count: int) -> list[bytes]:
-    """Fill a server with random keys; their names."""
+    """Fill a server with random keys; return their names."""
     random = Random(24)
     names = [b"key:%d" % number for number in range(count)]
     server.run(line for name in names for line in lines_of(random, name))
@@ -113,7 +113,7 @@ def fill(server: Redis | Fake, count: int) -> list[bytes]:
 
 
 def keys_of(server: Redis, count: int) -> tuple[list[bytes], list[bytes]]:
-    """Fill a server with random keys; their names, and those of streams."""
+    """Fill a server with random keys; return their names, and those of streams."""
     names = fill(server, count)
     types = server.run([b"TYPE", name] for name in names)
     return names, [name for name, kind in zip(names, types, strict=True) if kind == b"stream"]
@@ -122,7 +122,7 @@ def keys_of(server: Redis, count: int) -> tuple[list[bytes], list[bytes]]:
 def same(
     first: Redis | Fake, second: Redis | Fake, keys: list[bytes], streams: list[bytes]
 ) -> None:
-    """Fail unless both servers hold the same, and say which key differs."""
+    """Fail unless both servers hold the same, naming the key that differs."""
     digests = [[b"DEBUG", b"DIGEST-VALUE", *keys[at : at + 500]] for at in range(0, len(keys), 500)]
     mine, theirs = first.run(digests), second.run(digests)
     different = [

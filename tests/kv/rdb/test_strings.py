@@ -1,4 +1,4 @@
-"""Checksums, compression, lengths and listpacks."""
+"""The checksum, compression, lengths and listpacks of RDB data."""
 
 from __future__ import annotations
 

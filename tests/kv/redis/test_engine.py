@@ -1,6 +1,6 @@
-"""The REST interface over real servers: the same tests as in memory, and what only a server has.
+"""The REST interface in front of real servers: the same tests as in memory, and some of its own.
 
-Redis and Valkey are started here, on private sockets; a test is skipped where neither is installed.
+Redis and Valkey are started on private sockets; tests are skipped where neither is installed.
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ SHARES = SHARES if BINARIES else [*SHARES, pytest.param(("none", "prefix"), mark
 
 
 def emptied(real: Server) -> None:
-    """Have a server as new."""
+    """Empty a server."""
     for line in ("FLUSHALL", "SCRIPT FLUSH", "FUNCTION FLUSH", "CONFIG SET notify-keyspace-events"):
         words = line.encode().split()
         real.call(words if words[0] != b"CONFIG" else [*words, b""])
@@ -78,7 +78,7 @@ def emptied(real: Server) -> None:
 
 @pytest.fixture(scope="module", autouse=True)
 def cheap_clients() -> Iterator[None]:
-    """Clients that share one TLS context: it costs twenty times the rest of a test."""
+    """Share one TLS context among clients: it costs twenty times the rest of a test."""
     client_cost.enter()
     client_cost.refresh()
     yield
@@ -87,7 +87,7 @@ def cheap_clients() -> Iterator[None]:
 
 @pytest.fixture(scope="module", params=SHARES, ids=lambda share: "-".join(share))
 def share(request: pytest.FixtureRequest) -> tuple[str, str]:
-    """A server, and how a handle has its part of it."""
+    """A server, and the isolation of fakes on it."""
     return request.param
 
 
@@ -109,10 +109,10 @@ def isolation(share: tuple[str, str]) -> str:
 
 @pytest.fixture
 def make(real: Server, isolation: str, monkeypatch: pytest.MonkeyPatch) -> Callable[..., KVServer]:
-    """Makes servers; the inherited tests get theirs from it too."""
+    """Creates fakes, also those of the inherited tests."""
     made = partial(KVServer, engine=real.url, isolation=isolation)
     if isolation == "none":
-        # What a test leaves behind stays: that is what this isolation means.
+        # With this isolation, the data of earlier tests stay.
         emptied(real)
 
     def made_if_possible(*arguments: Any, **settings: Any) -> KVServer:
@@ -148,7 +148,7 @@ def http(server: KVServer) -> Iterator[httpx.Client]:
 
 
 def at_once(cls: type) -> type:
-    """Have the inherited tests of one server take all of their parameters on it, one by one."""
+    """Run the parametrized tests of a class on one fake, one set of parameters after another."""
     for name, test in vars(cls.__mro__[1]).items():
         if name.startswith("test_") and name not in vars(cls):
             wanted = signature(test).parameters
@@ -206,7 +206,7 @@ class TestTokens(test_routes.TestTokens):
 
 
 def at_the_start_of_a_second(server: KVServer) -> int:
-    """Wait until most of a second of the server's clock is left; which second it is."""
+    """Wait for a point early in a second of the server's clock; return the second."""
     eventually(lambda: server.clock.now_us() % 1_000_000 < 200_000)
     return server.clock.now_us() // 1_000_000
 
@@ -222,7 +222,7 @@ class TestLimits(test_routes.TestLimits):
     def test_daily_limit_until_midnight(  # type: ignore[override]
         self, make: Callable[..., KVServer], context: Context, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        # Real time does not bring midnight on demand: a day that lasts for a second.
+        # Midnight does not come on demand in real time, so a day lasts for a second here.
         monkeypatch.setattr(quota, "_DAY_US", 1_000_000)
         text = {"error": "ERR max daily request limit exceeded"}
         with make(context, daily_limit=3) as server:
@@ -270,7 +270,7 @@ class TestStreams(test_routes.TestStreams):
         monkeypatch.setattr(streams, "HEARTBEAT_US", 20_000)
         with http.stream("GET", "/subscribe/news", headers=EVENTS) as response:
             lines = response.iter_lines()
-            # Nobody reads what a channel got before it was listened to.
+            # Messages sent before the subscription are lost.
             assert "data: subscribe,news,1" in lines
             assert next(line for line in lines if line.startswith(":")) == ": heartbeat"
             server.execute("PUBLISH", "news", "x")
@@ -343,9 +343,9 @@ class TestAnyInput:
 
 
 class TestOfficialClient:
-    """The scenarios of the official Python client, sync in front of one server, async of the next.
+    """The scenarios of the official Python client, sync and async in turn for the servers.
 
-    What a server gets is the same of both: `tests/clients/test_upstash_redis.py` compares them.
+    Both send the same: `tests/clients/test_upstash_redis.py` compares them.
     """
 
     @pytest.mark.parametrize("name", SCENARIOS)
@@ -363,7 +363,7 @@ class TestDatabasePort:
 
     @pytest.mark.skip("the server in front of which the handle is has the port, and no fake of it")
     def test_redis_py(self) -> None:
-        """What `tests/clients/test_redis_py.py` does in memory."""
+        """`tests/clients/test_redis_py.py` tests the in-memory engine's port."""
 
 
 class TestHandle:
@@ -483,7 +483,7 @@ class TestHandle:
 
 
 class TestScripts:
-    """The vendor's flag on the first line of a script, which real servers do not know."""
+    """The vendor's flag in the shebang line of a script, which real servers do not know."""
 
     CODES: ClassVar[list[str]] = [
         "#!lua flags=allow-key-locking\nreturn {KEYS[1], ARGV[1]}",
@@ -498,7 +498,7 @@ class TestScripts:
 
     def has_its_digest(self, server: KVServer, code: str) -> None:
         run = server.execute
-        # The server keeps scripts for everybody, and may have this one.
+        # The server's script cache is shared, and may hold this script already.
         code = f"{code} -- {server.token} {self.CODES.index(code)}"
         sha = hashlib.sha1(code.encode()).hexdigest()
         with pytest.raises(CommandError, match="NOSCRIPT"):
@@ -613,7 +613,7 @@ def test_a_connection_tells_of_no_library(real: Server, make: Callable[..., KVSe
 
 
 class TestSharing:
-    """Two handles on one server see nothing of each other."""
+    """Two fakes on one server do not see each other's data."""
 
     @pytest.fixture(autouse=True)
     def apart(self, isolation: str) -> None:
@@ -773,7 +773,7 @@ class TestSharing:
 
 
 class TestWholeServer:
-    """What only ``isolation="none"`` may do."""
+    """Commands that only ``isolation="none"`` permits."""
 
     @pytest.fixture(autouse=True)
     def whole(self, isolation: str) -> None:
@@ -909,7 +909,7 @@ class TestAddresses:
 
 
 class TestNames:
-    """Every command of the table keeps its keys inside."""
+    """Every command of the table keeps its keys inside the share."""
 
     def names(self) -> Names:
         return Names(b"P:", b"C:", b"U-", shared=True, fraction=lambda: 0.5, patterns=lambda: 0)

@@ -1,6 +1,6 @@
-"""Real servers that go away, take over from each other and share the work.
+"""Real servers that fail, take over from each other, and form clusters.
 
-Redis and Valkey are started here, on ports; a test is skipped where neither is installed.
+Redis and Valkey are started on ports; tests are skipped where neither is installed.
 """
 
 from __future__ import annotations
@@ -76,7 +76,7 @@ class TestFaults:
                 assert http.get("/get/k").json() == {"result": None}
                 assert http.get("/set/k/w").json() == {"result": "OK"}
                 assert server.values() == {"k": "w"}
-                # It forgot its users as well, and so the one that scripts run as.
+                # It lost its users too, including the one that scripts run as.
                 line = ["EVAL", "return redis.call('GET', KEYS[1])", 1, "k"]
                 assert http.post("/", json=line).json() == {"result": "w"}
                 assert http.post("/multi-exec", json=[line]).json() == [{"result": "w"}]
@@ -144,13 +144,13 @@ class TestLogin:
 
 
 def asked(process: Process, *words: object) -> Any:
-    """The reply of one node."""
+    """Return the reply of one node."""
     with redis.Redis(port=process.port, protocol=2, decode_responses=True) as client:
         return client.execute_command(*words)
 
 
 def joined(nodes: list[Process]) -> bool:
-    """Whether each node knows of a cluster that has all slots."""
+    """Return whether every node knows a cluster in which all slots are assigned."""
     infos = (asked(node, "CLUSTER", "INFO") for node in nodes)
     return all(
         "cluster_state:ok" in info and "cluster_slots_assigned:16384" in info for info in infos
@@ -159,8 +159,7 @@ def joined(nodes: list[Process]) -> bool:
 
 @pytest.fixture(scope="module", autouse=True)
 def cluster(binary: str) -> Iterator[list[Process]]:
-    # Shared, and there from the first test on: nodes look at each other for two seconds before they
-    # answer anybody.
+    # The cluster is shared by the module: nodes wait two seconds for each other before they answer.
     options = ("--save", "", "--cluster-enabled", "yes", "--cluster-port")
     with ExitStack() as stack:
         nodes = []
@@ -171,8 +170,8 @@ def cluster(binary: str) -> Iterator[list[Process]]:
         for node, first, end in zip(nodes, bounds, bounds[1:], strict=False):
             node.call("CLUSTER", "ADDSLOTSRANGE", str(first), str(end - 1))
         for epoch, node in enumerate(nodes, 1):
-            # Nodes that begin with the same one settle that among themselves at a time of their
-            # own, and a slot that has just moved is taken back, with its keys deleted.
+            # Nodes with the same epoch would resolve that later, taking a moved slot back and
+            # deleting its keys.
             node.call("CLUSTER", "SET-CONFIG-EPOCH", str(epoch))
         for other in nodes[1:]:
             nodes[0].call("CLUSTER", "MEET", "127.0.0.1", str(other.port), other.bus)
@@ -230,7 +229,7 @@ class TestCluster:
 
             move.begin()
             move.keys("a", "b")
-            # Keys that have gone, new ones, and ones that are still there.
+            # Keys that have moved, new ones, and keys that have not moved.
             assert http.get("/get/a").json() == {"result": "1"}
             assert http.get("/set/new/x").json() == {"result": "OK"}
             assert http.get("/get/c").json() == {"result": "3"}
@@ -241,7 +240,7 @@ class TestCluster:
             assert http.post("/", json=["EVAL", script, 1, "a"]).json() == {"result": 3}
             answer = httpx.get(f"{server.url}/get/a?_token={token}")
             assert answer.json() == {"result": "3"}
-            # Neither node has them all: these wait for the end of the move.
+            # Neither node has all of the keys, so these commands wait for the end of the move.
             found: dict[str, Any] = {}
             waiting = [
                 threading.Thread(target=lambda: found.update(keys=server.keys())),
@@ -265,7 +264,7 @@ class TestCluster:
                 "size": {"result": 4},
                 "several": [4, "4"],
             }
-            # What had no key to be redirected by goes to the new node as well.
+            # Commands without a key reach the new node as well.
             assert server.execute("DBSIZE") == 4
             assert sorted(http.get("/keys/*").json()["result"]) == ["a", "b", "c", "new"]
             assert several(["DBSIZE"]) == [4]
@@ -343,7 +342,7 @@ class TestCluster:
 
 
 class Move:
-    """The slot of a handle on its way from the node that has it to the next one."""
+    """The slot of a fake on its way from its node to the next one."""
 
     def __init__(self, server: KVServer, nodes: list[Process]) -> None:
         self._prefix: bytes = server._engine.names.keys  # type: ignore[attr-defined]
@@ -383,7 +382,7 @@ class Move:
 class TestSentinel:
     @pytest.fixture
     def sentinel(self, binary: str, process: Process) -> Iterator[int]:
-        """The port of a sentinel that watches the process, impatiently."""
+        """Start a sentinel that watches the process, with short timeouts; yield its port."""
         port = free_port()
         with tempfile.TemporaryDirectory(prefix="kv") as folder:
             file = Path(folder) / "sentinel.conf"
@@ -454,17 +453,17 @@ class TestSentinel:
                 assert server.values() == {"k": "v", "n": "1", "other": "x"}
                 answer = http.post("/multi-exec", json=lines_sent)
                 assert [item["result"] for item in answer.json()] == ["OK", 2]
-                # The new primary knew nothing of the user that scripts run as.
+                # The new primary did not have the user that scripts run as.
                 assert server.execute("EVAL", "return redis.call('GET', KEYS[1])", 1, "k") == "v"
                 assert server.execute("FLUSHALL") == "OK"
-                # Who listened listens on.
+                # The subscription continues.
                 with publishing(server, "news", "again"):
                     assert next(lines) == "data: message,news,again"
             assert cloud.problems == []
 
 
 def eventually_made(cloud: Cloud, url: str) -> KVServer:
-    """A handle, as soon as the sentinel has seen its primary."""
+    """Return a fake, as soon as the sentinel has found its primary."""
     made: list[KVServer] = []
 
     def make() -> bool:

@@ -1,4 +1,4 @@
-"""What INFO and SLOWLOG tell of commands that failed, were refused or waited, beside a real server."""
+"""INFO and SLOWLOG about failed, rejected and blocked commands, compared with a real server."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def words(line: str) -> list[bytes]:
 
 
 def counted(client: Any) -> dict[bytes, Any]:
-    """The calls, refusals and failures of each command, and the errors by their class word."""
+    """Return calls, rejections and failures of each command, and errors by their class word."""
     found: dict[bytes, Any] = {}
     for section in (b"commandstats", b"errorstats"):
         for line in client.call([b"INFO", section]).splitlines():
@@ -125,7 +125,7 @@ WAITS: dict[str, tuple[tuple[str, ...], str, tuple[str, ...]]] = {
 
 
 def waited(connect: Any, name: str) -> Any:
-    """What a client got that waited, what is counted of it, and its lines in the slow log."""
+    """Return a blocked client's reply, its statistics, and its lines in the slow log."""
     before, line, then = WAITS[name]
     one, other = connect(), connect()
     reset(other)
@@ -186,7 +186,7 @@ SECRETS: list[list[bytes]] = [
 
 
 def logged(connect: Any) -> tuple[Any, Any]:
-    """What the slow log and MONITOR show of lines with secrets in them."""
+    """Return what the slow log and MONITOR show of lines with secrets."""
     client, watcher = connect(), connect()
     client.call(b"CONFIG SET slowlog-log-slower-than 0".split())
     client.call([b"SLOWLOG", b"RESET"])
@@ -250,7 +250,7 @@ GEOADD geo 1 1 a|PFADD hll a|SET gone x PX 1
 
 
 def looked_up(client: Any) -> dict[str, tuple[int, int]]:
-    """How many keys each line found, and how many it missed."""
+    """Return how many existing and missing keys each line read."""
 
     def figures() -> tuple[int, int]:
         told = client.call([b"INFO", b"stats"])

@@ -1,4 +1,4 @@
-"""Reading commands off the wire: forms, limits, and the errors of the real server."""
+"""Parsing commands: both forms, limits, and the errors of a real server."""
 
 from __future__ import annotations
 

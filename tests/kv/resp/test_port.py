@@ -1,4 +1,4 @@
-"""The database port: both protocols, connection state, waiting, pushes, faults, REST beside it."""
+"""The database port: both protocols, connection state, blocking, pushes, faults, and REST."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ PATIENCE = 10.0
 
 
 class Client:
-    """One connection that speaks the native protocol."""
+    """A connection of the Redis protocol."""
 
     def __init__(self, server: KVServer, *, login: bool = True, notes: Exercised | None = None):
         where, _, port = server.database_url.rpartition(":")
@@ -69,7 +69,7 @@ class Client:
         return wire.read(self.stream)
 
     def silent(self) -> bool:
-        """Whether nothing has come that was not read."""
+        """Return whether nothing unread has arrived."""
         self.socket.settimeout(0.05)
         try:
             return not self.stream.peek(1)
@@ -80,7 +80,7 @@ class Client:
             self.stream = self.socket.makefile("rb")
 
     def ended(self) -> bool:
-        """Whether the server has closed the connection, with nothing left to read."""
+        """Return whether the server has closed the connection, with nothing left to read."""
         try:
             return self.stream.read(1) == b""
         except ConnectionError:
@@ -174,7 +174,7 @@ class TestAddress:
         refused = Error(b"WRONGPASS invalid username-password pair or user is disabled.")
         assert late("AUTH", client.password) == refused
         assert connect()("PING") == Status(b"PONG")
-        # Data returns to the baseline, credentials do not.
+        # Data return to the baseline, credentials do not.
         server.reset()
         assert late("AUTH", client.password) == refused
         for token in old[:2]:
@@ -226,7 +226,7 @@ class TestLogin:
         noauth = Error(b"NOAUTH Authentication required.")
         assert client("GET k") == noauth
         assert client("PING") == noauth
-        # What is wrong for everybody is said first.
+        # Errors that do not depend on the user come first.
         assert client("GET") == Error(b"ERR wrong number of arguments for 'get' command")
         assert client("NOSUCH").text.startswith(b"ERR unknown command 'NOSUCH'")
         assert client("HELLO 3").text.startswith(b"NOAUTH HELLO must be called")
@@ -481,7 +481,7 @@ class TestWaiting:
         for count, client in enumerate((going, staying), 1):
             client.raw(line.encode() + b"\r\n")
             blocked(server, count)
-        # With the lock, no other thread can remove the one that has gone.
+        # Under the lock, no other thread can remove the disconnected client.
         with server._engine.lock:
             going.close()
             server.execute(*fill.split())
@@ -612,7 +612,7 @@ class TestListening:
         while not connection.session.closing:
             server.execute("PUBLISH", "a", "x" * 1_000_000)
             sent += 1
-        # What the limit lets wait, and what the system's buffers hold.
+        # The limit of waiting bytes, plus what the system's buffers hold.
         assert 33 < sent < 60
         until(lambda: server.execute("PUBSUB", "NUMSUB", "a") == ["a", 0])
 
@@ -781,7 +781,7 @@ class TestClients:
 
 
 def two_id(one: Client, other: Client) -> int:
-    """The number of another connection, found by its address."""
+    """Return the number of another connection, found by its address."""
     host, port = other.socket.getsockname()
     for line in one("CLIENT LIST").decode().splitlines():
         if f"addr={host}:{port} " in line:
@@ -1060,7 +1060,9 @@ def test_a_large_value_is_never_there_more_than_a_few_times() -> None:
         [sys.executable, "-c", _LARGE_VALUE], capture_output=True, text=True, timeout=120
     )
     assert done.returncode == 0, done.stderr
-    assert int(done.stdout) < 32 * 1024 * 3  # kilobytes: what came, the value, and some air
+    assert (
+        int(done.stdout) < 32 * 1024 * 3
+    )  # kilobytes: the bytes received, the value, and some overhead
 
 
 def test_what_is_large_is_recorded_by_its_beginning(server: KVServer, client: Client) -> None:

@@ -1,4 +1,4 @@
-"""Clients that wait, and what becomes of their keys meanwhile, beside a real server."""
+"""Blocked clients and their keys, compared with a real server."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ STORIES: dict[str, tuple[tuple[str, ...], str, tuple[str, ...]]] = {
 
 
 def story(connect: Any, name: str) -> tuple[Any, Any]:
-    """What a client got that waited, and what all the keys are afterwards."""
+    """Return a blocked client's reply, and all keys afterwards."""
     before, waits, then = STORIES[name]
     one, other = connect(), connect()
     got: list[Any] = []
@@ -121,7 +121,7 @@ LINES: dict[str, tuple[list[bytes], ...]] = {
 
 
 def paused(connect: Any, name: str, mode: bytes, early: bool) -> tuple[Any, list[bytes]]:
-    """What a client gets, and what others see of it while a pause lasts."""
+    """Return a client's reply during a pause, and what other clients see of it."""
     one, other = connect(), connect()
     got: list[Any] = []
     *first, last = LINES[name]
@@ -176,14 +176,14 @@ PAUSES: dict[str, tuple[str, ...]] = {
 
 
 def held_by(connect: Any, name: str) -> tuple[bool, bool]:
-    """Whether a read and a write wait once these pauses were asked for, one after the other."""
+    """Return whether a read and a write wait after these pauses, one after the other."""
     other, reader, writer = connect(), connect(), connect()
-    # In one transaction, for a pause of all holds back whoever asks for the next.
+    # In one transaction, because a pause of all commands would delay the next request for one.
     other.call([b"MULTI"])
     for line in PAUSES[name]:
         other.call(line.encode().split())
     other.call([b"EXEC"])
-    # What waits here could answer at once: a pause that is over by now has no place in the list.
+    # The reads that wait here could be answered at once: a pause that is over does not count.
     reads = reader.answers([b"GET", b"k"], 0.05)
     writes = writer.answers([b"SET", b"k", b"v"], 0.05)
     for client in (other, reader, writer):
@@ -195,7 +195,7 @@ def held_by(connect: Any, name: str) -> tuple[bool, bool]:
 def test_of_two_pauses_the_later_end_and_the_stronger_kind_count(port: Any, name: str) -> None:
     if not REAL:
         pytest.skip("redis-server is not installed")
-    # A pause of all is over with its server only.
+    # A pause of all commands ends only with its server.
     alone = RealServer(*REAL[0])
     try:
         ours, theirs = held_by(port, name), held_by(alone.again, name)
@@ -210,7 +210,7 @@ def test_a_stream_that_goes_ends_the_wait(port: Any) -> None:
 
 
 def test_newer_servers_say_what_a_new_reader_would_hear() -> None:
-    """Since 7.2, and so in the vendor's dialect, who waited is told as who comes."""
+    """Since 7.2, and so in the vendor's dialect, a blocked client gets the errors of a new one."""
     with Cloud(seed=1) as cloud:
         kv = cloud.kv_server()
         got, _ = story(lambda: Port(kv.database_url), "a stream is deleted")

@@ -1,4 +1,4 @@
-"""Large replies: the same answers in pieces, in little memory, and none beyond a bound."""
+"""Large replies: the same answers in pieces, in little memory, and rejected above a limit."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a test may ask about commands, whichever way they came: ``core.matching`` over real calls."""
+"""Matching the fields of recorded commands, however they were sent."""
 
 from __future__ import annotations
 
@@ -109,7 +109,7 @@ class TestCommands:
     )
     def test_may_be_asked_by_their_words(self, server: KVServer, way: str, words: Any) -> None:
         if isinstance(words, list) and isinstance(words[0], str) and way == "port":
-            words = ["SET", *words[1:]]  # as the client spells it
+            words = ["SET", *words[1:]]  # the client's spelling
         elif isinstance(words, list) and words[0] == "SET":
             words = ["set", *words[1:]]
         assert server.assert_called(words=words, times=1)

@@ -1,4 +1,4 @@
-"""The REST interface, rule by rule of its specification."""
+"""The REST interface, by the rules of its specification."""
 
 from __future__ import annotations
 
@@ -770,8 +770,8 @@ class TestStreams:
             next(lines)
             server.execute("ACL", *rules)
             for _ in lines:
-                """Until there are no more."""
-        # A real server notices a moment later that nobody listens to what it sends.
+                """Read to the end."""
+        # A real server notices a little later that the subscriber has gone.
         eventually(lambda: server.execute("PUBLISH", "news", "secret") == 0)
 
     def test_the_body_of_a_stream_is_no_word_of_its_command(self, server: KVServer) -> None:
@@ -907,7 +907,7 @@ def test_a_stream_nobody_reads_ends(server: KVServer, monkeypatch: pytest.Monkey
         (stream,) = set(streams)
         assert stream._signal.closed
         assert not stream._events
-        # What is on its way arrives, and then the end.
+        # Events that are being sent still arrive, then the stream ends.
         assert sum(line.startswith("data: message,c,x") for line in lines) < 400
     assert server.execute("PUBSUB", "NUMSUB", "c") == ["c", 0]
 

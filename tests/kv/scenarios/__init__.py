@@ -1,7 +1,7 @@
-"""Command lines with the replies real servers gave, as data.
+"""Command lines with the replies of real servers, as data.
 
-Each scenario starts from an empty database. The tests of `tests/kv/commands` play them on the engine;
-the comparison plays the same lines on real servers.
+Each scenario starts with an empty database. The tests in `tests/kv/commands` play them on the
+engine; the comparison plays the same lines on real servers.
 """
 
 from __future__ import annotations
@@ -13,11 +13,11 @@ from pytest_fakecloud.kv.reply import Status, double_text
 from tests.kv.conftest import Run
 
 Scenario = list[tuple[str, Any]]
-"""Command lines, split as a shell splits them, each with its reply."""
+"""Command lines, split like a shell splits them, each with its reply."""
 
 
 def error(text: str) -> CommandError:
-    """An error reply."""
+    """Return an error reply."""
     return CommandError(text.encode())
 
 
@@ -32,19 +32,19 @@ NO_SUCH_KEY = error("ERR no such key")
 
 
 def status(text: str) -> Status:
-    """A simple string other than OK."""
+    """Return a simple string other than OK."""
     return Status(text.encode())
 
 
 def fields(**values: Any) -> list[Any]:
-    """A reply that alternates names and values, as those of XINFO do."""
+    """Return a reply of alternating names and values, like those of XINFO."""
     return [
         item for name, value in values.items() for item in (name.replace("_", "-").encode(), value)
     ]
 
 
 def shown(reply: Any) -> Any:
-    """The reply as RESP2 shows it: doubles as the texts they are printed as."""
+    """Return a reply in the shapes of RESP2: doubles as strings."""
     if isinstance(reply, float):
         return double_text(reply)
     if isinstance(reply, list):
@@ -53,7 +53,7 @@ def shown(reply: Any) -> Any:
 
 
 def play(run: Run, scenario: Scenario) -> None:
-    """Run the lines in order; the first reply that is another than told fails."""
+    """Run the lines in order; fail at the first unexpected reply."""
     for line, expected in scenario:
         if isinstance(expected, CommandError):
             assert run.error(line) == str(expected), line

@@ -1,4 +1,4 @@
-"""Positions on earth: command lines and what Redis 7.0 or Valkey 9.1 answered to them."""
+"""Geo commands: command lines, and the replies of Redis 7.0 or Valkey 9.1."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ TOWNS: dict[str, tuple[int, list[bytes]]] = {
 
 
 def found(name: str, distance: str) -> list[Any]:
-    """A town as a search with WITHDIST, WITHHASH and WITHCOORD reports it."""
+    """Return a town as a search with WITHDIST, WITHHASH and WITHCOORD reports it."""
     geohash, position = TOWNS[name]
     return [name.encode(), distance.encode(), geohash, position]
 

@@ -1,4 +1,4 @@
-"""Lists: command lines and what Redis 7.0 or Valkey 9.1 answered to them."""
+"""Lists: command lines, and the replies of Redis 7.0 or Valkey 9.1."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Sorted sets: command lines and what Redis 7.0 or Valkey 9.1 answered to them."""
+"""Sorted sets: command lines, and the replies of Redis 7.0 or Valkey 9.1."""
 
 from __future__ import annotations
 

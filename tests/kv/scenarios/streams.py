@@ -1,4 +1,4 @@
-"""Streams: command lines and what Redis 7.0 or Valkey 9.1 answered to them."""
+"""Streams: command lines, and the replies of Redis 7.0 or Valkey 9.1."""
 
 from __future__ import annotations
 
@@ -49,20 +49,20 @@ INVALID_START = error("ERR invalid start ID for the interval")
 
 
 def entry(text: str) -> list[Any]:
-    """An entry of a stream: its ID, then its fields and values, separated by spaces."""
+    """Return an entry of a stream, from its ID, fields and values separated by spaces."""
     entry_id, *items = text.encode().split()
     return [entry_id, items]
 
 
 def entries(*texts: str) -> list[Any]:
-    """Entries of a stream, each as `entry()` reads it."""
+    """Return entries of a stream, each as `entry()` reads it."""
     return [entry(text) for text in texts]
 
 
 def group(
     name: bytes, consumers: int, pending: int, last: bytes, read: int | None, lag: int | None
 ) -> list[Any]:
-    """A consumer group as XINFO GROUPS reports it, with the ID that it delivered last."""
+    """Return a consumer group as XINFO GROUPS reports it, with its last delivered ID."""
     return fields(
         name=name,
         consumers=consumers,
@@ -76,9 +76,10 @@ def group(
 def full_group(
     name: bytes, last: bytes, read: int | None, lag: int, count: int = 0, *pending: bytes
 ) -> list[Any]:
-    """A consumer group as XINFO STREAM FULL reports it.
+    """Return a consumer group as XINFO STREAM FULL reports it.
 
-    Its `count` pending entries were delivered once, to the consumer `a`; `pending` are the reported IDs.
+    Its `count` pending entries were delivered once, to the consumer `a`; `pending` are the reported
+    IDs.
     """
     consumer = fields(
         name=b"a",
@@ -100,7 +101,7 @@ def full_group(
 def full_stream(
     length: int, added: int, last: bytes, first: bytes, found: list[Any], groups: list[Any]
 ) -> list[Any]:
-    """A stream as XINFO STREAM FULL reports it, with 2-1 as the highest deleted ID."""
+    """Return a stream as XINFO STREAM FULL reports it, with 2-1 as the highest deleted ID."""
     return fields(
         length=length,
         radix_tree_keys=1 if length else 0,

@@ -1,4 +1,4 @@
-"""Scripts whose replies are held against real servers: one expression or script a line."""
+"""Scripts whose replies are compared with real servers: one expression or script per line."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Scripts, run shortly."""
+"""A helper that runs scripts."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from tests.kv.conftest import Run
 
 
 class Lua:
-    """Runs a script and gives its reply as JSON would show it, or the error's text."""
+    """Runs a script; returns its reply as JSON values, or the text of its error."""
 
     def __init__(self, run: Run) -> None:
         self.run = run
@@ -21,12 +21,12 @@ class Lua:
         return to_json(self.run("EVAL", script, 0, *args))
 
     def encode(self, expression: str, *args: str | bytes) -> str:
-        """The value of an expression, by ``cjson.encode``."""
+        """Return the value of an expression, encoded by ``cjson.encode``."""
         text: str = self(f"return cjson.encode({expression})", *args)
         return text
 
     def error(self, script: str | bytes, *args: str | bytes) -> str:
-        """The error's own text, without the digest and the place at its end."""
+        """Return the text of an error, without the digest and the line at its end."""
         with pytest.raises(CommandError) as caught:
             self.run("EVAL", script, 0, *args)
         return str(caught.value).split(" script: ")[0].removeprefix("ERR ")
@@ -34,7 +34,7 @@ class Lua:
 
 @pytest.fixture
 def dialect() -> str:
-    """Stock texts: they are what the real servers can be asked about."""
+    """Return the stock dialect, whose texts can be compared with real servers."""
     return "redis"
 
 

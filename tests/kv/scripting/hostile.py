@@ -1,7 +1,7 @@
-"""Hostile scripts by the thousand: every function scripts can reach, with arguments meant to hurt.
+"""Thousands of hostile scripts: every function that scripts can reach, with harmful arguments.
 
 ``python -m tests.kv.scripting.hostile SEED COUNT`` runs that many in one process and prints the
-slowest, in processor seconds, and the most memory the process ever had.
+slowest, in processor seconds, and the peak memory of the process.
 """
 
 from __future__ import annotations
@@ -70,7 +70,7 @@ _SHAPES = (
 
 
 def scripts(seed: int) -> Iterator[str]:
-    """Scripts without an end, the same ones for the same seed."""
+    """Yield scripts without end, the same for the same seed."""
     chance = random.Random(seed)
     functions = _FUNCTIONS.split()
     values = [value for line in _VALUES.strip().split("\n") for value in line.split("|")]
@@ -85,7 +85,7 @@ def scripts(seed: int) -> Iterator[str]:
 
 
 def main(seed: int, count: int) -> None:
-    """Run scripts in this process; what they took goes to the standard output."""
+    """Run scripts in this process, and print their time and memory."""
     engine = Engine(Timekeeper(), Ids(seed), "redis")
     engine.scripting.limits = LIMITS
     session = engine.session()
@@ -108,9 +108,9 @@ def main(seed: int, count: int) -> None:
 
 
 def _peak_kb() -> int:
-    """The most memory this process had, in KB."""
+    """Return the peak memory of this process in KB."""
     try:
-        # What getrusage() tells begins with the size of the process this one was forked from.
+        # getrusage() starts with the memory of the process this one was forked from.
         status = Path("/proc/self/status").read_text(encoding="ascii")
         return int(re.findall(r"^VmHWM:\s+(\d+) kB$", status, re.MULTILINE)[0])
     except OSError:

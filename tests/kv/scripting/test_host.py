@@ -1,4 +1,4 @@
-"""The runtime itself: built late, gone with its engine, replaced when it is lost."""
+"""The Lua runtime: created on demand, freed with its engine, replaced when it is lost."""
 
 from __future__ import annotations
 

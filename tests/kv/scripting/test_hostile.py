@@ -1,4 +1,4 @@
-"""Scripts made to hurt: each ends soon after its time is over, and takes no more memory than that."""
+"""Hostile scripts end within their time limit, and stay within their memory limit."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ pytest.importorskip("resource")
 @pytest.mark.slow
 def test_no_hostile_script_gets_past_the_limits() -> None:
     count = cases(20)
-    # In a process of its own: what escapes its limits would hold this one for ever.
+    # In a process of its own: a script that escaped its limits would block this one for ever.
     done = subprocess.run(
         [sys.executable, "-m", "tests.kv.scripting.hostile", "1", str(count)],
         capture_output=True,

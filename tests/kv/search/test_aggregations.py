@@ -1,4 +1,4 @@
-"""Aggregations: metrics, buckets, facets, and what is refused."""
+"""Aggregations: metrics, buckets, facets, and rejected requests."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ PRICES = [29.99, 40, 10.5]
 
 
 def one(shop: Searching, wanted: Any, filter: Any = None) -> Any:
-    """The reply of a single aggregation."""
+    """Return the reply of a single aggregation."""
     return shop.aggregate({"a": wanted}, filter)["a"]
 
 
@@ -145,7 +145,7 @@ class TestTerms:
     def test_equal_counts_of_numbers_come_in_the_order_of_the_service(
         self, bare: Searching
     ) -> None:
-        # The one order known from the service's own tests is that of its hash table.
+        # The only order known from the service's tests is that of its hash table.
         bare.run("SEARCH.CREATE i ON JSON PREFIX 1 p: SCHEMA n F64 FAST")
         for number in range(5):
             bare.put(f"p:{number}", {"n": number})
@@ -277,7 +277,7 @@ class TestRefusals:
     @pytest.mark.parametrize(
         ("wanted", "told"),
         [
-            # The service's own words.
+            # The service's own wording.
             ({"$avg": {"field": "plain_price"}}, "refers to unknown field 'plain_price'"),
             ({"$avg": {}}, "Aggregation 'a' is missing required 'field' property"),
             (5, "Aggregation 'a' must be a JSON object"),

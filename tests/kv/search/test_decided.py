@@ -1,4 +1,4 @@
-"""What the sources leave open, and was decided here: one test for each question."""
+"""Questions that the sources leave open and that were decided here, one test each."""
 
 from __future__ import annotations
 

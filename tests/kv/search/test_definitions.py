@@ -1,4 +1,4 @@
-"""Making, describing, listing and removing indexes, and their aliases."""
+"""Creating, describing, listing and removing indexes and aliases."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""After any sequence of writes an index holds what a fresh scan would find."""
+"""After any sequence of writes an index equals a fresh scan."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def a_line(chance: random.Random) -> list[str]:
 
 
 def state(shop: Searching) -> dict[str, Any]:
-    """What each index knows, whatever the order in which it was indexed."""
+    """Return the contents of each index, independent of the order of indexing."""
     indexes = shop.run.engine.databases[0].indexes
     known = {}
     for name, index in indexes.named.items():

@@ -1,4 +1,4 @@
-"""Indexes follow the keys: every way a key comes, changes, goes and comes back."""
+"""Indexes follow every way in which keys are created, changed, removed and restored."""
 
 from __future__ import annotations
 

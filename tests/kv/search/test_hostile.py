@@ -1,4 +1,4 @@
-"""No request of a search brings anything but an answer or an error of the service."""
+"""Every search request is answered, at worst with an error of the service."""
 
 from __future__ import annotations
 
@@ -135,7 +135,7 @@ def test_any_document_is_indexed_or_left_out(shop: Searching, seed: int) -> None
 
 
 def test_every_command_meets_an_index() -> None:
-    """Each command is given an index for a key, under limits that measure what is stored."""
+    """Each command gets an index in place of a key, under limits that measure the data."""
     check_each(meets_an_index, [(name,) for name, spec in COMMANDS.items() if spec.function])
 
 
@@ -157,7 +157,7 @@ def meets_an_index(name: str) -> None:
 
 
 def test_many_digits_with_a_letter_behind_take_no_longer(shop: Searching) -> None:
-    """Where digits are tried in two ways, this takes half an hour and lets nobody else run."""
+    """A pattern that could match digits in two ways would take half an hour and block everything."""
     shop.run(*["SEARCH.CREATE", "h", "ON", "HASH", "PREFIX", "1", "h:", "SCHEMA", "n", "F64"])
     shop.run("HSET", "h:1", "n", "1" * 200_000 + "x")
     shop.run("HSET", "h:2", "n", "2.5e0")

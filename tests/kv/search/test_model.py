@@ -1,6 +1,6 @@
-"""Filters against a naive reference, which looks at one document at a time and knows no index.
+"""Filters, compared with a naive reference that examines one document at a time without an index.
 
-``PYTEST_FAKECLOUD_EXAMPLES=5000`` runs as many cases as were run once when this was written.
+``PYTEST_FAKECLOUD_EXAMPLES=5000`` runs as many cases as when this was written.
 """
 
 from __future__ import annotations
@@ -98,7 +98,7 @@ def near(word: str, token: str, distance: int, swap: bool, prefix: bool) -> bool
         return True
     if not prefix:
         return False
-    # A beginning counts where it is no nearer to a beginning of the word than to the whole.
+    # A prefix counts only if it is not closer to a prefix of the word than to the word.
     for begun in (token[:end] for end in range(1, len(token))):
         away = [edits(word[:end], begun, cost) for end in range(len(word) + 1)]
         if away[-1] <= distance and away[-1] == min(away):

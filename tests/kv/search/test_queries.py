@@ -1,4 +1,4 @@
-"""Queries: the filter language, options, order, scores and what is shown."""
+"""Queries: the filter language, options, order, scores and returned fields."""
 
 from __future__ import annotations
 
@@ -128,7 +128,7 @@ class TestFilters:
 
 class TestScores:
     def test_bm25(self, shop: Searching) -> None:
-        # Two of four documents have it, in texts of 6 and 2 tokens.
+        # Two of four documents contain it, in texts of 6 and 2 tokens.
         scores = shop.scores({"title": {"$eq": "headphone"}})
         weight = math.log(1 + (4 - 2 + 0.5) / (2 + 0.5)) * 2.2
         average = (6 + 5 + 2 + 2) / 4

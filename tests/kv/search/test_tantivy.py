@@ -1,6 +1,6 @@
-"""Analysis, matches and scores against Tantivy, on which the service stands.
+"""Analysis, matches and scores, compared with Tantivy, on which the service is built.
 
-``PYTEST_FAKECLOUD_EXAMPLES=500`` compares as many generated queries as were compared once.
+``PYTEST_FAKECLOUD_EXAMPLES=500`` compares as many generated queries as when this was written.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ def chain(language: str | None) -> Any:
 class TestAnalysis:
     def test_every_character_of_the_first_plane(self) -> None:
         theirs, ours = chain(None), Analyzer(None)
-        # Characters that this Python does not know yet are no letters to it.
+        # Characters that are unknown to this Python are not letters for it.
         known = [
             chr(code)
             for code in [*range(0x20, 0xD800), *range(0xE000, 0x10000)]
@@ -94,7 +94,7 @@ class TestAnalysis:
 
 
 class Both:
-    """The same texts in an index of ours and in one of Tantivy's."""
+    """The same texts in one of our indexes and in one of Tantivy's."""
 
     def __init__(self, run: Run, texts: list[str]) -> None:
         self.shop = Searching(run)
@@ -126,7 +126,7 @@ def a_text(chance: random.Random, most: int = 60) -> str:
 
 
 def a_pair(chance: random.Random, both: Both) -> tuple[dict[str, Any], Any]:
-    """A filter of ours, and the query of Tantivy that it stands for."""
+    """Return one of our filters, and Tantivy's equivalent query."""
     query, schema = tantivy.Query, both.schema
     stem = analyzer("english").token
     word = chance.choice(WORDS)
@@ -145,7 +145,7 @@ def a_pair(chance: random.Random, both: Both) -> tuple[dict[str, Any], Any]:
             {"t": {"$fuzzy": {"value": word, **option}}},
             query.fuzzy_term_query(schema, "t", stem(word), distance, swap, prefix),
         )
-    # With slop, three words and more are compared by nobody: see ``clauses.Phrase``.
+    # Phrases of three or more words with slop are not compared: see ``clauses.Phrase``.
     words = chance.sample(WORDS, k=2 if kind == "slop" else chance.randint(2, 3))
     stems = [stem(one) for one in words]
     if kind == "bool":
@@ -165,7 +165,7 @@ def a_pair(chance: random.Random, both: Both) -> tuple[dict[str, Any], Any]:
     text = " ".join(words)
     if kind == "prefix":
         begun = stems[-1][: chance.randint(3, 5)]
-        # What is begun is stemmed as well, so only beginnings that stay themselves are compared.
+        # The prefix is stemmed as well, so only prefixes that stay the same are compared.
         begun = begun if stem(begun) == begun else stems[-1]
         value = " ".join([*words[:-1], begun])
         if stem(begun) != begun:
@@ -189,7 +189,7 @@ def test_queries_find_the_same_with_the_same_scores(run: Run) -> None:
     for _ in range(CASES):
         filter, query = a_pair(chance, both)
         ours, theirs = both.ours(filter), both.theirs(query)
-        # How often a phrase with slop stands in a text is counted in another way.
+        # The frequency of a phrase with slop is counted differently.
         is_loose = "slop" in json.dumps(filter)
         scored = ours.keys() == theirs.keys() if is_loose else ours == pytest.approx(theirs, 1e-4)
         if not scored:

@@ -1,4 +1,4 @@
-"""What a test sees of search: ``search_index()``, ``searches``, ``assert_searched()``."""
+"""The test's view of search: ``search_index()``, ``searches``, ``assert_searched()``."""
 
 from __future__ import annotations
 
@@ -100,7 +100,7 @@ class TestSearches:
         post(server, "SEARCH.QUERY", "i", '{"title":"shoe"}')
         post(server, "SEARCH.COUNT", "i", "{}")
         post(server, "SEARCH.AGGREGATE", "i", '{"price":40}', "{}")
-        server.execute("SEARCH.COUNT", "i", "{}")  # the tester's own are not noted
+        server.execute("SEARCH.COUNT", "i", "{}")  # searches of the test itself are not recorded
         assert [(one.command, one.total, one.keys) for one in server.searches] == [
             ("query", 1, ["p:1"]), ("count", 2, []), ("aggregate", 1, []),
         ]  # fmt: skip

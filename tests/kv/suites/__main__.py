@@ -1,4 +1,4 @@
-"""``python -m tests.kv.suites SUITE SOURCE``: a suite by a real server and by the database port."""
+"""``python -m tests.kv.suites SUITE SOURCE``: a suite on a real server and on a fake."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from .servers import SERVERS
 SUITES = {"redis": redis, "redis-py": redis_py}
 WIDTH = 44
 SHOWN = 10
-"""The missing tests that are named of each unit."""
+"""The number of missing tests to list per unit."""
 
 
 def main() -> int:

@@ -1,4 +1,4 @@
-"""What a suite says of a server."""
+"""The result of a suite for one server."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 
 @dataclass
 class Outcome:
-    """The names of the tests that passed and failed, why the suite ended early, what it printed."""
+    """The names of passed and failed tests, the reason for an early end, and the output."""
 
     passed: list[str] = field(default_factory=list)
     failed: list[str] = field(default_factory=list)
@@ -16,5 +16,5 @@ class Outcome:
     output: str = ""
 
     def beyond(self, other: Outcome) -> list[str]:
-        """Return the tests that passed here and not there, a name as often as it did."""
+        """Return the tests that passed here and not there, repeated as often as they did."""
         return sorted((Counter(self.passed) - Counter(other.passed)).elements())

@@ -1,6 +1,6 @@
-"""``python -m tests.kv.suites.port``: a database port like a stock server's, which prints its number.
+"""``python -m tests.kv.suites.port``: serves a stock database port and prints its number.
 
-It ends when its standard input does.
+It ends when its standard input ends.
 """
 
 from __future__ import annotations

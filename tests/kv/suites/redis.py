@@ -1,4 +1,4 @@
-"""Redis' own test suite, unit by unit, as it tests an external server."""
+"""Redis' own test suite, run unit by unit against an external server."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from pathlib import Path
 from .outcome import Outcome
 
 LEFT_OUT = ("-needs:repl", "-large-memory", "-slow")
-"""Tags of tests that neither server is asked for."""
+"""Tags of tests that neither server runs."""
 _COLOUR = re.compile(r"\x1b\[[0-9;]*m")
 _PASSED = re.compile(r"^\[ok\]: (.*?)(?: \(\d+ ms\))?$", re.M)
 _FAILED = re.compile(r"^\[err\]:? ?(.*?)(?: in tests/.*)?$", re.M)
@@ -19,7 +19,7 @@ _UNITS = re.compile(r"set ::all_tests \{(.*?)\}", re.S)
 
 
 def units(source: Path) -> list[str]:
-    """Return the names of the units that need no replication, cluster or module."""
+    """Return the units that need no replication, cluster or module."""
     listed = _UNITS.search((source / "tests/test_helper.tcl").read_text())
     assert listed is not None, f"{source} is no unpacked source of Redis 7.0"
     names: list[str] = re.findall(r"^\s+(unit/\S+)$", listed[1], re.M)
@@ -52,5 +52,5 @@ def run(source: Path, port: int, unit: str, limit: float) -> Outcome:
 
 
 def _base_port() -> int:
-    """Return where the suite looks for free ports of its own, below those that systems give away."""
+    """Return a free range for the suite's own ports, below the system's ephemeral ones."""
     return 20_000 + os.getpid() % 100 * 100

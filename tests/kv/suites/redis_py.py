@@ -1,6 +1,6 @@
-"""The test suite of redis-py, file by file, as it tests a server without modules.
+"""The test suite of redis-py, run file by file against a server without modules.
 
-It runs with this interpreter, or with that of ``REDIS_PY_PYTHON``: the suite wants a few packages that
+It runs with this interpreter, or with ``REDIS_PY_PYTHON``, because the suite needs packages that
 this project does not.
 """
 

@@ -1,4 +1,4 @@
-"""The two servers of a comparison, each a process of its own with an empty database on a TCP port."""
+"""The two servers of a comparison, each a process with an empty database on a TCP port."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from contextlib import AbstractContextManager
 from pytest_fakecloud.core.timeparse import monotonic
 
 STARTING = 15.0
-"""Seconds a server may take to listen."""
+"""Seconds within which a server must listen."""
 
 Server = Callable[[], AbstractContextManager[int]]
 """Starts a server; the context's value is its port."""

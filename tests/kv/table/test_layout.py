@@ -1,4 +1,4 @@
-"""Where a command is: one module for its functions, one of the same place for its cases."""
+"""The modules of commands and of their tests have the same names."""
 
 from __future__ import annotations
 

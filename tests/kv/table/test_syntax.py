@@ -1,4 +1,4 @@
-"""Reading and writing numbers."""
+"""Parsing and formatting numbers."""
 
 from __future__ import annotations
 
@@ -129,7 +129,9 @@ class TestDoubles:
 
     @pytest.mark.parametrize("text", [b"1" * 200_000 + b"x", b"0x" + b"1" * 200_000 + b"z"])
     def test_many_digits_with_a_letter_behind_take_no_longer(self, text: bytes) -> None:
-        """Where digits are tried in two ways, this takes half an hour and lets nobody else run."""
+        """A pattern that could match digits in two ways would take half an hour and block
+        everything.
+        """
         with pytest.raises(CommandError):
             parse_float(text)
 

@@ -1,4 +1,4 @@
-"""What a server of a version knows: what came later is refused in that version's own words."""
+"""The commands of a server's version: later ones are rejected in that version's wording."""
 
 from __future__ import annotations
 
@@ -148,7 +148,7 @@ def test_the_vendor_announces_one_version_and_knows_more(run: Run) -> None:
 
 
 def test_every_entry_of_the_table_of_versions_means_something() -> None:
-    """Words are those of the commands they are told of, and versions can be compared."""
+    """The words belong to their commands, and the versions can be compared."""
     for entry, since in LATER.items():
         command, _, word = entry.partition(" ")
         if command in COMMANDS and word.isupper() and command != "HSCAN":

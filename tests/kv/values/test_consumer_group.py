@@ -1,4 +1,4 @@
-"""Consumer groups without commands: who holds which pending entry."""
+"""Consumer groups as values: which consumer holds which pending entry."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The hash value."""
+"""Hashes as values."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""JSON values, without any command."""
+"""JSON documents as values."""
 
 from __future__ import annotations
 

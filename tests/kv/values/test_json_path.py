@@ -1,4 +1,4 @@
-"""Paths into documents, without any command."""
+"""JSON paths."""
 
 from __future__ import annotations
 

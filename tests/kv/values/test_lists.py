@@ -1,4 +1,4 @@
-"""Lists without commands: blocks against a plain Python list."""
+"""Lists as values: blocks, compared with a plain Python list."""
 
 from __future__ import annotations
 

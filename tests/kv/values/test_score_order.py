@@ -1,4 +1,4 @@
-"""The order of a sorted set against a sorted list, with blocks that split and merge all the time."""
+"""The order of a sorted set, compared with a sorted list while blocks split and merge."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Sets without commands: chance, and the scan that misses nobody who stays."""
+"""Sets as values: random members, and scans that return every member that stays."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Streams without commands: entries against a dictionary, nodes, groups."""
+"""Streams as values: entries, compared with a dictionary; nodes; groups."""
 
 from __future__ import annotations
 

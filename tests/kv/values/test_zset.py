@@ -1,4 +1,4 @@
-"""Sorted sets without commands: order, ranges and what decides the encoding."""
+"""Sorted sets as values: order, ranges, and the choice of the encoding."""
 
 from __future__ import annotations
 

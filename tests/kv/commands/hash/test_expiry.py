@@ -1,4 +1,4 @@
-"""Fields of hashes that expire by themselves."""
+"""Hash fields with a TTL: the HEXPIRE family, HGETEX, HSETEX and HGETDEL."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Hashes, command by command."""
+"""Hash commands."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A document to look at."""
+"""A JSON document in a key, and a reader of its paths."""
 
 from __future__ import annotations
 
@@ -26,5 +26,5 @@ def doc(run: Run) -> Run:
 
 
 def value(run: Run, path: str = "$", key: str = "d") -> object:
-    """What a path of the document finds."""
+    """Return what a path of the document matches."""
     return json.loads(run("JSON.GET", key, path))

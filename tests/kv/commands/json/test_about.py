@@ -1,4 +1,4 @@
-"""What documents are made of, and how long."""
+"""JSON commands that report the type, the size and the keys of values."""
 
 from __future__ import annotations
 

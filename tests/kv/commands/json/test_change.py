@@ -1,4 +1,4 @@
-"""Numbers, texts and arrays within documents."""
+"""JSON commands that change numbers, strings and arrays."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Documents, and what paths find in them."""
+"""JSON documents: setting, reading and removing the matches of paths."""
 
 from __future__ import annotations
 
@@ -318,7 +318,7 @@ NESTED = {
 
 
 class TestBelowBeforeOwn:
-    """``..`` tells what is below a node before the node's own member, whatever the command."""
+    """``..`` lists matches below a node before the node's own member, in every command."""
 
     @pytest.fixture
     def nested(self, run: Run) -> Run:

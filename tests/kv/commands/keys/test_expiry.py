@@ -1,4 +1,4 @@
-"""Keys that go by themselves."""
+"""Keys with a TTL: the EXPIRE family, TTL and PERSIST."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Keys of any type."""
+"""Commands for keys of any type."""
 
 from __future__ import annotations
 

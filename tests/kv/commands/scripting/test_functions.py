@@ -1,4 +1,4 @@
-"""Function libraries and the calls of their functions."""
+"""Function libraries, and calls of their functions."""
 
 from __future__ import annotations
 
@@ -375,4 +375,4 @@ class TestPayloads:
         saved = engine.snapshot()
         loaded("FUNCTION FLUSH")
         engine.restore(saved)
-        assert loaded("FCALL count 0") == 1  # loaded anew: so are its variables
+        assert loaded("FCALL count 0") == 1  # loading again resets the library's variables

@@ -1,4 +1,4 @@
-"""EVAL and its relatives, and the cache of scripts."""
+"""EVAL, EVALSHA, their read-only forms, and the script cache."""
 
 from __future__ import annotations
 
@@ -395,7 +395,7 @@ class TestOtherFunctions:
 
 
 class Reader:
-    """A user who may run EVAL, GET and PUBLISH, on keys and channels that begin with ``a``."""
+    """A user who may run EVAL, GET and PUBLISH on keys and channels that begin with ``a``."""
 
     name = "reader"
     unrestricted = False

@@ -1,4 +1,4 @@
-"""ACL: users, their REST tokens, categories, dry runs and the log."""
+"""ACL commands: users, their REST tokens, categories, dry runs and the log."""
 
 from __future__ import annotations
 
@@ -142,7 +142,7 @@ class TestSetuser:
     def test_commands_as_they_are_shown(self, run: Run, rules: str, shown: str) -> None:
         run("ACL", "SETUSER", "u", *rules.split())
         assert facts(run("ACL GETUSER u"))[b"commands"] == shown.encode()
-        # What is shown makes the same user again.
+        # The described rules recreate the user.
         run("ACL", "SETUSER", "v", *shown.split())
         assert run.engine.users["u"].root.commands == run.engine.users["v"].root.commands
 

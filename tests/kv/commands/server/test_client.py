@@ -1,4 +1,4 @@
-"""CLIENT: connections of the database port."""
+"""CLIENT commands about connections of the database port."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""CONFIG."""
+"""CONFIG: reading, changing and rejecting parameters."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What belongs to one client and its dialogue."""
+"""Connection commands: AUTH, HELLO, SELECT, RESET, MONITOR and others."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""DEBUG, which a setting allows: errors, sleeps on the clock, digests, replies of every type."""
+"""DEBUG, which a setting enables: errors, sleeps on the clock, digests, replies of every type."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ REAL = [one for one in available() if one[0] == "redis"]
 
 
 class Face(InProcess):
-    """The engine in process, allowed to DEBUG."""
+    """The engine in process, with DEBUG enabled."""
 
     def __init__(self, resp: int = 2) -> None:
         super().__init__(resp=resp)
@@ -64,7 +64,7 @@ def test_scripts_may_call_what_is_not_for_them(kv: KVServer) -> None:
         asked()
     kv.execute("DEBUG", "SET-DISABLE-DENY-SCRIPTS", "1")
     assert asked() == 12345
-    # Scripts see no attributes.
+    # Scripts do not see attributes.
     script = "redis.setresp(3) return redis.call('DEBUG', 'PROTOCOL', 'attrib')"
     assert kv.execute("EVAL", script, 0) == "Some real reply following the attribute"
     kv.execute("DEBUG", "SET-DISABLE-DENY-SCRIPTS", "0")

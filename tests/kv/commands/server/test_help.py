@@ -1,4 +1,4 @@
-"""HELP of every container of sub-commands."""
+"""The HELP sub-command of every container."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from tests.kv.comparison.servers import RealServer, available
 from tests.kv.conftest import Run
 
 CONTAINERS = [name for name in COMMANDS if f"{name} HELP" in COMMANDS and name != "CLUSTER"]
-"""All but the one that is refused whole, HELP included."""
+"""All containers except the one that is rejected as a whole, including HELP."""
 
 
 def told(run: Run, container: str) -> list[str]:

@@ -1,4 +1,4 @@
-"""COMMAND."""
+"""COMMAND: descriptions of commands, and the keys of a command line."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What there is to say about the process, and to ask of it."""
+"""Commands about the server process, such as SAVE, SHUTDOWN, REPLICAOF and LOLWUT."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Databases as a whole."""
+"""Commands for whole databases: DBSIZE, FLUSHALL, SWAPDB, and lazy freeing."""
 
 from __future__ import annotations
 

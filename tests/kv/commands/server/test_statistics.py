@@ -1,4 +1,4 @@
-"""What the server tells about itself."""
+"""INFO, SLOWLOG, LATENCY and MEMORY."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tests.kv.conftest import NOW_MS, Run
 
 @pytest.fixture
 def slow(run: Run, monkeypatch: pytest.MonkeyPatch) -> Callable[[int], None]:
-    """Let each reading of the clock be later than the one before."""
+    """Return a function that sets how far each reading of the clock advances it."""
 
     def let_take(microseconds: int) -> None:
         now = NOW_MS * 1000

@@ -1,4 +1,4 @@
-"""Unions, intersections and differences."""
+"""Unions, intersections and differences of sorted sets."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The members of sorted sets."""
+"""Members and scores of sorted sets."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What takes members out, and what draws some."""
+"""Sorted-set commands that pop members, or return random ones."""
 
 from __future__ import annotations
 

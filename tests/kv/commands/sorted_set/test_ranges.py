@@ -1,4 +1,4 @@
-"""Ranges over many blocks."""
+"""Ranges of sorted sets that span many blocks."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from tests.kv.conftest import Run
 
 
 class TestLongRanges:
-    """More members than one block holds, so that positions cross blocks."""
+    """Ranges of more members than one block holds."""
 
     def test_ranks_and_ranges_agree(self, run: Run) -> None:
         names = [f"m{n:05}" for n in range(5000)]

@@ -1,4 +1,4 @@
-"""A stream to look at."""
+"""A helper that fills a stream."""
 
 from __future__ import annotations
 
@@ -6,6 +6,6 @@ from tests.kv.conftest import Run
 
 
 def fill(run: Run, *ids: str) -> None:
-    """Add entries of those ids."""
+    """Add entries with these IDs."""
     for each in ids:
         run("XADD", "s", each, "a", each)

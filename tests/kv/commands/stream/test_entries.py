@@ -1,4 +1,4 @@
-"""The entries of streams."""
+"""Adding, trimming, deleting and reading the entries of streams."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""XINFO."""
+"""XINFO, and the lag of consumer groups."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def lags(run: Run, key: str) -> dict[bytes, Any]:
 
 
 @pytest.mark.parametrize(
-    # Only later versions do not count past what was deleted.
+    # Only later versions stop counting at deleted entries.
     "before",
     [pytest.param(3, marks=pytest.mark.dialect("redis"), id="7.0"), None],
 )

@@ -1,4 +1,4 @@
-"""Strings as numbers."""
+"""Strings as numbers: INCR, INCRBYFLOAT and others."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ class TestNumbers:
 
 
 class TestBeyondADouble:
-    """INCRBYFLOAT and HINCRBYFLOAT reckon with 80 bits, as far as these go."""
+    """INCRBYFLOAT and HINCRBYFLOAT compute with 80 bits, as far as these reach."""
 
     @pytest.mark.parametrize("command", ["INCRBYFLOAT k", "HINCRBYFLOAT k f"])
     def test_digits_and_their_end(self, run: Run, command: str) -> None:

@@ -1,4 +1,4 @@
-"""Strings."""
+"""String commands."""
 
 from __future__ import annotations
 
