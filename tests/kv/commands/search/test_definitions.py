@@ -6,7 +6,7 @@ import pytest
 
 from tests.kv.conftest import Run
 
-NAMES = "CREATE DROP REINDEX DESCRIBE WAITINDEXING ALIASADD ALIASDEL".split()
+NAMES = ["CREATE", "DROP", "REINDEX", "DESCRIBE", "WAITINDEXING", "ALIASADD", "ALIASDEL"]
 
 
 @pytest.mark.parametrize("name", NAMES)
