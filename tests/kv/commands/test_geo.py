@@ -5,8 +5,9 @@ from __future__ import annotations
 import pytest
 
 from tests.kv.conftest import Run
-from tests.kv.scenarios import play
-from tests.kv.scenarios.geo import SCENARIOS
+from tests.kv.scenarios import play, scenarios
+
+SCENARIOS = scenarios("geo")
 
 
 @pytest.mark.dialect("redis")

@@ -8,8 +8,9 @@ import pytest
 
 from pytest_fakecloud.kv.reply import Status
 from tests.kv.conftest import Run
-from tests.kv.scenarios import play
-from tests.kv.scenarios.hyperloglog import SCENARIOS
+from tests.kv.scenarios import play, scenarios
+
+SCENARIOS = scenarios("hyperloglog")
 
 DENSE_COUNT = 4972
 DENSE_DIGEST = "5f3fc4393059c9ffb30143795fb4bb8414e7cc920fa82ff104a8f418abae2ec8"

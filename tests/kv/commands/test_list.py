@@ -6,8 +6,9 @@ import pytest
 
 from pytest_fakecloud.kv.reply import NIL_ARRAY, Blocked
 from tests.kv.conftest import Run
-from tests.kv.scenarios import play
-from tests.kv.scenarios.lists import SCENARIOS
+from tests.kv.scenarios import play, scenarios
+
+SCENARIOS = scenarios("lists")
 
 
 @pytest.mark.dialect("redis")

@@ -8,8 +8,9 @@ import pytest
 
 from pytest_fakecloud.kv.reply import SetReply
 from tests.kv.conftest import Run
-from tests.kv.scenarios import play
-from tests.kv.scenarios.sets import SCENARIOS
+from tests.kv.scenarios import play, scenarios
+
+SCENARIOS = scenarios("sets")
 
 
 @pytest.mark.dialect("redis")

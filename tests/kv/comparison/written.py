@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import importlib
-import pkgutil
 import re
 import shlex
 from collections.abc import Iterator
 
-from tests.kv import scenarios
+from tests.kv.scenarios import FOLDER, scenarios
 
 from .generate import Generator
 from .templates import RANDOM, TEMPLATES
@@ -33,10 +31,9 @@ def _split(lines: str) -> list[list[bytes]]:
 
 def hand_written() -> Iterator[tuple[str, list[list[bytes]]]]:
     """Yield the lines of each scenario with the name of its group."""
-    for module in pkgutil.iter_modules(scenarios.__path__):
-        found = importlib.import_module(f"{scenarios.__name__}.{module.name}")
-        for scenario in found.SCENARIOS.values():
-            yield module.name, _split("\n".join(line for line, _ in scenario))
+    for file in sorted(FOLDER.glob("*.txt")):
+        for scenario in scenarios(file.stem).values():
+            yield file.stem.partition("-")[0], _split("\n".join(line for line, _ in scenario))
 
 
 def systematic() -> Iterator[tuple[str, list[list[bytes]]]]:

@@ -1,46 +1,51 @@
-"""Command lines with the replies of real servers, as data.
+"""Command lines with the replies of real servers, as text: `<line> => <reply>`.
 
-Each scenario starts with an empty database. The tests in `tests/kv/commands` play them on the
-engine; the comparison plays the same lines on real servers.
+A reply is JSON, or one of RESP: `+OK` (also inside JSON), `-ERR …`, `*-1` for the nil of arrays.
+JSON strings hold bytes as Latin-1. Each scenario (`== <name>`) starts with an empty database. The tests
+in `tests/kv/commands` play them on the engine; the comparison plays the same lines on real servers.
 """
 
 from __future__ import annotations
 
+import json
+from pathlib import Path
 from typing import Any
 
 from pytest_fakecloud.kv.errors import CommandError
-from pytest_fakecloud.kv.reply import Status, double_text
+from pytest_fakecloud.kv.reply import NIL_ARRAY, Status, double_text
 from tests.kv.conftest import Run
 
+FOLDER = Path(__file__).parent
 Scenario = list[tuple[str, Any]]
 """Command lines, split like a shell splits them, each with its reply."""
 
 
-def error(text: str) -> CommandError:
-    """Return an error reply."""
-    return CommandError(text.encode())
+def scenarios(file: str) -> dict[str, Scenario]:
+    """Return the scenarios of a file by their names."""
+    found: dict[str, Scenario] = {}
+    for line in (FOLDER / f"{file}.txt").read_text(encoding="ascii").splitlines()[1:]:
+        if line.startswith("== "):
+            scenario = found[line[3:]] = []
+        elif line:
+            command, _, reply = line.partition(" => ")
+            scenario.append((command, _reply(reply)))
+    return found
 
 
-WRONG_TYPE = error("WRONGTYPE Operation against a key holding the wrong kind of value")
-SYNTAX_ERROR = error("ERR syntax error")
-NOT_AN_INTEGER = error("ERR value is not an integer or out of range")
-NOT_A_FLOAT = error("ERR value is not a valid float")
-NEGATIVE_TIMEOUT = error("ERR timeout is negative")
-NO_NUMKEYS = error("ERR numkeys should be greater than 0")
-NO_SUCH_KEY = error("ERR no such key")
-"""Errors of several groups of commands."""
+def _reply(text: str) -> Any:
+    if text[0] == "-" and text[1].isalpha():
+        return CommandError(text[1:].encode())
+    return _value(text if text.startswith(("+", "*")) else json.loads(text))
 
 
-def status(text: str) -> Status:
-    """Return a simple string other than OK."""
-    return Status(text.encode())
-
-
-def fields(**values: Any) -> list[Any]:
-    """Return a reply of alternating names and values, like those of XINFO."""
-    return [
-        item for name, value in values.items() for item in (name.replace("_", "-").encode(), value)
-    ]
+def _value(value: Any) -> Any:
+    if isinstance(value, list):
+        return [_value(item) for item in value]
+    if not isinstance(value, str):
+        return value
+    if value == "*-1":
+        return NIL_ARRAY
+    return Status(value[1:].encode()) if value.startswith("+") else value.encode("latin-1")
 
 
 def shown(reply: Any) -> Any:

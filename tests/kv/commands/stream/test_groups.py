@@ -5,12 +5,13 @@ from __future__ import annotations
 import pytest
 
 from tests.kv.conftest import Run
-from tests.kv.scenarios import play
-from tests.kv.scenarios.streams import GROUPS, SCENARIOS
+from tests.kv.scenarios import play, scenarios
+
+SCENARIOS = scenarios("streams-groups")
 
 
 @pytest.mark.dialect("redis")
-@pytest.mark.parametrize("name", GROUPS)
+@pytest.mark.parametrize("name", SCENARIOS)
 def test_as_real_servers_answer(run: Run, name: str) -> None:
     play(run, SCENARIOS[name])
 

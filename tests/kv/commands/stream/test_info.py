@@ -7,12 +7,13 @@ from typing import Any
 import pytest
 
 from tests.kv.conftest import Run
-from tests.kv.scenarios import play
-from tests.kv.scenarios.streams import INFO, SCENARIOS
+from tests.kv.scenarios import play, scenarios
+
+SCENARIOS = scenarios("streams-info")
 
 
 @pytest.mark.dialect("redis")
-@pytest.mark.parametrize("name", INFO)
+@pytest.mark.parametrize("name", SCENARIOS)
 def test_as_real_servers_answer(run: Run, name: str) -> None:
     play(run, SCENARIOS[name])
 
