@@ -80,7 +80,7 @@ def busy_after(client: Client, milliseconds: int) -> None:
         "while true do string.rep('x', 1e6) end",
     ],
 )
-def test_a_script_is_killed_at_once(connect: Any, script: str) -> None:
+def test_a_script_is_killed(connect: Any, script: str) -> None:
     client = connect("redis")
     one, other = client(), client()
     one.send("EVAL", script, 0)
@@ -116,7 +116,7 @@ def test_time_is_the_clocks_too(connect: Any, context: Context) -> None:
     assert one.read().text.startswith(KILLED)
 
 
-def test_a_function_is_killed_and_told_of(connect: Any) -> None:
+def test_function_stats_and_function_kill(connect: Any) -> None:
     client = connect("redis")
     one, other = client(), client()
     one("FUNCTION", "LOAD", LIBRARY)
@@ -144,7 +144,9 @@ def test_a_function_is_killed_and_told_of(connect: Any) -> None:
     ],
 )
 @pytest.mark.slow
-def test_what_has_written_cannot_be_killed(connect: Any, line: tuple[Any, ...], kill: str) -> None:
+def test_a_script_that_wrote_cannot_be_killed(
+    connect: Any, line: tuple[Any, ...], kill: str
+) -> None:
     client = connect("redis")
     one, other = client(), client()
     one.server._engine.scripting.limits = ScriptLimits(instructions=2**53, seconds=0.8)
@@ -199,7 +201,7 @@ def test_without_a_threshold_others_wait(connect: Any) -> None:
 
 
 @pytest.mark.slow
-def test_the_vendor_kills_nothing_and_says_so_at_once(connect: Any) -> None:
+def test_the_vendor_kills_nothing(connect: Any) -> None:
     client = connect("vendor")
     one, other = client(), client()
     one.server._engine.scripting.limits = ScriptLimits(instructions=2**53, seconds=1.5)

@@ -44,7 +44,7 @@ def test_the_official_python_client_sends_documented_commands() -> None:
 
 
 @pytest.mark.parametrize("line", LACKING)
-def test_what_the_documentation_lacks_is_refused(line: str) -> None:
+def test_undocumented_commands_are_rejected(line: str) -> None:
     with KVServer(Context.alone(), documented_only=True) as server:
         answer = httpx.post(server.url, json=line.split(), headers=server.headers)
         assert answer.status_code == 400
@@ -93,7 +93,7 @@ def test_a_transaction_with_one_is_discarded() -> None:
         assert server.keys() == []
 
 
-def test_a_real_server_behind_is_asked_only_what_is_documented() -> None:
+def test_documented_only_in_front_of_a_real_server() -> None:
     pytest.importorskip("redis")
     context = Context.alone()
     with (

@@ -40,7 +40,7 @@ def expiry(ms: int) -> bytes:
     return b"\xfc" + ms.to_bytes(8, "little", signed=True)
 
 
-def test_what_was_dumped_can_be_loaded(server: KVServer, file: Path) -> None:
+def test_dumps_can_be_loaded(server: KVServer, file: Path) -> None:
     server.load({"s": "text", "l": ["a", "b"], "h": {"f": "v"}, "z": [("m", 1.5)], "set": {"x"}})
     server.load([["XADD", "x", "1-1", "f", "v"], ["JSON.SET", "j", "$", '{"a": [1]}']])
     server.load([["EXPIRE", "s", 100], ["HEXPIRE", "h", 50, "FIELDS", 1, "f"]])
@@ -73,7 +73,7 @@ def test_keys_of_the_same_names_are_replaced_and_others_stay(server: KVServer, f
     assert server.ttl("both") == -1
 
 
-def test_what_has_expired_by_this_clock_is_left_out(server: KVServer, file: Path) -> None:
+def test_expired_keys_are_not_loaded(server: KVServer, file: Path) -> None:
     old = b"\xfd" + (NOW_MS // 1000 + 5).to_bytes(4, "little")
     file.write_bytes(
         file_of(
@@ -148,9 +148,7 @@ class TestRefused:
                 server.load(file)
         assert server.values() == {"a": "before"}
 
-    def test_a_library_that_does_not_load_changes_nothing(
-        self, server: KVServer, file: Path
-    ) -> None:
+    def test_an_invalid_library_changes_nothing(self, server: KVServer, file: Path) -> None:
         file.write_bytes(file_of(b"\xf5" + text(b"#!lua name=l\nreturn 1") + key(b"k", b"v")))
         with pytest.raises(
             ContractError, match=r"^dump\.rdb: its functions do not load: ERR No func"
@@ -159,12 +157,12 @@ class TestRefused:
         assert server.values() == {}
 
     @pytest.mark.parametrize("name", ["none.rdb", ".", "SET k v", "\x00"])
-    def test_what_is_no_file_is_said(self, server: KVServer, tmp_path: Path, name: str) -> None:
+    def test_invalid_files(self, server: KVServer, tmp_path: Path, name: str) -> None:
         with pytest.raises(ContractError, match=r"cannot read .*; give the path of an \.rdb file"):
             server.load(tmp_path / name)
 
     @pytest.mark.parametrize("name", ["", "none/dump.rdb", "\x00"])
-    def test_what_cannot_be_written_is_said(
+    def test_files_that_cannot_be_written(
         self, server: KVServer, tmp_path: Path, name: str
     ) -> None:
         with pytest.raises(ContractError, match="cannot write"):
@@ -188,7 +186,7 @@ def test_search_indexes_are_not_dumped(server: KVServer, file: Path) -> None:
         assert other.keys() == ["u:1"]
 
 
-def test_what_is_loaded_is_found_by_searches(server: KVServer, file: Path) -> None:
+def test_searches_find_loaded_data(server: KVServer, file: Path) -> None:
     server.load({"u:1": {"name": "ann"}})
     server.dump_rdb(file)
     server.execute("DEL", "u:1")

@@ -42,7 +42,7 @@ def ask(server: KVServer, *line: object) -> Any:
 
 
 class TestContents:
-    def test_what_is_loaded_is_what_is_there(self, server: KVServer) -> None:
+    def test_loaded_data_are_the_same(self, server: KVServer) -> None:
         server.load(CONTENT)
         assert server.values() == CONTENT
         assert server.keys() == list(CONTENT)
@@ -106,7 +106,7 @@ class TestContents:
     @pytest.mark.parametrize(
         "data", [{"k": None}, {"k": [["nested"]]}, {"k": [("a", 1), "b"]}, ["SET k v"], [[]]]
     )
-    def test_what_has_no_place_is_a_contract_error(self, server: KVServer, data: Any) -> None:
+    def test_unsupported_values_raise(self, server: KVServer, data: Any) -> None:
         with pytest.raises(ContractError):
             server.load(data)
 
@@ -114,7 +114,7 @@ class TestContents:
         "data",
         [None, 5, "SET k v", b"SET", [5], [None], [{"SET", "k"}], lambda: None, {"k": "\ud800"}],
     )
-    def test_what_is_no_data_is_told_in_words(self, server: KVServer, data: Any) -> None:
+    def test_unsupported_data_are_explained(self, server: KVServer, data: Any) -> None:
         with pytest.raises(ContractError, match="give"):
             server.load(data)
 
@@ -132,14 +132,14 @@ class TestContents:
             server.load({"fine": 1, "board": [("ann", "high")]})
         assert caught.value.__notes__ == ["while loading: 'ZADD' 'board' 'high' 'ann'"]
 
-    def test_a_command_in_one_text_is_explained(self, server: KVServer) -> None:
+    def test_a_command_in_one_string_is_explained(self, server: KVServer) -> None:
         with pytest.raises(CommandError, match="unknown command") as caught:
             server.execute("SET k v")
         assert caught.value.__notes__ == [
             "every word is an argument of its own: execute('SET', 'k', 'v')"
         ]
 
-    def test_text_that_utf8_cannot_write_is_told_in_words(self, server: KVServer) -> None:
+    def test_a_string_with_surrogates_is_explained(self, server: KVServer) -> None:
         for call in (server.execute, server.value, server.keys, server.ttl):
             with pytest.raises(ContractError, match="give the bytes"):
                 call("\ud800")
@@ -169,7 +169,7 @@ class TestContents:
             server.execute("SET", "k", {"a": 1})  # type: ignore[arg-type]
         assert server.journal.calls() == []
 
-    def test_what_cannot_be_loaded_is_told_with_its_key(self, server: KVServer) -> None:
+    def test_values_that_cannot_be_loaded(self, server: KVServer) -> None:
         with pytest.raises(
             ContractError, match="the value of 'cart:7': None is not an arg"
         ) as caught:
@@ -179,7 +179,7 @@ class TestContents:
             server.load({"h": {"f": None}})  # type: ignore[dict-item]
         assert server.keys() == []
 
-    def test_a_redis_client_at_the_rest_port_is_told_where_to_go(self, server: KVServer) -> None:
+    def test_a_redis_client_at_the_rest_port_gets_a_hint(self, server: KVServer) -> None:
         with (
             redis.Redis.from_url(server.url.replace("http", "redis"), retry=None) as client,
             pytest.raises(redis.exceptions.InvalidResponse),
@@ -212,7 +212,7 @@ class TestSettings:
         ):
             KVServer(Context.alone(), **{name: value})  # type: ignore[arg-type]
 
-    def test_tokens_and_password_are_made_once_for_all_who_ask(self) -> None:
+    def test_tokens_and_password_are_created_once(self) -> None:
         with KVServer(Context.alone()) as server, ThreadPoolExecutor(8) as pool:
             asked = [pool.submit(lambda: server.read_only_token) for _ in range(8)]
             assert {each.result() for each in asked} == {server.read_only_token}
@@ -234,9 +234,7 @@ class TestSettings:
             ("255.255.255", "255.255.255"),
         ],
     )
-    def test_a_stock_server_announces_a_version_and_knows_what_came_up_to_it(
-        self, version: str | None, announced: str
-    ) -> None:
+    def test_a_stock_server_of_a_version(self, version: str | None, announced: str) -> None:
         with KVServer(Context.alone(), dialect="redis", version=version) as server:
             assert f"redis_version:{announced}\r\n" in str(server.execute("INFO", "server"))
             assert server.execute("EVAL", "return redis.REDIS_VERSION", 0) == announced
@@ -302,7 +300,7 @@ class TestIdentity:
         assert "UPSTASH_REDIS_REST_URL" in closed.env
         assert "REDIS_URL" not in closed.env
 
-    def test_the_database_port_stands_where_it_was_told_to(self) -> None:
+    def test_the_database_port_has_its_setting(self) -> None:
         with KVServer(Context.alone()) as first:
             port = urlsplit(first.database_url).port
         assert port is not None
@@ -342,7 +340,7 @@ class TestIdentity:
         ],
         ids=str,
     )
-    def test_what_no_database_port_could_be(self, settings: Any, text: str) -> None:
+    def test_settings_that_no_database_port_can_have(self, settings: Any, text: str) -> None:
         with pytest.raises(ContractError, match=re.escape(text)):
             KVServer(Context.alone(), **settings)
 
@@ -370,14 +368,14 @@ class TestBaseline:
     @pytest.mark.parametrize(
         "line", [["MULTI"], ["SUBSCRIBE", "news"], ["RESET"], ["CLIENT", "TRACKING", "ON"]]
     )
-    def test_what_execute_left_open_ends(self, server: KVServer, line: list[str]) -> None:
+    def test_reset_ends_open_transactions(self, server: KVServer, line: list[str]) -> None:
         server.execute(*line)
         server.reset()
         assert server.execute("SET", "k", "v") == "OK"
         assert server.value("k") == "v"
         assert server.execute("PUBLISH", "news", "text") == 0
 
-    def test_logs_and_figures_begin_anew(self, server: KVServer) -> None:
+    def test_reset_clears_logs_and_statistics(self, server: KVServer) -> None:
         server.execute("ACL", "SETUSER", "u", "on", ">pw")
         token = server.execute("ACL", "RESTTOKEN", "u", "pw")
         httpx.get(server.url + "/get/k", headers={"Authorization": f"Bearer {token}"})
@@ -473,12 +471,12 @@ class TestBetween:
     @pytest.mark.parametrize(
         "names", [("GTE", "SET"), ("GET", "SETT*"), (1, "SET"), (b"GET", "SET")]
     )
-    def test_names_of_no_command_are_refused(self, server: KVServer, names: Any) -> None:
+    def test_unknown_command_names_are_rejected(self, server: KVServer, names: Any) -> None:
         with pytest.raises(ContractError, match="commands="):
             server.between(names, run=["INCR", "n"])
         assert not server._app.betweens
 
-    def test_every_place_in_turn(self, server: KVServer) -> None:
+    def test_every_position_in_turn(self, server: KVServer) -> None:
         before = server.snapshot()
         seen = []
         for place in server.between(run=["INCR", "n"]):
@@ -491,7 +489,7 @@ class TestBetween:
             (4, [None, "OK", None, None]),
         ]
 
-    def test_places_count_on_over_the_pipelines_of_one_turn(self, server: KVServer) -> None:
+    def test_positions_continue_over_pipelines_of_one_turn(self, server: KVServer) -> None:
         hits = []
         between = server.between(run=lambda: hits.append(between.place))
         for _ in between:
@@ -524,7 +522,7 @@ class TestBetween:
         "commands",
         [True, 1.5, "GET", ("GET",), ("GET", "SET", "GET"), ("GET", None), [], {"GET", "SET"}],
     )
-    def test_a_place_that_is_none(self, server: KVServer, commands: Any) -> None:
+    def test_an_invalid_position(self, server: KVServer, commands: Any) -> None:
         with pytest.raises(ContractError, match="two neighbours"):
             server.between(commands, run=lambda: None)
         assert not server._app.betweens

@@ -39,13 +39,13 @@ def test_a_node_comes_before_what_is_below_it(doc: Run) -> None:
         ("JSON.ARRLEN doc ..a", 1),
     ],
 )
-def test_of_an_old_path_the_last_change_is_told_and_the_first_that_is_read(
+def test_legacy_paths_return_the_last_change_or_first_match(
     doc: Run, line: str, reply: object
 ) -> None:
     assert doc(line) == reply
 
 
-def test_what_works_on_no_match_is_an_error(doc: Run) -> None:
+def test_commands_without_a_match_fail(doc: Run) -> None:
     text = "WRONGTYPE wrong type of path value - expected array but found object"
     assert doc.error("JSON.ARRAPPEND doc .nested1 1") == text
 

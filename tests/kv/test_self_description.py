@@ -56,9 +56,7 @@ def _fields(text: bytes) -> list[str]:
 
 
 @pytest.mark.parametrize("section", SECTIONS)
-def test_info_has_the_fields_of_redis_in_their_order(
-    fake: Client, real: RealServer, section: str
-) -> None:
+def test_fields_of_info(fake: Client, real: RealServer, section: str) -> None:
     theirs = _fields(real.call([b"INFO", section.lower().encode()]))
     assert _fields(fake("INFO", section.lower())) == theirs
     assert theirs[0] == f"# {section}"
@@ -116,9 +114,7 @@ def test_help_is_that_of_redis(fake: Client, real: RealServer) -> None:
         assert fake(*line) == real.call(line), name
 
 
-def test_the_list_of_clients_has_the_fields_of_redis_in_their_order(
-    fake: Client, real: RealServer
-) -> None:
+def test_fields_of_client_list(fake: Client, real: RealServer) -> None:
     def names(line: bytes) -> list[bytes]:
         return [word.partition(b"=")[0] for word in line.split()]
 
@@ -134,9 +130,7 @@ def _flat(reply: list[Any]) -> list[Any]:
     ]
 
 
-def test_memory_stats_have_the_fields_of_redis_in_their_order(
-    fake: Client, real: RealServer
-) -> None:
+def test_fields_of_memory_stats(fake: Client, real: RealServer) -> None:
     ours = fake("MEMORY STATS")
     assert _flat(ours) == _flat(real.call([b"MEMORY", b"STATS"]))
     facts = dict(zip(ours[::2], ours[1::2], strict=True))

@@ -6,7 +6,7 @@ from pytest_fakecloud.handle import Handle
 from pytest_fakecloud.kv.handle import KVServer
 
 
-def test_a_handle_shows_only_what_a_tester_uses() -> None:
+def test_completion_lists_only_public_names() -> None:
     own = {name for name in dir(KVServer) if not name.startswith("_")}
     assert own - {*dir(Handle), *Handle.__annotations__} == {
         *(

@@ -100,7 +100,7 @@ class TestReadOnlyToken:
         answer = httpx.post(f"{server.url}/multi-exec", json=lines[:1], headers=headers)
         assert answer.json() == [{"result": None}]
 
-    def test_nobody_logs_in_as_it(self, server: KVServer) -> None:
+    def test_it_has_no_password(self, server: KVServer) -> None:
         text = 'ERR Wrong password or user "default_ro" does not exist'
         for password in ("", server.read_only_token):
             line = ("ACL", "RESTTOKEN", "default_ro", password)
@@ -197,7 +197,7 @@ class TestSelectors:
         with pytest.raises(CommandError, match="access one of the keys"):
             user.check(spec, [b"MGET", b"a", b"b"])
 
-    def test_nothing_to_check_for_who_may_all(self) -> None:
+    def test_an_unrestricted_user(self) -> None:
         user = AclUser("u")
         assert not user.unrestricted
         apply_rules(user, [b"+@all", b"~*", b"&*"])
@@ -227,7 +227,7 @@ class TestSelectors:
             ("SPUBLISH c m", []),
         ],
     )
-    def test_what_commands_do_with_keys(self, line: str, keys: list[Any]) -> None:
+    def test_reads_and_writes_of_keys(self, line: str, keys: list[Any]) -> None:
         argv = [word.encode() for word in line.split()]
         assert list(keys_of(COMMANDS[line.split()[0]], argv)) == keys
 

@@ -145,7 +145,7 @@ class TestBitfield:
     @pytest.mark.parametrize(
         ("given", "kept"), [(-(2**63) + 127, 127), (-(2**63) + 128, -128), (2**63 - 1, 127)]
     )
-    def test_what_saturates_is_compared_with_64_bits(self, run: Run, given: int, kept: int) -> None:
+    def test_saturation_compares_64_bits(self, run: Run, given: int, kept: int) -> None:
         # The distance from the first to the highest value exceeds a server's integers.
         assert run(f"BITFIELD k OVERFLOW SAT SET i8 0 {given} GET i8 0") == [0, kept]
         assert run(f"BITFIELD j OVERFLOW SAT INCRBY i8 0 {given}") == [127 if given > 0 else -128]
@@ -193,7 +193,7 @@ class TestHugeValues:
         assert run("BITCOUNT k") == 572
 
     @pytest.mark.parametrize("offset", ["4294967296", "#536870912"])
-    def test_what_would_be_too_long_takes_no_memory(self, run: Run, offset: str) -> None:
+    def test_results_that_would_be_too_long_take_no_memory(self, run: Run, offset: str) -> None:
         assert run.error(f"BITFIELD k SET u8 {offset} 1") == BIT_OFFSET
         assert run("EXISTS k") == 0
 

@@ -18,9 +18,7 @@ def test_as_real_servers_answer(run: Run, name: str) -> None:
 
 
 class TestEncoding:
-    def test_a_list_is_a_quicklist_beyond_8_kb_and_small_again_below_half_of_it(
-        self, run: Run
-    ) -> None:
+    def test_encoding_changes_at_8_kb_and_back_at_half(self, run: Run) -> None:
         run("RPUSH", "l", *["x" * 100] * 79)
         assert run("OBJECT ENCODING l") == b"listpack"
         run("RPUSH", "l", *["x" * 100] * 2)
@@ -69,10 +67,10 @@ class TestWaiting:
             ("nan", "ERR timeout is not a float or out of range"),
         ],
     )
-    def test_how_long_nobody_waits(self, run: Run, timeout: str, text: str) -> None:
+    def test_invalid_timeouts(self, run: Run, timeout: str, text: str) -> None:
         assert run.other(transport="port").error(f"BLPOP l {timeout}") == text
 
-    def test_a_key_of_another_type_goes_on_waiting(self, run: Run) -> None:
+    def test_a_key_of_another_type_does_not_end_the_wait(self, run: Run) -> None:
         waiting = run.other(transport="port")
         waiter = run.engine.block(waiting.session, waiting("BLMPOP 0 1 l LEFT COUNT 2"))
         run("SADD l x")
@@ -91,7 +89,7 @@ class TestWaiting:
         assert run("EXISTS a b") == 0
 
 
-def test_what_waits_is_refused_over_rest(run: Run) -> None:
+def test_blocking_commands_are_rejected_over_rest(run: Run) -> None:
     rest = run.other(transport="rest")
     for line in (
         "BLPOP l 0",

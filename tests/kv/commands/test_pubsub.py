@@ -74,7 +74,7 @@ class TestMessages:
 
 
 class TestLooking:
-    def test_who_listens(self, run: Run, listener: Run) -> None:
+    def test_subscriptions(self, run: Run, listener: Run) -> None:
         listener("SUBSCRIBE news sport")
         listener("PSUBSCRIBE n*")
         listener("SSUBSCRIBE shard")

@@ -27,7 +27,7 @@ class TestExec:
         run("INCR k")
         assert run("EXEC") == [OK, CommandError(WRONGTYPE), 2]
 
-    def test_time_stands_still(self, run: Run) -> None:
+    def test_time_is_constant(self, run: Run) -> None:
         run("MULTI")
         run("TIME")
         run("TIME")

@@ -101,7 +101,7 @@ def test_every_command_on_every_type(server: RealServer) -> None:
     _check(comparison)
 
 
-def test_a_difference_is_found_and_told(server: RealServer) -> None:
+def test_a_difference_is_reported(server: RealServer) -> None:
     """The comparison can fail."""
 
     class Wrong(InProcess):

@@ -36,7 +36,7 @@ def test_keys_are_those_of_a_real_server(name: str, binary: str) -> None:
 
 
 @pytest.mark.parametrize(("name", "binary"), [one for one in available() if one[0] == "redis"])
-def test_what_changes_nothing_counts_as_no_change(name: str, binary: str) -> None:
+def test_commands_that_change_nothing(name: str, binary: str) -> None:
     """Such a command neither breaks a WATCH nor counts as a change."""
     server, face = RealServer(name, binary), InProcess()
     try:

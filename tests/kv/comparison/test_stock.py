@@ -202,7 +202,7 @@ CONFIG SET a b
 SUBSCRIBE y"""
 
 
-def test_the_log_of_refusals_tells_the_same(server: RealServer) -> None:
+def test_acl_log_is_the_same(server: RealServer) -> None:
     def logged(client: Any, admin: Any) -> list[Any]:
         for line in (USER, "ACL LOG RESET"):
             admin.call(words(line))
@@ -253,7 +253,7 @@ SUBSCRIBE c
 CONFIG GET x"""
 
 
-def test_the_list_of_clients_tells_the_same(server: RealServer) -> None:
+def test_client_list_is_the_same(server: RealServer) -> None:
     def listed(client: Any, admin: Any) -> list[Any]:
         number = client.call([b"CLIENT", b"ID"])
         found = []
@@ -336,7 +336,7 @@ def test_a_reply_may_be_nested_as_deep(server: RealServer, script: str) -> None:
         real.close()
 
 
-def test_a_port_where_nobody_can_listen_is_refused(both: tuple[Face, RealServer]) -> None:
+def test_an_occupied_port_is_rejected(both: tuple[Face, RealServer]) -> None:
     ours, real = both
     with socket.socket() as taken, socket.socket() as free:
         for each in (taken, free):

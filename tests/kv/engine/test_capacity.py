@@ -119,7 +119,7 @@ def test_a_key_may_be_as_long_as_the_bound(more: dict[str, int]) -> None:
         assert bounded.refusal(line) == text
 
 
-def test_what_frees_room_is_never_refused() -> None:
+def test_commands_that_free_memory_are_never_rejected() -> None:
     bounded = Bounded("SET k abcdefghi", max_data_size=4, max_record_size=4)
     bounded.refusal("SET l abc")
     assert bounded("DEL k") == 1

@@ -56,7 +56,9 @@ def blocked(engine: Engine, session: Session, *words: bytes) -> Blocked:
 
 
 class TestWaiting:
-    def test_a_push_serves_who_waits(self, engine: Engine, client: Session, run: Run) -> None:
+    def test_a_push_serves_a_blocked_client(
+        self, engine: Engine, client: Session, run: Run
+    ) -> None:
         waiter = engine.block(client, blocked(engine, client, b"BLPOP", b"k", b"0"))
         assert not waiter.done
         run("RPUSH k a b")
@@ -136,7 +138,7 @@ class TestSnapshots:
         "DEL s",
     )
 
-    def test_data_comes_back_any_number_of_times(
+    def test_a_snapshot_can_be_restored_twice(
         self, engine: Engine, run: Run, clock: Timekeeper
     ) -> None:
         for line in self.LINES:
@@ -170,7 +172,7 @@ class TestSnapshots:
         assert engine.users.holder_of(token) is None
         assert [user.name for user in engine.users] == ["default", "default_ro"]
 
-    def test_who_waits_is_served_by_what_comes_back(self, engine: Engine, run: Run) -> None:
+    def test_blocked_clients_get_restored_data(self, engine: Engine, run: Run) -> None:
         run("RPUSH k x")
         saved = engine.snapshot()
         run("DEL k")

@@ -39,7 +39,7 @@ class TestAccess:
 
 
 class TestExpiry:
-    def test_gone_at_the_instant_itself(self) -> None:
+    def test_a_key_expires_on_the_millisecond(self) -> None:
         db = Keyspace()
         db.now_ms = 1000
         db.set(b"k", b"v")
@@ -49,7 +49,7 @@ class TestExpiry:
         assert db.lookup(b"k") is None
         assert db.expired == 1
 
-    def test_an_instant_in_the_past_deletes_at_once(self) -> None:
+    def test_a_past_expiry_deletes_immediately(self) -> None:
         db = Keyspace()
         db.now_ms = 1000
         db.set(b"k", b"v")
@@ -57,7 +57,7 @@ class TestExpiry:
         assert len(db) == 0
 
     @given(st.lists(st.tuples(st.binary(max_size=2), st.integers(1, 20)), max_size=20))
-    def test_every_count_agrees_with_what_is_alive(self, keys: list[tuple[bytes, int]]) -> None:
+    def test_every_count_agrees_with_the_keys(self, keys: list[tuple[bytes, int]]) -> None:
         db = Keyspace()
         for key, at_ms in keys:
             db.set(key, b"v")
@@ -129,7 +129,7 @@ class TestScanOrder:
             del live[b"x%d" % n]
         assert len(order._elements) < 1000
 
-    def test_one_that_comes_back_keeps_its_place(self) -> None:
+    def test_a_restored_member_keeps_its_position(self) -> None:
         live = {b"a": None, b"b": None}
         order = ScanOrder(live)
         del live[b"a"]
@@ -138,7 +138,7 @@ class TestScanOrder:
         assert order.page(0, 10) == (0, [b"a", b"b"])
 
 
-def test_expired_keys_that_nobody_asks_for_go_as_others_come() -> None:
+def test_unread_expired_keys_are_removed_by_writes() -> None:
     keyspace = Keyspace()
     for number in range(20_000):
         keyspace.now_ms = number

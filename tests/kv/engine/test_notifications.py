@@ -320,6 +320,9 @@ class Listener:
         return heard
 
 
+Listen = Callable[..., Listener]
+
+
 @pytest.fixture
 def listen(engine: Engine) -> Callable[..., Listener]:
     def begin(flags: str, pattern: bytes = b"__key*") -> Listener:
@@ -349,47 +352,41 @@ def test_every_command_sends_the_events_of_a_real_server(cases: str, version: st
 
 
 class TestClasses:
-    def test_keyevent_channels_name_the_event_and_send_the_key(
-        self, run: Run, listen: Callable[..., Listener]
-    ) -> None:
+    def test_keyevent_messages_are_keys(self, run: Run, listen: Listen) -> None:
         listener = listen("E$")
         run("SET k v")
         run("EXPIRE k 10")
         assert listener.heard == ["set:k"]
 
-    def test_both_channels_of_one_event_come_together(
-        self, run: Run, listen: Callable[..., Listener]
-    ) -> None:
+    def test_both_channels_of_one_event_come_together(self, run: Run, listen: Listen) -> None:
         listener = listen("KEg")
         run("MSET a 1 b 2")
         run("DEL a b")
         assert listener.heard == ["a:del", "del:a", "b:del", "del:b"]
 
     @pytest.mark.parametrize("flags", ["", "A", "g$x", "K", "E"])
-    def test_nothing_without_a_class_and_a_kind_of_channel(
-        self, run: Run, listen: Callable[..., Listener], flags: str
+    def test_no_events_without_class_and_channel(
+        self, run: Run, listen: Listen, flags: str
     ) -> None:
         listener = listen(flags)
         run("SET k v")
         run("DEL k")
         assert listener.heard == []
 
-    def test_they_end_with_the_parameter(self, run: Run, listen: Callable[..., Listener]) -> None:
+    def test_they_end_with_the_parameter(self, run: Run, listen: Listen) -> None:
         listener = listen("KA")
         run("CONFIG", "SET", "notify-keyspace-events", "")
         run("SET k v")
         assert listener.heard == []
 
-    def test_json_has_events_of_its_own(self, run: Run, listen: Callable[..., Listener]) -> None:
+    def test_json_has_events_of_its_own(self, run: Run, listen: Listen) -> None:
         listener = listen("Kd")
         run("JSON.SET", "j", "$", '{"a": [1]}')
         run("JSON.ARRAPPEND j $.a 2")
         run("JSON.NUMINCRBY j $.a[0] 2")
         assert listener.heard == ["j:json.set", "j:json.arrappend", "j:json.numincrby"]
 
-    def test_a_restored_engine_follows_its_parameters(
-        self, engine: Engine, run: Run, listen: Callable[..., Listener]
-    ) -> None:
+    def test_restoring_applies_parameters(self, engine: Engine, run: Run, listen: Listen) -> None:
         before = engine.snapshot()
         listener = listen("KA")
         engine.restore(before)
@@ -398,8 +395,8 @@ class TestClasses:
 
 
 class TestExpiry:
-    def test_a_key_expires_at_its_instant_with_nobody_looking(
-        self, run: Run, clock: Timekeeper, listen: Callable[..., Listener]
+    def test_a_key_expires_without_an_access(
+        self, run: Run, clock: Timekeeper, listen: Listen
     ) -> None:
         listener = listen("Ex")
         run("SET a v EX 10")
@@ -413,17 +410,15 @@ class TestExpiry:
         clock.advance("1h")
         assert listener.heard == ["expired:a"]
 
-    def test_what_was_planned_before_the_notifications_began_counts(
-        self, run: Run, clock: Timekeeper, listen: Callable[..., Listener]
+    def test_expiries_set_before_notifications_were_enabled(
+        self, run: Run, clock: Timekeeper, listen: Listen
     ) -> None:
         run("SET a v EX 10")
         listener = listen("Kx")
         clock.advance("10s")
         assert listener.heard == ["a:expired"]
 
-    def test_fields_expire_too(
-        self, run: Run, clock: Timekeeper, listen: Callable[..., Listener]
-    ) -> None:
+    def test_fields_expire_too(self, run: Run, clock: Timekeeper, listen: Listen) -> None:
         run("HSET h a 1 b 2")
         listener = listen("Kgh")
         run("HEXPIRE h 10 FIELDS 1 a")
@@ -434,8 +429,8 @@ class TestExpiry:
         clock.advance("10s")
         assert listener.heard == ["h:hexpired", "h:del"]
 
-    def test_an_expiry_that_was_taken_back_is_silent(
-        self, run: Run, clock: Timekeeper, listen: Callable[..., Listener]
+    def test_a_changed_expiry_has_no_event(
+        self, run: Run, clock: Timekeeper, listen: Listen
     ) -> None:
         listener = listen("Kx")
         run("SET a v EX 10")
@@ -472,7 +467,7 @@ class TestParameter:
         )
 
 
-def test_keys_expire_while_nobody_asks() -> None:
+def test_keys_expire_without_an_access() -> None:
     """The clock is running, so nothing but time moves it."""
     with Cloud() as cloud:
         kv = cloud.kv_server(dialect="redis")
@@ -487,7 +482,7 @@ def test_keys_expire_while_nobody_asks() -> None:
         assert heard[1] == [b"message", b"__keyevent@0__:expired", b"k"]
 
 
-def test_a_smaller_bound_evicts_at_once() -> None:
+def test_a_lower_limit_evicts_immediately() -> None:
     with Cloud() as cloud:
         kv = cloud.kv_server(dialect="redis")
         kv.execute("SET", "k", "v")

@@ -58,7 +58,7 @@ def test_the_sample_is_in_order(sample: bytes) -> None:
     assert found.libraries == [LIBRARY]
 
 
-def test_a_file_that_ends_anywhere_too_soon_is_refused(sample: bytes) -> None:
+def test_a_truncated_file_is_rejected(sample: bytes) -> None:
     for end in range(len(sample)):
         with pytest.raises(RdbError):
             read_file(sample[:end])
@@ -80,9 +80,7 @@ def test_values_that_end_too_soon_are_refused(values: list[bytes]) -> None:
                 payloads.load(sealed(body[:end]), 12)
 
 
-def test_any_damage_with_a_right_checksum_is_refused_or_another_value(
-    engine: Engine, values: list[bytes]
-) -> None:
+def test_damage_under_a_valid_checksum(engine: Engine, values: list[bytes]) -> None:
     random = Random(7)
     for number in range(cases(1000)):
         damaged = bytearray(values[number % len(values)])
@@ -168,9 +166,7 @@ def test_hostile_values_are_refused_in_little_memory(name: str) -> None:
 
 
 @pytest.mark.parametrize("packed", [False, True])
-def test_what_unpacks_to_too_much_is_refused(
-    monkeypatch: pytest.MonkeyPatch, *, packed: bool
-) -> None:
+def test_data_that_unpack_to_too_much(monkeypatch: pytest.MonkeyPatch, *, packed: bool) -> None:
     monkeypatch.setattr(source, "MOST_UNPACKED", {packed: 50_000, not packed: 0})
     fits, more = (write_list(number, packed) for number in (5, 30))
     assert len(payloads.load(sealed(fits), 12)) == 5
@@ -208,6 +204,6 @@ KEY = b"\x00\x01k\x01v"
     (file_of(b"\xf3\x00\x00\x00", b"REDIS0012"), "type 243 is unknown"),
     (file_of(b"\xfa\x01a"), "unknown form 63"),
 ])  # fmt: skip
-def test_what_is_wrong_with_a_file_is_said(data: bytes, words: str) -> None:
+def test_errors_name_the_problem_of_a_file(data: bytes, words: str) -> None:
     with pytest.raises(RdbError, match=words.replace("(", r"\(")):
         read_file(data)

@@ -113,7 +113,7 @@ class TestOlder:
             assert mine == [b"0-0" if item == highest else item for item in theirs]
 
 
-def test_a_score_that_is_no_number_is_refused() -> None:
+def test_a_score_that_is_not_a_number_is_rejected() -> None:
     with pytest.raises(ValueError, match="not a number"):
         read(5, count(1) + text(b"a") + struct.pack("<d", math.nan))
 

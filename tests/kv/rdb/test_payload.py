@@ -148,7 +148,7 @@ class TestPayloads:
     @pytest.mark.parametrize(
         "payload", [b"", b"123456789", bytes(9) + b"1", sealed(b"\x00\x01v")[:-1]]
     )
-    def test_what_is_not_sealed_is_refused(self, run: Run, payload: bytes) -> None:
+    def test_invalid_payloads_are_rejected(self, run: Run, payload: bytes) -> None:
         assert run.error("RESTORE", "k", "0", payload) == BAD_SEAL
 
     def test_nothing_but_a_seal_holds_no_value(self, run: Run) -> None:

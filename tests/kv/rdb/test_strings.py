@@ -29,7 +29,7 @@ def test_large_data_have_the_checksum_of_their_pieces(size: int) -> None:
 
 
 @given(st.text("ab\xff", max_size=600) | st.binary(max_size=600))
-def test_what_is_compressed_is_the_same_again(text: str | bytes) -> None:
+def test_compression_is_lossless(text: str | bytes) -> None:
     data = text.encode() if isinstance(text, str) else text
     compressed = lzf.compress(data, max(0, len(data) - 4))
     if compressed is not None:
@@ -37,7 +37,7 @@ def test_what_is_compressed_is_the_same_again(text: str | bytes) -> None:
         assert lzf.decompress(compressed, len(data)) == data
 
 
-def test_what_repeats_becomes_small() -> None:
+def test_repetitions_are_compressed() -> None:
     data = b'{"name": "somebody", "active": true},' * 1000
     compressed = lzf.compress(data, len(data) - 4)
     assert compressed is not None

@@ -276,9 +276,7 @@ class TestStreams(test_routes.TestStreams):
             server.execute("PUBLISH", "news", "x")
             assert "data: message,news,x" in lines
 
-    def test_keys_that_expire_while_everybody_only_listens(
-        self, server: KVServer, http: httpx.Client
-    ) -> None:
+    def test_keys_expire_while_clients_listen(self, server: KVServer, http: httpx.Client) -> None:
         if server._engine.isolation != "none":  # type: ignore[attr-defined]
             pytest.skip("CONFIG SET reaches beyond a handle's share of a real server")
         server.execute("CONFIG", "SET", "notify-keyspace-events", "Ex")
@@ -386,7 +384,7 @@ class TestHandle:
         server.close()
         assert server.closed
 
-    def test_what_is_loaded_reads_back(self, server: KVServer) -> None:
+    def test_loaded_data_can_be_read(self, server: KVServer) -> None:
         server.load(self.DATA)
         assert server.values() == self.DATA
         assert server.keys() == sorted(self.DATA)
@@ -604,7 +602,9 @@ def test_a_deeply_nested_reply_is_cut_off(http: httpx.Client) -> None:
     assert http.post("/", json=["ECHO", "next"]).json() == {"result": "next"}
 
 
-def test_a_connection_tells_of_no_library(real: Server, make: Callable[..., KVServer]) -> None:
+def test_connections_do_not_send_a_library_name(
+    real: Server, make: Callable[..., KVServer]
+) -> None:
     with make(Context.alone()) as server:
         server.execute("SET", "k", "v")
         known = str(real.call([b"CLIENT", b"LIST"]))
@@ -762,7 +762,7 @@ class TestSharing:
          "MIGRATE h 1 k 0 1", "REPLICAOF h 1", "FAILOVER",
     )  # fmt: skip
 
-    def test_what_reaches_beyond_is_refused(self, server: KVServer) -> None:
+    def test_commands_beyond_the_share_are_rejected(self, server: KVServer) -> None:
         def is_refused(line: str) -> None:
             with pytest.raises(CommandError, match="is not available with this engine") as caught:
                 server.execute(*line.split())
@@ -914,7 +914,7 @@ class TestNames:
     def names(self) -> Names:
         return Names(b"P:", b"C:", b"U-", shared=True, fraction=lambda: 0.5, patterns=lambda: 0)
 
-    def test_no_key_goes_out_bare(self) -> None:
+    def test_every_key_gets_its_prefix(self) -> None:
         keyed = [spec for spec in specs() if spec.keys]
         assert len(keyed) > 200
         check_each(self.keeps_its_keys_inside, [(spec,) for spec in keyed])
@@ -934,7 +934,7 @@ class TestNames:
                     if "not_key" not in key.flags:
                         assert sent.argv[place].startswith(b"P:"), sent.argv
 
-    def test_commands_nobody_declared_do_not_pass(self) -> None:
+    def test_undeclared_commands_are_rejected(self) -> None:
         assert find_spec([b"NOSUCH"]) is None
         with pytest.raises(CommandError, match="unknown command"):
             self.names().prepare(None, [b"NOSUCH", b"k"])

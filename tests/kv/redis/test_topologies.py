@@ -56,7 +56,7 @@ def process(binary: str) -> Iterator[Process]:
 
 
 class TestFaults:
-    def test_a_server_that_goes_away_comes_back(self, process: Process) -> None:
+    def test_a_restarted_server(self, process: Process) -> None:
         with Cloud() as cloud:
             server = cloud.kv_server(engine=f"redis://127.0.0.1:{process.port}")
             with httpx.Client(base_url=server.url, headers=server.headers) as http:
@@ -324,7 +324,7 @@ class TestCluster:
             counts = [int(server.value(f"{name}{number}") or 0) for number in range(4)]
             assert sorted(counts) == sorted(done), name
 
-    def test_a_node_that_goes_away(self, nodes: list[Process], cloud: Cloud) -> None:
+    def test_a_stopped_node(self, nodes: list[Process], cloud: Cloud) -> None:
         server = cloud.kv_server(engine=f"redis+cluster://127.0.0.1:{nodes[0].port}")
         home = server._engine.link._home()[1]  # type: ignore[attr-defined]
         node = next(node for node in nodes if node.port == home)

@@ -88,7 +88,7 @@ class TestCommands:
         source.feed(b"PING\r\n*1\r\n$4\r\nPING\r\n\r\n*0\r\n*-1\r\nECHO 'a b'\n")
         assert all_of(source) == [[b"PING"], [b"PING"], [b"ECHO", b"a b"]]
 
-    def test_what_is_not_whole_waits(self) -> None:
+    def test_incomplete_commands_wait(self) -> None:
         source = reader()
         source.feed(b"*2\r\n$3\r\nGET\r\n$1\r\n")
         assert source.next() is None
@@ -139,7 +139,7 @@ class TestFaults:
             (b"*1\r\n$16385\r\n", "unauthenticated bulk length"),
         ],
     )
-    def test_who_is_not_known_may_announce_little(self, wire: bytes, reason: str) -> None:
+    def test_limits_before_login(self, wire: bytes, reason: str) -> None:
         source = reader(known=False, longest=2**20)
         source.feed(wire)
         with pytest.raises(ProtocolFault, match=reason):

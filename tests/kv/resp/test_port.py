@@ -91,6 +91,9 @@ class Client:
         self.socket.close()
 
 
+Connect = Callable[..., Client]
+
+
 @pytest.fixture
 def context() -> Context:
     return Context.alone()
@@ -104,7 +107,7 @@ def server(context: Context) -> Iterator[KVServer]:
 
 
 @pytest.fixture
-def connect(server: KVServer) -> Iterator[Callable[..., Client]]:
+def connect(server: KVServer) -> Iterator[Connect]:
     with ExitStack() as stack:
 
         def open_one(to: KVServer = server, **options: Any) -> Client:
@@ -116,7 +119,7 @@ def connect(server: KVServer) -> Iterator[Callable[..., Client]]:
 
 
 @pytest.fixture
-def client(connect: Callable[..., Client]) -> Client:
+def client(connect: Connect) -> Client:
     return connect()
 
 
@@ -153,8 +156,8 @@ class TestAddress:
         with pytest.raises(ConnectionError):
             socket.create_connection(("127.0.0.1", client.port))
 
-    def test_reset_keeps_password_and_connections(
-        self, server: KVServer, client: Client, connect: Callable[..., Client]
+    def test_reset_keeps_connections(
+        self, server: KVServer, client: Client, connect: Connect
     ) -> None:
         client("SET k 1")
         url = server.database_url
@@ -164,7 +167,7 @@ class TestAddress:
         assert connect()("PING") == Status(b"PONG")
 
     def test_resetting_the_password(
-        self, server: KVServer, client: Client, connect: Callable[..., Client]
+        self, server: KVServer, client: Client, connect: Connect
     ) -> None:
         server.set_baseline()
         old = server.token, server.read_only_token, server.database_url
@@ -221,7 +224,7 @@ class TestRestBeside:
 
 
 class TestLogin:
-    def test_nobody_may_do_anything(self, connect: Callable[..., Client]) -> None:
+    def test_commands_before_login(self, connect: Connect) -> None:
         client = connect(login=False)
         noauth = Error(b"NOAUTH Authentication required.")
         assert client("GET k") == noauth
@@ -240,13 +243,13 @@ class TestLogin:
         assert client("QUIT") == OK
         assert client.ended()
 
-    def test_nobody_may_announce_much(self, connect: Callable[..., Client]) -> None:
+    def test_announced_lengths_are_limited_before_login(self, connect: Connect) -> None:
         client = connect(login=False)
         client.raw(b"*11\r\n")
         assert client.read() == Error(b"ERR Protocol error: unauthenticated multibulk length")
         assert client.ended()
 
-    def test_users_and_their_end(self, server: KVServer, connect: Callable[..., Client]) -> None:
+    def test_users_and_their_end(self, server: KVServer, connect: Connect) -> None:
         server.execute("ACL", "SETUSER", "ann", "on", ">pw", "~a*", "&a*", "+@all")
         ann = connect(login=False)
         assert ann("AUTH ann pw") == OK
@@ -405,9 +408,7 @@ class TestWaiting:
         server.execute("XADD", "s", "1-1", "f", "v")
         assert client.read() == [[b"s", [[b"1-1", [b"f", b"v"]]]]]
 
-    def test_first_come_first_served(
-        self, server: KVServer, connect: Callable[..., Client]
-    ) -> None:
+    def test_first_come_first_served(self, server: KVServer, connect: Connect) -> None:
         clients = [connect() for _ in range(4)]
         for count, client in enumerate(clients, 1):
             client.send("BLPOP k 0")
@@ -429,7 +430,7 @@ class TestWaiting:
             assert client.read() == NilArray()
             client.close()
 
-    def test_a_frozen_clock_hangs_nobody(self) -> None:
+    def test_a_frozen_clock_does_not_hang(self) -> None:
         context = Context.alone(now=NOW)
         context.clock.wait_cap = 0.05
         with KVServer(context) as server:
@@ -437,7 +438,7 @@ class TestWaiting:
             assert client("BLPOP k 0") == NilArray()
             client.close()
 
-    def test_unblock(self, server: KVServer, connect: Callable[..., Client]) -> None:
+    def test_unblock(self, server: KVServer, connect: Connect) -> None:
         waiting, other = connect(), connect()
         number = waiting("CLIENT ID")
         for mode, reply in (
@@ -450,7 +451,7 @@ class TestWaiting:
             assert waiting.read() == reply
         assert other(f"CLIENT UNBLOCK {number}") == 0
 
-    def test_who_goes_takes_nothing_along(self, server: KVServer, client: Client) -> None:
+    def test_a_disconnected_client_takes_nothing(self, server: KVServer, client: Client) -> None:
         client.send("BLPOP k 0")
         blocked(server)
         client.socket.shutdown(socket.SHUT_RDWR)
@@ -473,8 +474,8 @@ class TestWaiting:
             ("BLPOP k 0\r\nPING", "RPUSH k v"),
         ],
     )
-    def test_who_closed_before_the_push_takes_nothing(
-        self, server: KVServer, connect: Callable[..., Client], line: str, fill: str
+    def test_a_client_that_closed_takes_nothing(
+        self, server: KVServer, connect: Connect, line: str, fill: str
     ) -> None:
         server.execute("XGROUP", "CREATE", "s", "g", "$", "MKSTREAM")
         going, staying = connect(), connect()
@@ -488,9 +489,7 @@ class TestWaiting:
         assert staying.read()
         blocked(server, 0)
 
-    def test_who_was_killed_before_the_push_takes_nothing(
-        self, server: KVServer, client: Client
-    ) -> None:
+    def test_a_killed_client_takes_nothing(self, server: KVServer, client: Client) -> None:
         client.send("BLPOP k 0")
         blocked(server)
         with server._engine.lock:
@@ -499,7 +498,7 @@ class TestWaiting:
         assert server.value("k") == ["v"]
         assert client.ended()
 
-    def test_whose_time_ran_out_before_the_push_takes_nothing(self) -> None:
+    def test_a_client_whose_time_ran_out_takes_nothing(self) -> None:
         context = Context.alone(now=NOW)
         context.clock.wait_cap = 60.0
         with KVServer(context) as server:
@@ -524,7 +523,9 @@ class TestWaiting:
         client.close()
 
     @pytest.mark.skipif(not hasattr(socket, "MSG_DONTWAIT"), reason="cannot be seen here")
-    def test_who_goes_behind_further_commands(self, server: KVServer, client: Client) -> None:
+    def test_a_client_that_closed_after_further_commands(
+        self, server: KVServer, client: Client
+    ) -> None:
         client.raw(b"BLPOP k 0\r\nSET late 1\r\n")
         blocked(server)
         client.raw(b"SET later 1\r\n")
@@ -534,7 +535,7 @@ class TestWaiting:
         until(lambda: not server._engine.clients.connected)
         assert server.values() == {"k": ["v"]}
 
-    def test_what_is_sent_behind_it_waits(self, server: KVServer, client: Client) -> None:
+    def test_later_commands_wait(self, server: KVServer, client: Client) -> None:
         client.raw(b"BLPOP k 0\r\nPING\r\n")
         blocked(server)
         server.execute("RPUSH", "k", "v")
@@ -588,13 +589,13 @@ class TestListening:
             server.execute("PUBLISH", "a", str(n))
         assert [client.read()[2] for _ in range(500)] == [b"%d" % n for n in range(500)]
 
-    def test_a_listener_that_goes_is_forgotten(self, server: KVServer, client: Client) -> None:
+    def test_a_disconnected_subscriber_is_forgotten(self, server: KVServer, client: Client) -> None:
         client("SUBSCRIBE a")
         client.close()
         until(lambda: server.execute("PUBSUB", "NUMSUB", "a") == ["a", 0])
 
     @pytest.mark.parametrize("limit", ["pubsub 1000000 0 0", "normal 0 0 0 pubsub 1mb 0 0"])
-    def test_a_listener_that_does_not_read_is_cut_off(
+    def test_a_slow_subscriber_is_disconnected(
         self, server: KVServer, client: Client, limit: str
     ) -> None:
         server.execute("CONFIG", "SET", "client-output-buffer-limit", limit)
@@ -680,7 +681,7 @@ class TestListening:
             thread.join()
         until(lambda: connection._outbox.waiting_bytes == 0)
 
-    def test_monitor(self, server: KVServer, connect: Callable[..., Client]) -> None:
+    def test_monitor(self, server: KVServer, connect: Connect) -> None:
         watching, working = connect(), connect()
         assert watching("MONITOR") == OK
         working("SET k 'v'")
@@ -692,8 +693,8 @@ class TestListening:
         assert watching("GET k") == Error(b"ERR Replica can't interact with the keyspace")
 
     @pytest.mark.parametrize("name", ["EVAL", "EVAL_RO", "EVALSHA", "FCALL"])
-    def test_scripts_are_monitored_before_what_they_call(
-        self, server: KVServer, connect: Callable[..., Client], name: str
+    def test_scripts_are_monitored_before_their_calls(
+        self, server: KVServer, connect: Connect, name: str
     ) -> None:
         watching, working = connect(), connect()
         code = b"return redis.call('GET', 'k')"
@@ -724,7 +725,7 @@ class TestListening:
 
 
 class TestClients:
-    def test_list_and_kill(self, server: KVServer, connect: Callable[..., Client]) -> None:
+    def test_list_and_kill(self, server: KVServer, connect: Connect) -> None:
         one, two = connect(), connect()
         lines = one("CLIENT LIST").decode().splitlines()
         assert [f"laddr=127.0.0.1:{one.port}" in line for line in lines] == [True, True]
@@ -740,7 +741,7 @@ class TestClients:
         assert one(f"CLIENT KILL ID {one('CLIENT ID')} SKIPME no") == 1
         assert one.ended()
 
-    def test_pause(self, server: KVServer, connect: Callable[..., Client]) -> None:
+    def test_pause(self, server: KVServer, connect: Connect) -> None:
         one, two = connect(), connect()
         one("CLIENT PAUSE 60000 WRITE")
         two("GET k")
@@ -755,9 +756,7 @@ class TestClients:
         server.execute("CLIENT", "UNPAUSE")
         assert two.read() == b"1"
 
-    def test_who_is_cut_off_in_a_pause_does_nothing(
-        self, server: KVServer, connect: Callable[..., Client]
-    ) -> None:
+    def test_a_client_that_is_killed_in_a_pause(self, server: KVServer, connect: Connect) -> None:
         one, two = connect(), connect()
         one("CLIENT PAUSE 60000 WRITE")
         two.send("SET k 1")
@@ -821,9 +820,7 @@ class TestJournalAndFaults:
         assert client("GET k") == reply
         assert client("GET k") == b"1"
 
-    def test_an_error_at_queueing_time_discards_the_transaction(
-        self, server: KVServer, client: Client
-    ) -> None:
+    def test_an_error_while_queueing_discards(self, server: KVServer, client: Client) -> None:
         server.faults.answer(503, command="INCR", times=1)
         assert client("MULTI") == OK
         assert client("SET k 1") == Status(b"QUEUED")
@@ -834,9 +831,7 @@ class TestJournalAndFaults:
         assert server.keys() == []
         assert client("INCR n") == 1
 
-    def test_so_does_one_that_takes_the_place_of_its_answer(
-        self, server: KVServer, client: Client
-    ) -> None:
+    def test_an_error_instead_of_queued_discards(self, server: KVServer, client: Client) -> None:
         busy = Answer({"error": "BUSY wait"}, 503)
         server.faults.call(lambda: busy, "after", command="INCR", times=1)
         client("MULTI")
@@ -859,9 +854,7 @@ class TestJournalAndFaults:
             OK, Status(b"QUEUED"), NilArray(), None,
         ]  # fmt: skip
 
-    def test_without_its_multi_a_transaction_is_plain_commands(
-        self, server: KVServer, client: Client
-    ) -> None:
+    def test_commands_after_a_rejected_multi(self, server: KVServer, client: Client) -> None:
         server.faults.answer(503, command="MULTI", times=1)
         assert [client(line) for line in ("MULTI", "INCR n", "EXEC")] == [
             Error(b"ERR Service Unavailable"), 1, Error(b"ERR EXEC without MULTI"),
@@ -874,8 +867,8 @@ class TestJournalAndFaults:
         assert client("INCR n") == Status(b"QUEUED")
         assert client("EXEC").text.startswith(b"EXECABORT")
 
-    def test_a_transaction_is_cut_off_as_a_whole(
-        self, server: KVServer, connect: Callable[..., Client]
+    def test_a_dropped_transaction_is_dropped_as_a_whole(
+        self, server: KVServer, connect: Connect
     ) -> None:
         for name, done in (("drop", None), ("lose_answer", "1")):
             for command in ("INCR", "EXEC"):
@@ -886,7 +879,7 @@ class TestJournalAndFaults:
                 expected = done if command == "EXEC" else None
                 assert [server.value(key) for key in ("n", "m", "after")] == [expected] * 2 + [None]
 
-    def test_what_a_queued_command_cannot_be_answered(
+    def test_invalid_answers_to_a_queued_command(
         self, context: Context, server: KVServer, client: Client
     ) -> None:
         server.faults.answer(200, {"result": "stale"}, command="GET")
@@ -918,7 +911,7 @@ class TestJournalAndFaults:
         assert server.value("n") == "1"
         assert "use lose_answer" in context.problems.pop().text
 
-    def test_drop_and_lose(self, server: KVServer, connect: Callable[..., Client]) -> None:
+    def test_drop_and_lose(self, server: KVServer, connect: Connect) -> None:
         server.faults.drop(command="INCR", times=1)
         client = connect()
         client.send("INCR n")
@@ -947,9 +940,7 @@ class TestJournalAndFaults:
         client.send("PING")
         assert client.silent()
 
-    def test_down_and_up(
-        self, server: KVServer, client: Client, connect: Callable[..., Client]
-    ) -> None:
+    def test_down_and_up(self, server: KVServer, client: Client, connect: Connect) -> None:
         server.faults.down()
         assert client.ended()
         with pytest.raises(ConnectionError):
@@ -1065,7 +1056,7 @@ def test_a_large_value_is_never_there_more_than_a_few_times() -> None:
     )  # kilobytes: the bytes received, the value, and some overhead
 
 
-def test_what_is_large_is_recorded_by_its_beginning(server: KVServer, client: Client) -> None:
+def test_large_commands_are_recorded_by_their_beginning(server: KVServer, client: Client) -> None:
     value = b"v" * 2_000_000
     assert client("SET", "k", value) == OK
     assert client("GET", "k") == value

@@ -93,9 +93,7 @@ def server() -> Iterator[Any]:
 
 
 @pytest.mark.parametrize("name", STORIES)
-def test_what_a_waiting_client_gets_is_what_a_real_one_gets(
-    port: Any, server: Any, name: str
-) -> None:
+def test_a_blocked_client_gets_the_same(port: Any, server: Any, name: str) -> None:
     assert story(port, name) == story(server, name)
 
 
@@ -153,7 +151,7 @@ def paused(connect: Any, name: str, mode: bytes, early: bool) -> tuple[Any, list
 
 
 @pytest.mark.parametrize("name", LINES)
-def test_what_a_pause_holds_back_is_what_a_real_one_does(port: Any, server: Any, name: str) -> None:
+def test_a_pause_delays_the_same_commands(port: Any, server: Any, name: str) -> None:
     early = name.endswith("transaction")
     ours, theirs = paused(port, name, b"WRITE", early), paused(server, name, b"WRITE", early)
     assert ours == theirs
@@ -205,11 +203,11 @@ def test_of_two_pauses_the_later_end_and_the_stronger_kind_count(port: Any, name
         alone.close()
 
 
-def test_a_stream_that_goes_ends_the_wait(port: Any) -> None:
+def test_a_removed_stream_ends_the_wait(port: Any) -> None:
     assert story(port, "a stream is deleted")[0] == GONE
 
 
-def test_newer_servers_say_what_a_new_reader_would_hear() -> None:
+def test_errors_of_blocked_readers_since_7_2() -> None:
     """Since 7.2, and so in the vendor's dialect, a blocked client gets the errors of a new one."""
     with Cloud(seed=1) as cloud:
         kv = cloud.kv_server()

@@ -117,7 +117,7 @@ class TestCommands:
             server.assert_not_called(words=words)
 
 
-def test_all_lines_may_be_asked_for_at_once(server: KVServer) -> None:
+def test_words_match_all_lines(server: KVServer) -> None:
     in_one("pipeline")(server)
     server.assert_called(words=[["set", "user:*", "v"], ["XGroup", ANY, "s", "g", "$", "MKSTREAM"]])
     server.assert_not_called(words=[["set", "user:*", "v"]])
@@ -149,7 +149,7 @@ IMPOSSIBLE: list[tuple[tuple[Any, ...], dict[str, Any], str]] = [
 
 
 @pytest.mark.usefixtures("way")
-def test_what_can_never_be_is_told_and_not_answered(server: KVServer) -> None:
+def test_impossible_commands_are_rejected(server: KVServer) -> None:
     def check(arguments: tuple[Any, ...], where: dict[str, Any], words: str) -> None:
         questions = [
             lambda: server.assert_called(*arguments, **where),
@@ -184,7 +184,7 @@ def test_what_can_never_be_is_told_and_not_answered(server: KVServer) -> None:
     ],
     ids=steady,
 )
-def test_a_call_that_happened_fails_what_denies_it(server: KVServer, asked: dict[str, Any]) -> None:
+def test_assert_not_called_fails_for_a_call(server: KVServer, asked: dict[str, Any]) -> None:
     by_path(server)
     assert server.assert_called(**asked)
     with pytest.raises(AssertionError, match="never, found"):
@@ -192,13 +192,13 @@ def test_a_call_that_happened_fails_what_denies_it(server: KVServer, asked: dict
 
 
 @pytest.mark.parametrize("what", ["/set/*", "/set/user:1/v", "POST /set/*", re.compile("/set")])
-def test_a_path_that_was_called_fails_what_denies_it(server: KVServer, what: Any) -> None:
+def test_assert_not_called_fails_for_a_path(server: KVServer, what: Any) -> None:
     by_path(server)
     with pytest.raises(AssertionError, match="never, found 1"):
         server.assert_not_called(what)
 
 
-def test_what_no_server_knows_can_be_asked_with_a_pattern(server: KVServer) -> None:
+def test_unknown_names_match_with_a_pattern(server: KVServer) -> None:
     httpx.post(server.url, json=["NoSuch", "word"], headers=server.headers)
     assert server.assert_called(command=re.compile("^NOSUCH$"), status=400)
     with pytest.raises(AssertionError, match="never, found 1"):
@@ -229,7 +229,7 @@ class TestFaults:
     @pytest.mark.parametrize(
         "wrong", [{"command": "SETT"}, {"command": 1}, {"comand": "SET"}, {"words": "SET k v"}]
     )
-    def test_that_could_never_fire_are_refused(
+    def test_impossible_positions_are_rejected(
         self, server: KVServer, wrong: dict[str, Any]
     ) -> None:
         with pytest.raises(ContractError):

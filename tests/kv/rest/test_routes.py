@@ -65,7 +65,7 @@ class TestMethods:
         assert answer.status_code == 405
         assert list(answer.json()) == ["error"]
 
-    def test_what_is_405_is_no_command(self, server: KVServer, http: httpx.Client) -> None:
+    def test_a_405_is_not_recorded_as_a_command(self, server: KVServer, http: httpx.Client) -> None:
         http.delete("/get/k")
         http.post("/", json=["GET", "k"])
         assert server.assert_called("GET", times=1).only().method == "POST"
@@ -94,9 +94,7 @@ class TestPathCommands:
         assert http.post("/set/k", content=body).json() == {"result": "OK"}
         assert server._engine.databases[0].peek(b"k") == body
 
-    def test_query_parameters_come_after_the_body(
-        self, server: KVServer, http: httpx.Client
-    ) -> None:
+    def test_query_parameters_follow_the_body(self, server: KVServer, http: httpx.Client) -> None:
         assert http.post("/set/k?EX=100&NX=", content=b"v").json() == {"result": "OK"}
         assert (server.value("k"), server.ttl("k")) == ("v", 100)
         assert http.post("/set/k?NX", content=b"w").json() == {"result": None}
@@ -296,7 +294,7 @@ class TestEncoding:
         assert http.get("/ping", headers={"Upstash-Response-Format": "json"}).status_code == 200
 
     @pytest.mark.parametrize("sent", [{}, {"Upstash-Sync-Token": ""}, {"Upstash-Sync-Token": "9"}])
-    def test_sync_token_is_new_with_every_success(
+    def test_every_success_has_a_new_sync_token(
         self, http: httpx.Client, sent: dict[str, str]
     ) -> None:
         requests: list[tuple[str, str, Any]] = [
@@ -359,15 +357,13 @@ class TestPipeline:
             ([[{}]], "the name of command 1 is an object"),
         ],
     )
-    def test_the_place_of_a_wrong_argument_is_told(
+    def test_the_position_of_a_wrong_argument(
         self, http: httpx.Client, lines: list[Any], told: str
     ) -> None:
         for path in ("/pipeline", "/multi-exec"):
             assert told in http.post(path, json=lines).json()["error"]
 
-    def test_commands_of_others_may_come_between(
-        self, server: KVServer, http: httpx.Client
-    ) -> None:
+    def test_other_commands_may_run_in_between(self, server: KVServer, http: httpx.Client) -> None:
         lines = [["INCR", "n"]] * 3
         with server.between(1, run=["SET", "n", 10]) as between:
             results = [item["result"] for item in http.post("/pipeline", json=lines).json()]
@@ -600,9 +596,7 @@ class TestLimits:
             server.load({"text": "abc", "other": "1"})
             assert "result" in httpx.post(server.url, json=line, headers=server.headers).json()
 
-    def test_a_key_has_32_kilobytes_without_any_plan(
-        self, server: KVServer, http: httpx.Client
-    ) -> None:
+    def test_a_key_has_at_most_32_kilobytes(self, server: KVServer, http: httpx.Client) -> None:
         fits, long = "k" * 32768, "k" * 32769
         text = "ERR max key size exceeded. Limit: 32768 bytes, Actual: 32769 bytes"
         assert http.post("/", json=["SET", fits, long]).json() == {"result": "OK"}
@@ -621,9 +615,7 @@ class TestLimits:
             answer = httpx.post(server.url, json=line, headers=server.headers)
             assert answer.json() == {"result": "OK"}
 
-    def test_the_limits_of_data_hold_in_scripts_and_not_for_the_tester(
-        self, context: Context
-    ) -> None:
+    def test_limits_of_data_in_scripts(self, context: Context) -> None:
         with limited(context, max_record_size=3) as server:
             script = "return redis.call('SET', KEYS[1], 1)"
             line = ["EVAL", script, 1, "k" * 32769]
@@ -693,9 +685,7 @@ class TestStreams:
             http.get("/publish/news/%22x%22")
             assert next(lines) == 'data: pmessage,n*,news,"x"'
 
-    def test_keys_that_expire_while_everybody_only_listens(
-        self, server: KVServer, http: httpx.Client
-    ) -> None:
+    def test_keys_expire_while_clients_listen(self, server: KVServer, http: httpx.Client) -> None:
         server.execute("CONFIG", "SET", "notify-keyspace-events", "Ex")
         with http.stream("GET", "/psubscribe/__keyevent*", headers=EVENTS) as response:
             lines = events(response)
@@ -704,7 +694,9 @@ class TestStreams:
             server.clock.advance(5)
             assert next(lines) == "data: pmessage,__keyevent*,__keyevent@0__:expired,k"
 
-    def test_a_client_that_goes_listens_no_more(self, server: KVServer, http: httpx.Client) -> None:
+    def test_a_disconnected_client_is_unsubscribed(
+        self, server: KVServer, http: httpx.Client
+    ) -> None:
         with http.stream("GET", "/subscribe/news", headers=EVENTS) as response:
             next(events(response))
         gone = server._time.signal()
@@ -733,9 +725,7 @@ class TestStreams:
             lines = response.iter_lines()
             assert next(line for line in lines if line.startswith(":")) == ": heartbeat"
 
-    def test_without_event_streams_these_are_commands_rest_has_not(
-        self, http: httpx.Client
-    ) -> None:
+    def test_subscribing_without_event_streams(self, http: httpx.Client) -> None:
         for path, name in [
             ("/subscribe/a", "subscribe"),
             ("/psubscribe/a", "psubscribe"),
@@ -746,7 +736,7 @@ class TestStreams:
             text = f"ERR Command is not available: '{name.upper()}'"
             assert answer.json() == {"error": text}
 
-    def test_who_may(self, server: KVServer) -> None:
+    def test_permissions(self, server: KVServer) -> None:
         headers = {"Authorization": f"Bearer {server.read_only_token}", **EVENTS}
         assert httpx.get(server.url + "/monitor", headers=headers).status_code == 400
         assert httpx.get(server.url + "/monitor", headers=EVENTS).status_code == 401
@@ -759,7 +749,7 @@ class TestStreams:
             ("/monitor", ["DELUSER", "u"]),
         ],
     )
-    def test_a_stream_ends_with_what_its_user_may(
+    def test_a_stream_ends_with_its_permission(
         self, server: KVServer, path: str, rules: list[str]
     ) -> None:
         server.execute("ACL", "SETUSER", "u", "on", ">pw", "+@all", "&news")
@@ -819,7 +809,7 @@ class TestAvailability:
         answer = http.get("/client/id")
         assert answer.json() == {"error": "ERR Command is not available: 'CLIENT'"}
 
-    def test_a_read_that_would_wait_is_refused(self, http: httpx.Client) -> None:
+    def test_a_blocking_read_is_rejected(self, http: httpx.Client) -> None:
         line = ["XREAD", "BLOCK", 0, "STREAMS", "s", "$"]
         refused = {"error": "ERR Command is not available: 'XREAD' with BLOCK, which waits"}
         for answer in (
@@ -888,7 +878,7 @@ class TestJournal:
         assert json.loads(server.journal.calls()[1].body) == ["SET", "k", 1]
 
 
-def test_a_stream_nobody_reads_ends(server: KVServer, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_unread_stream_ends(server: KVServer, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("pytest_fakecloud.kv.rest.sse.EVENTS_LIMIT", 1_000_000)
     streams: list[EventStream] = []
     original = EventStream.put
@@ -912,7 +902,7 @@ def test_a_stream_nobody_reads_ends(server: KVServer, monkeypatch: pytest.Monkey
     assert server.execute("PUBSUB", "NUMSUB", "c") == ["c", 0]
 
 
-def test_a_stream_somebody_reads_goes_on(server: KVServer, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_stream_that_is_read_continues(server: KVServer, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("pytest_fakecloud.kv.rest.sse.EVENTS_LIMIT", 10_000)
     headers = {**server.headers, **EVENTS}
     with httpx.stream("GET", f"{server.url}/subscribe/c", headers=headers) as answer:

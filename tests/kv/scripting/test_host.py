@@ -27,7 +27,7 @@ def test_it_is_built_when_a_script_first_runs(run: Run, engine: Engine) -> None:
     assert engine.scripting._host is host
 
 
-def test_it_goes_with_its_engine() -> None:
+def test_it_is_freed_with_its_engine() -> None:
     engine = Engine(Timekeeper(), Ids(1))
     engine.execute(engine.session(), [b"EVAL", b"return redis.call('PING')", b"0"])
     host, owner = ref(engine.scripting.host), ref(engine)

@@ -194,7 +194,7 @@ def test_a_script_that_wants_all_memory_does_not_get_it(lua: Lua, script: str) -
         ("coroutine.yield()", "attempt to yield across metamethod/C-call boundary"),
     ],
 )
-def test_what_would_overflow_is_an_error(lua: Lua, script: str, text: str) -> None:
+def test_overflows_are_errors(lua: Lua, script: str, text: str) -> None:
     assert text in lua.error(script)
     assert lua("return 1") == 1
 
@@ -210,7 +210,7 @@ def test_what_would_overflow_is_an_error(lua: Lua, script: str, text: str) -> No
         ("return ('x'):rep(-2 ^ 53)", ""),
     ],
 )
-def test_what_only_looks_dangerous_works(lua: Lua, script: str, reply: object) -> None:
+def test_harmless_code_works(lua: Lua, script: str, reply: object) -> None:
     assert lua(script) == reply
 
 

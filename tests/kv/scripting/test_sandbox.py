@@ -185,7 +185,7 @@ class TestNothingOfOtherScripts:
             "collectgarbage('setpause', 1)",
         ],
     )
-    def test_what_a_script_may_set_is_gone_with_it(self, lua: Lua, script: str) -> None:
+    def test_settings_of_a_script_end_with_it(self, lua: Lua, script: str) -> None:
         lua(script)
         assert lua("return ('ab'):rep(2)") == "abab"
         assert lua.encode("{{1 / 3}, {a = {}}}") == '[[0.33333333333333],{"a":{}}]'
@@ -206,7 +206,7 @@ class TestNothingOfOtherScripts:
         assert lua("local t = {} t[1] = #t return t") == [0]
         assert lua("local t = {} t[1] = #t return t") == [0]
 
-    def test_what_is_not_there_is_an_error_and_not_nil(self, lua: Lua) -> None:
+    def test_a_missing_key_is_an_error(self, lua: Lua) -> None:
         assert lua.error("return x") == f"user_script:1: {ABSENT} 'x'"
         assert lua.error("return _G[1]") == f"user_script:1: {ABSENT} '1'"
         assert lua("return rawget(_G, 'x')") is None

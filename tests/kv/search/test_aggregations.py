@@ -56,7 +56,7 @@ class TestMetrics:
         keyed = one(shop, {"$percentiles": {"field": "price", "percents": [50]}}, nothing)
         assert keyed == ["values", ["50.0", None]]
 
-    def test_missing_stands_in(self, shop: Searching) -> None:
+    def test_a_default_for_missing_values(self, shop: Searching) -> None:
         assert one(shop, {"$sum": {"field": "stock", "missing": 3}}) == ["value", "20"]
         assert one(shop, {"$count": {"field": "price", "missing": 0}}) == ["value", "4"]
 
@@ -157,7 +157,7 @@ class TestTerms:
             bare.put(f"p:{number}", {"n": number})
         assert self.keys(bare, field="n") == found
 
-    def test_what_is_below(self, shop: Searching) -> None:
+    def test_recursive_descent(self, shop: Searching) -> None:
         below = {"m": {"$avg": {"field": "price"}}, "s": {"$stats": {"field": "price"}}}
         found = buckets(one(shop, {"$terms": {"field": "brand"}, "$aggs": below}))
         assert float(found[0]["m"][1]) == pytest.approx(20.245)

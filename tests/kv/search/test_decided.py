@@ -7,7 +7,7 @@ import pytest
 from .conftest import Searching, text
 
 
-def test_1_a_write_is_found_at_once(shop: Searching) -> None:
+def test_1_a_write_is_found_immediately(shop: Searching) -> None:
     shop.put("p:9", {"title": "fresh"})
     assert shop.found({"title": {"$eq": "fresh"}}) == {"p:9"}
     flat = text(shop.run("SEARCH.DESCRIBE i"))

@@ -191,7 +191,7 @@ class TestTheIndexItself:
         assert run("SEARCH.COUNT", "j", "{}") == -1
         assert shop.found({"price": 40}, index="k") == {"p:2"}
 
-    def test_a_string_in_its_place_ends_it(self, shop: Searching) -> None:
+    def test_a_string_under_the_key_ends_the_wait(self, shop: Searching) -> None:
         shop.run("SET i x")
         assert shop.run("SEARCH.COUNT", "i", "{}") == -1
 
@@ -245,7 +245,7 @@ class TestPending:
         flat = shop.run("SEARCH.DESCRIBE i")
         return flat[flat.index(b"pendingUpdates") + 1]
 
-    def test_until_an_instant(self, strings: Searching, clock: Timekeeper) -> None:
+    def test_until_a_time(self, strings: Searching, clock: Timekeeper) -> None:
         strings.run.engine.databases[0].indexes.delay_ms = 2000
         strings.run("SET", "p:1", doc(1))
         clock.advance(1)
@@ -265,7 +265,7 @@ class TestPending:
         counts = [strings.run("SEARCH.COUNT", "i", "{}") for _ in range(4)]
         assert counts == [0, 0, 1, 1]
 
-    def test_until_somebody_waits(self, bare: Searching) -> None:
+    def test_until_a_client_blocks(self, bare: Searching) -> None:
         bare.run.engine.search_delay = (3_600_000, None)
         bare.run("SET", "p:0", doc(0))
         bare.run("SEARCH.CREATE i ON STRING PREFIX 1 p: SCHEMA n I64")
@@ -275,7 +275,7 @@ class TestPending:
         assert bare.found({}) == {"p:0", "p:1"}
         assert self.pending(bare) == 0
 
-    def test_a_key_that_is_gone_is_counted_and_not_shown(self, strings: Searching) -> None:
+    def test_a_removed_key_is_counted_and_not_shown(self, strings: Searching) -> None:
         strings.run("SET", "p:1", doc(1))
         assert strings.found({}) == {"p:1"}
         strings.run.engine.databases[0].indexes.delay_ms = 1000

@@ -99,7 +99,7 @@ def an_aggregation(chance: random.Random, depth: int = 1) -> Any:
 
 
 @pytest.mark.parametrize("seed", range(4))
-def test_anything_is_answered_or_refused(shop: Searching, seed: int) -> None:
+def test_any_input_is_answered_or_rejected(shop: Searching, seed: int) -> None:
     chance = random.Random(seed)
     shop.put("p:7", {"price": [1e308, -1e308], "added": "9999-12-31T23:59:59Z", "stock": 2**64 - 1})
     answered = 0

@@ -71,7 +71,7 @@ class TestFilters:
             ({"$must": {"$should": [{"brand": "acme"}, {"brand": "bolt"}]}}, "123"),
         ],
     )  # fmt: skip
-    def test_what_is_found(self, shop: Searching, filter: Any, found: str) -> None:
+    def test_filters(self, shop: Searching, filter: Any, found: str) -> None:
         assert shop.found(filter) == {f"p:{number}" for number in found}
 
     @pytest.mark.parametrize(
@@ -109,7 +109,7 @@ class TestFilters:
             ({"title": {"$fuzzy": {"value": "a", "transpositionCostOne": 1}}}, "true or false"),
         ],
     )
-    def test_what_is_refused(self, shop: Searching, filter: Any, told: str) -> None:
+    def test_rejected(self, shop: Searching, filter: Any, told: str) -> None:
         error = shop.error(filter)
         assert error.startswith("ERR ")
         assert told in error
@@ -117,7 +117,7 @@ class TestFilters:
         assert shop.run.error("SEARCH.AGGREGATE", "i", json.dumps(filter), "{}") == error
 
     @pytest.mark.parametrize("filter", ["{", "", "[]", "1", "{} {}", '{"a":NaN}', "[" * 500])
-    def test_what_is_no_json_object(self, shop: Searching, filter: str) -> None:
+    def test_requests_that_are_not_json_objects(self, shop: Searching, filter: str) -> None:
         assert shop.run.error("SEARCH.QUERY", "i", filter).startswith("ERR filter ")
 
     def test_a_hostile_expression_ends(self, shop: Searching) -> None:
@@ -159,7 +159,7 @@ class TestScores:
         beside = {"stock": {"$gte": 0}, "$should": [{**one, "$boost": -0.5}]}
         assert shop.scores(beside) == {"p:1": 1, "p:3": 1, "p:2": 0.5}
 
-    def test_smart_puts_what_fits_better_first(self, bare: Searching) -> None:
+    def test_smart_sorts_better_matches_first(self, bare: Searching) -> None:
         bare.run("SEARCH.CREATE i ON JSON PREFIX 1 p: SCHEMA t TEXT")
         texts = ["redd", "red", "redder than", "blue shoe of red", "red shoe", "shoe and a red"]
         for number, title in enumerate(texts):
@@ -207,7 +207,7 @@ class TestOptions:
             ("WHAT", "unexpected 'WHAT'"),
         ],
     )
-    def test_what_is_refused(self, shop: Searching, options: str, told: str) -> None:
+    def test_rejected(self, shop: Searching, options: str, told: str) -> None:
         assert told in shop.error({}, *options.split())
 
     def test_an_order_by_a_field(self, shop: Searching) -> None:
@@ -222,7 +222,7 @@ class TestOptions:
             ["p:1", "1767261600000"]
         ]
 
-    def test_what_is_shown(self, bare: Searching) -> None:
+    def test_returned_fields(self, bare: Searching) -> None:
         bare.run("SEARCH.CREATE i ON JSON PREFIX 1 p: SCHEMA name TEXT FROM a.b n F64")
         whole = '{"a":{"b":"Some Words"},"n":3.50,"list":[1,{"x":true}],"nothing":null,"off":false}'
         bare.run("JSON.SET", "p:1", "$", whole)

@@ -96,7 +96,7 @@ class TestTheView:
 
 
 class TestSearches:
-    def test_what_clients_searched(self, server: KVServer) -> None:
+    def test_recorded_searches(self, server: KVServer) -> None:
         post(server, "SEARCH.QUERY", "i", '{"title":"shoe"}')
         post(server, "SEARCH.COUNT", "i", "{}")
         post(server, "SEARCH.AGGREGATE", "i", '{"price":40}', "{}")
@@ -111,7 +111,7 @@ class TestSearches:
         server.assert_not_searched("other")
         server.assert_not_searched(keys="p:2")
 
-    def test_a_failure_says_which_clause_refused_the_document(self, server: KVServer) -> None:
+    def test_a_failure_names_the_clause(self, server: KVServer) -> None:
         post(server, "SEARCH.QUERY", "i", '{"title":{"$eq":"shoe"},"price":{"$gt":1}}')
         with pytest.raises(AssertionError) as failed:
             server.assert_searched("i", keys="p:2")
@@ -124,7 +124,7 @@ class TestSearches:
             "p:2: price $gt 1: no match; the document has no 'price' that could be indexed" in told
         )
 
-    def test_a_failure_shows_what_every_search_came_to(self, server: KVServer) -> None:
+    def test_a_failure_shows_the_results_of_searches(self, server: KVServer) -> None:
         post(server, "SEARCH.QUERY", "i", '{"title":"boots"}')
         post(server, "SEARCH.COUNT", "i", "{}")
         with pytest.raises(AssertionError) as failed:
@@ -139,7 +139,9 @@ class TestSearches:
             server.assert_searched()
 
     @pytest.mark.parametrize("where", [{"indx": "i"}, {"command": "search"}, {"total": "two"}])
-    def test_what_can_never_be_is_refused(self, server: KVServer, where: dict[str, object]) -> None:
+    def test_impossible_values_are_rejected(
+        self, server: KVServer, where: dict[str, object]
+    ) -> None:
         with pytest.raises(ContractError):
             server.assert_not_searched(**where)
 
@@ -229,7 +231,7 @@ class TestFaults:
 
 
 class TestWhatAFailureTells:
-    def test_what_was_found_and_why_not(self, server: KVServer) -> None:
+    def test_explanations_of_searches(self, server: KVServer) -> None:
         server.execute("SEARCH.WAITINDEXING", "i")
         post(server, "SEARCH.QUERY", "i", '{"title":"shoes"}')
         with pytest.raises(AssertionError) as failed:

@@ -65,7 +65,7 @@ class TestIntegers:
         ["-", "+", "x", "5 ", " 5", "1e3", "18446744073709551616", "-18446744073709551616",
          "9" * 5000, "+-5", "0x5"],
     )  # fmt: skip
-    def test_what_is_no_cursor(self, text: str) -> None:
+    def test_invalid_cursors(self, text: str) -> None:
         with pytest.raises(CommandError, match="mine"):
             parse_unsigned(text.encode(), b"mine")
 

@@ -103,7 +103,7 @@ def test_a_real_server_refuses_them_alike() -> None:
         server.close()
 
 
-def test_the_table_of_a_version_has_what_came_until_then() -> None:
+def test_the_table_of_a_version_ends_there() -> None:
     versions = ["7.0.15", "7.2.0", "7.4.0", "8.0.0", "8.2.0", "8.4.0", "9.1.0"]
     tables = [table_of("redis", version) for version in versions]
     sizes = [len(table.commands) for table in tables]

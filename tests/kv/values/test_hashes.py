@@ -17,7 +17,7 @@ def test_setting_reports_new_fields_and_drops_expiry() -> None:
     assert value.expires is None
 
 
-def test_fields_expire_at_their_instant() -> None:
+def test_fields_expire_on_time() -> None:
     value = HashValue()
     for field, at_ms in ((b"a", 5), (b"b", 9)):
         value.set(field, b"x")

@@ -42,7 +42,7 @@ def places(path: str) -> list[tuple[str | int, ...]]:
     return [match.parts for match in compile_path(path.encode()).find(DOC)]
 
 
-def test_what_paths_find() -> None:
+def test_matches_of_paths() -> None:
     def check(path: str, found: list[object]) -> None:
         assert values(path) == found
 
@@ -120,14 +120,14 @@ def test_roots(path: str) -> None:
     assert [match.value for match in compiled.find("just a text")] == ["just a text"]
 
 
-def test_places_are_names_and_indexes() -> None:
+def test_parts_are_names_and_indexes() -> None:
     assert places("$.store.book[-1].isbn") == [("store", "book", 2, "isbn")]
     assert places("$..a") == [("nested", "b", "a"), ("nested", "a"), ("a",)]
     as_redis_json = compile_path(b"$..a", outer_first=True).find(DOC)
     assert [each.parts for each in as_redis_json] == [("a",), ("nested", "a"), ("nested", "b", "a")]
 
 
-def test_a_place_found_twice_is_told_once() -> None:
+def test_a_position_found_twice_is_listed_once() -> None:
     assert places("$.list[0,0,-6]") == [("list", 0)]
     assert len(places("$..*..*")) == len(set(places("$..*..*")))
 
@@ -150,7 +150,7 @@ def test_the_parent_of_a_member(path: str, parent: list[object], name: str) -> N
 
 
 @pytest.mark.parametrize("path", ["$", "$[0]", "$.a[*]", "$..x", "$['a','b']", "$[?(@.a)]"])
-def test_what_does_not_end_in_one_member(path: str) -> None:
+def test_paths_that_do_not_end_in_one_member(path: str) -> None:
     assert compile_path(path.encode()).parent_and_name() is None
 
 

@@ -67,7 +67,7 @@ def test_it_is_a_list(start: list[bytes], steps: list[tuple[str, int, bytes]]) -
     assert items._bytes == 7 + sum(map(entry_size, model))
 
 
-def test_searches_go_both_ways_and_stop_where_told() -> None:
+def test_searches_in_both_directions_with_a_limit() -> None:
     items = QuickList([b"a", b"b", b"a", b"c", b"a"])
     assert list(items.matches(b"a")) == [0, 2, 4]
     assert list(items.matches(b"a", reverse=True)) == [4, 2, 0]
@@ -75,7 +75,7 @@ def test_searches_go_both_ways_and_stop_where_told() -> None:
     assert list(items.matches(b"c", reverse=True, maxlen=1)) == []
 
 
-def test_a_copy_goes_its_own_way() -> None:
+def test_a_copy_is_independent() -> None:
     items = QuickList([b"a", b"b"])
     twin = items.copy()
     twin.push_left([b"z"])

@@ -58,14 +58,14 @@ def test_it_is_a_sorted_list(
             assert order.slice(start, min(stop, len(model))) == model[start:stop]
 
 
-def test_what_is_not_there_cannot_be_removed() -> None:
+def test_missing_members_cannot_be_removed() -> None:
     order = ScoreOrder([(1.0, b"a"), (1.0, b"c")])
     for item in ((0.0, b"a"), (1.0, b"b"), (1.0, b"d"), (2.0, b"a")):
         with pytest.raises(ValueError, match="not in the order"):
             order.remove(*item)
 
 
-def test_a_copy_goes_its_own_way() -> None:
+def test_a_copy_is_independent() -> None:
     order = ScoreOrder((float(n), b"m%d" % n) for n in range(40))
     twin = order.copy()
     twin.remove(20.0, b"m20")

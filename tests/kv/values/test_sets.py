@@ -35,7 +35,7 @@ def test_a_scan_meets_every_member_that_stays(
     assert stayed <= met
 
 
-def test_places_are_for_random_choice() -> None:
+def test_positions_are_for_random_choice() -> None:
     members = SetValue([b"a", b"b", b"c"])
     assert members.remove(b"a")
     assert not members.remove(b"a")
@@ -49,7 +49,7 @@ def test_integers_come_in_order() -> None:
     assert list(members)[-1] == b"x"
 
 
-def test_a_copy_goes_its_own_way() -> None:
+def test_a_copy_is_independent() -> None:
     members = SetValue([b"a"])
     twin = members.copy()
     twin.add(b"b")

@@ -80,7 +80,7 @@ TRIMMED_WITH_GROUPS = st.tuples(
 
 
 @given(TRIMMED_WITH_GROUPS)
-def test_trimming_leaves_what_a_group_awaits(
+def test_trimming_keeps_unacknowledged_entries(
     case: tuple[set[int], list[tuple[int, set[int]]], int, bool, int],
 ) -> None:
     ids, groups, threshold, by_length, limit = case

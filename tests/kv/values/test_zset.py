@@ -65,7 +65,7 @@ def test_minus_zero_is_zero() -> None:
     assert math.copysign(1, score) == 1
 
 
-def test_a_copy_goes_its_own_way() -> None:
+def test_a_copy_is_independent() -> None:
     members = SortedSet({b"a": 1.0})
     twin = members.copy()
     twin.set(b"b", 2.0)

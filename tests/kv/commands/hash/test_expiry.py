@@ -38,7 +38,7 @@ class TestSetting:
         assert run(f"{name} h {amount + 200_000} GT FIELDS 1 b") == [1]
         assert run(f"{name} h {amount + 1_000} LT FIELDS 1 b") == [1]
 
-    def test_an_instant_in_the_past_removes_the_field(self, run: Run) -> None:
+    def test_a_past_expiry_removes_the_field(self, run: Run) -> None:
         assert run("HEXPIRE h 0 FIELDS 1 a") == [2]
         assert run("HEXPIREAT h 1 FIELDS 2 b c") == [2, 2]
         assert run("EXISTS h") == 0
@@ -76,14 +76,14 @@ class TestReading:
         assert run("HTTL none FIELDS 1 a") == [-2]
         assert run.error("HTTL h FIELDS 2 a") == "ERR syntax error"
 
-    def test_the_vendor_tells_the_second_it_has_begun(self, run: Run, clock: Timekeeper) -> None:
+    def test_the_vendor_rounds_seconds_down(self, run: Run, clock: Timekeeper) -> None:
         clock.advance("750ms")
         run("HEXPIRE h 10 FIELDS 1 a")
         assert run("HEXPIRETIME h FIELDS 1 a") == [NOW_S + 10]
         assert run("HPEXPIRETIME h FIELDS 1 a") == [NOW_MS + 10_750]
 
     @pytest.mark.dialect("redis", version="7.4.0")
-    def test_stock_tells_the_nearest(self, run: Run, clock: Timekeeper) -> None:
+    def test_stock_rounds_to_the_nearest_second(self, run: Run, clock: Timekeeper) -> None:
         clock.advance("750ms")
         run("HEXPIRE h 10 FIELDS 1 a")
         assert run("HEXPIRETIME h FIELDS 1 a") == [NOW_S + 11]
@@ -146,9 +146,7 @@ class TestReadingAndChanging:
 
 
 class TestTheKey:
-    def test_a_hash_whose_last_field_went_is_gone_for_every_command(
-        self, run: Run, clock: Timekeeper
-    ) -> None:
+    def test_a_hash_without_fields_is_removed(self, run: Run, clock: Timekeeper) -> None:
         run("HEXPIRE h 10 FIELDS 3 a b c")
         clock.advance(10)
         assert run("DBSIZE") == 0

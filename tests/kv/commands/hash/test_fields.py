@@ -126,7 +126,7 @@ class TestRandomFields:
 
 class TestScanning:
     @pytest.mark.dialect("redis")
-    def test_stock_gives_a_small_hash_whole(self, run: Run) -> None:
+    def test_stock_returns_a_small_hash_whole(self, run: Run) -> None:
         run("HSET h aa 1 ab 2 b 3")
         assert run("HSCAN h 0 COUNT 1") == [b"0", [b"aa", b"1", b"ab", b"2", b"b", b"3"]]
 
@@ -147,7 +147,7 @@ class TestScanning:
         assert run("HSCAN h 0 NOVALUES") == [b"0", [b"aa", b"ab", b"b"]]
         assert run("HSCAN none 0") == [b"0", []]
 
-    def test_a_big_hash_is_paged_and_misses_nobody(self, run: Run) -> None:
+    def test_scans_of_a_large_hash_return_every_field(self, run: Run) -> None:
         for number in range(600):
             run("HSET", "h", f"f{number}", number)
         cursor, seen = b"0", []

@@ -24,7 +24,7 @@ class TestNumbers:
         assert doc("JSON.NUMMULTBY d f 2") == b"3.0"
         assert value(doc, "$.f") == [3.0]
 
-    def test_what_leaves_64_bits_is_a_float(self, run: Run) -> None:
+    def test_numbers_beyond_64_bits_are_floats(self, run: Run) -> None:
         run("JSON.SET d $ 9223372036854775807")
         assert run("JSON.NUMINCRBY d $ 1") == b"[9.223372036854776e18]"
 

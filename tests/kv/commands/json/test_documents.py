@@ -24,7 +24,7 @@ class TestSet:
             "18446744073709551615", "-9223372036854775808", '{"b":1,"a":2}', '"é\\u0001\\""',
         ],
     )  # fmt: skip
-    def test_what_is_set_is_read(self, run: Run, path: str, text: str) -> None:
+    def test_values_that_are_set_can_be_read(self, run: Run, path: str, text: str) -> None:
         assert run("JSON.SET", "d", path, text) == OK
         assert run("JSON.GET", "d").decode() == text
         assert run("JSON.GET", "d", "$").decode() == f"[{text}]"
@@ -257,7 +257,7 @@ class TestRemove:
         assert doc(f"JSON.DEL d {path}") == 1
         assert doc("EXISTS d") == 0
 
-    def test_what_goes_with_a_parent_is_not_counted(self, doc: Run) -> None:
+    def test_values_below_a_removed_one_are_not_counted(self, doc: Run) -> None:
         assert doc("JSON.DEL d $..*") == 7
         assert doc("JSON.GET d") == b"{}"
 

@@ -18,7 +18,7 @@ FORMS = [
 
 @pytest.mark.parametrize(("name", "amount", "left_ms"), FORMS)
 class TestEachForm:
-    def test_the_key_goes_in_time(
+    def test_the_key_expires_on_time(
         self, run: Run, clock: Timekeeper, name: str, amount: int, left_ms: int
     ) -> None:
         run("SET k v")
@@ -40,7 +40,7 @@ class TestEachForm:
         run("PERSIST k")
         assert run(f"{name} k {amount} NX") == 1
 
-    def test_an_instant_in_the_past_removes_the_key(
+    def test_a_past_expiry_removes_the_key(
         self, run: Run, name: str, amount: int, left_ms: int
     ) -> None:
         run("SET k v")

@@ -66,7 +66,7 @@ class TestStore:
         assert run.error("SORT_RO l STORE dest") == "ERR syntax error"
 
 
-def test_a_weight_that_is_not_there_comes_first_among_words(run: Run) -> None:
+def test_a_missing_weight_sorts_first_among_words(run: Run) -> None:
     run("SADD k 1 2 3 4")
     run("MSET w1 b w3 a")
     assert run("SORT k BY w* ALPHA") == [b"2", b"4", b"3", b"1"]

@@ -226,7 +226,7 @@ class TestLoad:
              "user_function:2: Script attempted to access nonexistent global variable 'pairs'"),
         ],
     )  # fmt: skip
-    def test_what_goes_wrong_while_loading(self, run: Run, body: str, text: str) -> None:
+    def test_errors_while_loading(self, run: Run, body: str, text: str) -> None:
         error = run.error("FUNCTION", "LOAD", library("zz", body))
         assert error == f"ERR Error registering functions: ERR {text}"
 
@@ -353,13 +353,13 @@ class TestPayloads:
             b"cos\nsystem\n(S'true'\ntR.", b"\xf5" + b"\x00" * 30,
         ],
     )  # fmt: skip
-    def test_what_is_not_sealed_is_not_read(self, loaded: Run, payload: bytes) -> None:
+    def test_payloads_without_a_valid_checksum(self, loaded: Run, payload: bytes) -> None:
         text = "ERR DUMP payload version or checksum are wrong"
         before = loaded("FUNCTION LIST")
         assert loaded.error(b"FUNCTION", b"RESTORE", payload, b"FLUSH") == text
         assert loaded("FUNCTION LIST") == before
 
-    def test_a_payload_that_was_touched_or_of_a_key_is_refused(self, loaded: Run) -> None:
+    def test_a_damaged_payload_is_rejected(self, loaded: Run) -> None:
         text = "ERR DUMP payload version or checksum are wrong"
         payload = loaded("FUNCTION DUMP")
         for place in range(0, len(payload), 7):

@@ -64,7 +64,7 @@ class TestEval:
         assert run.error("EVAL_RO", "return 1", numkeys, "k") == text
         assert run("SCRIPT", "EXISTS", digest("return 1")) == [0]
 
-    def test_time_stands_still(self, run: Run, clock: Timekeeper) -> None:
+    def test_time_is_constant(self, run: Run, clock: Timekeeper) -> None:
         script = "redis.call('SET', 'k', 1, 'PX', 5) return redis.call('PTTL', 'k')"
         clock.resume()
         assert run("EVAL", script, 0) == 5
@@ -244,7 +244,7 @@ class TestStockErrors:
             ("x y", "'=' expected near 'y'"),
         ],
     )
-    def test_what_is_not_lua(self, run: Run, script: str, complaint: str) -> None:
+    def test_syntax_errors(self, run: Run, script: str, complaint: str) -> None:
         text = f"ERR Error compiling script (new function): user_script:1: {complaint}"
         assert run.error("EVAL", script, 0) == text
         assert run.error("EVAL_RO", script, 0) == text
@@ -362,7 +362,7 @@ class TestKeyLocking:
         )
         assert run("EXISTS k") == 1
 
-    def test_it_goes_with_no_writes(self, run: Run) -> None:
+    def test_it_combines_with_no_writes(self, run: Run) -> None:
         line = "#!lua flags=no-writes,allow-key-locking\n"
         assert run("EVAL", f"{line}return redis.call('GET', KEYS[1])", 1, "k") is None
 
@@ -426,7 +426,7 @@ class TestPermissions:
             ),
         ],
     )
-    def test_a_script_may_what_its_user_may(self, run: Run, call: str, text: str) -> None:
+    def test_a_script_has_the_permissions_of_its_user(self, run: Run, call: str, text: str) -> None:
         other = run.other(user=Reader())
         assert other("EVAL", "return redis.call('GET', 'a')", 0) is None
         found = other.error("EVAL", f"return redis.call({call})", 0)

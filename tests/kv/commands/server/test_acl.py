@@ -319,7 +319,7 @@ class TestLog:
     def entries(self, run: Run, *count: int) -> list[dict[object, object]]:
         return [facts(entry) for entry in run("ACL", "LOG", *count)]
 
-    def test_what_is_refused(self, run: Run) -> None:
+    def test_rejected(self, run: Run) -> None:
         run("ACL", "SETUSER", "v", "on", ">pw", "~a*", "&c*", "+get", "+publish", "+eval", "+multi")
         other = run.other(transport="port", address="127.0.0.1:5001")
         other("AUTH v pw")

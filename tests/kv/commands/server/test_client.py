@@ -108,7 +108,7 @@ class TestTracking:
         port("SET user:2 x")
         assert told == [[b"invalidate", [b"user:1"]]]
 
-    def test_each_prefix_is_told_apart(self, run: Run, port: Run, told: list[object]) -> None:
+    def test_one_message_per_prefix(self, run: Run, port: Run, told: list[object]) -> None:
         port("CLIENT TRACKING ON BCAST PREFIX b: PREFIX a:")
         run("MSET b:2 x a:2 x c:1 x b:1 x a:1 x")
         assert told == [[b"invalidate", [b"a:1", b"a:2"]], [b"invalidate", [b"b:1", b"b:2"]]]
@@ -118,7 +118,7 @@ class TestTracking:
         port("CLIENT TRACKING ON BCAST")
         assert port("CLIENT TRACKINGINFO")[5] == [b""]
 
-    def test_what_expires_is_nobodys_own_change(
+    def test_an_expiry_is_not_a_clients_own_change(
         self, run: Run, port: Run, told: list[object], clock: Timekeeper
     ) -> None:
         port("CLIENT TRACKING ON BCAST NOLOOP")
@@ -128,17 +128,13 @@ class TestTracking:
         clock.advance(1)
         assert told == [[b"invalidate", [b"gone"]]]
 
-    def test_each_key_is_told_apart_in_the_order_of_changes(
-        self, run: Run, port: Run, told: list[object]
-    ) -> None:
+    def test_one_message_per_key_in_order(self, run: Run, port: Run, told: list[object]) -> None:
         port("CLIENT TRACKING ON")
         port("MGET a b c")
         run("MSET c 1 a 1")
         assert told == [[b"invalidate", [b"c"]], [b"invalidate", [b"a"]]]
 
-    def test_a_script_that_reads_tracks_its_own_keys(
-        self, run: Run, port: Run, told: list[object]
-    ) -> None:
+    def test_scripts_track_their_keys(self, run: Run, port: Run, told: list[object]) -> None:
         port("CLIENT TRACKING ON")
         port("""EVAL "redis.call('set', 'c', 1)" 2 a b""")
         run("MSET a 1 b 1")
@@ -152,7 +148,7 @@ class TestTracking:
         run("SET a 3")
         assert told == []
 
-    def test_what_a_transaction_reads_after_its_changes_is_up_to_date(
+    def test_a_transaction_reads_its_own_changes(
         self, run: Run, port: Run, told: list[object]
     ) -> None:
         port("CLIENT TRACKING ON")
@@ -163,7 +159,7 @@ class TestTracking:
         run("SET a 2")
         assert told[1:] == [[b"invalidate", [b"a"]]]
 
-    def test_keys_beyond_the_bound_are_told_and_forgotten(
+    def test_keys_beyond_the_limit_are_forgotten(
         self, run: Run, port: Run, told: list[object]
     ) -> None:
         port("CLIENT TRACKING ON NOLOOP")
@@ -202,7 +198,7 @@ class TestTracking:
         assert [told[1] for told in port("EXEC")] == [[b"on", b"optin", b"caching-yes"]] * 2
         assert port("CLIENT TRACKINGINFO")[1] == [b"on", b"optin"]
 
-    def test_caching_is_for_a_whole_transaction(
+    def test_caching_applies_to_a_transaction(
         self, run: Run, port: Run, told: list[object]
     ) -> None:
         port("CLIENT TRACKING ON OPTIN")
@@ -214,7 +210,7 @@ class TestTracking:
         run("SET c 1")
         assert told == [[b"invalidate", [b"a"]], [b"invalidate", [b"b"]]]
 
-    def test_a_redirection_that_is_gone(
+    def test_a_redirection_target_that_disconnected(
         self, run: Run, port: Run, second: Run, told: list[object]
     ) -> None:
         port("HELLO 3")
@@ -226,7 +222,7 @@ class TestTracking:
         assert told == [[b"tracking-redir-broken", number]]
         assert port("CLIENT TRACKINGINFO")[1] == [b"on", b"broken_redirect"]
 
-    def test_who_has_quit_is_gone_at_once(
+    def test_a_client_is_gone_after_quit(
         self, run: Run, port: Run, second: Run, told: list[object]
     ) -> None:
         port("HELLO 3")
@@ -247,9 +243,7 @@ class TestTracking:
         run.engine.abandon(port.session)
         assert not run.engine.tracking
 
-    def test_version_2_without_a_redirection_is_told_nothing(
-        self, run: Run, port: Run, told: list[object]
-    ) -> None:
+    def test_version_2_needs_a_redirection(self, run: Run, port: Run, told: list[object]) -> None:
         port("HELLO 2")
         port("CLIENT TRACKING ON")
         port("GET a")
@@ -257,7 +251,7 @@ class TestTracking:
         run("FLUSHALL")
         assert told == []
 
-    def test_a_lost_redirection_is_not_told_in_version_2(
+    def test_version_2_has_no_message_for_a_lost_redirection(
         self, run: Run, port: Run, second: Run, told: list[object]
     ) -> None:
         port("HELLO 2")
@@ -268,9 +262,7 @@ class TestTracking:
         assert told == []
         assert port("CLIENT TRACKINGINFO")[1] == [b"on", b"broken_redirect"]
 
-    def test_who_is_redirected_to_hears_it_its_own_way(
-        self, run: Run, port: Run, second: Run
-    ) -> None:
+    def test_messages_have_the_targets_protocol(self, run: Run, port: Run, second: Run) -> None:
         heard: list[object] = []
         second.session.deliver = heard.append
         port(f"CLIENT TRACKING ON REDIRECT {second.session.id}")
@@ -282,7 +274,7 @@ class TestTracking:
         run("SET a 2")
         assert heard == [[b"invalidate", [b"a"]]]
 
-    def test_who_tracks_no_more_or_changed_it_itself_is_not_told(
+    def test_no_message_after_tracking_or_for_own_changes(
         self, run: Run, port: Run, second: Run, told: list[object]
     ) -> None:
         heard: list[object] = []
@@ -300,9 +292,7 @@ class TestTracking:
         run("SET a 2")
         assert len(heard) == 1
 
-    def test_a_copy_that_is_put_back_invalidates_all(
-        self, run: Run, port: Run, told: list[object]
-    ) -> None:
+    def test_restoring_invalidates_all_keys(self, run: Run, port: Run, told: list[object]) -> None:
         port("HELLO 3")
         port("CLIENT TRACKING ON")
         port("GET a")

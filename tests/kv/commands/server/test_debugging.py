@@ -56,7 +56,7 @@ def test_a_real_server_has_its_own_setting() -> None:
         cloud.kv_server(engine="redis://127.0.0.1:1", debug_command=True)
 
 
-def test_scripts_may_call_what_is_not_for_them(kv: KVServer) -> None:
+def test_scripts_may_call_denied_commands(kv: KVServer) -> None:
     def asked() -> object:
         return kv.execute("EVAL", "return redis.call('DEBUG', 'PROTOCOL', 'integer')", 0)
 
@@ -101,7 +101,7 @@ def test_a_push_comes_before_the_reply() -> None:
     assert pushed == [[b"server-cpu-usage", 42]]
 
 
-def test_what_has_expired_is_in_no_digest() -> None:
+def test_expired_keys_are_in_no_digest() -> None:
     face = Face()
     empty = face("DEBUG DIGEST")
     face("SET k v PX 5")
@@ -132,7 +132,7 @@ def test_a_sleep_holds_everybody_back_until_the_clock_has_moved(kv: KVServer) ->
     other.close()
 
 
-def test_a_transaction_sleeps_and_the_slow_log_tells_how_long(kv: KVServer) -> None:
+def test_a_transaction_with_sleeps_in_the_slow_log(kv: KVServer) -> None:
     sleeper = Port(kv.database_url)
     answers: list[Any] = []
     for line in ("CONFIG SET slowlog-log-slower-than 100000", "MULTI", "PING", "debug sleep 0.2"):
@@ -151,7 +151,7 @@ def test_a_transaction_sleeps_and_the_slow_log_tells_how_long(kv: KVServer) -> N
     sleeper.close()
 
 
-def test_expired_keys_stay_where_nobody_looks() -> None:
+def test_expired_keys_stay_without_an_access() -> None:
     clock = Timekeeper(now="2026-01-01T00:00:00Z")
     engine = Engine(clock, Ids(1), "redis", debug_command=True)
     session = engine.session()

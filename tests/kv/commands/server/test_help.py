@@ -18,7 +18,7 @@ def told(run: Run, container: str) -> list[str]:
 
 
 @pytest.mark.parametrize("container", CONTAINERS)
-def test_every_subcommand_is_told(run: Run, container: str) -> None:
+def test_every_subcommand_is_described(run: Run, container: str) -> None:
     lines = told(run, container)
     assert lines[0] == f"{container} <subcommand> [<arg> [value] [opt] ...]. Subcommands are:"
     assert lines[-2:] == ["HELP", "    Prints this help."]

@@ -115,7 +115,7 @@ class TestKeys:
 
 
 class TestDocs:
-    def test_what_the_table_has_of_a_command(self, run: Run) -> None:
+    def test_the_row_of_a_command(self, run: Run) -> None:
         name, docs = run("COMMAND DOCS zunionstore")
         found = dict(zip(docs[::2], docs[1::2], strict=True))
         assert name == b"zunionstore"

@@ -62,7 +62,7 @@ class TestProcess:
             ("DEBUG SLEEP 1", "enable-debug-command"),
         ],
     )
-    def test_what_only_a_setting_could_allow(self, run: Run, line: str, option: str) -> None:
+    def test_commands_that_only_an_option_enables(self, run: Run, line: str, option: str) -> None:
         text = run.error(line)
         assert text.startswith(f"ERR {line.split()[0]} command not allowed. If the {option} option")
 

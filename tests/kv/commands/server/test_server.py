@@ -29,7 +29,7 @@ class TestFlushesInTheBackground:
         lines = bytes(run("INFO memory").text).decode().splitlines()
         return next(line for line in lines if line.startswith("lazyfreed_objects:"))
 
-    def test_only_their_keys_are_counted_until_the_counters_begin_anew(self, run: Run) -> None:
+    def test_only_their_keys_are_counted_until_resetstat(self, run: Run) -> None:
         for line, count in (("FLUSHDB ASYNC", 2), ("FLUSHALL async", 4), ("FLUSHALL SYNC", 4)):
             run("MSET a 1 b 2")
             assert run(line) == OK

@@ -20,7 +20,7 @@ def test_as_real_servers_answer(run: Run, name: str) -> None:
 
 
 class TestIdsOnTheClock:
-    def test_an_automatic_id_is_the_instant(self, run: Run) -> None:
+    def test_an_automatic_id_is_the_time(self, run: Run) -> None:
         assert run("XADD s * a 1") == f"{NOW_MS}-0".encode()
         assert run("XADD s * a 1") == f"{NOW_MS}-1".encode()
         run.engine.clock.advance("5ms")
@@ -136,7 +136,7 @@ class TestDeletingWithRegardToGroups:
         run("XREADGROUP GROUP g c STREAMS s >")
         run("XREADGROUP GROUP h c COUNT 1 STREAMS s >")
 
-    def test_references_are_kept_unless_told_otherwise(self, run: Run) -> None:
+    def test_references_are_kept_by_default(self, run: Run) -> None:
         self.prepare(run)
         assert run("XDELEX s IDS 2 1-1 9-9") == [1, -1]
         assert run("XDELEX s KEEPREF IDS 1 2-1") == [1]
@@ -149,14 +149,14 @@ class TestDeletingWithRegardToGroups:
         assert run("XPENDING s g")[0] == 2
         assert run("XPENDING s h")[0] == 0
 
-    def test_references_to_what_is_gone_go_too(self, run: Run) -> None:
+    def test_references_to_deleted_entries_are_removed_too(self, run: Run) -> None:
         self.prepare(run)
         run("XDEL s 1-1")
         assert run("XPENDING s g")[0] == 3
         assert run("XDELEX s DELREF IDS 1 1-1") == [-1]
         assert run("XPENDING s g")[0] == 2
 
-    def test_only_what_every_group_acknowledged_goes(self, run: Run) -> None:
+    def test_only_entries_that_every_group_acknowledged_are_removed(self, run: Run) -> None:
         self.prepare(run)
         assert run("XDELEX s ACKED IDS 2 1-1 2-1") == [2, 2]
         run("XACK s g 1-1 2-1")
@@ -176,7 +176,7 @@ class TestDeletingWithRegardToGroups:
         assert run("XACKDEL s none IDS 1 2-1") == [-1]
         assert run("XDELEX none IDS 2 1-1 2-1") == [-1, -1]
 
-    def test_what_was_acknowledged_before_is_deleted_too(self, run: Run) -> None:
+    def test_acknowledged_entries_are_deleted_too(self, run: Run) -> None:
         self.prepare(run)
         run("XACK s g 1-1 2-1 3-1")
         assert run("XACKDEL s g ACKED IDS 3 1-1 2-1 3-1") == [2, 2, 2]
@@ -186,7 +186,7 @@ class TestDeletingWithRegardToGroups:
         assert run("XACKDEL s g IDS 2 1-1 3-1") == [-1, 1]
         assert run("XLEN s") == 0
 
-    def test_what_is_gone_is_acknowledged_still(self, run: Run) -> None:
+    def test_deleted_entries_can_be_acknowledged(self, run: Run) -> None:
         self.prepare(run)
         run("XDEL s 1-1")
         run("WATCH s")
@@ -195,7 +195,7 @@ class TestDeletingWithRegardToGroups:
         run("MULTI")
         assert run("EXEC") is NIL_ARRAY
 
-    def test_trimming_keeps_references_unless_told_otherwise(self, run: Run) -> None:
+    def test_trimming_keeps_references_by_default(self, run: Run) -> None:
         self.prepare(run)
         assert run("XTRIM s MAXLEN 2 KEEPREF") == 1
         assert run("XPENDING s g")[0] == 3
@@ -277,7 +277,7 @@ class TestWaiting:
             "XREADGROUP GROUP STREAMS BLOCK NOACK BLOCK 5 STREAMS s >",
         ],
     )
-    def test_over_rest_waiting_is_refused(self, run: Run, line: str) -> None:
+    def test_blocking_is_rejected_over_rest(self, run: Run, line: str) -> None:
         fill(run, "1-1")
         run("XGROUP CREATE s g 0")
         rest = run.other(transport="rest")
@@ -290,7 +290,7 @@ class TestWaiting:
         assert rest.error(line).startswith(wanted)
         assert rest.error("EXEC").startswith("EXECABORT")
 
-    def test_what_is_only_called_so_is_not(self, run: Run) -> None:
+    def test_only_a_complete_http_line_is_http(self, run: Run) -> None:
         fill(run, "1-1")
         run("XADD BLOCK 1-1 a 1-1")
         rest = run.other(transport="rest")

@@ -46,7 +46,7 @@ class TestIdleTimes:
         assert run("XPENDING s g - + 1") == [[b"1-1", b"d", 0, 10]]
 
 
-def test_what_nobody_was_given_is_claimed_by_force_alone(run: Run) -> None:
+def test_undelivered_entries_are_claimed_only_by_force(run: Run) -> None:
     run("XADD s 1-1 a b")
     run("XGROUP CREATE s g 0")
     assert run("XCLAIM s g c 0 1-1") == []

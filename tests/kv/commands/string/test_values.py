@@ -35,7 +35,7 @@ class TestSet:
         run(f"SET k v {words}")
         assert run("PTTL k") == left_ms
 
-    def test_the_key_goes_at_its_very_millisecond(self, run: Run, clock: Timekeeper) -> None:
+    def test_the_key_expires_on_the_millisecond(self, run: Run, clock: Timekeeper) -> None:
         run("SET k v PX 1000")
         clock.advance(0.999)
         assert run("GET k") == b"v"
@@ -261,7 +261,7 @@ class TestLcs:
         run("LPUSH l x")
         assert run.error("LCS a l") == "ERR The specified keys must contain string values"
 
-    def test_its_table_has_to_fit_into_what_a_client_may_send(self, run: Run) -> None:
+    def test_its_table_must_fit_into_a_request(self, run: Run) -> None:
         run("CONFIG SET proto-max-bulk-len 1048576")
         for key, sign, length in [("a", "x", 600), ("b", "y", 600), ("c", "x", 9)]:
             run("SET", key, sign * length)
