@@ -11,7 +11,7 @@ from __future__ import annotations
 import json
 import os
 import shlex
-from collections.abc import Generator
+from collections.abc import Generator, Iterator
 from functools import cache
 from pathlib import Path
 from threading import Event
@@ -21,9 +21,11 @@ import pytest
 
 from pytest_fakecloud.core.ids import Ids
 from pytest_fakecloud.core.timekeeper import Timekeeper
+from pytest_fakecloud.handle import Context
 from pytest_fakecloud.kv.commands.server.process import REASONS
 from pytest_fakecloud.kv.engine.engine import Engine, Session
 from pytest_fakecloud.kv.errors import CommandError
+from pytest_fakecloud.kv.handle import KVServer
 from tests.harness import one_tls_context as one_tls_context
 
 NOW = "2026-01-01T00:00:00Z"
@@ -177,6 +179,13 @@ def notes(request: pytest.FixtureRequest) -> Exercised:
 @pytest.fixture
 def run(engine: Engine, notes: Exercised) -> Run:
     return Run(engine, engine.session(), notes)
+
+
+@pytest.fixture
+def server() -> Iterator[KVServer]:
+    """A server with a REST interface."""
+    with KVServer(Context.alone()) as server:
+        yield server
 
 
 @pytest.hookimpl(wrapper=True)

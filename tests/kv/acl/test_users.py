@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Iterator
 from typing import Any
 
 import httpx
@@ -28,12 +27,6 @@ from tests.kv.comparison import wire
 from tests.kv.comparison.servers import RealServer, available
 
 REAL = [(name, binary) for name, binary in available() if name == "redis"]
-
-
-@pytest.fixture
-def server() -> Iterator[KVServer]:
-    with KVServer(Context.alone()) as server:
-        yield server
 
 
 def ask(server: KVServer, token: str, *line: Any) -> Any:

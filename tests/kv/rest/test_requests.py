@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 from unittest.mock import ANY
 
@@ -13,17 +13,10 @@ import pytest
 import redis
 
 from pytest_fakecloud.core.errors import ContractError
-from pytest_fakecloud.handle import Context
 from pytest_fakecloud.kv.handle import KVServer
 from pytest_fakecloud.kv.rest.requests import command_name
 from tests.harness import check_each
 from tests.ids import steady
-
-
-@pytest.fixture
-def server() -> Iterator[KVServer]:
-    with KVServer(Context.alone()) as server:
-        yield server
 
 
 def by_path(server: KVServer) -> None:
