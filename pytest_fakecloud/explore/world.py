@@ -189,8 +189,8 @@ class World:
     def _watch(self, handle: Handle, exits: contextlib.ExitStack) -> None:
         app: Any = handle._app
         _swap(exits, app, "faults", _Watched(self, handle, app.faults))
-        if hasattr(app, "betweens"):
-            _swap(exits, app, "betweens", _Betweens(self, handle, app.betweens))
+        if hasattr(app, "interruptions"):
+            _swap(exits, app, "interruptions", _Interruptions(self, handle, app.interruptions))
         engine: Any = handle._engine
         if hasattr(engine, "mishaps"):
             _swap(exits, engine, "mishaps", _Mishaps(self, engine.mishaps))
@@ -527,7 +527,7 @@ class _Watched:
         return iter(self._plan)
 
 
-class _Betweens:
+class _Interruptions:
     """Hooks between the commands of a pipeline: the test's own, then the simulation's."""
 
     def __init__(self, world: World, handle: Handle, planned: Any) -> None:

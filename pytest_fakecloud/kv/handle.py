@@ -465,7 +465,7 @@ class KVServer(Handle):
         super().reset()
         if isinstance(self._made, Engine):
             self._made.forget_past()
-        self._app.betweens.clear()
+        self._app.interruptions.clear()
         self._app.quota.reset()
 
     # -- search ----------------------------------------------------------------------------------
@@ -537,13 +537,13 @@ class KVServer(Handle):
         """
         __tracebackhide__ = True
         if callable(run):
-            return Between(self._app.betweens, commands, run)
+            return Between(self._app.interruptions, commands, run)
         if not isinstance(run, list | tuple) or not run:
             raise ContractError(
                 f"run={run!r}: give a function to call, or a command such as ['SET', 'k', 'v']"
             )
         line = tuple(map(encode, run))
-        return Between(self._app.betweens, commands, lambda: self.execute(*line))
+        return Between(self._app.interruptions, commands, lambda: self.execute(*line))
 
 
 def _real_engine(context: Context, url: str, config: KVConfig) -> RedisEngine:

@@ -17,7 +17,7 @@ Names match as ``core.matching`` describes.
 """
 
 
-class Betweens:
+class Interruptions:
     """The planned interruptions of one server's pipelines."""
 
     def __init__(self) -> None:
@@ -41,12 +41,12 @@ class Betweens:
 
     def begin(self, lines: list[list[bytes]]) -> Callable[[int], None]:
         """Start a pipeline; return a function to call before each command but the first."""
-        places = [(between, between._places(lines)) for between in self._planned]
+        places = [(between, between._positions(lines)) for between in self._planned]
 
         def at(index: int) -> None:
             for between, chosen in places:
                 if index in chosen:
-                    between._happen(index)
+                    between._interrupt(index)
 
         return at
 
@@ -67,7 +67,7 @@ class Between:
     ``hits`` counts the interruptions, ``place`` is the latest position.
     """
 
-    def __init__(self, plan: Betweens, commands: Place, run: Callable[[], object]) -> None:
+    def __init__(self, plan: Interruptions, commands: Place, run: Callable[[], object]) -> None:
         self._neighbours = _neighbours(commands)
         if inspect.iscoroutinefunction(run):
             raise ContractError(
@@ -84,7 +84,7 @@ class Between:
         self.place = 0
         plan.add(self)
 
-    def _places(self, lines: list[list[bytes]]) -> set[int]:
+    def _positions(self, lines: list[list[bytes]]) -> set[int]:
         """Return the positions to interrupt in a pipeline of these commands."""
         if isinstance(self._commands, int):
             return {self._commands}
@@ -107,7 +107,7 @@ class Between:
         self._passed += gaps
         return {place} if 1 <= place <= gaps else set()
 
-    def _happen(self, place: int) -> None:
+    def _interrupt(self, place: int) -> None:
         """Call ``run``, as if another client had been faster.
 
         If it raises an ``Exception``, the pipeline is answered with 500 and ``ContractError``

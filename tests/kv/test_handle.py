@@ -363,7 +363,7 @@ class TestBaseline:
         server.between(1, run=lambda: None)
         server.reset()
         assert server.values() == {"base": "1"}
-        assert not server._app.betweens
+        assert not server._app.interruptions
 
     @pytest.mark.parametrize(
         "line", [["MULTI"], ["SUBSCRIBE", "news"], ["RESET"], ["CLIENT", "TRACKING", "ON"]]
@@ -474,7 +474,7 @@ class TestBetween:
     def test_unknown_command_names_are_rejected(self, server: KVServer, names: Any) -> None:
         with pytest.raises(ContractError, match="commands="):
             server.between(names, run=["INCR", "n"])
-        assert not server._app.betweens
+        assert not server._app.interruptions
 
     def test_every_position_in_turn(self, server: KVServer) -> None:
         before = server.snapshot()
@@ -525,13 +525,13 @@ class TestBetween:
     def test_an_invalid_position(self, server: KVServer, commands: Any) -> None:
         with pytest.raises(ContractError, match="two neighbours"):
             server.between(commands, run=lambda: None)
-        assert not server._app.betweens
+        assert not server._app.interruptions
 
     @pytest.mark.parametrize("run", [None, 5, "FLUSHALL", b"PING", [], {"SET", "k"}, ["SET", None]])
     def test_what_cannot_be_run(self, server: KVServer, run: Any) -> None:
         with pytest.raises(ContractError, match="give"):
             server.between(1, run=run)
-        assert not server._app.betweens
+        assert not server._app.interruptions
 
     def test_an_asynchronous_function_is_refused(self, server: KVServer) -> None:
         async def rival() -> None:

@@ -136,7 +136,7 @@ def _apply_to_selector(user: AclUser, selector: Selector, rule: bytes) -> None:
     elif word in (b"allcommands", b"+@all"):
         selector.allow_all_commands()
     elif word in (b"nocommands", b"-@all"):
-        selector.refuse_all_commands()
+        selector.deny_all_commands()
     elif sign in (b"~", b"%"):
         _add_keys(selector, rule)
     elif sign == b"&":

@@ -61,7 +61,7 @@ class KeyPattern(NamedTuple):
         return matcher(self.pattern)(key)
 
 
-class Refusal(NamedTuple):
+class Denial(NamedTuple):
     """The reason a selector denies a command line, and the position of the argument."""
 
     reason: Reason
@@ -111,7 +111,7 @@ class Selector:
         self.first_words.clear()
         self.all_commands = self.future = True
 
-    def refuse_all_commands(self) -> None:
+    def deny_all_commands(self) -> None:
         """Deny every command."""
         self.commands = frozenset()
         self.first_words.clear()
@@ -148,21 +148,21 @@ class Selector:
     # -- checks
     # --------------------------------------------------------------------------------------
 
-    def refusal(self, spec: CommandSpec, argv: list[bytes]) -> Refusal | None:
+    def denial(self, spec: CommandSpec, argv: list[bytes]) -> Denial | None:
         """Return why a command line is denied, or None."""
         if not self.all_commands and spec not in self.commands and "no_auth" not in spec.flags:
             words = self.first_words.get(spec)
             if not words or len(argv) < 2 or argv[1].lower() not in words:
-                return Refusal("command", 0)
+                return Denial("command", 0)
         if not self.all_keys:
             for place, reads, writes in keys_of(spec, argv):
                 if not any(each.allows(argv[place], reads, writes) for each in self.keys):
-                    return Refusal("key", place)
+                    return Denial("key", place)
         if not self.all_channels and spec.name in _CHANNELS:
             last = len(argv) if _CHANNELS[spec.name] else 2
             for place in range(1, last):
                 if not self.allows_channel(argv[place], spec.name == "PSUBSCRIBE"):
-                    return Refusal("channel", place)
+                    return Denial("channel", place)
         return None
 
     def allows_channel(self, channel: bytes, is_pattern: bool) -> bool:
@@ -279,14 +279,14 @@ class AclUser:
 
     def check(self, spec: CommandSpec, argv: list[bytes]) -> None:
         """Raise ``Denied`` unless one selector allows the whole command line."""
-        worst: Refusal | None = None
+        worst: Denial | None = None
         for selector in self.selectors:
-            refusal = selector.refusal(spec, argv)
-            if refusal is None:
+            denial = selector.denial(spec, argv)
+            if denial is None:
                 return
             # Report the selector that allowed the most.
-            if worst is None or _reach(refusal) > _reach(worst):
-                worst = refusal
+            if worst is None or _reach(denial) > _reach(worst):
+                worst = denial
         assert worst is not None
         if worst.reason == "command":
             object = spec.full_name.encode()
@@ -311,8 +311,8 @@ class AclUser:
         return any(each.allows_channel(name, is_pattern) for each in self.selectors)
 
 
-def _reach(refusal: Refusal) -> tuple[int, int]:
-    return _RANKS[refusal.reason], refusal.place
+def _reach(denial: Denial) -> tuple[int, int]:
+    return _RANKS[denial.reason], denial.place
 
 
 class Anonymous:

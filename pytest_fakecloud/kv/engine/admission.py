@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from .client import Client
     from .engine import Engine
 
-AT_ONCE = frozenset({"EXEC", "DISCARD", "MULTI", "WATCH", "QUIT", "RESET"})
+RUN_IN_TRANSACTION = frozenset({"EXEC", "DISCARD", "MULTI", "WATCH", "QUIT", "RESET"})
 """Commands that run inside an open transaction instead of being queued."""
 
 
@@ -45,7 +45,7 @@ class Admission:
             number("min-replicas-to-write") and number("min-replicas-max-lag")
         )
         self.strict = (
-            self._offered is not None or self._engine.eviction.most > 0 or self._needs_replicas
+            self._offered is not None or self._engine.eviction.limit > 0 or self._needs_replicas
         )
 
     def admit(
@@ -75,11 +75,11 @@ class Admission:
                 engine.users.permit(session, spec, argv)
             if beside:
                 engine.turns.check_beside(spec)
-            if engine.eviction.most and not beside and engine.lacks_memory(session):
+            if engine.eviction.limit and not beside and engine.lacks_memory(session):
                 self._check_memory(session, spec)
             if self._needs_replicas and not beside and self._would_write(session, spec, argv):
                 raise CommandError(NOT_ENOUGH_REPLICAS)
-            if session.queue is not None and spec.name not in AT_ONCE:
+            if session.queue is not None and spec.name not in RUN_IN_TRANSACTION:
                 if spec.no_multi:
                     raise CommandError(NOT_IN_TRANSACTION)
                 # A transaction that will be discarded keeps no further commands.
@@ -118,7 +118,7 @@ class Admission:
             takes = any("denyoom" in each.flags for each, _ in queued)
         elif session.queue is not None:
             # Queueing a command takes memory, whatever the command does.
-            takes = spec.name not in AT_ONCE
+            takes = spec.name not in RUN_IN_TRANSACTION
         if takes:
             raise CommandError(OOM)
 

@@ -106,12 +106,12 @@ class Waiters:
         ``served`` is called with each client whose command succeeded.
         """
         while True:
-            touched = {(db.index, key) for db in databases for key in db.on_touch or ()}
+            touched = {(db.index, key) for db in databases for key in db.touched or ()}
             if not touched:
                 return
             for db in databases:
-                if db.on_touch is not None:
-                    db.on_touch.clear()
+                if db.touched is not None:
+                    db.touched.clear()
             for waiter in list(self._waiting):
                 wanted = any((waiter.db.index, key) in touched for key in waiter.blocked.keys)
                 if wanted and self._try(waiter, now_ms):

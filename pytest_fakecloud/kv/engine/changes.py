@@ -39,9 +39,9 @@ class Changes:
         )
         for keyspace in self._databases:
             if not self.followed:
-                keyspace.on_touch = None
-            elif keyspace.on_touch is None:
-                keyspace.on_touch = set()
+                keyspace.touched = None
+            elif keyspace.touched is None:
+                keyspace.touched = set()
             if not self._tracking:
                 keyspace.changed = None
             elif keyspace.changed is None:
@@ -57,8 +57,8 @@ class Changes:
             self.serve_waiters(now_ms)
         else:
             for keyspace in self._databases:
-                if keyspace.on_touch:
-                    keyspace.on_touch.clear()
+                if keyspace.touched:
+                    keyspace.touched.clear()
 
     def serve_waiters(self, now_ms: int) -> None:
         """Serve the clients that are blocked on changed keys."""

@@ -256,7 +256,7 @@ class Engine:
 
     def lacks_memory(self, session: Client) -> bool:
         """Return whether ``maxmemory`` denies a client more memory; it never denies the test any."""
-        if not self.eviction.most or session.transport == "local":
+        if not self.eviction.limit or session.transport == "local":
             return False
         room = self.eviction.has_room(self.clock.now_us() // 1000)
         if self.tracking:
@@ -322,7 +322,7 @@ class Engine:
         self.notifications.follow_config()
         self.eviction.follow_config()
         self.admission.follow_config()
-        if self.eviction.most:
+        if self.eviction.limit:
             # Evict immediately what exceeds a lower limit.
             self.eviction.has_room(self.clock.now_us() // 1000)
         self.changes.follow()

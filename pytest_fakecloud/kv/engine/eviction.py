@@ -30,26 +30,26 @@ def used_memory(databases: Sequence[Keyspace]) -> int:
 
 
 class Eviction:
-    """The memory limit of one server; ``most`` is 0 where there is none."""
+    """The memory limit of one server; ``limit`` is 0 where there is none."""
 
     def __init__(self, databases: Sequence[Keyspace], config: Config, random: RandomStream) -> None:
         self._databases = databases
         self._config = config
         self._random = random
-        self.most = 0
+        self.limit = 0
         self.evicted = 0
         """The number of evicted keys."""
 
     def follow_config(self) -> None:
         """Apply changed parameters."""
-        self.most = self._config.number("maxmemory")
+        self.limit = self._config.number("maxmemory")
 
     def has_room(self, now_ms: int) -> bool:
         """Evict keys by the policy if needed; return whether the data fit."""
         for db in self._databases:
             db.now_ms = now_ms
             db.purge()
-        left = used_memory(self._databases) - self.most
+        left = used_memory(self._databases) - self.limit
         if left <= 0:
             return True
         if self._config.text("maxmemory-policy") == "noeviction":

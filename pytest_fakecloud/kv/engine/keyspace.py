@@ -89,7 +89,7 @@ class Keyspace:
         "misses",
         "notify",
         "now_ms",
-        "on_touch",
+        "touched",
         "values",
         "volatile",
         "watchers",
@@ -113,22 +113,22 @@ class Keyspace:
         self.hits = self.misses = 0
         """How often commands read existing and missing keys."""
         self.expired = 0
-        self.on_touch: set[bytes] | None = None
+        self.touched: set[bytes] | None = None
         """Keys changed since blocked clients were last served; None while nothing follows changes.
         """
         self.changed: dict[bytes, bool] | None = None
         """Changed keys for which no invalidation message was sent yet, in order.
 
         The value is True for an expired key, which no client changed. None while no client tracks
-        keys; only set together with ``on_touch``.
+        keys; only set together with ``touched``.
         """
         self.notify: Callable[[Keyspace, bytes, str | None], None] | None = None
         """Called with every keyspace event, while notifications are enabled.
 
-        Only set together with ``on_touch``.
+        Only set together with ``touched``.
         """
         self.indexes: Indexes | None = None
-        """The search indexes, once there are any; they follow changes while ``on_touch`` is set."""
+        """The search indexes, once there are any; they follow changes while ``touched`` is set."""
         self._order: ScanOrder | None = None
         self._soonest = 0
 
@@ -259,7 +259,7 @@ class Keyspace:
         self.accessed[key] = self.now_ms
         if event is None or event:
             self.changes += 1
-        if self.watchers or self.on_touch is not None:
+        if self.watchers or self.touched is not None:
             self._note_change(key)
             if self.notify is not None:
                 self.notify(self, key, event)
@@ -270,7 +270,7 @@ class Keyspace:
         ``event`` is the keyspace event: by default that of the running command, ``""`` for none.
         """
         self.changes += 1
-        if self.watchers or self.on_touch is not None:
+        if self.watchers or self.touched is not None:
             self._note_change(key)
             if self.notify is not None:
                 self.notify(self, key, event)
@@ -353,7 +353,7 @@ class Keyspace:
         self.accessed.clear()
         self.volatile.clear()
         self._order = None
-        if self.watchers or self.on_touch is not None:
+        if self.watchers or self.touched is not None:
             told, self.changed = (
                 self.changed,
                 None,
@@ -389,7 +389,7 @@ class Keyspace:
     def _expire(self, key: bytes, event: str = "expired") -> None:
         self._drop(key)
         self.expired += 1
-        if self.watchers or self.on_touch is not None:
+        if self.watchers or self.touched is not None:
             self._note_change(key, expired=True)
             if self.notify is not None:
                 self.notify(self, key, event)
@@ -420,8 +420,8 @@ class Keyspace:
     def _note_change(self, key: bytes, *, expired: bool = False) -> None:
         for watcher in self.watchers.get(key, ()):
             watcher.watch_broken = True
-        if self.on_touch is not None:
-            self.on_touch.add(key)
+        if self.touched is not None:
+            self.touched.add(key)
             if self.changed is not None:
                 self.changed[key] = expired
             if self.indexes is not None:

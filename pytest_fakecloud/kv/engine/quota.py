@@ -31,7 +31,7 @@ class Quota:
         """Return whether there is any limit."""
         return bool(self._windows)
 
-    def refusal(self, commands: int = 1) -> bytes | None:
+    def charge(self, commands: int = 1) -> bytes | None:
         """Count commands; return the error, and count nothing, if they exceed a limit."""
         if not self:
             return None

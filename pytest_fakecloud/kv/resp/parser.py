@@ -34,7 +34,7 @@ class ProtocolFault(Exception):
         self.text = f"ERR Protocol error: {reason}".encode()
 
 
-def way_in(begun: bytes) -> Literal["native", "http", "inline"] | None:
+def protocol_of(begun: bytes) -> Literal["native", "http", "inline"] | None:
     """Return the protocol of a connection's first bytes, None while they are ambiguous.
 
     The Redis protocol begins with ``*``; a first line that ends in `` HTTP/1.x`` is REST; anything

@@ -31,7 +31,7 @@ from ...http.messages import OUTCOME_OF_EFFECT, Answer, Effect, Request, Respons
 from ...http.ports import is_free
 from ...http.server import serve_http
 from .. import errors
-from ..engine.admission import AT_ONCE
+from ..engine.admission import RUN_IN_TRANSACTION
 from ..engine.monitor import without_secrets
 from ..errors import CommandError
 from ..model import TURN_SECONDS
@@ -51,7 +51,7 @@ from ..rest.requests import facts_of
 from ..table.registry import CommandSpec
 from .answers import Raw, as_resp, is_raw_list, written
 from .outbox import Outbox
-from .parser import CommandReader, ProtocolFault, way_in
+from .parser import CommandReader, ProtocolFault, protocol_of
 
 if TYPE_CHECKING:
     from ...http.connection import Connection
@@ -97,7 +97,7 @@ class DatabasePort:
             if not data:
                 return
             begun += data
-            kind = way_in(begun)
+            kind = protocol_of(begun)
         if kind == "http":
             serve_http(connection, begun)
             return
@@ -151,7 +151,7 @@ class PortConnection:
         )
         self._signal = engine.clock.signal()
         self._waiter: Waiter | None = None
-        self._said: list[Push] = []
+        self._confirmations: list[Push] = []
         self._outbox = Outbox(
             connection, engine.clock, lambda: engine.config.text("client-output-buffer-limit")
         )
@@ -297,7 +297,7 @@ class PortConnection:
                     data = to_resp(CommandError(errors.exec_aborted_by(reason)))
             elif is_error:
                 session.aborted = True
-            elif name not in AT_ONCE:
+            elif name not in RUN_IN_TRANSACTION:
                 raise ContractError(
                     f"a fault answers {data!r:.80} to {name:.80} inside MULTI, where a server answers "
                     "QUEUED or an error: inject an error, or an answer to EXEC"
@@ -320,10 +320,10 @@ class PortConnection:
             self._outbox.put(call.answer)
             return True
         call.outcome = OUTCOME_OF_EFFECT[response.kind]
-        self._befall(response)
+        self._apply_effect(response)
         return False
 
-    def _befall(self, effect: Effect) -> None:
+    def _apply_effect(self, effect: Effect) -> None:
         self._outbox.send()
         if effect.kind == "truncate" and effect.answer is not None:
             self._outbox.put(_as_resp(effect.answer, self.session.resp)[: effect.keep])
@@ -372,18 +372,18 @@ class PortConnection:
         try:
             with contextlib.suppress(CommandError):
                 spec = engine.table.resolve(argv)
-                refusal = self._refusal(spec, argv)
-                if refusal is not None:
+                rejection = self._rejection(spec, argv)
+                if rejection is not None:
                     session.last_command = spec.full_name
                     # A command that is rejected while queueing discards the transaction
                     # (specification).
                     session.aborted = True
-                    return refusal
+                    return rejection
             return (engine.run_beside if beside else engine.execute)(session, argv)
         except CommandError as error:
             return error
 
-    def _refusal(self, spec: CommandSpec, argv: list[bytes]) -> CommandError | None:
+    def _rejection(self, spec: CommandSpec, argv: list[bytes]) -> CommandError | None:
         """Return the error for a command that the connection's state or a limit rejects, or None."""
         session = self.session
         if not spec.least <= len(argv) <= spec.most:
@@ -395,9 +395,9 @@ class PortConnection:
         limits = self.app.limits
         if spec.group in _UNCOUNTED:
             return None
-        refusal = self.app.quota.refusal()
-        if refusal is not None:
-            return CommandError(refusal)
+        error = self.app.quota.charge()
+        if error is not None:
+            return CommandError(error)
         size = limits.max_request_size
         if size is not None and sum(map(len, argv)) > size:
             return CommandError(errors.MAX_REQUEST_SIZE)
@@ -409,9 +409,9 @@ class PortConnection:
 
     def _finish(self, argv: list[bytes], reply: Reply, mode: str, put: bool) -> tuple[int, bytes]:
         session = self.session
-        reply = self.app.worded(reply)
-        if self._said:
-            reply = self._with_said(reply)
+        reply = self.app.with_int_text(reply)
+        if self._confirmations:
+            reply = self._with_confirmations(reply)
         size = size_of(reply)
         if size > LARGEST:
             reply = CommandError(errors.MAX_REQUEST_SIZE)
@@ -439,9 +439,9 @@ class PortConnection:
         beginning = b"".join(part[:_SHOWN] for part in parts[:_SHOWN])
         return CutBytes.of(beginning[:_SHOWN], sum(map(len, parts)))
 
-    def _with_said(self, reply: Reply) -> Reply:
+    def _with_confirmations(self, reply: Reply) -> Reply:
         # Inside a transaction, the confirmations of SUBSCRIBE take the place of its reply.
-        said, self._said = self._said, []
+        said, self._confirmations = self._confirmations, []
         if not isinstance(reply, list):
             return reply
         spoken = [b"".join(to_resp(push, self.session.resp) for push in said)]
@@ -516,7 +516,7 @@ class PortConnection:
         """Queue a pushed message; called under the engine's lock, by any thread."""
         engine, session = self.engine, self.session
         if session.in_exec and isinstance(message, Push) and message[0] not in _MESSAGES:
-            self._said.append(message)
+            self._confirmations.append(message)
             return
         if session.closing:
             return
@@ -526,7 +526,7 @@ class PortConnection:
             data = b"".join(to_resp(Status(line)) for line in message)
         waiter = self._waiter
         replying = self._executing == threading.get_ident() or (waiter is not None and waiter.done)
-        if replying and not engine.tracking.evicting and _comes_after(message):
+        if replying and not engine.tracking.evicting and _follows_reply(message):
             self._late.append(data)
             return
         self._outbox.put(data)
@@ -559,7 +559,7 @@ class PortConnection:
         self.engine.abandon(self.session)
 
 
-def _comes_after(message: list[Any]) -> bool:
+def _follows_reply(message: list[Any]) -> bool:
     """Return whether a message that a client caused itself follows its reply."""
     if not isinstance(message, Push):
         return True  # a line of MONITOR

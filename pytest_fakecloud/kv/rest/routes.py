@@ -22,7 +22,7 @@ from .. import errors
 from ..engine.quota import NO_QUOTA, Quota
 from ..errors import CommandError, RestError
 from ..model import TURN_SECONDS, AnyEngine, AnySession, User
-from ..races import Betweens
+from ..races import Interruptions
 from ..reply import (
     LARGEST,
     OK,
@@ -83,7 +83,7 @@ class KVApp(App):
     """The service as an HTTP app.
 
     ``engine`` returns the engine when it is needed. ``credentials`` are the default tokens,
-    ``limits`` the limits of requests, ``betweens`` the interruptions of pipelines. ``int_text`` is
+    ``limits`` the limits of requests, ``interruptions`` the interruptions of pipelines. ``int_text`` is
     the word in the error about values that are not integers: stock servers write ``integer``, the
     vendor's documentation ``int``.
     """
@@ -110,7 +110,7 @@ class KVApp(App):
         self.limits = limits
         self._counts = limits.bounds_requests
         self.quota = Quota(limits, clock.now_us) if self._counts else NO_QUOTA
-        self.betweens = Betweens()
+        self.interruptions = Interruptions()
         self.connections: set[object] = set()
         """Open connections of the database port, and event streams."""
         self._sync = itertools.count(1)
@@ -219,12 +219,12 @@ class KVApp(App):
             reply = self.engine.execute(session, line)
         except CommandError as error:
             if wanted.resp2:
-                told = to_resp(self.worded(error))
+                told = to_resp(self.with_int_text(error))
                 return Answer(told, 400, (), "application/octet-stream")
             return Answer({"error": self.text_of(error)}, 400)
         finally:
             self._leave(session)
-        reply = self.worded(reply)
+        reply = self.with_int_text(reply)
         if self._is_large(size_of(reply)):
             parts = resp_parts(reply) if wanted.resp2 else large.result(reply, wanted.base64)
             return self._in_pieces(parts, wanted)
@@ -244,9 +244,9 @@ class KVApp(App):
         self._check_size(line)
 
     def _count(self) -> None:
-        refusal = self.quota.refusal()
-        if refusal is not None:
-            raise CommandError(refusal)
+        error = self.quota.charge()
+        if error is not None:
+            raise CommandError(error)
 
     def _check_size(self, line: list[bytes]) -> None:
         limit = self.limits.max_request_size
@@ -262,7 +262,7 @@ class KVApp(App):
         session = self._session(request)
         replies: list[Reply] = []
         size = 0
-        between = self.betweens.begin(lines) if self.betweens else None
+        between = self.interruptions.begin(lines) if self.interruptions else None
         guarded = self._guards(request)
         execute = self.engine.execute
         try:
@@ -285,7 +285,7 @@ class KVApp(App):
                     replies.append(error)
         finally:
             self._leave(session)
-        self.worded(replies)
+        self.with_int_text(replies)
         if self._is_large(size):
             if wanted.resp2:
                 parts = (part for reply in replies for part in resp_parts(reply))
@@ -301,9 +301,9 @@ class KVApp(App):
         if wanted.resp2:
             raise RestError(400, errors.FORMAT_IN_TRANSACTION)
         lines = self._lines(request)
-        refusal = self.quota.refusal(len(lines))
+        refusal = self.quota.charge(len(lines))
         if refusal is not None:
-            self.quota.refusal()
+            self.quota.charge()
             raise RestError(400, refusal.decode())
         session = self._session(request)
         try:
@@ -312,7 +312,7 @@ class KVApp(App):
             return Answer({"error": self.text_of(error)}, 400)
         finally:
             self._leave(session)
-        self.worded(replies)
+        self.with_int_text(replies)
         if self._is_large(size_of(replies)):
             return self._in_pieces(large.envelopes(replies, wanted.base64), wanted)
         return self._answer(request, self._envelopes(replies, wanted.base64), wanted)
@@ -401,7 +401,7 @@ class KVApp(App):
         """Report an exception in a command of the database port: a bug, or an error of a callback."""
         self._report_bug(request, error)
 
-    def worded(self, reply: Reply) -> Reply:
+    def with_int_text(self, reply: Reply) -> Reply:
         """Replace the word for integers in a reply's errors, including those in lists, in place."""
         if self.int_text == "int":
             if isinstance(reply, CommandError) and reply.text == errors.NOT_INTEGER:
@@ -413,12 +413,12 @@ class KVApp(App):
                     if isinstance(item, list):
                         lists.append(item)
                     else:
-                        items[at] = self.worded(item)
+                        items[at] = self.with_int_text(item)
         return reply
 
     def text_of(self, error: CommandError) -> str:
         """Return the text of an error as clients receive it."""
-        return str(self.worded(error))
+        return str(self.with_int_text(error))
 
     def _envelopes(self, replies: list[Reply], base64: bool) -> list[dict[str, Any]]:
         found: list[dict[str, Any]] = []

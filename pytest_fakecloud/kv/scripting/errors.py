@@ -182,7 +182,7 @@ def registration_error(text: bytes) -> bytes:
     return one_line(b"ERR Error registering functions: " + text)
 
 
-def refusal(text: bytes) -> CommandError:
+def error_reply(text: bytes) -> CommandError:
     """Return an error reply."""
     return CommandError(one_line(text))
 

@@ -323,7 +323,7 @@ class Scripting:
                 raise CommandError(errors.FLUSH_WITH_KEY_LOCKING)
             for place, key_spec in spec.key_positions(argv):
                 if "not_key" not in key_spec.flags and argv[place] not in run.keys:
-                    raise errors.refusal(errors.dynamic_key(argv[place]))
+                    raise errors.error_reply(errors.dynamic_key(argv[place]))
 
     def _check_user(self, session: Client, spec: CommandSpec, argv: list[bytes]) -> None:
         try:

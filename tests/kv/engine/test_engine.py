@@ -91,7 +91,7 @@ class TestWaiting:
         assert waiter.deadline_us == clock.now_us() + 1_500_000
         engine.unblock(waiter)
         assert engine.waiters.of(client.id) is None
-        assert engine.databases[0].on_touch is None
+        assert engine.databases[0].touched is None
 
     def test_a_key_of_the_wrong_type_does_not_wake(
         self, engine: Engine, client: Session, run: Run

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from pytest_fakecloud.kv.resp.parser import (
     CommandReader,
     ProtocolFault,
-    way_in,
+    protocol_of,
 )
 
 
@@ -47,7 +47,7 @@ class TestWayIn:
         ],
     )
     def test_the_first_bytes_decide(self, begun: bytes, kind: str | None) -> None:
-        assert way_in(begun) == kind
+        assert protocol_of(begun) == kind
 
 
 class TestCommands:

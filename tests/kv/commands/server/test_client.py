@@ -100,7 +100,7 @@ class TestTracking:
         port("CLIENT TRACKING OFF")
         run("SET a 1")
         assert len(told) == 4
-        assert run.engine.databases[0].on_touch is None
+        assert run.engine.databases[0].touched is None
 
     def test_prefixes_and_noloop(self, run: Run, port: Run, told: list[object]) -> None:
         port("CLIENT TRACKING ON BCAST PREFIX user: NOLOOP")
