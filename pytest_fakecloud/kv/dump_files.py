@@ -56,7 +56,9 @@ def load_from_file(
         try:
             engine.adopt(records, contents.libraries)
         except CommandError as error:
-            raise ContractError(f"{file.name}: its functions do not load: {error}") from None
+            raise ContractError(
+                f"{file.name}: its function libraries cannot be loaded: {error}"
+            ) from None
     else:
         _send(records, contents.libraries, execute)
     words = ", ".join(f"{count} {kind}" for kind, count in skipped.items() if count)

@@ -177,7 +177,7 @@ class KVServer(Handle):
         engine = self._engine
         if not isinstance(engine, Engine):
             raise ContractError(
-                "a handle in front of a real server has no database port: connect to the server"
+                "a fake in front of a real server has no database port: connect to the server"
             )
         port = self._opened(engine)
         if port is None:
@@ -316,7 +316,7 @@ class KVServer(Handle):
         except CommandError as error:
             if len(line) == 1 and line[0].split()[1:]:
                 words = ", ".join(repr(word(part)) for part in line[0].split())
-                error.add_note(f"every word is an argument of its own: execute({words})")
+                error.add_note(f"give each word as an argument: execute({words})")
             raise
         assert not isinstance(reply, Blocked)
         if line[0].upper() == b"RESET":
@@ -518,7 +518,7 @@ class KVServer(Handle):
     def _memory(self) -> Engine:
         if not isinstance(self._engine, Engine):
             raise ContractError(
-                "search belongs to the in-memory engine, and this handle is in front of a real "
+                "search belongs to the in-memory engine, and this fake is in front of a real "
                 "server: leave out engine="
             )
         return self._engine

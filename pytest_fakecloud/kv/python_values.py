@@ -62,16 +62,15 @@ def encode(word: Scalar) -> bytes:
             return word.encode("utf-8", "surrogateescape")
         except UnicodeEncodeError as error:
             raise ContractError(
-                f"{word!r} is not text that UTF-8 can write ({error.reason} at {error.start}): "
-                "give the bytes that are meant"
+                f"{word!r} cannot be encoded as UTF-8 ({error.reason} at {error.start}): give bytes"
             ) from None
     if isinstance(word, int):
         return b"%d" % word
     if isinstance(word, float):
         return format_double(word)
     raise ContractError(
-        f"{word!r} is not an argument of a command: give text, bytes or a number "
-        "(for a nested value, its JSON text)"
+        f"{word!r} is not a valid argument of a command: give a string, bytes or a number "
+        "(for a nested value, its JSON)"
     )
 
 
@@ -133,7 +132,7 @@ def value_of_type(key: str | bytes, value: Any, wanted: str, empty: Any = None) 
     if value is None:
         if empty is None:
             raise ContractError(
-                f"the key {key!r} does not exist: check it with value({key!r}), which returns None then"
+                f"the key {key!r} does not exist: check it with value({key!r}), which returns None"
             )
         return empty
     found = type_name(value)
@@ -205,7 +204,7 @@ def _fill_from_list(key: bytes, items: Sequence[Any]) -> Iterator[list[bytes]]:
     for item in items:
         if not isinstance(item, tuple) or len(item) != 2:
             raise ContractError(
-                f"{item!r} under {key!r}: expected (member, score) as all others, or (id, fields)"
+                f"{item!r} under {key!r}: expected (member, score) like the others, or (id, fields)"
             )
         first, second = item
         if isinstance(second, Mapping):

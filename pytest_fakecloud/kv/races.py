@@ -128,7 +128,7 @@ class Between:
 
     def __iter__(self) -> Iterator[int]:
         if self._commands is not None:
-            raise ContractError("only between(run=…), without commands=, goes through every place")
+            raise ContractError("only between(run=…) without commands= can be iterated")
         self._iterated = True
         try:
             place, hits = 0, -1
@@ -153,14 +153,14 @@ def _neighbours(commands: object) -> tuple[Question, ...]:
         return ()
     if type(commands) is int:
         if commands < 1:
-            raise ContractError(f"commands={commands}: the first place is after 1 command")
+            raise ContractError(f"commands={commands}: the first position is after 1 command")
         return ()
     names = commands if isinstance(commands, tuple | list) else ()
     if len(names) == 2 and not any(name is None for name in names):
         return tuple(Question("commands", name, COMMAND) for name in names)
     raise ContractError(
         f"commands={commands!r}: give a number of commands, the names of two neighbours such as "
-        "('GET', 'SET'), or leave it out for every place in turn"
+        "('GET', 'SET'), or omit it for every position in turn"
     )
 
 

@@ -160,14 +160,14 @@ class KVConfig(Limits, HandleConfig):
         if self.version is not None:
             if not stock:
                 raise ContractError(
-                    f"version={self.version!r} is what a stock server in memory announces: give "
+                    f"version={self.version!r} applies only to an in-memory stock server: give "
                     "dialect='redis' and no engine="
                 )
             object.__setattr__(self, "version", _whole_version(self.version))
         if self.modules:
             if not stock:
                 raise ContractError(
-                    f"modules={self.modules!r} are those of a stock server in memory: give "
+                    f"modules={self.modules!r} applies only to an in-memory stock server: give "
                     "dialect='redis' and no engine= (the vendor's dialect always has JSON)"
                 )
             known = tuple(name for name in MODULES if name in self.modules)

@@ -151,7 +151,7 @@ class TestRefused:
     def test_an_invalid_library_changes_nothing(self, server: KVServer, file: Path) -> None:
         file.write_bytes(file_of(b"\xf5" + text(b"#!lua name=l\nreturn 1") + key(b"k", b"v")))
         with pytest.raises(
-            ContractError, match=r"^dump\.rdb: its functions do not load: ERR No func"
+            ContractError, match=r"^dump\.rdb: its function libraries cannot be loaded: ERR No func"
         ):
             server.load(file)
         assert server.values() == {}

@@ -56,16 +56,16 @@ def read_listpack(blob: bytes) -> list[Entry]:
             at += size
             if size <= 127:
                 if blob[at] != size:
-                    raise RdbError("an entry of a listpack has a wrong length behind it")
+                    raise RdbError("an entry of a listpack has a wrong length after it")
                 at += 1
             else:
                 back = _back_length(size)
                 if blob[at : at + len(back)] != back:
-                    raise RdbError("an entry of a listpack has a wrong length behind it")
+                    raise RdbError("an entry of a listpack has a wrong length after it")
                 at += len(back)
             found.append(entry)
     except (IndexError, KeyError):
-        raise RdbError("an entry of a listpack makes no sense") from None
+        raise RdbError("an entry of a listpack is invalid") from None
     count = int.from_bytes(blob[4:6], "little")
     if at != end or count not in (len(found), _UNKNOWN):
         raise RdbError("a listpack does not end where its last entry ends, or has another count")

@@ -94,7 +94,7 @@ def _set_of_listpack(source: Source) -> SetValue:
 def _filled_set(members: list[bytes]) -> SetValue:
     found = SetValue(members)
     if not members or len(found) < len(members):
-        raise RdbError("a set is empty or has a member twice")
+        raise RdbError("a set is empty or has a duplicate member")
     return found
 
 
@@ -142,7 +142,9 @@ def _number(text: Entry) -> float:
 def _filled_zset(items: list[tuple[bytes, float]]) -> SortedSet:
     scores = dict(items)
     if not items or len(scores) < len(items) or any(map(math.isnan, scores.values())):
-        raise RdbError("a sorted set is empty, has a member twice or a score that is not a number")
+        raise RdbError(
+            "a sorted set is empty, has a duplicate member or a score that is not a number"
+        )
     return SortedSet(scores)
 
 
@@ -181,7 +183,7 @@ def _filled_hash(flat: list[bytes]) -> HashValue:
     """Return a hash of alternating fields and values."""
     fields = dict(zip(flat[::2], flat[1::2], strict=True))
     if not flat or 2 * len(fields) < len(flat):
-        raise RdbError("a hash is empty or has a field twice")
+        raise RdbError("a hash is empty or has a duplicate field")
     return HashValue(fields)
 
 
@@ -225,7 +227,7 @@ def _expiring_hash(flat: list[bytes], expiries: list[int]) -> HashValue:
     found = _filled_hash(flat)
     for field, at_ms in zip(flat[::2], expiries, strict=True):
         if not 0 <= at_ms < 1 << 63:
-            raise RdbError("a field of a hash expires at no possible time")
+            raise RdbError("a field of a hash has an impossible expiry")
         if at_ms:
             found.expire_at(field, at_ms)
     return found
@@ -257,7 +259,7 @@ def _stream(source: Source, form: int) -> Stream:
     length = source.length()
     last_id = _id(source)
     if length != len(ids) or (ids and ids[-1] > last_id):
-        raise RdbError("a stream has another length, or a higher id, than it says")
+        raise RdbError("a stream has a different length, or a higher ID, than it announces")
     max_deleted_id, added = 0, length
     if form >= 2:
         _id(source)  # the first ID, which the entries contain as well
@@ -268,7 +270,7 @@ def _stream(source: Source, form: int) -> Stream:
     for _ in range(source.count()):
         name = source.string()
         if name in stream.groups:
-            raise RdbError("a stream has a group twice")
+            raise RdbError("a stream has a duplicate group")
         stream.groups[name] = _group(source, stream, form)
     return stream
 
@@ -314,9 +316,9 @@ def _node(key: int, entries: list[Entry]) -> Node:
             else:
                 node.append(make_id(milliseconds, sequence), flat)
     except (StopIteration, RuntimeError):
-        raise RdbError("a node of a stream ends inside of an entry") from None
+        raise RdbError("a node of a stream ends inside an entry") from None
     if gone != deleted or next(rest, None) is not None:
-        raise RdbError("a node of a stream has another number of entries than it says")
+        raise RdbError("a node of a stream has a different number of entries than it announces")
     node.deleted = deleted
     return node
 
@@ -332,13 +334,13 @@ def _group(source: Source, stream: Stream, form: int) -> Group:
     for _ in range(source.count()):
         entry_id = _raw_id(source)
         if entry_id in delivered:
-            raise RdbError("a group has a pending entry twice")
+            raise RdbError("a group has a duplicate pending entry")
         delivered[entry_id] = source.int64(), source.length()
     owners: dict[int, Consumer] = {}
     for _ in range(source.count()):
         consumer = Consumer(source.string(), source.int64())
         if consumer.name in group.consumers:
-            raise RdbError("a group has a consumer twice")
+            raise RdbError("a group has a duplicate consumer")
         group.consumers[consumer.name] = consumer
         consumer.active_ms = source.int64() if form >= 3 else consumer.seen_ms
         for _ in range(source.count()):

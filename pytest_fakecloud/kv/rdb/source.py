@@ -45,7 +45,7 @@ class Source:
         at = self.at
         stop = at + size
         if stop > len(self.data):
-            raise RdbError(f"the data end at byte {len(self.data)}, inside of a value")
+            raise RdbError(f"the data end at byte {len(self.data)}, inside a value")
         self.at = stop
         return self.data[at:stop]
 
@@ -53,7 +53,7 @@ class Source:
         """Return the next byte as a number."""
         at = self.at
         if at >= len(self.data):
-            raise RdbError(f"the data end at byte {at}, inside of a value")
+            raise RdbError(f"the data end at byte {at}, inside a value")
         self.at = at + 1
         return self.data[at]
 
@@ -131,4 +131,6 @@ class Source:
             return int.from_bytes(self.take(4), "big"), False
         if first == 0x81:
             return int.from_bytes(self.take(8), "big"), False
-        raise RdbError(f"byte {self.at - 1} is {first:#04x}, which begins no length")
+        raise RdbError(
+            f"byte {self.at - 1} is {first:#04x}, which is not the first byte of a length"
+        )

@@ -44,7 +44,7 @@ def read_ziplist(blob: bytes) -> list[Entry]:
                     size = int.from_bytes(blob[at : at + 4], "big")
                     at += 4
                 else:
-                    raise RdbError("an entry of a ziplist makes no sense")
+                    raise RdbError("an entry of a ziplist is invalid")
                 found.append(blob[at : at + size])
                 at += size
             elif 0xF1 <= first <= 0xFD:
@@ -55,7 +55,7 @@ def read_ziplist(blob: bytes) -> list[Entry]:
                 at += width
             before = at - start
     except (IndexError, KeyError):
-        raise RdbError("an entry of a ziplist makes no sense") from None
+        raise RdbError("an entry of a ziplist is invalid") from None
     count = int.from_bytes(blob[8:10], "little")
     tail = int.from_bytes(blob[4:8], "little")
     if at != end or tail != start or count not in (len(found), 0xFFFF):
@@ -85,7 +85,7 @@ def read_zipmap(blob: bytes) -> list[bytes]:
             found.append(blob[at : at + size])
             at += size + free
     except IndexError:
-        raise RdbError("an entry of a zipmap makes no sense") from None
+        raise RdbError("an entry of a zipmap is invalid") from None
     pairs, odd = divmod(len(found), 2)
     if at != end or odd or blob[0] not in (pairs, 254, 255) or blob[0] < min(pairs, 254):
         raise RdbError("a zipmap does not end where its last entry ends, or has another count")

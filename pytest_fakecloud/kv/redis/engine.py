@@ -135,7 +135,7 @@ class RedisEngine:
         self.link: Link = open_link(url)
         if self.link.clustered and isolation != "prefix":
             raise ContractError(
-                'a cluster has one database for everybody: give isolation="prefix" (the default)'
+                'a cluster has a single database: give isolation="prefix" (the default)'
             )
         self._kept = prefix is not None or isolation == "none"
         self._claim: Claim | None = None
@@ -405,8 +405,8 @@ class RedisEngine:
             )
         if saved.keys is None:
             raise ContractError(
-                'with isolation="none" the data were there before this handle: call set_baseline() '
-                "first to say what reset() returns to"
+                'with isolation="none" the data existed before this fake: call set_baseline() '
+                "first to define what reset() returns to"
             )
         self.clear()
         lines = [

@@ -34,7 +34,7 @@ class _Command(Sort):
         if not any(self.equals(known, wanted) for known in COMMANDS):
             raise ContractError(
                 f"{name}={wanted!r} is not a command{nearest(wanted, COMMANDS)}: give {self.expected}. "
-                "To find what clients sent that is not one, ask with a pattern"
+                "To match unknown commands that clients sent, use a pattern"
             )
 
     def equals(self, found: Any, wanted: Any) -> bool:
