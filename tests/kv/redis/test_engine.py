@@ -890,7 +890,7 @@ class TestAddresses:
             ({"engine": "redis+sentinel://127.0.0.1:1"}, "names the primary"),
             ({"engine": "redis+sentinel://127.0.0.1:1/x"}, "is not reachable"),
             ({"engine": "redis+cluster://127.0.0.1:1"}, "is not reachable"),
-            ({"engine": "redis+cluster://127.0.0.1:1", "isolation": "none"}, "one database"),
+            ({"engine": "redis+cluster://127.0.0.1:1", "isolation": "none"}, "single database"),
             ({"engine": "redis://127.0.0.1:1", "isolation": "all"}, "'database' or 'none'"),
         ],
     )
