@@ -11,7 +11,6 @@ import pytest
 
 from pytest_fakecloud.core.timeparse import monotonic
 from pytest_fakecloud.handle import Context
-from pytest_fakecloud.kv.engine import engine
 from pytest_fakecloud.kv.errors import CommandError
 from pytest_fakecloud.kv.handle import KVServer
 from pytest_fakecloud.kv.resp import port
@@ -228,7 +227,7 @@ def test_a_tester_can_kill(connect: Any) -> None:
 def test_a_client_that_waits_runs_before_the_next_command_of_another(
     context: Context, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(turns, "_PATIENCE", 30)
+    monkeypatch.setattr("pytest_fakecloud.kv.scripting.turns._PATIENCE", 30)
     with KVServer(context) as server:
         found = server._engine
         with found.lock:
