@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, ClassVar
 
@@ -25,17 +24,12 @@ from ..model import TURN_SECONDS, AnyEngine, AnySession, User
 from ..races import Interruptions
 from ..reply import (
     LARGEST,
-    OK,
-    STREAMED,
     Reply,
-    resp_parts,
     size_of,
-    to_json,
-    to_resp,
 )
 from ..settings import IntText, Limits
 from ..table.registry import COMMANDS
-from . import large
+from .formats import Format, Headers, format_of, option
 from .requests import (
     COMMAND,
     LINES,
@@ -62,21 +56,6 @@ class Credentials:
         # Created on demand, because most tests do not use it; of two threads both get the same one.
         made: str = vars(self).setdefault("read_only", new_token())
         return made
-
-
-@dataclass(frozen=True, slots=True)
-class _Format:
-    """The format in which a request wants its answer."""
-
-    base64: bool
-    resp2: bool
-    neutral: bool
-    """Whether the request sent the synchronisation token by its neutral name, too."""
-
-    @property
-    def kind(self) -> str:
-        """The content type of the answer."""
-        return "application/octet-stream" if self.resp2 else "application/json"
 
 
 class KVApp(App):
@@ -182,7 +161,7 @@ class KVApp(App):
             body = b"" if request.route in _STREAMS else request.body
             lines = [command_of_path(request.path[1:], body, request.query_string)]
         words = [[word.decode("utf-8", "replace") for word in line] for line in lines]
-        encoding = _option(request, "encoding").lower()
+        encoding = option(request, "encoding").lower()
         return {**facts_of(words), "encoding": encoding}
 
     def words(self) -> Iterable[str]:
@@ -196,7 +175,7 @@ class KVApp(App):
 
     def body_command(self, request: Request) -> Answer | Stream:
         """Handle POST / with a JSON array: one command."""
-        wanted = _format(request)
+        wanted = format_of(request)
         return self._single(request, command_of_body(request.body), wanted)
 
     def no_command(self, request: Request) -> Answer:
@@ -205,11 +184,11 @@ class KVApp(App):
 
     def path_command(self, request: Request) -> Answer | Stream:
         """Handle /<command>/<arg>/…: one command; body and query are further arguments."""
-        wanted = _format(request)
+        wanted = format_of(request)
         line = command_of_path(request.params["command"], request.body, request.query_string)
         return self._single(request, line, wanted)
 
-    def _single(self, request: Request, line: list[bytes], wanted: _Format) -> Answer | Stream:
+    def _single(self, request: Request, line: list[bytes], wanted: Format) -> Answer | Stream:
         guarded = self._guards(request)
         session = self._session(request)
         reply: Reply
@@ -218,19 +197,10 @@ class KVApp(App):
                 self._admit_one(line)
             reply = self.engine.execute(session, line)
         except CommandError as error:
-            if wanted.resp2:
-                told = to_resp(self.with_int_text(error))
-                return Answer(told, 400, (), "application/octet-stream")
-            return Answer({"error": self.text_of(error)}, 400)
+            return wanted.error(self.error_of(error))
         finally:
             self._leave(session)
-        reply = self.with_int_text(reply)
-        if self._is_large(size_of(reply)):
-            parts = resp_parts(reply) if wanted.resp2 else large.result(reply, wanted.base64)
-            return self._in_pieces(parts, wanted)
-        if wanted.resp2:
-            return self._answer(request, to_resp(reply), wanted)
-        return self._answer(request, {"result": to_json(reply, wanted.base64)}, wanted)
+        return wanted.reply(self.with_int_text(reply), self._headers(request))
 
     def _guards(self, request: Request) -> bool:
         """Return whether a limit could be exceeded: no command is larger than its request."""
@@ -257,7 +227,7 @@ class KVApp(App):
 
     def pipeline(self, request: Request) -> Answer | Stream:
         """Run commands in order; other clients' commands may run in between (specification)."""
-        wanted = _format(request)
+        wanted = format_of(request)
         lines = self._lines(request)
         session = self._session(request)
         replies: list[Reply] = []
@@ -286,18 +256,11 @@ class KVApp(App):
         finally:
             self._leave(session)
         self.with_int_text(replies)
-        if self._is_large(size):
-            if wanted.resp2:
-                parts = (part for reply in replies for part in resp_parts(reply))
-                return self._in_pieces(parts, wanted)
-            return self._in_pieces(large.envelopes(replies, wanted.base64), wanted)
-        if wanted.resp2:
-            return self._answer(request, b"".join(map(to_resp, replies)), wanted)
-        return self._answer(request, self._envelopes(replies, wanted.base64), wanted)
+        return wanted.replies(replies, size, self._headers(request))
 
     def multi_exec(self, request: Request) -> Answer | Stream:
         """Run commands as one transaction; a discarded one has a single error (specification)."""
-        wanted = _format(request)
+        wanted = format_of(request)
         if wanted.resp2:
             raise RestError(400, errors.FORMAT_IN_TRANSACTION)
         lines = self._lines(request)
@@ -309,13 +272,11 @@ class KVApp(App):
         try:
             replies = self._transaction(session, lines)
         except CommandError as error:
-            return Answer({"error": self.text_of(error)}, 400)
+            return wanted.error(self.error_of(error))
         finally:
             self._leave(session)
         self.with_int_text(replies)
-        if self._is_large(size_of(replies)):
-            return self._in_pieces(large.envelopes(replies, wanted.base64), wanted)
-        return self._answer(request, self._envelopes(replies, wanted.base64), wanted)
+        return wanted.replies(replies, size_of(replies), self._headers(request))
 
     def _transaction(self, session: AnySession, lines: list[list[bytes]]) -> list[Reply]:
         for line in lines:
@@ -349,12 +310,12 @@ class KVApp(App):
         # The JavaScript client sends the body of an empty command, which has no meaning here.
         names = command_of_path(f"{command}/{request.params['names']}", b"", request.query_string)
         if not _accepts_events(request):
-            return self._single(request, names, _format(request))
+            return self._single(request, names, format_of(request))
         session = self._session(request)
         try:
             self._admit(session, names)
         except CommandError as error:
-            return Answer({"error": self.text_of(error)}, 400)
+            return Answer({"error": str(error)}, 400)
         kind = "pattern" if command == "psubscribe" else "channel"
         events = subscription_stream(self.engine, session, kind, names[1:])
         return self._streamed(events)
@@ -364,11 +325,11 @@ class KVApp(App):
         line = [b"MONITOR"]
         session = self._session(request)
         if not _accepts_events(request):
-            return self._single(request, line, _format(request))
+            return self._single(request, line, format_of(request))
         try:
             self._admit(session, line)
         except CommandError as error:
-            return Answer({"error": self.text_of(error)}, 400)
+            return Answer({"error": str(error)}, 400)
         return self._streamed(monitor_stream(self.engine, session))
 
     def is_full(self) -> bool:
@@ -404,8 +365,8 @@ class KVApp(App):
     def with_int_text(self, reply: Reply) -> Reply:
         """Replace the word for integers in a reply's errors, including those in lists, in place."""
         if self.int_text == "int":
-            if isinstance(reply, CommandError) and reply.text == errors.NOT_INTEGER:
-                return CommandError(errors.NOT_INTEGER_VENDOR)
+            if isinstance(reply, CommandError):
+                return self.error_of(reply)
             lists = [reply] if isinstance(reply, list) else []
             while lists:
                 items = lists.pop()
@@ -416,22 +377,11 @@ class KVApp(App):
                         items[at] = self.with_int_text(item)
         return reply
 
-    def text_of(self, error: CommandError) -> str:
-        """Return the text of an error as clients receive it."""
-        return str(self.with_int_text(error))
-
-    def _envelopes(self, replies: list[Reply], base64: bool) -> list[dict[str, Any]]:
-        found: list[dict[str, Any]] = []
-        for reply in replies:
-            if reply is OK:
-                found.append({"result": "OK"})
-            elif type(reply) is bytes and not base64:
-                found.append({"result": reply.decode("utf-8", "replace")})
-            elif isinstance(reply, CommandError):
-                found.append({"error": str(reply)})
-            else:
-                found.append({"result": to_json(reply, base64)})
-        return found
+    def error_of(self, error: CommandError) -> CommandError:
+        """Return an error with the word for integers that the settings choose."""
+        if self.int_text == "int" and error.text == errors.NOT_INTEGER:
+            return CommandError(errors.NOT_INTEGER_VENDOR)
+        return error
 
     def _session(self, request: Request) -> AnySession:
         address = "127.0.0.1:0"
@@ -445,43 +395,14 @@ class KVApp(App):
         if session.queue is not None:
             self.engine.abandon(session)
 
-    def _answer(self, request: Request, body: object, wanted: _Format) -> Answer:
-        return Answer(body, 200, self._headers(wanted), wanted.kind)
-
-    @staticmethod
-    def _is_large(size: int) -> bool:
-        """Return whether a reply is sent in pieces; raise ``RestError`` for one that is too large."""
-        if size > LARGEST:
-            raise RestError(400, errors.MAX_REQUEST_SIZE.decode())
-        return size > STREAMED
-
-    def _in_pieces(self, parts: Iterable[bytes], wanted: _Format) -> Stream:
-        return Stream(large.pieces(parts), wanted.kind, 200, self._headers(wanted))
-
-    def _headers(self, wanted: _Format) -> list[tuple[str, str]]:
+    def _headers(self, request: Request) -> Headers:
         # Clients start without a token, and so without the header, but the service sends one
         # anyway.
         token = str(next(self._sync))
         headers = [(_SYNC_TOKEN, token)]
-        if wanted.neutral:
+        if _SYNC_TOKEN_NEUTRAL.lower() in request.fields:
             headers.append((_SYNC_TOKEN_NEUTRAL, token))
         return headers
-
-
-def _option(request: Request, name: str) -> str:
-    """Return a header by its vendor's or its neutral name, ``""`` if it is missing."""
-    fields = request.fields
-    return (fields.get(f"upstash-{name}") or fields.get(f"service-{name}") or "").strip()
-
-
-def _format(request: Request) -> _Format:
-    base64 = _option(request, "encoding").lower() == "base64"
-    format = _option(request, "response-format").lower() or "json"
-    if format not in ("json", "resp2"):
-        raise RestError(400, errors.BAD_FORMAT)
-    if base64 and format == "resp2":
-        raise RestError(400, errors.FORMAT_WITH_BASE64)
-    return _Format(base64, format == "resp2", _SYNC_TOKEN_NEUTRAL.lower() in request.fields)
 
 
 def _accepts_events(request: Request) -> bool:

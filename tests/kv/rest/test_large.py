@@ -17,7 +17,7 @@ from pytest_fakecloud.kv.errors import CommandError
 from pytest_fakecloud.kv.handle import KVServer
 from pytest_fakecloud.kv.reply import Map, Status, to_json
 from pytest_fakecloud.kv.resp import port
-from pytest_fakecloud.kv.rest import large, routes
+from pytest_fakecloud.kv.rest import formats, large, routes
 from tests.kv.resp.test_port import Client, Error
 
 STRINGS = st.binary(max_size=20) | st.text("aé𝒳\0", max_size=12).map(str.encode)
@@ -73,7 +73,7 @@ def test_an_answer_in_pieces_is_the_same(monkeypatch: pytest.MonkeyPatch) -> Non
             return http.post(server.url + path, json=body, headers={**server.headers, **headers})
 
         whole = [ask(*each) for each in REQUESTS]
-        monkeypatch.setattr(routes, "STREAMED", 100)
+        monkeypatch.setattr(formats, "STREAMED", 100)
         for request, before in zip(REQUESTS, whole, strict=True):
             answer = ask(*request)
             assert answer.headers["Transfer-Encoding"] == "chunked", request
@@ -83,8 +83,8 @@ def test_an_answer_in_pieces_is_the_same(monkeypatch: pytest.MonkeyPatch) -> Non
 
 
 def test_a_reply_beyond_the_bound_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(routes, "LARGEST", 1000)
-    monkeypatch.setattr(port, "LARGEST", 1000)
+    for module in (formats, routes, port):
+        monkeypatch.setattr(module, "LARGEST", 1000)
     text = "ERR max request size exceeded"
     with KVServer(Context.alone()) as server, httpx.Client(trust_env=False) as http:
         server.execute("SET", "k", "v" * 600)
@@ -113,7 +113,8 @@ def test_the_port_sends_large_strings_inside_lists() -> None:
 
 def test_no_request_copies_a_large_value_again_and_again(monkeypatch: pytest.MonkeyPatch) -> None:
     size = 2_000_000
-    monkeypatch.setattr(routes, "LARGEST", 2 * size)
+    for module in (formats, routes):
+        monkeypatch.setattr(module, "LARGEST", 2 * size)
     monkeypatch.setattr(budget, "STEPS", 100_000)
     with KVServer(Context.alone(), max_request_size=None) as server:
         server.execute("SETRANGE", "k", size - 1, "x")

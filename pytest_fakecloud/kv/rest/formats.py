@@ -1,0 +1,93 @@
+"""The formats of REST answers: JSON with plain or base64 strings, or RESP2."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from ...http.messages import Answer, Request, Stream
+from .. import errors
+from ..errors import CommandError, RestError
+from ..reply import LARGEST, OK, STREAMED, Reply, resp_parts, size_of, to_json, to_resp
+from . import large
+
+Headers = list[tuple[str, str]]
+_BINARY = "application/octet-stream"
+
+
+@dataclass(frozen=True, slots=True)
+class Format:
+    """The format in which a request wants its answer."""
+
+    base64: bool
+    resp2: bool
+
+    def reply(self, reply: Reply, headers: Headers) -> Answer | Stream:
+        """Answer a single command."""
+        if _is_large(size_of(reply)):
+            parts = resp_parts(reply) if self.resp2 else large.result(reply, self.base64)
+            return self._in_pieces(parts, headers)
+        body = to_resp(reply) if self.resp2 else {"result": to_json(reply, self.base64)}
+        return self._whole(body, headers)
+
+    def replies(self, replies: list[Reply], size: int, headers: Headers) -> Answer | Stream:
+        """Answer several commands, whose replies have ``size`` bytes of strings."""
+        if _is_large(size):
+            if self.resp2:
+                parts = (part for reply in replies for part in resp_parts(reply))
+                return self._in_pieces(parts, headers)
+            return self._in_pieces(large.envelopes(replies, self.base64), headers)
+        if self.resp2:
+            return self._whole(b"".join(map(to_resp, replies)), headers)
+        return self._whole(self._envelopes(replies), headers)
+
+    def error(self, error: CommandError) -> Answer:
+        """Answer a command that failed."""
+        if self.resp2:
+            return Answer(to_resp(error), 400, (), _BINARY)
+        return Answer({"error": str(error)}, 400)
+
+    def _envelopes(self, replies: list[Reply]) -> list[dict[str, object]]:
+        base64 = self.base64
+        found: list[dict[str, object]] = []
+        for reply in replies:
+            if reply is OK:
+                found.append({"result": "OK"})
+            elif type(reply) is bytes and not base64:
+                found.append({"result": reply.decode("utf-8", "replace")})
+            elif isinstance(reply, CommandError):
+                found.append({"error": str(reply)})
+            else:
+                found.append({"result": to_json(reply, base64)})
+        return found
+
+    def _whole(self, body: object, headers: Headers) -> Answer:
+        return Answer(body, 200, headers, _BINARY if self.resp2 else "application/json")
+
+    def _in_pieces(self, parts: Iterable[bytes], headers: Headers) -> Stream:
+        kind = _BINARY if self.resp2 else "application/json"
+        return Stream(large.pieces(parts), kind, 200, headers)
+
+
+def _is_large(size: int) -> bool:
+    """Return whether a reply is sent in pieces; raise ``RestError`` for one that is too large."""
+    if size > LARGEST:
+        raise RestError(400, errors.MAX_REQUEST_SIZE.decode())
+    return size > STREAMED
+
+
+def format_of(request: Request) -> Format:
+    """Return the format that a request asks for; raise ``RestError`` for an unsupported one."""
+    base64 = option(request, "encoding").lower() == "base64"
+    format = option(request, "response-format").lower() or "json"
+    if format not in ("json", "resp2"):
+        raise RestError(400, errors.BAD_FORMAT)
+    if base64 and format == "resp2":
+        raise RestError(400, errors.FORMAT_WITH_BASE64)
+    return Format(base64, format == "resp2")
+
+
+def option(request: Request, name: str) -> str:
+    """Return a header by its vendor's or its neutral name, ``""`` if it is missing."""
+    fields = request.fields
+    return (fields.get(f"upstash-{name}") or fields.get(f"service-{name}") or "").strip()
