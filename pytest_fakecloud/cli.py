@@ -661,9 +661,9 @@ def _summary(served: Served, options: Mapping[str, Any]) -> str:
         database = handle.env.get("REDIS_URL", "")
         lines.append(f"  {handle.name:<14} {handle.url:<26} {database}".rstrip())
     # Commands use this address and the kept token unless they are given others.
-    found = served.url == CONTROL_URL and options.get("token_is_kept")
-    server = "" if found else f" --url {shlex.quote(_console(served))}"
-    command = f"pytest-fakecloud env{server}"
+    place = "" if served.url == CONTROL_URL else f" --url {shlex.quote(served.url)}"
+    secret = "" if options.get("token_is_kept") else f" --token {shlex.quote(app.token)}"
+    command = f"pytest-fakecloud env{place}{secret}"
     lines += [
         f"  {'console':<14} {_console(served)}",
         "",
@@ -674,6 +674,4 @@ def _summary(served: Served, options: Mapping[str, Any]) -> str:
 
 
 def _console(served: Served) -> str:
-    from urllib.parse import quote
-
-    return f"{served.url}/?token={quote(served.app.token, safe='')}"
+    return served.app.console_url()

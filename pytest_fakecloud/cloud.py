@@ -175,8 +175,7 @@ class Cloud(AnyCloud):
     def connect(url: str, token: str | None = None) -> RemoteCloud:
         """The cloud of a stand-alone server (``pytest-fakecloud serve``), with the same handles.
 
-        ``token`` is its control token; it may also stand in the URL (``?token=…``) or in the
-        variable ``PYTEST_FAKECLOUD_TOKEN``.
+        ``token`` is its control token, by default the variable ``PYTEST_FAKECLOUD_TOKEN``.
         """
         from .standalone.remote import connect
 

@@ -121,12 +121,12 @@ def add(url: str, text: str) -> int:
 
 @pytest.fixture
 def control(toy: str) -> Iterator[tuple[Cloud, str]]:
-    """A cloud with a toy, and the address of its control API, token included."""
+    """A cloud with a toy, and the address of its control API, whose token is ``secret``."""
     with Cloud(seed=1, delivery="driven") as cloud:
         cloud.start("toy", {})
         app = ControlApp(cloud, "secret")
         mount = cloud._context.mount(app)
-        yield cloud, f"{mount.url}/?token=secret"
+        yield cloud, mount.url
         mount.close()
 
 
@@ -236,8 +236,7 @@ def test_the_command_starts_it(
 
 
 def test_control_api_and_view_tell_of_it(control: tuple[Cloud, str]) -> None:
-    _, console = control
-    url = console.partition("/?")[0]
+    _, url = control
 
     def ask(method: str, path: str, **options: Any) -> Any:
         headers = {"Authorization": "Bearer secret"}
@@ -255,8 +254,8 @@ def test_control_api_and_view_tell_of_it(control: tuple[Cloud, str]) -> None:
 
 
 def test_a_remote_cloud_knows_it(control: tuple[Cloud, str], toy: str) -> None:
-    _, console = control
-    with Cloud.connect(console) as remote:
+    _, url = control
+    with Cloud.connect(url, "secret") as remote:
         handle: Any = remote.start("toy", {"first": "a"})
         assert type(handle).__mro__[2] is sys.modules[toy].Toy
         add(handle.url, "b")

@@ -45,7 +45,7 @@ def as_json(report: Report) -> dict[str, Any]:
         "findings": [_finding(one, sentence(one, report.scene)) for one in report.findings],
         "unfinished": [_finding(one, sentence(one, report.scene)) for one in report.unfinished],
         "problems": [_finding(one, problem(one, report.scene)) for one in report.problems],
-        "rows": [_row(row, about.get(row.number, []), report.scene) for row in report.rows],
+        "rows": [row_json(row, about.get(row.number, []), report.scene) for row in report.rows],
     }
     return found
 
@@ -68,7 +68,8 @@ def _finding(one: Finding, text: str) -> dict[str, Any]:
     }
 
 
-def _row(row: Row, findings: Sequence[int], scene: Scene) -> dict[str, Any]:
+def row_json(row: Row, findings: Sequence[int], scene: Scene) -> dict[str, Any]:
+    """Return a row as plain data; `findings` are the indexes of the findings about it."""
     words = describe(row, scene)
     text = {
         "what": words.what,
@@ -209,23 +210,3 @@ def _plain(value: Mapping[str, Any]) -> dict[str, Any]:
 
 def _time(at_us: int) -> str:
     return f"{to_datetime(at_us):%Y-%m-%dT%H:%M:%S.%f}Z"
-
-
-def whole_text(row: Row, scene: Scene) -> tuple[str, str]:
-    """Return a row's request and answer as text, with headers and an indented body."""
-    if row.kind != "attempt" and isinstance(row.entry, Event):
-        return json.dumps(_data(row), indent=2, ensure_ascii=False), ""
-    request, answer = _exchange(row, scene)
-    return _text(request), _text(answer)
-
-
-def _text(message: dict[str, Any] | None) -> str:
-    if message is None:
-        return ""
-    lines = [message["line"], *(f"{name}: {value}" for name, value in message["headers"])]
-    body = message["body"]
-    if "decoded" in message:
-        body = json.dumps(message["decoded"], indent=2, ensure_ascii=False)
-    elif "cut" in message:
-        body += f"\n… {message['cut'] - len(body)} more bytes"
-    return printable("\n".join([*lines, *(["", body] if body else [])]))

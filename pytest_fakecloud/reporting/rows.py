@@ -186,7 +186,7 @@ def _call_row(call: Call, mask: Mask, attempt: Event | None = None) -> Row:
         worked(call) or (call.status is not None and call.status < 400
                          and call.outcome == "streamed"),
         faults,
-        call.number if attempt is None else min(call.number, _began(attempt)),
+        call.number if attempt is None else min(call.number, began(attempt)),
         ended,
         attempt=0 if attempt is None else _count_of(attempt),
         same=(told.method, told.target, told.body, told.answer, call.outcome, note),
@@ -218,7 +218,7 @@ def _event_row(event: Event, mask: Mask, homes: Mapping[str, str]) -> Row:
         "",
         ok,
         _faults_of_attempt(event),
-        _began(event),
+        began(event),
         _ended(event),
         attempt=_count_of(event) if is_attempt else 0,
         same=repr(details) if is_attempt else (told.text, repr(details)),
@@ -242,7 +242,7 @@ def _served_rows(
     served: Iterable[Served], found: Sequence[Row], entries: Sequence[Entry], mask: Mask
 ) -> list[Row]:
     in_background = [
-        _began(entry)
+        began(entry)
         for entry in entries
         if isinstance(entry, Event) and entry.data.get("alone") is False
     ]
@@ -298,9 +298,10 @@ def _same(delivery: Row, one: Served) -> bool:
 # -- details ---------------------------------------------------------------------------------------
 
 
-def _began(event: Event) -> int:
-    began = event.data.get("began")
-    return began if isinstance(began, int) else event.number
+def began(entry: Entry) -> int:
+    """Return the number at which an entry began: for a delivery, before the calls made during it."""
+    number = entry.data.get("began") if isinstance(entry, Event) else None
+    return number if isinstance(number, int) else entry.number
 
 
 def _ended(event: Event) -> int:

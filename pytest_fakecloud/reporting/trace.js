@@ -12,7 +12,8 @@ const KEYS = [["↓ ↑ j k", "next, previous row"], ["n p", "next, previous pro
   ["Enter", "to the details"], ["Esc", "close the details"], ["/", "search"]];
 
 export class Trace {
-  // Options: hash (keep #row-12 in the address), newest (keep to the end while rows arrive), onselect(row).
+  // Options: hash (keep #row-12 in the address), newest (start at the end and keep to it while rows
+  // arrive), onselect(row), onfilter(wanted), tools (elements for the toolbar), isWanted(row) (another filter).
   constructor(root, options = {}) {
     this.root = root;
     this.options = options;
@@ -32,7 +33,7 @@ export class Trace {
 
   // Show a report. Selection, filters and the position in the list stay.
   show(report) {
-    const first = !this.report.rows.length, atEnd = this.atEnd();
+    const first = !this.report.rows.length, atEnd = this.atEnd(), anchor = this.items[firstBelow(this.items, -this.list.getBoundingClientRect().top)];
     this.report = report;
     this.rows = prepare(report);
     this.byNumber = new Map(this.rows.map((one) => [one.row.number, one]));
@@ -42,7 +43,8 @@ export class Trace {
     this.arrange();
     if (first) this.follow();
     else if (this.number !== null) this.fillPane();
-    if (this.options.newest && atEnd && !first) scrollTo(0, document.documentElement.scrollHeight);
+    if (this.options.newest && (first ? this.number === null : atEnd)) scrollTo(0, document.documentElement.scrollHeight);
+    else if (!first && anchor && this.places.has(anchor.key)) scrollBy(0, this.items[this.places.get(anchor.key)].top - anchor.top);
   }
 
   get selected() { return this.byNumber?.get(this.number)?.row ?? null; }
@@ -75,6 +77,7 @@ export class Trace {
     this.chip.textContent = subject ? `${subject.kind} ${shortName(subject.name)} ✕` : "";
     this.chip.setAttribute("aria-label", subject ? `Stop following ${subject.kind} ${subject.name}` : "");
     this.arrange();
+    this.options.onfilter?.(this.wanted);
   }
 
   destroy() {
@@ -97,7 +100,7 @@ export class Trace {
     this.heads = el("div", {class: "trace-heads", "aria-hidden": "true"});
     this.top = el("div", {class: "trace-top"},
       el("div", {class: "trace-tools", role: "search", "aria-label": "Filter the timeline"}, this.search, this.fake,
-        el("label", {}, this.problems, " Problems only"), this.chip, this.count, keys), this.heads);
+        el("label", {}, this.problems, " Problems only"), ...(this.options.tools ?? []), this.chip, this.count, keys), this.heads);
     this.list = el("div", {class: "trace-list", role: "listbox", tabindex: 0, "aria-label": "Timeline",
       onclick: (event) => this.clicked(event)});
     this.empty = el("p", {class: "trace-empty trace-soft", hidden: true});
@@ -121,7 +124,7 @@ export class Trace {
     const wanted = this.wanted, search = wanted.search.trim().toLowerCase();
     const matches = new Set(), context = new Set();
     for (const one of this.rows) {
-      if (!isWanted(one, wanted, search)) continue;
+      if (!isWanted(one, wanted, search) || this.options.isWanted?.(one.row) === false) continue;
       matches.add(one);
       // The causes of a match stay visible, so that nesting keeps its meaning.
       for (let up = this.byNumber.get(one.row.cause); up && !context.has(up); up = this.byNumber.get(up.row.cause)) context.add(up);
@@ -326,7 +329,7 @@ export class Trace {
     const item = this.items[this.places.get(number)];
     if (!item) return;
     const y = this.list.getBoundingClientRect().top + item.top;
-    const above = this.top.offsetHeight + 8;
+    const above = this.top.offsetHeight + parseFloat(getComputedStyle(this.top).top) + 8;
     const below = innerHeight - (this.beside || this.pane.hidden ? 8 : this.pane.offsetHeight + 8);
     if (y < above) scrollBy(0, y - above - 40);
     else if (y + item.height > below) scrollBy(0, Math.min(y - above, y + item.height - below + 40));
@@ -337,7 +340,11 @@ export class Trace {
   fillPane() {
     const one = this.byNumber.get(this.number);
     this.pane.hidden = !one;
-    if (!one) return;
+    // Rows that arrive must not move what is being read.
+    const shape = one && JSON.stringify([one.row, this.rows.filter((other) => other.row.cause === this.number
+      || (one.row.subjects ?? []).some((subject) => hasSubject(other.row, subject))).length]);
+    if (!one || shape === this.filled) { this.filled = shape; return; }
+    this.filled = shape;
     const {row} = one, before = this.rows[this.rows.indexOf(one) - 1];
     const findings = findingsOf(row, this.report);
     const wait = before ? gapText(before.row.at_us, row.at_us) : "";
@@ -436,15 +443,15 @@ export class Trace {
       const text = make();
       try {
         await navigator.clipboard.writeText(text);
-        status.textContent = `Copied.${lost(row)}`;
+        status.textContent = `Copied.${lost(row, this.report)}`;
       } catch {
-        status.replaceChildren(`Select and copy:${lost(row)}`, el("pre", {tabindex: 0}, text));
+        status.replaceChildren(`Select and copy:${lost(row, this.report)}`, el("pre", {tabindex: 0}, text));
       }
     }}, name);
     const url = row.request ? urlOf(row, this.report) : "";
     return el("div", {class: "trace-copy"},
-      url ? button("Copy as curl", () => curl(row, url)) : null,
-      url ? button("Copy as Python", () => python(row, url)) : null,
+      url ? button("Copy as curl", () => curl(row, url, this.report)) : null,
+      url ? button("Copy as Python", () => python(row, url, this.report)) : null,
       this.options.hash ? button("Copy link", () => location.href) : null, status);
   }
 }
@@ -488,17 +495,18 @@ function hasSubject(row, {kind, name, fake}) {
   return (row.subjects ?? []).some((one) => one.kind === kind && one.name === name && (!fake || one.fake === fake));
 }
 
+const searched = new WeakMap();
 function isWanted(one, wanted, search) {
   const {row} = one;
   if (wanted.problems && !isProblem(one)) return false;
   if (wanted.fake && row.actor !== wanted.fake && row.peer !== wanted.fake) return false;
   if (wanted.subject && !hasSubject(row, wanted.subject)) return false;
   if (!search) return true;
-  one.searched ??= [row.text.what, row.text.answer, row.text.note, ...(row.text.lines ?? []), one.fromName, one.toName, row.request?.line,
+  if (!searched.has(row)) searched.set(row, [row.text.what, row.text.answer, row.text.note, ...(row.text.lines ?? []), one.fromName, one.toName, row.request?.line,
     row.request?.body, row.response?.body, ...(row.subjects ?? []).map((subject) => subject.name),
     ...[row.request?.decoded, row.response?.decoded, row.data].map((value) => value === undefined ? "" : JSON.stringify(value))]
-    .join("\n").toLowerCase();
-  return search.split(/\s+/).every((word) => one.searched.includes(word));
+    .join("\n").toLowerCase());
+  return search.split(/\s+/).every((word) => searched.get(row).includes(word));
 }
 
 function findingsOf(row, report) { return (row.findings ?? []).map((index) => report.findings[index]).filter(Boolean); }
@@ -602,30 +610,40 @@ function offsets({start = 0, end, committed, position}) {
 
 // -- copying ------------------------------------------------------------------------------------
 
-function urlOf(row, report) {
+export function urlOf(row, report) {
   const target = row.request.line.replace(/^\S+ /, "");
   if (/^https?:/.test(target)) return target;
   const fake = (report.fakes ?? []).find((one) => one.name === row.peer);
   return fake && target.startsWith("/") ? fake.url + target : "";
 }
 
-function sentHeaders(row) { return (row.request.headers ?? []).filter(([name]) => !HOP_BY_HOP.has(name.toLowerCase())); }
-
-function lost(row) {
-  if (row.request?.cut) return " The body is longer than what was recorded.";
-  return sentHeaders({request: row.request ?? {}}).some(([, value]) => value.includes("***")) ? " Replace *** by the credentials." : "";
+// The headers of the request. A fake that has `headers` gives the credentials that a report hides.
+function sentHeaders(row, report) {
+  const known = Object.entries((report.fakes ?? []).find((one) => one.name === row.peer)?.headers ?? {});
+  return (row.request.headers ?? []).filter(([name]) => !HOP_BY_HOP.has(name.toLowerCase())).map(([name, value]) =>
+    known.find(([each]) => value.includes("***") && each.toLowerCase() === name.toLowerCase()) ?? [name, value]);
 }
 
-function curl(row, url) {
+export function lost(row, report) {
+  if (row.request.cut) return " The body is longer than what was recorded.";
+  if (row.request.body?.includes("\ufffd")) return " The bytes of the body that are not text are missing.";
+  if (row.request.body?.includes("***")) return " Secrets in the body are missing.";
+  return sentHeaders(row, report).some(([, value]) => value.includes("***")) ? " Replace *** by the credentials." : "";
+}
+
+export function curl(row, url, report) {
   const quote = (text) => `'${text.replaceAll("'", `'\\''`)}'`;
   const method = row.request.line.split(" ")[0];
-  return [`curl -X ${method} ${quote(url)}`, ...sentHeaders(row).map(([name, value]) => `-H ${quote(`${name}: ${value}`)}`),
-    ...(row.request.body ? [`--data-binary ${quote(row.request.body)}`] : [])].join(" \\\n  ");
+  // A HEAD by -X waits for a body. Without -g, brackets and braces mean several addresses.
+  const sends = method === "HEAD" ? "-I" : `-X ${/^[A-Za-z]+$/.test(method) ? method : quote(method)}`;
+  // Not --data-binary: it reads a file when the body begins with @.
+  return [`curl -g ${sends} ${quote(url)}`, ...sentHeaders(row, report).map(([name, value]) => `-H ${quote(`${name}: ${value}`)}`),
+    ...(row.request.body ? [`--data-raw ${quote(row.request.body)}`] : [])].join(" \\\n  ");
 }
 
-function python(row, url) {
+function python(row, url, report) {
   const quote = (text) => JSON.stringify(text).replaceAll("\u007f", "\\x7f");
-  const headers = sentHeaders(row).map(([name, value]) => `        ${quote(name)}: ${quote(value)},\n`).join("");
+  const headers = sentHeaders(row, report).map(([name, value]) => `        ${quote(name)}: ${quote(value)},\n`).join("");
   return `import requests\n\nrequests.request(\n    ${quote(row.request.line.split(" ")[0])},\n    ${quote(url)},\n`
     + (headers ? `    headers={\n${headers}    },\n` : "")
     + (row.request.body ? `    data=${quote(row.request.body)}.encode(),\n` : "") + ")\n";

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import traceback
+from collections import deque
 from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -25,7 +26,7 @@ from .control.handles import HandleRoutes
 from .control.journal import JournalRoutes
 from .control.queue import QueueRoutes
 from .control.requests import PREFIX, Refused, Resource, contract, fields, handle_named
-from .control.shapes import Clock, Live, State
+from .control.shapes import Clock, ConsoleAddress, Live, Session, State
 from .control.snapshots import SnapshotRoutes
 from .environment import environment
 from .hosts import Hosts
@@ -36,6 +37,7 @@ if TYPE_CHECKING:
     from ..cloud import Cloud
 
 _LONGEST_MESSAGE = 2000
+_MOST_CODES = 100
 _POLICY = "default-src 'none'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
 _GUARDS = (
     ("X-Content-Type-Options", "nosniff"),
@@ -71,12 +73,12 @@ class _Bugs(Problems):
 class ControlApp(App):
     """Routes of the control API and of the console page.
 
-    Every request carries the control token, as ``Authorization: Bearer`` or as query ``token``,
-    except for readiness, the OpenAPI file and the page itself; and a Host that is one of ``hosts``,
-    else it is answered 421. Errors are ``{"error": {"type", "message"}}``: 400 for what cannot be
-    read and for a move the clock refuses, 422 for what has no meaning. ``tell`` is given the text
-    of every bug of this app; ``opener`` starts isolated clouds, which have no clouds of their own. Its
-    own requests are in no journal.
+    Every request carries the control token as ``Authorization: Bearer``, except for readiness, the
+    OpenAPI file, the page itself and the exchange of a sign-in code. A request whose Host is not one
+    of ``hosts`` is rejected with 421. Errors are ``{"error": {"type", "message"}}``: 400 for a body
+    that cannot be read and for a move that the clock rejects, 422 for an invalid value. ``tell`` is
+    called with the text of every bug of this app. ``opener`` starts isolated clouds, which cannot
+    have clouds of their own. Requests to this app are in no journal.
     """
 
     service = "control"
@@ -108,6 +110,7 @@ class ControlApp(App):
         self.url = ""
         """The address of this API, known when it is mounted."""
         self._objects = Objects()
+        self._codes: deque[str] = deque(maxlen=_MOST_CODES)
         self._journal = JournalRoutes(cloud)
         self._clouds = None if opener is None else CloudRoutes(opener)
         calls = CallRoutes(cloud, self._objects)
@@ -135,6 +138,8 @@ class ControlApp(App):
             Route("GET", f"{PREFIX}/openapi.json", "openapi", self.openapi),
             Route("GET", f"{PREFIX}/state", "state", self.state),
             Route("GET", f"{PREFIX}/env", "env", self.env),
+            Route("POST", f"{PREFIX}/codes", "code", self.make_code),
+            Route("POST", f"{PREFIX}/session", "session", self.session),
             Route("POST", f"{PREFIX}/reset", "reset", self.reset),
             Route("POST", f"{PREFIX}/begin", "begin", self.begin),
             *(route for one in self._resources for route in one.routes()),
@@ -186,9 +191,7 @@ class ControlApp(App):
             )
         if request.route in WITHOUT_TOKEN:
             return None
-        if not same(
-            bearer_token(request.fields.get("authorization")) or request.query("token"), self.token
-        ):
+        if not same(bearer_token(request.fields.get("authorization")), self.token):
             raise Refused(401, "the control API needs its token: Authorization: Bearer <token>")
         return None
 
@@ -209,8 +212,9 @@ class ControlApp(App):
         """The console page."""
         from .console import page
 
-        policy = [("Content-Security-Policy", _PAGE_POLICY)]
-        return Answer(page(), headers=policy, content_type="text/html; charset=utf-8")
+        answer = page(request)
+        answer.headers = [*answer.headers, ("Content-Security-Policy", _PAGE_POLICY)]
+        return answer
 
     def console_file(self, request: Request) -> Answer:
         """A script or the style of the console page."""
@@ -219,7 +223,7 @@ class ControlApp(App):
         name = request.params["name"]
         if name not in FILES:
             raise Refused(404, f"the console has no file {name!r}")
-        return Answer(file(name), content_type=FILES[name])
+        return file(request, name)
 
     def icon(self, request: Request) -> Answer:
         """No icon; browsers ask for one."""
@@ -262,6 +266,33 @@ class ControlApp(App):
     def env(self, request: Request) -> dict[str, str]:
         """The environment variables for the application under test, by name."""
         return self.environment()
+
+    def console_url(self) -> str:
+        """Return an address that signs one browser in to the console: it contains a new code.
+
+        The code is in the fragment, which browsers do not send. It works once, until the server
+        stops or 100 newer codes exist. The token itself is never in an address.
+        """
+        code = new_token()
+        self._codes.append(code)
+        return f"{self.url}/#code={code}"
+
+    def make_code(self, request: Request) -> ConsoleAddress:
+        """Return an address that signs one browser in to the console."""
+        return {"url": self.console_url()}
+
+    def session(self, request: Request) -> Session:
+        """Exchange a sign-in code, ``{"code": ...}``, for the control token. A code works once."""
+        code = fields(request, "code").get("code")
+        known = next((one for one in tuple(self._codes) if same(str(code), one)), None)
+        try:
+            self._codes.remove(known or "")
+        except ValueError:
+            raise Refused(
+                403,
+                "this sign-in code is unknown or was used: `pytest-fakecloud console` prints a new one",
+            ) from None
+        return {"token": self.token}
 
     def reset(self, request: Request) -> Clock:
         """Return one handle (``{"handle": name}``) or all to their baseline."""

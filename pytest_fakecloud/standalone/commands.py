@@ -6,6 +6,7 @@ import argparse
 import json
 import os
 import sys
+import webbrowser
 from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -27,7 +28,7 @@ SHOWN = 10
 """How many events the clock's commands print one by one."""
 EPILOG = (
     f"The server is --url, the variable {URL_VARIABLE} or {CONTROL_URL}; its token is --token, "
-    f"{TOKEN_VARIABLE}, in the URL (?token=...), or the one that serve keeps in your state folder. "
+    f"{TOKEN_VARIABLE}, or the one that serve keeps in your state folder. "
     "Exit code: 0 when it was done, 1 when the server refuses it or does not answer, 2 for wrong "
     "options."
 )
@@ -87,7 +88,7 @@ def run(given: argparse.Namespace) -> int:
 
 def _kept_token(url: str) -> str | None:
     """Return this user's control token for a server of this machine that no token was given for."""
-    if "token=" in url or os.environ.get(TOKEN_VARIABLE):
+    if os.environ.get(TOKEN_VARIABLE):
         return None
     return control_token() if is_loopback(urlsplit(url).hostname or "") else None
 
@@ -173,6 +174,19 @@ def _env(cloud: RemoteCloud, given: argparse.Namespace) -> Answer:
         return Answer(variables, exports(variables))
     write_dotenv(Path(given.dotenv), variables)
     return Answer(variables, "")
+
+
+def _console_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--print", action="store_true", help="only print an address for one sign-in"
+    )
+
+
+def _console(cloud: RemoteCloud, given: argparse.Namespace) -> Answer:
+    found = _ask(cloud, "POST", "/codes", {})
+    if given.print or given.json or not webbrowser.open(found["url"]):
+        return Answer(found, found["url"])
+    return Answer(found, "")
 
 
 def _health_arguments(parser: argparse.ArgumentParser) -> None:
@@ -360,6 +374,9 @@ COMMANDS: Mapping[str, Command] = {
     "env": Command(
         "Print the environment variables of a server's fakes as export lines for a shell",
         _env_arguments, _env,
+    ),
+    "console": Command(
+        "Open the console of a server in the browser, signed in", _console_arguments, _console
     ),
     "health": Command("Say whether a server is ready; needs no token", _health_arguments, _state),
     "advance": Command(

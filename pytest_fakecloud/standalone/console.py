@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import gzip
 import json
 import re
 from collections.abc import Mapping
+from functools import cache
 from pkgutil import get_data
 from typing import Any
 
@@ -12,25 +14,47 @@ from ..core.errors import ContractError
 from ..handle import Handle
 from ..http.messages import Answer, Effect, Request
 
-_SCRIPTS = (
-    "activity", "api", "broker", "connect", "dom", "fake", "faults", "kv", "lists", "main",
-    "pictures", "queue", "router", "rows", "time", "vector",
+_PAGE = (
+    "activity.js", "api.js", "broker.js", "connect.js", "console.css", "dom.js", "fake.js",
+    "faults.js", "kv.js", "lists.js", "main.js", "pictures.js", "queue.js", "router.js", "rows.js",
+    "time.js", "vector.js",
 )  # fmt: skip
-FILES: Mapping[str, str] = {
-    "console.css": "text/css; charset=utf-8",
-    **{f"{name}.js": "text/javascript; charset=utf-8" for name in _SCRIPTS},
+_TYPES = {"css": "text/css; charset=utf-8", "js": "text/javascript; charset=utf-8"}
+FILES: Mapping[str, tuple[str, str]] = {
+    **{name: ("pytest_fakecloud.standalone", f"page/{name}") for name in _PAGE},
+    # The timeline of a report is the console's too.
+    **{name: ("pytest_fakecloud.reporting", name) for name in ("trace.css", "trace.js")},
 }
-"""The files that the page loads, with their content types; nothing is inline or from elsewhere."""
+"""The package and path of each file that the page loads. Nothing is inline or from elsewhere."""
 
 
-def page() -> bytes:
-    """The page itself."""
-    return _file("console.html")
+def page(request: Request) -> Answer:
+    """Return the HTML document."""
+    place = "pytest_fakecloud.standalone", "page/console.html"
+    return _compressed(request, _read(*place), "text/html; charset=utf-8")
 
 
-def file(name: str) -> bytes:
-    """One of ``FILES``."""
-    return _file(name)
+def file(request: Request, name: str) -> Answer:
+    """Return one of ``FILES``."""
+    return _compressed(request, _read(*FILES[name]), _TYPES[name.rpartition(".")[2]])
+
+
+@cache
+def _read(package: str, path: str) -> tuple[bytes, bytes]:
+    """Return a file of the page, and the same compressed."""
+    # Files are read the way modules are, which works in a test that fakes the file system.
+    data = get_data(package, path)
+    assert data is not None
+    return data, gzip.compress(data, mtime=0)
+
+
+def _compressed(request: Request, data: tuple[bytes, bytes], content_type: str) -> Answer:
+    plain, compressed = data
+    accepted = (request.header("accept-encoding") or "").split(",")
+    if not any(one.partition(";")[0].strip() == "gzip" for one in accepted):
+        return Answer(plain, content_type=content_type)
+    headers = [("Content-Encoding", "gzip"), ("Vary", "Accept-Encoding")]
+    return Answer(compressed, headers=headers, content_type=content_type)
 
 
 _METHOD = re.compile(r"[A-Za-z]{1,20}")
@@ -91,10 +115,3 @@ def _headers(handle: Handle, given: object) -> list[tuple[str, str]]:
 
 def _sent(body: object) -> bytes:
     return (body if isinstance(body, str) else json.dumps(body)).encode("utf-8", "surrogatepass")
-
-
-def _file(name: str) -> bytes:
-    # As modules are read: a test's faked file system has no files of ours.
-    data = get_data(__package__, f"page/{name}")
-    assert data is not None
-    return data

@@ -27,7 +27,9 @@ _QUERIES = {
 }
 _TEXTS = {"console": "text/html", "console_file": "text/*", "journal_stream": "text/event-stream"}
 """The content types of endpoints that return text."""
-WITHOUT_TOKEN = frozenset({"live", "ready", "console", "console_file", "icon", "openapi"})
+WITHOUT_TOKEN = frozenset(
+    {"live", "ready", "console", "console_file", "icon", "openapi", "session"}
+)
 
 
 def document(routes: Iterable[Route]) -> dict[str, Any]:

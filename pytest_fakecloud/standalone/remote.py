@@ -365,8 +365,12 @@ class RemoteCloud(AnyCloud):
             parts = urlsplit(url if "://" in url else f"http://{url}")
         except ValueError as error:
             raise ContractError(f"{url!r} is not a URL: {error}") from error
-        given = token or parse_qs(parts.query).get("token", [""])[0]
-        given = given or os.environ.get(TOKEN_VARIABLE, "")
+        if "token" in parse_qs(parts.query):
+            raise ContractError(
+                "a URL must not contain the control token, because URLs end up in logs; pass token=… "
+                f"or set {TOKEN_VARIABLE}"
+            )
+        given = token or os.environ.get(TOKEN_VARIABLE, "")
         if not isinstance(given, str) or not (given.isascii() and given.isprintable()):
             raise ContractError(
                 f"{given!r} cannot be a control token: the token is a text of printable ASCII, "
@@ -374,8 +378,8 @@ class RemoteCloud(AnyCloud):
             )
         if not given:
             raise ContractError(
-                f"{url} needs its control token: Cloud.connect(url, token=…), "
-                f"?token=… in the URL, or the variable {TOKEN_VARIABLE}"
+                f"{url} needs its control token: Cloud.connect(url, token=…), or the variable "
+                f"{TOKEN_VARIABLE}"
             )
         self._connection = Connection(f"{parts.scheme}://{parts.netloc}", given)
         super().__init__()

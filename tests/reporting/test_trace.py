@@ -214,8 +214,8 @@ def test_a_request_can_be_copied(opened: Opened) -> None:
     )
     page.get_by_role("button", name="Copy as curl").click()
     assert page.evaluate("window.copied") == (
-        "curl -X POST 'http://127.0.0.1:8000/set/k?a=1' \\\n  -H 'X-A: it'\\''s' \\\n"
-        "  --data-binary 'it'\\''s'"
+        "curl -g -X POST 'http://127.0.0.1:8000/set/k?a=1' \\\n  -H 'X-A: it'\\''s' \\\n"
+        "  --data-raw 'it'\\''s'"
     )
     page.get_by_role("button", name="Copy as Python").click()
     code = page.evaluate("window.copied")
@@ -226,7 +226,7 @@ def test_a_request_can_be_copied(opened: Opened) -> None:
         "() => { navigator.clipboard.writeText = async () => { throw new Error('no'); }; }"
     )
     page.get_by_role("button", name="Copy as curl").click()
-    page.locator(".trace-copy pre", has_text="curl -X POST").wait_for()
+    page.locator(".trace-copy pre", has_text="curl -g -X POST").wait_for()
 
 
 @pytest.mark.slow

@@ -45,6 +45,11 @@ class Server:
     def token(self) -> str:
         return str(self.summary["control"]["token"])
 
+    @property
+    def console(self) -> str:
+        """An address that signs one browser in."""
+        return str(self.ask("POST", "/codes", {})[1]["url"])
+
     def ask(self, method: str, path: str, body: Any = None, token: str | None = None) -> Any:
         """Status and JSON of one request to the control API."""
         answer = fetch(

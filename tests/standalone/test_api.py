@@ -137,21 +137,27 @@ def test_the_journal_is_told_and_masked(server: Server) -> None:
     kv(server, "SET", "a", "1")
     _, rows = server.ask("GET", "/journal")
     row = rows[-1]
-    assert (row["handle"], row["source"], row["ok"]) == ("kv_server", "client", True)
-    assert row["answer"] == "OK"
-    assert "***" in row["sent"]
+    assert (row["handle"], row["actor"], row["ok"]) == ("kv_server", "client", True)
+    assert row["text"]["answer"] == "OK"
+    assert ["Authorization", "***"] in row["request"]["headers"]
     handle = next(one for one in server.summary["handles"] if one["name"] == "kv_server")
     assert handle["headers"]["Authorization"].split()[1] not in json.dumps(rows)
     assert server.ask("GET", f"/journal?after={row['number']}") == (200, [])
     assert server.ask("GET", "/journal?after=x")[0] == 422
 
 
+def stream_request(server: Server, *headers: str) -> bytes:
+    """A request for the journal's stream, as it goes over the socket."""
+    secret = f"Authorization: Bearer {server.token}"
+    lines = ["GET /__control__/journal/stream HTTP/1.1", "Host: 127.0.0.1", secret, *headers]
+    return "\r\n".join([*lines, "", ""]).encode()
+
+
 def test_the_journal_streams(server: Server) -> None:
     parts = urlsplit(server.url)
     kv(server, "SET", "a", "1")
     with socket.create_connection((parts.hostname or "", parts.port or 0), timeout=10) as sock:
-        path = f"/__control__/journal/stream?after=0&token={server.token}"
-        sock.sendall(f"GET {path} HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n".encode())
+        sock.sendall(stream_request(server))
         seen = b""
         while seen.count(b"data: ") < 1:
             seen += sock.recv(65536)
@@ -171,24 +177,22 @@ def test_a_call_under_way_is_streamed_again_with_its_answer(server: Server) -> N
     parts = urlsplit(server.url)
     rows: list[dict[str, Any]] = []
     with socket.create_connection((parts.hostname or "", parts.port or 0), timeout=10) as sock:
-        path = f"/__control__/journal/stream?token={server.token}"
-        sock.sendall(f"GET {path} HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n".encode())
+        sock.sendall(stream_request(server))
         seen = b""
         # What comes meanwhile may be told of twice as well, on a machine that has much to do.
-        while not any(row["what"].startswith("GET") and row["done"] for row in rows):
+        while not any(row["operation"] == "GET" and row["done"] for row in rows):
             if len(rows) == 2 and not seen.count(b"PING"):
                 kv(server, "PING")
             seen += sock.recv(65536)
             lines = seen.decode().splitlines()
             rows = [json.loads(line[6:]) for line in lines if line.startswith("data: ")]
     slow.join()
-    told = [(row["what"].split()[0], row["answer"].split()[0], row["done"]) for row in rows]
+    told = [(row["operation"], row["text"]["answer"].split()[0], row["done"]) for row in rows]
     assert told[:2] == [("SET", "OK", True), ("GET", "open", False)]
     assert ("GET", '"1"', True) in told[2:]
     number = rows[0]["number"]
     with socket.create_connection((parts.hostname or "", parts.port or 0), timeout=10) as sock:
-        lines = [f"GET {path} HTTP/1.1", "Host: 127.0.0.1", f"Last-Event-ID: {number}", "", ""]
-        sock.sendall("\r\n".join(lines).encode())
+        sock.sendall(stream_request(server, f"Last-Event-ID: {number}"))
         seen = b""
         while seen.count(b"data: ") < 2:
             seen += sock.recv(65536)
@@ -398,7 +402,13 @@ def test_the_journal_is_unicode_whatever_was_sent(server: Server) -> None:
     assert fetch("POST", handle["url"], body=body, headers=handle["headers"]).status == 200
     headers = {"Authorization": f"Bearer {server.token}"}
     answer = fetch("GET", f"{server.url}/__control__/journal", headers=headers)
-    assert "\\ud800" in json.loads(answer.data.decode("utf-8"))[-1]["sent"]
+    assert "\\ud800" in json.loads(answer.data.decode("utf-8"))[-1]["request"]["body"]
+    parts = urlsplit(server.url)
+    with socket.create_connection((parts.hostname or "", parts.port or 0), timeout=10) as sock:
+        sock.sendall(stream_request(server))
+        seen = b""
+        while seen.count(b"data: ") < 2:
+            seen += sock.recv(65536)
 
 
 def test_a_wrong_target_of_a_call_is_told_to_the_caller(server: Server) -> None:

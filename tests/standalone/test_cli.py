@@ -13,7 +13,7 @@ import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
-from urllib.parse import parse_qs, urlsplit
+from urllib.parse import unquote
 
 import pytest
 import urllib3
@@ -351,7 +351,7 @@ def test_a_token_of_any_signs_gets_in(serve: Serve) -> None:
     token = "a b&c#d+e$(f)'g"
     server = serve("kv", "--control-token", token)
     assert server.summary["env"]["PYTEST_FAKECLOUD_TOKEN"] == token
-    assert parse_qs(urlsplit(server.summary["console"]).query) == {"token": [token]}
+    assert token not in unquote(server.summary["console"])
     assert server.ask("GET", "/state")[0] == 200
 
 

@@ -165,7 +165,10 @@ def test_which_server(command: Command, monkeypatch: pytest.MonkeyPatch, server:
         "state", "--url", "http://127.0.0.1:1", code=1
     )
     assert "token" in command("state", "--token", "wrong", code=1)
-    assert "clock " in command("state", "--url", f"{server.url}/?token={server.token}")
+    assert "must not contain the control token" in command(
+        "state", "--url", f"{server.url}/?token={server.token}", code=1
+    )
+    assert command("console", "--print").startswith(f"{server.url}/#code=")
     monkeypatch.delenv("PYTEST_FAKECLOUD_URL")
     monkeypatch.delenv("PYTEST_FAKECLOUD_TOKEN")
     monkeypatch.setattr(commands, "CONTROL_URL", server.url)

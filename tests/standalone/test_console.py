@@ -65,7 +65,7 @@ class Window:
 
 def go(opened: Any, server: Server) -> Any:
     """Load the console, and wait until it shows its first page."""
-    opened.goto(server.summary["console"])
+    opened.goto(server.console)
     opened.wait_for_selector("html[data-ready]", state="attached")
     return opened
 
@@ -115,7 +115,9 @@ def holds(page: Any, expression: str, **options: Any) -> None:
     page.wait_for_function(expression, **options)
 
 
-LINES = "document.querySelectorAll('.line').length"
+LINES = "document.querySelectorAll('.trace-row').length"
+COUNT = "document.querySelector('.trace-tools output').textContent"
+SEARCH = "input[type=search]"
 IN_ACTIVITY = "(await import('/console/activity.js'))"
 """The module of the page that holds what happened."""
 
@@ -130,7 +132,7 @@ def test_it_opens_on_how_to_connect_and_then_on_activity(page: Any, server: Serv
     page.locator(".banner", has_text="Requests arrive").wait_for()
     page.goto("about:blank")
     page.goto(server.url)
-    page.locator(".line", has_text="SET first").wait_for()
+    page.locator(".trace-row", has_text="SET first").wait_for()
     assert page.evaluate("location.hash") == "#/activity"
 
 
@@ -163,12 +165,28 @@ def test_every_item_has_an_address_that_back_reload_and_another_tab_keep(
     page.locator(".detail h2", has_text="user:1/ä").wait_for()
     page.reload()
     page.locator(".detail h2", has_text="user:1/ä").wait_for()
-    # A tab of the same browser is given the token by the first one.
+    # The browser keeps the token for its other tabs.
     with page.context.expect_page() as opened:
         page.evaluate("window.open('about:blank') && 0")
     second = opened.value
     second.goto(address)
     second.locator(".detail h2", has_text="user:1/ä").wait_for()
+    second.close()
+
+
+def test_a_printed_address_signs_one_browser_in_once(browser: Any, serve: Serve) -> None:
+    own = serve("kv")
+    address = own.summary["console"]
+    assert own.token not in address
+    first, second = browser.new_page(), browser.new_page()
+    for opened in (first, first, second):
+        opened.goto("about:blank")
+        opened.goto(address)
+        opened.locator("h1, #token").first.wait_for()
+        assert "code" not in opened.url
+    assert first.inner_text("h1") == "Connect your application"
+    assert second.locator("#token").is_visible()
+    first.close()
     second.close()
 
 
@@ -199,7 +217,7 @@ def test_a_stopped_server_is_said_in_words_and_found_again(window: Window, serve
     for number in range(3):
         command(other, "SET", f"before:{number}", "1")
     opened = go(window.page, other)
-    at(opened, "activity", ".line")
+    at(opened, "activity", ".trace-row")
     assert opened.is_hidden("#lost")
     other.process.kill()
     other.process.wait(10)
@@ -208,8 +226,8 @@ def test_a_stopped_server_is_said_in_words_and_found_again(window: Window, serve
     again = serve("kv", "--control-token", "chosen", "--control-port", other.url.rpartition(":")[2])
     opened.locator("#lost").wait_for(state="hidden", timeout=20_000)
     command(again, "SET", "after", "1")
-    opened.locator(".line", has_text="SET after").wait_for()
-    assert opened.locator(".line").count() == 1
+    opened.locator(".trace-row", has_text="SET after").wait_for()
+    assert opened.locator(".trace-row").count() == 1
     window.leave()
 
 
@@ -223,20 +241,22 @@ def test_the_activity_is_live_and_filtered(page: Any, server: Server) -> None:
     command(server, "GET", "live")
     command(server, "INCR")
     holds(page, f"{LINES} === 3")
-    assert "GET live" in page.inner_text(".line >> nth=1")
-    page.select_option("select[aria-label=status]", "failed")
-    holds(page, f"{LINES} === 1")
-    assert page.inner_text("#count") == "1 of 3"
-    page.select_option("select[aria-label=status]", "")
-    page.fill("#search", "set live")
+    page.select_option("select[aria-label=Status]", "failed")
+    holds(page, f"{LINES} === 1 && location.hash === '#/activity?status=failed'")
+    assert page.inner_text(".trace-tools output") == "1 of 3 rows"
+    page.select_option("select[aria-label=Status]", "")
+    page.fill(SEARCH, "set live")
     holds(page, f"{LINES} === 1 && location.hash === '#/activity?search=set+live'")
-    page.fill("#search", "nothing like this")
-    page.locator(".empty", has_text="Nothing matches.").wait_for()
+    page.fill(SEARCH, "nothing like this")
+    page.locator(".trace-empty", has_text="No row matches the filters.").wait_for()
+    holds(page, "location.hash.includes('nothing')")
+    page.reload()
+    page.locator(".trace-empty", has_text="No row matches the filters.").wait_for()
 
 
 def test_a_paused_activity_counts_what_is_new(page: Any, server: Server) -> None:
     command(server, "SET", "a", "1")
-    at(page, "activity", ".line")
+    at(page, "activity", ".trace-row")
     page.click("button:text-is('Pause')")
     command(server, "SET", "b", "1")
     page.click("button:text-is('Resume, 1 new')")
@@ -253,7 +273,7 @@ def test_each_call_is_shown_once(page: Any, server: Server) -> None:
                 page.evaluate(
                     f"async () => {{ {IN_ACTIVITY}.catchUp(); {IN_ACTIVITY}.catchUp(); }}"
                 )
-    holds(page, "document.getElementById('count').textContent === '400 entries'")
+    holds(page, f"{COUNT} === '400 rows'")
     numbers = page.evaluate(f"async () => {IN_ACTIVITY}.entries.list.map((row) => row.number)")
     assert len(set(numbers)) == len(numbers) == 400
 
@@ -268,7 +288,7 @@ def test_the_page_works_under_its_policy(browser: Any, server: Server) -> None:
     for place in ("connect", "time", "fake/vector_index", "fake/broker", "fake/queue", "activity"):
         opened.click(f"#nav a[data-key='{place}']")
         opened.locator(f"#nav a[data-key='{place}'][aria-current=page]").wait_for()
-    opened.locator(".line").first.wait_for()
+    opened.locator(".trace-row").first.wait_for()
     opened.close()
     assert [text for text in said if "Content Security" in text or "Error" in text] == []
 
@@ -278,26 +298,29 @@ def test_a_call_that_takes_long_shows_its_answer_in_the_end(page: Any, server: S
     server.ask("POST", "/handles/kv_server/faults", {"kind": "delay", "args": [1], "times": 1})
     slow = threading.Thread(target=command, args=(server, "GET", "slow"))
     slow.start()
-    page.locator(".line .got", has_text="open").wait_for()
-    page.locator(".line .got", has_text="null").wait_for()
+    page.locator(".trace-answer", has_text="open").wait_for()
+    page.locator(".trace-answer", has_text="null").wait_for()
     slow.join()
 
 
 def test_a_call_shows_what_was_sent_and_can_be_copied_as_curl(page: Any, server: Server) -> None:
     command(server, "SET", "it's", "1")
-    at(page, "activity", ".line")
-    page.click(".line a")
-    page.locator(".detail pre[aria-label=sent]", has_text="it's").wait_for()
-    assert page.url.endswith("#/activity/" + page.get_attribute(".line a", "data-key"))
+    at(page, "activity", ".trace-row")
+    page.click(".trace-row")
+    page.locator("pre[aria-label='Request body']", has_text="it's").wait_for()
+    assert page.url.endswith("#/activity/" + page.get_attribute(".trace-row", "data-number"))
+    page.reload()
+    page.locator("pre[aria-label='Request body']", has_text="it's").wait_for()
     page.context.grant_permissions(["clipboard-read", "clipboard-write"], origin=server.url)
     page.click("button:text('Copy as curl')")
-    page.locator("#notice", has_text="Copied.").wait_for()
+    page.locator(".trace-copy output", has_text="Copied.").wait_for()
     curl = page.evaluate("navigator.clipboard.readText()")
     kv = handle(server, "kv_server")
     assert curl.startswith(f"curl -g -X POST '{kv['url']}/'")
     assert kv["headers"]["Authorization"] in curl
     assert "it'\\''s" in curl
     page.keyboard.press("Escape")
+    holds(page, "location.hash === '#/activity'")
 
 
 def run(curl: str) -> bytes:
@@ -325,12 +348,14 @@ def test_a_copied_line_sends_the_same_call_and_nothing_else(
         sock.sendall(b"X|touch`echo-owned` /ping HTTP/1.1\r\nHost: x\r\n\r\n")
         sock.recv(1000)
     at(page, "activity")
-    holds(page, f"{LINES} === 3 && !document.querySelector('.got').textContent.includes('open')")
-    copied = """async (handle) => {
-        const {curl, entries} = await import("/console/activity.js"), rows = entries.list;
-        return [...rows, {...rows[0], sent: "HEAD /"}].map((row) => curl(row, handle));
+    holds(page, f"{LINES} === 3 && !document.body.textContent.includes('in progress')")
+    copied = """async (fake) => {
+        const {entries} = await import("/console/activity.js"), rows = entries.list;
+        const {curl, urlOf} = await import("/console/trace.js"), report = {fakes: [fake]};
+        const head = {...rows[0], request: {line: "HEAD /"}};
+        return [...rows, head].map((row) => curl(row, urlOf(row, report), report));
     }"""
-    *lines, head = page.evaluate(copied, {"url": kv["url"], "headers": kv["headers"]})
+    *lines, head = page.evaluate(copied, {"name": "kv_server", **kv})
     for name in ("file", "a[1-9]"):
         command(server, "DEL", name)
     for line in lines:
@@ -343,15 +368,15 @@ def test_a_copied_line_sends_the_same_call_and_nothing_else(
 
 
 def test_what_a_copied_line_lacks_is_said(page: Any) -> None:
-    sent = "POST /set/a\nHost: x\n\n"
-    lost = f"async (sent) => {IN_ACTIVITY}.lost({{sent}})"
-    for body, text in [
-        ("x\n… 5 more bytes", "longer than what was copied"),
-        ("\ufffd", "not text"),
-        ("***", "secrets"),
+    lost = "async (request) => (await import('/console/trace.js')).lost({request}, {})"
+    for request, text in [
+        ({"body": "x", "cut": 9}, "longer than what was recorded"),
+        ({"body": "\ufffd"}, "not text"),
+        ({"body": "***"}, "Secrets"),
+        ({"headers": [["Authorization", "***"]]}, "credentials"),
     ]:
-        assert text in page.evaluate(lost, sent + body)
-    assert page.evaluate(lost, sent + "all of it") == "Copied."
+        assert text in page.evaluate(lost, request)
+    assert page.evaluate(lost, {"body": "all of it"}) == ""
 
 
 def test_nothing_of_the_fakes_becomes_markup(page: Any, server: Server) -> None:
@@ -371,9 +396,9 @@ def test_nothing_of_the_fakes_becomes_markup(page: Any, server: Server) -> None:
         assert "img src=x" in page.inner_text("#view").replace("%3C", "").replace("%20", " ")
         assert page.query_selector("img") is None
     at(page, "fake/" + quote(evil, safe=""), ".empty:has-text('No keys yet.')")
-    at(page, "activity", ".line")
-    page.click(".line a")
-    page.locator(".detail h2").wait_for()
+    at(page, "activity", ".trace-row")
+    page.click(".trace-row")
+    page.locator(".trace-pane h3").wait_for()
     assert page.query_selector("img") is None
     assert page.title() == "Activity · fakecloud"
     server.ask("DELETE", f"/handles/{quote(evil, safe='')}")
@@ -403,13 +428,14 @@ def test_it_works_from_the_keyboard(page: Any, server: Server) -> None:
     page.keyboard.press("Tab")
     page.keyboard.press("g")
     page.keyboard.press("a")
-    page.locator(".line").first.wait_for()
+    page.locator(".trace-row").first.wait_for()
     page.keyboard.press("?")
     page.locator("dialog kbd").first.wait_for()
     page.keyboard.press("Escape")
-    page.focus(".line a")
+    page.focus(".trace-list")
     page.keyboard.press("j")
-    assert "SET b" in page.evaluate("document.activeElement.textContent")
+    page.keyboard.press("j")
+    assert "SET b" in page.inner_text(".trace-row[aria-selected=true]")
 
 
 def test_what_has_the_focus_keeps_it_while_the_page_keeps_up(page: Any, server: Server) -> None:
@@ -419,11 +445,13 @@ def test_what_has_the_focus_keeps_it_while_the_page_keeps_up(page: Any, server: 
     command(server, "SET", "a-second", "1")
     page.locator("table.rows a", has_text="a-second").wait_for()
     assert page.evaluate("document.activeElement.textContent") == "first"
-    at(page, "activity", ".line a")
-    page.focus(".line a >> nth=1")
+    at(page, "activity", ".trace-row")
+    page.click(".trace-row")
+    page.click(".trace-pane summary:text-is('Response')")
     command(server, "SET", "third", "1")
-    page.locator(".line", has_text="third").wait_for()
-    assert "SET first" in page.evaluate("document.activeElement.textContent")
+    page.locator(".trace-row", has_text="third").wait_for()
+    assert page.evaluate("document.activeElement.textContent") == "Response"
+    assert not page.is_visible("pre[aria-label='Response body']")
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])

@@ -12,7 +12,18 @@ import pytest
 from pytest_fakecloud.core.timeparse import monotonic
 
 from .conftest import Server
-from .test_console import CHROMIUM, Window, at, browser, holds, page, sent, window
+from .test_console import (
+    CHROMIUM,
+    COUNT,
+    SEARCH,
+    Window,
+    at,
+    browser,
+    holds,
+    page,
+    sent,
+    window,
+)  # fmt: skip
 
 __all__ = ["browser", "page", "window"]
 
@@ -539,40 +550,39 @@ def test_ten_thousand_entries_are_in_reach_and_few_in_the_page(page: Any) -> Non
         """async () => {
             const {entries, journal} = await import("/console/activity.js");
             entries.cover(Array.from({length: 10000}, (_, index) => ({
-                number: index + 1, at: "2026-01-01T00:00:00.000000+00:00", kind: "call",
-                handle: "kv_server", source: "client", target: "kv_server",
-                what: `SET key:${index + 1}`, answer: "OK", ok: true, done: true,
-                fault: "", note: "", sent: "POST /\\n\\nx", got: "OK"})));
+                number: index + 1, began: index + 1, at_us: 1767225600000000 + index, kind: "call",
+                handle: "kv_server", actor: "client", peer: "kv_server", ok: true, done: true,
+                depth: 0, cause: 0, faults: [], findings: [],
+                subjects: [{kind: "key", name: `key:${index + 1}`, fake: "kv_server"}],
+                text: {what: `SET key:${index + 1}`, answer: "OK", lines: [], note: ""},
+                request: {line: "POST /", headers: [], body: "x"}, response: null, data: {}})));
             for (const listener of journal.listeners) listener();
         }"""
     )
-    holds(page, "document.getElementById('count').textContent === '10,000 entries'")
-    assert "SET key:10000" in page.inner_text(".line >> nth=0")
-    spent = page.evaluate(FRAMES, ".scroller")
+    holds(page, f"{COUNT} === '10,000 rows'")
+    page.locator(".trace-row", has_text="SET key:10000").wait_for()
+    page.evaluate("scrollTo(0, 0)")
+    spent = page.evaluate(FRAMES)
     print(f"frames: median {spent[20]:.1f} ms, longest {spent[-1]:.1f} ms")
-    assert page.locator(".line").count() < 60
-    page.evaluate("document.querySelector('.scroller').scrollTop = 1e9")
-    page.locator(".line", has_text="SET key:1").last.wait_for()
-    holds(
-        page,
-        "[...document.querySelectorAll('.what')].some((one) => one.textContent === 'SET key:1')",
-    )
-    page.fill("#search", "key:777")
-    holds(page, "document.getElementById('count').textContent === '11 of 10,000'")
+    assert page.locator(".trace-row").count() < 120
+    page.evaluate("scrollTo(0, 0)")
+    page.locator(".trace-what b:text-is('SET key:1')").wait_for()
+    page.fill(SEARCH, "key:777")
+    holds(page, f"{COUNT} === '11 of 10,000 rows'")
 
 
 def test_who_reads_further_down_keeps_the_place(page: Any, server: Server) -> None:
     for number in range(80):
         sent(server, "kv_server", body=["SET", f"key:{number}", "1"])
-    at(page, "activity", ".line")
-    holds(page, "document.getElementById('count').textContent === '80 entries'")
-    page.evaluate("document.querySelector('.scroller').scrollTop = 900")
-    first = "document.elementFromPoint(600, 400).closest('.line').innerText"
-    holds(page, "document.elementFromPoint(600, 400).closest('.line')")
+    at(page, "activity", ".trace-row")
+    holds(page, f"{COUNT} === '80 rows'")
+    page.evaluate("scrollTo(0, 900)")
+    first = "document.elementFromPoint(600, 400).closest('.trace-row').innerText"
+    holds(page, "document.elementFromPoint(600, 400).closest('.trace-row')")
     before = page.evaluate(first)
     for number in range(10):
         sent(server, "kv_server", body=["SET", f"late:{number}", "1"])
-    holds(page, "document.getElementById('count').textContent === '90 entries'")
+    holds(page, f"{COUNT} === '90 rows'")
     assert page.evaluate(first) == before
 
 
@@ -624,8 +634,8 @@ def all_places(opened: Any) -> Iterator[str]:
     """Go to one place after the other, with all its details open; their names."""
     for place in PLACES:
         if place.endswith("/@"):
-            opened.locator(".line a, table.rows a").first.click()
-            opened.locator(".detail h2").wait_for()
+            opened.locator(".trace-row, table.rows a").first.click()
+            opened.locator(".detail h2, .trace-pane h3").first.wait_for()
         else:
             parts = place.split("?")[0].split("/")
             ready = (
@@ -635,7 +645,7 @@ def all_places(opened: Any) -> Iterator[str]:
                 if len(parts) > 3
                 else f".subtabs a[data-key='{parts[2]}'][aria-current]"
             )
-            at(opened, place, ".line" if place == "activity" else ready)
+            at(opened, place, ".trace-row" if place == "activity" else ready)
             if place in ("fake/queue/messages", "fake/queue/runs"):
                 opened.locator("table.rows a").first.wait_for()
         if place == "fake/queue/dead-letters":

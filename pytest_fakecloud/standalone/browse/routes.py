@@ -94,7 +94,7 @@ def _listing(lists: Mapping[str, Listing], name: str) -> Listing:
 def _wanted(request: Request, listing: Listing) -> Wanted:
     given = dict(request.query_items())
     known = {*_PAGING, *listing.filters}
-    if unknown := [name for name in given if name not in known and name != "token"]:
+    if unknown := [name for name in given if name not in known]:
         raise ContractError(
             f"this list takes no {unknown[0]!r:.100}; it takes {', '.join(sorted(known))}"
         )

@@ -3,23 +3,24 @@
 from __future__ import annotations
 
 import json
-from bisect import bisect_right
-from collections.abc import Iterator
-from operator import attrgetter
+from bisect import bisect_left
+from collections.abc import Iterable, Iterator
+from operator import attrgetter, itemgetter
 from time import sleep
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, cast
 
-from ...core.calls import Call, Entry
+from ...core.calls import Call, Entry, Event
 from ...core.journal import recorder_of
 from ...core.timeparse import monotonic
 from ...core.timers import Signal
-from ...http.messages import Request, Stream
+from ...http.messages import Answer, Request, Stream
 from ...http.routing import Route
-from ...reporting.as_json import whole_text
+from ...reporting.as_json import row_json
+from ...reporting.bodies import printable
 from ...reporting.masking import Mask
-from ...reporting.rows import rows
-from ...reporting.wording import Scene, describe
-from ..views import told
+from ...reporting.model import Row as ReportRow
+from ...reporting.rows import began, rows
+from ...reporting.scene import Scene
 from .requests import PREFIX, whole_number
 from .shapes import ProblemEntry, Row
 
@@ -31,6 +32,8 @@ HEARTBEAT_SECONDS = 15.0
 GRACE_SECONDS = 0.1
 """How long the stream waits for the answer of a call before it sends the call without it."""
 LOOK_SECONDS = 0.002
+CONTEXT = 50
+"""How many entries before the first one a row may have as its cause."""
 
 
 class JournalRoutes:
@@ -48,20 +51,17 @@ class JournalRoutes:
             Route("GET", f"{PREFIX}/problems", "problems", self.get_problems),
         ]
 
-    def journal_rows(self, request: Request) -> list[Row]:
-        """What happened, oldest first; ``?after=N`` leaves out entries up to that number."""
+    def journal_rows(self, request: Request) -> Answer:
+        """What happened, oldest first; ``?after=N`` leaves out rows up to that number."""
         after = whole_number(request.query("after"))
-        return [_row_of(self._cloud, entry) for entry in self._entries(after)]
-
-    def _entries(self, after: int) -> list[Entry]:
-        entries = self._cloud.journal.entries
-        return entries[bisect_right(entries, after, key=attrgetter("number")) :]
+        return Answer(_json(sorted(_rows(self._cloud, after + 1), key=itemgetter("number"))))
 
     def stream(self, request: Request) -> Stream:
         """The journal as server-sent events, from ``?after=N`` on, as it is written.
 
-        A call that is still under way comes with ``"done": false``, and once more, under the same
-        number, when it has its answer. A client that comes back with ``Last-Event-ID`` goes on there.
+        A row is sent again, under the same number, when it changes: a call in progress has
+        ``"done": false`` until it has its answer, and a delivery that ends becomes the cause of the
+        calls made during it. ``Last-Event-ID`` resumes the stream.
         """
         after = max(
             whole_number(request.query("after")), whole_number(request.fields.get("last-event-id"))
@@ -83,26 +83,27 @@ class JournalRoutes:
         under_way: list[Entry] = []
         while not signal.closed:
             seen = signal.version
-            for entry in self._entries(sent):
+            finished = [entry for entry in under_way if _is_done(entry)]
+            for entry in finished:
+                under_way.remove(entry)
+            fresh = _entries(self._cloud, sent + 1)
+            for entry in fresh:
                 sent = entry.number
-                # Most calls are answered a moment after they are written down; where one is
-                # not, those behind it are told of at once.
+                # Most calls are answered a moment after they are recorded. Wait for that once;
+                # a call that takes longer must not delay those behind it.
                 patience = monotonic() + (0 if under_way else GRACE_SECONDS)
                 while not (done := _is_done(entry)) and monotonic() < patience:
                     sleep(LOOK_SECONDS)
                 if not done:
                     under_way.append(entry)
-                yield self._event(entry)
-            for entry in [entry for entry in under_way if _is_done(entry)]:
-                under_way.remove(entry)
-                yield self._event(entry)
+            made = _shown(self._cloud, rows(self._cloud, finished))
+            if fresh:
+                made += _rows(self._cloud, min(map(began, fresh)))
+            for row in made:
+                yield b"id: %d\ndata: %s\n\n" % (row["number"], _json(row))
             signal.sleep(seen, GRACE_SECONDS if under_way else HEARTBEAT_SECONDS)
             if signal.version == seen and not under_way:
                 yield b": still here\n\n"
-
-    def _event(self, entry: Entry) -> bytes:
-        data = json.dumps(_row_of(self._cloud, entry), ensure_ascii=False)
-        return f"id: {entry.number}\ndata: {data}\n\n".encode()
 
     def end_streams(self) -> None:
         """End every open journal stream; the server is closing."""
@@ -118,24 +119,29 @@ def _is_done(entry: Entry) -> bool:
     return not isinstance(entry, Call) or entry.outcome != "open"
 
 
-def _row_of(cloud: Cloud, entry: Entry) -> Row:
-    row = rows(cloud, [entry])[0]
+def _entries(cloud: Cloud, first: int) -> list[Entry]:
+    """Return the entries from a number on."""
+    entries = cloud.journal.entries
+    return entries[bisect_left(entries, first, key=attrgetter("number")) :]
+
+
+def _rows(cloud: Cloud, first: int) -> list[Row]:
+    """Return the rows from a number on, in the order in which one caused another."""
+    made = rows(cloud, _entries(cloud, first - CONTEXT))
+    return _shown(cloud, [row for row in made if row.number >= first])
+
+
+def _shown(cloud: Cloud, made: Iterable[ReportRow]) -> list[Row]:
     scene = Scene(mask=Mask(cloud))
-    words = describe(row, scene)
-    sent, got = whole_text(row, scene)
-    return {
-        "number": row.number,
-        "at": told(entry.at_us),
-        "kind": "call" if isinstance(entry, Call) else entry.kind,
-        "handle": entry.handle,
-        "source": row.actor,
-        "target": row.peer,
-        "what": words.what,
-        "answer": words.answer,
-        "ok": row.ok,
-        "done": _is_done(entry),
-        "fault": ", ".join(one.description for one in row.faults),
-        "note": words.note,
-        "sent": sent,
-        "got": got,
-    }
+    return [cast("Row", row_json(row, (), scene) | _state(row)) for row in made]
+
+
+def _state(row: ReportRow) -> dict[str, Any]:
+    entry = row.entry
+    if isinstance(entry, Call | Event):
+        return {"handle": entry.handle, "done": _is_done(entry)}
+    return {"handle": row.peer, "done": True}
+
+
+def _json(value: object) -> bytes:
+    return printable(json.dumps(value, ensure_ascii=False, separators=(",", ":"))).encode()

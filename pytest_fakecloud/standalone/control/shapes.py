@@ -90,23 +90,87 @@ class Closed(TypedDict):
     closed: bool
 
 
-class Row(TypedDict):
-    """An entry of the journal: a call or an event."""
+class RowText(TypedDict):
+    """A row in words."""
 
-    number: int
-    at: str
-    kind: str
-    handle: str
-    source: str
-    target: str
     what: str
     answer: str
+    lines: list[str]
+    note: str
+    script: NotRequired[str]
+
+
+class Exchange(TypedDict):
+    """One direction of an HTTP exchange; ``cut`` is the size of a body that is not whole."""
+
+    line: str
+    headers: list[list[str]]
+    body: str
+    decoded: NotRequired[Any]
+    cut: NotRequired[int]
+
+
+class RowSubject(TypedDict):
+    """One thing that a row is about, such as a key or a message."""
+
+    kind: str
+    name: str
+    fake: str
+
+
+class RowFault(TypedDict):
+    """An injected fault that a row met."""
+
+    kind: str
+    description: str
+    function: str
+    moment: str
+
+
+class Row(TypedDict):
+    """A call, a delivery or an event of the journal, as in the JSON of a test's report.
+
+    ``handle`` is the fake whose journal it is in, ``done`` is false while a call has no answer.
+    """
+
+    number: int
+    began: int
+    ended: int
+    at: str
+    at_us: int
+    kind: str
+    handle: str
+    actor: str
+    peer: str
+    service: str
+    operation: str
+    subjects: list[RowSubject]
+    status: int | None
+    outcome: str
     ok: bool
     done: bool
-    fault: str
-    note: str
-    sent: str
-    got: str
+    faults: list[RowFault]
+    cause: int
+    depth: int
+    attempt: int
+    findings: list[int]
+    where: dict[str, Any] | None
+    text: RowText
+    request: Exchange | None
+    response: Exchange | None
+    data: dict[str, Any]
+
+
+class ConsoleAddress(TypedDict):
+    """An address of the console that signs one browser in."""
+
+    url: str
+
+
+class Session(TypedDict):
+    """The control token, for a browser that had a sign-in code."""
+
+    token: str
 
 
 class ProblemEntry(TypedDict):
@@ -321,5 +385,10 @@ BODIES: Mapping[str, Any] = {
     "call": Use,
 }
 """The type of each endpoint's request body, by the name of its route."""
-RESPONSES: Mapping[str, Any] = {"ready": Ready, "send": Sent | Broken, "view": View}
+RESPONSES: Mapping[str, Any] = {
+    "journal": list[Row],
+    "ready": Ready,
+    "send": Sent | Broken,
+    "view": View,
+}
 """The types of responses that an endpoint's annotation does not have."""

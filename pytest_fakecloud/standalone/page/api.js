@@ -1,34 +1,20 @@
 // The control API: its token, its requests, its stream of events, and whether it answers.
 
 const base = "/__control__";
-const channel = "BroadcastChannel" in window ? new BroadcastChannel("fakecloud console") : null;
 let token = "";
 
 export class NoToken extends Error {}
 
-// The token comes with the first address, from another tab of this console, or from the person.
-export async function findToken() {
-  const query = new URLSearchParams(location.search);
-  if (query.get("token")) {
-    keep(query.get("token"));
-    history.replaceState(null, "", location.pathname + location.hash);
-  }
-  token = sessionStorage.getItem("token") || await askOtherTabs();
-  if (token) keep(token);
+// The browser keeps the token from its first sign-in: by the code in an address that the server
+// printed (#code=…), which works once, or by the token itself in a field.
+export async function signIn() {
+  token = localStorage.getItem("token") ?? "";
+  const code = /^#code=(.+)$/.exec(location.hash)?.[1];
+  if (!code) return;
+  history.replaceState(null, "", location.pathname);
+  try { keep((await ask("POST", "/session", {code})).token); } catch { /* Used before: the kept token decides. */ }
 }
-export function keep(given) { token = given; sessionStorage.setItem("token", given); }
-
-function askOtherTabs() {
-  if (!channel) return "";
-  return new Promise((done) => {
-    const timer = setTimeout(() => done(""), 300);
-    channel.onmessage = ({data}) => { if (data.token) { clearTimeout(timer); done(data.token); } };
-    channel.postMessage({wanted: true});
-  });
-}
-export function answerOtherTabs() {
-  if (channel) channel.onmessage = ({data}) => { if (data.wanted && token) channel.postMessage({token}); };
-}
+export function keep(given) { token = given; localStorage.setItem("token", given); }
 
 // -- requests --
 

@@ -1,8 +1,8 @@
 // How to connect an application: its environment, and a first request in its language.
 
 import {code, copyButton, el, redraw, tools} from "./dom.js";
+import {ask} from "./api.js";
 
-export const environment = (state) => state.env ?? Object.assign({}, ...state.handles.map((handle) => handle.env));
 const quoted = (text) => "'" + text.replaceAll("'", "'\\''") + "'";
 export const FORMATS = {
   ".env": (env) => Object.entries(env).map(([name, value]) => `${name}=${/^[\w.:/@+=-]*$/.test(value) ? value : JSON.stringify(value)}\n`).join(""),
@@ -55,10 +55,16 @@ export class ConnectPage {
     journal.listeners.add(this.update);
   }
   leave() { this.journal.listeners.delete(this.update); }
-  async go() { this.draw(); }
-  async refresh() { this.draw(); }
+  async go() { await this.refresh(); }
+  async refresh() {
+    const known = JSON.stringify(this.state().handles);
+    if (known !== this.known) { this.env = await ask("GET", "/env"); this.known = known; }
+    this.draw();
+  }
   draw() {
-    const state = this.state(), env = environment(state), known = state.handles.filter((one) => FIRST[one.fixture]);
+    const state = this.state(), {env} = this;
+    if (!env) return;
+    const known = state.handles.filter((one) => FIRST[one.fixture]);
     const many = this.journal.size(), shape = JSON.stringify([env, known, this.format, this.language, this.fake, many > 0]);
     if (shape === this.shape) return;
     this.shape = shape;

@@ -1,7 +1,7 @@
 // The frame: navigation, clock, and the page for the address; it is kept up to date while it is open.
 
 import {$, attempt, confirmed, count, el, redraw, say, showCurrent} from "./dom.js";
-import {NoToken, answerOtherTabs, ask, connection, findToken, keep} from "./api.js";
+import {NoToken, ask, connection, keep, signIn} from "./api.js";
 import {go, link, read} from "./router.js";
 import {ActivityPage, catchUp, entries, journal, listen, startOver} from "./activity.js";
 import {ConnectPage} from "./connect.js";
@@ -102,7 +102,7 @@ function askForToken() {
     event.preventDefault();
     keep(input.value.trim());
     try { await ask("GET", "/state"); dialog.remove(); await begin(); } catch { wrong.textContent = "The server does not take this token."; }
-  }}, el("h2", {id: "token-title"}, "The console needs the control token"), el("p", {}, "The server prints it when it starts, as PYTEST_FAKECLOUD_TOKEN. It is kept in this tab, and never in the address."),
+  }}, el("h2", {id: "token-title"}, "The console needs the control token"), el("p", {}, "Run ", el("code", {}, "pytest-fakecloud console"), " to open this page signed in, or paste the token. ", el("code", {}, "pytest-fakecloud env"), " prints it as PYTEST_FAKECLOUD_TOKEN."),
   el("label", {for: "token-input"}, "control token"), input, wrong, el("button", {type: "submit", class: "primary"}, "Open")));
   document.body.append(dialog);
   dialog.showModal();
@@ -125,7 +125,7 @@ addEventListener("keydown", (event) => {
     if (to || fake) { event.preventDefault(); go(link(to ? [to] : ["fake", fake.name])); return; }
   }
   if (event.key === "g") going = Date.now();
-  else if (event.key === "/") { const search = $("search") ?? $("command"); if (search) { event.preventDefault(); search.focus(); } }
+  else if (event.key === "/") { const search = document.querySelector("main input[type=search]") ?? $("command"); if (search) { event.preventDefault(); search.focus(); } }
   else if (event.key === "?") showShortcuts();
 });
 
@@ -141,7 +141,6 @@ async function begin() {
   document.documentElement.dataset.ready = "yes";
   if (begun) return;
   begun = true;
-  answerOtherTabs();
   listen();
   addEventListener("hashchange", show);
   document.addEventListener("changed", () => { soon(); });
@@ -156,5 +155,5 @@ $("reset").addEventListener("click", async () => {
   await attempt(async () => { await ask("POST", "/reset", {}); entries.clear(); await catchUp(); await refresh(); });
 });
 clockButtons();
-await findToken();
+await signIn();
 try { await begin(); } catch (error) { if (error instanceof NoToken) askForToken(); else say(error.message); }

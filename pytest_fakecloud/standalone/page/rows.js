@@ -8,13 +8,13 @@ export class Rows {
     this.merge(found);
   }
 
-  // Takes some rows in; a call that has its answer is not made to wait for it again by older news.
+  // Adds or replaces rows. An older copy of a call, without its answer, replaces nothing.
   merge(found) {
     let grown = false;
     for (const row of found) {
       if (row.number <= this.floor) continue;
       const known = this.known.get(row.number);
-      if (known && (known.done || !row.done)) continue;
+      if (known?.done && !row.done) continue;
       this.known.set(row.number, row);
       grown = true;
     }
