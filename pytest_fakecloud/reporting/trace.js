@@ -4,7 +4,7 @@
 // It reads the JSON of docs/reference/report.schema.json and makes no request.
 
 const LINE = 19, PAD = 9, GAP = 26, HUES = 6, AHEAD = 600;
-const NARROW = 720, WIDE = 1000, LANE_MOST = 92, LANE_LEAST = 48;
+const NARROW = 720, WIDE = 1000, TEXT_LEAST = 360, LANE_MOST = 92, LANE_LEAST = 48;
 const LINES_IN_LIST = 2;
 const SVG = "http://www.w3.org/2000/svg";
 const HOP_BY_HOP = new Set(["host", "connection", "content-length", "accept-encoding", "transfer-encoding"]);
@@ -59,9 +59,12 @@ export class Trace {
       const hash = one ? `#row-${number}` : "";
       if (location.hash !== hash) history.replaceState(history.state, "", hash || location.pathname + location.search);
     }
+    const before = this.items[this.places.get(number)]?.top;
     this.fillPane();
-    this.measure();
+    this.resized();
+    // Another layout must not move a clicked row away from the pointer.
     if (one && reveal) this.reveal(number);
+    else if (one) scrollBy(0, this.items[this.places.get(number)].top - before);
     this.draw();
     this.options.onselect?.(one ? one.row : null);
   }
@@ -157,14 +160,15 @@ export class Trace {
 
   measure() {
     const width = this.root.clientWidth;
-    this.narrow = width < NARROW;
     this.beside = width >= WIDE;
+    const room = this.beside && this.number !== null ? width * 0.6 : width, lanes = this.lanes?.length ?? 0;
+    this.lane = Math.max(LANE_LEAST, Math.min(LANE_MOST, Math.floor(room * 0.3 / Math.max(1, lanes))));
+    // Where lanes would leave too little room for the text, the text names both ends instead.
+    this.narrow = width < NARROW || room - lanes * this.lane < TEXT_LEAST;
     this.root.classList.toggle("trace-narrow", this.narrow);
     this.root.classList.toggle("trace-beside", this.beside);
     this.root.classList.toggle("trace-open", this.number !== null);
-    const room = (this.beside && this.number !== null ? width * 0.6 : width) * 0.3;
-    this.lane = Math.max(LANE_LEAST, Math.min(LANE_MOST, Math.floor(room / Math.max(1, this.lanes?.length ?? 1))));
-    this.root.style.setProperty("--lanes-width", `${this.narrow ? 0 : this.lane * (this.lanes?.length ?? 0)}px`);
+    this.root.style.setProperty("--lanes-width", `${this.narrow ? 0 : this.lane * lanes}px`);
     this.root.style.setProperty("--trace-top", `${this.top.offsetHeight}px`);
     this.items = [];
     this.places = new Map();

@@ -175,6 +175,20 @@ def test_keys_are_filtered_by_type_and_show_their_expiry(lists: Lists) -> None:
     assert page["items"][1]["ttl_ms"] is None
 
 
+def test_keys_are_grouped_by_namespace(lists: Lists) -> None:
+    kv = lists.cloud.kv_server()
+    kv.load(
+        {"plain": "1", "a:": "1", "a:1": "1", "a:1:x": "1", "a:1:y": "1", ":": "1", "a*:b": "1"}
+    )
+    root = lists.get("kv_server/lists/keys", view="tree")
+    assert (root["total"], ids(root, "key")) == (7, ["plain"])
+    folders = [{"name": name, "keys": many} for name, many in ((":", 1), ("a*:", 1), ("a:", 4))]
+    assert root["folders"] == folders
+    inside = lists.get("kv_server/lists/keys", view="tree", under="a:")
+    assert ids(inside, "key") == ["a:", "a:1"]
+    assert inside["folders"] == [{"name": "a:1:", "keys": 2}]
+
+
 def test_a_key_shows_its_elements_in_pages(lists: Lists) -> None:
     kv = lists.cloud.kv_server()
     kv.load({
@@ -324,6 +338,26 @@ def test_messages_are_listed_by_state_with_all_about_them(lists: Lists) -> None:
         lists.get("queue/lists/callbacks")
     )
     assert lists.get("queue/lists")["messages"] == 3
+
+
+def test_messages_are_filtered(lists: Lists) -> None:
+    queue = lists.cloud.queue()
+    for path, status, label in (("bad", 503, "mail"), ("good", 200, "sms")):
+        queue.destinations.answers(f"https://app.example/{path}", status)
+        publish(lists, queue, f"https://app.example/{path}", Upstash_Label=label)
+        queue.advance("1s")
+
+    def found(**filters: str) -> list[str]:
+        page = lists.get("queue/lists/messages", **filters)
+        assert page["total"] == 2
+        return [item["label"] for item in page["items"]]
+
+    assert found(status="503") == found(status="5xx") == found(label="mail") == ["mail"]
+    assert found(status="5") == found(status="xx") == []
+    assert found(url="/good") == found(since="2026-01-01T00:00:01") == ["sms"]
+    assert found(until="2026-01-01T00:00:01Z") == ["mail"]
+    status, answer = lists.refused("queue/lists/messages", since="yesterday")
+    assert (status, "must be a time such as" in answer["error"]["message"]) == (422, True)
 
 
 def test_a_pending_message_is_delivered_now(lists: Lists) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, NamedTuple
@@ -18,6 +19,7 @@ from .pages import Listing, NotFound, View, Wanted, page_of
 
 PREVIEW = 200
 """The characters of a value that a row of keys shows."""
+MOST_FOLDERS = 500
 LONGEST_TEXT = 200_000
 """The characters of a string or document that are shown."""
 _GLOB = frozenset("*?[")
@@ -44,7 +46,9 @@ def _text(data: bytes) -> str:
 def keys(handle: Any, wanted: Wanted) -> View:
     """Return a page of keys in alphabetical order, with type, TTL, size and the value's beginning.
 
-    A search that has ``*``, ``?`` or ``[`` in it is a glob pattern, as SCAN takes it.
+    A search that has ``*``, ``?`` or ``[`` in it is a glob pattern, as SCAN takes it. With
+    ``view=tree`` the page has the keys directly in the namespace ``under`` (the root by default), and
+    ``folders`` are the namespaces in it, by the next ``:``, each with its number of keys.
     """
     with _keys(handle) as (keyspace, read):
         found = [
@@ -55,6 +59,9 @@ def keys(handle: Any, wanted: Wanted) -> View:
             matches = matcher(search.encode("utf-8", "surrogatepass"))
             found = [one for one in found if matches(one.name)]
             wanted = wanted._replace(search="")
+        folders: list[View] | None = None
+        if wanted.filters.get("view") == "tree":
+            found, folders = _in_namespace(found, wanted.filters.get("under", ""))
         page = page_of(
             found,
             wanted,
@@ -63,7 +70,21 @@ def keys(handle: Any, wanted: Wanted) -> View:
             text=lambda one: _text(one.name),
             facet=("type", lambda one: one.kind),
         )
-    return page | {"total": total}
+    return page | {"total": total} | ({} if folders is None else {"folders": folders})
+
+
+def _in_namespace(found: Sequence[_Key], under: str) -> tuple[list[_Key], list[View]]:
+    prefix = under.encode("utf-8", "surrogatepass")
+    direct, folders = [], Counter[bytes]()
+    for one in found:
+        if one.name.startswith(prefix):
+            first, colon, _ = one.name[len(prefix) :].partition(b":")
+            if colon:
+                folders[prefix + first + colon] += 1
+            else:
+                direct.append(one)
+    named = sorted(folders.items())[:MOST_FOLDERS]
+    return direct, [{"name": _text(name), "keys": many} for name, many in named]
 
 
 def _row(handle: Any, keyspace: Any, key: bytes, value: Any) -> View:
@@ -218,4 +239,4 @@ def counts(handle: Any) -> dict[str, int]:
     return {"keys": len(names), "indexes": many}
 
 
-LISTS = {"keys": Listing(keys, key, ("type",)), "indexes": Listing(indexes)}
+LISTS = {"keys": Listing(keys, key, ("type", "view", "under")), "indexes": Listing(indexes)}

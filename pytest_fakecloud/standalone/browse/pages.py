@@ -10,10 +10,12 @@ import json
 from bisect import bisect_left, bisect_right
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
+from datetime import UTC, datetime
 from types import MappingProxyType
 from typing import Any, NamedTuple, TypeAlias, TypeVar
 
 from ...core.errors import ContractError, ServiceError
+from ...core.timeparse import instant_us
 
 T = TypeVar("T")
 Place: TypeAlias = tuple[int | str, ...]
@@ -55,6 +57,22 @@ class Wanted(NamedTuple):
                 f"{name} must be a whole number of at most 18 digits, got {text!r:.50}"
             )
         return int(text)
+
+    def time_us(self, name: str) -> int | None:
+        """Return a filter as a time in microseconds, None where it is absent.
+
+        A time without an offset is in UTC. Raises ``ContractError`` for other text.
+        """
+        text = self.filters.get(name, "")
+        if not text:
+            return None
+        try:
+            at = datetime.fromisoformat(text)
+        except ValueError:
+            raise ContractError(
+                f"{name} must be a time such as 2026-02-01T09:00, got {text!r:.50}"
+            ) from None
+        return instant_us(at if at.tzinfo else at.replace(tzinfo=UTC))
 
 
 class Listing(NamedTuple):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Any
 from urllib.parse import unquote
 
@@ -67,19 +67,48 @@ def _message_row(one: Message) -> View:
     }
 
 
+def _filter(wanted: Wanted) -> Callable[[Message], bool]:
+    """Return what the filters other than the state ask of a message."""
+    since, until = wanted.time_us("since"), wanted.time_us("until")
+    label, status, url = (wanted.filters.get(name, "") for name in ("label", "status", "url"))
+
+    def fits(one: Message) -> bool:
+        outcome = one.last_outcome
+        last = "" if outcome is None or outcome.status is None else str(outcome.status)
+        return (
+            (since is None or one.created_us >= since)
+            and (until is None or one.created_us < until)
+            and (not label or label in one.settings.labels)
+            # "5xx" is every status from 500 to 599.
+            and status in ("", last, f"{last[:1]}xx" if last else "")
+            and url in as_text(one.url)
+        )
+
+    return fits
+
+
+_FILTERS = ("state", "since", "until", "label", "status", "url")
+
+
 def _messages(handle: Any, wanted: Wanted, kinds: Iterable[str]) -> View:
-    return page_of(
-        _listed(handle, kinds),
+    every = _listed(handle, kinds)
+    page = page_of(
+        filter(_filter(wanted), every),
         wanted,
         place=lambda one: (-one.number,),
         show=_message_row,
         text=_text_of,
         facet=("state", lambda one: WORDS[one.state]),
     )
+    return page | {"total": len(every)}
 
 
 def messages(handle: Any, wanted: Wanted) -> View:
-    """Return a page of published messages, the newest first; ``state`` filters them."""
+    """Return a page of published messages, the newest first.
+
+    Filters are ``state``, ``label``, ``url`` (a part of it), ``status`` of the last answer (``503`` or
+    ``5xx``), ``since`` and ``until``: when it was published.
+    """
     return _messages(handle, wanted, ("message",))
 
 
@@ -337,7 +366,16 @@ def run(handle: Any, id: str, wanted: Wanted) -> View:
             "completed": _at(found.completed_us),
             "input": None if first is None else _body(first.body)["body"],
             "record": run_record(engine, found),
-            "messages": [_message_row(one) | {"errors": _failures(one)} for one in tried],
+            "messages": [
+                _message_row(one)
+                | {"errors": _failures(one)}
+                | {
+                    "tries": [
+                        {"at": _at(each.at_us), "status": each.status} for each in one.attempts
+                    ]
+                }
+                for one in tried
+            ],
             "dlq_id": found.dlq_id,
         }
 
@@ -378,11 +416,11 @@ def counts(handle: Any) -> dict[str, Any]:
 
 
 LISTS = {
-    "messages": Listing(messages, message, ("state",)),
+    "messages": Listing(messages, message, _FILTERS),
     "dead-letters": Listing(dead_letters),
     "schedules": Listing(schedules),
     "runs": Listing(runs, run, ("state",)),
-    "callbacks": Listing(callbacks, message, ("state",)),
+    "callbacks": Listing(callbacks, message, _FILTERS),
     "queues": Listing(queues),
     "url-groups": Listing(url_groups),
     "flow-control": Listing(flow_keys),

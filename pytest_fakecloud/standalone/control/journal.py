@@ -111,8 +111,11 @@ class JournalRoutes:
             signal.close()
 
     def get_problems(self, request: Request) -> list[ProblemEntry]:
-        """What a strict test would fail for."""
-        return [{"kind": p.kind, "text": p.text} for p in self._cloud.problems]
+        """Strict-mode violations: what a strict test would fail for."""
+        return [
+            {"kind": one.kind, "text": one.text, "facts": {k: str(v) for k, v in one.facts.items()}}
+            for one in self._cloud.problems
+        ]
 
 
 def _is_done(entry: Entry) -> bool:

@@ -178,6 +178,7 @@ class ProblemEntry(TypedDict):
 
     kind: str
     text: str
+    facts: dict[str, str]
 
 
 class Sent(TypedDict):

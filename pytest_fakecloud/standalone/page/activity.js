@@ -66,7 +66,7 @@ export class ActivityPage {
     this.pause = el("button", {type: "button", "aria-pressed": "false", onclick: () => this.hold(!this.paused)}, "Pause");
     this.nothing = el("div");
     this.place = el("div", {hidden: true});
-    this.node = el("div", {class: "page activity"}, el("h1", {}, "Activity"), this.nothing, this.place);
+    this.node = el("div", {class: "page activity"}, el("h1", {}, "Activity"), el("h2", {class: "skip"}, "Timeline"), this.nothing, this.place);
     this.trace = new Trace(this.place, {
       newest: true,
       tools: [this.status, this.pause],

@@ -97,7 +97,7 @@ export function act(text, label, work, {question, danger} = {}) {
 export function confirmed(question, button) {
   return new Promise((done) => {
     const dialog = el("dialog", {"aria-labelledby": "question", onclose: () => { dialog.remove(); done(dialog.returnValue === "yes"); }},
-      el("form", {method: "dialog"}, el("p", {id: "question"}, question), el("div", {class: "tools"},
+      el("form", {method: "dialog"}, typeof question === "string" ? el("p", {id: "question"}, question) : question, el("div", {class: "tools"},
         el("button", {value: "yes", class: "danger"}, button), el("button", {value: "no", autofocus: true}, "Cancel"))));
     document.body.append(dialog);
     dialog.showModal();

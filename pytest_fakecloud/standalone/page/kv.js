@@ -1,8 +1,9 @@
 // A key-value server: keys with their values, search indexes, and the command box.
 
 import {act, attempt, bytes, code, copyButton, count, day, done, el, empty, facts, form, head, json, laidOut, number, pill, redraw, short, soft, table, time, title, tools, words} from "./dom.js";
-import {call, item, send, sendWell} from "./api.js";
+import {call, item, list, send, sendWell} from "./api.js";
 import {ListPage} from "./lists.js";
+import {link} from "./router.js";
 import {span} from "./pictures.js";
 
 const run = (handle, ...line) => sendWell(handle, "POST", "/", line.map(String)).then((answer) => answer.result);
@@ -10,13 +11,40 @@ const ttl = (one) => one.ttl_ms == null ? "no TTL" : span(one.ttl_ms * 1000);
 const preview = (one) => one.preview || count(one.length, {hash: "field", stream: "entrie", zset: "member", set: "member"}[one.type] ?? "element").replace("entrie", "entry").replace("entrys", "entries");
 
 const keys = {
-  list: "keys", noun: "key", facet: "type", rawId: true, hasItem: true, key: (one) => one.key,
+  list: "keys", noun: "key", folder: "namespace", facet: "type", rawId: true, hasItem: true, key: (one) => one.key,
   searchNote: "Search all keys, or a pattern: user:*", columns: ["key", "type", "TTL", "size", "value"],
   row: (one) => [short(one.key, 200), pill(words(one.type)), el("span", {class: one.ttl_ms == null ? "soft" : "", title: one.expires ?? ""}, ttl(one)), bytes(one.bytes ?? 0), short(preview(one), 120)],
-  tools: (handle, page) => newKey(handle, page),
+  tools: (handle, page) => newKey(handle, page), above: (found, page) => [...tree(found, page), removeMatching(found, page)],
   empty: () => empty("No keys yet.", "A key appears when your application writes one. Add one above, or in the command box."),
   detail: (one, page) => [title(one.key), keyFacts(one), ...(one.is_text ? keyActs(one, page) : [soft("The name of this key is not UTF-8; change it with a client.")]), ...valueOf(one, page)],
 };
+
+// Namespaces, which end at a colon: the way to the present one, and those in it with their keys.
+function tree(found, page) {
+  const {view = "", under = ""} = page.values, to = (values) => link(page.base, {...page.values, after: "", before: "", ...values});
+  const choice = el("div", {class: "choice", role: "group", "aria-label": "view"}, [["", "List"], ["tree", "Namespaces"]].map(([value, text]) =>
+    el("button", {type: "button", class: "facet", "aria-pressed": String(value === view), "data-key": `view ${text}`, onclick: () => page.change({view: value, under: ""})}, text)));
+  if (view !== "tree") return [choice];
+  const parts = under.match(/[^:]*:/g) ?? [], path_ = ["", ...parts.map((_, at) => parts.slice(0, at + 1).join(""))];
+  return [choice, el("nav", {class: "path mono", "aria-label": "namespace"}, path_.map((prefix, at) => el("a", {href: to({under: prefix}), "aria-current": prefix === under ? "page" : null}, at ? parts[at - 1] : "all keys")), under ? el("a", {class: "button", href: to({view: "", under: "", search: under.replace(/[*?[\]\\]/g, "\\$&") + "*"})}, "List all") : null),
+    found.folders.length ? el("ul", {class: "folders"}, found.folders.toSorted((one, other) => one.name.localeCompare(other.name, "en", {numeric: true})).map((one) => el("li", {}, el("a", {class: "mono", href: to({under: one.name})}, one.name.slice(under.length)), el("span", {class: "many"}, number(one.keys))))) : null];
+}
+
+// Deletes all keys that the search finds. They are asked for again after each part, so no key that
+// is written meanwhile and does not match is touched.
+function removeMatching(found, page) {
+  const {search = "", type = "", view, under} = page.values, filter = {search, type, view, under};
+  if (!(search || type) || !found.matching) return null;
+  const shown = found.items.slice(0, 8).map((one) => short(one.key, 60)), more = found.matching - shown.length;
+  return act(`Delete ${count(found.matching, "key")} found…`, `Delete all keys found`, async () => {
+    for (let left = Infinity; ;) {
+      const {items, matching} = await list(page.handle, "keys", {...filter, limit: 500}), names = items.filter((one) => one.is_text).map((one) => one.key);
+      if (!names.length || matching >= left) return;
+      left = matching;
+      await run(page.handle, "DEL", ...names);
+    }
+  }, {question: [el("p", {id: "question"}, `Delete the ${count(found.matching, "key")} that this search finds?`), code(shown.join("\n") + (more > 0 ? `\n… and ${number(more)} more` : ""), "keys that will be deleted")]});
+}
 
 function newKey(handle, page) {
   const kinds = {string: (key, value) => ["SET", key, value], hash: (key, value) => ["HSET", key, ...pairs(value)], list: (key, value) => ["RPUSH", key, ...lines(value)],

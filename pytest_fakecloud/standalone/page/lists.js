@@ -16,13 +16,14 @@ export class ListPage {
     this.facets = el("div", {class: "facets", role: "group", "aria-label": "filter"});
     this.search = el("input", {type: "search", id: "search", placeholder: spec.searchNote ?? `Search ${spec.noun}s`, "aria-label": `search ${spec.noun}s`, oninput: () => this.change({search: this.search.value})});
     this.fields = (spec.filters ?? []).map(({name, label, note, options, type}) => {
-      const input = options ? el("select", {name, "aria-label": label}) : el("input", {name, type: type ?? "text", placeholder: note, "aria-label": label, size: 14});
+      const input = options ? el("select", {name, "aria-label": label}) : el("input", {name, type: type ?? "text", placeholder: note, "aria-label": label, size: 14, title: label});
       input.addEventListener("change", () => this.change({[name]: input.value}));
       return {name, options, input};
     });
+    if (spec.moreFilters) this.more = el("details", {class: "form filters"}, el("summary", {}, "Filters"), el("div", {class: "fields"}, this.fields.map(({input}) => el("label", {class: "field"}, input.getAttribute("aria-label"), input))));
     this.side = el("section", {class: "detail", "aria-label": "details", hidden: true});
     this.node = el("div", {class: "split"}, el("section", {class: "list", "aria-label": `${spec.noun}s`},
-      tools(this.search, this.fields.map((field) => field.input), this.facets, this.counted),
+      tools(this.search, this.more ?? this.fields.map((field) => field.input), this.facets, this.counted),
       spec.tools?.(handle, this), this.body), this.side);
     this.body.addEventListener("keydown", (event) => this.step(event));
     this.side.addEventListener("keydown", (event) => { if (event.key === "Escape" && !isTyped(this.side)) this.close(); });
@@ -50,6 +51,7 @@ export class ListPage {
         if (route.query[name] === undefined && known.length && !input.dataset.any) { this.values = {...this.values, [name]: known[0].value ?? known[0]}; }
       }
       if (document.activeElement !== input) input.value = this.values[name] ?? "";
+      if (input.value && this.more) this.more.open = true;
     }
     await this.refresh();
   }
@@ -76,10 +78,11 @@ export class ListPage {
     const last = page.first + page.items.length - 1, whole = count(page.total, spec.noun);
     this.counted.textContent = !page.total ? "" : !page.items.length ? `0 found in ${whole}`
       : `${number(page.first)}–${number(last)} of ${page.matching === page.total ? whole : `${number(page.matching)} found in ${whole}`}`;
+    if (page.folders) this.counted.textContent = `${count(page.folders.length, this.spec.folder)}, ${count(page.matching, spec.noun)} directly in ${this.values.under || "the root"}`;
     this.drawFacets(page);
     const filtered = this.values.search || this.values[spec.facet] || page.total;
     redraw(this.body, spec.bulk && page.items.length ? this.bulkTools(page) : null, spec.above?.(page, this),
-      page.items.length ? this.rows(page) : filtered ? empty(`No ${spec.noun} matches.`, `Search looks at all ${whole}. Clear the search or the filter to see them.`) : spec.empty(this),
+      page.items.length ? this.rows(page) : page.folders?.length ? null : filtered ? empty(`No ${spec.noun} matches.`, `Search looks at all ${whole}. Clear the search or the filter to see them.`) : spec.empty(this),
       page.previous || page.next ? this.pager(page) : null);
   }
 
@@ -116,7 +119,7 @@ export class ListPage {
       for (const id of here) this.chosen[event.target.checked ? "add" : "delete"](id);
       this.drawList(this.page);
     }}), `all ${here.length} on this page`), this.chosen.size ? this.spec.bulk.map(({text, work, question}) =>
-      act(`${text} ${this.chosen.size}`, `${text} ${count(this.chosen.size, this.spec.noun)}`, async () => { await work(this.handle, [...this.chosen]); this.chosen.clear(); }, {question: question?.(this.chosen.size)})) : null);
+      act(text.endsWith("…") ? `${text.slice(0, -1)} ${this.chosen.size}…` : `${text} ${this.chosen.size}`, `${text} ${count(this.chosen.size, this.spec.noun)}`, async () => { await work(this.handle, [...this.chosen]); this.chosen.clear(); }, {question: question?.(this.chosen.size)})) : null);
   }
 
   drawItem(id, found) {

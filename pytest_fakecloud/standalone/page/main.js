@@ -110,7 +110,8 @@ function askForToken() {
 
 // -- keys --
 
-const SHORTCUTS = {"/": "search", "?": "show these keys", g: "then a, c, t, p or s: go to a page; then 1 to 9: go to a fake", "j k ↑ ↓": "next or previous row", Esc: "close the details"};
+const SHORTCUTS = {"/": "search, or the command box", "?": "show these keys", "g a, g c, …": "go to Activity, Connect, Time, Problems or Snapshots, by the first letter", "g 1, g 2, …": "go to a fake", "j k ↓ ↑": "next or previous row",
+  "n p": "next or previous problem in Activity", "← →": "cause or first effect of the row in Activity", Enter: "open the details", Esc: "close the details", Tab: "complete a command in the command box"};
 function showShortcuts() {
   const dialog = el("dialog", {"aria-labelledby": "keys", onclose: () => dialog.remove()}, el("form", {method: "dialog"}, el("h2", {id: "keys"}, "Keys"), el("dl", {class: "facts"}, Object.entries(SHORTCUTS).map(([key, does]) => el("div", {}, el("dt", {}, el("kbd", {}, key)), el("dd", {}, does)))), el("button", {autofocus: true}, "Close")));
   document.body.append(dialog);

@@ -121,6 +121,30 @@ export function plot(space) {
   return picture(`${shown.length} vectors on the plane in which they differ most${query ? `, and the last query, which found ${query.found.join(", ") || "nothing"}` : ""}`, wide, high, parts);
 }
 
+// A workflow run along the clock. A row is a message of the run: a pale bar while it waits, a full
+// one from its first attempt to its last, and a dot for each attempt.
+export function gantt(run) {
+  const wide = Math.min(760, room()), label = Math.min(180, wide * .34), row = 24, end = wide - 12, parts = [], told = [];
+  const names = new Map(run.record.steps.flatMap((group) => group.steps).filter((step) => step.stepName).map((step) => [step.messageId, step.stepName]));
+  const rows = run.messages.map((one) => ({name: names.get(one.id), from: micros(one.created), tries: one.tries.map((each) => ({at: micros(each.at), good: each.status >= 200 && each.status < 300, status: each.status})), next: one.next && micros(one.next)}));
+  if (!rows.length) return "";
+  const first = rows[0].from, last = Math.max(...rows.flatMap((one) => [one.from, one.next ?? 0, ...one.tries.map((each) => each.at)]), run.completed ? micros(run.completed) : 0);
+  const x = (at) => label + (end - label) * (at - first) / Math.max(1, last - first);
+  rows.forEach((one, index) => {
+    const y = 6 + row * index, begun = one.tries[0]?.at ?? one.next ?? one.from, until = one.tries.at(-1)?.at ?? begun, name = one.name === "init" ? "start" : one.name ? `after ${one.name}` : "next step";
+    const failed = one.tries.filter((each) => !each.good).length;
+    const text = `${name}: ${begun > one.from ? `waits ${span(begun - one.from)}, ` : ""}${one.tries.length} attempt${one.tries.length === 1 ? "" : "s"}${failed ? `, ${failed} failed` : ""}${one.next ? ", next planned" : ""}`;
+    told.push(text);
+    parts.push(svg("text", {x: 0, y: y + 12}, clipped(name, label - 8)), svg("rect", {class: "wait", x: x(one.from), y: y + 4, width: Math.max(1, x(Math.max(begun, one.next ?? 0)) - x(one.from)), height: 9, rx: 2}, titled(text)),
+      svg("rect", {class: failed ? "span failing" : "span", x: x(begun), y: y + 4, width: Math.max(3, x(until) - x(begun)), height: 9, rx: 2}, titled(text)),
+      ...one.tries.map((each) => svg("circle", {class: each.good ? "good" : "bad", cx: x(each.at), cy: y + 8.5, r: 4}, titled(each.status ? `answered ${each.status}` : "no answer"))),
+      one.next ? svg("circle", {class: "planned", cx: x(one.next), cy: y + 8.5, r: 4}, titled("planned")) : null);
+  });
+  const bottom = 6 + row * rows.length + 14;
+  parts.push(svg("text", {x: label, y: bottom, class: "small"}, "0 s"), svg("text", {x: end, y: bottom, class: "small", "text-anchor": "end"}, span(last - first)));
+  return picture(`time of the run. ${told.join("; ")}`, wide, bottom + 6, parts);
+}
+
 // A workflow run from top to bottom: what ran at a time stands side by side.
 export function graph(run) {
   const wide = Math.min(640, room()), high = 40, gap = 26, parts = [], told = [];

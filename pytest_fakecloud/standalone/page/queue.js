@@ -1,10 +1,10 @@
 // A queue: messages and their attempts, dead letters, schedules, workflow runs, and what they go through.
 
-import {act, both, code, copyButton, count, done, el, empty, facts, fine, form, head, laidOut, number, pill, short, soft, table, title, tools, words} from "./dom.js";
+import {act, both, code, copyButton, count, done, el, empty, facts, fine, form, head, json, laidOut, number, pill, short, soft, table, title, tools, words} from "./dom.js";
 import {ask, path, sendWell} from "./api.js";
 import {ListPage} from "./lists.js";
 import {link} from "./router.js";
-import {graph, ladder, micros, span} from "./pictures.js";
+import {gantt, graph, ladder, micros, span} from "./pictures.js";
 
 const STATES = {delivered: "good", dead_lettered: "bad", cancelled: "", pending: "wait", in_flight: "wait", success: "good", failed: "bad", canceled: "", started: "wait"};
 const state = (one) => pill(words(one.state), STATES[one.state]);
@@ -12,19 +12,30 @@ const running = (one) => one.paused ? pill("paused") : pill("active", "good");
 const at = (handle, tab, id) => link(["fake", handle.name, tab, id]);
 const status = (one) => one.status == null ? (one.attempts ? "no answer" : "") : el("span", {class: one.status < 300 ? "ok" : "bad"}, String(one.status));
 const next = (one) => one.next ? both(one.next) : one.waits_for ? `waits for ${one.waits_for}` : "";
+const several = (name, ids) => "?" + ids.map((id) => `${name}=${encodeURIComponent(id)}`).join("&");
 const target = (url) => encodeURI(url).replaceAll("%25", "%");
 const headers = (label, given) => { const rows = Array.isArray(given) ? given : Object.entries(given).map(([name, all]) => [name, [all].flat().join(", ")]); return rows.length ? table(label, ["header", "value"], rows, (pair) => pair) : soft("None."); };
 const body = (one, label) => [one.body ? code(laidOut(one.body), label) : soft("The body is empty."), one.is_whole === false ? soft("The body is longer than what is shown.") : null];
 
 // -- messages --
 
-const publish = (handle) => form("Publish a message", "Publish", [{name: "to", label: "destination", note: "https://app.example/hook", wide: true, needed: true}, {name: "body", label: "body", kind: "area", wide: true}, {name: "type", label: "content type", value: "application/json"},
-  {name: "delay", label: "delay", note: "10m"}, {name: "retries", label: "retries", kind: "number"}, {name: "queue", label: "in queue"}, {name: "callback", label: "callback URL"}],
-async ({to, body: text, type, delay, retries, queue, callback}) => {
-  const made = await sendWell(handle, "POST", (queue ? `/v2/enqueue/${encodeURIComponent(queue)}/` : "/v2/publish/") + target(to), text, {...(type ? {"Content-Type": type} : {}), ...(delay ? {"Upstash-Delay": delay} : {}),
-    ...(retries ? {"Upstash-Retries": retries} : {}), ...(callback ? {"Upstash-Callback": callback} : {})});
+// A form that publishes a message; `again` is a message whose fields it begins with.
+const publish = (handle, again) => form(again ? "Edit and send again" : "Publish a message", again ? "Send again" : "Publish", [
+  {name: "to", label: "destination", note: "https://app.example/hook", value: again?.url, wide: true, needed: true},
+  {name: "body", label: "body", kind: "area", value: again?.body, wide: true},
+  {name: "type", label: "content type", value: again ? contentType(again) : "application/json"},
+  {name: "headers", label: "headers to forward, as JSON", note: '{"X-Trace": "7"}', value: again && JSON.stringify(forwarded(again)), wide: true},
+  {name: "delay", label: "delay", note: "10m"}, {name: "retries", label: "retries", kind: "number", value: again?.max_retries}, {name: "label", label: "label", value: again?.label},
+  {name: "queue", label: "in queue", value: again?.settings.queue}, {name: "callback", label: "callback URL", value: again?.settings.callback}],
+async ({to, body: text, type, headers: more, delay, retries, label, queue, callback}) => {
+  const extra = Object.entries(more ? json(more, "The headers") : {}).map(([name, value]) => [`Upstash-Forward-${name}`, String(value)]);
+  const given = {"Content-Type": type, "Upstash-Method": again?.method, "Upstash-Delay": delay, "Upstash-Retries": retries, "Upstash-Label": label, "Upstash-Callback": callback};
+  const made = await sendWell(handle, "POST", (queue ? `/v2/enqueue/${encodeURIComponent(queue)}/` : "/v2/publish/") + target(to), text,
+    {...Object.fromEntries(Object.entries(given).filter(([, value]) => value)), ...Object.fromEntries(extra)});
   return done("Published ", [made].flat().map((one) => el("a", {href: at(handle, "messages", one.messageId)}, one.messageId)), ".");
 }, {open: false});
+const contentType = (one) => Object.entries(one.headers).find(([name]) => name.toLowerCase() === "content-type")?.[1].toString() ?? "";
+const forwarded = (one) => Object.fromEntries(Object.entries(one.headers).filter(([name]) => name.toLowerCase() !== "content-type").map(([name, value]) => [name, value.toString()]));
 
 const messageColumns = ["message", "state", "to", "attempts", "last answer", "next attempt"];
 const messageRow = (one) => [el("span", {title: one.id}, both(one.created)), state(one), short(`${one.method} ${one.url}`, 90), `${one.attempts} of ${one.max_retries + 1}`, status(one), next(one)];
@@ -37,6 +48,7 @@ function messageDetail(one, page) {
       pending ? act("Cancel…", `Cancel ${name}`, () => sendWell(handle, "DELETE", `/v2/messages/${encodeURIComponent(name)}`), {question: "Cancel this message? It will not be delivered."}) : null,
       one.dlq_id ? act("Retry", `Retry ${name}`, () => retry(handle, [one.dlq_id])) : null,
       copyButton(name, "Copy id", "Copy id"), copyButton(one.body, "Copy body", "Copy body")),
+    one.is_whole === false || one.run ? null : publish(handle, one),
     head(count(one.attempts.length, "attempt")), one.attempts.length + (one.next ? 1 : 0) > 1 && one.attempts.length ? ladder(one) : null,
     one.attempts.length ? one.attempts.slice().reverse().map((each) => attemptPart(each)) : soft("Not attempted yet."),
     head("Body"), ...body(one, "body"), head("Headers"), headers("headers", one.headers),
@@ -52,7 +64,10 @@ function attemptPart(one) {
 
 const messages = {
   list: "messages", noun: "message", facet: "state", hasItem: true, key: (one) => one.id, columns: messageColumns, row: messageRow, searchNote: "Search id, URL, label, body",
-  tools: publish, detail: messageDetail,
+  tools: (handle) => publish(handle), detail: messageDetail,
+  moreFilters: true, filters: [{name: "since", label: "published since (UTC)", type: "datetime-local"}, {name: "until", label: "published before (UTC)", type: "datetime-local"},
+    {name: "status", label: "status of the last answer", note: "503 or 5xx"}, {name: "label", label: "label", note: "mail"}, {name: "url", label: "part of the URL", note: "/hook"}],
+  bulk: [{text: "Cancel…", work: (handle, ids) => sendWell(handle, "DELETE", "/v2/messages" + several("messageIds", ids)), question: (many) => `Cancel ${count(many, "message")}? Those that are still pending will not be delivered.`}],
   empty: () => empty("No messages yet.", "A message appears when your application publishes one. Publish one above to try.", "Deliveries go to loopback addresses; for others start the server with --forward https://app.example=http://127.0.0.1:3000."),
 };
 const callbacks = {
@@ -62,9 +77,8 @@ const callbacks = {
 
 // -- dead letters --
 
-const several = (ids) => "?" + ids.map((id) => `dlqIds=${encodeURIComponent(id)}`).join("&");
-const retry = (handle, ids) => sendWell(handle, "POST", "/v2/dlq/retry" + several(ids));
-const discard = (handle, ids) => sendWell(handle, "DELETE", "/v2/dlq" + several(ids));
+const retry = (handle, ids) => sendWell(handle, "POST", "/v2/dlq/retry" + several("dlqIds", ids));
+const discard = (handle, ids) => sendWell(handle, "DELETE", "/v2/dlq" + several("dlqIds", ids));
 const letters = {
   list: "dead-letters", noun: "dead letter", key: (one) => one.id, columns: ["since", "to", "attempts", "last answer", "body"],
   row: (one) => [both(one.at), short(`${one.method} ${one.url}`, 90), number(one.attempts), status(one), short(one.preview, 60)],
@@ -106,7 +120,7 @@ const runs = {
     return [title(one.id), facts({state: state(one), workflow: one.url, started: both(one.created) + " UTC", took: one.completed ? span(micros(one.completed) - micros(one.created)) : "", label: record.label}),
       tools(one.state === "started" ? act("Cancel…", `Cancel ${one.id}`, () => sendWell(handle, "DELETE", `/v2/workflows/runs/${encodeURIComponent(one.id)}`), {question: "Cancel this run? Its steps stop where they are."}) : null,
         one.dlq_id ? [act("Resume", `Resume ${one.id}`, () => sendWell(handle, "POST", `/v2/workflows/dlq/resume/${encodeURIComponent(one.dlq_id)}`)), act("Restart", `Restart ${one.id}`, () => sendWell(handle, "POST", `/v2/workflows/dlq/restart/${encodeURIComponent(one.dlq_id)}`))] : null, copyButton(one.id, "Copy id", "Copy id")),
-      graph(record), head("Steps"), ...steps.map((step) => stepPart(step)),
+      graph(record), head("Time"), gantt(one), head("Steps"), ...steps.map((step) => stepPart(step)),
       failed.length ? [head("Errors"), table("errors", ["attempt", "time", "status", "reason", "message"], failed.flatMap((each) => each.errors.map((error) => ({...error, id: each.id}))),
         (error) => [error.number, fine(error.at), error.status ?? "", short(error.reason, 300), el("a", {href: at(handle, "messages", error.id)}, "show")])] : null,
       head("Input"), one.input ? code(laidOut(one.input), "input") : soft("The run was started without input."),

@@ -1,6 +1,6 @@
 // The clock, what falls due on it, and snapshots of all data.
 
-import {$, act, attempt, both, count, day, done, el, empty, form, number, redraw, short, table, time} from "./dom.js";
+import {$, act, attempt, both, count, day, done, el, empty, facts, form, number, redraw, short, table, time, words} from "./dom.js";
 import {ask} from "./api.js";
 import {micros, span, strip} from "./pictures.js";
 
@@ -20,6 +20,8 @@ export async function move(body) {
   document.dispatchEvent(new Event("changed"));
 }
 export function clockButtons() {
+  // On a narrow screen the other buttons are behind one.
+  $("clock-more").addEventListener("click", () => $("clock-more").setAttribute("aria-expanded", String($("clock-more").getAttribute("aria-expanded") !== "true")));
   for (const button of document.querySelectorAll("[data-by]")) button.addEventListener("click", () => move({action: "advance", by: button.dataset.by}));
   $("advance").addEventListener("submit", (event) => { event.preventDefault(); move({action: "advance", by: $("by").value}); });
   $("next").addEventListener("click", () => move({action: "advance_to_next"}));
@@ -62,14 +64,17 @@ export class SnapshotsPage {
 
 // -- problems --
 
+// Of each kind: what it means, and what to do about it with `serve`.
 const ADVICE = {
-  unstubbed: ["The queue delivers to loopback addresses only. Choose one:", ["Forward the address to your application: ", "pytest-fakecloud serve --forward https://app.example=http://127.0.0.1:3000"],
-    ["Or answer it from a state file, under \"destinations\": ", "pytest-fakecloud serve --load state.json"]],
-  unrouted: ["Your application called an address that this fake does not have. Compare method and path in Activity with the documentation of the service.", ["Check that the application has the address and the token of this fake: ", "#/connect"]],
-  rejected_step: ["The workflow sent a step that its run does not take, for example because the run has ended. The run's page shows its steps."],
-  unused_fault: ["No request met this fault. Make the request that it is for, or remove it on the Faults tab of the fake."],
-  bug: ["This is a bug of pytest-fakecloud. Please report it with the text below."],
+  unstubbed: ({url}) => ["The queue delivers to loopback addresses only. Choose one:", ["Forward the address to your application: ", el("code", {}, `pytest-fakecloud serve --forward ${origin(url)}=http://127.0.0.1:3000`)],
+    ["Or answer it from a state file, under \"destinations\": ", el("code", {}, "pytest-fakecloud serve --load state.json")]],
+  unrouted: () => ["Your application called an address that this fake does not have. Compare method and path with the documentation of the service.", ["Check that your application uses the address and token of this fake: ", el("a", {href: "#/connect"}, "Connect")]],
+  rejected_step: ({run_id: run}) => ["The queue rejected a step of a workflow run, for example because the run has ended. Workflow clients ignore this error, so the run does not continue.", run && [el("a", {href: `#/fake/queue/runs/${encodeURIComponent(run)}`}, "Show the run")]],
+  unused_fault: () => ["No request met this fault. Make the request that it is for, or remove it on the Faults tab of the fake."],
+  bug: () => ["This is a bug of pytest-fakecloud. Please report it with the text below."],
 };
+const origin = (url) => { try { return new URL(url).origin; } catch { return "https://app.example"; } };
+
 export class ProblemsPage {
   constructor() { this.listed = el("section"); this.node = el("div", {class: "page"}, el("h1", {}, "Problems"), this.listed); }
   async go() { await this.refresh(); }
@@ -77,8 +82,14 @@ export class ProblemsPage {
     const found = await ask("GET", "/problems"), shape = JSON.stringify(found);
     if (shape === this.shape) return;
     this.shape = shape;
-    redraw(this.listed, found.length ? found.map((one) => el("article", {class: "problem"}, el("h2", {class: "bad"}, one.kind.replaceAll("_", " ")), ...(ADVICE[one.kind] ?? []).map((line) => Array.isArray(line) ? el("p", {}, line[0], line[1].startsWith("#") ? el("a", {href: line[1]}, "Connect") : el("code", {}, line[1])) : el("p", {}, line)),
-      el("details", {open: true}, el("summary", {}, "What was found"), el("pre", {tabindex: 0, role: "group", "aria-label": `problem: ${one.kind}`}, one.text))))
+    // Problems that differ only in the message are alike.
+    const alike = Map.groupBy(found, ({kind, text, facts: {message_id: id, ...rest}}) => JSON.stringify(id ? [kind, rest] : [kind, text]));
+    redraw(this.listed, found.length ? [...alike.values()].map((all) => this.problem(all[0], all.length))
       : empty("No problems.", "The server lists here what would fail a test, such as a delivery to an address that nothing answers."));
+  }
+  problem({kind, text, facts: known}, times) {
+    const {handle, message_id: _, ...rest} = known, advice = ADVICE[kind]?.(known) ?? [];
+    return el("article", {class: "problem"}, el("h2", {class: "bad"}, words(kind), times > 1 ? el("span", {class: "many"}, `${number(times)} times`) : null), facts({fake: handle, ...rest}), advice.filter(Boolean).map((line) => el("p", {}, line)),
+      el("details", {open: !advice.length || kind === "bug"}, el("summary", {}, "As a test reports it"), el("pre", {tabindex: 0, role: "group", "aria-label": `problem: ${kind}`}, text)));
   }
 }
