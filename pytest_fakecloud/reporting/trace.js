@@ -21,6 +21,7 @@ export class Trace {
     this.report = {rows: [], findings: [], fakes: []};
     this.number = null;
     this.drawn = new Map();
+    this.version = 0;
     this.items = [];
     this.build();
     this.stop = new AbortController();
@@ -139,7 +140,6 @@ export class Trace {
     this.empty.textContent = this.rows.length ? "No row matches the filters." : "No calls were recorded.";
     this.activate();
     this.measure();
-    this.clear();
     this.fillHeads();
     this.draw();
   }
@@ -170,6 +170,7 @@ export class Trace {
     this.root.classList.toggle("trace-open", this.number !== null);
     this.root.style.setProperty("--lanes-width", `${this.narrow ? 0 : this.lane * lanes}px`);
     this.root.style.setProperty("--trace-top", `${this.top.offsetHeight}px`);
+    this.version++;
     this.items = [];
     this.places = new Map();
     let y = 0, index = 0, before = null;
@@ -215,23 +216,36 @@ export class Trace {
     for (let index = firstBelow(this.items, from); index < this.items.length && this.items[index].top < to; index++) {
       const item = this.items[index];
       kept.add(item.key);
-      let element = this.drawn.get(item.key);
-      if (!element) {
-        element = item.gap ? this.gapElement(item) : this.rowElement(item);
-        this.drawn.set(item.key, element);
-        this.list.append(element);
-      }
-      element.style.transform = `translateY(${item.top}px)`;
-      if (item.one) {
-        const selected = item.one.row.number === this.number;
-        element.setAttribute("aria-selected", selected);
-        element.setAttribute("aria-posinset", item.index);
-        element.setAttribute("aria-setsize", this.shown.length);
-      }
+      this.drawItem(item);
     }
     for (const [key, element] of this.drawn) if (!kept.has(key)) { element.remove(); this.drawn.delete(key); }
     const active = this.number !== null && this.drawn.has(this.number) ? `row-${this.number}` : null;
     if (active) this.list.setAttribute("aria-activedescendant", active); else this.list.removeAttribute("aria-activedescendant");
+  }
+
+  // Draw an item unless it is drawn already: scrolling touches no element that stays.
+  drawItem(item) {
+    const {one} = item, state = `${this.version} ${one?.row.number === this.number}`;
+    let element = this.drawn.get(item.key);
+    if (element?.state === state) return;
+    const shape = one ? this.shapeOf(item) : item.gap;
+    if (element?.row !== one?.row || element?.shape !== shape) {
+      const made = one ? this.rowElement(item) : this.gapElement(item);
+      if (element) element.replaceWith(made); else this.list.append(made);
+      element = Object.assign(made, {row: one?.row, shape});
+      this.drawn.set(item.key, element);
+    }
+    element.state = state;
+    element.style.transform = `translateY(${item.top}px)`;
+    if (!one) return;
+    element.setAttribute("aria-selected", one.row.number === this.number);
+    element.setAttribute("aria-posinset", item.index);
+    element.setAttribute("aria-setsize", this.shown.length);
+  }
+
+  // All that a row's element shows besides the row.
+  shapeOf({one, height}) {
+    return JSON.stringify([height, this.lane, this.lanes.length, this.narrow, one.from, one.to, one.hue, one.bars, one.starts, this.matches.has(one)]);
   }
 
   gapElement(item) {

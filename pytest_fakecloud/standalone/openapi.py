@@ -21,7 +21,7 @@ from ..http.routing import Route
 from .control.shapes import BODIES, RESPONSES
 
 _QUERIES = {
-    "journal": {"after": "leave out entries up to this number"},
+    "journal": {"after": "leave out rows up to this number", "limit": "at most this many"},
     "journal_stream": {"after": "leave out entries up to this number"},
     "attempts": {"id": "only this message's"},
 }

@@ -144,6 +144,8 @@ def test_the_journal_is_told_and_masked(server: Server) -> None:
     assert handle["headers"]["Authorization"].split()[1] not in json.dumps(rows)
     assert server.ask("GET", f"/journal?after={row['number']}") == (200, [])
     assert server.ask("GET", "/journal?after=x")[0] == 422
+    kv(server, "GET", "a")
+    assert server.ask("GET", "/journal?limit=1") == (200, [row])
 
 
 def stream_request(server: Server, *headers: str) -> bytes:

@@ -52,9 +52,14 @@ class JournalRoutes:
         ]
 
     def journal_rows(self, request: Request) -> Answer:
-        """What happened, oldest first; ``?after=N`` leaves out rows up to that number."""
+        """What happened, oldest first.
+
+        ``?after=N`` leaves out rows up to that number, ``?limit=N`` returns at most that many.
+        """
         after = whole_number(request.query("after"))
-        return Answer(_json(sorted(_rows(self._cloud, after + 1), key=itemgetter("number"))))
+        limit = whole_number(request.query("limit"))
+        found = sorted(_rows(self._cloud, after + 1, limit), key=itemgetter("number"))
+        return Answer(_json(found))
 
     def stream(self, request: Request) -> Stream:
         """The journal as server-sent events, from ``?after=N`` on, as it is written.
@@ -128,9 +133,15 @@ def _entries(cloud: Cloud, first: int) -> list[Entry]:
     return entries[bisect_left(entries, first, key=attrgetter("number")) :]
 
 
-def _rows(cloud: Cloud, first: int) -> list[Row]:
-    """Return the rows from a number on, in the order in which one caused another."""
-    made = rows(cloud, _entries(cloud, first - CONTEXT))
+def _rows(cloud: Cloud, first: int, limit: int = 0) -> list[Row]:
+    """Return the rows from a number on, in the order in which one caused another.
+
+    A ``limit`` counts entries, of which a delivery has two; 0 is no limit.
+    """
+    entries = _entries(cloud, first - CONTEXT)
+    if limit:
+        entries = entries[: bisect_left(entries, first, key=attrgetter("number")) + limit]
+    made = rows(cloud, entries)
     return _shown(cloud, [row for row in made if row.number >= first])
 
 

@@ -8,11 +8,17 @@ import {Trace} from "./trace.js";
 
 export const entries = new Rows();
 export const journal = {loaded: false, listeners: new Set()};
-const NEWEST = 300;
+const NEWEST = 300, PART = 500;
 let behind = true;
 const came = [];
 
-const tell = () => { for (const listener of journal.listeners) listener(); };
+// Showing many rows takes a while; `spent` spaces the updates, so that most of the time stays free.
+let spent = 0;
+function tell() {
+  const start = performance.now();
+  for (const listener of journal.listeners) listener();
+  spent = performance.now() - start;
+}
 export const catchUp = oneAtATime(async () => {
   entries.merge(came.splice(0));
   if (!journal.loaded) await first();
@@ -23,7 +29,7 @@ export const catchUp = oneAtATime(async () => {
   }
   tell();
 });
-// The newest entries come first: the server takes about a millisecond to write each out.
+// The newest rows come first, then the older ones in parts, so that reading a part takes no long time.
 async function first() {
   const {latest} = await ask("GET", "/state"), from = Math.max(0, latest - NEWEST);
   entries.cover(await ask("GET", "/journal?after=" + from));
@@ -31,7 +37,17 @@ async function first() {
   behind = false;
   if (!from) return;
   journal.older = true;
-  ask("GET", "/journal?after=0").then((found) => entries.merge(found), () => {}).then(() => { journal.older = false; tell(); });
+  older(from).catch(() => {}).then(() => { journal.older = false; tell(); });
+}
+async function older(until) {
+  const parts = [];
+  for (let after = 0; ;) {
+    const part = await ask("GET", `/journal?after=${after}&limit=${PART}`);
+    parts.push(...part);
+    after = part.at(-1)?.number ?? until;
+    if (after >= until) break;
+  }
+  entries.merge(parts);
 }
 let planned = false, stream;
 export function listen() {
@@ -42,7 +58,7 @@ export function listen() {
     came.push(row);
     if (planned) return;
     planned = true;
-    setTimeout(() => { planned = false; catchUp().catch(() => {}); document.dispatchEvent(new Event("happened")); }, 120);
+    setTimeout(() => { planned = false; catchUp().catch(() => {}); document.dispatchEvent(new Event("happened")); }, Math.max(120, 6 * spent));
   }, stream.signal).then(again, again);
   catchUp().catch(() => {});
 }
