@@ -1,1 +1,1 @@
-"""Fakes from outside their process: the control API, the console, recordings, remote clouds."""
+"""The stand-alone server: control API, console, commands and remote clouds."""

@@ -21,7 +21,7 @@ if __name__ == "__main__":
     if sys.argv[1:] == ["state"]:
         print(json.dumps(SCHEMA, indent=1))
     else:
-        # The routes are only read, so no cloud is needed behind them.
+        # Only the routes are read, so no cloud is needed.
         context = Context.alone()
         cloud: Any = SimpleNamespace(clock=context.clock, _context=context)
         opener: Any = nullcontext

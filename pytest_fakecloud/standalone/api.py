@@ -1,4 +1,4 @@
-"""The control API: a cloud from outside its process, under ``/__control__/``."""
+"""The control API under ``/__control__/``: controls a cloud from another process."""
 
 from __future__ import annotations
 
@@ -45,14 +45,15 @@ _GUARDS = (
     ("Referrer-Policy", "no-referrer"),
     ("Cross-Origin-Resource-Policy", "same-origin"),
 )
-"""What tells a browser to keep other sites away from every answer."""
+"""Headers of every answer, which keep pages of other sites away from it."""
 _PAGE_POLICY = f"{_POLICY}; script-src 'self'; style-src 'self'; connect-src 'self'; img-src 'self'"
 
 
 class _Bugs(Problems):
-    """The problems of the control app itself: its bugs are the cloud's, and told at once.
+    """The problems of the control app itself. Bugs are added to those of the cloud and logged.
 
-    Nothing else is: a request it has no route for is no mistake of the application under test.
+    Other problems are dropped: a request to an unknown path of the control API is not a mistake of
+    the application under test.
     """
 
     def __init__(self, cloud: Cloud, tell: Callable[[str], object]) -> None:
@@ -63,7 +64,7 @@ class _Bugs(Problems):
     def report(
         self, kind: str, text: str, *, exception: BaseException | None = None, **facts: Any
     ) -> Problem:
-        """Hand a bug on to the cloud."""
+        """Add a bug to the cloud's problems and log it."""
         if kind != "bug":
             return Problem(kind, text, facts, exception)
         self._tell(text)
@@ -96,7 +97,7 @@ class ControlApp(App):
         self.token = token or new_token()
         self._hosts = hosts or Hosts()
         recorder = Recorder(cloud.clock.now_us, service="control", handle="control")
-        # A console that is open asks twice a second, for weeks.
+        # An open console sends requests every two seconds, possibly for weeks.
         recorder.keep = 0
         self.attach(
             clock=cloud._context.time,
@@ -106,9 +107,9 @@ class ControlApp(App):
             name="control",
         )
         self.loading = ""
-        """How far a load is that has to end before the server is ready, in words."""
+        """The progress of a load that must end before the server is ready, as text."""
         self.url = ""
-        """The address of this API, known when it is mounted."""
+        """The address of this API. It is set when the API is mounted."""
         self._objects = Objects()
         self._codes: deque[str] = deque(maxlen=_MOST_CODES)
         self._journal = JournalRoutes(cloud)
@@ -128,7 +129,7 @@ class ControlApp(App):
     # -- the dialect -----------------------------------------------------------------------------
 
     def routes(self) -> list[Route]:
-        """All endpoints; the OpenAPI file is generated from this list."""
+        """Return all endpoints. The OpenAPI document is generated from this list."""
         return [
             Route("GET", "/", "console", self.console),
             Route("GET", "/console/{name}", "console_file", self.console_file),
@@ -146,11 +147,11 @@ class ControlApp(App):
         ]
 
     def answer(self, request: Request) -> Response:
-        """Take one request through the pipeline; what goes out is kept from other sites."""
+        """Answer a request, with headers that keep pages of other sites away."""
         return _guarded(super().answer(request))
 
     def foreign(self, request: Request) -> Answer:
-        """The answer to a method no path takes, guarded like any other."""
+        """Answer a method that no path accepts, with the same headers."""
         answer = super().foreign(request)
         _guarded(answer)
         return answer
@@ -170,7 +171,7 @@ class ControlApp(App):
         return self._finished(self.render_error(refused))
 
     def server_failed(self, error: BaseException) -> None:
-        """Report what broke below the pipeline."""
+        """Report an error of the HTTP server below the app."""
         self.problems.report(
             "bug",
             f"{self.name}: the server failed: {error!r}\n"
@@ -181,7 +182,7 @@ class ControlApp(App):
         )
 
     def authenticate(self, request: Request) -> object:
-        """The right Host; and the control token, except where no secret is shown."""
+        """Check the Host, and the control token for routes that need it."""
         host = request.fields.get("host")
         if not self._hosts.takes(host):
             raise Refused(
@@ -196,7 +197,7 @@ class ControlApp(App):
         return None
 
     def render_error(self, error: ServiceError) -> Answer:
-        """``{"error": {"type", "message"}}``."""
+        """Return an error as ``{"error": {"type", "message"}}``."""
         text = error.message
         if len(text) > _LONGEST_MESSAGE:
             text = f"{text[:_LONGEST_MESSAGE]}… ({len(text)} characters)"
@@ -209,7 +210,7 @@ class ControlApp(App):
     # -- the server itself -----------------------------------------------------------------------
 
     def console(self, request: Request) -> Answer:
-        """The console page."""
+        """Return the console page."""
         from .console import page
 
         answer = page(request)
@@ -217,7 +218,7 @@ class ControlApp(App):
         return answer
 
     def console_file(self, request: Request) -> Answer:
-        """A script or the style of the console page."""
+        """Return a script or stylesheet of the console page."""
         from .console import FILES, file
 
         name = request.params["name"]
@@ -226,29 +227,29 @@ class ControlApp(App):
         return file(request, name)
 
     def icon(self, request: Request) -> Answer:
-        """No icon; browsers ask for one."""
+        """Return no content: browsers request an icon."""
         return Answer(status=204, content_type=None)
 
     def live(self, request: Request) -> Live:
-        """Whether the server runs."""
+        """Return 200 as soon as the server runs."""
         return {"live": True}
 
     def ready(self, request: Request) -> object:
-        """Whether the fakes are as they are to be: 503 with ``"loading"`` until all is loaded."""
+        """Return 200 when all data is loaded; before that 503, with the progress in ``"loading"``."""
         ready = not self.loading and not self.cloud.closed
         found = {"ready": ready, **({"loading": self.loading} if self.loading else {})}
         return Answer(found, 200 if ready else 503)
 
     def openapi(self, request: Request) -> dict[str, Any]:
-        """This API as an OpenAPI 3.1 file."""
+        """Return the OpenAPI 3.1 document of this API."""
         from .openapi import document
 
         return document(self.table.routes)
 
     def state(self, request: Request) -> State:
-        """The cloud at a glance: handles with addresses and variables, clock, seed.
+        """Return a summary of the cloud: fakes with addresses and variables, clock, seed.
 
-        ``latest`` is the number of the newest entry of the journal, 0 while there is none.
+        ``latest`` is the number of the newest journal entry, 0 when the journal is empty.
         """
         entries = self.cloud.journal.entries
         return {
@@ -260,11 +261,11 @@ class ControlApp(App):
         }
 
     def environment(self) -> dict[str, str]:
-        """Return the variables of all fakes and of this API; opens their database ports."""
+        """Return the variables of all fakes and of this API. Opens the database ports."""
         return environment(self.cloud, self.url, self.token)
 
     def env(self, request: Request) -> dict[str, str]:
-        """The environment variables for the application under test, by name."""
+        """Return the environment variables for the application under test, by name."""
         return self.environment()
 
     def console_url(self) -> str:
@@ -295,7 +296,7 @@ class ControlApp(App):
         return {"token": self.token}
 
     def reset(self, request: Request) -> Clock:
-        """Return one handle (``{"handle": name}``) or all to their baseline."""
+        """Return one fake (``{"handle": name}``) or all fakes to their baseline."""
         name = fields(request, "handle").get("handle")
         if name is None:
             self.cloud.reset()
@@ -304,9 +305,9 @@ class ControlApp(App):
         return clock_view(self.cloud)
 
     def begin(self, request: Request) -> Clock:
-        """Start over as for a new test: baselines, connections ended, clock at its start.
+        """Start over as for a new test: restore baselines, end connections, reset the clock.
 
-        Or at another, for this once: ``{"now": an instant, "clock": "running"|"frozen"}``.
+        ``{"now": a time, "clock": "running"|"frozen"}`` sets another start time or mode, once.
         """
         body = fields(request, "now", "clock")
         self._objects.forget()

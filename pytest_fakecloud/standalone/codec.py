@@ -1,7 +1,7 @@
-"""Values across the wire of the control API: what is data goes by value, the rest by reference.
+"""Encoding of the control API's values: data is sent by value, other objects by reference.
 
-Text JSON with tags, each with a reader of its own. Nothing is pickled, and no name that came in is
-looked up anywhere but in the closed lists of ``wire``.
+The form is JSON with type tags, and each tag has its own decoder. Nothing is pickled, and received names
+are looked up in the closed lists of ``wire`` only.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ from .wire import (
 TAG = "$"
 _FLAGS = int(re.ASCII | re.IGNORECASE | re.MULTILINE | re.DOTALL | re.VERBOSE | re.UNICODE)
 MOST_OBJECTS = 100_000
-"""How many objects a server keeps for its clients; the one that was not used for longest goes."""
+"""The maximum of objects that a server keeps for its clients; the least recently used is dropped."""
 _SHOWN = 500
 _TOLD = frozenset({"waiting"})
 """The texts that a list may have besides its items."""
@@ -49,7 +49,7 @@ class Unreadable(ValueError):
 
 
 class Objects:
-    """What the server keeps for its remote clients: objects by number."""
+    """Objects that the server keeps for its remote clients, by number."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -58,7 +58,7 @@ class Objects:
         self._known: dict[int, int] = {}
 
     def keep(self, value: object) -> int:
-        """The number of an object; the same one again for the same object."""
+        """Return the number of an object, always the same for one object."""
         with self._lock:
             number = self._known.get(id(value))
             if number is None:
@@ -73,7 +73,7 @@ class Objects:
             return number
 
     def get(self, number: int) -> Any:
-        """The object of a number; ``ContractError`` when there is none (any more)."""
+        """Return the object of a number. Raises ``ContractError`` if it was dropped or never existed."""
         with self._lock:
             if number in self._objects:
                 self._objects.move_to_end(number)
@@ -81,7 +81,7 @@ class Objects:
         raise ContractError(f"the server has no object {number}: it was reset or restarted since")
 
     def forget(self) -> None:
-        """Let go of everything."""
+        """Drop all objects."""
         with self._lock:
             self._objects.clear()
             self._known.clear()
@@ -92,10 +92,10 @@ class _ByReference(Exception):
 
 
 def encode(value: Any, objects: Objects | None = None, where: str = "the value") -> Any:
-    """A value as JSON data.
+    """Return a value as JSON data.
 
-    With ``objects`` (the server's side) what is not data becomes a reference; without (the
-    client's side) it is a ``ContractError`` that names ``where`` it came.
+    With ``objects`` (on the server), an object that is not data becomes a reference. Without (on the
+    client), it raises ``ContractError``, which names ``where`` it was.
     """
     try:
         return _copy(value)
@@ -178,9 +178,9 @@ def _copy(value: Any) -> Any:
 
 
 def _is_plain(value: list[Any]) -> bool:
-    """Whether a list holds nothing but its items, what may be asked about them, and texts.
+    """Return whether a list contains only its items, their fields and texts.
 
-    What a failure says where there are no items is a function, and stays behind.
+    The function that describes an empty list is not sent.
     """
     return all(
         name in ("_fields", "_kind", "_notes") or (name in _TOLD and isinstance(told, str))
@@ -289,7 +289,7 @@ def _read_found(value: Mapping[str, Any], refer: Refer) -> list[Any]:
         raise Unreadable(f"{told!r:.200} is not told by such a list")
     made: list[Any] = kind(_decoded(item, refer) for item in items)
     if names is not None:
-        # What reads a field is a function and stays there; calls and events say where theirs are.
+        # Field readers are functions, which are not sent; calls and events name theirs.
         made._fields = {name: _field(of, name) for name in names}  # type: ignore[attr-defined]
         made._kind = of  # type: ignore[attr-defined]
     vars(made).update(told)
@@ -340,7 +340,7 @@ _READERS: Mapping[str, Reader] = {
     "timedelta": _read_timedelta,
     "tuple": _read_list(tuple),
 }
-"""All there is: each kind of value with what reads it."""
+"""The decoder of each kind of value."""
 
 
 def encode_error(error: BaseException) -> dict[str, Any]:
@@ -386,5 +386,5 @@ def decode_error(data: Mapping[str, Any]) -> BaseException:
 
 
 def _may_be_field(name: str) -> bool:
-    """Whether an exception may have that of its own: nothing that says what every exception does."""
+    """Return whether a field of an exception is sent: those of all exceptions are not."""
     return name == "__notes__" or not (name.startswith("_") or hasattr(Exception, name))

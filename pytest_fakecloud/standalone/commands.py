@@ -36,7 +36,7 @@ EPILOG = (
 
 @dataclass(frozen=True)
 class Answer:
-    """What a command found: for scripts (``--json``) and for people; and whether it was well."""
+    """The result of a command as data (``--json``) and as text, and whether it succeeded."""
 
     data: Any
     text: str
@@ -45,7 +45,7 @@ class Answer:
 
 @dataclass(frozen=True)
 class Command:
-    """One command: what it does, its arguments, and how it is done."""
+    """A command: its description, arguments and implementation."""
 
     words: str
     arguments: Callable[[argparse.ArgumentParser], object]
@@ -196,7 +196,7 @@ def _health_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def _health(url: str, given: argparse.Namespace) -> Answer:
-    """Whether a server is ready; needs no token."""
+    """Return whether a server is ready. This needs no token."""
     import urllib3
 
     path = "live" if given.live else "ready"

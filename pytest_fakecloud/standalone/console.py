@@ -1,4 +1,4 @@
-"""The console: one page that shows a running cloud, and to which a person can do all its users can."""
+"""The console's files, and the requests that it sends to fakes."""
 
 from __future__ import annotations
 
@@ -70,10 +70,11 @@ def send(
     headers: object = None,
     body: object = "",
 ) -> dict[str, Any]:
-    """Send a request to a fake, with its credentials, and tell the answer as plain JSON.
+    """Send a request to a fake with its credentials, and return the answer as plain JSON.
 
-    It takes the fake's whole pipeline, faults and journal too, but no socket. ``ContractError`` for
-    what no client could send, and for a request that is answered by a stream.
+    The request passes through the fake's whole pipeline, including faults and journal, but no socket.
+    Raises ``ContractError`` for a request that no client could send, and for one that is answered by
+    a stream.
     """
     if not isinstance(method, str) or not _METHOD.fullmatch(method):
         raise ContractError(f"method is a word such as 'POST', not {method!r:.100}")
@@ -92,7 +93,7 @@ def send(
         }
     if isinstance(answer, Effect):
         return {"broken": answer.kind}
-    # Nobody reads it: it ends as if its client had gone.
+    # The stream has no reader, so end it like one whose client disconnected.
     if hasattr(answer.chunks, "close"):
         answer.chunks.close()
     if answer.on_close is not None:

@@ -1,4 +1,4 @@
-"""The environment variables of a server's fakes, and the forms they are written in."""
+"""The environment variables of a server's fakes, as shell exports and .env files."""
 
 from __future__ import annotations
 

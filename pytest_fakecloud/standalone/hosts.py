@@ -1,7 +1,7 @@
-"""Under which names a server may be asked for: what keeps a stranger's page from asking it.
+"""Host names under which a server accepts requests, as a defence against pages of other sites.
 
-A page of another site can have its own name lead to this machine (DNS rebinding) and is then, for
-the browser, of the same origin as the server. The Host header still says that name.
+A page of another site can make its own name resolve to this machine (DNS rebinding). The browser then
+treats page and server as one origin, but the Host header still contains the page's name.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from ..http.messages import Request
 
 
 def is_loopback(host: str) -> bool:
-    """Whether a name or an address is this machine's own and nobody else's."""
+    """Return whether a name or address is a loopback one."""
     address = _address(host)
     if address is not None:
         return address.is_loopback
@@ -31,7 +31,7 @@ def _address(host: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address | None:
 
 
 class Hosts:
-    """The names a server answers to: loopback names, the host it is bound to, and those allowed.
+    """The accepted names: loopback names, the host the server is bound to, and allowed ones.
 
     A server bound to every address (``0.0.0.0``, ``::``) also answers to any IP address, which no
     page can claim for another, and to the machine's own name.
@@ -45,7 +45,7 @@ class Hosts:
             self._names.add(_plain(socket.gethostname()))
 
     def takes(self, header: str | None) -> bool:
-        """Whether a request with this Host header is meant for the server; one without any is."""
+        """Return whether the server accepts a request with this Host header, or without one."""
         if header is None:
             return True  # HTTP/1.0: no browser is that old
         try:

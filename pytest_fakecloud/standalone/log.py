@@ -1,4 +1,4 @@
-"""What a server says of itself on standard error: lines for people, or one JSON object a line."""
+"""The log of a server on standard error: lines of text, or one JSON object per line."""
 
 from __future__ import annotations
 
@@ -11,15 +11,15 @@ from typing import Any, Literal, TextIO, TypeAlias
 LogFormat: TypeAlias = Literal["text", "json"]
 FORMATS: tuple[LogFormat, ...] = ("text", "json")
 _ASIDE = frozenset({"ready", "stopping"})
-"""Events that people read from standard output, or cause themselves."""
+"""Events that are not written as text: standard output has them, or the user caused them."""
 
 
 class Log:
-    """Events of a server: a name, a sentence, and what it is about.
+    """The log of a server. An event has a name, a text and fields of its own.
 
-    There is one for the start, how far long loads are, warnings, bugs and the end; none for a call,
-    which the journal has. As JSON each has ``at`` (real UTC time), ``level``, ``event``, ``text``
-    and its own fields. No token is ever in one.
+    Events are the start, the progress of long loads, warnings, bugs and the end. Calls are in the
+    journal instead. As JSON, an event has ``at`` (wall-clock UTC), ``level``, ``event``, ``text`` and
+    its own fields. No event contains a token.
     """
 
     def __init__(self, form: LogFormat = "text", file: TextIO | None = None) -> None:
@@ -39,12 +39,12 @@ class Log:
                 ensure_ascii=False,
                 default=str,
             )
-        # One write for each, so that lines of several threads stay whole.
+        # A single write keeps the lines of several threads apart.
         with self._lock:
             file = self._file or sys.stderr
             file.write(line + "\n")
             file.flush()
 
     def bug(self, text: str) -> None:
-        """A bug of the server itself."""
+        """Write a bug of the server itself."""
         self.say("bug", text, level="error")

@@ -1,4 +1,4 @@
-"""The OpenAPI file of the control API, generated from its routes."""
+"""The OpenAPI document of the control API, generated from its routes."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ WITHOUT_TOKEN = frozenset(
 
 
 def document(routes: Iterable[Route]) -> dict[str, Any]:
-    """All routes as an OpenAPI 3.1 object; texts are the endpoints' docstrings."""
+    """Return all routes as an OpenAPI 3.1 object. Descriptions are the endpoints' docstrings."""
     paths: dict[str, dict[str, Any]] = {}
     schemas = _Schemas()
     for route in routes:

@@ -1,7 +1,7 @@
-"""Patterns that another process sent: Python's syntax, matched in linear time.
+"""Patterns from another process: Python's syntax, matched in linear time.
 
-``re`` backtracks: ``(a+)+$`` on thirty letters stops a process for minutes, and no thread of it runs
-meanwhile. Python's own parser reads the pattern, and ``LinearRegex`` matches it.
+``re`` backtracks: ``(a+)+$`` on thirty letters blocks all threads of a process for minutes. Python's
+own parser reads the pattern, and ``LinearRegex`` matches it.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from ..kv.algorithms.linear_regex import Fragment, LinearRegex, RegexError, Test
 
 MOST_STEPS = 10_000_000
 """The largest product of a pattern's states and a text's length: a few seconds at worst."""
-# What turns a pattern into a tree is the same for re itself; it has no public name.
+# The parser of re; it has no public name.
 _parser: Any = re._parser  # type: ignore[attr-defined]
 _IN_LINES = {"^": "^ of a line", "$": "$ of a line"}
 _ANCHORS = {

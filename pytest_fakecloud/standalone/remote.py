@@ -1,4 +1,4 @@
-"""The same handles over a stand-alone server: ``Cloud.connect(url)``."""
+"""Clients of a stand-alone server with the same handles as a local cloud: ``Cloud.connect(url)``."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ move the clock through days of deliveries, and gets the ``timeout=`` it was give
 
 
 class Connection:
-    """One control API: sends uses of remote objects and reads what comes back."""
+    """A connection to one control API: sends uses of remote objects and decodes the results."""
 
     def __init__(self, url: str, token: str) -> None:
         import urllib3
@@ -54,7 +54,7 @@ class Connection:
         self.url = url.rstrip("/")
         self.closed = False
         self.exits = ExitStack()
-        """What ends with the connection: the clients that handles made."""
+        """Closes the clients that handles made when the connection closes."""
         self._headers = {"Authorization": f"Bearer {token}", "Content-Type": "application/json"}
         self._pool = urllib3.PoolManager(retries=False, maxsize=8)
 
@@ -85,7 +85,7 @@ class Connection:
 
     @contextmanager
     def _understood(self) -> Iterator[None]:
-        """What an answer of another shape does when it is read is a ``ContractError``."""
+        """Turn errors of reading an unexpected answer into ``ContractError``."""
         try:
             yield
         except (LookupError, TypeError, ValueError, AttributeError, RecursionError) as error:
@@ -95,20 +95,20 @@ class Connection:
             ) from error
 
     def refer(self, number: int, class_name: str, text: str) -> RemoteObject:
-        """What stands here for an object that stays on the server."""
+        """Return the local proxy of an object that stays on the server."""
         return RemoteObject(self, number, class_name, text)
 
     def request(
         self, method: str, path: str, body: Any = None, within: float | None = None
     ) -> dict[str, Any]:
-        """One request to the control API, answered by an object; its errors are ``ContractError``."""
+        """Send a request that is answered by a JSON object; errors raise ``ContractError``."""
         content = self.ask(method, path, body, within)
         if not isinstance(content, dict):
             raise ContractError(f"{self.url} is not a control API: it answered {content!r:.100}")
         return content
 
     def ask(self, method: str, path: str, body: Any = None, within: float | None = None) -> Any:
-        """One request to the control API, whatever it answers; its errors are ``ContractError``."""
+        """Send a request and return its JSON; errors raise ``ContractError``."""
         import urllib3
 
         if self.closed:
@@ -231,7 +231,7 @@ class RemoteObject:
         return self._follow("__getitem__", index)
 
     def __bool__(self) -> bool:
-        # Asked there only where it can be false: most objects are looked at for not being None.
+        # Ask the server only if the object can be false: most are compared with None.
         if self._surface is not None and "__bool__" in self._surface.protocols:
             return bool(self._follow("__bool__"))
         return True
@@ -351,11 +351,11 @@ def remote_handle(connection: Connection, fixture: str, name: str) -> Handle:
 
 
 class RemoteCloud(AnyCloud):
-    """A cloud that runs in a stand-alone server; its handles are the same classes.
+    """A cloud that runs in a stand-alone server. Its handles have the same classes.
 
-    What cannot cross to another process (functions, applications, predicates, embedders) is a
-    ``ContractError`` that names it. Leaving the with-block closes what was started through this
-    connection and leaves the rest of the server alone.
+    Functions, applications, predicates and embedders cannot be sent to another process and raise
+    ``ContractError``. Leaving the with-block closes the fakes that were started through this
+    connection and no others.
     """
 
     def __init__(self, url: str, token: str | None = None) -> None:
@@ -443,7 +443,7 @@ class RemoteCloud(AnyCloud):
 
     @property
     def problems(self) -> Found[Problem]:
-        """What a strict test would fail for, in the whole server."""
+        """The strict-mode violations of the whole server."""
         return cast("Found[Problem]", self._connection.use(None, "problems", get=True))
 
     def start(self, fixture: str, settings: Mapping[str, Any]) -> Handle:
@@ -495,7 +495,7 @@ class RemoteCloud(AnyCloud):
         self._connection.request("POST", "/begin", {"now": instant, "clock": mode})
         self._allowed.clear()
         self._listeners.clear()
-        # What others closed since, or a restart did, is to be started again when it is asked for.
+        # A fake that was closed elsewhere or by a restart is started again on its next use.
         known = {one["name"] for one in self._state()["handles"]}
         for fixture, handle in list(self._fixture_handles.items()):
             if handle.name not in known:
@@ -588,5 +588,5 @@ class RemoteCloud(AnyCloud):
 
 
 def connect(url: str, token: str | None = None) -> RemoteCloud:
-    """The cloud of a stand-alone server; ``ContractError`` when none answers there."""
+    """Connect to a stand-alone server. Raises ``ContractError`` if none answers at the URL."""
     return RemoteCloud(url, token)

@@ -1,4 +1,4 @@
-"""Signals that end a command: after the first it ends in time, whatever it does; the second ends it."""
+"""Signals that end a command: the first within a deadline, the second immediately."""
 
 from __future__ import annotations
 
@@ -60,6 +60,6 @@ def ended_by_signals(
     finally:
         came.put(None)
         for number, handler in before.items():
-            # After a first signal the process is ending, and a second one ends it at once.
+            # A second signal ends the process immediately.
             if signal.getsignal(number) is first:
                 signal.signal(number, handler)

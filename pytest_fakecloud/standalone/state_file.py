@@ -1,4 +1,4 @@
-"""State files: what fakes hold and how they answer from the start, as one JSON file.
+"""State files: the initial data, destinations and faults of fakes as one JSON file.
 
 The form is ``SCHEMA`` (JSON Schema 2020-12, printed by ``python -m pytest_fakecloud.standalone state``
 and kept in ``docs/reference/state.schema.json``). A file is checked as a whole before anything is
@@ -25,7 +25,7 @@ from ..kv.rdb.file import MAGIC
 from ..services import by_word
 
 AT_ONCE = 2_000
-"""How many keys, records or messages are put in between two words on how far it is."""
+"""The number of keys, records or messages loaded between two progress reports."""
 T = TypeVar("T")
 _ANYTHING: dict[str, Any] = {}
 _TEXT = {"type": "string"}
@@ -137,7 +137,7 @@ _TYPES: Mapping[str, tuple[type, ...]] = {
 
 
 class Loadable(Protocol):
-    """A cloud as far as loading goes; wherever it runs."""
+    """A local or remote cloud into which a state file can be loaded."""
 
     @property
     def handles(self) -> Any:
@@ -242,7 +242,7 @@ def _a(name: str) -> str:
 
 
 Progress = Callable[[str, int, int], None]
-"""Told the fake, how much of it is in by now, and how much there is."""
+"""Called with the fake, the number of loaded items and the total."""
 
 
 def load_state(
@@ -251,7 +251,7 @@ def load_state(
     folder: Path,
     progress: Progress = lambda name, done, whole: None,
 ) -> None:
-    """Put the content of a state file into the open fakes of a cloud, and stubs and faults in place.
+    """Load a state file into the open fakes of a cloud, including destinations and faults.
 
     Paths in it are seen from ``folder``. Raises ``ContractError``, which says where in the file, for
     what the fakes refuse and for a part whose fake is not open.
@@ -325,7 +325,7 @@ def _sliced(items: list[Any], put: Callable[[list[Any]], object]) -> Pieces:
 
 def _kv(handle: Any, data: Mapping[str, Any], folder: Path) -> Loads:
     if "rdb" in data:
-        # Whole, for the server may have another working directory.
+        # Absolute, because the server may have another working directory.
         path = (folder / data["rdb"]).resolve()
         yield ".rdb", 1, iter([(1, partial(handle.load, path))])
     values = [(key, _as_loaded(value)) for key, value in data.get("values", {}).items()]

@@ -1,4 +1,4 @@
-"""What a fake holds, as plain JSON for the console and for scripts."""
+"""The data of a fake as plain JSON, for scripts and for fakes that the console has no page for."""
 
 from __future__ import annotations
 
@@ -16,18 +16,18 @@ from ..services import find, view_of
 from .control.shapes import Attempt, DeadLetter, HandleEntry, Message
 
 MOST = 500
-"""The most keys, vectors, records and messages a view shows; the counts are always whole."""
+"""The maximum of keys, vectors, records or messages in a view. Counts include all."""
 MOST_RUNS = 20
-"""The most workflow runs a view shows."""
+"""The maximum of workflow runs in a view."""
 
 
 def told(at_us: int) -> str:
-    """An instant as ISO text; one beyond the last that has a name is told as the last."""
+    """Return a time as ISO 8601. A time after the year 9999 becomes the last one of that year."""
     return to_datetime(at_us).isoformat()
 
 
 def describe(handle: Handle) -> HandleEntry:
-    """A handle's identity: where it is and how to get in. Telling it opens no port."""
+    """Return a fake's address and credentials. This opens no port."""
     return {
         "name": handle.name,
         "fixture": handle.fixture,
@@ -39,7 +39,7 @@ def describe(handle: Handle) -> HandleEntry:
 
 
 def view(handle: Handle) -> dict[str, Any]:
-    """The data of a handle as its service's view tells it; only its identity where there is none."""
+    """Return the data of a fake by its service's view; without one, only its identity."""
     show = view_of(find(handle.fixture))
     content = {} if show is None else show(handle)
     return {
@@ -97,14 +97,14 @@ def vector_view(handle: Any) -> dict[str, Any]:
         ]
         entry = {"name": namespace, "count": count, "vectors": shown}
         namespaces.append(entry | {"query": query and {"point": query, "found": found}})
-    # Looking must not count as a read, which may be what changes wait for.
+    # Not `info()`: a read would make pending changes visible.
     info = dataclasses.asdict(handle._engine.describe())
     del info["namespaces"]
     return {"info": _text(info), "namespaces": namespaces}
 
 
 def last_query(handle: Any, namespace: str) -> tuple[list[float], list[str]]:
-    """The dense vector of the last query that was answered, and the ids it found; none without."""
+    """Return the dense vector of the last successful query and the ids it found, or two empty lists."""
     for call in reversed(handle.journal.calls()):
         if call.route not in ("query", "query-data") or call.status != 200:
             continue
@@ -122,9 +122,9 @@ def last_query(handle: Any, namespace: str) -> tuple[list[float], list[str]]:
 def projected(
     vectors: Iterable[list[float]], query: Sequence[float] = ()
 ) -> list[list[float] | None]:
-    """Each vector on the plane of the two directions in which all differ most; the query comes last.
+    """Project vectors onto their first two principal components; the query is the last point.
 
-    None for a vector without a dense part, and for a query that is none of their dimension.
+    The point is None for a vector without a dense part and for a query of another dimension.
     """
     import numpy as np
 
@@ -136,13 +136,13 @@ def projected(
     matrix = np.asarray([rows[index] for index in dense], dtype=np.float64)
     centre = matrix.mean(axis=0)
     centred = matrix - centre
-    # From the rows' products with each other, a small square whatever the dimension is: the whole
-    # decomposition takes a second for 500 rows.
+    # Decompose the Gram matrix, whose size does not depend on the dimension. The full decomposition
+    # takes a second for 500 rows.
     sizes, rotated = np.linalg.eigh(centred @ centred.T)
     axes = np.zeros((matrix.shape[1], 2))
     for axis in range(min(2, len(sizes))):
         size = sizes[-1 - axis]
-        # What is left of a direction that there is not is noise.
+        # Components of a missing direction are only rounding errors.
         if size > max(1e-300, 1e-12 * sizes[-1]):
             axes[:, axis] = centred.T @ rotated[:, -1 - axis] / np.sqrt(size)
     flat = centred @ axes

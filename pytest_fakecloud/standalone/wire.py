@@ -1,7 +1,7 @@
-"""What may cross between a stand-alone server and its clients: closed lists of types and of names.
+"""Types and names that a stand-alone server and its clients may exchange, as closed lists.
 
-A name that came over the wire is only ever a key of these lists. Nothing is looked up in a module,
-imported or called by it: what is imported is written here.
+A received name is only used as a key of these lists. It never selects a module, an import or a
+function to call.
 """
 
 from __future__ import annotations
@@ -160,7 +160,7 @@ def error_type(name: str) -> type[Exception] | None:
 
 
 class Surface(NamedTuple):
-    """What may be asked of an object from afar: nothing that is not named here."""
+    """The fields and methods of an object that a remote client may use. All others are rejected."""
 
     kind: Any
     methods: frozenset[str]
@@ -211,7 +211,7 @@ _IN_PROCESS = frozenset(
     {"aio", "application", "between", "client", "async_client", "intercept", "on_close"}
     | {"account", "dispatch", "bake", "dump_rdb", "start", "stop", "thread_target"}
 )
-"""What no handle offers from afar: ``dump_rdb`` would let a client write files on this machine."""
+"""Methods that no remote client may use: ``dump_rdb`` would let it write files on this machine."""
 _NAMED: Mapping[str, str] = {
     "any_cloud:AnyCloud": "allow clock env journal problems restore seed snapshot",
     "core.clock:Clock": "advance advance_to_next freeze mode move_to next_due now now_ms now_us "
@@ -242,12 +242,12 @@ def _home(name: str) -> tuple[str, str] | None:
 
 
 def names() -> list[str]:
-    """The names on the wire of all objects that may be asked for something."""
+    """Return the wire names of all classes that remote clients may use."""
     return [*_HOMES, *(service.handle for service in SERVICES.values())]
 
 
 def surface_named(name: object) -> Surface | None:
-    """What may be asked of an object of that class, None when nothing may."""
+    """Return the remote surface of a class, None if it has none."""
     home = _home(name) if isinstance(name, str) else None
     if home is None:
         return None
@@ -258,7 +258,7 @@ def surface_named(name: object) -> Surface | None:
 
 
 def surface_of(kind: type) -> tuple[str, Surface | None]:
-    """The class an object is known by on the wire, and what may be asked of it."""
+    """Return the wire name of an object's class, and its remote surface."""
     for owner in kind.__mro__:
         if _home(name_of(owner)) is not None:
             return name_of(owner), surface_named(name_of(owner))
@@ -266,7 +266,7 @@ def surface_of(kind: type) -> tuple[str, Surface | None]:
 
 
 def _extent(name: str, kind: type) -> tuple[set[str], bool]:
-    """The names that an object offers, and whether it follows protocols such as ``len()``."""
+    """Return the names that an object offers, and whether it supports protocols such as ``len()``."""
     short = name.removeprefix(f"{_PACKAGE}.")
     fixture = next((each.fixture for each in SERVICES.values() if each.handle == name), None)
     if fixture is not None:
@@ -284,7 +284,7 @@ def _surface(name: str, home: tuple[str, str]) -> Surface:
     names, follows = _extent(name, kind)
     methods = {each for each in names if _is_method(inspect.getattr_static(kind, each, None))}
     if name == f"{_PACKAGE}.queue.capture.faults:ScopedFaults":
-        # Each of its words is made when it is asked for.
+        # Its attributes are created on access.
         methods |= set(fault_words(FaultPlan))
     # The with-block of a cloud is its owner's.
     protocols = {each for each in _PROTOCOLS if hasattr(kind, each) and follows}

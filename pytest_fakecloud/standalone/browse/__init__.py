@@ -1,1 +1,1 @@
-"""The data of a fake, page by page, for the console: found, filtered and counted by the server."""
+"""Pages of a fake's data for the console, searched, filtered and counted by the server."""

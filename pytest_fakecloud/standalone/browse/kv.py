@@ -1,4 +1,4 @@
-"""Keys and search indexes of a key-value server. Looking counts as no access to a key."""
+"""Keys and search indexes of a key-value server. Reading them does not count as access to a key."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class _Key(NamedTuple):
 
 @contextmanager
 def _keys(handle: Any) -> Iterator[tuple[Any, Callable[[bytes], Any]]]:
-    """Open the keys for reading; gives them and a function that reads one."""
+    """Yield the keys, and a function that reads the value of one."""
     with handle._engine.reading() as keyspace:
         # `peek` of the engine in memory counts hits and misses; `find` counts nothing.
         yield keyspace, keyspace.find if isinstance(keyspace, Keyspace) else keyspace.peek
@@ -46,7 +46,7 @@ def _text(data: bytes) -> str:
 def keys(handle: Any, wanted: Wanted) -> View:
     """Return a page of keys in alphabetical order, with type, TTL, size and the value's beginning.
 
-    A search that has ``*``, ``?`` or ``[`` in it is a glob pattern, as SCAN takes it. With
+    A search that contains ``*``, ``?`` or ``[`` is a glob pattern as in SCAN. With
     ``view=tree`` the page has the keys directly in the namespace ``under`` (the root by default), and
     ``folders`` are the namespaces in it, by the next ``:``, each with its number of keys.
     """
@@ -103,7 +103,7 @@ def _row(handle: Any, keyspace: Any, key: bytes, value: Any) -> View:
 
 
 def _expiry(handle: Any, keyspace: Any, key: bytes) -> tuple[int | None, str | None]:
-    """The milliseconds that a key has left, and the time at which it expires; None without a TTL."""
+    """Return the TTL in milliseconds and the time of expiry, both None without a TTL."""
     if isinstance(keyspace, Keyspace):
         at_ms = keyspace.expiry(key)
         left = None if at_ms is None else at_ms - keyspace.now_ms

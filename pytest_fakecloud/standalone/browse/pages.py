@@ -1,7 +1,7 @@
 """Pages of a list: a search, filters, a cursor in each direction, and counts of what is left out.
 
-A cursor is the place of a page's last item in the list's order, so it stays valid while items come
-and go: no item that stays in the list is skipped or repeated.
+A cursor is the sort key of a page's last item, so it stays valid while items are added and removed:
+no item that stays in the list is skipped or repeated.
 """
 
 from __future__ import annotations
@@ -19,16 +19,16 @@ from ...core.timeparse import instant_us
 
 T = TypeVar("T")
 Place: TypeAlias = tuple[int | str, ...]
-"""The place of an item in its list: what the list is sorted by."""
+"""The sort key of an item."""
 View: TypeAlias = dict[str, Any]
 
 PAGE = 100
-"""The items of a page where the request names no number."""
+"""The default number of items on a page."""
 LARGEST_PAGE = 500
 
 
 class NotFound(ServiceError):
-    """There is no such item or list; answered with 404."""
+    """An unknown item or list, answered with 404."""
 
     def __init__(self, message: str) -> None:
         super().__init__(404, message)
@@ -38,7 +38,7 @@ class Wanted(NamedTuple):
     """The part of a list that a request asks for.
 
     ``search`` is text that an item contains, in any case. ``after`` and ``before`` are cursors;
-    without either the first page is meant. ``filters`` are the list's own, by name.
+    without either, the first page is returned. ``filters`` are the list's own, by name.
     """
 
     search: str = ""
@@ -94,11 +94,11 @@ def page_of(
 ) -> View:
     """Return a page as plain JSON.
 
-    ``total`` counts all items, ``matching`` those that search and filters leave, ``first`` is the
+    ``total`` counts all items, ``matching`` those that fit search and filters, and ``first`` is the
     number of the page's first item among these. ``next`` and ``previous`` are cursors, or None at an
-    end. ``text`` is what the search looks at. A ``facet`` is a filter by a property with few values;
-    ``facets`` then counts the items of each value. Raises ``ContractError`` for a cursor that this
-    list has not returned.
+    end. ``text`` returns the text that is searched. A ``facet`` is a filter by a property with few
+    values; ``facets`` then counts the items of each value. Raises ``ContractError`` for a cursor that
+    is not from this list.
     """
     every = list(items)
     found = every

@@ -68,7 +68,7 @@ def _message_row(one: Message) -> View:
 
 
 def _filter(wanted: Wanted) -> Callable[[Message], bool]:
-    """Return what the filters other than the state ask of a message."""
+    """Return a predicate for all filters except the state."""
     since, until = wanted.time_us("since"), wanted.time_us("until")
     label, status, url = (wanted.filters.get(name, "") for name in ("label", "status", "url"))
 
@@ -164,7 +164,7 @@ def message(handle: Any, id: str, wanted: Wanted) -> View:
 
 
 def deliver_now(handle: Any, id: str) -> View:
-    """Make a pending message due at the present time. Raises ``ContractError`` where none can be."""
+    """Make a pending message due at the present time. Raises ``ContractError`` if it cannot be."""
     engine, name = handle._engine, unquote(id)
     with engine.lock:
         record = engine.messages.get(name)
@@ -243,7 +243,7 @@ def run_schedule(handle: Any, id: str) -> View:
 
 
 def queues(handle: Any, wanted: Wanted) -> View:
-    """Return the ordered queues with what waits in them."""
+    """Return the ordered queues with their waiting messages."""
     engine = handle._engine
 
     def show(queue: Any) -> View:

@@ -1,6 +1,6 @@
-"""The control API's endpoints for looking through the data of a fake, page by page.
+"""Endpoints of the control API that list the data of a fake in pages.
 
-No request to these endpoints is in a journal, meets a fault, or counts as a use of the fake.
+Requests to these endpoints are not recorded, meet no faults and do not count as use of the fake.
 """
 
 from __future__ import annotations
@@ -40,12 +40,12 @@ class BrowseRoutes:
         ]
 
     def lists(self, request: Request) -> object:
-        """The lists that a fake offers, each with the number of its items."""
+        """Return the lists of a fake, each with its number of items."""
         handle, module = self._browsed(request)
         return module.counts(handle)
 
     def page(self, request: Request) -> object:
-        """A page of a list: ``items``, the counts ``total`` and ``matching``, and two cursors.
+        """Return a page of a list: ``items``, the counts ``total`` and ``matching``, and two cursors.
 
         ``?search=`` finds text, ``?limit=`` is at most 500, ``?after=`` and ``?before=`` take the
         ``next`` and ``previous`` of another page. Each list has filters of its own.
@@ -55,7 +55,7 @@ class BrowseRoutes:
         return listing.page(handle, _wanted(request, listing))
 
     def item(self, request: Request) -> object:
-        """One item of a list, whole; the elements of a key's value in pages."""
+        """Return one item of a list in full. The elements of a key's value are paged."""
         handle, module = self._browsed(request)
         listing = _listing(module.LISTS, request.params["list"])
         if listing.item is None:
@@ -74,7 +74,7 @@ class BrowseRoutes:
         handle = self._named(request)
         if handle.fixture not in _MODULES:
             raise NotFound(f"{handle.name} offers no lists; its `view` shows all of it")
-        # The engines are imported by whoever starts them; a server without a queue needs none of it.
+        # Imported late: a server without a queue does not need the queue's engine.
         return handle, import_module(f".{_MODULES[handle.fixture]}", __package__)
 
     def _queue(self, request: Request) -> Any:

@@ -1,4 +1,4 @@
-"""Namespaces and vectors of an index. Looking counts as no read that pending changes wait for."""
+"""Namespaces and vectors of an index. Listing them does not make pending changes visible."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ def vectors(handle: Any, wanted: Wanted) -> View:
 
 
 def _each(handle: Any, namespace: str) -> Iterator[_Vector]:
-    # In batches, and without the numbers, which would need much memory all at once.
+    # Read in batches and without components, to limit memory use.
     cursor = 0
     while True:
         page = handle._engine.range(namespace, cursor, _BATCH)

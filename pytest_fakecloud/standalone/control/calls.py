@@ -92,7 +92,7 @@ class CallRoutes:
 
 
 def _use(target: Any, name: str, get: bool) -> Callable[..., Any]:
-    """What is to be done with an object: a field read, a method called, a protocol followed."""
+    """The use of an object: read a field, call a method or follow a protocol."""
     kind, surface = surface_of(type(target))
     if surface is not None:
         if name in surface.protocols:

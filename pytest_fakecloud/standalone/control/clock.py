@@ -83,7 +83,7 @@ class ClockRoutes:
         }
 
     def get_due(self, request: Request) -> Due:
-        """What is planned on the clock: how many timers, and the soonest of them, in their order."""
+        """Return the number of planned events, and the soonest of them in order."""
         count, soonest = timekeeper_of(self._cloud.clock).timers.planned(_MOST_DUE)
         return {
             "now": told(self._cloud.clock.now_us()),
@@ -92,11 +92,11 @@ class ClockRoutes:
         }
 
     def get_seed(self, request: Request) -> Seed:
-        """The random seed."""
+        """Return the random seed."""
         return {"seed": self._cloud.seed}
 
     def set_seed(self, request: Request) -> Seed:
-        """Start all randomness over from another seed."""
+        """Restart all randomness from another seed."""
         seed = fields(request, "seed").get("seed")
         if isinstance(seed, bool) or not isinstance(seed, int | str) or not is_unicode(seed):
             raise Refused(422, f"a seed is a whole number or a text, not {seed!r}")

@@ -59,7 +59,7 @@ class CloudRoutes:
         ]
 
     def get_clouds(self, request: Request) -> list[CloudEntry]:
-        """The isolated clouds, oldest first."""
+        """Return the isolated clouds, oldest first."""
         with self._lock:
             served = list(self._served.items())
         return [
@@ -68,9 +68,9 @@ class CloudRoutes:
         ]
 
     def new_cloud(self, request: Request) -> NewCloud:
-        """Start a cloud with a clock, fakes, ports, credentials and a journal of its own.
+        """Start a cloud with its own clock, fakes, ports, credentials and journal.
 
-        ``{"services": {"kv": {…}}, "seed", "now", "clock"}``; what is left out is as the server was
+        ``{"services": {"kv": {…}}, "seed", "now", "clock"}``; omitted options are as the server was
         started. The variables ``PYTEST_FAKECLOUD_URL`` and ``PYTEST_FAKECLOUD_TOKEN`` in ``env`` are
         of the cloud's own control API.
         """
@@ -97,7 +97,7 @@ class CloudRoutes:
         return {"closed": True}
 
     def close(self) -> None:
-        """End all of them; the server is closing."""
+        """End all isolated clouds before the server closes."""
         with self._lock:
             stacks = [stack for _, stack in self._served.values()]
             self._served.clear()

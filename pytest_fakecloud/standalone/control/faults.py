@@ -36,7 +36,7 @@ class FaultRoutes:
         ]
 
     def get_faults(self, request: Request) -> list[Fault]:
-        """The faults of a handle."""
+        """Return the injected faults of a fake."""
         return [self._fault(fault) for fault in named(self._cloud, request).faults]
 
     def _fault(self, fault: Any) -> Fault:
@@ -55,7 +55,7 @@ class FaultRoutes:
         }
 
     def add_fault(self, request: Request) -> Fault:
-        """Prepare a fault: ``{"kind": "answer", "args": [503], "times": 1, "route": "publish"}``."""
+        """Inject a fault: ``{"kind": "answer", "args": [503], "times": 1, "route": "publish"}``."""
         body = fields(request)
         plan = named(self._cloud, request).faults
         kind = body.pop("kind", None)
@@ -75,12 +75,12 @@ class FaultRoutes:
             return self._fault(prepare(*arguments, **body))
 
     def clear_faults(self, request: Request) -> list[Fault]:
-        """Take all faults of a handle back."""
+        """Remove all faults of a fake."""
         named(self._cloud, request).faults.clear()
         return []
 
     def remove_fault(self, request: Request) -> Fault:
-        """Take one fault back."""
+        """Remove one fault."""
         wanted = whole_number(request.params["id"])
         for fault in named(self._cloud, request).faults:
             if self._objects.keep(fault) == wanted:
@@ -90,12 +90,12 @@ class FaultRoutes:
 
 
 def _fault_kinds(plan: type[FaultPlan]) -> list[str]:
-    """The methods that prepare a fault, but for the one that wants a function."""
+    """Return the methods that inject a fault, except the one that takes a function."""
     return [name for name in fault_words(plan) if name != "call"]
 
 
 def _form(method: Callable[..., Any]) -> str:
-    """How a method is called, in the words of the control API."""
+    """Return how a method is called through the control API."""
     parameters = inspect.signature(method).parameters.values()
     args = [p.name for p in parameters if p.kind is p.POSITIONAL_OR_KEYWORD]
     fields = [p.name for p in parameters if p.kind is p.KEYWORD_ONLY]

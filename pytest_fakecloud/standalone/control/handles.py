@@ -52,7 +52,7 @@ class HandleRoutes:
                 raise Refused(422, f"{fixture} cannot stand at that place: {error}") from error
 
     def get_handle(self, request: Request) -> HandleEntry:
-        """One handle: address, credentials, variables."""
+        """Return one fake: address, credentials, environment variables."""
         return describe(named(self._cloud, request))
 
     def close_handle(self, request: Request) -> Closed:
@@ -61,15 +61,15 @@ class HandleRoutes:
         return {"closed": True}
 
     def get_view(self, request: Request) -> dict[str, Any]:
-        """What a fake holds, for looking at."""
+        """Return the data of a fake."""
         return view(named(self._cloud, request))
 
     def send_request(self, request: Request) -> dict[str, Any]:
-        """A request to a fake, as a client sends one: ``{"method", "target", "headers", "body"}``.
+        """Send a request to a fake like a client: ``{"method", "target", "headers", "body"}``.
 
-        It carries the fake's credentials unless ``headers`` has others, meets its faults and is in
-        the journal. A ``body`` that is a text goes as it is, anything else as JSON. Answers
-        ``{"status", "headers", "body"}``, or ``{"broken"}`` where a fault broke the connection.
+        The request has the fake's credentials unless ``headers`` has others, meets injected faults and
+        is recorded. A string ``body`` is sent unchanged, any other value as JSON. Returns
+        ``{"status", "headers", "body"}``, or ``{"broken"}`` if a fault broke the connection.
         """
         from ..console import send
 

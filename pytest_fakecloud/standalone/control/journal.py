@@ -37,7 +37,7 @@ CONTEXT = 50
 
 
 class JournalRoutes:
-    """Read the journal, at once or as it is written, and the problems."""
+    """Return the journal, as a list or as a stream, and the problems."""
 
     def __init__(self, cloud: Cloud) -> None:
         self._cloud = cloud
@@ -52,7 +52,7 @@ class JournalRoutes:
         ]
 
     def journal_rows(self, request: Request) -> Answer:
-        """What happened, oldest first.
+        """Return the rows of the journal, oldest first.
 
         ``?after=N`` leaves out rows up to that number, ``?limit=N`` returns at most that many.
         """
@@ -62,7 +62,7 @@ class JournalRoutes:
         return Answer(_json(found))
 
     def stream(self, request: Request) -> Stream:
-        """The journal as server-sent events, from ``?after=N`` on, as it is written.
+        """Stream the rows of the journal after ``?after=N`` as server-sent events.
 
         A row is sent again, under the same number, when it changes: a call in progress has
         ``"done": false`` until it has its answer, and a delivery that ends becomes the cause of the
@@ -71,7 +71,7 @@ class JournalRoutes:
         after = max(
             whole_number(request.query("after")), whole_number(request.fields.get("last-event-id"))
         )
-        # Only woken, never handed entries: of a client that does not read, nothing piles up here.
+        # The signal only wakes the stream, so nothing accumulates for a client that does not read.
         signal = Signal()
         self._streams.add(signal)
         unwatch = recorder_of(self._cloud.journal).watch(lambda entry: signal.notify())
@@ -116,7 +116,7 @@ class JournalRoutes:
             signal.close()
 
     def get_problems(self, request: Request) -> list[ProblemEntry]:
-        """Strict-mode violations: what a strict test would fail for."""
+        """Return the strict-mode violations."""
         return [
             {"kind": one.kind, "text": one.text, "facts": {k: str(v) for k, v in one.facts.items()}}
             for one in self._cloud.problems

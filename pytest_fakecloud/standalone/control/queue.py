@@ -1,4 +1,4 @@
-"""Endpoints that a queue has besides those of every fake."""
+"""Endpoints that only a queue has."""
 
 from __future__ import annotations
 
@@ -37,17 +37,17 @@ class QueueRoutes:
         return handle
 
     def get_attempts(self, request: Request) -> list[Attempt]:
-        """The attempts of a queue, of all messages or of ``?id=``."""
+        """Return the attempts of all messages, or of the message ``?id=``."""
         wanted = request.query("id")
         attempts = self._queue(request).attempts(**({"id": wanted} if wanted else {}))
         return [attempt_view(attempt) for attempt in attempts]
 
     def get_dead_letters(self, request: Request) -> list[DeadLetter]:
-        """The dead letters of a queue."""
+        """Return the dead letters of a queue."""
         return [dead_letter(letter) for letter in self._queue(request).dead_letters()]
 
     def retry_dead_letter(self, request: Request) -> Message:
-        """Give a dead letter another life."""
+        """Retry a dead letter."""
         handle = self._queue(request)
         with contract():
             return message_view(handle.retry_dead_letter(decode_segment(request.params["id"])))

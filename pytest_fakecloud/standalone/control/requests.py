@@ -23,7 +23,7 @@ _MOST_DIGITS = 18
 
 
 class Refused(ServiceError):
-    """A request the control API cannot perform."""
+    """A request that the control API rejects."""
 
 
 class Resource(Protocol):
@@ -34,7 +34,7 @@ class Resource(Protocol):
 
 
 def handle_named(cloud: Cloud, name: str) -> Handle:
-    """Return the open handle of that name; raises ``Refused`` with the names there are."""
+    """Return the open handle of that name; raises ``Refused`` with the valid names."""
     for handle in cloud.handles:
         if handle.name == name:
             return handle
@@ -57,7 +57,7 @@ def contract(status: int = 422) -> Iterator[None]:
 
 
 def fields(request: Request, *known: str) -> dict[str, Any]:
-    """The body's fields, which are all among the ``known`` ones if there are any."""
+    """Return the body's fields; raises ``Refused`` for one that is not among the ``known`` ones."""
     if not request.body:
         return {}
     try:

@@ -1,4 +1,4 @@
-"""What the control API takes and returns, as types; the OpenAPI document is made from them."""
+"""Types of the control API's requests and responses, from which the OpenAPI document is generated."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ class Live(TypedDict):
 
 
 class Ready(TypedDict):
-    """Whether everything is loaded, and how far a load is."""
+    """Readiness of the server, and the progress of a load."""
 
     ready: bool
     loading: NotRequired[str]
@@ -91,7 +91,7 @@ class Closed(TypedDict):
 
 
 class RowText(TypedDict):
-    """A row in words."""
+    """The text of a row."""
 
     what: str
     answer: str
@@ -111,7 +111,7 @@ class Exchange(TypedDict):
 
 
 class RowSubject(TypedDict):
-    """One thing that a row is about, such as a key or a message."""
+    """A subject of a row, such as a key or a message."""
 
     kind: str
     name: str
@@ -241,7 +241,7 @@ class Message(TypedDict):
 
 
 class DeadLetter(TypedDict):
-    """A dead letter; ``message`` is the id of the message it was."""
+    """A dead letter; ``message`` is the id of its message."""
 
     id: str
     at: str
@@ -276,9 +276,9 @@ class Returned(TypedDict):
     value: Any
 
 
-"""What a use of a remote object returned, in the codec's form."""
+"""The returned value of a remote object's use, encoded by the codec."""
 Raised = TypedDict("Raised", {"raise": Any})
-"""What it raised."""
+"""The raised exception."""
 
 
 # -- requests --------------------------------------------------------------------------------------
@@ -339,7 +339,7 @@ class ToSend(TypedDict, total=False):
 
 
 class FaultOptions(TypedDict):
-    """An injected fault; fields that say which calls it meets are added to these."""
+    """An injected fault. Further fields select the calls that meet it."""
 
     kind: str
     args: NotRequired[list[Any]]

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 class SnapshotRoutes:
-    """Take, list, restore and drop snapshots of the data of all fakes."""
+    """Take, list, restore and delete snapshots of the data of all fakes."""
 
     def __init__(self, cloud: Cloud) -> None:
         self._cloud = cloud
@@ -34,11 +34,11 @@ class SnapshotRoutes:
         ]
 
     def get_snapshots(self, request: Request) -> list[Snapshot]:
-        """The snapshots the server keeps."""
+        """Return the snapshots that the server keeps."""
         return [{"id": name} for name in self._snapshots]
 
     def take_snapshot(self, request: Request) -> Snapshot:
-        """Keep the present data of all handles, under ``{"id": name}`` or a number."""
+        """Take a snapshot of all fakes, named ``{"id": name}`` or with a number."""
         wanted = fields(request, "id").get("id")
         if wanted is not None and (type(wanted) not in (int, str) or wanted == ""):
             raise Refused(422, f"the id of a snapshot is a text or a whole number, not {wanted!r}")
@@ -54,13 +54,13 @@ class SnapshotRoutes:
         return name
 
     def restore_snapshot(self, request: Request) -> Snapshot:
-        """Put the data of a snapshot back."""
+        """Restore a snapshot."""
         name = self._snapshot(request)
         self._cloud.restore(self._snapshots[name])
         return {"id": name}
 
     def drop_snapshot(self, request: Request) -> Snapshot:
-        """Forget a snapshot."""
+        """Delete a snapshot."""
         name = self._snapshot(request)
         del self._snapshots[name]
         return {"id": name}
