@@ -29,8 +29,8 @@ SHOWN = 10
 EPILOG = (
     f"The server is --url, the variable {URL_VARIABLE} or {CONTROL_URL}; its token is --token, "
     f"{TOKEN_VARIABLE}, or the one that serve keeps in your state folder. "
-    "Exit code: 0 when it was done, 1 when the server refuses it or does not answer, 2 for wrong "
-    "options."
+    "Exit code: 0 for success, 1 when the server rejects the command or does not answer, 2 for "
+    "wrong options."
 )
 
 
@@ -164,7 +164,7 @@ def _state(cloud: RemoteCloud, given: argparse.Namespace) -> Answer:
 
 def _env_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
-        "--dotenv", metavar="FILE", help="write them to a .env file, whose other lines stay"
+        "--dotenv", metavar="FILE", help="write them to a .env file and keep its other lines"
     )
 
 
@@ -191,7 +191,7 @@ def _console(cloud: RemoteCloud, given: argparse.Namespace) -> Answer:
 
 def _health_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
-        "--live", action="store_true", help="only whether it runs, not whether it has loaded all"
+        "--live", action="store_true", help="report whether it runs, not whether it is ready"
     )
 
 
@@ -221,8 +221,10 @@ def _fault_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("fake", metavar="FAKE", help="kv, vector, broker, queue, or a fake's name")
     parser.add_argument("kind", metavar="KIND", help="answer, drop, lose_answer, delay, down, ...")
     parser.add_argument("args", nargs="*", metavar="ARG", help="the kind's own, such as 503")
-    parser.add_argument("--times", type=int, metavar="N", help="how often it fires at most")
-    parser.add_argument("--skip", type=int, metavar="N", help="how many calls pass first")
+    parser.add_argument(
+        "--times", type=int, metavar="N", help="the maximum number of times that it fires"
+    )
+    parser.add_argument("--skip", type=int, metavar="N", help="the number of calls that pass first")
     parser.add_argument("--route", help="which endpoint: its name, path or 'POST /path'")
     parser.add_argument(
         "--where",
@@ -378,34 +380,34 @@ COMMANDS: Mapping[str, Command] = {
     "console": Command(
         "Open the console of a server in the browser, signed in", _console_arguments, _console
     ),
-    "health": Command("Say whether a server is ready; needs no token", _health_arguments, _state),
+    "health": Command("Report whether a server is ready; needs no token", _health_arguments, _state),
     "advance": Command(
-        "Move the clock forward, and make what falls due happen",
+        "Advance the clock and run what becomes due",
         _one("DURATION", "such as 24h, 1d2h or 200ms"), _clock("advance", "by"),
     ),
     "move-to": Command(
-        "Move the clock to an instant",
-        _one("INSTANT", "ISO text with an offset"), _clock("move_to", "to"),
+        "Move the clock to a time",
+        _one("TIME", "ISO 8601 with an offset"), _clock("move_to", "to"),
     ),
     "next": Command(
-        "Move the clock to what is due next, and make it happen",
+        "Move the clock to the next due time and run what is due",
         _nothing, _clock("advance_to_next"),
     ),
-    "freeze": Command("Stop the clock where it is", _nothing, _clock("freeze")),
-    "resume": Command("Let the clock run on from where it is", _nothing, _clock("resume")),
-    "fault": Command("Prepare a fault", _fault_arguments, _fault),
-    "faults": Command("Show the faults, or take them back", _faults_arguments, _faults),
+    "freeze": Command("Freeze the clock", _nothing, _clock("freeze")),
+    "resume": Command("Let the clock run again", _nothing, _clock("resume")),
+    "fault": Command("Inject a fault", _fault_arguments, _fault),
+    "faults": Command("List the injected faults, or remove them", _faults_arguments, _faults),
     "publish": Command("Publish a message to the queue", _publish_arguments, _publish),
     "replay": Command(
-        "Send a recorded session to the fakes, and compare the answers", _replay_arguments, _replay
+        "Send a recorded session to the fakes and compare the answers", _replay_arguments, _replay
     ),
     "load": Command("Load a state file", _one("FILE", "see docs/guides/server.md"), _load),
     "snapshot": Command(
-        "Keep the present data of all fakes", _optional("name", "a name of its own"), _snapshot
+        "Take a snapshot of all fakes", _optional("name", "a name of its own"), _snapshot
     ),
-    "restore": Command("Put kept data back", _one("NAME", "of the snapshot"), _restore),
+    "restore": Command("Restore a snapshot", _one("NAME", "of the snapshot"), _restore),
     "reset": Command(
-        "Return to the baseline, which is what --load has put in", _optional("fake", "one fake only"),
+        "Return to the baseline: the data that --load loaded", _optional("fake", "one fake only"),
         _reset,
     ),
 }  # fmt: skip

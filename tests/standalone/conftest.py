@@ -1,4 +1,4 @@
-"""A stand-alone server in a process of its own, stopped whatever happens."""
+"""Stand-alone servers in their own processes, which always end with the module."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ KILL = getattr(signal, "SIGKILL", signal.SIGTERM)
 
 
 def fetch(method: str, url: str, **options: Any) -> urllib3.BaseHTTPResponse:
-    """One request on a connection of its own, closed at once."""
+    """Send one request on its own connection."""
     with urllib3.PoolManager(retries=False, timeout=20) as pool:
         return pool.request(method, url, **options)
 
@@ -66,7 +66,7 @@ Serve = Callable[..., Server]
 
 @dataclass
 class Done:
-    """What a command came to."""
+    """The result of a command."""
 
     returncode: int
     stdout: str
@@ -105,7 +105,7 @@ def command(monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) 
 
 @pytest.fixture(scope="session")
 def nursery() -> Iterator[Nursery | None]:
-    """What servers are forked from, where that can be."""
+    """The process that servers are forked from, on systems that can fork."""
     nursery = Nursery() if AVAILABLE else None
     yield nursery
     if nursery is not None:
@@ -148,7 +148,7 @@ def serve(nursery: Nursery | None) -> Iterator[Serve]:
     for server in servers:
         server.process.terminate()
     for server in servers:
-        # Asked to end, it ends by itself; what a coverage of it found is kept only then.
+        # Wait for a regular end: coverage data is written only then.
         with suppress(subprocess.TimeoutExpired):
             server.process.wait(10)
         server.process.kill()

@@ -1,4 +1,4 @@
-"""Where stand-alone servers are born: a process that has imported all they need, and forks.
+"""Fork stand-alone servers from a process that has imported all modules.
 
 ``python -m tests.standalone.nursery SOCKET`` answers a line of JSON each on that socket: a server to
 begin, with its standard output to write to, or one to ask for its exit code. A server that forks
@@ -21,7 +21,7 @@ from typing import Any
 from pytest_fakecloud.core.timeparse import monotonic
 
 AVAILABLE = sys.platform == "linux"
-"""Whether forking is safe and cheap here."""
+"""True where forking is safe and cheap."""
 NEEDED = (
     "numpy",
     "pytest_fakecloud.broker.handle",
@@ -54,7 +54,7 @@ class Nursery:
         self._answers = self._socket.makefile("r")
 
     def begin(self, arguments: list[str], environment: dict[str, str]) -> Born:
-        """Start ``pytest-fakecloud`` with these arguments; standard error goes nowhere."""
+        """Start ``pytest-fakecloud`` with these arguments; standard error is discarded."""
         read, write = os.pipe()
         order = {"arguments": arguments, "environment": environment, "folder": os.getcwd()}
         number = self.ask(order, write)
@@ -112,7 +112,7 @@ class Born:
 
 
 def tend(orders: socket.socket) -> None:
-    """Do what each line says, until there is nobody to say any more; returns in forks as well."""
+    """Execute each line until the socket closes. Forks return from here too."""
     from pytest_fakecloud import cli
 
     for name in NEEDED:

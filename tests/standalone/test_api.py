@@ -149,7 +149,7 @@ def test_the_journal_is_told_and_masked(server: Server) -> None:
 
 
 def stream_request(server: Server, *headers: str) -> bytes:
-    """A request for the journal's stream, as it goes over the socket."""
+    """Return the bytes of a request for the journal's stream."""
     secret = f"Authorization: Bearer {server.token}"
     lines = ["GET /__control__/journal/stream HTTP/1.1", "Host: 127.0.0.1", secret, *headers]
     return "\r\n".join([*lines, "", ""]).encode()
@@ -181,7 +181,7 @@ def test_a_call_under_way_is_streamed_again_with_its_answer(server: Server) -> N
     with socket.create_connection((parts.hostname or "", parts.port or 0), timeout=10) as sock:
         sock.sendall(stream_request(server))
         seen = b""
-        # What comes meanwhile may be told of twice as well, on a machine that has much to do.
+        # On a busy machine, rows in between may be sent twice as well.
         while not any(row["operation"] == "GET" and row["done"] for row in rows):
             if len(rows) == 2 and not seen.count(b"PING"):
                 kv(server, "PING")

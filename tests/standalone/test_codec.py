@@ -1,4 +1,4 @@
-"""What crosses between server and client: plain data, closed lists, and nothing that runs."""
+"""The codec sends plain data and types of closed lists, and nothing executable."""
 
 from __future__ import annotations
 
@@ -190,7 +190,7 @@ def test_every_surface_is_of_public_names_that_are_declared() -> None:
             assert protocol in ("__len__", "__bool__", "__iter__", "__getitem__") or (
                 protocol in ("__enter__", "__exit__") and hasattr(surface.kind, protocol)
             )
-        # What hands out the inside, or wants code, is for the process itself.
+        # Methods that expose internals or take functions work in process only.
         assert not {"engine", "context", "app", "client", "between", "intercept"} & set(
             surface.names
         )

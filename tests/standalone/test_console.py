@@ -45,7 +45,7 @@ class Window:
     SIZE: ClassVar[Any] = {"width": 1280, "height": 720}
 
     def __init__(self, browser: Any) -> None:
-        # What a test evaluates here is not the page's own, and its policy would forbid it.
+        # Tests evaluate scripts, which the page's policy forbids.
         self.page = browser.new_page(bypass_csp=True, viewport=self.SIZE)
         self.problems: list[str] = []
         self.page.on("pageerror", lambda error: self.problems.append(str(error)))
@@ -56,7 +56,7 @@ class Window:
             self.problems.append(f"{answer.status} {urlsplit(answer.url).path}")
 
     def leave(self) -> None:
-        """Leave the console: what a test did to the page goes with it."""
+        """Leave the console, to drop the state that a test left in the page."""
         self.page.goto("about:blank")
         if self.page.viewport_size != self.SIZE:
             self.page.set_viewport_size(self.SIZE)
@@ -195,7 +195,7 @@ def test_a_console_without_a_token_asks_for_it(browser: Any, server: Server) -> 
     opened.goto(server.url + "/#/fake/kv_server/keys")
     opened.fill("#token-input", "wrong")
     opened.keyboard.press("Enter")
-    opened.locator("#token .bad", has_text="does not take this token").wait_for()
+    opened.locator("#token .bad", has_text="rejects this token").wait_for()
     opened.fill("#token-input", server.token)
     opened.keyboard.press("Enter")
     opened.locator(".list").wait_for()
@@ -324,7 +324,7 @@ def test_a_call_shows_what_was_sent_and_can_be_copied_as_curl(page: Any, server:
 
 
 def run(curl: str) -> bytes:
-    """What a shell makes of a copied line."""
+    """Run a copied line in a shell."""
     done = subprocess.run(
         ["sh", "-c", f"{curl} -s --max-time 10"], capture_output=True, timeout=20, check=True
     )

@@ -1,4 +1,4 @@
-"""The stand-alone server delivers side by side, in real time, within what was asked for."""
+"""The stand-alone server delivers in parallel and in real time, within its limits."""
 
 from __future__ import annotations
 

@@ -34,7 +34,7 @@ def test_every_service_has_a_port_and_credentials() -> None:
 
 
 def free_ports(count: int) -> list[int]:
-    """Ports that nobody listens at."""
+    """Unused ports."""
     sockets = [socket.create_server(("127.0.0.1", 0)) for _ in range(count)]
     ports = [one.getsockname()[1] for one in sockets]
     for one in sockets:
@@ -240,7 +240,7 @@ def test_applications_are_let_in(known: Server) -> None:
 
 
 def test_the_console_is_opened(monkeypatch: pytest.MonkeyPatch, command: Command) -> None:
-    """The browser is not: Ctrl+C, as it were, comes instead."""
+    """SIGTERM, instead of a browser, follows."""
     opened = []
 
     def open_page(url: str) -> None:

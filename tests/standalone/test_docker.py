@@ -1,4 +1,4 @@
-"""The Dockerfile and the compose file, as far as they can be told without an engine."""
+"""The Dockerfile and the compose file, checked without a container engine."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Whatever is sent to the control API is answered in words, and its server stays up and small."""
+"""Hostile input to the control API gets an error response, and the server stays up and small."""
 
 from __future__ import annotations
 
@@ -253,7 +253,7 @@ def test_a_clock_that_runs_over_the_last_instant_is_told_as_that() -> None:
         kv = cloud.kv_server()
         app = ControlApp(cloud, "token")
         fetch("POST", kv.url, json=["PING"], headers=kv.headers)
-        # What a running clock comes to by itself, a moment after the last move that is allowed.
+        # The time that a running clock reaches just after the last allowed move.
         late = 253_402_300_800_000_000
         cloud._time._frozen_us = late
         cloud._time.call_at(late + 10**12, lambda due_us: None)
@@ -331,7 +331,7 @@ def test_a_stream_nobody_reads_keeps_nothing() -> None:
         assert f"id: {first.number}\n".encode() in next(stream.chunks)
         for _ in range(1000):
             recorder_of(cloud.journal).add_event("x", "y" * 100)
-        # It goes on with what is still kept, and only that was ever held.
+        # The stream continues with the entries that are still kept, and holds no others.
         kept = [entry.number for entry in cloud.journal.entries]
         told = [next(stream.chunks) for _ in kept]
         assert [f"id: {number}\n".encode() in text for number, text in zip(kept, told, strict=True)]

@@ -1,4 +1,4 @@
-"""A stand-alone server under load: clients that vanish, a stop in the middle, a bounded journal."""
+"""A stand-alone server under load: clients that disconnect, a stop, a bounded journal."""
 
 from __future__ import annotations
 

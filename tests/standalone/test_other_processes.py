@@ -1,4 +1,4 @@
-"""The stand-alone server used by Node and by curl alone."""
+"""Node and curl use the stand-alone server."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The same handles over a stand-alone server."""
+"""Handles of a stand-alone server behave like local ones."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the console asks for besides what a fake holds: requests sent to it, and what falls due."""
+"""Requests that the console sends to fakes, and due times."""
 
 from __future__ import annotations
 

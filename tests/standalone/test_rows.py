@@ -1,4 +1,4 @@
-"""The timeline shows what happened once: the page's own logic, and the cursor it asks with."""
+"""The rows of the timeline: the page's logic, and the journal's cursor."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def test_the_rows_of_the_page() -> None:
 
 
 def test_a_cursor_leads_over_each_entry_once_while_they_are_written() -> None:
-    """Whoever asks after the highest number seen gets every entry, in order, and none twice."""
+    """Requests after the highest known number return every entry once, in order."""
     with Cloud(seed=1, delivery="driven") as cloud:
         kv = cloud.kv_server()
         app = ControlApp(cloud, "token")

@@ -37,7 +37,7 @@ def free_ports(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @contextmanager
 def receiver() -> Iterator[tuple[str, list[Request], threading.Event]]:
-    """A server of somebody else's, and what came to it."""
+    """A server of another program, and its received requests."""
     came: list[Request] = []
     done = threading.Event()
 

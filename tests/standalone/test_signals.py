@@ -1,4 +1,4 @@
-"""A server that is asked to end does so in time, whatever it is doing."""
+"""A server ends within its deadline after a signal, whatever it is doing."""
 
 from __future__ import annotations
 

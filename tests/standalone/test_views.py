@@ -1,4 +1,4 @@
-"""What the console is shown of a fake, in process."""
+"""Views of fakes, in process."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-// Everything that happened, on the timeline that reports have too.
+// The activity page: the timeline component of the reports, fed with the live journal.
 
 import {el, empty, number, redraw} from "./dom.js";
 import {ask, follow} from "./api.js";
@@ -12,7 +12,7 @@ const NEWEST = 300, PART = 500;
 let behind = true;
 const came = [];
 
-// Showing many rows takes a while; `spent` spaces the updates, so that most of the time stays free.
+// Updates are spaced by the time that the last one took, so that the page stays responsive.
 let spent = 0;
 function tell() {
   const start = performance.now();
@@ -29,7 +29,7 @@ export const catchUp = oneAtATime(async () => {
   }
   tell();
 });
-// The newest rows come first, then the older ones in parts, so that reading a part takes no long time.
+// The newest rows come first, then the older ones in parts, so that reading a part does not block the page.
 async function first() {
   const {latest} = await ask("GET", "/state"), from = Math.max(0, latest - NEWEST);
   entries.cover(await ask("GET", "/journal?after=" + from));
@@ -63,7 +63,7 @@ export function listen() {
   catchUp().catch(() => {});
 }
 
-// Forgets all entries, for another server that numbers them from 1 again.
+// Forgets all entries: a restarted server numbers them from 1 again.
 export function startOver() {
   entries.begin();
   journal.loaded = false;
@@ -99,7 +99,7 @@ export class ActivityPage {
     const {search, fake, problems} = this.trace.wanted;
     return link(id == null ? ["activity"] : ["activity", id], {search, fake, problems: problems ? "yes" : "", status: this.status.value});
   }
-  // The address names the filters, soon after the last key.
+  // Write the filters into the address, shortly after the last keystroke.
   keep() {
     clearTimeout(this.timer);
     this.timer = setTimeout(() => go(this.address(this.id), {replace: true}), 100);

@@ -1,18 +1,18 @@
-// The control API: its token, its requests, its stream of events, and whether it answers.
+// Access to the control API: token, requests, event stream and connection state.
 
 const base = "/__control__";
 let token = "";
 
 export class NoToken extends Error {}
 
-// The browser keeps the token from its first sign-in: by the code in an address that the server
-// printed (#code=…), which works once, or by the token itself in a field.
+// Signs in with the one-time code in an address that the server printed (#code=…). The browser then
+// keeps the token. Without one, the page asks for it.
 export async function signIn() {
   token = localStorage.getItem("token") ?? "";
   const code = /^#code=(.+)$/.exec(location.hash)?.[1];
   if (!code) return;
   history.replaceState(null, "", location.pathname);
-  try { keep((await ask("POST", "/session", {code})).token); } catch { /* Used before: the kept token decides. */ }
+  try { keep((await ask("POST", "/session", {code})).token); } catch { /* The code was used before; continue with the stored token. */ }
 }
 export function keep(given) { token = given; localStorage.setItem("token", given); }
 
@@ -51,14 +51,14 @@ export const query = (values) => {
 };
 export const list = (handle, name, values = {}) => ask("GET", path(handle, `/lists/${name}${query(values)}`));
 export const item = (handle, name, id, values = {}) => ask("GET", path(handle, `/lists/${name}/${id}${query(values)}`));
-// A method of a fake that no client has, such as creating a topic.
+// Calls a method of a fake that has no HTTP endpoint, such as creating a topic.
 export async function call(handle, name, ...args) {
   const answer = await ask("POST", "/call", {object: handle.name, name, args});
   if (answer.raise) throw new Error(answer.raise.text);
   return answer.value;
 }
 
-// A request to a fake, as a client sends one; an answer that is an error is thrown.
+// Sends a request to a fake like a client; throws an Error for an error response.
 export const send = (handle, method, target, body, headers) => ask("POST", path(handle, "/requests"), {method, target, body, headers});
 export async function sendWell(handle, method, target, body, headers) {
   const answer = await send(handle, method, target, body, headers);

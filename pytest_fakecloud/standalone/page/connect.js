@@ -1,4 +1,4 @@
-// How to connect an application: its environment, and a first request in its language.
+// The connect page: the environment, and a first request in several languages.
 
 import {code, copyButton, el, redraw, tools} from "./dom.js";
 import {ask} from "./api.js";
@@ -70,7 +70,7 @@ export class ConnectPage {
     this.shape = shape;
     const handle = known.find((one) => one.name === this.fake) ?? known[0], text = FORMATS[this.format](env);
     redraw(this.body,
-      el("p", {class: many ? "banner good" : "banner", role: "status"}, many ? ["Requests arrive. ", el("a", {href: "#/activity"}, "See them in Activity")] : "No requests yet. This page says when the first one arrives."),
+      el("p", {class: many ? "banner good" : "banner", role: "status"}, many ? ["Requests arrive. ", el("a", {href: "#/activity"}, "See them in Activity")] : "No requests yet. This line changes when the first one arrives."),
       el("h2", {}, "1. Set the environment"), el("p", {class: "soft"}, "Official clients read these variables. Put them into the environment or the .env file of your application."),
       tools(choice("format", Object.keys(FORMATS), this.format, (one) => { this.format = one; this.draw(); }), copyButton(text, "Copy the environment")), code(text, "environment"),
       handle ? [el("h2", {}, "2. Make a first request"), tools(choice("fake", known.map((one) => one.name), handle.name, (one) => { this.fake = one; this.draw(); }), choice("language", Object.keys(LANGUAGES), this.language, (one) => { this.language = one; this.draw(); }),

@@ -1,4 +1,4 @@
-// Elements, words and small parts that all pages share.
+// Elements, formatting and small components that all pages share.
 
 export const $ = (id) => document.getElementById(id);
 
@@ -6,7 +6,7 @@ export function el(tag, attributes = {}, ...children) {
   const made = document.createElement(tag);
   for (const [name, value] of Object.entries(attributes)) {
     if (name.startsWith("on")) made.addEventListener(name.slice(2), value);
-    // As an attribute it would be inline style, which the page's policy forbids.
+    // The page's Content-Security-Policy forbids style attributes.
     else if (name === "style") made.style.cssText = value;
     else if (value !== false && value != null) made.setAttribute(name, value === true ? "" : value);
   }
@@ -31,9 +31,9 @@ export function short(value, length = 160) {
 export function bytes(many) {
   return many < 10000 ? `${Math.round(many)} B` : many < 1e7 ? `${(many / 1024).toFixed(1)} KiB` : `${(many / 1048576).toFixed(1)} MiB`;
 }
-// Text that is JSON is laid out; other text stays as it is.
+// Indents JSON and returns other text unchanged.
 export function laidOut(text) {
-  if (/^\s*[[{]/.test(text)) try { return JSON.stringify(JSON.parse(text), null, 2); } catch { /* It is no JSON. */ }
+  if (/^\s*[[{]/.test(text)) try { return JSON.stringify(JSON.parse(text), null, 2); } catch { /* Not JSON. */ }
   return text;
 }
 export function json(text, what) {
@@ -51,7 +51,7 @@ export const done = (...text) => el("p", {class: "ok"}, text);
 export const head = (text) => el("h3", {}, text);
 export const title = (text) => el("h2", {class: "mono"}, text);
 
-// What to do where there is nothing to show yet.
+// An empty state with advice.
 export const empty = (title, ...advice) => el("div", {class: "empty"}, el("h2", {}, title), ...advice.map((line) => line instanceof Node ? line : el("p", {}, line)));
 
 export function table(label, names, items, cells, rowAttributes = () => ({})) {
@@ -63,7 +63,7 @@ export function table(label, names, items, cells, rowAttributes = () => ({})) {
 export const facts = (pairs) => el("dl", {class: "facts"}, Object.entries(pairs).filter(([, value]) => value != null && value !== "")
   .map(([name, value]) => el("div", {}, el("dt", {}, name), el("dd", {}, value))));
 
-// -- saying what came of an act --
+// -- results of actions --
 
 let fading = 0;
 export function say(text, kind = "bad") {
@@ -81,10 +81,10 @@ export async function copy(text, notice = "Copied.") {
 }
 export const copyButton = (text, label, shown = "Copy") => el("button", {type: "button", class: "quiet", "aria-label": label, onclick: () => copy(typeof text === "function" ? text() : text)}, shown);
 
-// The bar above the details of an item; Close leads back to the list.
+// The bar above the details of an item. Close returns to the list.
 export const detailBar = (address) => el("div", {class: "tools detail-head"}, el("a", {class: "button", href: address, "aria-label": "close the details"}, "✕ Close"), copyButton(() => location.href, "Copy link to these details", "Copy link"));
 
-// A button whose act changes something; `question` is asked first where the act cannot be undone.
+// A button that changes data. It asks `question` first if the change cannot be undone.
 export function act(text, label, work, {question, danger} = {}) {
   const name = text.replace("…", "");
   return el("button", {type: "button", "aria-label": label.startsWith(name) ? label : `${name}: ${label}`, class: danger || question ? "risky" : null, onclick: async () => {
@@ -107,7 +107,7 @@ export function confirmed(question, button) {
 // -- forms --
 
 let made = 0;
-// A field is {name, label, note, value, kind, options, wide, needed, list}; `work` is given the values.
+// A field is {name, label, note, value, kind, options, wide, needed, list}; `work` receives the values.
 export function form(title, button, fields, work, {open = true, danger} = {}) {
   const inputs = {}, out = el("div", {class: "out", role: "status"});
   const parts = fields.map(({name, label, options, note, value, wide, kind, needed, list}) => {
@@ -127,7 +127,7 @@ export function form(title, button, fields, work, {open = true, danger} = {}) {
     try {
       const shown = [await work(Object.fromEntries(Object.entries(inputs).map(([name, input]) => [name, input.value])), inputs)].flat().filter((one) => one != null);
       out.replaceChildren(...shown);
-      // The details of an item are drawn again when it changes, with all that is in them.
+      // The details are redrawn when the item changes, so show the result outside of them.
       if (body.closest(".detail") && shown[0]?.className === "ok") say(shown[0].textContent, "good");
     }
     catch (error) { out.replaceChildren(el("p", {class: "bad"}, error.message)); }
@@ -136,16 +136,16 @@ export function form(title, button, fields, work, {open = true, danger} = {}) {
   return el("details", {class: "form", open}, el("summary", {}, title), body);
 }
 
-// In a row of links that is wider than the screen, the current one is in sight.
+// Scrolls a row of links so that the current one is visible.
 export function showCurrent(nav) {
   const chosen = nav.querySelector("[aria-current]");
   if (chosen && nav.scrollWidth > nav.clientWidth) nav.scrollLeft = chosen.offsetLeft - nav.clientWidth / 2 + chosen.offsetWidth / 2;
 }
 
-// -- keeping what a person looks at --
+// -- redrawing --
 
 const keyOf = (one) => one.dataset.key || one.id || one.getAttribute("aria-label") || one.getAttribute("href") || one.textContent;
-// Redraws a part of the page; focus, open details and scrolling stay where they are.
+// Redraws a part of the page and keeps focus, open details and scroll positions.
 export function redraw(place, ...children) {
   const focused = place.contains(document.activeElement) && document.activeElement !== place ? keyOf(document.activeElement) : null;
   const all = "a, button, summary, pre, input, select, [tabindex]";
@@ -156,5 +156,5 @@ export function redraw(place, ...children) {
   for (const one of place.querySelectorAll("pre, .wide-table")) if (scrolled.has(keyOf(one))) [one.scrollTop, one.scrollLeft] = scrolled.get(keyOf(one));
   if (focused !== null) [...place.querySelectorAll(all)].find((one) => keyOf(one) === focused)?.focus({preventScroll: true});
 }
-// Somebody is typing here, so a redraw would take the words away.
+// Returns whether an input in this part has the focus: a redraw would lose its text.
 export const isTyped = (place) => place.contains(document.activeElement) && /^(INPUT|TEXTAREA|SELECT)$/.test(document.activeElement.tagName);

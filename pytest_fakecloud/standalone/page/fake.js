@@ -1,4 +1,4 @@
-// One fake: its tabs with counts, and the tab that is chosen.
+// The page of one fake: tabs with counts, and the current tab.
 
 import {code, copyButton, el, form, json, laidOut, number, short, showCurrent, soft, table} from "./dom.js";
 import {ask, path, send} from "./api.js";
@@ -11,10 +11,10 @@ import * as queue from "./queue.js";
 
 const TABS = {kv_server: kv.tabs, vector_index: vector.tabs, broker: broker.tabs, queue: queue.tabs};
 
-// What the console has no page for: each list of the view as a table, all else as a line.
+// The generic view of a fake without pages of its own: lists as tables, other values as lines.
 export function plain({name, service, fixture, fault_kinds, ...content}) {
   const rows = Object.entries(content);
-  if (!rows.length) return [soft("This fake shows nothing.")];
+  if (!rows.length) return [soft("This fake has no data to show.")];
   return rows.flatMap(([title, value]) => {
     if (!Array.isArray(value)) return [el("p", {class: "soft mono"}, `${title}: ${short(value, 300)}`)];
     const columns = [...new Set(value.flatMap((one) => one && typeof one === "object" ? Object.keys(one) : ["value"]))];
@@ -31,10 +31,10 @@ class ViewPage {
   }
 }
 
-// Any request, sent as a client sends it: it meets faults and is in the activity.
+// A form for any request. It is sent like a client's: it meets faults and is recorded.
 class RequestPage {
   constructor(handle) {
-    this.node = el("section", {class: "page"}, soft(`A request to ${handle.name} with its credentials. It meets faults, and is in Activity like any other.`),
+    this.node = el("section", {class: "page"}, soft(`Send a request to ${handle.name} with its credentials. It meets injected faults and appears in Activity.`),
       form("Any request", "Send", [{name: "method", label: "method", options: ["GET", "POST", "PUT", "PATCH", "DELETE"]}, {name: "target", label: "path", value: "/", wide: true, needed: true}, {name: "headers", label: "headers, as JSON", note: '{"X-Trace": "7"}', wide: true}, {name: "body", label: "body", kind: "area", wide: true}],
         async ({method, target, headers, body}) => {
           const answer = await send(handle, method, target, body, headers ? json(headers, "The headers") : undefined);

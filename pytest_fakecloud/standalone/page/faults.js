@@ -1,4 +1,4 @@
-// Faults of a fake: each as a sentence, and a form that names the fields of each kind.
+// Injected faults of a fake as sentences, and a form with the fields of each kind.
 
 import {act, done, el, empty, form, number, pill, redraw, words} from "./dom.js";
 import {ask, path} from "./api.js";
@@ -9,7 +9,7 @@ const read = {
   text: (text) => text === "" ? undefined : text,
 };
 const step = (text) => /^\d+$/.test(text.trim()) ? Number(text) : text.trim() === "ok" ? null : text.trim();
-// Of each kind: what it does, its fields, and the arguments that the fields make.
+// For each kind: its description, its fields, and how fields become arguments.
 const KINDS = {
   answer: {does: "Answer with an error instead of doing the request", fields: [whole("status", "status", "503"), {name: "body", label: "body", note: "the service's own"}], args: ({status, body}) => [read.number(status), ...(body ? [body] : [])]},
   delay: {does: "Wait before doing the request", fields: [{name: "seconds", label: "wait", value: "2s"}], args: ({seconds}) => [seconds]},
@@ -33,7 +33,7 @@ const SAID = {
   lose_answer: () => "Does the request and loses the answer", hang: () => "Never answers", truncate: () => "Breaks the connection in the middle of the answer", down: (one) => /\d/.test(one.description) ? `Is down: answers ${one.description.replace("down ", "")}` : "Is down: refuses all connections",
   rate_limit: (one) => `Limits the rate (${one.description})`, random: (one) => `Fails a share of the requests (${one.description})`, sequence: (one) => `Fails the next requests in turn (${one.description.replace("sequence ", "")})`,
 };
-// A fault as a sentence: what it does, to which requests, how often.
+// Describes a fault in a sentence: its effect, the requests it applies to, and how often.
 export function sentence(one) {
   const does = SAID[one.kind]?.(one) ?? KINDS[one.kind]?.does ?? words(one.description), where = Object.entries(one.where);
   const to = where.length ? `, for ${where.map(([name, value]) => `${name} ${value}`).join(" and ")}` : ", for every request";
@@ -73,6 +73,6 @@ export class FaultsPage {
     redraw(this.listed, faults.length ? [el("ul", {class: "sentences"}, faults.map((one) => el("li", {}, el("span", {}, sentence(one)), " ", one.hits ? pill(`hit ${one.hits === 1 ? "once" : `${number(one.hits)} times`}`, "wait") : pill("not hit yet"), " ", one.active ? null : pill("used up"),
       act("Remove", `Remove the fault: ${sentence(one)}`, () => ask("DELETE", path(this.handle, `/faults/${one.id}`)))))),
     faults.length > 1 ? act("Remove all…", "Remove all faults", () => ask("DELETE", path(this.handle, "/faults")), {question: "Remove all faults of this fake?"}) : null]
-      : empty("No faults.", "A fault makes this fake misbehave on purpose. Add one above; requests meet it at once."));
+      : empty("No faults.", "An injected fault makes this fake misbehave on purpose. Add one above; it applies to the next request."));
   }
 }

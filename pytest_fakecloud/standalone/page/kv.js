@@ -1,4 +1,4 @@
-// A key-value server: keys with their values, search indexes, and the command box.
+// Pages of a key-value server: keys, search indexes and the command box.
 
 import {act, attempt, bytes, code, copyButton, count, day, done, el, empty, facts, form, head, json, laidOut, number, pill, redraw, short, soft, table, time, title, tools, words} from "./dom.js";
 import {call, item, list, send, sendWell} from "./api.js";
@@ -16,10 +16,10 @@ const keys = {
   row: (one) => [short(one.key, 200), pill(words(one.type)), el("span", {class: one.ttl_ms == null ? "soft" : "", title: one.expires ?? ""}, ttl(one)), bytes(one.bytes ?? 0), short(preview(one), 120)],
   tools: (handle, page) => newKey(handle, page), above: (found, page) => [...tree(found, page), removeMatching(found, page)],
   empty: () => empty("No keys yet.", "A key appears when your application writes one. Add one above, or in the command box."),
-  detail: (one, page) => [title(one.key), keyFacts(one), ...(one.is_text ? keyActs(one, page) : [soft("The name of this key is not UTF-8; change it with a client.")]), ...valueOf(one, page)],
+  detail: (one, page) => [title(one.key), keyFacts(one), ...(one.is_text ? keyActs(one, page) : [soft("This key is not UTF-8. Use a client to change it.")]), ...valueOf(one, page)],
 };
 
-// Namespaces, which end at a colon: the way to the present one, and those in it with their keys.
+// The namespaces of keys, separated by colons: the path to the current one, and its folders.
 function tree(found, page) {
   const {view = "", under = ""} = page.values, to = (values) => link(page.base, {...page.values, after: "", before: "", ...values});
   const choice = el("div", {class: "choice", role: "group", "aria-label": "view"}, [["", "List"], ["tree", "Namespaces"]].map(([value, text]) =>
@@ -30,8 +30,8 @@ function tree(found, page) {
     found.folders.length ? el("ul", {class: "folders"}, found.folders.toSorted((one, other) => one.name.localeCompare(other.name, "en", {numeric: true})).map((one) => el("li", {}, el("a", {class: "mono", href: to({under: one.name})}, one.name.slice(under.length)), el("span", {class: "many"}, number(one.keys))))) : null];
 }
 
-// Deletes all keys that the search finds. They are asked for again after each part, so no key that
-// is written meanwhile and does not match is touched.
+// Deletes all keys that the search finds, in parts. Each part is searched again, so that keys are
+// deleted only while they match.
 function removeMatching(found, page) {
   const {search = "", type = "", view, under} = page.values, filter = {search, type, view, under};
   if (!(search || type) || !found.matching) return null;
@@ -80,7 +80,7 @@ function valueOf(one, page) {
   return [code(one.value, "value"), one.is_whole === false ? soft("The value is longer than what is shown.") : null];
 }
 
-// The elements of a hash, list, set, sorted set or stream, in pages of their own.
+// The elements of a hash, list, set, sorted set or stream, in pages.
 function elements(one, page) {
   const {handle} = page, place = el("div"), state = {search: "", after: "", before: ""};
   const editors = {
@@ -128,7 +128,7 @@ const indexes = {
 
 // -- the command box --
 
-// A line as a shell reads it: words, with quotes around what has spaces.
+// Splits a line into words like a shell, with quotes.
 export function split(line) {
   const found = [];
   let word = null, quote = "";
@@ -148,7 +148,7 @@ export function split(line) {
 }
 
 const PAIRED = new Set(["HGETALL", "CONFIG GET", "HRANDFIELD", "XINFO STREAM"]), SCORED = /WITHSCORES/i;
-// A reply as redis-cli shows it: integers, nil and arrays are told apart from strings.
+// Shows a reply like redis-cli, which distinguishes integers, nil and arrays from strings.
 export function typed(line, value) {
   const name = line[0].toUpperCase(), both = `${name} ${(line[1] ?? "").toUpperCase()}`;
   if (Array.isArray(value) && value.length && value.length % 2 === 0 && (PAIRED.has(name) || PAIRED.has(both) || line.some((word) => SCORED.test(word))))

@@ -1,4 +1,4 @@
-// A list of a fake, page by page as the server gives it, with the chosen item beside it.
+// A list of a fake, searched and paged by the server, with the selected item beside it.
 
 import {act, count, detailBar, el, empty, isTyped, number, redraw, tools, words} from "./dom.js";
 import {item, list} from "./api.js";
@@ -7,7 +7,7 @@ import {go, link} from "./router.js";
 const LIMIT = 100;
 
 // `spec` is {list, noun, columns, row, detail, hasItem, filters, facet, tools, empty, bulk, key}:
-// `row` gives the cells of an item, `detail` the parts of the panel beside the list.
+// `row` returns the cells of an item, `detail` the content of the panel beside the list.
 export class ListPage {
   constructor(handle, tab, spec) {
     Object.assign(this, {handle, tab, spec, turn: 0, chosen: new Set(), drawn: {}});
@@ -33,7 +33,7 @@ export class ListPage {
   address(id, values = this.values) { return link(id === undefined ? this.base : [...this.base, {raw: id}], values); }
   close() { const id = this.id; go(this.address()); requestAnimationFrame(() => this.body.querySelector(`a[data-key="${CSS.escape(id)}"]`)?.focus()); }
 
-  // Another search or filter begins at the first page again.
+  // Changes search or filters and returns to the first page.
   change(values) {
     clearTimeout(this.timer);
     this.changes = {...this.changes, ...values};
@@ -136,7 +136,7 @@ export class ListPage {
     if (another) this.side.scrollTop = 0;
   }
 
-  // Arrow keys, j and k go from row to row.
+  // Arrow keys, j and k move between rows.
   step(event) {
     const by = {ArrowDown: 1, j: 1, ArrowUp: -1, k: -1}[event.key];
     if (!by || event.target.tagName === "INPUT") return;

@@ -1,4 +1,4 @@
-// The frame: navigation, clock, and the page for the address; it is kept up to date while it is open.
+// The frame of the console: navigation, clock, and the page of the current address, kept up to date.
 
 import {$, attempt, confirmed, count, el, redraw, say, showCurrent} from "./dom.js";
 import {NoToken, ask, connection, keep, signIn} from "./api.js";
@@ -47,19 +47,19 @@ async function show() {
   drawNav();
   await settled(() => page.go(route));
 }
-// An answer that comes after the page was left belongs nowhere, and a lost server is said elsewhere.
+// Errors of a page that was left are dropped, and a lost connection has its own message.
 async function settled(work) {
   const before = page;
   try { await work(); } catch (error) { if (error instanceof NoToken) askForToken(); else if (!connection.lost && page === before) say(error.message); }
 }
 
-// -- keeping up --
+// -- refreshing --
 
 export const refresh = oneAtATime(async () => {
   const found = await ask("GET", "/state"), named = (one) => one.handles.map((handle) => handle.name + handle.url).join();
   const changed = named(found) !== named(state) || found.problems !== state.problems;
   state = found;
-  // Somebody else cleared the journal, by a reset or for another test.
+  // The journal was cleared elsewhere, by a reset or for another test.
   if (entries.list.length && found.latest < entries.list[0].number) { entries.clear(); catchUp().catch(() => {}); }
   showClock(state.clock);
   $("facts").textContent = `seed ${state.seed}`;
@@ -73,7 +73,7 @@ function soon() {
   setTimeout(() => { planned = false; refresh().catch(() => {}); }, 250);
 }
 
-// -- a server that stopped, a token that is missing --
+// -- stopped server, missing token --
 
 async function found() {
   const {latest} = await ask("GET", "/state");
@@ -84,7 +84,7 @@ async function found() {
 let asking = 0;
 function sayLost() {
   const seen = connection.lastSeen, ago = Math.round((Date.now() - seen) / 1000);
-  $("lost").replaceChildren(el("b", {}, `The server at ${location.host} does not answer. `), `It was last seen at ${seen.toLocaleTimeString()}${ago > 5 ? `, ${ago < 90 ? `${ago} seconds` : count(Math.round(ago / 60), "minute")} ago` : ""}. Start it again with the same ports, and this page goes on by itself.`);
+  $("lost").replaceChildren(el("b", {}, `The server at ${location.host} does not answer. `), `It was last seen at ${seen.toLocaleTimeString()}${ago > 5 ? `, ${ago < 90 ? `${ago} seconds` : count(Math.round(ago / 60), "minute")} ago` : ""}. Start it again with the same ports, and this page reconnects.`);
 }
 connection.listeners.add((lost) => {
   $("lost").hidden = !lost;
@@ -101,7 +101,7 @@ function askForToken() {
   const dialog = el("dialog", {id: "token", "aria-labelledby": "token-title", oncancel: (event) => event.preventDefault()}, el("form", {onsubmit: async (event) => {
     event.preventDefault();
     keep(input.value.trim());
-    try { await ask("GET", "/state"); dialog.remove(); await begin(); } catch { wrong.textContent = "The server does not take this token."; }
+    try { await ask("GET", "/state"); dialog.remove(); await begin(); } catch { wrong.textContent = "The server rejects this token."; }
   }}, el("h2", {id: "token-title"}, "The console needs the control token"), el("p", {}, "Run ", el("code", {}, "pytest-fakecloud console"), " to open this page signed in, or paste the token. ", el("code", {}, "pytest-fakecloud env"), " prints it as PYTEST_FAKECLOUD_TOKEN."),
   el("label", {for: "token-input"}, "control token"), input, wrong, el("button", {type: "submit", class: "primary"}, "Open")));
   document.body.append(dialog);
@@ -130,7 +130,7 @@ addEventListener("keydown", (event) => {
   else if (event.key === "?") showShortcuts();
 });
 
-// -- the start --
+// -- start --
 
 let begun = false;
 async function begin() {

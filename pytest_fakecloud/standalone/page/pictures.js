@@ -1,4 +1,4 @@
-// Pictures, drawn at the width there is: one unit is one pixel, so that words keep their size.
+// Charts, drawn at the available width in pixels, so that text keeps its size.
 function svg(tag, attributes = {}, ...children) {
   const made = document.createElementNS("http://www.w3.org/2000/svg", tag);
   for (const [name, value] of Object.entries(attributes)) if (value != null) made.setAttribute(name, value);
@@ -12,13 +12,13 @@ const room = () => Math.max(280, Math.min(900, (document.querySelector(".detail:
 const clipped = (text, pixels) => { const most = Math.max(3, Math.floor(pixels / 6.3)); return text.length > most ? text.slice(0, most - 1) + "…" : text; };
 const titled = (text) => svg("title", {}, text);
 
-// Microseconds matter where two things fall due within one millisecond.
+// Returns microseconds: several events can be due within one millisecond.
 export function micros(text) {
   const fraction = (/\.(\d+)/.exec(text) || ["", ""])[1].padEnd(6, "0").slice(0, 6);
   return Date.parse(text.replace(/\.\d+/, "")) * 1000 + Number(fraction);
 }
 
-// A duration in words, the same as in reports: "12.182 s", "6 h 7 m 6.466 s".
+// Formats a duration like reports do: "12.182 s", "6 h 7 m 6.466 s".
 export function span(us) {
   let seconds = Math.floor(us / 1e6);
   const parts = [], rest = us - seconds * 1e6;
@@ -32,7 +32,7 @@ export function span(us) {
   return parts.join(" ");
 }
 
-// What falls due next: near things apart, far things still on the strip.
+// Due times on a logarithmic axis, which separates near events and still shows far ones.
 export function strip(now, due) {
   const wide = room(), left = 12, right = wide - 20, from = micros(now);
   const after = due.map((one) => Math.max(0, micros(one.at) - from));
@@ -51,11 +51,11 @@ export function strip(now, due) {
     last = x(us);
     return [svg("path", {class: "axis", d: `M${x(us)} 95V101`}), svg("text", {x: x(us), y: 114, "text-anchor": us === 0 ? "start" : x(us) > right - 20 ? "end" : "middle"}, word)];
   });
-  return picture(due.length ? `${due.length} things fall due, the first in ${span(after[0])}, the last shown in ${span(after.at(-1))}` : "nothing is planned",
+  return picture(due.length ? `${due.length} events are due, the first in ${span(after[0])}, the last shown in ${span(after.at(-1))}` : "nothing is planned",
     wide, 120, [svg("path", {class: "axis", d: `M${left} 98H${right}`}), ...ticks, ...dots]);
 }
 
-// A message's attempts along the clock, to scale; what is planned next is hollow.
+// A message's attempts on a time axis. The planned next attempt is hollow.
 export function ladder(message) {
   const wide = Math.min(640, room()), label = Math.min(260, wide * .6), row = 22;
   const steps = message.attempts.map((one) => ({at: micros(one.at), good: one.status >= 200 && one.status < 300, words: one.status ?? (one.state === "in flight" ? "in flight" : "no answer")}));
@@ -71,7 +71,7 @@ export function ladder(message) {
   return picture(`${message.attempts.length} attempts in ${span(steps.at(-1).at - first)}`, wide, row * steps.length + 8, parts);
 }
 
-// A consumer group: a lane for each partition, with who reads it, how far, and what it lags behind.
+// A consumer group: a lane for each partition with its member, position and lag.
 export function lanes(group, topics) {
   const wide = Math.min(760, room()), label = Math.min(170, wide * .36), row = 30;
   const bounds = new Map(topics.flatMap((topic) => topic.partitions.map((one) => [`${topic.name}-${one.partition}`, one])));
@@ -95,13 +95,13 @@ export function lanes(group, topics) {
   return picture(`group ${group.name}. ${told}`, wide, row * all.length + 4, parts);
 }
 
-// Vectors on the plane in which they differ most; the last query among them, what it found in rings.
+// Vectors projected onto a plane, with the last query and its hits.
 export function plot(space) {
   const shown = space.vectors.filter((vector) => vector.point), query = space.query && space.query.point ? space.query : null;
   if (!shown.length) return null;
   const wide = Math.min(640, room()), high = Math.round(wide * .42), found = new Set(query ? query.found : []);
   const points = [...shown.map((vector) => vector.point), ...(query ? [query.point] : [])];
-  // One scale for both directions, as large as there is room.
+  // One scale for both axes, as large as fits.
   const [middle, reach] = [0, 1].map((axis) => points.map((point) => point[axis])).reduce(([middles, reaches], all) => {
     const [least, most] = [Math.min(...all), Math.max(...all)];
     return [[...middles, (least + most) / 2], [...reaches, Math.max(1e-9, (most - least) / 2)]];
@@ -118,11 +118,11 @@ export function plot(space) {
     parts.push(svg("path", {class: "query", d: `M${x - 8} ${y}H${x + 8}M${x} ${y - 8}V${y + 8}`}, titled("the last query")),
       svg("text", {x: x + 10, y: y - 6}, "query"));
   }
-  return picture(`${shown.length} vectors on the plane in which they differ most${query ? `, and the last query, which found ${query.found.join(", ") || "nothing"}` : ""}`, wide, high, parts);
+  return picture(`${shown.length} vectors, projected onto a plane${query ? `, and the last query, which found ${query.found.join(", ") || "nothing"}` : ""}`, wide, high, parts);
 }
 
-// A workflow run along the clock. A row is a message of the run: a pale bar while it waits, a full
-// one from its first attempt to its last, and a dot for each attempt.
+// A workflow run on a time axis. Each row is a message of the run: a pale bar while it waits, a solid
+// bar from its first to its last attempt, and a dot for each attempt.
 export function gantt(run) {
   const wide = Math.min(760, room()), label = Math.min(180, wide * .34), row = 24, end = wide - 12, parts = [], told = [];
   const names = new Map(run.record.steps.flatMap((group) => group.steps).filter((step) => step.stepName).map((step) => [step.messageId, step.stepName]));
@@ -145,7 +145,7 @@ export function gantt(run) {
   return picture(`time of the run. ${told.join("; ")}`, wide, bottom + 6, parts);
 }
 
-// A workflow run from top to bottom: what ran at a time stands side by side.
+// The steps of a workflow run from top to bottom, parallel steps side by side.
 export function graph(run) {
   const wide = Math.min(640, room()), high = 40, gap = 26, parts = [], told = [];
   let before = [], y = 4;

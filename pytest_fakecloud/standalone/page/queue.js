@@ -1,4 +1,4 @@
-// A queue: messages and their attempts, dead letters, schedules, workflow runs, and what they go through.
+// Pages of a queue: messages, dead letters, schedules, workflow runs, queues, URL groups, flow control.
 
 import {act, both, code, copyButton, count, done, el, empty, facts, fine, form, head, json, laidOut, number, pill, short, soft, table, title, tools, words} from "./dom.js";
 import {ask, path, sendWell} from "./api.js";
@@ -19,7 +19,7 @@ const body = (one, label) => [one.body ? code(laidOut(one.body), label) : soft("
 
 // -- messages --
 
-// A form that publishes a message; `again` is a message whose fields it begins with.
+// A form that publishes a message, prefilled with the fields of the message `again`.
 const publish = (handle, again) => form(again ? "Edit and send again" : "Publish a message", again ? "Send again" : "Publish", [
   {name: "to", label: "destination", note: "https://app.example/hook", value: again?.url, wide: true, needed: true},
   {name: "body", label: "body", kind: "area", value: again?.body, wide: true},
@@ -53,7 +53,7 @@ function messageDetail(one, page) {
     one.attempts.length ? one.attempts.slice().reverse().map((each) => attemptPart(each)) : soft("Not attempted yet."),
     head("Body"), ...body(one, "body"), head("Headers"), headers("headers", one.headers),
     one.callbacks.length ? [head("Callbacks"), table("callbacks", ["callback", "state", "to"], one.callbacks, (each) => [el("a", {href: at(handle, "callbacks", each.id)}, both(each.created)), state(each), each.url])] : null,
-    head("What happened"), code(one.timeline, "timeline")].flat();
+    head("Timeline"), code(one.timeline, "timeline")].flat();
 }
 function attemptPart(one) {
   const ended = one.exception ?? (one.status == null ? one.state : one.status), good = one.status >= 200 && one.status < 300;
@@ -83,7 +83,7 @@ const letters = {
   list: "dead-letters", noun: "dead letter", key: (one) => one.id, columns: ["since", "to", "attempts", "last answer", "body"],
   row: (one) => [both(one.at), short(`${one.method} ${one.url}`, 90), number(one.attempts), status(one), short(one.preview, 60)],
   bulk: [{text: "Retry", work: retry}, {text: "Delete…", work: discard, question: (many) => `Delete ${count(many, "dead letter")}? They cannot be retried afterwards.`}],
-  empty: () => empty("No dead letters.", "A message comes here when it runs out of retries. Retry it here once its destination works."),
+  empty: () => empty("No dead letters.", "A message appears here when it runs out of retries. Retry it once its destination works."),
   detail: (one, page) => [el("h2", {}, `${one.method} `, el("span", {class: "mono"}, one.url)), facts({since: both(one.at) + " UTC", attempts: number(one.attempts), "last answer": status(one), message: el("a", {href: at(page.handle, "messages", one.message)}, one.message), id: el("span", {class: "mono"}, one.id)}),
     tools(act("Retry", `Retry ${one.id}`, async () => { await retry(page.handle, [one.id]); location.hash = page.address(); }), act("Delete…", `Delete ${one.id}`, async () => { await discard(page.handle, [one.id]); location.hash = page.address(); }, {question: "Delete this dead letter?"})),
     head("Body"), code(laidOut(one.preview), "body"), el("p", {}, el("a", {href: at(page.handle, "messages", one.message)}, "Show the message with its attempts and answers"))],
@@ -94,9 +94,9 @@ const letters = {
 const schedules = {
   list: "schedules", noun: "schedule", key: (one) => one.id, columns: ["schedule", "state", "cron", "to", "next run"],
   row: (one) => [one.id, running(one), one.cron, one.destination, one.paused ? "" : both(one.next[0])],
-  tools: (handle) => form("Create a schedule", "Create", [{name: "to", label: "destination", note: "https://app.example/nightly", wide: true, needed: true}, {name: "cron", label: "cron", note: "0 3 * * *", needed: true}, {name: "id", label: "id", note: "made up"}, {name: "body", label: "body", kind: "area", wide: true}],
+  tools: (handle) => form("Create a schedule", "Create", [{name: "to", label: "destination", note: "https://app.example/nightly", wide: true, needed: true}, {name: "cron", label: "cron", note: "0 3 * * *", needed: true}, {name: "id", label: "id", note: "generated"}, {name: "body", label: "body", kind: "area", wide: true}],
     async ({to, cron, id, body: text}) => { const made = await sendWell(handle, "POST", `/v2/schedules/${target(to)}`, text, {"Upstash-Cron": cron, ...(id ? {"Upstash-Schedule-Id": id} : {})}); return done(`Created ${made.scheduleId}.`); }, {open: false}),
-  empty: () => empty("No schedules yet.", "Create one above. It publishes a message at every time that its cron expression names, as the clock moves."),
+  empty: () => empty("No schedules yet.", "Create one above. A schedule publishes a message at each time of its cron expression, as the clock moves."),
   detail: (one, page) => {
     const where = `/v2/schedules/${encodeURIComponent(one.id)}`, {handle} = page;
     return [title(one.id), facts({state: running(one), cron: el("span", {class: "mono"}, one.cron), to: one.destination, "last run": one.last_run ? both(one.last_run) : "none yet", error: one.error && el("span", {class: "bad"}, one.error)}),
@@ -134,9 +134,9 @@ function stepPart(step) {
     step.callBody ? [el("h4", {}, "Input"), code(laidOut(step.callBody), "input of the step")] : null, out === null ? soft("No output yet.") : [el("h4", {}, "Output"), code(laidOut(out), "output of the step")]);
 }
 
-// -- what messages are published through --
+// -- queues, URL groups, flow control --
 
-const held = (handle, ids) => ids.length ? el("ol", {}, ids.map((id) => el("li", {}, el("a", {class: "mono", href: at(handle, "messages", id)}, id)))) : soft("No message waits.");
+const held = (handle, ids) => ids.length ? el("ol", {}, ids.map((id) => el("li", {}, el("a", {class: "mono", href: at(handle, "messages", id)}, id)))) : soft("No messages are waiting.");
 const queues = {
   list: "queues", noun: "queue", key: (one) => one.name, columns: ["queue", "state", "parallelism", "messages"],
   row: (one) => [one.name, running(one), number(one.parallelism), number(one.lag)],

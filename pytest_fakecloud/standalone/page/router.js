@@ -1,4 +1,4 @@
-// The place that a person is at, kept in the fragment: #/fake/kv_server/keys/user%3A1?search=user
+// Addresses in the fragment: #/fake/kv_server/keys/user%3A1?search=user
 
 export function read(hash = location.hash) {
   const [place, search = ""] = hash.replace(/^#\/?/, "").split("?");
@@ -6,7 +6,7 @@ export function read(hash = location.hash) {
 }
 function decoded(part) { try { return decodeURIComponent(part); } catch { return part; } }
 
-// `parts` are encoded here; an id that the server has encoded already is passed as {raw: id}.
+// Encodes `parts`. Pass an id that the server has already encoded as {raw: id}.
 export function link(parts, values = {}) {
   const query = new URLSearchParams(Object.entries(values).filter(([, value]) => value !== "" && value != null)).toString();
   return "#/" + parts.map((part) => part.raw ?? encodeURIComponent(part)).join("/") + (query ? "?" + query : "");

@@ -1,8 +1,8 @@
-// What the timeline shows: each entry of the journal once, whatever comes twice, late or out of turn.
+// The rows of the timeline: each once, even if they arrive twice, late or out of order.
 export class Rows {
   constructor(most = 10000) { this.most = most; this.floor = this.whole = 0; this.known = new Map(); this.sorted = []; }
 
-  // Takes in all rows there are after a number that was asked for.
+  // Adds all rows after a requested number.
   cover(found) {
     for (const row of found) this.whole = Math.max(this.whole, row.number);
     this.merge(found);
@@ -28,10 +28,10 @@ export class Rows {
 
   get list() { return this.sorted; }
 
-  // The number up to which nothing is missing, to ask for more after.
+  // The number up to which all rows are known. Request more after it.
   get latest() { return Math.max(this.whole, this.floor); }
 
-  // The number up to which nothing is missing and nothing is under way any more.
+  // The number up to which all rows are known and done.
   get cursor() {
     const first = this.sorted.find((row) => !row.done);
     return first ? Math.min(first.number - 1, this.latest) : this.latest;
@@ -39,7 +39,7 @@ export class Rows {
 
   begin() { this.known.clear(); this.sorted = []; this.floor = this.whole = 0; }
 
-  // Forgets all; news of what is forgotten is none any more.
+  // Forgets all rows and ignores later updates of them.
   clear() {
     this.floor = Math.max(this.latest, ...this.sorted.slice(-1).map((row) => row.number));
     this.known.clear();
@@ -47,7 +47,7 @@ export class Rows {
   }
 }
 
-// Runs the work one at a time: who asks while it runs gets one more run, shared by all who asked.
+// Runs `work` one at a time. Calls during a run share one run after it.
 export function oneAtATime(work) {
   let running = null, next = null;
   const start = () => {

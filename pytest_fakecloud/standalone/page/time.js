@@ -1,4 +1,4 @@
-// The clock, what falls due on it, and snapshots of all data.
+// The clock, due times, snapshots and problems.
 
 import {$, act, attempt, both, count, day, done, el, empty, facts, form, number, redraw, short, table, time, words} from "./dom.js";
 import {ask} from "./api.js";
@@ -20,7 +20,7 @@ export async function move(body) {
   document.dispatchEvent(new Event("changed"));
 }
 export function clockButtons() {
-  // On a narrow screen the other buttons are behind one.
+  // A narrow screen shows the other buttons on request.
   $("clock-more").addEventListener("click", () => $("clock-more").setAttribute("aria-expanded", String($("clock-more").getAttribute("aria-expanded") !== "true")));
   for (const button of document.querySelectorAll("[data-by]")) button.addEventListener("click", () => move({action: "advance", by: button.dataset.by}));
   $("advance").addEventListener("submit", (event) => { event.preventDefault(); move({action: "advance", by: $("by").value}); });
@@ -31,7 +31,7 @@ export function clockButtons() {
 export class TimePage {
   constructor() {
     this.due = el("section");
-    this.node = el("div", {class: "page"}, el("h1", {}, "Time"), el("p", {class: "soft"}, "Everything that waits, such as retries, delays, schedules and TTLs, waits on this clock and not on the real one."),
+    this.node = el("div", {class: "page"}, el("h1", {}, "Time"), el("p", {class: "soft"}, "Retries, delays, schedules and TTLs use this clock, not the wall clock."),
       form("Move the clock to a time", "Move", [{name: "to", label: "time", note: "2026-02-01T09:00:00Z", needed: true}], async ({to}) => { showClock(await ask("POST", "/clock", {action: "move_to", to})); return done("Moved."); }, {open: false}), this.due);
   }
   async go() { await this.refresh(); }
@@ -40,16 +40,16 @@ export class TimePage {
     if (shape === this.shape) return;
     this.shape = shape;
     const go = (one) => act("Go there", `Go there: ${one.what} at ${one.at}`, () => move({action: "move_to", to: one.at}));
-    redraw(this.due, el("h2", {}, found.count ? `${count(found.count, "thing")} planned` : "Nothing is planned"), found.count ? [strip(found.now, found.due), found.due.length < found.count ? el("p", {class: "soft"}, `The next ${found.due.length} of ${number(found.count)}:`) : null,
-      table("what falls due", ["in", "at", "what", ""], found.due, (one) => [span(micros(one.at) - micros(found.now)), both(one.at), short(one.what, 120), go(one)])]
-      : empty("No timer waits.", "A delayed message, a retry, a schedule or a session of a consumer appears here with the time at which it falls due."));
+    redraw(this.due, el("h2", {}, found.count ? `${count(found.count, "event")} planned` : "Nothing is planned"), found.count ? [strip(found.now, found.due), found.due.length < found.count ? el("p", {class: "soft"}, `The next ${found.due.length} of ${number(found.count)}:`) : null,
+      table("due events", ["in", "at", "event", ""], found.due, (one) => [span(micros(one.at) - micros(found.now)), both(one.at), short(one.what, 120), go(one)])]
+      : empty("No timers.", "Delayed messages, retries, schedules and consumer sessions appear here with their due times."));
   }
 }
 
 export class SnapshotsPage {
   constructor() {
     this.listed = el("section");
-    this.node = el("div", {class: "page"}, el("h1", {}, "Snapshots"), el("p", {class: "soft"}, "A snapshot keeps the data of all fakes, in the memory of the server. Restoring it puts the data back; clock, faults and activity stay."),
+    this.node = el("div", {class: "page"}, el("h1", {}, "Snapshots"), el("p", {class: "soft"}, "A snapshot saves the data of all fakes in the server's memory. Restoring it does not change clock, faults or activity."),
       form("Take a snapshot", "Take", [{name: "id", label: "name", note: "numbered"}], async ({id}) => { const taken = await ask("POST", "/snapshots", id ? {id} : {}); await this.refresh(); return done(`Taken: ${taken.id}.`); }), this.listed);
   }
   async go() { await this.refresh(); }
@@ -57,14 +57,14 @@ export class SnapshotsPage {
     const found = await ask("GET", "/snapshots"), at = (one) => `/snapshots/${encodeURIComponent(one.id)}`, shape = JSON.stringify(found);
     if (shape === this.shape) return;
     this.shape = shape;
-    redraw(this.listed, found.length ? table("snapshots", ["snapshot", "", ""], found, (one) => [one.id, act("Restore…", `Restore ${one.id}`, () => ask("POST", at(one), {}), {question: `Put the data of the snapshot ${one.id} back? The present data of all fakes is lost.`}), act("Delete", `Delete ${one.id}`, () => ask("DELETE", at(one)))])
+    redraw(this.listed, found.length ? table("snapshots", ["snapshot", "", ""], found, (one) => [one.id, act("Restore…", `Restore ${one.id}`, () => ask("POST", at(one), {}), {question: `Restore the snapshot ${one.id}? The current data of all fakes is lost.`}), act("Delete", `Delete ${one.id}`, () => ask("DELETE", at(one)))])
       : empty("No snapshots yet.", "Take one above before you change much data."));
   }
 }
 
 // -- problems --
 
-// Of each kind: what it means, and what to do about it with `serve`.
+// For each kind: its meaning, and what to do about it with `serve`.
 const ADVICE = {
   unstubbed: ({url}) => ["The queue delivers to loopback addresses only. Choose one:", ["Forward the address to your application: ", el("code", {}, `pytest-fakecloud serve --forward ${origin(url)}=http://127.0.0.1:3000`)],
     ["Or answer it from a state file, under \"destinations\": ", el("code", {}, "pytest-fakecloud serve --load state.json")]],
@@ -85,7 +85,7 @@ export class ProblemsPage {
     // Problems that differ only in the message are alike.
     const alike = Map.groupBy(found, ({kind, text, facts: {message_id: id, ...rest}}) => JSON.stringify(id ? [kind, rest] : [kind, text]));
     redraw(this.listed, found.length ? [...alike.values()].map((all) => this.problem(all[0], all.length))
-      : empty("No problems.", "The server lists here what would fail a test, such as a delivery to an address that nothing answers."));
+      : empty("No problems.", "Strict-mode violations appear here, such as a delivery to an address that nothing answers."));
   }
   problem({kind, text, facts: known}, times) {
     const {handle, message_id: _, ...rest} = known, advice = ADVICE[kind]?.(known) ?? [];
