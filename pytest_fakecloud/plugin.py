@@ -42,8 +42,7 @@ OPTIONS: dict[str, dict[str, Any]] = {
     "--fakecloud-url": {
         "metavar": "URL",
         "help": "use the fakes of a stand-alone server (pytest-fakecloud serve) instead of "
-        "starting some: its console address, or the address and the variable "
-        "PYTEST_FAKECLOUD_TOKEN",
+        "starting some; PYTEST_FAKECLOUD_TOKEN is its control token",
     },
     "--fakecloud-report": {
         "metavar": "DIR",

@@ -177,7 +177,7 @@ def control(app: ControlApp, method: str, path: str, authorization: str) -> Answ
 
 def test_little_is_told_without_the_control_token() -> None:
     assert set(WITHOUT_TOKEN) == {
-        "console", "console_file", "icon", "live", "openapi", "ready",
+        "console", "console_file", "icon", "live", "openapi", "ready", "session",
     }  # fmt: skip
 
 

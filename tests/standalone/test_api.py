@@ -13,6 +13,8 @@ from urllib.parse import urlsplit
 
 import pytest
 
+from pytest_fakecloud import Cloud, ContractError
+
 from .conftest import Server, fetch
 
 
@@ -146,6 +148,25 @@ def test_the_journal_is_told_and_masked(server: Server) -> None:
     assert server.ask("GET", "/journal?after=x")[0] == 422
     kv(server, "GET", "a")
     assert server.ask("GET", "/journal?limit=1") == (200, [row])
+
+
+def test_a_code_is_exchanged_for_the_token_once(server: Server) -> None:
+    code = server.ask("POST", "/codes", {})[1]["url"].partition("#code=")[2]
+    assert server.ask("POST", "/session", {"code": code}, "") == (200, {"token": server.token})
+    for wrong in (code, "", None, ["x"]):
+        status, answer = server.ask("POST", "/session", {"code": wrong}, "")
+        assert status == 403
+        assert "unknown or was used" in answer["error"]["message"]
+    first = server.ask("POST", "/codes", {})[1]["url"].partition("#code=")[2]
+    for _ in range(100):
+        server.ask("POST", "/codes", {})
+    assert server.ask("POST", "/session", {"code": first}, "")[0] == 403
+
+
+def test_no_token_is_taken_from_a_url(server: Server) -> None:
+    assert fetch("GET", f"{server.url}/__control__/state?token={server.token}").status == 401
+    with pytest.raises(ContractError, match="must not contain the control token"):
+        Cloud.connect(f"{server.url}/?token={server.token}")
 
 
 def stream_request(server: Server, *headers: str) -> bytes:

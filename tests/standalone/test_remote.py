@@ -41,7 +41,7 @@ pytestmark = pytest.mark.slow
 
 @pytest.fixture
 def cloud(server: Server) -> Iterator[Cloud]:
-    with Cloud.connect(server.summary["console"]) as connected:
+    with Cloud.connect(server.url, server.token) as connected:
         yield connected
 
 
@@ -540,7 +540,9 @@ def test_a_certificate_that_is_not_trusted_is_said(
 
 def suite(run: Run, server: Server, text: str) -> pytest.RunResult:
     """Run the tests of a text against the server."""
-    return run(text, f"--fakecloud-url={server.summary['console']}")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("PYTEST_FAKECLOUD_TOKEN", server.token)
+        return run(text, f"--fakecloud-url={server.url}")
 
 
 def test_variables_are_set_for_fakes_that_the_test_starts(serve: Serve, run: Run) -> None:
@@ -626,9 +628,12 @@ def test_workers_cannot_share_a_server(server: Server, pytester: pytest.Pytester
     result.stdout.fnmatch_lines(["*tests of several workers (pytest -n) cannot share one *"])
 
 
-def test_workers_may_have_a_server_each(serve: Serve, pytester: pytest.Pytester) -> None:
+def test_workers_may_have_a_server_each(
+    serve: Serve, pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch
+) -> None:
     pytest.importorskip("xdist")
-    urls = [serve("kv").summary["console"] for _ in range(2)]
+    monkeypatch.setenv("PYTEST_FAKECLOUD_TOKEN", "chosen")
+    urls = [serve("kv", "--control-token", "chosen").url for _ in range(2)]
     pytester.makeconftest(
         f"""
         def pytest_configure(config):
