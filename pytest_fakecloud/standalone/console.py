@@ -50,7 +50,7 @@ def _read(package: str, path: str) -> tuple[bytes, bytes]:
 
 def _compressed(request: Request, data: tuple[bytes, bytes], content_type: str) -> Answer:
     plain, compressed = data
-    accepted = (request.header("accept-encoding") or "").split(",")
+    accepted = (request.fields.get("accept-encoding") or "").split(",")
     if not any(one.partition(";")[0].strip() == "gzip" for one in accepted):
         return Answer(plain, content_type=content_type)
     headers = [("Content-Encoding", "gzip"), ("Vary", "Accept-Encoding")]
