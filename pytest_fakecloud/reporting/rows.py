@@ -90,19 +90,23 @@ def parts_of(url: str) -> SplitResult:
 
 
 def _nested(found: list[Row]) -> list[Row]:
-    """The rows in order, each with its cause, its depth and the caller it is nested in."""
+    """The rows in order, each with its cause, its depth and the caller it is nested in.
+
+    An event that resulted from a call comes directly after it, whatever was recorded in between.
+    """
     found.sort(key=lambda row: row.began)
+    callers = _callers(found)
+    found.sort(key=lambda row: callers.get(row.number, row).began)
     open_rows: list[Row] = []
     ordered = []
-    caller: Row | None = None
+    depths: dict[int, int] = {}
     for row in found:
-        while open_rows and open_rows[-1].ended < row.began:
+        caller = callers.get(row.number)
+        while caller is None and open_rows and open_rows[-1].ended < row.began:
             open_rows.pop()
         depth, cause = len(open_rows), open_rows[-1] if open_rows else None
-        if row.actor != row.peer:
-            caller = row
-        elif caller is not None and _follows(row, caller):
-            depth, cause = depth + 1, caller
+        if caller is not None:
+            depth, cause = depths[caller.number] + 1, caller
             row = replace(row, follows=caller.number)
         if cause is not None:
             # The function of a fault is the test's code; anything else was made by the receiver.
@@ -110,6 +114,7 @@ def _nested(found: list[Row]) -> list[Row]:
             row = replace(
                 row, depth=depth, cause=cause.number, actor=cause.peer if nested else row.actor
             )
+        depths[row.number] = depth
         ordered.append(row)
         if row.ended > row.began:
             open_rows.append(row)
@@ -122,23 +127,30 @@ _FOLLOWING = {
     "delete-consumer": (("leave", ""), ("rebalance", "leave")),
 }
 """The events that a broker records because of a call, a rebalance with its cause."""
-_SOON_US = 1_000_000
-"""How much later, in microseconds, an event is recorded than the call that caused it, at most."""
 
 
-def _follows(event: Row, call: Row) -> bool:
-    """Return whether a group's event resulted from a consumer's call just before it."""
-    if not isinstance(event.entry, Event) or not isinstance(call.entry, Call):
-        return False
-    data, facts = event.entry.data, call.entry.facts
-    kind, instance = data.get("cause") or ("", "")
-    about = data.get("group"), data.get("instance") or instance
-    return (
-        event.peer == call.peer
-        and 0 <= event.at_us - call.at_us <= _SOON_US
-        and about == (facts.get("group"), facts.get("instance"))
-        and (event.operation, kind) in _FOLLOWING.get(call.entry.route, ())
-    )
+def _callers(found: Iterable[Row]) -> dict[int, Row]:
+    """The call that each event of a consumer group resulted from, by the event's number.
+
+    That is the instance's last call of the kind that causes the event. A rebalance that waits for
+    other members to join results from none.
+    """
+    latest: dict[tuple[object, ...], Row] = {}
+    callers = {}
+    for row in found:
+        if isinstance(row.entry, Call) and row.entry.service == "broker":
+            facts = row.entry.facts
+            for effect in _FOLLOWING.get(row.entry.route, ()):
+                latest[row.peer, facts.get("group"), facts.get("instance"), *effect] = row
+        elif isinstance(row.entry, Event) and row.entry.service == "broker":
+            data = row.entry.data
+            kind, instance = data.get("cause") or ("", "")
+            about = row.peer, data.get("group"), data.get("instance") or instance
+            if row.operation == "rebalance started":
+                latest.pop((*about, "rebalance", kind), None)
+            elif caller := latest.get((*about, row.operation, kind)):
+                callers[row.number] = caller
+    return callers
 
 
 def _attempts_of_calls(entries: Sequence[Entry]) -> dict[int, Event]:

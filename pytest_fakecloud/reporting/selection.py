@@ -15,8 +15,6 @@ KEPT = 60
 """How many rows are shown at most."""
 NEWEST = 30
 """How many of the last rows are always shown."""
-_SOON_US = 100_000
-"""How much later, in microseconds, a rebalance is recorded than what caused it, at most."""
 _LEAVING = ("join", "leave", "expire")
 
 
@@ -73,12 +71,15 @@ def merged(every: Sequence[Row], marked: Collection[int]) -> list[Line]:
 
 
 def _results_from(row: Row, before: Row) -> bool:
+    if not isinstance(row.entry, Event) or not isinstance(before.entry, Event):
+        return False
+    reason, data = row.entry.data.get("cause"), before.entry.data
     return (
         row.operation == "rebalance"
-        and before.kind == "event"
+        and reason is not None
         and before.operation in _LEAVING
-        and (row.peer, row.depth) == (before.peer, before.depth)
-        and row.at_us - before.at_us <= _SOON_US
+        and tuple(reason) == (before.operation, data.get("instance"))
+        and (row.peer, row.entry.data.get("group")) == (before.peer, data.get("group"))
     )
 
 

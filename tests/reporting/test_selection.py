@@ -171,3 +171,26 @@ def test_a_part_that_raises_leaves_the_others(
         with monkeypatch.context() as patch:
             patch.setattr(f"pytest_fakecloud.reporting.report.{name}", broken)
             assert f"{line}: RuntimeError: no" in text(report_of(cloud))
+
+
+@pytest.mark.parametrize("clock", ["frozen", "running"])
+def test_events_are_part_of_the_line_of_the_call_that_caused_them(cloud: Cloud, clock: str) -> None:
+    if clock == "running":
+        cloud.clock.resume()
+    broker = cloud.broker(topics={"t": 2}, instance_limit=None)
+    with broker.client() as client:
+        earliest = {"Kafka-Auto-Offset-Reset": "earliest", "Kafka-Enable-Auto-Commit": "false"}
+        for instance in ("a", "b"):
+            client.get(f"/consume/g/{instance}/t", headers=earliest)
+        client.post("/commit/g/a", json={"topic": "t", "partition": 0, "offset": 0})
+        client.post("/delete-consumer/g/a")
+    every = merged(report_of(cloud).rows, ())
+    assert [[line.row.operation, *(one.kind for one in line.effects)] for line in every] == [
+        ["consume", "join", "rebalance"],
+        ["consume", "join", "rebalance"],
+        ["commit", "commit"],
+        ["delete-consumer", "leave", "rebalance"],
+    ]
+    if clock == "frozen":
+        broker.expire("g", "b")
+        assert [one.kind for one in merged(report_of(cloud).rows, ())[-1].effects] == ["rebalance"]

@@ -119,7 +119,11 @@ class Commits:
         self._auto_commit(group, instance, at)
 
     def _auto_commit(self, group: ConsumerGroup, instance: Instance, at: int) -> None:
-        offsets = [TopicPartitionOffset(*tp, offset) for tp, offset in instance.delivered.items()]
+        offsets = [
+            TopicPartitionOffset(*tp, offset)
+            for tp, offset in instance.delivered.items()
+            if group.committed.get(tp) != offset
+        ]
         self._store(group, offsets, "auto commit", instance.name, at)
 
     def before_losing(self, group: ConsumerGroup, instance: Instance, at: int) -> None:

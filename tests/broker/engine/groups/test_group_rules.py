@@ -610,7 +610,6 @@ def test_rule_14_due_events_fire_in_time_order(broker: Broker, rest: Rest) -> No
         ("join", 0),
         ("rebalance", 0),
         ("auto commit", 5),
-        ("auto commit", 300),
         ("close", 300),
         ("expire", 420),
         ("rebalance", 420),
