@@ -530,7 +530,12 @@ class Run:
         if cloud is not None and self._url is None:
             from .core.journal import recorder_of
 
-            recorder_of(cloud.journal).find_site = self._call_site
+            recorder = recorder_of(cloud.journal)
+            recorder.find_site = self._call_site
+            if self.timelines is not None:
+                from .reporting.replay import record_times
+
+                record_times(cloud)
         if (
             cloud is None
             or sys.modules.keys().isdisjoint(_FRAMEWORKS)

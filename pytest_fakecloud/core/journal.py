@@ -10,7 +10,7 @@ from bisect import bisect_right
 from collections import OrderedDict, deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from types import FrameType
-from typing import Any, ClassVar, Protocol, Unpack
+from typing import TYPE_CHECKING, Any, ClassVar, Protocol, Unpack
 
 from .calls import (
     CALL_FIELDS,
@@ -34,6 +34,9 @@ from .calls import (
 )
 from .found import Found, check_predicate, expect, found_of
 from .matching import ABSENT, ANYTHING, Field, Query, either
+
+if TYPE_CHECKING:
+    from .timekeeper import Reads
 
 _PACKAGE = f"{__package__.partition('.')[0]}."
 _ACTIONS = 1_000
@@ -105,6 +108,8 @@ class Recorder:
             self.actions: deque[Action] = deque(maxlen=_ACTIONS)
             self.find_site: Callable[[], dict[str, str | int] | None] | None = None
             """Finds the line that makes a call, when these are recorded."""
+            self.reads: Reads | None = None
+            """The clock's readings, in which calls and actions are marked; None: not recorded."""
             self.sites: dict[int, dict[str, str | int]] = {}
             """The line that made each call, by the call's number."""
             self._children: set[weakref.ref[Recorder]] = set()
@@ -186,6 +191,7 @@ class Recorder:
             facts,
         )
         self._append(call)
+        self._mark(call.number)
         if self._root.find_site is not None:
             site = self._root.find_site()
             if site is not None:
@@ -276,7 +282,13 @@ class Recorder:
 
     def reserve(self) -> int:
         """Take the next number for something that begins now and is recorded when it has ended."""
-        return next(self._numbers)
+        number = next(self._numbers)
+        self._mark(number)
+        return number
+
+    def _mark(self, number: int) -> None:
+        if self._root.reads is not None:
+            self._root.reads.append((threading.get_ident(), -number))
 
     def begins_now(self, call: Call, at_us: int) -> None:
         """Move a call that has waited before it reached the engine to the end, with a new number."""

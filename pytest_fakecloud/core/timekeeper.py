@@ -9,13 +9,14 @@ import sys
 import threading
 import time
 import weakref
+from collections import deque
 from collections.abc import Awaitable, Callable, Generator, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
 from datetime import datetime
 from functools import partial
-from typing import Any, Literal, TypeVar
+from typing import Any, Literal, TypeAlias, TypeVar
 
 from .errors import ContractError, shown
 from .timeparse import (
@@ -32,6 +33,9 @@ from .timers import LANES, Begin, Lane, Signal, Timer, Timers
 
 T = TypeVar("T")
 Mode = Literal["running", "frozen"]
+Reads: TypeAlias = deque[tuple[int, int]]
+"""Threads, each with the time that it read, or with a negative number of the journal: what was
+recorded under that number read the times that follow in the same thread."""
 STANDS = (
     "with process_time=True the process's time follows it, and both stand until they are told to move. "
     "Move them with advance() or move_to(), or leave out process_time"
@@ -77,6 +81,8 @@ class Timekeeper:
     """
 
     _wait_cap = 1.0
+    reads: Reads | None = None
+    """Each reading of the clock while it runs, where a report may replay the journal."""
     was_driven = False
     """Whether anything due was ever asked for: by an advance, a move or a delivering call."""
     _carrying: frozenset[object] = frozenset()
@@ -142,6 +148,8 @@ class Timekeeper:
         if offset is not None:
             running = int(time.time() * 1_000_000) + offset
             if self._live_us is offset:
+                if self.reads is not None:
+                    self.reads.append((threading.get_ident(), running))
                 return running if running < LAST_US else LAST_US
         held = self._held_us
         if held is not None:

@@ -9,7 +9,7 @@ import httpx
 import pytest
 
 from pytest_fakecloud import Cloud
-from pytest_fakecloud.reporting.replay import replay, states
+from pytest_fakecloud.reporting.replay import record_times, replay, states
 from pytest_fakecloud.reporting.replay.views import VIEWS
 from pytest_fakecloud.reporting.report import report_of
 
@@ -98,6 +98,41 @@ def _kv_port(cloud: Cloud) -> None:
         pipe.execute()
 
 
+def _kv_times(cloud: Cloud) -> None:
+    kv = cloud.kv_server()
+    client = kv.client()
+    kv.load({"loaded": "1"})
+    for number in range(40):
+        kv.execute("SET", f"executed:{number}", "1", "EX", 60)
+        client.set(f"key:{number}", "1", px=60_000 + number)
+        client.pttl(f"key:{number}")
+        client.execute(["XADD", "stream", "*", "n", str(number)])
+    client.eval("return redis.call('SET', KEYS[1], redis.call('TIME')[2])", keys=["at"])
+    pipe = client.pipeline()
+    for number in range(40):
+        pipe.set(f"piped:{number}", "1", ex=60)
+    pipe.exec()
+
+
+def _kv_connections(cloud: Cloud) -> None:
+    redis = pytest.importorskip("redis")
+    kv = cloud.kv_server()
+    with (
+        redis.Redis.from_url(kv.database_url, protocol=3) as client,
+        redis.Redis.from_url(kv.database_url, protocol=2) as other,
+        client.pubsub() as listener,
+    ):
+        client.hset("hash", mapping={"a": "1", "b": "2"})
+        client.hgetall("hash")
+        other.hgetall("hash")
+        listener.subscribe("news")
+        listener.get_message(timeout=5)
+        other.publish("news", "x")
+        client.rpush("list", "x")
+        client.blpop("list", timeout=1)
+        client.blpop("list", timeout=0.01)
+
+
 def _vector(cloud: Cloud) -> None:
     index = cloud.vector_index(dimension=2, ready_after="1s")
     index.client().upsert([("a", [0.1, 0.2], {"n": 1}), ("b", [0.3, 0.4])])
@@ -163,20 +198,27 @@ def _actions(cloud: Cloud) -> None:
     queue.destinations.answers("https://a.example.com/", 500, 200)
     queue.publish("https://a.example.com/", json={"n": 1})
     queue.run_until_idle()
+    broker.partial_produce(keep=1)
+    httpx.post(f"{broker.url}/produce/mails", json=[{"value": "a"}] * 2, headers=broker.headers)
     message = queue.publish("https://a.example.com/", delay="5m")
     queue.cancel(message)
 
 
 SCENES: dict[str, Callable[[Cloud], None]] = {
-    "kv": _kv, "kv_faults": _kv_faults, "kv_port": _kv_port, "vector": _vector, "broker": _broker,
+    "kv": _kv, "kv_faults": _kv_faults, "kv_port": _kv_port, "kv_times": _kv_times,
+    "kv_connections": _kv_connections, "vector": _vector, "broker": _broker,
     "queue": _queue, "actions": _actions,
 }  # fmt: skip
 
 
+@pytest.mark.parametrize("clock", ["frozen", "running"])
 @pytest.mark.parametrize("scene", SCENES.values(), ids=SCENES)
 def test_a_replay_ends_with_the_data_of_the_fakes(
-    cloud: Cloud, scene: Callable[[Cloud], None]
+    cloud: Cloud, scene: Callable[[Cloud], None], clock: str
 ) -> None:
+    if clock == "running":
+        cloud.clock.resume()
+        record_times(cloud)
     scene(cloud)
     result = found(cloud)
     assert result["note"] == ""

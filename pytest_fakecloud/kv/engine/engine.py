@@ -119,10 +119,10 @@ class Engine:
         self.random = ids.stream("kv", "random")
         self.config = Config(dialect, self.table, debug_command=debug_command)
         self.databases = [Keyspace(index) for index in range(1 if dialect == "vendor" else 16)]
-        self.now_us = clock.now_us()
+        self.started_us = clock.now_us() if started_us is None else started_us
+        self.now_us = self.started_us
         """The time that the running command, script or transaction sees."""
         self.now_ms = self.now_us // 1000
-        self.started_us = self.now_us if started_us is None else started_us
         self.statistics = Statistics(self.config)
         self.last_save_us = self.started_us
         self.active_expire = True

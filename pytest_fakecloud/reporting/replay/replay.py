@@ -9,21 +9,25 @@ otherwise be shown as if it were exact.
 from __future__ import annotations
 
 import json
+from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
-from datetime import datetime
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from ...core.calls import Action, Call, Event, faults_ended
+from ...core.clock import Clock, timekeeper_of
 from ...core.errors import telling
-from ...core.journal import recorder_of
+from ...core.ids import Ids
+from ...core.journal import Journal, Recorder, recorder_of
+from ...core.timekeeper import Timekeeper
 from ...handle import Context, Handle
 from ...http.messages import Request
 from .views import VIEWS, Item, State
 
 if TYPE_CHECKING:
     from ...any_cloud import AnyCloud
+    from ...core.timeparse import Instant
     from ..model import Report
 
 LONGEST = 2_000
@@ -34,11 +38,26 @@ MOST_LOOKS = 300_000
 """The most items that are compared for one report, so that a long test costs seconds, not minutes."""
 _WITHOUT_DATA = ("rotate_token", "rotate_keys", "reset_password")
 """Actions that change credentials only; a replay keeps its own."""
-_ABOUT_CONNECTIONS = (b"AUTH", b"CLIENT", b"COMMAND", b"HELLO", b"INFO")
-"""Commands whose replies depend on the connection or the process, not on data."""
+_ABOUT_CONNECTIONS = (
+    b"AUTH", b"CLIENT", b"COMMAND", b"HELLO", b"INFO", b"MONITOR", b"PSUBSCRIBE", b"PUBLISH",
+    b"PUNSUBSCRIBE", b"QUIT", b"SLOWLOG", b"SPUBLISH", b"SSUBSCRIBE", b"SUBSCRIBE", b"SUNSUBSCRIBE",
+    b"UNSUBSCRIBE",
+)  # fmt: skip
+"""Commands whose replies depend on connections or the process, not on data."""
+_MOST_READS = 500_000
 
 Change = list[Any]
 """Fake, section, item, and the fields after the change (None: removed)."""
+
+
+def record_times(cloud: AnyCloud) -> None:
+    """Record from now on when each call and action read the cloud's clock, for a replay.
+
+    Without it, the data of a test with a running clock can be replayed only where no result depends
+    on a fraction of a millisecond.
+    """
+    reads = deque[tuple[int, int]](maxlen=_MOST_READS)
+    timekeeper_of(cloud.clock).reads = recorder_of(cloud.journal).reads = reads
 
 
 class Inexact(Exception):
@@ -86,6 +105,32 @@ def _obstacle(handle: Handle) -> str:
     return ""
 
 
+class _Time(Timekeeper):
+    """A frozen clock that shows the recorded times of one call, one after the other."""
+
+    def __init__(self, start: Instant) -> None:
+        self.recorded = deque[int]()
+        super().__init__(start, "frozen")
+
+    def now_us(self) -> int:
+        if self.recorded:
+            at_us = self.recorded.popleft()
+            self._frozen_us = max(self._frozen_us or 0, at_us)
+        return super().now_us()
+
+
+def _times(cloud: AnyCloud) -> dict[int, list[int]]:
+    """Return the times that were read for each number of the journal."""
+    found: dict[int, list[int]] = {}
+    current: dict[int, list[int]] = {}
+    for thread, value in tuple(recorder_of(cloud.journal).reads or ()):
+        if value < 0:
+            current[thread] = found[-value] = []
+        elif thread in current:
+            current[thread].append(value)
+    return found
+
+
 class _Replay:
     """One replay of a cloud's journal on fresh fakes of the same settings."""
 
@@ -102,11 +147,15 @@ class _Replay:
         ]
         first = min(self.entries, key=lambda entry: entry.number, default=None)
         start = cloud.clock.now() if first is None else first.at
-        self.context = Context.alone(now=start, clock="frozen", seed=cloud.seed)
+        self.time = _Time(start)
+        self.times = _times(cloud)
+        recorder = Recorder(self.time.now_us)
+        self.context = Context(Clock(self.time), Ids(cloud.seed), Journal(recorder))
         # Nothing waits: what a call waited for is not there when it is replayed.
         self.context.clock.wait_cap = 0.0
         self.fresh: dict[str, Handle] = {}
         self.sessions: dict[Any, Any] = {}
+        self.waiting: list[tuple[Call, Any]] = []
         self.moments = {
             row.number: fault.moment
             for row in report.rows
@@ -132,10 +181,11 @@ class _Replay:
                 if name not in self.fresh:
                     continue
                 self._try(name, work)
+                self._try(name, self._end_waits)
                 steps += self._step(number, [name])
             steps += self._advance(self.cloud.clock.now_us(), self._last() + 1)
             for name in list(self.fresh):
-                if _without_times(self._look(name)) != _without_times(_view(self.real[name])):
+                if self._look(name) != _view(self.real[name]):
                     self._drop(name, "replaying the journal led to other data than the test's")
             kept = set(self.fresh)
         for step in steps:
@@ -172,7 +222,10 @@ class _Replay:
 
     def _try(self, name: str, work: Callable[[], object]) -> None:
         try:
-            work()
+            try:
+                work()
+            finally:
+                self.time.recorded = deque()
         except Inexact as error:
             self._drop(name, str(error))
         except Exception as error:
@@ -193,6 +246,10 @@ class _Replay:
         found: list[tuple[int, int, int, str, Callable[[], object]]] = []
         for entry in self.entries:
             number, at_us, name = entry.number, entry.at_us, entry.handle
+            read = self.times.get(number)
+            if isinstance(entry, Action) and read:
+                # An action is recorded when it has ended.
+                at_us = min(at_us, read[0])
             if isinstance(entry, Call):
                 # What a fault's function did before the call reached the engine came earlier.
                 after = self.moments.get(number) == "before" and faults_ended(entry)
@@ -210,10 +267,7 @@ class _Replay:
 
     def _advance(self, at_us: int, number: int) -> Iterator[dict[str, Any]]:
         """Move the clock; what that changes belongs to no row."""
-        time = self.context.time
-        if at_us <= time.now_us():
-            return
-        time.fire(lambda: at_us, lanes=("state",))
+        self.time.fire(lambda: max(at_us, self.time.now_us()), lanes=("state",))
         yield from self._step(number - 0.5, list(self.fresh))
 
     def _step(self, number: float, names: Sequence[str]) -> Iterator[dict[str, Any]]:
@@ -232,7 +286,7 @@ class _Replay:
         if call.method == "RESP":
             self._command(call)
             return
-        if not call.reached:
+        if not call.reached and (call.fault is not None or call.status == 401):
             return
         fresh, real = self.fresh[call.handle], self.real[call.handle]
         read_only = getattr(real, "read_only_token", None)
@@ -246,6 +300,8 @@ class _Replay:
         headers = [(name, value) for name, value in call.headers.pairs if name.lower() not in own]
         headers += allowed.items()
         request = Request(call.method, _open_target(call.target), headers, call.body, call.client)
+        # The app reads the clock once before it records the call.
+        self.time.recorded = deque([call.at_us, *self.times.get(call.number, ())])
         answer = fresh._app.answer(request)
         if call.fault is not None:
             return  # A fault may have changed the answer.
@@ -258,7 +314,7 @@ class _Replay:
     def _command(self, call: Call) -> None:
         """Run a command of the database port in its connection's session."""
         from ...kv.errors import CommandError
-        from ...kv.reply import to_resp
+        from ...kv.reply import Blocked
 
         fresh: Any = self.fresh[call.handle]
         if call.fault is not None and not call.reached:
@@ -268,21 +324,40 @@ class _Replay:
         if session is None:
             session = self.sessions[key] = fresh._new_session()
         words = [word.encode("utf-8", "surrogatepass") for word in json.loads(call.body)]
+        name = words[0].upper()
+        if name == b"HELLO":
+            words = words[:2]  # the journal has no credentials
+        self.time.recorded = deque(self.times.get(call.number, ()))
         try:
             reply = fresh._engine.execute(session, words)
         except CommandError as error:
             reply = error
-        name = words[0].upper()
-        if name == b"HELLO" and words[1:] and words[1] in (b"2", b"3"):
-            session.resp = int(words[1])
-        about_connection = name in _ABOUT_CONNECTIONS
-        if call.fault is not None or "answer" in call.cut or about_connection:
+        if isinstance(reply, Blocked):
+            self.waiting.append((call, fresh._engine.block(session, reply)))
+        elif name not in _ABOUT_CONNECTIONS:
+            self._compare(call, reply, session)
+
+    def _end_waits(self) -> None:
+        """End each wait of a blocking command that got an element or reached its deadline."""
+        for call, waiter in list(self.waiting):
+            if waiter.done or waiter.deadline_us <= self.time.now_us():
+                self.waiting.remove((call, waiter))
+                if call.handle in self.fresh:
+                    reply = self.fresh[call.handle]._engine.unblock(waiter)
+                    self._compare(call, reply, waiter.session)
+
+    def _compare(self, call: Call, reply: Any, session: Any) -> None:
+        from ...kv.resp.answers import written
+
+        if call.fault is not None or "answer" in call.cut:
             return
-        if to_resp(reply, session.resp) != call.answer:
+        app: Any = self.fresh[call.handle]._app
+        if written(app.worded(reply), session.resp) != call.answer:
             raise Inexact(f"command {call.number} is answered differently when it is replayed")
 
     def _begin(self, event: Event, begun: list[Any]) -> None:
         engine = self.fresh[event.handle]._engine
+        self.time.recorded = deque([event.at_us])
         for message in list(engine.messages.values()):
             if _is_of(message, event) and message.id in engine.pending:
                 found = engine.runner.begin(message.id)
@@ -301,6 +376,7 @@ class _Replay:
                 if _is_of(message, event) and attempt.number == event.data.get("number"):
                     ended = attempt.ended_us or attempt.at_us
                     begun[0].attempt.faults = attempt.faults
+                    self.time.recorded = deque([ended])
                     self.fresh[event.handle]._engine.runner.finish(
                         begun[0],
                         Outcome(
@@ -319,6 +395,7 @@ class _Replay:
         if action.kind in _WITHOUT_DATA or action.call is None:
             return
         given, named = action.call
+        self.time.recorded = deque(self.times.get(action.number, ()))
         getattr(self.fresh[action.handle], action.kind)(*given, **named)
 
 
@@ -334,20 +411,6 @@ def _open_target(target: str) -> str:
     path, mark, query = target.partition("?")
     kept = "&".join(part for part in query.split("&") if not part.startswith("_token="))
     return f"{path}?{kept}" if mark and kept else path
-
-
-def _without_times(state: State) -> State:
-    """The state with its times in whole minutes: on a running clock, execution takes time."""
-    return {
-        section: {name: {one: _rounded(one, value) for one, value in fields.items()}
-                  for name, fields in items.items()}
-        for section, items in state.items()
-    }  # fmt: skip
-
-
-def _rounded(field: str, value: Any) -> Any:
-    is_time = field in ("expires", "next attempt") and value is not None
-    return round(datetime.fromisoformat(value).timestamp() / 60) if is_time else value
 
 
 def _view(handle: Handle) -> State:
