@@ -9,6 +9,7 @@ import json
 import logging
 import os
 import time
+from collections import deque
 from collections.abc import Awaitable, Callable
 from functools import cached_property
 from typing import Any
@@ -23,6 +24,7 @@ from .wire.signing import body_hash, explain, published_text
 
 LONGEST = 2_000
 """Maximum number of characters kept of a body."""
+_MOST = 1_000
 _SETTING = "QSTASH_CURRENT_SIGNING_KEY"
 _Taken = tuple[int, Delivery, list[BaseException], list[Refusal]]
 """Journal number, delivery, exceptions logged during it, and rejections by the receiver."""
@@ -49,6 +51,8 @@ class AttemptDetails:
         self._now = now
         self._alone = alone
         self._sent: dict[tuple[str, str, int], _Taken] = {}
+        self.made: deque[tuple[int, Delivery, Outcome]] = deque(maxlen=_MOST)
+        """The last deliveries: the journal's number of each, what was sent and what came of it."""
         self._known_keys = {keys.current, keys.next}
 
     def watched(self, send: Callable[[Delivery], Outcome]) -> Callable[[Delivery], Outcome]:
@@ -106,6 +110,7 @@ class AttemptDetails:
         if recorded is None:
             return {}
         number, sent, logged, refused = recorded
+        self.made.append((number, sent, outcome))
         data: dict[str, Any] = {"began": number, "alone": self._alone, "where": outcome.where}
         quiet = outcome.delivered and not logged
         if quiet and sent.kind is MESSAGE:
@@ -144,6 +149,7 @@ class AttemptDetails:
     def forget(self) -> None:
         """Forget the attempts in progress."""
         self._sent.clear()
+        self.made.clear()
 
     def _signature(self, sent: Delivery, refused: list[Refusal]) -> dict[str, Any]:
         signature = first(sent.headers, "Upstash-Signature") or next(

@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict
-from pathlib import Path
+from pathlib import Path, PurePath
 from typing import Any
 
 from ..core.calls import Call, Event
@@ -26,7 +26,7 @@ from .wording.kv import command
 
 LONGEST = 20_000
 """The most characters of a body."""
-_HIDDEN = {"traceback", "exception"}
+_HIDDEN = {"traceback", "exception", "sent", "sent_headers", "answer"}
 
 
 def as_json(report: Report) -> dict[str, Any]:
@@ -100,12 +100,20 @@ def row_json(row: Row, findings: Sequence[int], scene: Scene) -> dict[str, Any]:
         "depth": row.depth,
         "attempt": row.attempt,
         "findings": list(findings),
-        "where": None if row.where is None else asdict(row.where),
+        "where": None
+        if row.where is None
+        else {**asdict(row.where), "file": _local(row.where.file)},
         "text": text,
         "request": request,
         "response": response,
         "data": _data(row),
     }
+
+
+def _local(file: str) -> str:
+    """A file by its path below the working directory, the whole path of one elsewhere."""
+    path = PurePath(file)
+    return str(path.relative_to(cwd)) if path.is_relative_to(cwd := Path.cwd()) else file
 
 
 def _exchange(row: Row, scene: Scene) -> tuple[dict[str, Any] | None, dict[str, Any] | None]:
@@ -127,24 +135,39 @@ def _exchange(row: Row, scene: Scene) -> tuple[dict[str, Any] | None, dict[str, 
         headers = [("Content-Type", entry.body_type)] if entry.body_type else []
         return _message(entry.target, headers, entry.body.encode(), mask), None
     if row.kind == "attempt" and isinstance(entry, Event):
-        data = entry.data
-        line = f"{data.get('method', 'POST')} {data.get('url', '')}"
-        headers = [(str(name), str(value)) for name, value in data.get("sent_headers") or ()]
-        status = "" if row.status is None else str(row.status)
-        sent = str(data.get("sent") or "").encode("utf-8", "surrogatepass")
-        got = str(data.get("answer") or "").encode("utf-8", "surrogatepass")
-        got_headers: Iterable[tuple[str, str]] = ()
-        # The details of an event are those of failed attempts; the queue has all of them.
-        known = scene.attempts.get((str(data.get("message_id")), row.attempt))
-        if known is not None:
-            sent, got_headers, got = known
-            if mask is not None:
-                sent, got = mask.data(sent), mask.data(got)
-                got_headers = [(name, mask.header(name, it)) for name, it in got_headers]
-        return _message(line, headers, sent, mask), (
-            _message(status, got_headers, got, mask) if status else None
-        )
+        return _delivered(entry, row.status, scene)
     return None, None
+
+
+def _delivered(
+    event: Event, status: int | None, scene: Scene
+) -> tuple[dict[str, Any], dict[str, Any] | None]:
+    """What a queue sent in an attempt, and the answer.
+
+    A queue of this process has the last deliveries; of another one, only failed attempts and
+    callbacks are known, by their events.
+    """
+    data, mask = event.data, scene.mask or Mask()
+    line = f"{data.get('method', 'POST')} {data.get('url', '')}"
+    known = scene.attempts.get(data.get("began", 0))
+    if known is not None:
+        sent, outcome = known
+        bodies = mask.data(sent.body), mask.data(outcome.body)
+        headers, answered = (
+            [(name, mask.header(name, value)) for name, value in pairs]
+            for pairs in (sent.headers, outcome.headers)
+        )
+    else:
+        bodies = tuple(str(data.get(name) or "").encode("utf-8", "surrogatepass")
+                       for name in ("sent", "answer"))  # fmt: skip
+        headers = [(str(name), str(value)) for name, value in data.get("sent_headers") or ()]
+        answered = []
+    request = _message(line, headers, bodies[0], mask)
+    answer = None if status is None else _message(str(status), answered, bodies[1], mask)
+    for name, message in (("sent", request), ("answer", answer)):
+        if known is None and message is not None and name not in data:
+            message["missing"] = True
+    return request, answer
 
 
 def _commands(call: Call, scene: Scene) -> tuple[dict[str, Any], dict[str, Any] | None]:
@@ -195,7 +218,8 @@ def _data(row: Row) -> dict[str, Any]:
         data = row.entry.data
     else:
         return {}
-    kept = {name: value for name, value in data.items() if name not in _HIDDEN}
+    hidden = _HIDDEN if row.kind != "action" else {*_HIDDEN, "where"}
+    kept = {name: value for name, value in data.items() if name not in hidden}
     found = _plain(kept)
     if row.delivery is not None and row.delivery.data.get("traceback"):
         found["traceback"] = str(row.delivery.data["traceback"])

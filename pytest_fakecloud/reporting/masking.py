@@ -23,6 +23,7 @@ _SHORTEST = 8  # characters of a secret below which hiding it would tear ordinar
 _SECRET_HEADER = re.compile(
     r"authorization|cookie|signature|password|secret|api-?key|(?<!sync-)token", re.IGNORECASE
 )
+_TOKEN = re.compile(r"eyJ[\w-]+\.eyJ[\w-]+\.\*\*\*")
 _SECRET_PARAMETERS = (
     r"(?:(?:access|api|auth|bearer|csrf|id|private|qstash|refresh|session)?[_-]?token"
     r"|(?:x[_-])?api[_-]?key|(?:access|private|secret)[_-]?key|awsaccesskeyid|jwt"
@@ -87,8 +88,12 @@ class Mask:
         return self.text(body.decode("latin-1")).encode("latin-1")
 
     def header(self, name: str, value: str) -> str:
-        """Return a header's value, masked if its name is that of a secret."""
-        return HIDDEN if _SECRET_HEADER.search(name) else self.text(value)
+        """Return a header's value, masked if its name is that of a secret.
+
+        Of a web token only the signature is masked.
+        """
+        text = self.text(value)
+        return HIDDEN if _SECRET_HEADER.search(name) and not _TOKEN.fullmatch(text) else text
 
     def target(self, call: Call) -> str:
         """Return a call's request target, masked."""

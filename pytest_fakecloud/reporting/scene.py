@@ -15,6 +15,7 @@ from .masking import Mask
 
 if TYPE_CHECKING:
     from ..any_cloud import AnyCloud
+    from ..queue.model import Delivery, Outcome
 
 _SENT = 2_000
 """The characters of a body that an attempt's event keeps."""
@@ -29,8 +30,7 @@ class Scene:
     - ``published``: when each message was first published, in microseconds, and ``bodies`` the
       beginning of what was published.
     - ``ends``: the end offsets of the partitions, by fake and topic.
-    - ``attempts``: the body that each attempt was sent and the answer's headers and body, by message
-      id and number of the attempt.
+    - ``attempts``: the request and the outcome of each attempt, by the number at which it began.
     - ``made``: the message that a request created whose answer was lost, by the call's number.
     - ``gathered``: calls that are shown in the row of another call (the steps of a transaction in
       its ``EXEC``), by that call's number; ``told`` has their numbers.
@@ -41,9 +41,7 @@ class Scene:
     published: dict[str, int] = field(default_factory=dict)
     bodies: dict[str, str] = field(default_factory=dict)
     ends: dict[tuple[str, str], Sequence[int]] = field(default_factory=dict)
-    attempts: dict[tuple[str, int], tuple[bytes, Sequence[tuple[str, str]], bytes]] = field(
-        default_factory=dict
-    )
+    attempts: dict[int, tuple[Delivery, Outcome]] = field(default_factory=dict)
     made: Mapping[int, str] = field(default_factory=dict)
     gathered: Mapping[int, Sequence[Call]] = field(default_factory=dict)
     told: Set[int] = frozenset()
@@ -73,11 +71,8 @@ def scene_of(cloud: AnyCloud | None, entries: Sequence[Entry]) -> Scene:
                 for message in handle.messages():  # type: ignore[attr-defined]
                     ids.add(message.id)
                     scene.published[message.id] = instant_us(message.created)
-                engine = handle._engine
-                for one in list(engine.messages.values()):
-                    for tried in one.attempts:
-                        about = one.public_id, tried.number
-                        scene.attempts[about] = one.body, tried.headers.pairs, tried.body
+                for number, sent, outcome in tuple(handle._details.made):  # type: ignore[attr-defined]
+                    scene.attempts[number] = sent, outcome
             elif handle.service == "broker":
                 for topic in handle.topics():  # type: ignore[attr-defined]
                     scene.ends[handle.name, topic] = handle.topic(topic).end_offsets  # type: ignore[attr-defined]

@@ -4,8 +4,8 @@
 // It reads the JSON of docs/reference/report.schema.json and makes no request.
 
 const LINE = 19, PAD = 9, GAP = 26, HUES = 6, AHEAD = 600;
-const NARROW = 720, WIDE = 1000, TEXT_LEAST = 360, LANE_MOST = 92, LANE_LEAST = 48;
-const LINES_IN_LIST = 2;
+const NARROW = 720, WIDE = 1000, TEXT_LEAST = 360, LANE_MOST = 92, LANE_LEAST = 48, TIME = 98;
+const LINES_IN_LIST = 6, LINES_OF_ANSWER = 2;
 const SVG = "http://www.w3.org/2000/svg";
 const HOP_BY_HOP = new Set(["host", "connection", "content-length", "accept-encoding", "transfer-encoding"]);
 const KEYS = [["↓ ↑ j k", "next, previous row"], ["n p", "next, previous problem"], ["← →", "cause, first effect"],
@@ -78,8 +78,8 @@ export class Trace {
     this.problems.checked = this.wanted.problems;
     const {subject} = this.wanted;
     this.chip.hidden = !subject;
-    this.chip.textContent = subject ? `${subject.kind} ${shortName(subject.name)} ✕` : "";
-    this.chip.setAttribute("aria-label", subject ? `Stop following ${subject.kind} ${subject.name}` : "");
+    this.chip.textContent = subject ? `${nameOf(subject)} ✕` : "";
+    this.chip.setAttribute("aria-label", subject ? `Stop following ${nameOf(subject)}` : "");
     this.arrange();
     this.options.onfilter?.(this.wanted);
   }
@@ -109,8 +109,9 @@ export class Trace {
       onclick: (event) => this.clicked(event)});
     this.empty = el("p", {class: "trace-empty trace-soft", hidden: true});
     this.pane = el("section", {class: "trace-pane", "aria-label": "Details", tabindex: -1, hidden: true});
+    this.ruler = el("span", {class: "trace-ruler trace-mono", "aria-hidden": "true"}, "0".repeat(100));
     this.root.classList.add("trace");
-    this.root.replaceChildren(this.top, el("div", {class: "trace-main"}, el("div", {class: "trace-rows"}, this.list, this.empty), this.pane));
+    this.root.replaceChildren(this.top, this.ruler, el("div", {class: "trace-main"}, el("div", {class: "trace-rows"}, this.list, this.empty), this.pane));
     this.root.addEventListener("keydown", (event) => this.pressed(event));
   }
 
@@ -171,6 +172,7 @@ export class Trace {
     this.root.style.setProperty("--lanes-width", `${this.narrow ? 0 : this.lane * lanes}px`);
     this.root.style.setProperty("--trace-top", `${this.top.offsetHeight}px`);
     this.version++;
+    this.character ||= this.ruler.getBoundingClientRect().width / this.ruler.textContent.length;
     this.items = [];
     this.places = new Map();
     let y = 0, index = 0, before = null;
@@ -180,7 +182,8 @@ export class Trace {
         this.items.push({gap, key: `gap-${one.row.number}`, top: y, height: GAP, bars: one.bars});
         y += GAP;
       }
-      const height = linesOf(one, this.report, this.narrow) * LINE + PAD;
+      one.parts = partsOf(one, this.report, this.narrow, this.characters(one));
+      const height = one.parts.reduce((sum, part) => sum + part.lines, 0) * LINE + PAD;
       this.places.set(one.row.number, this.items.length);
       this.items.push({one, index: ++index, key: one.row.number, top: y, height});
       y += height;
@@ -189,10 +192,16 @@ export class Trace {
     this.list.style.height = `${y}px`;
   }
 
+  // How many characters fit into a line of a row's text.
+  characters(one) {
+    const before = (this.narrow ? 0 : TIME + this.lane * this.lanes.length) + one.bars.length * 14;
+    return Math.max(16, Math.floor((this.list.clientWidth - before - 12) / this.character));
+  }
+
   resized() {
-    const [narrow, beside, lane] = [this.narrow, this.beside, this.lane];
     this.measure();
-    if (narrow !== this.narrow || beside !== this.beside || lane !== this.lane) { this.clear(); this.fillHeads(); }
+    this.clear();
+    this.fillHeads();
     this.draw();
   }
 
@@ -259,16 +268,11 @@ export class Trace {
     const text = el("div", {class: "trace-text"});
     const guides = el("span", {class: "trace-guides"},
       ...one.bars.map((bar) => el("i", {class: `trace-hue-${bar.hue}`})));
-    const what = el("div", {class: "trace-what"}, el("b", {}, row.text.what));
-    const answer = row.text.answer ? el("div", {class: `trace-answer ${row.ok ? "trace-ok" : "trace-bad"}`}, row.text.answer) : null;
-    if (this.narrow) text.append(el("div", {class: "trace-ends trace-soft"}, `${clockTime(row.at_us)} ${endsOf(one, this.lanes)}`), what, ...(answer ? [answer] : []));
-    else text.append(el("div", {class: "trace-line"}, what, answer));
-    for (const fault of row.faults ?? []) text.append(el("div", {class: "trace-fault"}, `fault: ${fault.description}`));
-    for (const finding of findings) text.append(el("div", {class: "trace-finding"}, `${markOf(finding)} ${finding.text}`));
-    if (row.text.note) text.append(el("div", {class: "trace-bad"}, row.text.note.split("\n")[0]));
-    const lines = row.text.lines ?? [];
-    for (const line of lines.slice(0, LINES_IN_LIST)) text.append(el("div", {class: "trace-soft"}, line.split("\n")[0]));
-    if (lines.length > LINES_IN_LIST) text.append(el("div", {class: "trace-soft"}, `… ${plural(lines.length - LINES_IN_LIST, "more line")}`));
+    for (const part of one.parts) {
+      const name = part.beside ? `${part.name} trace-beside-answer` : part.name;
+      const element = el("div", {class: name}, el("span", {}, part.text), part.beside ? el("span", {class: part.beside.name}, part.beside.text) : null);
+      text.append(styled(element, {height: `${part.lines * LINE}px`, webkitLineClamp: part.lines}));
+    }
     const element = el("div", {class: "trace-row", role: "option", id: `row-${row.number}`, "aria-selected": "false"},
       this.narrow ? null : el("span", {class: "trace-time"}, clockTime(row.at_us)),
       this.narrow ? null : this.lanesElement(one, height), guides, text);
@@ -409,7 +413,7 @@ export class Trace {
       effects.length && [el("dt", {}, "Effects"), el("dd", {}, ...effects.slice(0, 50).flatMap((other) =>
         [this.goTo(other.row.number, other.row.text.what), el("br")]), effects.length > 50 ? `… ${effects.length - 50} more` : null)],
       subjects.length && [el("dt", {}, "Follow"), el("dd", {}, ...subjects.map((subject) =>
-        el("button", {type: "button", class: "trace-chip", title: subject.name, onclick: () => this.filter({subject})}, `${subject.kind} ${shortName(subject.name)}`)))],
+        el("button", {type: "button", class: "trace-chip", title: subject.name, onclick: () => this.filter({subject})}, nameOf(subject))))],
     ].filter(Boolean);
     return items.length ? el("dl", {class: "trace-links"}, ...items.flat()) : null;
   }
@@ -437,8 +441,8 @@ export class Trace {
     return fold(title,
       [el("p", {class: "trace-mono"}, message.line),
         message.headers?.length ? fold(plural(message.headers.length, "header"),
-          el("dl", {class: "trace-headers"}, ...message.headers.flatMap(([name, value]) => [el("dt", {}, name), el("dd", {}, value)]))) : null,
-        body ? el("pre", {tabindex: 0, "aria-label": `${title} body`}, body) : el("p", {class: "trace-soft"}, "no body"),
+          el("dl", {class: "trace-headers"}, ...message.headers.flatMap(([name, value]) => [el("dt", {}, name), el("dd", {}, value, claimsOf(value))]))) : null,
+        body ? el("pre", {tabindex: 0, "aria-label": `${title} body`}, body) : el("p", {class: "trace-soft"}, message.missing ? "not recorded" : "no body"),
         message.cut ? el("p", {class: "trace-fault"}, `Only the first ${[...message.body].length.toLocaleString("en")} characters of ${message.cut.toLocaleString("en")} bytes are in this report.`) : null,
         isPlain ? null : fold("Raw body", el("pre", {tabindex: 0, "aria-label": `${title} raw body`}, message.body))], true);
   }
@@ -531,10 +535,25 @@ function findingsOf(row, report) { return (row.findings ?? []).map((index) => re
 
 function markOf(finding) { return {cause: "▲", hint: "△"}[finding.severity] ?? "·"; }
 
-function linesOf({row}, report, narrow) {
-  const lines = row.text.lines?.length ?? 0;
-  return (narrow ? (row.text.answer ? 3 : 2) : 1) + (row.faults?.length ?? 0) + findingsOf(row, report).length + (row.text.note ? 1 : 0)
-    + Math.min(lines, LINES_IN_LIST) + (lines > LINES_IN_LIST ? 1 : 0);
+// The texts of a row in the list, each with the number of lines that it takes.
+function partsOf(one, report, narrow, characters) {
+  const {row} = one, {what, answer, note, lines = []} = row.text, parts = [];
+  const add = (name, text, most) => parts.push({name, text, lines: Math.min(most, Math.ceil(text.length / characters) || 1)});
+  const answered = row.ok ? "trace-answer trace-ok" : "trace-answer trace-bad";
+  if (narrow) add("trace-ends trace-soft", `${clockTime(row.at_us)} ${endsOf(one)}`, 1);
+  if (answer && !narrow && what.length + answer.length + 2 <= characters) {
+    parts.push({name: "trace-what", text: what, lines: 1, beside: {name: answered, text: answer}});
+  } else {
+    add("trace-what", what, LINES_OF_ANSWER);
+    if (answer) add(answered, answer, LINES_OF_ANSWER);
+  }
+  for (const fault of row.faults ?? []) add("trace-fault", `fault: ${fault.description}`, LINES_OF_ANSWER);
+  for (const finding of findingsOf(row, report)) add("trace-finding", `${markOf(finding)} ${finding.text}`, LINES_IN_LIST);
+  if (note) add("trace-bad", note.split("\n")[0], LINES_OF_ANSWER);
+  // The effects of a call, such as the assignments of a rebalance.
+  for (const line of lines.slice(0, LINES_IN_LIST)) add("trace-soft", line.split("\n")[0], LINES_OF_ANSWER);
+  if (lines.length > LINES_IN_LIST) add("trace-soft", `… ${plural(lines.length - LINES_IN_LIST, "more line")}`, 1);
+  return parts;
 }
 
 function endsOf(one) {
@@ -623,7 +642,10 @@ function offsets({start = 0, end, committed, position}) {
   picture.append(svg("rect", {class: "trace-waiting", width: 100, height: 8}),
     svg("rect", {class: "trace-delivered", width: share(position), height: 8}),
     svg("rect", {class: "trace-committed", width: share(committed), height: 8}));
-  return picture;
+  const gone = committed !== null && committed < start
+    ? `${plural(start - committed, "record")} after the committed offset no longer exist${start - committed === 1 ? "s" : ""}`
+      + (position > start ? `; the position skipped ${plural(position - start, "more record")}` : "") : "";
+  return el("div", {}, picture, gone ? el("p", {class: "trace-fault"}, gone) : null);
 }
 
 // -- copying ------------------------------------------------------------------------------------
@@ -690,6 +712,8 @@ function gapText(from_us, to_us) {
   return `+${text.join(" ")}${isoDay(from_us) === isoDay(to_us) ? "" : ` · ${isoDay(to_us)}`}`;
 }
 
+function nameOf({kind, name}) { return name ? `${kind} ${shortName(name)}` : `default ${kind}`; }
+
 // A long id by its beginning.
 function shortName(name) { return name.length > 32 ? `${name.slice(0, 14)}…` : name; }
 
@@ -699,6 +723,12 @@ function breakable(name) { return name.split(/(?<=[_.:-])/).flatMap((part) => [p
 function pretty(value) {
   const line = JSON.stringify(value, null, 1).replace(/\n\s*/g, " ");
   return line.length > 60 ? JSON.stringify(value, null, 2) : line;
+}
+
+// The claims of a web token below it.
+function claimsOf(value) {
+  const part = /^eyJ[\w-]+\.(eyJ[\w-]+)\./.exec(value)?.[1];
+  try { return part ? el("pre", {}, pretty(JSON.parse(atob(part.replaceAll("-", "+").replaceAll("_", "/"))))) : null; } catch { return null; }
 }
 
 function sameJson(text, value) {

@@ -197,9 +197,9 @@ def _first_error(rows: Sequence[Mapping[str, Any]]) -> Iterator[str]:
     injected |= {row["cause"] for row in rows if row["faults"]}
     first = next((row for row in wrong if row["number"] not in injected), wrong[0])
     count = f"{len(wrong)} failed rows, for example" if len(wrong) > 1 else "Failed row"
-    ends = (
-        first["peer"] if first["actor"] == first["peer"] else f"{first['actor']} → {first['peer']}"
-    )
     text = first["text"]
+    # The words of a delivery contain its URL.
+    own = first["actor"] == first["peer"] or first["peer"] in text["what"]
+    ends = first["actor"] if own else f"{first['actor']} → {first['peer']}"
     told = html.escape(f"{ends} {text['what']} {text['answer']}".strip())
     yield f'<p class="soft">{count}: <a href="#row-{first["number"]}">{told}</a></p>'

@@ -135,7 +135,7 @@ def test_no_secret_is_on_the_page(cloud: Cloud) -> None:
         queue.current_signing_key, queue.next_signing_key,
     ):  # fmt: skip
         assert secret not in text
-    assert re.search(r"eyJ[\w-]+\.eyJ", text) is None
+    assert re.search(r"eyJ[\w-]+\.eyJ[\w-]+\.[\w-]", text) is None
 
 
 def test_bodies_are_there_in_full(cloud: Cloud) -> None:
@@ -263,3 +263,23 @@ def test_a_browser_shows_it_offline_in_light_and_dark(
             tab.mouse.move(0, 0)
             tab.screenshot(path=str(Path(folder) / f"timeline-{scheme}.png"))
         context.close()
+
+
+def test_every_delivery_has_its_request_and_answer(cloud: Cloud) -> None:
+    queue = cloud.queue()
+    queue.destinations.call("https://a.example.com/", lambda request: {"reports": 2})
+    queue.publish("https://a.example.com/", json={"report": "sales"})
+    queue.run_until_idle()
+    report = report_of(cloud)
+    row = as_json(report)["rows"][-1]
+    assert (row["request"]["decoded"], row["response"]["decoded"]) == (
+        {"report": "sales"}, {"reports": 2},
+    )  # fmt: skip
+    headers = dict(row["request"]["headers"])
+    assert headers["Upstash-Retried"] == "0"
+    assert re.fullmatch(r"eyJ[\w-]+\.eyJ[\w-]+\.\*\*\*", headers["Upstash-Signature"])
+    # A queue of another process has recorded no more than the event.
+    report.scene.attempts.clear()
+    row = as_json(report)["rows"][-1]
+    assert row["request"]["missing"]
+    assert row["response"]["missing"]

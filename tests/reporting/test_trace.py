@@ -143,7 +143,7 @@ def opened(browser: Any, tmp_path: Path) -> Iterator[Opened]:
 def rows_of(page: Any) -> list[str]:
     found: list[str] = page.locator("[role=option]").evaluate_all(
         "all => all.sort((a, b) => a.ariaPosInSet - b.ariaPosInSet)"
-        ".map(one => one.querySelector('.trace-what').textContent)"
+        ".map(one => one.querySelector('.trace-what > span').textContent)"
     )
     return found
 

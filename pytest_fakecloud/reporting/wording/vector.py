@@ -111,7 +111,7 @@ def _hits(hits: list[dict[str, Any]]) -> str:
     if not hits:
         return "no hits"
     shown = [
-        f"{shortened(str(hit.get('id')))} {hit.get('score'):.3g}"
+        f"{shortened(str(hit.get('id')))} {_score(hit.get('score'))}"
         + (f" ({pairs(hit['metadata'])})" if hit.get("metadata") else "")
         for hit in hits
     ]
@@ -129,6 +129,12 @@ def _filter_rejected(of: Finding, scene: Scene) -> str:
 def _empty_namespace(of: Finding, scene: Scene) -> str:
     others = ", ".join(f"{_name(name)} has {count}" for name, count in of.values["others"].items())
     return f"{_name(of.values['namespace'])} has no vectors; {others}"
+
+
+def _score(score: float) -> str:
+    """A score, with enough digits that one close to 1 is not shown as 1."""
+    texts = (f"{score:.{digits}g}" for digits in range(3, 12))
+    return next((text for text in texts if text != "1" or score == 1), "1")
 
 
 def _deleted_elsewhere(of: Finding, scene: Scene) -> str:
