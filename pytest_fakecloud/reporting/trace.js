@@ -535,16 +535,29 @@ function findingsOf(row, report) { return (row.findings ?? []).map((index) => re
 
 function markOf(finding) { return {cause: "▲", hint: "△"}[finding.severity] ?? "·"; }
 
+// How many lines a text takes that is broken between words.
+function linesIn(text, characters) {
+  let lines = 1, used = 0;
+  for (const {length} of text.split(" ")) {
+    if (used && used + 1 + length > characters) { lines++; used = 0; }
+    used += (used && 1) + length;
+    lines += Math.floor(Math.max(0, used - 1) / characters);
+    used = (used - 1) % characters + 1;
+  }
+  return lines;
+}
+
 // The texts of a row in the list, each with the number of lines that it takes.
 function partsOf(one, report, narrow, characters) {
   const {row} = one, {what, answer, note, lines = []} = row.text, parts = [];
-  const add = (name, text, most) => parts.push({name, text, lines: Math.min(most, Math.ceil(text.length / characters) || 1)});
+  const add = (name, text, most) => parts.push({name, text, lines: Math.min(most, linesIn(text, characters))});
   const answered = row.ok ? "trace-answer trace-ok" : "trace-answer trace-bad";
   if (narrow) add("trace-ends trace-soft", `${clockTime(row.at_us)} ${endsOf(one)}`, 1);
   if (answer && !narrow && what.length + answer.length + 2 <= characters) {
     parts.push({name: "trace-what", text: what, lines: 1, beside: {name: answered, text: answer}});
   } else {
-    add("trace-what", what, LINES_OF_ANSWER);
+    // An event says all that it has to say there.
+    add("trace-what", what, row.kind === "event" ? LINES_IN_LIST : LINES_OF_ANSWER);
     if (answer) add(answered, answer, LINES_OF_ANSWER);
   }
   for (const fault of row.faults ?? []) add("trace-fault", `fault: ${fault.description}`, LINES_OF_ANSWER);
