@@ -158,8 +158,10 @@ def _delivered(
             for pairs in (sent.headers, outcome.headers)
         )
     else:
-        bodies = tuple(str(data.get(name) or "").encode("utf-8", "surrogatepass")
-                       for name in ("sent", "answer"))  # fmt: skip
+        sent_text, answer_text = (str(data.get(name) or "") for name in ("sent", "answer"))
+        bodies = (
+            sent_text.encode("utf-8", "surrogatepass"), answer_text.encode("utf-8", "surrogatepass"),
+        )  # fmt: skip
         headers = [(str(name), str(value)) for name, value in data.get("sent_headers") or ()]
         answered = []
     request = _message(line, headers, bodies[0], mask)

@@ -111,7 +111,7 @@ def _hits(hits: list[dict[str, Any]]) -> str:
     if not hits:
         return "no hits"
     shown = [
-        f"{shortened(str(hit.get('id')))} {_score(hit.get('score'))}"
+        f"{shortened(str(hit.get('id')))} {_score(hit['score'])}"
         + (f" ({pairs(hit['metadata'])})" if hit.get("metadata") else "")
         for hit in hits
     ]
