@@ -218,7 +218,7 @@ def _told(
 
     lines: list[str] = []
     if call.excinfo is not None:
-        from .reporting.hints import hints, strangers, suspicions
+        from .reporting.hints import hints, strangers, suspicions, unread_variables
         from .reporting.mistakes import mistakes
 
         with telling("what kept requests from their fakes cannot be told", lines.append):
@@ -226,6 +226,8 @@ def _told(
             if not lines and call.when == "call" and cloud is run.cloud:
                 known = list(vars(getattr(item, "module", None) or object).values())
                 lines += suspicions(cloud, known, call.excinfo.value)
+            if not lines and call.when == "call":
+                lines += unread_variables(cloud, getattr(item, "fixturenames", ()))
             lines += mistakes(cloud, call.excinfo.value)
     with telling(UNTOLD, lines.append):
         width = shutil.get_terminal_size().columns
@@ -237,6 +239,8 @@ def _told(
             # By its own clock: pytest's is the tests' to freeze.
             idle_s=run.idle_s() if call.when == "call" else None,
             raised=None if call.excinfo is None else call.excinfo.value,
+            hints=lines,
+            log=report.caplog,
         )
         raised = None if call.excinfo is None else call.excinfo.value
         link = _written(run, cloud, data, item, raised) if run.timelines and report.failed else ""

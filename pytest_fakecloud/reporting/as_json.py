@@ -39,6 +39,8 @@ def as_json(report: Report) -> dict[str, Any]:
         "version": VERSION,
         "test": report.test,
         "failure": report.failure,
+        "hints": list(report.hints),
+        "log": report.log,
         "clock": {"mode": report.clock, "now": _time(report.now_us), "now_us": report.now_us},
         "seed": report.seed,
         "fakes": [asdict(fake) for fake in report.fakes],

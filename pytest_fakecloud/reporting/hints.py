@@ -365,3 +365,14 @@ def chain(error: BaseException) -> Iterator[BaseException]:
         if issubclass(type(one), BaseExceptionGroup):
             linked += _EXCEPTIONS(one)
         waiting += [each for each in linked if issubclass(type(each), BaseException)]
+
+
+def unread_variables(cloud: AnyCloud, fixtures: Iterable[str]) -> list[str]:
+    """Return a hint about a test that sets the clients' variables and whose fakes got no request."""
+    if "fakecloud_env" not in fixtures or cloud.journal.entries:
+        return []
+    names = ", ".join(sorted(cloud.env))
+    return [
+        f"fakecloud_env set {names}, and no fake received a request: the application reads other "
+        "variables, reads them before the test, or goes on after a failed connection (see the log)"
+    ]

@@ -150,8 +150,9 @@ class Report:
     """Everything that a renderer needs.
 
     ``findings``, ``unfinished`` (what still waits) and ``problems`` (strict-mode violations and
-    rejected credentials) are findings. ``failures`` are descriptions of parts of the report that
-    could not be made, ``scene`` is what the wording looks up.
+    rejected credentials) are findings. ``hints`` are sentences about requests that did not reach
+    their fake, ``log`` is what the test logged. ``failures`` are descriptions of parts of the
+    report that could not be made, ``scene`` is what the wording looks up.
     """
 
     now_us: int
@@ -165,4 +166,6 @@ class Report:
     unfinished: Sequence[Finding] = ()
     problems: Sequence[Finding] = ()
     failures: Sequence[str] = ()
+    hints: Sequence[str] = ()
+    log: str = ""
     scene: Scene = field(default_factory=Scene)

@@ -32,12 +32,15 @@ def report_of(
     served: Sequence[Served] = (),
     idle_s: float | None = None,
     raised: BaseException | None = None,
+    hints: Sequence[str] = (),
+    log: str = "",
 ) -> Report:
     """Return the report of a test about one cloud, credentials masked.
 
     ``failure`` is what pytest prints of the failure, ``served`` are the requests to the
     application, ``idle_s`` is how many wall-clock seconds the test waited, ``raised`` its
-    exception. A part that cannot be made is replaced by a line in ``failures``.
+    exception, ``hints`` are sentences about requests that did not arrive, ``log`` is what pytest
+    captured of the test's log. A part that cannot be made is replaced by a line in ``failures``.
     """
     mask = Mask(cloud)
     failures: list[str] = []
@@ -70,6 +73,8 @@ def report_of(
         [_masked(one, mask) for one in _relevant(left, found)],
         [_masked(one, mask) for one in problems(cloud) if not _repeats(one, found)],
         list(map(mask.text, failures)),
+        list(map(mask.text, hints)),
+        mask.text(log),
         scene,
     )  # fmt: skip
 

@@ -71,6 +71,7 @@ def document(data: Mapping[str, Any]) -> str:
         f"<header><h1>{html.escape(data['test'])}</h1>",
         f'<p class="facts">{html.escape(facts)}</p>',
         *_failure(data["failure"]),
+        *_notes(data["hints"], data["log"]),
         *_findings("Problems", data["problems"], numbers),
         *_findings("Findings", data["findings"], numbers),
         *_first_error(rows),
@@ -161,6 +162,16 @@ def _failure(text: str) -> Iterator[str]:
             "<details><summary>Whole traceback</summary>"
             f'<pre tabindex="0">{html.escape(text)}</pre></details>'
         )
+
+
+def _notes(hints: Sequence[str], log: str) -> Iterator[str]:
+    """Yield the hints, and the log, which is unfolded."""
+    if hints:
+        items = "".join(f'<li class="hint">{html.escape(one)}</li>' for one in hints)
+        yield f"<section><h2>Hints</h2><ul>{items}</ul></section>"
+    if log:
+        pre = f'<pre tabindex="0">{html.escape(log)}</pre>'
+        yield f"<details open><summary>Log</summary>{pre}</details>"
 
 
 def _dedented(lines: Sequence[str]) -> Iterator[tuple[str, str]]:

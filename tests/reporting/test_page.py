@@ -283,3 +283,21 @@ def test_every_delivery_has_its_request_and_answer(cloud: Cloud) -> None:
     row = as_json(report)["rows"][-1]
     assert row["request"]["missing"]
     assert row["response"]["missing"]
+
+
+def test_hints_and_the_log_are_on_the_page(run: Run, pytester: pytest.Pytester) -> None:
+    result = run(
+        """
+        import logging
+
+        def test_limit(fakecloud_env, kv_server):
+            logging.getLogger("app").warning("counting in memory: %s", kv_server.token)
+            assert 0
+        """,
+        "--fakecloud-report=timelines",
+    )
+    hint = "fakecloud_env set KV_REST_API"
+    assert hint in result.stdout.str()
+    [shown] = [one.read_text("utf-8") for one in pytester.path.glob("timelines/*limit.html")]
+    assert hint in shown
+    assert "counting in memory: ***" in shown

@@ -353,3 +353,12 @@ def test_no_body_keeps_a_report_from_being_made(cloud: Cloud, body: bytes) -> No
     text = section(cloud)
     assert "cannot be shown" not in text
     assert len(shown(cloud)) >= 19
+
+
+@pytest.mark.parametrize(
+    ("score", "shown"), [(1, "1"), (0.5, "0.5"), (0.99994, "0.9999"), (0.9999909, "0.99999")]
+)
+def test_a_score_close_to_one_is_not_shown_as_one(score: float, shown: str) -> None:
+    from pytest_fakecloud.reporting.wording.vector import _score
+
+    assert _score(score) == shown
