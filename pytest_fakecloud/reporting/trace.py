@@ -71,7 +71,7 @@ def document(data: Mapping[str, Any]) -> str:
         f"<header><h1>{html.escape(data['test'])}</h1>",
         f'<p class="facts">{html.escape(facts)}</p>',
         *_failure(data["failure"]),
-        *_notes(data["hints"], data["log"]),
+        *_notes(data.get("hints", ()), data.get("log", "")),
         *_findings("Problems", data["problems"], numbers),
         *_findings("Findings", data["findings"], numbers),
         *_first_error(rows),
