@@ -30,7 +30,17 @@ BESIDE = (pytest_fakecloud.queue.attempt_details, pytest_fakecloud.queue.refusal
 LEFT_OUT = {"tracebacks", "applications", "replay"}
 """Modules that work before a report, and the replay, whose errors become a note on the page."""
 OF_THE_PAGE = {"page", "trace", "as_json", "private_files"}
-PART_OF_DELIVERY = {"listening", "watched", "awatched", "forget", "_collect", "of", "write_index"}
+PART_OF_DELIVERY = {
+    "_start_recording",
+    "listen",
+    "leave",
+    "watched",
+    "awatched",
+    "forget",
+    "_collect",
+    "of",
+    "write_index",
+}
 """Functions that a delivery needs, or that keep it from what raises."""
 BROKE = "it broke"
 BROKEN: list[str] = []
@@ -152,7 +162,7 @@ def told(cloud: Cloud, folder: Path | None) -> str:
         raise AssertionError("own reason")
     except AssertionError as error:
         call = SimpleNamespace(when="call", excinfo=SimpleNamespace(value=error))
-    report = SimpleNamespace(failed=True, longrepr="E   own reason", sections=[])
+    report = SimpleNamespace(failed=True, longrepr="E   own reason", sections=[], caplog="")
     report_on(run, item, call, report)  # type: ignore[arg-type]
     return "\n".join(text for _, text in report.sections)
 

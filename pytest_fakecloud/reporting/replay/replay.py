@@ -352,7 +352,7 @@ class _Replay:
         if call.fault is not None or "answer" in call.cut:
             return
         app: Any = self.fresh[call.handle]._app
-        if written(app.worded(reply), session.resp) != call.answer:
+        if written(app.with_int_text(reply), session.resp) != call.answer:
             raise Inexact(f"command {call.number} is answered differently when it is replayed")
 
     def _begin(self, event: Event, begun: list[Any]) -> None:
