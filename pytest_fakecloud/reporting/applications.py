@@ -21,7 +21,6 @@ from types import FrameType, FunctionType, ModuleType
 from typing import TYPE_CHECKING, Any
 
 from ..core.journal import recorder_of
-from ..queue.timeline import raised_text
 
 if TYPE_CHECKING:
     from ..any_cloud import AnyCloud
@@ -257,6 +256,9 @@ def _harmless(receiver: _Receiver) -> _Receiver:
 
 def _in_words(error: BaseException) -> str:
     try:
+        # Few tests need it, and it imports a part of the queue.
+        from ..queue.timeline import raised_text
+
         return raised_text(error)
     except Exception:  # its __str__ may raise, which must not disturb the application
         return f"the handler raised {type(error).__name__}"

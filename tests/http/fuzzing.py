@@ -141,7 +141,7 @@ def read(
         reader.feed(part)
         while reader.messages:
             message = reader.messages.popleft()
-            seen.append((message.method, message.target, tuple(message.headers), message.body))
+            seen.append((message.method, message.target, tuple(message.headers.pairs), message.body))
             if not message.keep_alive:
                 return seen, None, False  # what comes behind it is nobody's
         if reader.refusal is not None:
