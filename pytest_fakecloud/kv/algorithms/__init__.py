@@ -1,1 +1,3 @@
-"""Algorithms that know nothing of keys and commands: patterns, hashes, ordered blocks, geohashes."""
+"""Algorithms that are independent of keys and commands: patterns, hashes, ordered blocks,
+geohashes.
+"""

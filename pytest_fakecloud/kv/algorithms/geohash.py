@@ -1,8 +1,9 @@
-"""Geohashes as the server keeps them: 52-bit interleaved integers, and searches over them.
+"""Geohashes as Redis stores them: 52-bit interleaved integers, and searches over them.
 
-The arithmetic follows the server's double precision step by step, because the members of a cell,
-distances of four decimals and positions of seventeen depend on it. Libraries make geohashes as text,
-of whole characters: 52 bits are not a multiple of those. A position takes 0.8 us.
+The arithmetic follows the double precision of Redis step by step, because the members of a cell,
+distances with four decimals, and positions with seventeen depend on it. Libraries produce geohashes
+as strings of whole characters, but 52 bits are not a multiple of a character. Encoding a position
+takes 0.8 us.
 """
 
 from __future__ import annotations
@@ -27,12 +28,12 @@ UNITS = {b"m": 1.0, b"km": 1000.0, b"ft": 0.3048, b"mi": 1609.34}
 
 
 def in_bounds(longitude: float, latitude: float) -> bool:
-    """Whether a pair can be stored: ±180 and ±85.05112878 degrees."""
+    """Return whether a position can be stored: within ±180 and ±85.05112878 degrees."""
     return LONGITUDE[0] <= longitude <= LONGITUDE[1] and LATITUDE[0] <= latitude <= LATITUDE[1]
 
 
 def _spread(number: int) -> int:
-    """Put a zero bit between all bits of a 32-bit number."""
+    """Insert a zero bit between all bits of a 32-bit number."""
     number = (number | number << 16) & 0x0000FFFF0000FFFF
     number = (number | number << 8) & 0x00FF00FF00FF00FF
     number = (number | number << 4) & 0x0F0F0F0F0F0F0F0F
@@ -41,7 +42,7 @@ def _spread(number: int) -> int:
 
 
 def _squeeze(number: int) -> int:
-    """Undo ``_spread``, ignoring the odd bits."""
+    """Undo `_spread()`, ignoring the odd bits."""
     number &= 0x5555555555555555
     number = (number | number >> 1) & 0x3333333333333333
     number = (number | number >> 2) & 0x0F0F0F0F0F0F0F0F
@@ -63,19 +64,19 @@ def _encode(
 
 
 def encode(longitude: float, latitude: float) -> int:
-    """The score of a position: 52 bits, latitude in the even ones, longitude in the odd ones."""
+    """Return the score of a position: 52 bits, the even ones latitude, the odd ones longitude."""
     return _encode(longitude, latitude)
 
 
 @dataclass(frozen=True, slots=True)
 class Cell:
-    """A rectangle of the grid at some number of steps."""
+    """A rectangle of the grid that halves each coordinate ``steps`` times."""
 
     bits: int
     steps: int
 
     def bounds(self) -> tuple[float, float, float, float]:
-        """West, south, east and north in degrees."""
+        """Return west, south, east, and north in degrees."""
         up, across = _squeeze(self.bits), _squeeze(self.bits >> 1)
         cells = 1 << self.steps
         height = LATITUDE[1] - LATITUDE[0]
@@ -88,21 +89,21 @@ class Cell:
         )
 
     def moved(self, east: int, north: int) -> Cell:
-        """The cell so many steps away, wrapping around at the edges of the grid."""
+        """Return the cell that many cells away, wrapping around at the edges of the grid."""
         mask = (1 << self.steps) - 1
         up = (_squeeze(self.bits) + north) & mask
         across = (_squeeze(self.bits >> 1) + east) & mask
         return Cell(_spread(up) | _spread(across) << 1, self.steps)
 
     def scores(self) -> tuple[int, int]:
-        """The scores start <= score < stop of everything inside."""
+        """Return the range start <= score < stop of the positions inside."""
         shift = 2 * (STEPS - self.steps)
         return self.bits << shift, (self.bits + 1) << shift
 
 
 def decode(score: float) -> tuple[float, float]:
-    """The (longitude, latitude) at the middle of the cell a score names."""
-    # A score that was not computed from a position may be anything; the server casts it to 64 bits.
+    """Return the (longitude, latitude) at the centre of a score's cell."""
+    # A score that was not computed from a position can have any value; Redis casts it to 64 bits.
     bits = int(score) & (1 << 64) - 1 if abs(score) < 1 << 64 else 1 << 63
     west, south, east, north = Cell(bits, STEPS).bounds()
     longitude = min(max((west + east) / 2, LONGITUDE[0]), LONGITUDE[1])
@@ -111,14 +112,14 @@ def decode(score: float) -> tuple[float, float]:
 
 
 def text(score: float) -> bytes:
-    """The standard 11-character geohash of a stored position (its last character is always ``0``)."""
+    """Return the standard 11-character geohash of a stored position; its last character is ``0``."""
     bits = _encode(*decode(score), latitudes=_STANDARD_LATITUDE)
     letters = [_ALPHABET[bits >> (52 - 5 * i) & 31] for i in range(1, 11)]
     return bytes((*letters, _ALPHABET[0]))
 
 
 def _cosine(radians: float) -> float:
-    """The cosine as in C, where that of infinity is not a number: every comparison with it fails."""
+    """Return the cosine as in C: NaN for an infinity, so that comparisons with it are false."""
     return math.nan if math.isinf(radians) else math.cos(radians)
 
 
@@ -127,7 +128,7 @@ def _latitude_distance(south: float, north: float) -> float:
 
 
 def distance(longitude1: float, latitude1: float, longitude2: float, latitude2: float) -> float:
-    """Metres along the sphere (haversine) between two positions."""
+    """Return the great-circle distance (haversine) between two positions in metres."""
     v = math.sin((longitude2 * _DEGREE - longitude1 * _DEGREE) / 2)
     if v == 0.0:
         return _latitude_distance(latitude1, latitude2)
@@ -139,7 +140,7 @@ def distance(longitude1: float, latitude1: float, longitude2: float, latitude2: 
 
 @dataclass(frozen=True, slots=True)
 class Shape:
-    """What a search covers around a centre: a circle (``radius``) or a box (``width``, ``height``).
+    """The area of a search around a centre: a circle (``radius``) or a box (``width``, ``height``).
 
     Lengths are in units of ``unit`` metres.
     """
@@ -152,13 +153,13 @@ class Shape:
     height: float = 0.0
 
     def distance_inside(self, longitude: float, latitude: float) -> float | None:
-        """Metres from the centre to a position inside, None for one outside."""
+        """Return the metres from the centre to a position inside, None for one outside."""
         if self.radius is not None:
             metres = distance(self.longitude, self.latitude, longitude, latitude)
             return metres if metres <= self.radius * self.unit else None
         if _latitude_distance(latitude, self.latitude) > self.height * self.unit / 2:
             return None
-        # Along the position's own parallel: a box is narrower in degrees near the equator.
+        # Measured along the position's own parallel, so a box spans fewer degrees near the equator.
         if distance(longitude, latitude, self.longitude, latitude) > self.width * self.unit / 2:
             return None
         return distance(self.longitude, self.latitude, longitude, latitude)
@@ -196,7 +197,7 @@ class Shape:
         return min(max(steps, 1), STEPS)
 
     def cells(self) -> Iterator[Cell]:
-        """The cells that cover the shape, in the order the server visits them."""
+        """Yield the cells that cover the area, in the order of Redis."""
         west, south, east, north = self._bounding_box()
         steps = self._steps()
         centre = Cell(_encode(self.longitude, self.latitude, steps), steps)
@@ -222,7 +223,7 @@ class Shape:
             ):
                 continue
             cell = centre.moved(across, up)
-            # With a huge radius neighbours wrap around onto each other.
+            # With a huge radius, neighbours wrap around onto each other.
             if previous is not None and cell == previous:
                 continue
             yield cell

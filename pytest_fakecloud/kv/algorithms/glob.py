@@ -1,13 +1,13 @@
-"""Glob patterns as Redis matches them, in time at most proportional to pattern times text.
+"""Glob patterns as in Redis, in time proportional to at most pattern times string.
 
-``*`` any run, ``?`` any byte, ``[a-c]`` and ``[^x]`` classes, a backslash takes the next byte as it
-is. A pattern is cut at its stars; the pieces between have a fixed length, so taking each at its
-first possible place is right, and nothing is ever tried twice. Plain pieces are found in linear
-time; those with wildcards take steps off the budget of the command.
+``*`` matches any run of bytes, ``?`` any byte, ``[a-c]`` and ``[^x]`` a class; a backslash escapes
+the next byte. A pattern is split at its stars. The pieces between have fixed lengths, so matching
+each at its first possible position is correct, and nothing is tried twice. Pieces without wildcards
+are found in linear time; pieces with wildcards take steps from the command's budget.
 
-One expression with an atomic group for each star (as ``fnmatch`` makes it) is twice as quick for short
-patterns (0.2 and 0.3 us against 0.4 and 0.9 us), but takes seconds to compile for one as long as a
-request, which is a way to hang a server.
+A single expression with an atomic group for each star (as in ``fnmatch``) is twice as fast for
+short patterns (0.2 and 0.3 us against 0.4 and 0.9 us), but takes seconds to compile for a pattern
+as long as a request, which could hang a server.
 """
 
 from __future__ import annotations
@@ -19,27 +19,27 @@ from functools import cached_property, lru_cache
 from ...core.budget import spend
 
 _STEPS_A_BYTE = 0.2
-"""What a byte of a piece costs for each byte of the text it is looked for in."""
+"""Steps per byte of a piece and byte of the searched string."""
 _KEPT_LENGTH = 4096
 
 Element = int | frozenset[int] | None
-"""What one byte of a text is held against: a byte, a class, or anything at all."""
+"""What a byte of the string must match: a byte, a class, or None for any byte."""
 
 
 def matches(pattern: bytes, text: bytes, nocase: bool = False) -> bool:
-    """Whether the whole text matches the pattern."""
+    """Return whether the whole string matches the pattern."""
     return matcher(pattern, nocase)(text)
 
 
 def has_wildcard(pattern: bytes) -> bool:
-    """Whether the pattern can match anything but its own text."""
+    """Return whether the pattern has special characters."""
     return any(byte in b"*?[\\" for byte in pattern)
 
 
 def matcher(pattern: bytes, nocase: bool = False) -> Callable[[bytes], bool]:
-    """A function that tells whether a text matches the pattern; kept for the next call.
+    """Return a function that tests whether a string matches the pattern; it is cached.
 
-    The function takes steps off the budget of the command.
+    The function takes steps from the command's budget.
     """
     return (_kept if len(pattern) <= _KEPT_LENGTH else _matcher)(pattern, nocase)
 
@@ -64,7 +64,7 @@ def _anything(text: bytes) -> bool:
 
 
 def _plain(parts: list[bytes]) -> Callable[[bytes], bool]:
-    """For a pattern of stars and nothing else special, which is nearly every one."""
+    """Return the function for a pattern that has no special characters but stars, the usual case."""
     if len(parts) == 1:
         return parts[0].__eq__
     head, *middle, tail = parts
@@ -86,7 +86,7 @@ def _plain(parts: list[bytes]) -> Callable[[bytes], bool]:
 
 
 class _Piece:
-    """A part of a pattern without stars: as many elements as bytes it matches."""
+    """A part of a pattern between stars: one element per byte that it matches."""
 
     def __init__(self, elements: list[Element]) -> None:
         self.length = len(elements)
@@ -102,19 +102,19 @@ class _Piece:
         return len(text) == self.length and self.is_at(text, 0)
 
     def is_at(self, text: bytes, start: int) -> bool:
-        """Whether it matches at that place of a text that is long enough."""
+        """Return whether the piece matches at a position of a string that is long enough."""
         if self._plain is not None:
             return text.startswith(self._plain, start)
         if self.length <= _KEPT_LENGTH:
             return self._expression.match(text, start) is not None
-        # Compiling an expression of that length would take many times as long.
+        # Compiling an expression of that length would take many times longer.
         return all(
             element is None or (element == byte if isinstance(element, int) else byte in element)
             for element, byte in zip(self._elements, text[start:], strict=False)
         )
 
     def find(self, text: bytes, start: int, stop: int) -> int:
-        """The first place from ``start`` where it matches and ends by ``stop``, or -1."""
+        """Return the first position from ``start`` of a match that ends by ``stop``, or -1."""
         if self._plain is not None:
             return text.find(self._plain, start, stop)
         if stop - start < self.length:
@@ -148,7 +148,7 @@ class _Starred:
 
 
 def _source(element: Element) -> bytes:
-    """An element as a regular expression."""
+    """Return an element as a regular expression."""
     if element is None:
         return b"."
     if isinstance(element, int):
@@ -173,7 +173,7 @@ def _pieces(pattern: bytes) -> list[list[Element]]:
             element, at = _class(pattern, at)
             pieces[-1].append(element)
         else:
-            if byte == 0x5C and at < len(pattern):  # backslash; the last byte stands for itself
+            if byte == 0x5C and at < len(pattern):  # backslash; as the last byte it matches itself
                 byte = pattern[at]
                 at += 1
             pieces[-1].append(byte)
@@ -195,7 +195,7 @@ def _class(pattern: bytes, at: int) -> tuple[Element, int]:
         elif pattern[at] == 0x5D:  # ]
             at += 1
             break
-        elif left >= 3 and pattern[at + 1] == 0x2D:  # a-c, even where c is "]"
+        elif left >= 3 and pattern[at + 1] == 0x2D:  # a-c, even if c is "]"
             members |= _range(pattern[at], pattern[at + 2])
             at += 3
         else:

@@ -1,14 +1,14 @@
-"""HyperLogLog in the real server's own bytes: MurmurHash64A, sparse and dense registers.
+"""HyperLogLog in the byte format of Redis: MurmurHash64A, sparse and dense registers.
 
-A HyperLogLog is a string value, so everything here takes and returns ``bytes``: GET after PFADD gives
-what the real server gives. Layout: ``HYLL``, encoding (0 dense, 1 sparse), 3 zero bytes, the cached
-cardinality (8 bytes, little endian; the top bit says stale), then the registers.
+A HyperLogLog is a string value, so all functions take and return ``bytes``, and GET after PFADD
+returns what Redis returns. Layout: ``HYLL``, encoding (0 dense, 1 sparse), 3 zero bytes, the cached
+cardinality (8 bytes, little endian; the top bit marks it as stale), then the registers.
 
-Libraries count as well but keep registers and hashes of their own; none writes these bytes. The hash
-of a short element takes 1.7 us.
+Libraries count as well, but have their own registers and hashes; none writes this format. Hashing a
+short element takes 1.7 us.
 
-Dense: 16,384 registers of 6 bits, least significant bit first. Sparse: run-length opcodes
-ZERO ``00llllll`` (length - 1), XZERO ``01llllll llllllll``, VAL ``1vvvvvll`` (value - 1, length - 1).
+Dense: 16,384 registers of 6 bits, least significant bit first. Sparse: run-length opcodes ZERO
+``00llllll`` (length - 1), XZERO ``01llllll llllllll``, VAL ``1vvvvvll`` (value - 1, length - 1).
 """
 
 from __future__ import annotations
@@ -41,11 +41,11 @@ _M = 0xC6A4A7935BD1E995
 
 
 class CorruptHyperLogLog(ValueError):
-    """The sparse opcodes of a value with a right header do not add up to 16,384 registers."""
+    """Raised if the sparse opcodes of a value with a valid header do not cover 16,384 registers."""
 
 
 def murmur_hash_64a(key: bytes, seed: int = SEED) -> int:
-    """MurmurHash64A of ``key``, little endian on every machine, as the server computes it."""
+    """Return the little-endian MurmurHash64A of ``key``, as Redis computes it."""
     length = len(key)
     h = (seed ^ (length * _M)) & _MASK
     whole = length & ~7
@@ -60,7 +60,7 @@ def murmur_hash_64a(key: bytes, seed: int = SEED) -> int:
 
 
 def register_of(element: bytes) -> tuple[int, int]:
-    """The register an element falls into and the length of its run of zero bits, plus one."""
+    """Return an element's register, and the length of its run of zero bits plus one."""
     digest = murmur_hash_64a(element)
     index = digest & (REGISTERS - 1)
     rest = (digest >> PRECISION) | (1 << HASH_BITS)
@@ -68,19 +68,19 @@ def register_of(element: bytes) -> tuple[int, int]:
 
 
 def empty() -> bytes:
-    """A new HyperLogLog: sparse, all registers zero, a cached count of 0."""
+    """Return a new HyperLogLog: sparse, all registers zero, a cached count of 0."""
     return MAGIC + bytes((SPARSE,)) + bytes(11) + _xzero(REGISTERS)
 
 
 def is_hyperloglog(value: bytes) -> bool:
-    """Whether a string is one: magic, a known encoding and, for dense, the exact length."""
+    """Return whether a string is a HyperLogLog: magic, known encoding, and length if dense."""
     if len(value) < HEADER_SIZE or value[:4] != MAGIC or value[4] > SPARSE:
         return False
     return value[4] == SPARSE or len(value) == DENSE_SIZE
 
 
 def is_dense(value: bytes) -> bool:
-    """Whether the registers are stored densely."""
+    """Return whether the registers are stored densely."""
     return value[4] == DENSE
 
 
@@ -98,7 +98,7 @@ def _value(value: int, length: int) -> int:
 
 
 def _runs(value: bytes) -> Iterable[tuple[int, int]]:
-    """(register value, run length) of every opcode of a sparse representation."""
+    """Yield (register value, run length) for each opcode of a sparse value."""
     at = HEADER_SIZE
     while at < len(value):
         opcode = value[at]
@@ -116,7 +116,7 @@ def _runs(value: bytes) -> Iterable[tuple[int, int]]:
 
 
 def registers(value: bytes) -> bytearray:
-    """All 16,384 registers, a byte each. CorruptHyperLogLog when they do not add up."""
+    """Return all registers, one byte each; raise `CorruptHyperLogLog` unless there are 16,384."""
     if value[4] == SPARSE:
         unpacked = bytearray()
         for register, length in _runs(value):
@@ -126,7 +126,8 @@ def registers(value: bytes) -> bytearray:
         if len(unpacked) != REGISTERS:
             raise CorruptHyperLogLog(f"the opcodes cover {len(unpacked)} registers")
         return unpacked
-    # All registers as one number, whose halves, quarters and so on move to where bytes have them.
+    # Treat all registers as one integer, and move its halves, quarters, and so on to byte
+    # positions.
     number = int.from_bytes(value[HEADER_SIZE:DENSE_SIZE], "little")
     for size, low in _halves():
         high = low << REGISTER_BITS * size
@@ -136,7 +137,7 @@ def registers(value: bytes) -> bytearray:
 
 @cache
 def _halves() -> list[tuple[int, int]]:
-    """For 8,192 registers down to one: how many, and the lower ones of each pair of such groups."""
+    """Return size and mask of each pair's lower group, for groups of 8,192 registers down to 1."""
     found = []
     for level in reversed(range(PRECISION)):
         size = 1 << level
@@ -156,19 +157,19 @@ def _pack_dense(unpacked: bytes | bytearray) -> bytes:
 
 
 def to_dense(value: bytes) -> bytes:
-    """The same HyperLogLog with dense registers; its cached count is kept."""
+    """Return the same HyperLogLog with dense registers and its cached count."""
     if is_dense(value):
         return value
     return MAGIC + bytes((DENSE,)) + value[5:HEADER_SIZE] + _pack_dense(registers(value))
 
 
 def stale(value: bytes) -> bytes:
-    """The value with its cached count marked as out of date."""
+    """Return the value with its cached count marked as stale."""
     return value[:15] + bytes((value[15] | 0x80,)) + value[HEADER_SIZE:]
 
 
 def add(value: bytes, elements: Iterable[bytes], sparse_max_bytes: int) -> tuple[bytes, bool]:
-    """Add elements; the new value, and whether any register changed (its count is then stale)."""
+    """Add elements; return the new value, and whether a register changed (the count is then stale)."""
     changed = False
     dense: bytearray | None = None
     places = _Places()
@@ -204,35 +205,36 @@ def _dense_set(dense: bytearray, index: int, count: int) -> bool:
 
 
 _Opcode = tuple[int, int]
-"""Where an opcode stands and which register it begins with."""
+"""The position of an opcode and the first register that it covers."""
 _FIRST: _Opcode = (HEADER_SIZE, 0)
 
 
 class _Places:
-    """Opcodes of a sparse value from which a search may begin, one of every few.
+    """Opcodes of a sparse value from which a search can start, one of every few.
 
-    A search from the beginning takes as long as there are opcodes: for a thousand elements at once
-    that is a thousand times a thousand.
+    A search from the first opcode is linear in the number of opcodes, so adding a thousand elements
+    would be quadratic.
     """
 
     EVERY = 16
-    """Opcodes between two of them."""
+    """Number of opcodes from one recorded opcode to the next."""
     LASTS = 250
-    """Changes after which they are noted anew, for the value has grown."""
+    """Number of changes after which the opcodes are recorded again, because the value has grown."""
     REACH = 24
-    """The bytes behind the opcode before a change that it may have moved or merged."""
+    """Number of bytes after the opcode before a change that the change may have moved or merged."""
 
     def __init__(self) -> None:
         self._ats: list[int] = []
         self._firsts: list[int] = []
         self._changes = -1
-        """How many came since they were noted; nothing is noted for the first elements."""
+        """Changes since the opcodes were recorded; for the first elements nothing is recorded."""
 
     def before(self, value: bytes, index: int) -> _Opcode:
-        """An opcode at or before the one of a register."""
+        """Return an opcode at or before that of a register."""
         if self._changes > self.LASTS or (self._changes == self.EVERY and not self._ats):
             self._note(value)
-        # Merging needs the opcode before: not the last one that would do, but the one before it.
+        # Merging needs the preceding opcode, so return the recorded opcode before the last suitable
+        # one.
         place = bisect_right(self._firsts, index) - 2
         return (self._ats[place], self._firsts[place]) if place >= 0 else _FIRST
 
@@ -247,11 +249,11 @@ class _Places:
             first += length
 
     def changed(self, resume: _Opcode, growth: int) -> None:
-        """Follow a change behind an opcode, by which the value grew so many bytes."""
+        """Update the positions after a change behind ``resume`` that added ``growth`` bytes."""
         self._changes += 1
         low = bisect_right(self._ats, resume[0])
         high = bisect_right(self._ats, resume[0] + self.REACH)
-        # Those that may have moved make room for the one before them, which stays.
+        # Replace the opcodes that may have moved by the one before them, which did not.
         kept = [resume] if high > low else []
         self._ats[low:] = [*(at for at, _ in kept), *(at + growth for at in self._ats[high:])]
         self._firsts[low:high] = [first for _, first in kept]
@@ -266,13 +268,13 @@ def _promoted(value: bytes, index: int, count: int) -> bytes:
 def _sparse_set(
     value: bytes, index: int, count: int, sparse_max_bytes: int, start: _Opcode = _FIRST
 ) -> tuple[bytes, _Opcode]:
-    """Raise one register of a sparse value; the same object when it is high enough already.
+    """Raise a register of a sparse value; return the same object if it is high enough already.
 
-    Also returned is an opcode from which the search for any higher register may start.
+    Also return an opcode from which the search for any higher register may start.
 
-    Step by step what the server does, because the bytes depend on it: an opcode that is exactly the
-    register is changed in place, any other is split in up to three, then up to five opcodes from
-    the one before are merged where they hold equal values.
+    The steps are those of Redis, because the bytes depend on them: an opcode that covers exactly
+    the register is changed in place, any other is split into up to three. Then equal values are
+    merged among up to five opcodes, from the one before.
     """
     if count > SPARSE_VALUE_MAX:
         return _promoted(value, index, count), _FIRST
@@ -300,7 +302,7 @@ def _sparse_set(
     if span == 0 or at >= len(value):
         raise CorruptHyperLogLog("the opcodes end before the register")
     if before < 0 and start != _FIRST:
-        # Merging needs the opcode before, which lies before where the search began.
+        # Merging needs the preceding opcode, which is before the start of the search.
         return _sparse_set(value, index, count, sparse_max_bytes)
 
     if opcode & 0x80:
@@ -332,7 +334,7 @@ def _sparse_set(
 
 
 def _merged(value: bytes, before: int, at: int) -> bytes:
-    """Merge equal neighbouring VAL opcodes among the five from the one before the change."""
+    """Merge equal adjacent VAL opcodes among the five from the one before the change."""
     merged = bytearray(value)
     place = before if before >= 0 else HEADER_SIZE
     for _ in range(5):
@@ -380,7 +382,7 @@ def _tau(x: float) -> float:
 
 
 def estimate(unpacked: bytes | bytearray) -> int:
-    """The cardinality registers stand for, by Ertl's improved estimator; -2^63 from 2^63 on."""
+    """Return the cardinality by Ertl's improved estimator; -2^63 for 2^63 and more."""
     histogram = [0] * 64
     for register in range(64):
         histogram[register] = unpacked.count(register)
@@ -390,15 +392,15 @@ def estimate(unpacked: bytes | bytearray) -> int:
         z += histogram[j]
         z *= 0.5
     z += m * _sigma(histogram[0] / m)
-    # Registers of a hostile value may stand for more than a reply can hold: what the server's
-    # conversion then gives (observed on Redis 7.0).
+    # The registers of a hostile value may mean more than an integer reply can hold. This is the
+    # result of Redis' conversion (observed on Redis 7.0).
     if _ALPHA_INF * m * m >= 2**63 * z:
         return -(2**63)
     return math.floor(_ALPHA_INF * m * m / z + 0.5)
 
 
 def count(value: bytes) -> tuple[int, bytes]:
-    """The cardinality of one value, and the value with that count cached in its header."""
+    """Return the cardinality of a value, and the value with that count cached in its header."""
     if not value[15] & 0x80:
         return int.from_bytes(value[8:HEADER_SIZE], "little", signed=True), value
     cardinality = estimate(registers(value))
@@ -407,12 +409,12 @@ def count(value: bytes) -> tuple[int, bytes]:
 
 
 def maxima(values: Iterable[bytes]) -> bytearray:
-    """The larger of every register over several values."""
+    """Return the maximum of each register over several values."""
     largest = 0
     for value in values:
         spend(_STEPS_A_VALUE)
         other = int.from_bytes(registers(value), "little")
-        # A register has six bits of its byte: the highest one tells which of two is larger.
+        # A register uses six bits of its byte; the highest bit shows which of two is larger.
         least = (largest | _HIGHEST) - other & _HIGHEST
         larger = (least >> 7) * 255
         largest = other ^ (largest ^ other) & larger
@@ -420,7 +422,7 @@ def maxima(values: Iterable[bytes]) -> bytearray:
 
 
 def merge(target: bytes, largest: bytes | bytearray, dense: bool, sparse_max_bytes: int) -> bytes:
-    """``target`` with its registers raised to ``largest``, made dense first when ``dense``."""
+    """Return ``target`` with its registers raised to ``largest``, and dense if ``dense``."""
     if dense:
         target = to_dense(target)
     start = _FIRST
@@ -436,7 +438,7 @@ def merge(target: bytes, largest: bytes | bytearray, dense: bool, sparse_max_byt
 
 
 def describe(value: bytes) -> str:
-    """The opcodes of a sparse value in words: ``Z:n``, ``z:n`` (XZERO) and ``v:value,length``."""
+    """Describe the opcodes of a sparse value: ``Z:n``, ``z:n`` (XZERO), and ``v:value,length``."""
     words = []
     at = HEADER_SIZE
     while at < len(value):
@@ -454,10 +456,10 @@ def describe(value: bytes) -> str:
 
 
 def self_test(seed: bytes, elements: int = 1024) -> str | None:
-    """What is wrong with this module, or None.
+    """Return what is wrong with this module, or None.
 
-    Adds elements derived from ``seed`` to a sparse and a dense value and to plain registers; the
-    three must agree, and the estimates stay within four standard errors (0.81 % each).
+    Adds elements derived from ``seed`` to a sparse value, a dense value, and plain registers. The
+    three must agree, and the estimates must be within four standard errors (0.81 % each).
     """
     sparse, dense = empty(), to_dense(empty())
     plain = bytearray(REGISTERS)

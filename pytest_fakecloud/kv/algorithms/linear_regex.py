@@ -1,15 +1,15 @@
-"""Regular expressions in time proportional to pattern times text, for the filters of JSON paths.
+r"""Regular expressions in time proportional to pattern times string, for the filters of JSON paths.
 
-The syntax is that of the service's own engine as far as such filters use it: literals, ``.``,
-classes, ``\\d \\w \\s`` and their opposites, anchors, groups, alternatives, ``* + ? {m,n}`` (lazy
-or not: only whether it matches is asked) and the flag ``(?i)``. Back references and look-around,
-which cannot be linear, are refused.
+The syntax is the part of the vendor's engine that filters use: literals, ``.``, classes, ``\d \w
+\s`` and their opposites, anchors, groups, alternatives, ``* + ? {m,n}`` (lazy or not, since only
+whether a string matches is reported), and the flag ``(?i)``. Back references and look-around, which
+cannot be linear, are rejected.
 
-RE2 is 6 times faster for a filter such as ``^user-\\d+@example\\.com$`` (2.7 us against 16 us) and
-500 times for ``(a*)*b`` in 200 letters (1.3 us against 726 us). Its package, google-re2
-1.1.20251105, has wheels of CPython 3.11 to 3.14 for glibc, macOS and Windows, but none for musl: on
-Alpine this package could only be installed with a compiler and abseil. `standalone/patterns.py`
-also needs Python's syntax, which RE2 does not read.
+RE2 is 6 times as fast for a filter such as ``^user-\d+@example\.com$`` (2.7 us against 16 us) and
+500 times for ``(a*)*b`` on 200 letters (1.3 us against 726 us). Its package, google-re2
+1.1.20251105, has wheels of CPython 3.11 to 3.14 for glibc, macOS, and Windows, but none for musl:
+on Alpine, this package could only be installed with a compiler and abseil. `standalone/patterns.py`
+also needs Python's syntax, which RE2 does not parse.
 """
 
 from __future__ import annotations
@@ -20,17 +20,17 @@ from ...core.budget import spend
 
 _STEPS_A_STATE = 3
 _LARGEST = 2000
-"""States of one expression; counted repetitions multiply them."""
+"""Maximum number of states of an expression; counted repetitions multiply them."""
 
 Test = Callable[[str], bool]
 
 
 class RegexError(ValueError):
-    """An expression that cannot be read."""
+    """Raised for an invalid expression."""
 
 
 class _State:
-    """Where a match may stand: it goes on over a character, or to both of ``next``, or ends."""
+    """A state of the automaton: it consumes a character, or continues to all of ``next``, or ends."""
 
     __slots__ = ("assertion", "next", "test")
 
@@ -44,7 +44,7 @@ Fragment = tuple[_State, _State]
 
 
 class LinearRegex:
-    """A compiled expression. Raises ``RegexError`` for one that cannot be read."""
+    """A compiled expression. Raises `RegexError` if the expression is invalid."""
 
     def __init__(self, pattern: str) -> None:
         self._reset()
@@ -60,15 +60,15 @@ class LinearRegex:
 
     def _reset(self) -> None:
         self.states = 0
-        """How many places a match may stand at: the steps for each character of a text."""
+        """Number of states, which is the maximum number of steps per character."""
         self._fold = False
 
     def fullmatch(self, text: str) -> bool:
-        """Whether the whole text matches."""
+        """Return whether the whole string matches."""
         return self._run(text, anywhere=False)
 
     def search(self, text: str) -> bool:
-        """Whether some part of the text matches."""
+        """Return whether some part of the string matches."""
         return self._run(text, anywhere=True)
 
     # -- matching --------------------------------------------------------------------------------
@@ -150,7 +150,7 @@ class LinearRegex:
                 return fragment
             fragment = self._repeat(begin, stop, *bounds)
             begin_again = self._at
-            if self._peek() in ("*", "+", "?"):  # nothing is gained by repeating it again
+            if self._peek() in ("*", "+", "?"):
                 raise RegexError(f"repeats a repetition at character {begin_again + 1}")
 
     def _bounds(self) -> tuple[int, int | None] | None:
@@ -188,7 +188,7 @@ class LinearRegex:
         return start, end
 
     def _times(self, again: Callable[[], Fragment], least: int, most: int | None) -> Fragment:
-        """States for a repetition; ``again`` makes those of what is repeated."""
+        """Return the states of a repetition; ``again`` creates those of one iteration."""
         start = end = self._state()
         for _ in range(least):
             first, last = again()

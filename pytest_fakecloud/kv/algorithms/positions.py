@@ -1,7 +1,7 @@
-"""Prefix sums over the lengths of blocks: which block holds a position, what lies before it.
+"""Prefix sums over the lengths of blocks: the block of a position, and the items before a block.
 
-For lists, whose blocks are limited by bytes, and for sorted sets, whose scores are packed: no library
-keeps either.
+Used by lists, whose blocks are limited by bytes, and by sorted sets, whose scores are packed. No
+library maintains either.
 """
 
 from __future__ import annotations
@@ -10,10 +10,10 @@ from collections.abc import Iterable
 
 
 class Positions:
-    """A Fenwick tree over block lengths: ``add``, ``before`` and ``find`` in O(log blocks).
+    """A Fenwick tree over block lengths: ``add``, ``before``, and ``find`` take O(log blocks).
 
-    The owner drops it when blocks are split, merged or removed, and builds a new one at the
-    next question; between those moments single insertions and removals keep it current.
+    The owner discards it when blocks are split, merged, or removed, and builds a new one when it is
+    next needed. Until then, single insertions and removals keep it current.
     """
 
     __slots__ = ("_highest", "_tree")
@@ -36,7 +36,7 @@ class Positions:
             i += i & -i
 
     def before(self, block: int) -> int:
-        """The number of items in all blocks before ``block``."""
+        """Return the number of items in all blocks before ``block``."""
         tree = self._tree
         total = 0
         while block > 0:
@@ -45,7 +45,7 @@ class Positions:
         return total
 
     def find(self, position: int) -> tuple[int, int]:
-        """The (block, offset in it) of the item at ``position``; ``position`` must exist."""
+        """Return the block of the item at an existing ``position``, and the offset in the block."""
         tree = self._tree
         block = 0
         step = self._highest

@@ -1,4 +1,4 @@
-"""Words on a line: inline commands, and the first lines of scripts."""
+"""Splitting of lines into words, for inline commands and the first lines of scripts."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ _HEX = frozenset(b"0123456789abcdefABCDEF")
 
 
 def split_words(line: bytes) -> list[bytes] | None:
-    """The words of a line, quoted as a shell would; None where its quotes do not fit.
+    r"""Split a line into words, with quotes as in a shell; return None if the quotes are unbalanced.
 
-    Double quotes take escapes (``\\x41``, ``\\n``), single quotes only ``\\'``.
+    Double quotes support escapes (``\x41``, ``\n``), single quotes only ``\'``.
     """
     words: list[bytes] = []
     at, size = 0, len(line)
@@ -27,7 +27,7 @@ def split_words(line: bytes) -> list[bytes] | None:
                 at += 1
                 continue
             end = _quoted(line, at + 1, quote, word)
-            # What follows a closing quote must be a space, or nothing.
+            # A closing quote must be followed by a space or the end of the line.
             if end is None or (end < size and line[end] not in _SPACES):
                 return None
             at = end
@@ -36,7 +36,7 @@ def split_words(line: bytes) -> list[bytes] | None:
 
 
 def _quoted(line: bytes, at: int, quote: int, word: bytearray) -> int | None:
-    """Add what stands up to the closing quote; the place after it, or None where it is missing."""
+    """Append the characters up to the closing quote; return the position after it, or None."""
     size = len(line)
     while at < size:
         byte = line[at]

@@ -1,4 +1,4 @@
-"""A stable order for paging through a collection that changes meanwhile."""
+"""A stable order for scanning a collection that changes meanwhile."""
 
 from __future__ import annotations
 
@@ -7,12 +7,13 @@ from collections.abc import Collection
 
 
 class ScanOrder:
-    """The order in which SCAN, HSCAN, SSCAN and ZSCAN visit the elements of a collection.
+    """The order in which SCAN, HSCAN, SSCAN, and ZSCAN return the elements of a collection.
 
-    Each element gets a serial number when it joins, and a cursor is the serial to go on from, so
-    an element present throughout is always met. ``live`` is the collection itself; its owner calls
-    ``add`` for every new element, and removed ones are swept out once they are the majority.
-    Built at the first scan only: a collection nobody scans pays nothing.
+    Each element gets a serial number when it is added, and a cursor is the serial number to
+    continue from, so an element that stays is always returned. ``live`` is the collection itself.
+    Its owner calls `add()` for each new element; removed elements are swept out once they are the
+    majority. The order is built by the first scan, so a collection that is never scanned costs
+    nothing.
     """
 
     __slots__ = ("_elements", "_live", "_next", "_serials", "_where")
@@ -25,7 +26,7 @@ class ScanOrder:
         self._next = len(self._elements) + 1
 
     def add(self, element: bytes) -> None:
-        """Note a new element; one that was removed and came back keeps its place."""
+        """Add an element; one that was removed and added again keeps its serial number."""
         if element not in self._where:
             if len(self._elements) > 2 * len(self._live) + 64:
                 self._sweep()
@@ -35,7 +36,7 @@ class ScanOrder:
             self._next += 1
 
     def page(self, cursor: int, count: int) -> tuple[int, list[bytes]]:
-        """At most ``count`` elements from a cursor on, and the next cursor (0 at the end)."""
+        """Return the next cursor (0 at the end) and up to ``count`` elements from a cursor."""
         if len(self._elements) > 2 * len(self._live) + 64:
             self._sweep()
         at = bisect_left(self._serials, cursor)

@@ -1,6 +1,7 @@
-"""What runs each command: one module or folder per group, imported when one of its commands first runs.
+"""The functions that run the commands: one module or folder per group.
 
-All of them together would cost the first fake of a run 10 ms.
+A group is imported when one of its commands first runs. Importing all groups would add 10 ms to the
+first fake of a test run.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ _ROOMS = {
     "generic": "keys",
     "sorted-set": "sorted_set",
 }
-"""Where the commands of a group are, unless in a place of its name."""
+"""Module of each group whose module has another name than the group."""
 _ELSEWHERE = {"MIGRATE": "server", "RESTORE-ASKING": "keys"}
 
 

@@ -1,4 +1,4 @@
-"""Argument shapes that several groups of commands share: counts, pages of a scan, waiting times."""
+"""Parsers of arguments that several groups of commands share: counts, scan pages, timeouts."""
 
 from __future__ import annotations
 
@@ -23,19 +23,19 @@ from ..table.syntax import (
 )
 
 DEFAULT_PAGE = {"vendor": 100, "redis": 10}
-"""Elements a scan visits unless told: the vendor answers a small collection with a single page."""
+"""Default COUNT of a scan. The vendor returns a small collection in a single page."""
 
 
 MOST_REPETITIONS = 1_000_000
-"""Random members a negative count may ask for (decided here).
+"""Maximum number of random members for a negative count (decided here).
 
-The server would go on sending until memory or the client gives up; whoever asks for more in a test
-has made a mistake.
+Redis would send members until memory runs out or the client disconnects. A test that asks for more
+has a bug.
 """
 
 
 def parse_count(text: bytes) -> int:
-    """A count that may be negative (repetitions allowed); the least 64-bit integer is refused."""
+    """Parse a count that may be negative (allowing repetitions), but not the lowest integer."""
     count = parse_int(text)
     if count < -I64_MAX:
         raise CommandError(errors.OUT_OF_LONG_RANGE)
@@ -43,18 +43,21 @@ def parse_count(text: bytes) -> int:
 
 
 def check_repetitions(count: int) -> None:
-    """Raise when a negative count asks for more random members than the server allows."""
+    """Raise if a negative count asks for more than `MOST_REPETITIONS` random members."""
     if count < -MOST_REPETITIONS:
         raise CommandError(errors.OUT_OF_RANGE)
 
 
 def bounds(start: bytes, stop: bytes) -> tuple[int, int]:
-    """The first and last index of a slice as two integers."""
+    """Parse the first and the last index of a slice."""
     return parse_int(start), parse_int(stop)
 
 
 def slice_bounds(first: int, last: int, length: int) -> tuple[int, int]:
-    """First and last index, negative ones from the end, as start <= i < stop within 0..length."""
+    """Return a slice's start and stop within 0..length, where start <= i < stop.
+
+    Negative indexes count from the end.
+    """
     if first < 0:
         first = max(first + length, 0)
     if last < 0:
@@ -64,7 +67,7 @@ def slice_bounds(first: int, last: int, length: int) -> tuple[int, int]:
 
 
 def is_first_end(word: bytes, first: bytes, last: bytes) -> bool:
-    """Return whether a word names the first of two ends; raises for any other word."""
+    """Return whether a word names the first of two ends; raise if it names neither."""
     end = word.upper()
     if end not in (first, last):
         raise CommandError(errors.SYNTAX)
@@ -72,9 +75,9 @@ def is_first_end(word: bytes, first: bytes, last: bytes) -> bool:
 
 
 def parse_pop(args: Args, at: int, first: bytes, last: bytes) -> tuple[list[bytes], bool, int]:
-    """Read ``numkeys key [key ...] first|last [COUNT n]`` of LMPOP, ZMPOP and their waiting forms.
+    """Read ``numkeys key [key ...] first|last [COUNT n]`` of LMPOP, ZMPOP, BLMPOP, and BZMPOP.
 
-    Returns the keys, whether elements are taken from the first end, and how many.
+    Return the keys, whether to pop from the first end, and the count.
     """
     end = at + 1 + parse_int(args[at], 1, I64_MAX, errors.NUMKEYS_NOT_POSITIVE)
     if end >= len(args):
@@ -92,15 +95,15 @@ def parse_pop(args: Args, at: int, first: bytes, last: bytes) -> tuple[list[byte
 
 
 def parse_cursor(text: bytes) -> int:
-    """The cursor of a scan."""
+    """Parse the cursor of a scan."""
     return parse_unsigned(text, errors.INVALID_CURSOR)
 
 
 def fits_a_page(session: Session, value: Value, cursor: int, count: int) -> bool:
-    """Whether a scan answers a whole collection at once.
+    """Return whether a scan returns the whole collection in one page.
 
-    The vendor pages by exact COUNT, as its SCAN does; a stock server pages hash tables and gives
-    all of what lies in one piece of memory, whatever the COUNT.
+    The vendor pages by exact COUNT, as its SCAN does. Redis pages hash tables and returns a
+    collection that is one block of memory in full, whatever the COUNT.
     """
     if session.engine.dialect == "vendor":
         return not cursor and len(value) <= count
@@ -108,7 +111,7 @@ def fits_a_page(session: Session, value: Value, cursor: int, count: int) -> bool
 
 
 def parse_scan(session: Session, args: Args) -> tuple[int, Callable[[bytes], bool] | None]:
-    """``[MATCH pattern] [COUNT n]``: how many elements to visit, and what they must match."""
+    """Read ``[MATCH pattern] [COUNT n]``; return the COUNT and a function that matches elements."""
     count, match = DEFAULT_PAGE[session.engine.dialect], None
     for at in range(0, len(args), 2):
         word = args[at].upper()
@@ -126,7 +129,7 @@ def parse_scan(session: Session, args: Args) -> tuple[int, Callable[[bytes], boo
 
 
 def parse_timeout(session: Session, text: bytes) -> int:
-    """How many milliseconds a blocking command may wait, told in (parts of) seconds; 0 for ever."""
+    """Return the timeout of a blocking command in milliseconds, given in seconds; 0 is no timeout."""
     seconds = parse_long_double(text, errors.TIMEOUT_NOT_FLOAT)
     if isinstance(seconds, float):
         return _waiting_time(session, I64_MIN if seconds < 0 else I64_MAX + 1)
@@ -134,7 +137,7 @@ def parse_timeout(session: Session, text: bytes) -> int:
 
 
 def parse_block(session: Session, text: bytes) -> int:
-    """How many milliseconds XREAD may wait; 0 for ever."""
+    """Return the BLOCK timeout of XREAD or XREADGROUP in milliseconds; 0 is no timeout."""
     milliseconds = try_int(text)
     if milliseconds is None:
         raise CommandError(errors.TIMEOUT_NOT_INTEGER)
@@ -148,8 +151,8 @@ def _waiting_time(session: Session, milliseconds: int) -> int:
         raise CommandError(errors.TIMEOUT_NEGATIVE)
     if session.engine.table.knows["timeouts that overflow are out of range"]:
         raise CommandError(errors.TIMEOUT_OUT_OF_RANGE)
-    # Earlier servers counted past the last 64-bit integer: what is more is negative, and a deadline
-    # behind it is never reached.
+    # In earlier versions, a timeout above the last 64-bit integer overflows and counts as negative,
+    # and a deadline above it is never reached.
     if milliseconds > I64_MAX:
         raise CommandError(errors.TIMEOUT_NEGATIVE)
     return 0
@@ -163,11 +166,14 @@ def try_or_wait(
     kind: type,
     empty: Reply = NIL_ARRAY,
 ) -> Reply:
-    """What a blocking command answers: at once, ``empty`` where waiting is impossible, or later.
+    """Run a blocking command: return its reply, or ``empty`` or a `Blocked` if there is none yet.
 
-    ``attempt`` takes the keys to look at, and returns None while there is nothing. The first one may
-    fail with WRONGTYPE; who already waits goes on waiting when a key turns up as something other
-    than ``kind``, as on the server, while what else fails (the target of a move) ends the wait.
+    ``attempt`` takes the keys to look at, and returns None while there is nothing to reply.
+    ``empty`` is the reply of a session that may not block.
+
+    As in Redis, the first attempt may raise WRONGTYPE, but a client that is already blocked keeps
+    waiting when a key is created with another type than ``kind``. Any other error, e.g. about the
+    destination of a move, ends the wait.
     """
     reply = attempt(keys)
     if reply is not None:

@@ -1,4 +1,4 @@
-"""Bitmaps: strings read and changed bit by bit. Bit 0 is the highest of the first byte."""
+"""Bitmap commands. Bit 0 is the highest bit of a string's first byte."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ __all__: list[str] = []
 
 
 def _offset(session: Session, text: bytes, width: int = 0) -> int:
-    """A bit offset; ``#n`` counts in fields of ``width`` bits where those are allowed."""
+    """Parse a bit offset; if ``width`` is given, ``#n`` means n times ``width`` bits."""
     counted = width > 0 and text.startswith(b"#")
     number = try_int(text[1:] if counted else text)
     if number is not None and counted:
@@ -34,7 +34,7 @@ def _offset(session: Session, text: bytes, width: int = 0) -> int:
 
 @command("SETBIT")
 def setbit(session: Session, args: Args) -> Reply:
-    """Set or clear a bit; the bit as it was."""
+    """Set or clear the bit at an offset and return its previous value."""
     key = args[0]
     offset = _offset(session, args[1])
     bit = parse_int(args[2], 0, 1, errors.BIT_VALUE)
@@ -51,7 +51,7 @@ def setbit(session: Session, args: Args) -> Reply:
 
 @command("GETBIT")
 def getbit(session: Session, args: Args) -> Reply:
-    """A bit; 0 beyond the end."""
+    """Return the bit at an offset; 0 beyond the end of the string."""
     offset = _offset(session, args[1])
     value = session.db.string(args[0])
     if value is None or offset >> 3 >= len(value):
@@ -72,7 +72,10 @@ def _in_bits(args: Args, at: int) -> bool:
 
 
 def _span(start: int, end: int, length: int) -> tuple[int, int]:
-    """First and last place of a range with negative places from the end; empty when crossed."""
+    """Return the first and the last position of a range, where negative ones count from the end.
+
+    The range is empty if the first is greater than the last.
+    """
     start = max(start + length, 0) if start < 0 else start
     end = max(end + length, 0) if end < 0 else end
     return start, min(end, length - 1)
@@ -80,11 +83,11 @@ def _span(start: int, end: int, length: int) -> tuple[int, int]:
 
 _BLOCK = 1 << 16
 _BYTES_A_STEP = 200
-"""Bytes looked at together: numbers of the size of a huge value would cost its memory many times."""
+"""Bytes that are processed together. An integer as large as a huge value would multiply its memory."""
 
 
 def _count(value: String, start: int, end: int) -> int:
-    """How many bits are set between two bytes, both inclusive."""
+    """Return the number of set bits from byte ``start`` to byte ``end``, both inclusive."""
     blocks = range(start, end + 1, _BLOCK)
     return sum(
         int.from_bytes(value[at : min(at + _BLOCK, end + 1)], "big").bit_count() for at in blocks
@@ -92,7 +95,7 @@ def _count(value: String, start: int, end: int) -> int:
 
 
 def _first(value: String, bit: int, start: int, end: int) -> int | None:
-    """The place of the first such bit between two places, both inclusive."""
+    """Return the position of the first ``bit`` from ``start`` to ``end`` inclusive, or None."""
     without = (b"\0" if bit else b"\xff") * _BLOCK
     for low in range(start & ~7, end + 1, _BLOCK * 8):
         if value[low >> 3 : (low >> 3) + _BLOCK] == without:
@@ -108,7 +111,7 @@ def _first(value: String, bit: int, start: int, end: int) -> int | None:
 
 
 def _bits(value: String, start: int, end: int) -> int:
-    """The bits between two places, both inclusive, as one number."""
+    """Return the bits from ``start`` to ``end``, both inclusive, as an integer."""
     first, last = start >> 3, end >> 3
     number = int.from_bytes(value[first : last + 1], "big")
     number >>= 7 - (end & 7)
@@ -117,7 +120,7 @@ def _bits(value: String, start: int, end: int) -> int:
 
 @command("BITCOUNT")
 def bitcount(session: Session, args: Args) -> Reply:
-    """The number of set bits, in a range of bytes or bits if wanted."""
+    """Return the number of set bits in a string, optionally in a range of bytes or bits."""
     value = session.db.string(args[0])
     if value is None:
         return 0
@@ -144,7 +147,7 @@ def bitcount(session: Session, args: Args) -> Reply:
 
 @command("BITPOS")
 def bitpos(session: Session, args: Args) -> Reply:
-    """The place of the first bit that is set or clear; -1 when there is none."""
+    """Return the position of the first bit that is set, or clear; -1 if there is none."""
     bit = parse_int(args[1])
     if bit not in (0, 1):
         raise CommandError(errors.BIT_ARGUMENT)
@@ -165,7 +168,7 @@ def bitpos(session: Session, args: Args) -> Reply:
     place = _first(value, bit, start, end)
     if place is not None:
         return place
-    # To the right of the value all is clear, unless the range was closed.
+    # Redis treats the string as followed by zeros unless the command gave an end.
     return -1 if bit or len(args) > 3 else end + 1
 
 
@@ -211,7 +214,7 @@ def _combine(operation: bytes, numbers: list[int], everywhere: int) -> int:
 
 @command("BITOP")
 def bitop(session: Session, args: Args) -> Reply:
-    """Combine values bit by bit into a new one; its length in bytes."""
+    """Combine strings bitwise, store the result in a key, and return its length in bytes."""
     operation, target, sources = args[0].upper(), args[1], args[2:]
     later = _LATER.get(operation)
     known = later is None or session.engine.table.knows[later]
@@ -227,7 +230,7 @@ def bitop(session: Session, args: Args) -> Reply:
     if not length:
         session.db.delete(target)
         return 0
-    # A buffer, as OBJECT ENCODING calls a result `raw` however short it is.
+    # The result is a bytearray because OBJECT ENCODING reports `raw` for it even if it is short.
     result = bytearray(length)
     for at in range(0, length, _BLOCK):
         size = min(_BLOCK, length - at)
@@ -297,7 +300,7 @@ def _read_field(value: String, operation: _Operation) -> int:
 
 
 def _fit(number: int, operation: _Operation) -> int | None:
-    """The number as the field can hold it, or None when it may not be stored."""
+    """Return the number as the field stores it, or None if OVERFLOW FAIL rejects it."""
     width = operation.width
     low = -(1 << (width - 1)) if operation.signed else 0
     high = (1 << (width - operation.signed)) - 1
@@ -306,8 +309,8 @@ def _fit(number: int, operation: _Operation) -> int | None:
     if operation.overflow == b"FAIL":
         return None
     if operation.overflow == b"SAT":
-        # The 64 bits of a server cannot hold how far the least numbers are from the highest one, which
-        # it looks at where one is set: it takes them for numbers above.
+        # Redis computes the distance from the maximum in 64 bits. For SET, the distance of a very
+        # low number overflows, and Redis takes the number as too high.
         beyond = operation.word == b"SET" and high - number >= 1 << 63
         return high if number > high or beyond else low
     number &= (1 << width) - 1
@@ -326,7 +329,7 @@ def _write_field(buffer: bytearray, operation: _Operation, number: int) -> None:
 
 @command("BITFIELD")
 def bitfield(session: Session, args: Args) -> Reply:
-    """Read and change integers of any width at any place of a string."""
+    """Read, set, and increment integers of any width at any offset of a string."""
     key = args[0]
     operations = _operations(session, args)
     value = session.db.string(key)
@@ -346,7 +349,7 @@ def bitfield(session: Session, args: Args) -> Reply:
         if operation.word == b"INCRBY":
             wanted += present
         elif not operation.signed and wanted < 0:
-            # The server takes the operand for an unsigned number of 64 bits.
+            # Redis reads the operand as an unsigned 64-bit integer.
             wanted += 1 << 64
         fitting = _fit(wanted, operation)
         if fitting is None:
@@ -361,7 +364,7 @@ def bitfield(session: Session, args: Args) -> Reply:
 
 @command("BITFIELD_RO")
 def bitfield_ro(session: Session, args: Args) -> Reply:
-    """Read integers of any width at any place of a string."""
+    """Read integers of any width at any offset of a string."""
     operations = _operations(session, args)
     if any(operation.word != b"GET" for operation in operations):
         raise CommandError(errors.BITFIELD_RO_GET_ONLY)

@@ -1,4 +1,4 @@
-"""Positions on earth, kept as scores of a sorted set."""
+"""Geospatial commands. Positions are the scores of a sorted set."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def _unit(text: bytes) -> float:
 
 
 def _coordinate(session: Session, degrees: float) -> Reply:
-    """Seventeen decimals without trailing zeros, as the server prints coordinates."""
+    """Return a coordinate with up to 17 decimals and no trailing zeros, as Redis prints it."""
     digits = f"{Decimal(degrees).quantize(_SEVENTEEN, ROUND_HALF_EVEN):f}"
     text = digits.rstrip("0").rstrip(".").encode()
     return PrintedDouble(degrees, text) if session.resp > 2 else text
@@ -51,7 +51,7 @@ def _distance_text(metres: float, unit: float) -> bytes:
 
 @command("GEOADD")
 def geoadd(session: Session, args: Args) -> Reply:
-    """Keep members with their positions."""
+    """Add members with their longitude and latitude to a geospatial index."""
     words: set[bytes] = set()
     at = 1
     while at < len(args) and args[at].upper() in (b"NX", b"XX", b"CH"):
@@ -68,7 +68,7 @@ def geoadd(session: Session, args: Args) -> Reply:
 
 @command("GEOPOS")
 def geopos(session: Session, args: Args) -> Reply:
-    """The positions of members."""
+    """Return the longitude and latitude of members."""
     members = session.db.get(args[0], SortedSet)
     found: list[Reply] = []
     for member in args[1:]:
@@ -79,7 +79,7 @@ def geopos(session: Session, args: Args) -> Reply:
 
 @command("GEOHASH")
 def geohash_(session: Session, args: Args) -> Reply:
-    """The standard geohash texts of members."""
+    """Return the standard geohash strings of members."""
     members = session.db.get(args[0], SortedSet)
     found: list[Reply] = []
     for member in args[1:]:
@@ -90,7 +90,7 @@ def geohash_(session: Session, args: Args) -> Reply:
 
 @command("GEODIST")
 def geodist(session: Session, args: Args) -> Reply:
-    """The distance between two members."""
+    """Return the distance between two members."""
     if len(args) > 4:
         raise CommandError(errors.SYNTAX)
     unit = _unit(args[3]) if len(args) == 4 else 1.0
@@ -109,7 +109,7 @@ def geodist(session: Session, args: Args) -> Reply:
 
 @dataclass(slots=True)
 class _Search:
-    """What a search was told, as far as it has been read."""
+    """The arguments of a search."""
 
     name: str
     centre: tuple[float, float] | None = None
@@ -125,14 +125,14 @@ class _Search:
     by_distance: bool = False
 
     def take_radius(self, radius: bytes, unit: bytes) -> None:
-        """Read a radius and its unit."""
+        """Parse a radius and its unit."""
         self.radius = parse_float(radius, errors.GEO_RADIUS)
         if self.radius < 0:
             raise CommandError(errors.GEO_RADIUS_NEGATIVE)
         self.unit = _unit(unit)
 
     def take_box(self, width: bytes, height: bytes, unit: bytes) -> None:
-        """Read the two sides of a box and their unit."""
+        """Parse the width and height of a box and their unit."""
         self.box = (
             parse_float(width, errors.GEO_WIDTH),
             parse_float(height, errors.GEO_HEIGHT),
@@ -142,14 +142,14 @@ class _Search:
         self.unit = _unit(unit)
 
     def take_member(self, members: SortedSet, member: bytes) -> None:
-        """Let the position of a member be the centre."""
+        """Use the position of a member as the centre."""
         score = members.score(member)
         if score is None:
             raise CommandError(errors.GEO_MEMBER)
         self.centre = geohash.decode(score)
 
     def shape(self) -> Shape:
-        """What the search covers."""
+        """Return the area of the search."""
         assert self.centre is not None
         if self.box is not None:
             return Shape(*self.centre, self.unit, None, *self.box)
@@ -160,7 +160,10 @@ _WITH = frozenset({b"WITHDIST", b"WITHHASH", b"WITHCOORD"})
 
 
 def _read_common(search: _Search, args: Args, at: int) -> int:
-    """Read one option every search has; the place of the next, or ``at`` when it is another one."""
+    """Read an option that every search has and return the position after it.
+
+    Return ``at`` if the word is another option.
+    """
     word = args[at].upper()
     if word in _WITH:
         search.with_words.add(word)
@@ -211,7 +214,7 @@ def _read_search_words(
 def _read_search_word(
     search: _Search, members: SortedSet | None, args: Args, at: int, *, storing: bool
 ) -> int:
-    """Read one option only GEOSEARCH and GEOSEARCHSTORE have; how many arguments it took."""
+    """Read an option of GEOSEARCH and GEOSEARCHSTORE; return how many arguments it has."""
     word = args[at].upper()
     left = len(args) - at - 1
     if word in (b"FROMMEMBER", b"FROMLONLAT") and search.origin in (None, word):
@@ -244,7 +247,7 @@ class _Hit:
 
 
 def _find(members: SortedSet, search: _Search) -> list[_Hit]:
-    """The members inside, in the order the reply has them."""
+    """Return the members inside the area in the order of the reply."""
     shape = search.shape()
     limit = search.count if search.any else 0
     hits: list[_Hit] = []
@@ -260,7 +263,7 @@ def _find(members: SortedSet, search: _Search) -> list[_Hit]:
                 break
         if limit and len(hits) >= limit:
             break
-    # The closest are meant when only so many are wanted, unless ANY says otherwise.
+    # COUNT without ANY returns the closest members, so it sorts.
     order = search.order or ("ASC" if search.count and not search.any else None)
     if order is not None:
         hits.sort(key=lambda hit: hit.metres, reverse=order == "DESC")
@@ -313,31 +316,31 @@ def _georadiusbymember(session: Session, args: Args, *, may_store: bool) -> Repl
 
 @command("GEORADIUS")
 def georadius(session: Session, args: Args) -> Reply:
-    """Members within a distance of a position, or a key that keeps them."""
+    """Return the members within a radius of a position, or store them in a key."""
     return _georadius(session, args, may_store=True)
 
 
 @command("GEORADIUS_RO")
 def georadius_ro(session: Session, args: Args) -> Reply:
-    """Members within a distance of a position."""
+    """Return the members within a radius of a position, without storing them."""
     return _georadius(session, args, may_store=False)
 
 
 @command("GEORADIUSBYMEMBER")
 def georadiusbymember(session: Session, args: Args) -> Reply:
-    """Members within a distance of another, or a key that keeps them."""
+    """Return the members within a radius of another member, or store them in a key."""
     return _georadiusbymember(session, args, may_store=True)
 
 
 @command("GEORADIUSBYMEMBER_RO")
 def georadiusbymember_ro(session: Session, args: Args) -> Reply:
-    """Members within a distance of another."""
+    """Return the members within a radius of another member, without storing them."""
     return _georadiusbymember(session, args, may_store=False)
 
 
 @command("GEOSEARCH")
 def geosearch(session: Session, args: Args) -> Reply:
-    """Members inside a circle or a box."""
+    """Return the members inside a circle or a box."""
     members = session.db.get(args[0], SortedSet)
     search = _Search("GEOSEARCH")
     _read_search_words(search, members, args, 1, storing=False)
@@ -346,7 +349,7 @@ def geosearch(session: Session, args: Args) -> Reply:
 
 @command("GEOSEARCHSTORE")
 def geosearchstore(session: Session, args: Args) -> Reply:
-    """Keep the members inside a circle or a box under another key; how many there are."""
+    """Store the members inside a circle or a box in a key and return how many there are."""
     members = session.db.get(args[1], SortedSet)
     search = _Search("GEOSEARCHSTORE", target=args[0])
     _read_search_words(search, members, args, 2, storing=True)

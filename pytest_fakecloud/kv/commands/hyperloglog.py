@@ -1,4 +1,4 @@
-"""HyperLogLogs: strings that estimate how many different elements they were shown."""
+"""HyperLogLog commands. A HyperLogLog is a string that estimates a number of distinct elements."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def _find(session: Session, key: bytes) -> bytes | None:
 
 
 def _keep(session: Session, key: bytes, value: bytes) -> None:
-    # A buffer, as OBJECT ENCODING calls a string changed in place `raw`.
+    # Store the value as a bytearray: OBJECT ENCODING reports `raw` for a string changed in place.
     session.db.set(key, bytearray(value), keep_ttl=True)
 
 
@@ -30,7 +30,7 @@ def _sparse_limit(session: Session) -> int:
 
 @command("PFADD")
 def pfadd(session: Session, args: Args) -> Reply:
-    """Show elements to a HyperLogLog; whether its registers changed."""
+    """Add elements to a HyperLogLog and return whether its registers changed."""
     value = _find(session, args[0])
     try:
         grown, changed = hll.add(value or hll.empty(), args[1:], _sparse_limit(session))
@@ -45,7 +45,7 @@ def pfadd(session: Session, args: Args) -> Reply:
 
 @command("PFCOUNT")
 def pfcount(session: Session, args: Args) -> Reply:
-    """The estimated number of different elements, over all keys together."""
+    """Return the estimated number of distinct elements in the union of HyperLogLogs."""
     try:
         if len(args) > 1:
             values = [value for key in args if (value := _find(session, key)) is not None]
@@ -63,7 +63,7 @@ def pfcount(session: Session, args: Args) -> Reply:
 
 @command("PFMERGE")
 def pfmerge(session: Session, args: Args) -> Reply:
-    """Raise the registers of a HyperLogLog to those of others."""
+    """Merge HyperLogLogs into one key."""
     found = [_find(session, key) for key in args]
     values = [value for value in found if value is not None]
     target = found[0] or hll.empty()
@@ -78,7 +78,7 @@ def pfmerge(session: Session, args: Args) -> Reply:
 
 @command("PFDEBUG")
 def pfdebug(session: Session, args: Args) -> Reply:
-    """Look at the representation: GETREG, DECODE, ENCODING, TODENSE."""
+    """Inspect a HyperLogLog's representation with GETREG, DECODE, ENCODING, or TODENSE."""
     word, key = args[0].upper(), args[1]
     value = _find(session, key)
     if value is None:
@@ -105,7 +105,7 @@ def pfdebug(session: Session, args: Args) -> Reply:
 
 @command("PFSELFTEST")
 def pfselftest(session: Session, args: Args) -> Reply:
-    """Check both representations and the estimate against each other on random elements."""
+    """Test the sparse and dense representations and the estimate with random elements."""
     fault = hll.self_test(session.engine.random.bytes(16))
     if fault is not None:
         raise CommandError(b"TESTFAILED " + fault.encode())

@@ -1,4 +1,4 @@
-"""Lists: sequences changed at both ends."""
+"""List commands."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def _changed(session: Session, key: bytes, event: str | None = None) -> None:
 
 @command("LPUSH")
 def lpush(session: Session, args: Args) -> Reply:
-    """Put elements before the head, one after the other."""
+    """Prepend elements to a list one by one, and create the list if it does not exist."""
     items = session.db.get_or_create(args[0], QuickList)
     items.push_left(args[1:])
     session.db.touch(args[0])
@@ -45,7 +45,7 @@ def lpush(session: Session, args: Args) -> Reply:
 
 @command("RPUSH")
 def rpush(session: Session, args: Args) -> Reply:
-    """Put elements behind the tail."""
+    """Append elements to a list, and create the list if it does not exist."""
     items = session.db.get_or_create(args[0], QuickList)
     items.push_right(args[1:])
     session.db.touch(args[0])
@@ -54,19 +54,19 @@ def rpush(session: Session, args: Args) -> Reply:
 
 @command("LPUSHX")
 def lpushx(session: Session, args: Args) -> Reply:
-    """LPUSH to a list that exists."""
+    """Prepend elements to a list only if the list exists."""
     return 0 if session.db.get(args[0], QuickList) is None else lpush(session, args)
 
 
 @command("RPUSHX")
 def rpushx(session: Session, args: Args) -> Reply:
-    """RPUSH to a list that exists."""
+    """Append elements to a list only if the list exists."""
     return 0 if session.db.get(args[0], QuickList) is None else rpush(session, args)
 
 
 @command("LINSERT")
 def linsert(session: Session, args: Args) -> Reply:
-    """Put an element before or after the first one equal to the pivot."""
+    """Insert an element before or after the first element equal to the pivot."""
     key, where, pivot, item = args
     where = where.upper()
     if where not in (b"BEFORE", b"AFTER"):
@@ -84,7 +84,7 @@ def linsert(session: Session, args: Args) -> Reply:
 
 @command("LSET")
 def lset(session: Session, args: Args) -> Reply:
-    """Replace the element at an index."""
+    """Set the element at an index of a list."""
     items = session.db.get(args[0], QuickList)
     if items is None:
         raise CommandError(errors.NO_SUCH_KEY)
@@ -103,14 +103,14 @@ def lset(session: Session, args: Args) -> Reply:
 
 @command("LLEN")
 def llen(session: Session, args: Args) -> Reply:
-    """The number of elements."""
+    """Return the length of a list."""
     items = session.db.get(args[0], QuickList)
     return 0 if items is None else len(items)
 
 
 @command("LINDEX")
 def lindex(session: Session, args: Args) -> Reply:
-    """The element at an index, from the tail when negative."""
+    """Return the element at an index of a list; a negative index counts from the tail."""
     items = session.db.get(args[0], QuickList)
     if items is None:
         return None
@@ -122,7 +122,7 @@ def lindex(session: Session, args: Args) -> Reply:
 
 @command("LRANGE")
 def lrange(session: Session, args: Args) -> Reply:
-    """The elements from one index to another."""
+    """Return the elements of a list between two indexes, both inclusive."""
     first, last = bounds(args[1], args[2])
     items = session.db.get(args[0], QuickList)
     if items is None:
@@ -132,7 +132,7 @@ def lrange(session: Session, args: Args) -> Reply:
 
 @command("LPOS")
 def lpos(session: Session, args: Args) -> Reply:
-    """The indexes of elements equal to the one given."""
+    """Return the index of a matching element of a list, or the indexes of several."""
     rank, count, maxlen = _lpos_words(session, args)
     items = session.db.get(args[0], QuickList)
     if items is None:
@@ -148,7 +148,7 @@ def _parse_rank(session: Session, text: bytes) -> int:
     if session.engine.table.knows["LPOS refuses the least rank"]:
         return parse_count(text)
     rank = parse_int(text)
-    # Its opposite has no 64 bits, so that the first from the end is as good as any.
+    # This rank cannot be negated in 64 bits, so Redis searches as for rank -1.
     return rank if rank > I64_MIN else -1
 
 
@@ -176,7 +176,7 @@ def _lpos_words(session: Session, args: Args) -> tuple[int, int | None, int]:
 
 @command("LREM")
 def lrem(session: Session, args: Args) -> Reply:
-    """Remove elements equal to the one given, from the tail when the count is negative."""
+    """Remove elements equal to a value; a negative count removes from the tail."""
     count = parse_int(args[1])
     items = session.db.get(args[0], QuickList)
     if items is None:
@@ -189,7 +189,7 @@ def lrem(session: Session, args: Args) -> Reply:
 
 @command("LTRIM")
 def ltrim(session: Session, args: Args) -> Reply:
-    """Keep only the elements from one index to another."""
+    """Trim a list to the elements between two indexes, both inclusive."""
     first, last = bounds(args[1], args[2])
     items = session.db.get(args[0], QuickList)
     if items is not None:
@@ -225,18 +225,18 @@ def _pop(session: Session, args: Args, *, left: bool) -> Reply:
 
 @command("LPOP")
 def lpop(session: Session, args: Args) -> Reply:
-    """Remove and return the first element, or that many from the head."""
+    """Remove and return one or more elements from the head of a list."""
     return _pop(session, args, left=True)
 
 
 @command("RPOP")
 def rpop(session: Session, args: Args) -> Reply:
-    """Remove and return the last element, or that many from the tail."""
+    """Remove and return one or more elements from the tail of a list."""
     return _pop(session, args, left=False)
 
 
 def _pop_first(session: Session, keys: list[bytes], count: int, *, left: bool) -> Reply:
-    """Key and elements of the first list that has any, or None."""
+    """Pop from the first list that is not empty; return its key and the elements, or None."""
     for key in keys:
         items = session.db.get(key, QuickList)
         if items is not None:
@@ -246,7 +246,7 @@ def _pop_first(session: Session, keys: list[bytes], count: int, *, left: bool) -
 
 @command("LMPOP")
 def lmpop(session: Session, args: Args) -> Reply:
-    """Remove and return elements of the first list that has any."""
+    """Remove and return elements of the first of several lists that is not empty."""
     keys, left, count = parse_pop(args, 0, b"LEFT", b"RIGHT")
     found = _pop_first(session, keys, count, left=left)
     return NIL_ARRAY if found is None else found
@@ -258,7 +258,7 @@ def lmpop(session: Session, args: Args) -> Reply:
 def _move(
     session: Session, source: bytes, target: bytes, *, from_left: bool, to_left: bool
 ) -> Reply:
-    """The element moved, or None when the source is empty."""
+    """Move an element and return it, or None if the source is empty."""
     db = session.db
     items = db.get(source, QuickList)
     if items is None:
@@ -274,14 +274,14 @@ def _move(
 
 @command("LMOVE")
 def lmove(session: Session, args: Args) -> Reply:
-    """Move an element from one end of a list to one end of another."""
+    """Move an element from either end of a list to either end of another, and return it."""
     from_left, to_left = _is_left(args[2]), _is_left(args[3])
     return _move(session, args[0], args[1], from_left=from_left, to_left=to_left)
 
 
 @command("RPOPLPUSH")
 def rpoplpush(session: Session, args: Args) -> Reply:
-    """Move the last element of a list to the head of another."""
+    """Move the last element of a list to the head of another, and return it."""
     return _move(session, args[0], args[1], from_left=False, to_left=True)
 
 
@@ -301,19 +301,19 @@ def _blocking_pop(session: Session, args: Args, *, left: bool) -> Reply:
 
 @command("BLPOP")
 def blpop(session: Session, args: Args) -> Reply:
-    """LPOP of the first list that has an element, waiting for one where the session may."""
+    """Remove and return the first element of the first list that has any, or block until one has."""
     return _blocking_pop(session, args, left=True)
 
 
 @command("BRPOP")
 def brpop(session: Session, args: Args) -> Reply:
-    """RPOP of the first list that has an element, waiting for one where the session may."""
+    """Remove and return the last element of the first list that has any, or block until one has."""
     return _blocking_pop(session, args, left=False)
 
 
 @command("BLMPOP")
 def blmpop(session: Session, args: Args) -> Reply:
-    """LMPOP, waiting for an element where the session may."""
+    """Remove and return elements of the first list that has any, or block until one has."""
     timeout_ms = parse_timeout(session, args[0])
     keys, left, count = parse_pop(args, 1, b"LEFT", b"RIGHT")
     return try_or_wait(
@@ -342,12 +342,12 @@ def _blocking_move(
 
 @command("BLMOVE")
 def blmove(session: Session, args: Args) -> Reply:
-    """LMOVE, waiting for an element where the session may."""
+    """Move an element between the ends of two lists, or block until the source has one."""
     from_left, to_left = _is_left(args[2]), _is_left(args[3])
     return _blocking_move(session, args, from_left=from_left, to_left=to_left, timeout=args[4])
 
 
 @command("BRPOPLPUSH")
 def brpoplpush(session: Session, args: Args) -> Reply:
-    """RPOPLPUSH, waiting for an element where the session may."""
+    """Move the last element of a list to the head of another, or block until there is one."""
     return _blocking_move(session, args, from_left=False, to_left=True, timeout=args[2])

@@ -1,4 +1,4 @@
-"""Messages to channels: PUBLISH, the SUBSCRIBE family, PUBSUB."""
+"""Pub/Sub commands: PUBLISH, the SUBSCRIBE family, PUBSUB."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ __all__: list[str] = []
 
 @command("PUBLISH")
 def publish(session: Session, args: Args) -> Reply:
-    """Send a message to a channel; the number of receivers."""
+    """Publish a message to a channel and return the number of receivers."""
     return session.engine.pubsub.publish(args[0], args[1])
 
 
 @command("SPUBLISH")
 def spublish(session: Session, args: Args) -> Reply:
-    """Send a message to a shard channel; the number of receivers."""
+    """Publish a message to a shard channel and return the number of receivers."""
     return session.engine.pubsub.publish_to_shard(args[0], args[1])
 
 
@@ -61,19 +61,19 @@ def _channels(session: Session, args: Args, kind: str, name: bytes) -> Reply:
 
 @command("PUBSUB CHANNELS")
 def pubsub_channels(session: Session, args: Args) -> Reply:
-    """The channels that have listeners."""
+    """Return the channels that have subscribers."""
     return _channels(session, args, "channel", b"CHANNELS")
 
 
 @command("PUBSUB SHARDCHANNELS")
 def pubsub_shardchannels(session: Session, args: Args) -> Reply:
-    """The shard channels that have listeners."""
+    """Return the shard channels that have subscribers."""
     return _channels(session, args, "shard", b"SHARDCHANNELS")
 
 
 @command("PUBSUB NUMPAT")
 def pubsub_numpat(session: Session, args: Args) -> Reply:
-    """The number of patterns that have listeners."""
+    """Return the number of patterns that clients subscribe to."""
     return len(session.engine.pubsub.names("pattern"))
 
 
@@ -84,17 +84,17 @@ def _numbers(session: Session, args: Args, kind: str) -> Reply:
 
 @command("PUBSUB NUMSUB")
 def pubsub_numsub(session: Session, args: Args) -> Reply:
-    """The number of listeners of each channel."""
+    """Return the number of subscribers of each channel."""
     return _numbers(session, args, "channel")
 
 
 @command("PUBSUB SHARDNUMSUB")
 def pubsub_shardnumsub(session: Session, args: Args) -> Reply:
-    """The number of listeners of each shard channel."""
+    """Return the number of subscribers of each shard channel."""
     return _numbers(session, args, "shard")
 
 
 @command("PUBSUB HELP")
 def pubsub_help(session: Session, args: Args) -> Reply:
-    """The sub-commands of PUBSUB."""
+    """Return the subcommands of PUBSUB."""
     return help_reply(session, "PUBSUB")

@@ -1,4 +1,4 @@
-"""Sets: distinct members, and what several sets have in common."""
+"""Set commands."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def _changed(session: Session, key: bytes, event: str | None = None) -> None:
 
 @command("SADD")
 def sadd(session: Session, args: Args) -> Reply:
-    """Add members; how many are new."""
+    """Add members to a set and return the number that were added."""
     members = session.db.get_or_create(args[0], SetValue)
     added = sum([members.add(member) for member in args[1:]])
     if added:
@@ -39,7 +39,7 @@ def sadd(session: Session, args: Args) -> Reply:
 
 @command("SREM")
 def srem(session: Session, args: Args) -> Reply:
-    """Remove members; how many were there."""
+    """Remove members from a set and return the number that were removed."""
     members = session.db.get(args[0], SetValue)
     if members is None:
         return 0
@@ -71,34 +71,34 @@ def smove(session: Session, args: Args) -> Reply:
 
 @command("SCARD")
 def scard(session: Session, args: Args) -> Reply:
-    """The number of members."""
+    """Return the number of members in a set."""
     members = session.db.get(args[0], SetValue)
     return 0 if members is None else len(members)
 
 
 @command("SISMEMBER")
 def sismember(session: Session, args: Args) -> Reply:
-    """Whether a member is there."""
+    """Return whether a set contains a member."""
     members = session.db.get(args[0], SetValue)
     return int(members is not None and args[1] in members)
 
 
 @command("SMISMEMBER")
 def smismember(session: Session, args: Args) -> Reply:
-    """Whether each member is there."""
+    """Return for each member whether the set contains it."""
     members = session.db.get(args[0], SetValue)
     return [int(members is not None and member in members) for member in args[1:]]
 
 
 @command("SMEMBERS")
 def smembers(session: Session, args: Args) -> Reply:
-    """All members."""
+    """Return all members of a set."""
     return SetReply(session.db.get(args[0], SetValue) or ())
 
 
 @command("SSCAN")
 def sscan(session: Session, args: Args) -> Reply:
-    """A page of members and the cursor of the next one."""
+    """Iterate over the members of a set."""
     cursor = parse_cursor(args[1])
     members = session.db.get(args[0], SetValue)
     if members is None:
@@ -116,7 +116,7 @@ def sscan(session: Session, args: Args) -> Reply:
 
 @command("SPOP")
 def spop(session: Session, args: Args) -> Reply:
-    """Remove and return a random member, or that many."""
+    """Remove and return one or more random members of a set."""
     if len(args) > 2:
         raise CommandError(errors.SYNTAX)
     count = None if len(args) == 1 else parse_int(args[1], 0, I64_MAX, errors.NOT_POSITIVE)
@@ -137,7 +137,7 @@ def spop(session: Session, args: Args) -> Reply:
 
 @command("SRANDMEMBER")
 def srandmember(session: Session, args: Args) -> Reply:
-    """A random member; that many different ones, or with repetitions when the count is negative."""
+    """Return one or more random members of a set; a negative count allows repetitions."""
     if len(args) > 2:
         raise CommandError(errors.SYNTAX)
     count = None if len(args) == 1 else parse_count(args[1])
@@ -209,19 +209,19 @@ def _store(session: Session, key: bytes, members: SetValue) -> int:
 
 @command("SINTER")
 def sinter(session: Session, args: Args) -> Reply:
-    """The members all sets share."""
+    """Return the intersection of sets."""
     return SetReply(_intersection(session, args))
 
 
 @command("SINTERSTORE")
 def sinterstore(session: Session, args: Args) -> Reply:
-    """Keep the members all sets share; how many there are."""
+    """Store the intersection of sets in a key and return its size."""
     return _store(session, args[0], SetValue(_intersection(session, args[1:])))
 
 
 @command("SINTERCARD")
 def sintercard(session: Session, args: Args) -> Reply:
-    """How many members all sets share, counting up to a limit."""
+    """Return the size of the intersection of sets, counting up to an optional limit."""
     numkeys = parse_int(args[0], 1, I64_MAX, errors.NUMKEYS_NOT_POSITIVE)
     if numkeys > len(args) - 1:
         raise CommandError(errors.TOO_MANY_KEYS)
@@ -236,23 +236,23 @@ def sintercard(session: Session, args: Args) -> Reply:
 
 @command("SUNION")
 def sunion(session: Session, args: Args) -> Reply:
-    """The members of any of the sets."""
+    """Return the union of sets."""
     return SetReply(_union(session, args))
 
 
 @command("SUNIONSTORE")
 def sunionstore(session: Session, args: Args) -> Reply:
-    """Keep the members of any of the sets; how many there are."""
+    """Store the union of sets in a key and return its size."""
     return _store(session, args[0], _union(session, args[1:]))
 
 
 @command("SDIFF")
 def sdiff(session: Session, args: Args) -> Reply:
-    """The members of the first set that are in no other."""
+    """Return the members of the first set that are in none of the other sets."""
     return SetReply(_difference(session, args))
 
 
 @command("SDIFFSTORE")
 def sdiffstore(session: Session, args: Args) -> Reply:
-    """Keep the members of the first set that are in no other; how many there are."""
+    """Store the members of the first set that are in no other set, and return their number."""
     return _store(session, args[0], _difference(session, args[1:]))

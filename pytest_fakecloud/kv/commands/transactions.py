@@ -1,4 +1,4 @@
-"""MULTI, EXEC, DISCARD, WATCH, UNWATCH: several commands as one."""
+"""Transaction commands: MULTI, EXEC, DISCARD, WATCH, UNWATCH."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ __all__: list[str] = []
 
 @command("MULTI")
 def multi(session: Session, args: Args) -> Reply:
-    """Begin a transaction: the commands that follow are queued.
+    """Start a transaction: queue the commands that follow.
 
-    Over REST a request is a session, so a transaction is one within a pipeline. The specification
-    names MULTI and EXEC as supported: a lone MULTI is OK and its transaction ends with the request,
-    a lone EXEC is the error it would be on a new connection (decided here).
+    Over REST, each request is a session, so a transaction lives within one pipeline. The
+    specification lists MULTI and EXEC as supported. A lone MULTI returns OK and its transaction
+    ends with the request; a lone EXEC returns the error of a new connection (decided here).
     """
     if session.queue is not None:
         raise CommandError(errors.NESTED_MULTI)
@@ -29,7 +29,7 @@ def multi(session: Session, args: Args) -> Reply:
 
 @command("DISCARD")
 def discard(session: Session, args: Args) -> Reply:
-    """Leave the transaction without running what was queued."""
+    """Discard the transaction and its queued commands."""
     if session.queue is None:
         raise CommandError(errors.DISCARD_WITHOUT_MULTI)
     session.discard_transaction()
@@ -38,7 +38,7 @@ def discard(session: Session, args: Args) -> Reply:
 
 @command("EXEC")
 def exec_(session: Session, args: Args) -> Reply:
-    """Run the queued commands as one; a failing one does not stop the others."""
+    """Run the queued commands of the transaction; if one fails, the others still run."""
     queue = session.queue
     if queue is None:
         raise CommandError(errors.EXEC_WITHOUT_MULTI)
@@ -81,7 +81,7 @@ def _permit(session: Session, spec: CommandSpec, argv: list[bytes]) -> None:
 
 @command("WATCH")
 def watch(session: Session, args: Args) -> Reply:
-    """Let the next EXEC fail when one of the keys changes before it."""
+    """Watch keys, so that the next EXEC fails if one of them changes before it."""
     if session.queue is not None:
         raise CommandError(errors.WATCH_INSIDE_MULTI)
     for key in args:
@@ -93,6 +93,6 @@ def watch(session: Session, args: Args) -> Reply:
 
 @command("UNWATCH")
 def unwatch(session: Session, args: Args) -> Reply:
-    """Forget every watched key."""
+    """Stop watching all keys."""
     session.unwatch()
     return OK

@@ -1,8 +1,8 @@
-"""Text as it is indexed: tokens, folded and stemmed.
+"""Analysis of text for indexing: tokenization, folding, stemming.
 
-The service stands on Tantivy, whose chain is followed: a token is a run of letters and digits, is
-dropped from 40 bytes on, folded to lower case and stemmed by the Snowball stemmer of the index's
-language. There are no stop words.
+The vendor uses Tantivy, and this follows its chain: a token is a run of letters and digits, is
+dropped if it has 40 bytes or more, folded to lower case, and stemmed by the Snowball stemmer of the
+index's language. There are no stop words.
 """
 
 from __future__ import annotations
@@ -36,10 +36,11 @@ dcf-df3 e31-e3a e4d eb1-eb9 ebb-ebc ecd f71-f83 f8d-fbc 102b-1036 1038 103b-103e
 a674-a67b a69e-a69f a802 a80b-a827 a880-a8c3 a8c5 a8ff-a92a a947-a952 a980-a983 a9b4-a9bf
 a9e5-aa4d aa7b-aabe aaeb-aaef aaf5 abe3-abea fb1e
 """
-"""Vowel signs and the like, which are letters to Unicode (its property Alphabetic), not to Python.
+"""Vowel signs and similar characters, which are letters in Unicode (its property Alphabetic) but
+not in Python.
 
-Ranges between which there is nothing else but letters, up to U+FFFF; the tests compare every
-character with Tantivy.
+A range includes all characters between its ends, up to U+FFFF. The tests compare every character
+with Tantivy.
 """
 
 
@@ -59,7 +60,7 @@ def _is_letter(character: str) -> bool:
 
 
 def spans(text: str) -> Iterator[tuple[int, int]]:
-    """Where the words of a text begin and end."""
+    """Yield the start and the end of each word of a text."""
     if text.isascii():
         for found in _ASCII_RUN.finditer(text):
             yield found.span()
@@ -75,15 +76,15 @@ def spans(text: str) -> Iterator[tuple[int, int]]:
 def _fold(word: str) -> str:
     if word.isascii():
         return word.lower()
-    # Letter by letter: a sigma at the end of a word is folded as every other.
+    # Folded letter by letter, so that a final sigma is folded like any other.
     return "".join(map(str.lower, word))
 
 
 class Analyzer:
-    """Turns the texts of one field into tokens; the same is done to the words of a query.
+    """Converts the texts of a field, and the words of a query, into tokens.
 
-    ``stem`` is None where words stay as they are; ``whole`` keeps a text as its one token, in its
-    own case.
+    ``stem`` is None if words are not stemmed. ``whole`` keeps a text as one token in its original
+    case.
     """
 
     def __init__(self, stem: Callable[[str], str] | None, whole: bool = False) -> None:
@@ -93,11 +94,11 @@ class Analyzer:
 
     @property
     def whole(self) -> bool:
-        """Whether a text is one token."""
+        """Whether a text is a single token."""
         return self._whole
 
     def token(self, word: str) -> str | None:
-        """The token of one word; None for a word that is too long to be indexed."""
+        """Return the token of a word, or None if the word is too long to be indexed."""
         try:
             return self._known[word]
         except KeyError:
@@ -112,7 +113,7 @@ class Analyzer:
             return token
 
     def tokens(self, text: str) -> tuple[str | None, ...]:
-        """The tokens of a text in order; None keeps the place of a word that is dropped."""
+        """Return the tokens of a text in order; None keeps the position of a dropped word."""
         if self._whole:
             return (text,)
         return tuple(self.token(text[start:end]) for start, end in spans(text))
@@ -120,8 +121,8 @@ class Analyzer:
 
 @lru_cache(maxsize=64)
 def analyzer(language: str, stemmed: bool = True, whole: bool = False) -> Analyzer:
-    """The analyzer of a language, which remembers what it stemmed."""
+    """Return the analyzer of a language, which caches stems."""
     if whole:
         return Analyzer(None, whole=True)
-    # It would keep stems too.
+    # The stemmer's own cache would store stems twice.
     return Analyzer(Stemmer(language, 0).stemWord if stemmed else None)

@@ -1,6 +1,7 @@
-"""What a filter is made of: clauses, which find documents and score them.
+"""Clauses, the parts of a filter, which find documents and score them.
 
-A clause answers for the whole index: the numbers of the documents it finds, each with its score.
+A clause returns, for the whole index, the numbers of the documents that it finds, with their
+scores.
 """
 
 from __future__ import annotations
@@ -19,58 +20,52 @@ from .schema import FieldSpec
 from .scoring import bm25, idf
 
 Matches: TypeAlias = dict[int, float]
-"""Numbers of documents with their scores."""
+"""Document numbers with their scores."""
 
 _A_CLAUSE, _A_SCORE = 20, 10
-"""Steps of a clause that finds nothing, and of a document that is scored by its words."""
+"""Steps of a clause that finds nothing, and of scoring a document by its words."""
 
 
 class Clause(Protocol):
     """A part of a filter."""
 
     def find(self, index: SearchIndex) -> Matches:
-        """The documents it finds, with their scores; the mapping may be changed."""
+        """Return the documents that match, with their scores; the caller may change the mapping."""
 
     def marks(self) -> Iterator[tuple[str, str]]:
-        """Fields, and the terms highlighting marks in them."""
+        """Yield fields and the terms to highlight in them."""
 
     def refusals(self, index: SearchIndex, number: int) -> list[str]:
-        """Why it does not find a document, in words; [] where it does."""
+        """Return descriptions of why a document does not match; [] if it does."""
 
 
 class Everything:
-    """Finds every document, at score 1."""
+    """Matches every document, with score 1."""
 
     def find(self, index: SearchIndex) -> Matches:
-        """Find all."""
         spend(len(index.documents))
         return dict.fromkeys(index.documents, 1.0)
 
     def marks(self) -> Iterator[tuple[str, str]]:
-        """Mark nothing."""
         return iter(())
 
     def refusals(self, index: SearchIndex, number: int) -> list[str]:
-        """Refuse none."""
         return []
 
 
 class Nothing:
-    """Finds no document."""
+    """Matches no document."""
 
     def __init__(self, why: str) -> None:
         self.why = why
 
     def find(self, index: SearchIndex) -> Matches:
-        """Find none."""
         return {}
 
     def marks(self) -> Iterator[tuple[str, str]]:
-        """Mark nothing."""
         return iter(())
 
     def refusals(self, index: SearchIndex, number: int) -> list[str]:
-        """Refuse all."""
         return [self.why]
 
 
@@ -78,27 +73,25 @@ class Nothing:
 
 
 class _Leaf:
-    """A condition on one field, which says what it looks for."""
+    """A condition on one field."""
 
     def __init__(self, spec: FieldSpec) -> None:
         self.spec = spec
 
     def marks(self) -> Iterator[tuple[str, str]]:
-        """Mark nothing, unless it looks for terms."""
         return iter(())
 
     def sought(self) -> str:
-        """What is looked for after analysis, where that is not what was asked."""
+        """Describe the terms after analysis, or return "" if they are those of the filter."""
         return ""
 
     def refusals(self, index: SearchIndex, number: int) -> list[str]:
-        """Say what was looked for, and what the document has."""
+        """Describe the condition and the document's value."""
         if number in self.find(index):
             return []
         return [f"{self.sought() or 'no match'}; {index.shown(number, self.spec.name)}"]
 
     def find(self, index: SearchIndex) -> Matches:
-        """Find documents."""
         raise NotImplementedError
 
     def _text(self, index: SearchIndex) -> TextPostings:
@@ -109,21 +102,20 @@ class _Leaf:
 
 
 class Equal(_Leaf):
-    """A value of any type but TEXT; scored by how rare it is."""
+    """Matches a value of any type but TEXT, scored by its rarity."""
 
     def __init__(self, spec: FieldSpec, value: Any) -> None:
         super().__init__(spec)
         self.value = value
 
     def find(self, index: SearchIndex) -> Matches:
-        """Find the documents with that value."""
         found = self._values(index).equal(self.value)
         spend(_A_CLAUSE + len(found))
         return dict.fromkeys(found, idf(len(index.documents), len(found)))
 
 
 class InRange(_Leaf):
-    """Values between two bounds, None for no bound; at score 1."""
+    """Matches values between two bounds, where None is no bound, with score 1."""
 
     def __init__(
         self, spec: FieldSpec, low: Any, high: Any, without_low: bool, without_high: bool
@@ -132,18 +124,17 @@ class InRange(_Leaf):
         self.bounds = (low, high, without_low, without_high)
 
     def find(self, index: SearchIndex) -> Matches:
-        """Find the documents with a value in the range."""
         spend(_A_CLAUSE)
         return dict.fromkeys(self._values(index).between(*self.bounds), 1.0)
 
 
 class Phrase(_Leaf):
-    """Tokens one after the other: a term where it is only one.
+    """Matches consecutive tokens; a single token is a term.
 
-    ``slop`` is how many positions the words may move altogether, each measured from the one before
-    it (decided here: Tantivy goes from the rarest word to the next rarest, which with three words
-    and more finds others); with ``prefix`` the last token may be the beginning of one, and behind a
-    single word the score is 1. A token that is None stands for any word.
+    ``slop`` is the maximum number of positions that the words move in total, each relative to the
+    previous word. (Decided here: Tantivy goes from the rarest word to the next rarest, which gives
+    other results for three words and more.) With ``prefix``, the last token may be the beginning of
+    a token, and the score is 1 after a single word. A token that is None matches any word.
     """
 
     def __init__(
@@ -159,16 +150,13 @@ class Phrase(_Leaf):
         self.prefix = prefix
 
     def sought(self) -> str:
-        """The tokens after analysis."""
         return f"looked for {_listed([token for _, token in self.tokens])}"
 
     def marks(self) -> Iterator[tuple[str, str]]:
-        """Mark its tokens."""
         for _, token in self.tokens:
             yield self.spec.name, token
 
     def find(self, index: SearchIndex) -> Matches:
-        """Find the documents in which the tokens stand so."""
         spend(_A_CLAUSE * (1 + len(self.tokens)))
         text = self._text(index)
         if not self.tokens:
@@ -201,14 +189,14 @@ class Phrase(_Leaf):
                 if not often:
                     continue
                 if self.prefix:
-                    # What counts is how often the words before the last one stand so.
+                    # Score by the frequency of the words before the last one.
                     often = self._often([each[number] for each in exact])
                 score = bm25(weight, often, lengths[number], average)
                 found[number] = 1.0 if len(exact) < 2 else score
         return found
 
     def _often(self, places: list[list[int]]) -> int:
-        """How often the phrase stands in a document whose positions of each token are given."""
+        """Return how often the phrase occurs in a document, given the positions of each token."""
         spend(sum(map(len, places)))
         begins = [
             [at - offset for at in where]
@@ -225,9 +213,10 @@ class Phrase(_Leaf):
 
 
 def _moved(before: list[tuple[int, int]], where: list[int]) -> list[tuple[int, int]]:
-    """The least way to each place from those before, their own costs added.
+    """Return the minimum cost to move to each of ``where`` from the positions in ``before``.
 
-    A sweep up and one down: time proportional to the number of places, however many there are.
+    A position in ``before`` comes with its cost so far. One upward and one downward sweep take time
+    proportional to the number of positions.
     """
     spend(_A_SCORE * (len(before) + len(where)))
     best: dict[int, int] = {}
@@ -260,7 +249,7 @@ def _united(text: TextPostings, terms: Iterable[str]) -> dict[int, list[int]]:
 
 
 class Fuzzy(_Leaf):
-    """A token within some edits; at score 1."""
+    """Matches tokens within an edit distance, with score 1."""
 
     def __init__(
         self,
@@ -275,14 +264,12 @@ class Fuzzy(_Leaf):
         self.options = (distance, cheap_swap, prefix)
 
     def sought(self) -> str:
-        """The token and how far it may be."""
         distance, cheap_swap, prefix = self.options
         swap = "" if cheap_swap else ", a swap counting twice"
         begin = "a beginning " if prefix else ""
         return f"looked for {begin}within {distance} edit(s){swap} of '{self.token}'"
 
     def find(self, index: SearchIndex) -> Matches:
-        """Find the documents with a token that near."""
         text = self._text(index)
         near = fuzzy.near(text.known, self.token, *self.options)
         return dict.fromkeys(_having(text, near), 1.0)
@@ -300,7 +287,7 @@ def _having(text: TextPostings, terms: Iterable[str]) -> set[int]:
 
 
 class Regex(_Leaf):
-    """A regular expression that a whole token matches, in any case; at score 1."""
+    """Matches tokens that match a regular expression completely, ignoring case, with score 1."""
 
     def __init__(self, spec: FieldSpec, pattern: str, expression: LinearRegex) -> None:
         super().__init__(spec)
@@ -308,12 +295,10 @@ class Regex(_Leaf):
         self.expression = expression
 
     def find(self, index: SearchIndex) -> Matches:
-        """Find the documents with a token that matches."""
         text = self._text(index)
         return dict.fromkeys(_having(text, filter(self.expression.fullmatch, text.terms)), 1.0)
 
     def sought(self) -> str:
-        """The pattern, and what it has to match."""
         return f"looked for a whole token that matches /{self.pattern}/"
 
 
@@ -322,46 +307,41 @@ class Regex(_Leaf):
 
 @dataclass(frozen=True)
 class Boosted:
-    """A clause whose scores are multiplied."""
+    """A clause whose scores are multiplied by a factor."""
 
     inner: Clause
     factor: float
 
     def find(self, index: SearchIndex) -> Matches:
-        """Find what the clause finds."""
         found = self.inner.find(index)
         spend(len(found))
         return {number: score * self.factor for number, score in found.items()}
 
     def marks(self) -> Iterator[tuple[str, str]]:
-        """Mark what the clause marks."""
         return self.inner.marks()
 
     def refusals(self, index: SearchIndex, number: int) -> list[str]:
-        """Refuse what the clause refuses."""
         return self.inner.refusals(index, number)
 
 
 @dataclass(frozen=True)
 class AnyOf:
-    """Clauses of which one has to find a document; scores add up."""
+    """Matches documents that any of the clauses matches, and adds up their scores."""
 
     clauses: tuple[Clause, ...]
 
     def find(self, index: SearchIndex) -> Matches:
-        """Find what any of them finds."""
         found: Matches = {}
         for clause in self.clauses:
             _add(found, clause.find(index))
         return found
 
     def marks(self) -> Iterator[tuple[str, str]]:
-        """Mark what any of them marks."""
         for clause in self.clauses:
             yield from clause.marks()
 
     def refusals(self, index: SearchIndex, number: int) -> list[str]:
-        """Say of each why it refuses, where all of them do."""
+        """Describe each clause, if none matches."""
         said: list[str] = []
         for clause in self.clauses:
             why = clause.refusals(index, number)
@@ -379,14 +359,13 @@ def _add(found: Matches, more: Matches) -> None:
 
 @dataclass(frozen=True)
 class AllOf:
-    """What ``must`` all find and none of ``must_not``; ``should`` only adds to the score."""
+    """Matches documents that match all ``must`` and no ``must_not``; ``should`` adds to the score."""
 
     must: tuple[Clause, ...]
     should: tuple[Clause, ...] = ()
     must_not: tuple[Clause, ...] = ()
 
     def find(self, index: SearchIndex) -> Matches:
-        """Find what all find."""
         parts = sorted((clause.find(index) for clause in self.must), key=len)
         found = parts[0]
         for part in parts[1:]:
@@ -403,12 +382,11 @@ class AllOf:
         return found
 
     def marks(self) -> Iterator[tuple[str, str]]:
-        """Mark what is looked for, not what is excluded."""
+        """Yield the terms of all clauses except ``must_not``."""
         for clause in (*self.must, *self.should):
             yield from clause.marks()
 
     def refusals(self, index: SearchIndex, number: int) -> list[str]:
-        """Say which part refuses."""
         said = [why for clause in self.must for why in clause.refusals(index, number)]
         for clause in self.must_not:
             if not clause.refusals(index, number):
@@ -418,21 +396,19 @@ class AllOf:
 
 @dataclass(frozen=True)
 class Named:
-    """A clause with the words it was asked in, for who explains what it did."""
+    """A clause with its text in the filter, for explanations."""
 
     inner: Clause
     words: str
 
     def find(self, index: SearchIndex) -> Matches:
-        """Find what the clause finds."""
         return self.inner.find(index)
 
     def marks(self) -> Iterator[tuple[str, str]]:
-        """Mark what the clause marks."""
         return self.inner.marks()
 
     def refusals(self, index: SearchIndex, number: int) -> list[str]:
-        """Say why, once, under the words that were asked."""
+        """Describe the mismatch once, prefixed with the clause's text in the filter."""
         why = self.inner.refusals(index, number)
         return [f"{self.words}: {why[0]}"] if why else []
 

@@ -1,7 +1,7 @@
-"""What a key becomes in an index: the values of its fields, each of the type the schema says.
+"""Documents: the values of a key's fields in an index, each with the type of the schema.
 
-A missing field, and a value of the wrong type, leave only that field out, silently (specification
-of the service). Every scalar of an array is a value of its own, at any depth (decided here).
+A missing field or a value of the wrong type silently excludes only that field (specification of the
+vendor). Each scalar of an array, at any depth, is a value of its own (decided here).
 """
 
 from __future__ import annotations
@@ -23,15 +23,15 @@ _DATE = re.compile(
 )
 _INTEGER = re.compile(r"[+-]?\d{1,20}")
 _MOST_LEVELS = 100
-"""Levels of a FACET path: each is indexed as a path of its own (decided here)."""
+"""Maximum number of levels of a FACET path; each level is indexed as a path (decided here)."""
 _NUMBER = re.compile(r"[+-]?(\d++\.?\d*+|\.\d++)([eE][+-]?\d{1,4})?")
 
 
 class Document:
-    """One key as it is indexed; never changed once made.
+    """A key as it is indexed; immutable.
 
-    ``fields`` has an entry for every field with a value: tuples of tokens, one for each text, for a
-    TEXT field; for all others a tuple of values. ``size`` is in bytes, by a rule of thumb.
+    ``fields`` has an entry for each field with a value: for a TEXT field a tuple of tokens per
+    text, for all others a tuple of values. ``size`` is an estimate in bytes.
     """
 
     __slots__ = ("fields", "key", "size")
@@ -46,7 +46,7 @@ class Document:
 
 
 def source_of(kind: str, value: Any) -> dict[Any, Any] | None:
-    """The content of a key as a mapping; None where its type, or its text, is not the index's."""
+    """Return the content of a key as a mapping; None if its type or text does not fit."""
     if kind == "HASH":
         return value.fields if isinstance(value, HashValue) else None
     if kind == "JSON":
@@ -62,7 +62,7 @@ def source_of(kind: str, value: Any) -> dict[Any, Any] | None:
 
 
 def values_at(root: Any, steps: list[str]) -> Iterator[Any]:
-    """The scalars at a path, those of arrays one by one."""
+    """Yield the scalars at a path, including each scalar of an array."""
     if isinstance(root, list):
         for item in root:
             yield from values_at(item, steps)
@@ -74,7 +74,7 @@ def values_at(root: Any, steps: list[str]) -> Iterator[Any]:
 
 
 def make_document(definition: Definition, key: bytes, value: Any) -> Document | None:
-    """The document of a key; None where the index is not about such a key."""
+    """Return the document of a key; None if the index does not cover the key."""
     source = source_of(definition.kind, value)
     if source is None:
         return None
@@ -100,7 +100,7 @@ def make_document(definition: Definition, key: bytes, value: Any) -> Document | 
 
 
 def date_ms(text: str) -> int | None:
-    """Milliseconds since the epoch of an RFC 3339 text, or of a date alone (its midnight, UTC)."""
+    """Return the milliseconds since the epoch of an RFC 3339 string or a date (its midnight, UTC)."""
     found = _DATE.fullmatch(text)
     if found is None:
         return None
@@ -117,7 +117,7 @@ def date_ms(text: str) -> int | None:
 
 
 def facet_path(text: str) -> str | None:
-    """A ``/``-path without a slash at its end; None for any other text, or more than 100 levels."""
+    """Return a ``/``-path without trailing slash; None for other strings or more than 100 levels."""
     if not text.startswith("/"):
         return None
     path = text.rstrip("/") or "/"
@@ -158,7 +158,7 @@ _TAKE: dict[str, Callable[[Any], Any]] = {
     "TEXT": _text, "KEYWORD": _text, "U64": _u64, "I64": _i64, "F64": _f64, "BOOL": _bool,
     "DATE": _date, "FACET": _facet,
 }  # fmt: skip
-"""From a JSON value to one of the type, or None."""
+"""Converters from a JSON value to a value of the type, or None."""
 
 
 def _read_whole(take: Callable[[Any], int | None]) -> Callable[[str], int | None]:
@@ -179,4 +179,4 @@ _READ: dict[str, Callable[[str], Any]] = {
     "F64": _read_float,
     "BOOL": {"true": True, "false": False}.get,
 }
-"""From the text of a hash's field to a value of the type, or None."""
+"""Converters from the string of a hash field to a value of the type, or None."""

@@ -1,10 +1,10 @@
-"""The filter language: JSON text in, clauses out.
+"""Parser of the filter language: from JSON to clauses.
 
-``{}`` is every document. Fields of one object are joined by AND. ``$must`` (or ``$and``), ``$should``
-(or ``$or``) and ``$mustNot`` take an object or an array of objects; ``$should`` alone is OR, beside
-``$must`` or fields it only adds to the score; ``$mustNot`` alone finds nothing. ``$boost`` joins any
-of them. What the service does not know is refused. Texts of errors are decided here, except those
-marked beside them as the service's own.
+``{}`` matches every document. Fields of one object are combined with AND. ``$must`` (or ``$and``),
+``$should`` (or ``$or``), and ``$mustNot`` take an object or an array of objects. ``$should`` alone
+is OR; next to ``$must`` or fields it only adds to the score. ``$mustNot`` alone matches nothing.
+All of them may have a ``$boost``. Unknown operators are rejected. Error messages are decided here,
+except those marked as the vendor's.
 """
 
 from __future__ import annotations
@@ -38,14 +38,16 @@ _RANGES = ("$gt", "$gte", "$lt", "$lte")
 _BY_TEXT = ("$smart", "$eq", "$in", "$phrase", "$fuzzy", "$regex")
 
 _ONE_WORD = (4.0, 1.0, 1.0)
-"""What ``$smart`` gives the exact word, a near one, and the beginning of one (decided here)."""
+"""Boosts of ``$smart`` for the exact word, a similar word, and a prefix (decided here)."""
 _SEVERAL = (8.0, 4.0, 2.0, 1.0, 1.0)
-"""The phrase, the phrase with some slop, any of its words, near words, a beginning of the last."""
+"""Boosts for the phrase, the phrase with slop, any of its words, similar words, a prefix of the
+last.
+"""
 _SMART_SLOP = 2
 
 
 def parse_object(text: bytes, what: str) -> dict[str, Any]:
-    """The JSON object an argument is. Raises ``SearchError``."""
+    """Return the JSON object of an argument; raise `SearchError` if it is not one."""
     try:
         value = parse_json(text)
     except JsonError as error:
@@ -56,7 +58,7 @@ def parse_object(text: bytes, what: str) -> dict[str, Any]:
 
 
 def parse_filter(definition: Definition, text: bytes) -> Clause:
-    """The clauses of a filter. Raises ``SearchError`` that names the culprit."""
+    """Return the clauses of a filter; raise `SearchError` if it is invalid."""
     return _Reader(definition).level(parse_object(text, "filter"))
 
 
@@ -92,7 +94,7 @@ class _Reader:
             raise SearchError(f"{word} takes an object or an array of objects")
         if any(key in _BOOLEAN for key in value):
             return [self.level(value)]
-        # An object is a list of its fields, each a condition of its own.
+        # Each field of an object is a condition of its own.
         return [
             _boosted(self._field(key, item), value)
             for key, item in value.items()
@@ -278,7 +280,7 @@ def _boosted(clause: Clause, found: dict[str, Any]) -> Clause:
 
 
 def _typed(spec: FieldSpec, operand: Any) -> Any:
-    """An operand as the field keeps its values."""
+    """Return an operand in the form of the field's values."""
     value: Any = None
     if spec.is_number:
         what = "a number"
@@ -293,7 +295,8 @@ def _typed(spec: FieldSpec, operand: Any) -> Any:
         what = "a path such as '/a/b'"
         value = facet_path(operand) if isinstance(operand, str) else None
         if value is None:
-            # The words of the service, from its users; what follows them is decided here.
+            # The start of the message is the vendor's, as reported by users; the rest is decided
+            # here.
             raise SearchError(
                 f"Couldn't parse the value as facet path: field '{spec.name}' takes {what}, and "
                 f"got {_brief(operand)}"

@@ -1,9 +1,10 @@
-"""Terms within a few edits of a word, found by an automaton over the tree of the terms.
+"""Terms within an edit distance of a word, found by an automaton over the tree of terms.
 
 A state is the part of an edit-distance row that can still matter, relative to the number of
-characters read, so it depends on no word and there are few of them (Schulz and Mihov, "Fast string
-correction with Levenshtein automata"). Of a character only the places count that it has in the word
-nearby, as bits. Each transition is made when it first occurs and kept for all words.
+characters read. It does not depend on the word, so there are few states (Schulz and Mihov, "Fast
+string correction with Levenshtein automata"). The input for a character is a bit set of its
+positions in the nearby part of the word. A transition is computed when it first occurs, and is
+cached for all words.
 """
 
 from __future__ import annotations
@@ -17,13 +18,13 @@ from .terms import Node, Terms, below
 _STEPS_A_NODE = 4
 
 _State = tuple[tuple[int, ...], tuple[int, ...]]
-"""The distances around the present column, and those of swaps that the last character began."""
+"""The distances around the current column, and those of swaps that the last character began."""
 
 
 class _Automaton:
-    """The states for a distance, by number; ``rows`` has the distances of each.
+    """The states for a maximum distance, by number. ``rows`` has the distances of each state.
 
-    A distance beyond it is kept as one more than it.
+    Larger distances are stored as the maximum plus one.
     """
 
     def __init__(self, distance: int, cheap_swap: bool) -> None:
@@ -50,10 +51,10 @@ class _Automaton:
         return number
 
     def step(self, number: int, bits: int) -> int:
-        """The next state for a character; -1 where nothing near can follow.
+        """Return the next state for a character; -1 if no term within the distance can follow.
 
-        With n characters read before, bit b says whether the word has the character at
-        ``n - 1 - distance + b``; place p of a row is column ``n - distance + p``.
+        After n characters, bit b of ``bits`` is set if the word has the character at ``n - 1 -
+        distance + b``; place p of a row is column ``n - distance + p``.
         """
         found = self._steps[number].get(bits)
         if found is not None:
@@ -67,7 +68,7 @@ class _Automaton:
             replaced = above[place] + (not bits >> (place + 1) & 1)
             cost = min(cost + 1, above[place + 1] + 1, replaced, far)
             if bits >> place & 1:
-                # The swap that the character before began ends here.
+                # The swap that the previous character began ends here.
                 cost = min(cost, swap)
             row.append(cost)
             begins = self._cheap_swap and bits >> (place + 2) & 1
@@ -82,12 +83,12 @@ _automaton = cache(_Automaton)
 def near(
     terms: Terms, word: str, distance: int, cheap_swap: bool = True, prefix: bool = False
 ) -> Iterator[str]:
-    """The terms at most ``distance`` edits from a word.
+    """Yield the terms within ``distance`` edits of a word.
 
-    An edit inserts, removes or replaces a character; a swap of neighbours is one edit, or two
-    unless ``cheap_swap``. With ``prefix`` some beginning of the term has to be that near, and no
-    nearer to a beginning of the word than to the whole: Tantivy's automaton, found by comparing.
-    Takes steps off the budget of the command.
+    An edit inserts, removes, or replaces a character. Swapping two adjacent characters is one edit,
+    or two unless ``cheap_swap``. With ``prefix``, a beginning of the term must be within the
+    distance, and must not be nearer to a beginning of the word than to the whole word, as in
+    Tantivy's automaton (found by comparison). Takes steps from the command's budget.
     """
     length = len(word)
     if prefix and length <= distance:
@@ -121,7 +122,7 @@ def near(
         node, state, depth = waiting.pop()
         following: Collection[tuple[str, Node | list[str]]] = node.items()
         if step(state, 0) < 0:
-            # No character goes on from here but those of the word.
+            # Only the characters of the word lead to a next state from here.
             following = [(each, node[each]) for each in ("", *places) if each in node]
         spend(_STEPS_A_NODE * (1 + len(following)))
         for character, child in following:

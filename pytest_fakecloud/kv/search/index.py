@@ -1,7 +1,7 @@
-"""One index: what it is about, the documents it knows, and what still waits to be indexed.
+"""One index: its definition, its documents, and the changes that are not indexed yet.
 
-Writes only note which keys changed; the documents are made by the next search. So a write costs
-the same however large an index is, and a suite that never searches pays for nothing.
+A write only records the changed keys; the next search creates their documents. Therefore a write
+costs the same for an index of any size, and a suite that never searches pays nothing.
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ if TYPE_CHECKING:
 
 
 _STEPS, _STEPS_PER_BYTE = 100, 3
-"""What making a document takes of a budget; a word is eight bytes of its size."""
+"""Budget steps to create a document, and per byte of its size; a word counts as eight bytes."""
 
 
 class Waiting:
-    """A change that is not searchable yet: until an instant, or a number of searches."""
+    """A change that is not searchable until a time, or for a number of searches."""
 
     __slots__ = ("due_ms", "reads")
 
@@ -33,10 +33,10 @@ class Waiting:
 
 
 class SearchIndex:
-    """An index under its name, as a value among the keys.
+    """A search index as the value of a key.
 
-    ``documents`` are by number, in the order in which they were indexed: one that changes moves to
-    the end. ``waiting`` are changed keys that cannot be found yet.
+    ``documents`` are numbered in the order in which they were indexed; a changed document moves to
+    the end. ``waiting`` contains changed keys that are not searchable yet.
     """
 
     type_name = "search"
@@ -52,20 +52,20 @@ class SearchIndex:
         self._changed: OrderedDict[bytes, None] = OrderedDict()
         self._fields: dict[str, TextPostings | ValuePostings] | None = None
         self._unposted: deque[int] = deque()
-        """The numbers of the newest documents, which the postings do not have yet."""
+        """The numbers of the newest documents, which are not in the postings yet."""
         self._next = 0
 
     # -- as a value under a key ------------------------------------------------------------------
 
     def encoding(self, config: object) -> str:
-        """The word OBJECT ENCODING answers."""
+        """Return the encoding that OBJECT ENCODING reports."""
         return "raw"
 
     def __len__(self) -> int:
         return 1  # an index is never removed for being empty
 
     def copy(self) -> SearchIndex:
-        """An independent copy, which shares the documents; they never change."""
+        """Return a copy that shares the documents, which never change."""
         twin = SearchIndex(self.definition)
         twin.documents = dict(self.documents)
         twin.waiting = {key: Waiting(one.due_ms, one.reads) for key, one in self.waiting.items()}
@@ -75,7 +75,7 @@ class SearchIndex:
         return twin
 
     def to_python(self) -> dict[str, Any]:
-        """What the index is about, as plain values."""
+        """Return the definition of the index as plain Python data."""
         definition = self.definition
         return {
             "type": definition.kind,
@@ -87,7 +87,7 @@ class SearchIndex:
     # -- following changes -----------------------------------------------------------------------
 
     def note(self, key: bytes, due_ms: int | None, reads: int | None) -> None:
-        """Note that a key changed; it is found at once unless a wait is given."""
+        """Record a changed key; it becomes searchable immediately unless a delay is given."""
         if not self.definition.covers(key):
             return
         if due_ms is None and reads is None:
@@ -98,7 +98,7 @@ class SearchIndex:
             self.waiting[key] = Waiting(due_ms, reads)
 
     def scan(self, keyspace: Keyspace, due_ms: int | None, reads: int | None) -> None:
-        """Note every key that is there."""
+        """Record every existing key of the index's type as changed."""
         kind = KEY_TYPES[self.definition.kind]
         for key in keyspace:
             value = keyspace.values[key]
@@ -107,7 +107,7 @@ class SearchIndex:
                 self.note(key, due_ms, reads)
 
     def empty(self) -> None:
-        """Forget every document."""
+        """Remove every document."""
         self.documents.clear()
         self._numbers.clear()
         self._changed.clear()
@@ -116,16 +116,16 @@ class SearchIndex:
         self._unposted.clear()
 
     def release(self) -> None:
-        """Let everything that waits be found."""
+        """Make every waiting change searchable."""
         for key in self.waiting:
             self._changed[key] = None
         self.waiting.clear()
 
     def refresh(self, keyspace: Keyspace, is_read: bool = True) -> None:
-        """Index the changed keys that need not wait any more; ``is_read`` counts as a search.
+        """Index the changed keys that need not wait any longer; ``is_read`` counts as a search.
 
-        Raises ``OverBudget`` where that takes more than the running command may; the next call
-        continues with the keys that are left.
+        Raises `OverBudget` if this exceeds the budget of the running command. The next call
+        continues with the remaining keys.
         """
         keyspace.purge()
         if self.waiting:
@@ -184,21 +184,21 @@ class SearchIndex:
 
     @property
     def size(self) -> int:
-        """Bytes, by a rule of thumb (decided here)."""
+        """Size of the documents in bytes, an estimate (decided here)."""
         return sum(document.size for document in self.documents.values())
 
     def number_of(self, key: bytes) -> int | None:
-        """The number of a document by its key."""
+        """Return the number of a key's document, or None."""
         return self._numbers.get(key)
 
     def text(self, name: str) -> TextPostings:
-        """The tokens of a TEXT field."""
+        """Return the postings of a TEXT field."""
         found = self._postings(name)
         assert isinstance(found, TextPostings)
         return found
 
     def values(self, name: str) -> ValuePostings:
-        """The values of any other field."""
+        """Return the postings of a field of another type."""
         found = self._postings(name)
         assert isinstance(found, ValuePostings)
         return found
@@ -208,15 +208,15 @@ class SearchIndex:
         return self._fields[name]
 
     def column(self, name: str) -> dict[int, tuple[Any, ...]]:
-        """The values of a fast field, by document. Raises ``SearchError`` for any other."""
+        """Return the values of a fast field by document; raise `SearchError` for any other field."""
         spec = self.definition.by_name.get(name)
         if spec is None or not spec.fast:
-            # Tantivy's words, as the service's users saw them.
+            # Tantivy's error message, as users of the vendor reported it.
             raise SearchError(f"Field `{name}` is not a fast field")
         return self.values(name).of
 
     def shown(self, number: int, name: str) -> str:
-        """What a document has in a field, in words, as it was indexed."""
+        """Describe the indexed values of a document's field."""
         values = self.documents[number].fields.get(name)
         if values is None:
             return f"the document has no '{name}' that could be indexed"

@@ -1,4 +1,4 @@
-"""The indexes of one database, their other names, and the changes that are brought to them."""
+"""The indexes and aliases of one database, which receive the changes of its keys."""
 
 from __future__ import annotations
 
@@ -13,16 +13,17 @@ if TYPE_CHECKING:
 
 
 PART_STEPS = 500_000
-"""Steps of indexing between which other clients get their turn: about a twentieth of a second."""
+"""Steps of indexing after which other clients get a turn: about a twentieth of a second."""
 
 
 @dataclass(frozen=True)
 class Search:
-    """One search that a client made.
+    """A search that a client made.
 
-    ``command`` is ``"query"``, ``"count"`` or ``"aggregate"``; ``index`` the name or alias it gave;
-    ``filter`` the parsed filter; ``keys`` what a query answered, in order; ``total`` how many
-    documents matched; ``pending`` how many changes could not be found yet.
+    ``command`` is ``"query"``, ``"count"``, or ``"aggregate"``. ``index`` is the name or alias in
+    the command, ``filter`` the parsed filter, ``keys`` the keys in the reply of a query, in order,
+    ``total`` the number of matching documents, and ``pending`` the number of changes that were not
+    searchable yet.
     """
 
     command: str
@@ -34,10 +35,10 @@ class Search:
 
 
 class Indexes:
-    """The indexes of a database, by name.
+    """The indexes of a database by name.
 
-    ``delay_ms`` and ``delay_reads`` keep changes out of searches for that long; None for neither.
-    ``aliases`` may name indexes that are not there.
+    ``delay_ms`` and ``delay_reads`` delay changes by a time or a number of searches; None is no
+    delay. ``aliases`` may point to indexes that do not exist.
     """
 
     def __init__(self, delay_ms: int | None = None, delay_reads: int | None = None) -> None:
@@ -47,7 +48,7 @@ class Indexes:
         self.delay_reads = delay_reads
 
     def find(self, name: bytes) -> tuple[bytes, SearchIndex] | None:
-        """The index of a name or alias, and its own name; a name comes before an alias."""
+        """Return the name and the index of a name or alias; a name takes precedence over an alias."""
         index = self.named.get(name)
         if index is None:
             name = self.aliases.get(name, name)
@@ -55,9 +56,9 @@ class Indexes:
         return None if index is None else (name, index)
 
     def catch_up(self, keyspace: Keyspace, name: bytes, *, whole: bool) -> bool:
-        """Index a part of the changed keys of an index; return whether none is left.
+        """Index some of the changed keys of an index; return whether none is left.
 
-        ``whole`` includes the keys that cannot be found yet.
+        ``whole`` includes the keys that are not searchable yet.
         """
         found = self.find(name)
         if found is None:
@@ -74,7 +75,7 @@ class Indexes:
     # -- following the keyspace ------------------------------------------------------------------
 
     def note(self, keyspace: Keyspace, key: bytes) -> None:
-        """Bring a change of a key to the indexes, and notice indexes that come and go."""
+        """Record a changed key in the indexes, and update the indexes if the key is one."""
         value = keyspace.values.get(key)
         if type(value) is SearchIndex:
             self.named[key] = value
@@ -84,21 +85,21 @@ class Indexes:
             index.note(key, *self.wait(keyspace))
 
     def wait(self, keyspace: Keyspace) -> tuple[int | None, int | None]:
-        """Until when, or for how many searches, a change of now is kept back."""
+        """Return the time until which, and the number of searches for which, a change is delayed."""
         delay = self.delay_ms
         return None if delay is None else keyspace.now_ms + delay, self.delay_reads
 
     def adopt(self, values: dict[bytes, Any]) -> None:
-        """Take up the indexes among the values of a keyspace that was replaced."""
+        """Replace the indexes by those among the values of a replaced keyspace."""
         self.named = {key: one for key, one in values.items() if type(one) is SearchIndex}
 
     def forget(self) -> None:
-        """Forget all: the keyspace was emptied."""
+        """Remove all indexes and aliases, because the keyspace was emptied."""
         self.named.clear()
         self.aliases.clear()
 
     def copy(self) -> Indexes:
-        """The aliases, for a snapshot; its indexes are among the values."""
+        """Return a copy of the aliases for a snapshot; the indexes are among the keys' values."""
         twin = Indexes(self.delay_ms, self.delay_reads)
         twin.aliases = dict(self.aliases)
         return twin

@@ -1,6 +1,6 @@
-"""Where each term and each value of a field stands: what queries look up.
+"""Postings: the documents of each term and of each value of a field.
 
-Documents go by number here; numbers rise in the order of indexing.
+Documents are numbers here, which ascend in the order of indexing.
 """
 
 from __future__ import annotations
@@ -13,14 +13,14 @@ from ...core.budget import spend
 from .terms import Terms
 
 GAP = 1 << 20
-"""Positions between two texts of a field, so that no phrase crosses from one to the other."""
+"""Number of positions between two texts of a field, so that no phrase matches across them."""
 _FEW = 64
 
 
 class Ordered:
-    """Distinct terms in ascending order; sorted when they are first asked for.
+    """Distinct terms in ascending order, sorted when they are first read.
 
-    Terms that no document has any more stay: who asks looks whether there are documents.
+    Terms without documents stay, so a reader must check whether there are documents.
     """
 
     __slots__ = ("_new", "_sorted")
@@ -30,11 +30,11 @@ class Ordered:
         self._new: list[Any] = []
 
     def add(self, term: Any) -> None:
-        """Add a term that is not there yet."""
+        """Add a term that does not exist yet."""
         self._new.append(term)
 
     def all(self) -> list[Any]:
-        """Every term; the list is not to be changed."""
+        """Return every term; the list must not be changed."""
         if self._new:
             if len(self._new) < _FEW:
                 for term in self._new:
@@ -47,7 +47,7 @@ class Ordered:
 
 
 class TextPostings:
-    """The tokens of a text field: ``terms`` maps each to its documents and its positions there."""
+    """The tokens of a text field: ``terms`` maps each token to its documents and positions."""
 
     __slots__ = ("_seen", "known", "lengths", "terms", "total")
 
@@ -55,7 +55,7 @@ class TextPostings:
         self.terms: dict[str, dict[int, list[int]]] = {}
         self.lengths: dict[int, int] = {}
         self.total = 0
-        """Tokens of all documents."""
+        """Number of tokens in all documents."""
         self.known = Terms()
         self._seen: set[str] = set()
 
@@ -81,7 +81,7 @@ class TextPostings:
         self.total += length
 
     def remove(self, number: int, texts: Iterable[tuple[str | None, ...]]) -> None:
-        """Forget a document that was added with these texts."""
+        """Remove a document that was added with these texts."""
         self.total -= self.lengths.pop(number)
         for token in {token for tokens in texts for token in tokens if token is not None}:
             places = self.terms[token]
@@ -90,14 +90,14 @@ class TextPostings:
                 del self.terms[token]
 
     def with_prefix(self, prefix: str) -> Iterator[str]:
-        """The terms that begin so."""
+        """Yield the terms that start with ``prefix``."""
         return (term for term in self.known.beginning(prefix) if term in self.terms)
 
 
 class ValuePostings:
-    """The values of any other field: ``numbers`` maps each to the documents that have it.
+    """The values of a field of another type: ``numbers`` maps each value to its documents.
 
-    ``of`` is the column: each document's values, in their order.
+    ``of`` is the column: the values of each document, in order.
     """
 
     __slots__ = ("_seen", "numbers", "of", "order")
@@ -122,7 +122,7 @@ class ValuePostings:
                 found.add(number)
 
     def remove(self, number: int, values: tuple[Any, ...]) -> None:
-        """Forget a document."""
+        """Remove a document."""
         del self.of[number]
         for value in set(values):
             found = self.numbers[value]
@@ -131,13 +131,13 @@ class ValuePostings:
                 del self.numbers[value]
 
     def equal(self, value: Any) -> set[int]:
-        """The documents with that value; not to be changed."""
+        """Return the documents with a value; the set must not be changed."""
         return self.numbers.get(value) or set()
 
     def between(
         self, low: Any, high: Any, without_low: bool = False, without_high: bool = False
     ) -> set[int]:
-        """The documents with a value in a range; None for no bound."""
+        """Yield the documents with a value in a range; None is no bound."""
         values = self.order.all()
         first = 0
         if low is not None:
@@ -152,7 +152,7 @@ class ValuePostings:
 
 
 class FacetPostings(ValuePostings):
-    """The paths of a FACET field: a document is found by every ancestor of its paths too."""
+    """The paths of a FACET field: a document is also found by every ancestor of its paths."""
 
     __slots__ = ()
 
@@ -162,7 +162,7 @@ class FacetPostings(ValuePostings):
         self.of[number] = values
 
     def remove(self, number: int, values: tuple[Any, ...]) -> None:
-        """Forget a document."""
+        """Remove a document."""
         super().remove(number, _with_ancestors(values))
 
 

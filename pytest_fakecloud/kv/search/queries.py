@@ -1,4 +1,4 @@
-"""Queries: which documents are hits, in which order, and what of them is shown."""
+"""Queries: select and order the matching documents, and format their content."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Highlight:
-    """Which fields have their matching words marked, and with what around them."""
+    """The fields in which matching words are highlighted, and the tags around the words."""
 
     fields: tuple[str, ...]
     tags: tuple[str, str] = ("<em>", "</em>")
@@ -33,8 +33,8 @@ class Highlight:
 class Query:
     """The options of SEARCH.QUERY.
 
-    ``select`` are document paths, None for the whole document; ``order`` is a fast field and
-    whether it goes up.
+    ``select`` contains document paths, or is None for the whole document. ``order`` is a fast field
+    and whether the order is ascending.
     """
 
     limit: int = 10
@@ -48,10 +48,11 @@ class Query:
 
 @dataclass(frozen=True, slots=True)
 class Hit:
-    """A document that was found.
+    """A matching document.
 
-    ``content`` are pairs of a path and its text (``"$"`` for a whole document), None where none is
-    wanted. ``relevance`` tells a score of the search from a value of a field.
+    ``content`` contains pairs of a path and its JSON (``"$"`` for a whole document), or is None if
+    no content is requested. ``relevance`` is true if ``score`` is a search score, and false if it
+    is a field value or a function of field values.
     """
 
     key: bytes
@@ -63,7 +64,7 @@ class Hit:
 def run_query(
     keyspace: Keyspace, index: SearchIndex, clause: Clause, query: Query
 ) -> tuple[list[Hit], int]:
-    """The hits, and how many documents match. Raises ``SearchError`` for unusable options."""
+    """Return the hits and the number of matches; raise `SearchError` for invalid options."""
     if query.highlight is not None:
         for name in query.highlight.fields:
             if name not in index.definition.by_name:
@@ -79,7 +80,7 @@ def run_query(
         if show is not None:
             source = source_of(index.definition.kind, keyspace.values.get(key))
             if source is None:
-                # The key is gone, or another thing, and the index has not noticed yet.
+                # The key was deleted or has another type, which the index has not processed yet.
                 continue
             content = show(source, keyspace.values[key])
         hits.append(Hit(key, score, content, query.order is None and query.function is None))
@@ -90,9 +91,9 @@ def run_query(
 
 _Ranked = list[tuple[int, float]]
 _STEPS_A_VALUE = 6
-"""What a value of a score function costs."""
+"""Steps per value of a score function."""
 _WALKED = 10
-"""A filter that finds one in so many documents is worth going through the values in order."""
+"""If at least one in this many documents matches, iterating over the values in order is faster."""
 
 
 def _ranking(index: SearchIndex, query: Query) -> Callable[[Matches, int], _Ranked]:
@@ -145,7 +146,7 @@ def _by_field(index: SearchIndex, name: str, up: bool) -> Callable[[Matches, int
 
 
 def _walk(postings: ValuePostings, found: Matches, count: int, up: bool) -> _Ranked:
-    """The first documents by going through the values in order: quick where most are found."""
+    """Return the first documents by iterating over the values in order; fast for many matches."""
     values = postings.order.all()
     ranked: _Ranked = []
     for value in values if up else reversed(values):
@@ -228,7 +229,7 @@ def _encoded(text: str) -> bytes:
 
 
 class _Marker:
-    """Puts tags around the words of a text whose tokens are sought."""
+    """Adds tags around the words of a text whose tokens match."""
 
     def __init__(self, analyzer: Analyzer, terms: set[str], tags: tuple[str, str]) -> None:
         self._analyzer = analyzer
@@ -269,7 +270,7 @@ def _marked_document(source: dict[str, Any], marks: dict[str, _Marker]) -> dict[
 
 
 def _mark(parent: Any, steps: list[str], marker: _Marker) -> Any:
-    """The value with the texts at a path marked; containers are changed in place."""
+    """Return the value with the texts at a path highlighted; containers are changed in place."""
     if isinstance(parent, list):
         parent[:] = [_mark(item, steps, marker) for item in parent]
     elif steps:

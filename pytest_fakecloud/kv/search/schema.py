@@ -1,4 +1,4 @@
-"""What an index is about: the type of its keys, their prefixes, and the fields with their types."""
+"""The definition of an index: the type of its keys, their prefixes, and the fields."""
 
 from __future__ import annotations
 
@@ -10,24 +10,24 @@ from itertools import pairwise
 from .analysis import LANGUAGES, Analyzer, analyzer
 
 KEY_TYPES = {"JSON": "ReJSON-RL", "HASH": "hash", "STRING": "string"}
-"""What ``ON`` says, and the type of key it means."""
+"""The words after ``ON``, with the type of key that each means."""
 _WITH_FAST = frozenset({"U64", "I64", "F64", "DATE", "BOOL"})
 _RANGED = frozenset({"U64", "I64", "F64", "DATE", "KEYWORD"})
 FIELD_TYPES = ("TEXT", "U64", "I64", "F64", "BOOL", "DATE", "KEYWORD", "FACET")
 
 _MOST_FIELDS = 1000
-"""Fields of one index (decided here)."""
+"""Maximum number of fields of an index (decided here)."""
 
 
 class SearchError(Exception):
-    """A search that cannot be done; the text is the error's without its class word."""
+    """Raised if a search is invalid; the message is the error reply without its error code."""
 
 
 @dataclass(frozen=True, slots=True)
 class FieldSpec:
-    """A field of the schema: its name in the index, its type (``kind``) and its options.
+    """A field of the schema: its name in the index, its type (``kind``), and its options.
 
-    ``source`` is the path in the document where it is not the name.
+    ``source`` is the path in the document if it differs from the name.
     """
 
     name: str
@@ -48,31 +48,31 @@ class FieldSpec:
 
     @property
     def path(self) -> str:
-        """Where in a document its value is: a dotted path, or the field of a hash."""
+        """The dotted path in a document, or the hash field, that contains the value."""
         return self.source or self.name
 
     @property
     def is_text(self) -> bool:
-        """Whether words are searched in it."""
+        """Whether the field's words are searchable."""
         return self.kind == "TEXT"
 
     @property
     def is_number(self) -> bool:
-        """Whether it holds numbers; dates apart."""
+        """Whether the field contains numbers other than dates."""
         return self.kind in ("U64", "I64", "F64")
 
     @property
     def has_ranges(self) -> bool:
-        """Whether ``$gt`` and its kin are operators of it."""
+        """Whether the field supports ``$gt`` and the other range operators."""
         return self.kind in _RANGED
 
     @property
     def is_column(self) -> bool:
-        """Whether its values can be summed up: a KEYWORD is always fast."""
+        """Whether the field's values can be aggregated; a KEYWORD is always fast."""
         return self.fast or self.kind == "KEYWORD"
 
     def words(self) -> list[str]:
-        """The field as SEARCH.DESCRIBE tells it: name, type, options."""
+        """Return the field as SEARCH.DESCRIBE shows it: name, type, options."""
         options = {"FAST": self.fast, "NOSTEM": self.nostem, "NOTOKENIZE": self.notokenize}
         told = [self.name, self.kind, *(word for word, given in options.items() if given)]
         return told if self.source is None else [*told, "FROM", self.source]
@@ -80,7 +80,7 @@ class FieldSpec:
 
 @dataclass(frozen=True)
 class Definition:
-    """What SEARCH.CREATE declares. Raises ``SearchError`` for what contradicts itself."""
+    """The arguments of SEARCH.CREATE. Raises `SearchError` if they contradict each other."""
 
     kind: str
     prefixes: tuple[str, ...]
@@ -114,11 +114,11 @@ class Definition:
         return sorted(prefix.encode("utf-8", "surrogateescape") for prefix in self.prefixes)
 
     def covers(self, key: bytes) -> bool:
-        """Whether the name of a key begins with a prefix."""
-        # No prefix covers another, so that only the last one up to the key can be its beginning.
+        """Return whether a key starts with one of the prefixes."""
+        # No prefix covers another, so only the last prefix that sorts up to the key can match.
         at = bisect_right(self._starts, key)
         return at > 0 and key.startswith(self._starts[at - 1])
 
     def analyzer(self, spec: FieldSpec) -> Analyzer:
-        """What makes tokens of a text field."""
+        """Return the analyzer of a text field."""
         return analyzer(self.language, not spec.nostem, spec.notokenize)

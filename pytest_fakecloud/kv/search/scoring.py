@@ -1,7 +1,7 @@
-"""How well a document fits: BM25 for words, and the functions of field values beside it.
+"""Scores of documents: BM25 for words, and functions of field values.
 
-BM25 is Tantivy's: k1 1.2, b 0.75, ``ln(1 + (N - n + 0.5) / (n + 0.5))`` as the weight of a term,
-and lengths rounded down to one of 256 steps.
+BM25 is that of Tantivy: k1 1.2, b 0.75, ``ln(1 + (N - n + 0.5) / (n + 0.5))`` as the weight of a
+term, and lengths rounded down to one of 256 steps.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ _K1, _B = 1.2, 0.75
 
 
 def idf(documents: int, having: int) -> float:
-    """The weight of a term that ``having`` of ``documents`` have."""
+    """Return the weight of a term that ``having`` of ``documents`` documents contain."""
     return math.log(1 + (documents - having + 0.5) / (having + 0.5))
 
 
@@ -30,12 +30,12 @@ _STEPS = [_step(code) for code in range(256)]
 
 
 def rounded_length(length: int) -> int:
-    """The length of a text as the index remembers it: exact up to 40 tokens."""
+    """Return the length of a text as the index stores it: exact up to 40 tokens."""
     return length if length <= 40 else _STEPS[bisect_right(_STEPS, length) - 1]
 
 
 def bm25(weight: float, often: int, length: int, average: float) -> float:
-    """The score of a term, or phrase, that stands ``often`` in a text of ``length`` tokens."""
+    """Return the score of a term that occurs ``often`` times in a text of ``length`` tokens."""
     norm = _K1 * (1 - _B + _B * rounded_length(length) / average)
     return weight * (1 + _K1) * often / (often + norm)
 
@@ -58,7 +58,7 @@ MODIFIERS: Mapping[str, Callable[[float], float]] = {
 
 @dataclass(frozen=True, slots=True)
 class FieldValue:
-    """One ``FIELDVALUE`` of SCOREFUNC: a numeric field, and what is made of its value."""
+    """A ``FIELDVALUE`` of SCOREFUNC: a numeric field, and the function applied to its value."""
 
     field: str
     modifier: str = "NONE"
@@ -66,10 +66,10 @@ class FieldValue:
     missing: float = 0.0
 
     def of(self, value: float | None) -> float:
-        """The modified value times the factor.
+        """Return the modified value times the factor.
 
-        A value that is absent, or that the modifier cannot take, is replaced by ``missing``; where
-        the modifier cannot take that either, it is left out.
+        ``missing`` replaces a value that is absent or outside the modifier's domain. If ``missing``
+        is outside the domain too, it is not modified.
         """
         for one in (value, self.missing):
             modified = None if one is None else self._modified(one)
@@ -87,11 +87,11 @@ class FieldValue:
 
 @dataclass(frozen=True, slots=True)
 class ScoreFunction:
-    """SCOREFUNC: how field values become a score.
+    """SCOREFUNC: computes a score from field values.
 
-    ``combine`` (SUM or MULTIPLY) joins several values, ``mode`` (SUM, MULTIPLY or REPLACE) joins
-    the outcome with the relevance. Both are SUM unless given (decided here: the service's reference
-    says so, its guide says MULTIPLY).
+    ``combine`` (SUM or MULTIPLY) joins several values, ``mode`` (SUM, MULTIPLY, or REPLACE) joins
+    the result with the relevance. Both default to SUM (decided here: the vendor's reference says
+    so, the guide says MULTIPLY).
     """
 
     values: tuple[FieldValue, ...]
@@ -99,7 +99,7 @@ class ScoreFunction:
     combine: str = "SUM"
 
     def score(self, relevance: float, values: list[float | None]) -> float:
-        """The score of a document with those values, one for each of ``self.values``."""
+        """Return the score of a document, given one value for each of ``self.values``."""
         parts = [each.of(value) for each, value in zip(self.values, values, strict=True)]
         own = math.prod(parts) if self.combine == "MULTIPLY" else sum(parts)
         if self.mode == "REPLACE":

@@ -1,4 +1,4 @@
-"""The distinct terms of a text field, as a tree of their beginnings."""
+"""The distinct terms of a text field, as a tree of their prefixes."""
 
 from __future__ import annotations
 
@@ -6,18 +6,18 @@ from collections.abc import Iterator
 from typing import TypeAlias
 
 Node: TypeAlias = "dict[str, Node | list[str]]"
-"""From the next character to what follows: a node, or a list of the terms that begin so.
+"""Maps the next character to a node, or to a list of the terms with that prefix.
 
-Under the empty string stands the term that ends here.
+The empty string maps to the term that ends here.
 """
 _DEEPEST = 40
-"""Characters a tree is made of: a longer common beginning costs memory and saves nothing."""
+"""Maximum depth of the tree: a longer common prefix costs memory and saves nothing."""
 
 
 class Terms:
-    """Distinct terms, arranged when they are first looked at.
+    """Distinct terms, added to the tree when they are first read.
 
-    Terms that no document has any more stay, so a reader checks whether there are documents.
+    Terms without documents stay, so a reader must check whether there are documents.
     """
 
     __slots__ = ("_new", "_root")
@@ -27,12 +27,12 @@ class Terms:
         self._new: list[str] = []
 
     def add(self, term: str) -> None:
-        """Add a term that is not there yet."""
+        """Add a term that does not exist yet."""
         self._new.append(term)
 
     @property
     def root(self) -> Node:
-        """The node of the empty beginning; not to be changed."""
+        """Return the node of the empty prefix; it must not be changed."""
         if self._new:
             for term in self._new:
                 _insert(self._root, term)
@@ -40,7 +40,7 @@ class Terms:
         return self._root
 
     def beginning(self, prefix: str) -> Iterator[str]:
-        """The terms that begin so, in no order."""
+        """Yield the terms that start with ``prefix``, in any order."""
         node: Node | list[str] = self.root
         for character in prefix:
             if isinstance(node, list):
@@ -67,7 +67,7 @@ def _insert(root: Node, term: str) -> None:
 
 
 def below(node: Node | list[str]) -> Iterator[str]:
-    """The terms of a node and of all that follow it."""
+    """Yield the terms below a node."""
     waiting = [node]
     while waiting:
         node = waiting.pop()

@@ -1,4 +1,4 @@
-"""What a test sees of search: an index with its documents, and the searches that were made."""
+"""Views of search for tests: indexes with their documents, and the searches that were made."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 Reading = Callable[[], "AbstractContextManager[Keyspace]"]
-"""Gives the keys while nobody else changes them."""
+"""Returns the keyspace while no other thread changes it."""
 
 
 class SearchFields(TypedDict, total=False):
-    """The fields of a search that assertions ask about, besides its index."""
+    """The fields of a search that assertions can filter by, besides its index."""
 
     command: object
     filter: object
@@ -42,13 +42,13 @@ _FIELDS: Mapping[str, Field] = {
     "total": Field(NUMBER),
     "pending": Field(NUMBER),
 }
-"""What may be asked about a search."""
+"""The fields that searches can be filtered by."""
 
 
 class SearchIndexView:
-    """A search index as a test sees it. Looking never counts as a search.
+    """A read-only view of a search index. Reading it never counts as a search.
 
-    Every property shows the present, and raises ``ContractError`` once the index is dropped.
+    Every property shows the current state, and raises `ContractError` once the index is dropped.
     """
 
     def __init__(self, reading: Reading, name: str) -> None:
@@ -58,17 +58,17 @@ class SearchIndexView:
 
     @property
     def schema(self) -> dict[str, list[str]]:
-        """The fields, each with its type and options: ``{"title": ["TEXT", "NOSTEM"]}``."""
+        """The fields with their types and options: ``{"title": ["TEXT", "NOSTEM"]}``."""
         return self._look(
             lambda _, index: {each.name: each.words()[1:] for each in index.definition.fields}
         )
 
     @property
     def documents(self) -> dict[str, dict[str, list[Any]]]:
-        """What was indexed of each key: the values of its fields, and the tokens of its texts.
+        """The indexed values of each key's fields, and the tokens of its texts.
 
-        ``{"p:1": {"title": ["run", "shoe"], "price": [40.0]}}``; a field that could not be indexed
-        is left out. Dates are milliseconds since the epoch.
+        ``{"p:1": {"title": ["run", "shoe"], "price": [40.0]}}``. A field that could not be indexed
+        is omitted. Dates are milliseconds since the epoch.
         """
 
         def read(keyspace: Keyspace, index: SearchIndex) -> dict[str, dict[str, list[Any]]]:
@@ -83,13 +83,14 @@ class SearchIndexView:
 
     @property
     def pending(self) -> list[str]:
-        """The keys whose changes cannot be found yet."""
+        """The keys whose changes are not searchable yet."""
         return self._look(lambda _, index: [_text(key) for key in index.waiting])
 
     def explain(self, key: str, filter: Mapping[str, Any]) -> list[str]:
-        """Say why a filter does not find a key, one line for each clause that refuses it.
+        """Return why a filter does not match a key, one line for each clause that does not match.
 
-        ``[]`` where it does. Raises ``ContractError`` for a filter the service would refuse.
+        The list is empty if the filter matches. Raises `ContractError` for a filter that the vendor
+        would reject.
         """
         return self._look(lambda keyspace, index: _explained(keyspace, index, key, filter))
 
@@ -158,12 +159,12 @@ def _not_indexed(keyspace: Keyspace, index: SearchIndex, key: bytes) -> str:
 
 
 def searches_of(made: Iterable[Search]) -> Found[Search]:
-    """The searches as a list that can be asked about."""
+    """Return the searches as a list that can be filtered."""
     return found_of(list(made), _FIELDS, "search")
 
 
 def _keys_of(reading: Reading, made: Iterable[Search], index: object) -> Sort:
-    """The keys that searches of an index can answer, which begin with one of its prefixes."""
+    """Return the keys that searches of an index can return: those with one of its prefixes."""
     with reading() as keyspace:
         indexes = keyspace.indexes
         found = None
@@ -174,16 +175,16 @@ def _keys_of(reading: Reading, made: Iterable[Search], index: object) -> Sort:
         begins = found[1].definition.prefixes
     for search in made:
         if search.index == index and not all(key.startswith(begins) for key in search.keys):
-            return TEXT  # an index of that name had other prefixes before
+            return TEXT  # an earlier index of that name may have had other prefixes
     return shaped(f"a key of {index!r}", f"{begins[0]}1", begins=begins)
 
 
 def expect_search(
     reading: Reading, made: Iterable[Search], times: int | None, asked: Mapping[str, object]
 ) -> Found[Search]:
-    """The searches that agree; fails unless one does, or exactly ``times``.
+    """Return the searches that match; fail unless there is one, or exactly ``times``.
 
-    Where keys were asked for that a search did not answer, the failure explains why not.
+    If ``keys`` are given that a search did not return, the failure explains why.
     """
     __tracebackhide__ = True
     wanted = asked.get("keys")

@@ -1,1 +1,1 @@
-"""The declared table of commands, and how their arguments are read."""
+"""The table of commands, and the parsers of their arguments."""

@@ -1,4 +1,4 @@
-"""Which command lines REST offers: none of those that wait, or that belong to a connection."""
+"""Check which commands REST offers: none that block or that belong to a connection."""
 
 from __future__ import annotations
 
@@ -10,15 +10,15 @@ if TYPE_CHECKING:
     from .registry import CommandSpec
 
 _WORDS_OF_READS = {b"GROUP": 3, b"COUNT": 2}
-"""The option words of XREAD and XREADGROUP that others follow: how many with these."""
+"""Options of XREAD and XREADGROUP that have arguments, with their length including the arguments."""
 
 
 def check_over_rest(spec: CommandSpec, argv: list[bytes]) -> None:
-    """Raise the vendor's error for a line REST has not.
+    """Raise the vendor's error for a command that REST does not offer.
 
-    XREAD and XREADGROUP are there, but not with BLOCK: like BLPOP they would hold the request, and
-    the vendor's own queue library counts on the refusal. So it is alone, in a pipeline and in a
-    transaction, which it discards.
+    XREAD and XREADGROUP are available, but not with BLOCK: like BLPOP, they would hold the request,
+    and the vendor's own queue library relies on the error. This applies to a single command, in a
+    pipeline, and in a transaction, which is then discarded.
     """
     if not spec.over_rest:
         raise CommandError(not_available(spec.name.split()[0]))
@@ -27,13 +27,13 @@ def check_over_rest(spec: CommandSpec, argv: list[bytes]) -> None:
 
 
 def check_family_over_rest(spec: CommandSpec) -> None:
-    """Raise the vendor's error for a command of which REST has no sub-command."""
+    """Raise the vendor's error for a container command with no subcommand available over REST."""
     if not any(each.over_rest for each in (spec.subcommands or {}).values()):
         raise CommandError(not_available(spec.name))
 
 
 def asks_to_wait(argv: list[bytes]) -> bool:
-    """Whether an XREAD or XREADGROUP has BLOCK among its options."""
+    """Return whether an XREAD or XREADGROUP has the option BLOCK."""
     at = 1
     while at < len(argv):
         word = argv[at].upper()

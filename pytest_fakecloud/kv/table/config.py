@@ -1,6 +1,6 @@
-"""The parameters of CONFIG: names, defaults and what values they take.
+"""The parameters of CONFIG: names, defaults, and valid values.
 
-As Redis 7.0 reports them of itself; paths and ports are those of a fresh container.
+The defaults are those that Redis 7.0 reports; paths and ports are those of a fresh container.
 """
 
 from __future__ import annotations
@@ -38,35 +38,35 @@ _ALIASES = {
 
 
 class Config:
-    """The parameters of one server: texts by name, with typed readers."""
+    """The configuration parameters of one server: strings by name, with typed access."""
 
     def __init__(
         self, dialect: str = "vendor", table: Table = EVERYTHING, *, debug_command: bool = False
     ) -> None:
-        # Shared with every other server until the first change.
+        # Shared by all servers until the first change.
         self._texts = _VENDOR_DEFAULTS if dialect == "vendor" else _defaults(table)
         if debug_command:
             self._texts = {**self._texts, "enable-debug-command": "yes"}
         self._numbers: dict[str, int] = {}
         self.packs_lists_and_sets = table.knows["lists and sets are listpacks"]
-        """Whether ``listpack`` is an encoding of lists and sets."""
+        """Whether lists and sets can have the encoding ``listpack``."""
         self.patience_us = 0
-        """Microseconds below which a command is neither slow nor a latency event."""
+        """Microseconds up to which a command counts neither as slow nor as a latency event."""
         self._changed()
 
     def number(self, name: str) -> int:
-        """A parameter that is an integer, such as ``zset-max-listpack-entries``."""
+        """Return the value of an integer parameter, such as ``zset-max-listpack-entries``."""
         found = self._numbers.get(name)
         if found is None:
             found = self._numbers[name] = int(self._texts[name])
         return found
 
     def text(self, name: str) -> str:
-        """A parameter as CONFIG GET shows it."""
+        """Return the value of a parameter as CONFIG GET shows it."""
         return self._texts[name]
 
     def matching(self, pattern: bytes) -> list[tuple[str, str]]:
-        """Names and texts of the parameters that match a glob pattern, whatever its case."""
+        """Return names and values of the parameters that match a case-insensitive glob pattern."""
         matches = matcher(pattern, nocase=True)
         return [
             (name, _shown(name, text))
@@ -80,9 +80,9 @@ class Config:
         pairs: list[tuple[bytes, bytes]],
         check: Callable[[Mapping[str, str]], None] | None = None,
     ) -> None:
-        """Change several parameters, all or none; raises ``CommandError``.
+        """Change several parameters, all or none; raise `CommandError` if one is invalid.
 
-        ``check`` is called with values that can be read, and may refuse them by the same error.
+        ``check`` is called with the parsed values and may raise the same error.
         """
         changes: dict[str, str] = {}
         for raw_name, raw_value in pairs:
@@ -104,11 +104,11 @@ class Config:
         self._changed()
 
     def snapshot(self) -> Mapping[str, str]:
-        """Every parameter and its text, as they are now."""
+        """Return the current values of all parameters."""
         return self._texts
 
     def restore(self, saved: Mapping[str, str]) -> None:
-        """Put every parameter back."""
+        """Restore the values of all parameters."""
         self._texts = saved
         self._changed()
 
@@ -127,7 +127,7 @@ def _patience_us(slower: str, event: str) -> int:
 
 
 def _shown(name: str, text: str) -> str:
-    # Beside "A" the server does not show "n", though it sends the events of new keys.
+    # Redis does not show "n" next to "A", although it sends the events of new keys.
     return text.replace("An", "A") if name == "notify-keyspace-events" else text
 
 
@@ -136,7 +136,7 @@ def _spellings(name: str) -> list[str]:
 
 
 def _main_name(name: str) -> str:
-    """The present name of a parameter that had another once."""
+    """Return the present name of a parameter that was renamed."""
     renamed = name.replace("slave", "replica")
     return _ALIASES.get(name, renamed if renamed in _KINDS else name)
 
@@ -186,7 +186,7 @@ _ALL_EVENTS = "g$lshzxetd"
 
 
 def _events(name: str, text: str) -> str:
-    """Classes of keyspace events in the server's order, ``A`` for all usual ones."""
+    """Return classes of keyspace events in the order of Redis; ``A`` stands for the usual ones."""
     if not set(text) <= set("A" + _ALL_EVENTS + "KEmn"):
         raise CommandError(config_failed(name, CONFIG_EVENTS))
     chosen = set(text.replace("A", _ALL_EVENTS))
@@ -202,7 +202,7 @@ def _memory(name: str, text: str) -> int:
 
 
 def _share(name: str, text: str) -> str:
-    """An amount of memory, or a share of ``maxmemory`` in percent."""
+    """Parse an amount of memory, or a percentage of ``maxmemory``."""
     if text.endswith("%"):
         percent = try_int(text[:-1].encode("utf-8", "surrogateescape"))
         if percent is not None and percent > 100:
@@ -430,7 +430,7 @@ _HIDDEN = {
     "use-exit-on-panic",
     "watchdog-period",
 }
-"""What CONFIG GET tells of by the whole name only."""
+"""Parameters that CONFIG GET shows only for their exact name."""
 _TOLD = {name: default for name, default, _ in _PARAMETERS}
 
 

@@ -1,6 +1,6 @@
-"""Values of CONFIG: amounts of memory, and parameters of several words as a server shows them.
+"""Parsers of CONFIG values: amounts of memory, and parameters that consist of several words.
 
-All as Redis 7.0 answers; words are parted by one space each.
+All behave as Redis 7.0. Words are separated by single spaces.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _CLASSES = {"normal": 0, "slave": 1, "replica": 1, "pubsub": 2}
 
 
 def memory_bytes(text: str) -> int | None:
-    """The bytes that ``64mb`` and the like stand for, or None; as servers count, with 64 bits."""
+    """Return the bytes of an amount such as ``64mb``, or None; wraps at 64 bits, as in Redis."""
     found = re.fullmatch(r"(\d{0,127})([a-z]*)", text.lower(), re.ASCII)
     if found is None or found[2] not in _UNITS:
         return None
@@ -34,14 +34,14 @@ def memory_bytes(text: str) -> int | None:
 
 
 def _integer(word: str) -> int | None:
-    """A number as ``strtoll`` reads it, or None: beyond 64 bits it is the last one."""
+    """Parse an integer as ``strtoll`` does, clamped to 64 bits; None if it is invalid."""
     if re.fullmatch(r"[+-]?\d{1,100}", word, re.ASCII) is None:
         return None
     return min(max(int(word), -(2**63)), 2**63 - 1)
 
 
 def _save(words: list[str], before: str) -> str:
-    """Seconds and changes, in pairs."""
+    """Parse pairs of seconds and changes."""
     numbers = [_integer(word) for word in words]
     seconds, changes = numbers[::2], numbers[1::2]
     if (
@@ -54,7 +54,7 @@ def _save(words: list[str], before: str) -> str:
 
 
 def _limits(words: list[str], before: str) -> str:
-    """Hard limit, soft limit and seconds of the classes of clients that are named; others stay."""
+    """Set the hard limit, soft limit, and seconds of the named client classes, and keep the others."""
     if len(words) % 4:
         raise ValueError(CONFIG_LIMIT_COUNT)
     limits = before.split(" ")
@@ -71,7 +71,7 @@ def _limits(words: list[str], before: str) -> str:
 
 
 def _percentiles(words: list[str], before: str) -> str:
-    """Shares of a hundred, shown with six places at most."""
+    """Parse percentiles and format them with up to six decimals."""
     return " ".join(map(_percentile, words))
 
 
@@ -88,7 +88,7 @@ def _percentile(word: str) -> str:
 
 
 def _scores(words: list[str], before: str) -> str:
-    """Three scores for the system that looks for processes to end."""
+    """Parse the three scores for the system's out-of-memory killer."""
     if len(words) != 3:
         raise ValueError(CONFIG_OOM_COUNT)
     numbers = [_integer(word) for word in words]
@@ -103,4 +103,8 @@ SEVERAL_WORDS: dict[str, Callable[[list[str], str], str]] = {
     "percentiles": _percentiles,
     "scores": _scores,
 }
-"""By the kind of a parameter: makes its words and its text so far its text, or raises ValueError."""
+"""Parsers by kind of parameter.
+
+Each takes the words and the present value, returns the new value, and raises `ValueError` for
+invalid words.
+"""

@@ -1,10 +1,10 @@
-"""The commands the vendor documents, for servers that are to refuse all others.
+"""The commands that the vendor documents, for servers that reject all others.
 
-The specification supports whole groups, so that a server runs by default whatever the group has on
-a stock server. The vendor's own documentation names the commands one by one, and lacks some of
-them. The list here is that of its documentation, with what both official clients send. It lacks
-what only one client has a method for and no page mentions (SUBSTR), and all that is about a
-server's process, its logs or its memory.
+The specification supports whole groups, so by default a server runs every command that the group
+has in Redis. The vendor's documentation lists commands individually and lacks some of them. This
+list contains the documented commands and those that both official clients send. It excludes
+commands that only one client has a method for and no page mentions (SUBSTR), and commands about a
+server's process, logs, or memory.
 """
 
 from __future__ import annotations
@@ -72,4 +72,6 @@ def _names(text: str) -> frozenset[str]:
 
 
 DOCUMENTED = _names(_COMMANDS)
-"""Upper-case names, sub-commands with a space (``"XGROUP CREATE"``), containers among them."""
+"""Upper-case names. Subcommands have a space (``"XGROUP CREATE"``); container commands are
+included.
+"""

@@ -1,4 +1,4 @@
-"""Reading the expiry words shared by SET, GETEX, MSETEX, HGETEX, HSETEX and the EXPIRE family."""
+"""Parsers of the expiry options that SET, GETEX, MSETEX, HGETEX, HSETEX, and EXPIRE share."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from .syntax import I64_MAX, I64_MIN, parse_int
 EXPIRY_WORDS = frozenset({b"EX", b"PX", b"EXAT", b"PXAT"})
 
 Condition = frozenset[bytes]
-"""A set of the words NX, XX, GT, LT."""
+"""A set of the options NX, XX, GT, LT."""
 
 
 def expiry_ms(word: bytes, text: bytes, now_ms: int, name: str) -> int:
-    """The instant that ``EX 10`` or its kin stand for, in milliseconds since the epoch.
+    """Return the time that ``EX 10`` or a related option means, in milliseconds since the epoch.
 
-    ``name`` is the command's, for the error about numbers that are not positive or overflow.
+    ``name`` is the command's name for the error about numbers that overflow or are not positive.
     """
     amount = parse_int(text)
     if amount <= 0 or (word in (b"EX", b"EXAT") and amount > I64_MAX // 1000):
@@ -34,9 +34,9 @@ def expiry_ms(word: bytes, text: bytes, now_ms: int, name: str) -> int:
 
 
 def relative_ms(text: bytes, seconds: bool, base_ms: int, name: str) -> int:
-    """The instant that the number of an EXPIRE command stands for; may lie in the past.
+    """Return the time that the number of an EXPIRE command means; it may be in the past.
 
-    ``base_ms`` is the present for relative forms and 0 for those that name an instant.
+    ``base_ms`` is the current time for relative forms, and 0 for absolute ones.
     """
     amount = parse_int(text)
     if seconds:
@@ -49,7 +49,7 @@ def relative_ms(text: bytes, seconds: bool, base_ms: int, name: str) -> int:
 
 
 def parse_conditions(words: list[bytes]) -> Condition:
-    """The NX, XX, GT, LT words of an EXPIRE command; raises for others and bad combinations."""
+    """Parse the options NX, XX, GT, LT of an EXPIRE command; raise if they are invalid together."""
     found: set[bytes] = set()
     for word in words:
         upper = word.upper()
@@ -64,7 +64,7 @@ def parse_conditions(words: list[bytes]) -> Condition:
 
 
 def is_met(condition: Condition, present_ms: int | None, wanted_ms: int) -> bool:
-    """Whether an expiry may replace the present one; no expiry counts as infinitely late."""
+    """Return whether a new expiry may replace the present one; no expiry counts as infinite."""
     if b"NX" in condition and present_ms is not None:
         return False
     if b"XX" in condition and present_ms is None:

@@ -1,6 +1,6 @@
-"""The declared table of commands, as objects: dispatch, arity, key positions and ACL read it.
+"""The table of commands as objects, for dispatch, arity checks, key positions, and ACL.
 
-A module of ``kv/commands`` binds its functions with ``@command("NAME")``; everything else about a
+A module of ``kv/commands`` binds its functions with ``@command("NAME")``. Everything else about a
 command is in ``rows.py``.
 """
 
@@ -19,10 +19,12 @@ if TYPE_CHECKING:
     from ..reply import Reply
 
 Args = list[bytes]
-"""The arguments of a command, without its name (and without the name of a sub-command)."""
+"""The arguments of a command, without its name (and without the name of a subcommand)."""
 Function = Callable[[Any, Args], "Reply"]
-"""What runs a command: it is given the session and the arguments. Only the modules of commands know
-what a session is, so that the table can stand below the engine."""
+"""A function that runs a command, called with the session and the arguments.
+
+Only the command modules know the session's type, so the table can be below the engine.
+"""
 F = TypeVar("F", bound=Function)
 
 _CATEGORIES = {"sorted-set": "sortedset", "generic": "keyspace", "transactions": "transaction"}
@@ -35,13 +37,13 @@ _FLAG_CATEGORIES = {
 
 
 class KeySpec:
-    """Where the keys of a command stand, and what the command does with them.
+    """Where the keys of a command are, and how the command accesses them.
 
-    Written as words and a place: ``RW access update 1`` (argument 1), ``RO access 1..-1/2`` (every
-    second argument to the end), ``RO access 1..1`` (argument 1 and one more: a last place from 0 up
-    counts from the first), ``RO access numkeys@2`` (a count at argument 2, then that many keys),
-    ``OW update STORE@5`` (after the word STORE, searched from argument 5),
-    ``RO access STREAMS@1..-1%2`` (the first half of what follows), ``RO access unknown``.
+    Written as flags and a position: ``RW access update 1`` (argument 1), ``RO access 1..-1/2``
+    (every second argument to the end), ``RO access 1..1`` (argument 1 and the next; a non-negative
+    end counts from the first key), ``RO access numkeys@2`` (a count at argument 2, then that many
+    keys), ``OW update STORE@5`` (after the word STORE, searched from argument 5), ``RO access
+    STREAMS@1..-1%2`` (the first half of what follows), ``RO access unknown``.
     """
 
     __slots__ = ("first", "flags", "keyword", "last", "limit", "numkeys", "step", "unknown")
@@ -64,22 +66,22 @@ class KeySpec:
 
     @property
     def reads(self) -> bool:
-        """Whether the command may show something of what the key holds."""
+        """Whether the command may return the key's data."""
         return "access" in self.flags
 
     @property
     def writes(self) -> bool:
-        """Whether the command may change what the key holds."""
+        """Whether the command may change the key's data."""
         return bool({"update", "insert", "delete"} & set(self.flags))
 
     @property
     def is_fixed(self) -> bool:
-        """Whether it is always one key at the same place."""
+        """Whether there is always exactly one key, at a fixed position."""
         sought = self.unknown or self.numkeys or self.keyword is not None
         return not sought and self.last == 0
 
     def positions(self, argv: list[bytes]) -> range | None:
-        """The places of the keys in ``argv`` (name included); None when they cannot be known."""
+        """Return the positions of the keys in ``argv`` (name included); None if they are unknown."""
         if self.unknown:
             return None
         first = self.first
@@ -126,10 +128,10 @@ _READING_WRITERS = frozenset(
         *("ZRANGESTORE", "GEOSEARCHSTORE", "GEORADIUS", "GEORADIUSBYMEMBER"),
     }
 )
-"""Commands that write, and whose keys are read as those of commands that do not."""
+"""Write commands whose key lookups count as reads, for statistics and key-miss events."""
 
 
-# Cached, for many of the 400 commands say the same.
+# Cached because many of the 400 commands have the same values.
 
 
 @cache
@@ -155,12 +157,12 @@ def _flags_and_categories(text: str, group: str) -> tuple[frozenset[str], frozen
 
 
 class CommandSpec:
-    """One command or sub-command as declared.
+    """A command or subcommand of the table.
 
-    ``name`` is upper case with a space before the sub-command (``XGROUP CREATE``); ``arity``,
-    ``group``, ``since``, ``flags``, ``categories``, ``keys`` and ``options`` are as in the table;
-    ``subcommands`` is None unless the command is only a container of some; ``function`` runs it,
-    and is None where nothing does.
+    ``name`` is upper case with a space before the subcommand (``XGROUP CREATE``). ``arity``,
+    ``group``, ``since``, ``flags``, ``categories``, ``keys``, and ``options`` are those of the
+    table. ``subcommands`` is None unless the command is a container. ``function`` runs the command;
+    it is None if the command is not implemented.
     """
 
     function: Function | None
@@ -206,14 +208,15 @@ class CommandSpec:
         self.since = since
         self.flags, self.categories = _flags_and_categories(flags, group)
         self.keys = _key_specs(keys)
-        # The place of its only key, which every line of it has; 0 where lines differ in that.
+        # Position of the only key if it is the same for all arguments, else 0.
         first = self.keys[0] if len(self.keys) == 1 else None
         self.only_key = first.first if first is not None and first.is_fixed else 0
         self.options = tuple(options.split())
         self.write = "write" in self.flags
         self.readonly = "readonly" in self.flags
         self.reads_keys = (self.readonly and name != "MEMORY USAGE") or name in _READING_WRITERS
-        # Scripts are shown before what they call, all else once it ran.
+        # MONITOR shows scripts before the commands they call, and all other commands after they
+        # ran.
         self.shown_first = "skip_monitor" in self.flags
         self.hidden = self.shown_first or "admin" in self.flags
         self.unlogged = "skip_slowlog" in self.flags or name == "EXEC"
@@ -223,11 +226,11 @@ class CommandSpec:
         self.skip = 2 if " " in name else 1
         self.may_wait = "BLOCK" in self.options
         self.over_rest = name.split()[0] not in NOT_OVER_REST or name == "CLIENT SETINFO"
-        # No words of its line choose a sub-command, or decide whether REST has it.
+        # True if neither a subcommand nor the availability over REST depends on the arguments.
         self.plain = self.over_rest and not self.may_wait
 
     def key_positions(self, argv: list[bytes]) -> list[tuple[int, KeySpec]]:
-        """Each key of a full command line (name included) as its place and its spec."""
+        """Return each key of a command (name included) as its position and its spec."""
         found: list[tuple[int, KeySpec]] = []
         for spec in self.keys:
             positions = spec.positions(argv)
@@ -239,15 +242,15 @@ class CommandSpec:
 
 
 class _Unbound(CommandSpec):
-    """A command whose function nobody asked for yet; it is a plain ``CommandSpec`` from then on.
+    """A command whose function is not loaded yet; it becomes a `CommandSpec` on first access.
 
-    Plain ones have no ``__getattr__``, because it makes every attribute of theirs slower.
+    `CommandSpec` has no ``__getattr__`` because that would slow down every attribute access.
     """
 
     __slots__ = ()
 
     def __getattr__(self, name: str) -> Any:
-        # A slot without a value: only the function's, until its module is imported.
+        # Only the slot of the function has no value, until its module is imported.
         if name != "function":
             raise AttributeError(f"a command has no {name!r}")
         first = COMMANDS[self.name]
@@ -262,7 +265,7 @@ class _Unbound(CommandSpec):
 
 
 def _settle(spec: CommandSpec, function: Function | None) -> None:
-    """Say for good what runs a command."""
+    """Set the function of a command permanently."""
     spec.function = function
     spec.__class__ = CommandSpec
 
@@ -272,18 +275,19 @@ _bound: set[str] = set()
 
 
 def bind_with(binder: Callable[[CommandSpec], None]) -> None:
-    """Have a command's function looked for when it is first asked for: it imports its module."""
+    """Register a function that imports a command's module when the command first runs."""
     _binders.append(binder)
 
 
 class Table:
-    """What servers know that announce the same version: without one, all there is.
+    """The commands and behaviours of servers that announce the same version; all if it is None.
 
-    ``modules`` are those of ``versions.MODULES`` that a server of a version has loaded.
+    ``modules`` are the names in ``versions.MODULES`` that a server with a version has loaded.
 
-    ``commands`` has every command and sub-command by its upper-case name (``"XGROUP CREATE"``),
-    ``lookup`` the top-level ones by their name in upper and in lower case; others need ``.upper()``
-    first. ``knows`` says of each entry of ``versions.LATER`` whether it is there.
+    ``commands`` has every command and subcommand by its upper-case name (``"XGROUP CREATE"``).
+    ``lookup`` has the top-level commands by their upper-case and lower-case names; call
+    ``.upper()`` for other spellings. ``knows`` maps each entry of ``versions.LATER`` to whether the
+    version has it.
     """
 
     __slots__ = ("_members", "commands", "knows", "lookup")
@@ -308,7 +312,7 @@ class Table:
                 if container.subcommands is None:
                     container.subcommands = {}
                     container.plain = False
-                    # A container alone does nothing with its group's data.
+                    # A container command itself does not access its group's data.
                     own = _CATEGORIES.get(container.group, container.group)
                     container.categories -= {"@" + own}
                 container.subcommands[child.encode()] = spec
@@ -328,7 +332,7 @@ class Table:
             yield name, arity, group, since, flags, keys, " ".join(known)
 
     def find_family(self, argv: list[bytes]) -> CommandSpec | None:
-        """The declared command of a line's first word, whatever its sub-command."""
+        """Return the command or container named by the first word of ``argv``."""
         return self.lookup.get(argv[0]) or self.lookup.get(argv[0].upper())
 
     def resolve(self, argv: list[bytes]) -> CommandSpec:
@@ -344,11 +348,11 @@ class Table:
         return spec
 
     def specs(self) -> Iterator[CommandSpec]:
-        """Every command and sub-command, in the order of the rows."""
+        """Return every command and subcommand in the order of the rows."""
         return iter(self.commands.values())
 
     def members_of(self, category: str) -> frozenset[CommandSpec]:
-        """The commands and sub-commands of a category (``@read``)."""
+        """Return the commands and subcommands of a category such as ``@read``."""
         found = self._members.get(category)
         if found is None:
             found = frozenset(spec for spec in self.specs() if category in spec.categories)
@@ -357,9 +361,9 @@ class Table:
 
 
 EVERYTHING = Table()
-"""The table without a version, which is the vendor's."""
+"""The table without a version, used for the vendor dialect."""
 COMMANDS = EVERYTHING.commands
-"""Every command and sub-command of any server."""
+"""Every command and subcommand of any server."""
 LOOKUP = EVERYTHING.lookup
 find_family = EVERYTHING.find_family
 specs = EVERYTHING.specs
@@ -367,18 +371,18 @@ specs = EVERYTHING.specs
 
 @cache
 def table_of(dialect: str, version: str, modules: tuple[str, ...] = ()) -> Table:
-    """Return what a server knows that announces a version and has loaded modules.
+    """Return the table of a server with this dialect, version, and loaded modules.
 
-    The vendor's knows more than it announces.
+    The vendor has more commands than its announced version.
     """
     return EVERYTHING if dialect == "vendor" else Table(version, modules)
 
 
 def command(*names: str) -> Callable[[F], F]:
-    """Bind a function to the commands of those names: ``@command("ZADD")``.
+    """Bind a function to the commands with these names, e.g. ``@command("ZADD")``.
 
-    The function gets the session and the arguments after the name, and returns a reply or raises
-    ``CommandError``. Unknown names are a ``KeyError`` at import; so is binding a name twice.
+    The function takes the session and the arguments after the name. It returns a reply or raises
+    `CommandError`. An unknown name, or a name bound twice, raises `KeyError` at import.
     """
 
     def bind(function: F) -> F:

@@ -1,10 +1,11 @@
-"""The declared table of commands: one row for every command and sub-command the service knows.
+"""The table of commands: one row for each command and subcommand.
 
-A row is ``(name, arity, group, since, flags, keys, options)``. *arity* counts the name, negative
-means at least; *flags* are the words ``COMMAND INFO`` reports, followed by ACL categories that do
-not follow from them (``@x`` adds, ``-@x`` takes away); *keys* are key specs as ``registry.KeySpec``
-reads them; *options* are the literal words of the syntax. Sources: what Redis 7.0 and Valkey 9.1
-report of themselves through ``COMMAND``, and the vendor's documentation for its own additions.
+A row is ``(name, arity, group, since, flags, keys, options)``. *arity* includes the name; a
+negative arity is a minimum. *flags* are the flags that ``COMMAND INFO`` reports, followed by ACL
+categories that cannot be derived from them (``@x`` adds, ``-@x`` removes). *keys* are key specs in
+the syntax of ``registry.KeySpec``; *options* are the literal option words. Sources: what Redis 7.0
+and Valkey 9.1 report through ``COMMAND``, and the vendor's documentation for its additional
+commands.
 """
 
 from __future__ import annotations
@@ -533,11 +534,11 @@ ROWS: tuple[Row, ...] = (
 )
 # fmt: on
 
-# Blocking forms, and whatever belongs to a connection: a REST request has none of its own.
+# Blocking commands and commands of a connection; REST requests have no connection of their own.
 _NOT_OVER_REST = """
 BLMOVE BLMPOP BLPOP BRPOP BRPOPLPUSH BZMPOP BZPOPMAX BZPOPMIN WATCH UNWATCH DISCARD
 SUBSCRIBE UNSUBSCRIBE PSUBSCRIBE PUNSUBSCRIBE SSUBSCRIBE SUNSUBSCRIBE SPUBLISH MONITOR
 AUTH CLIENT HELLO QUIT RESET SELECT CLUSTER ASKING READONLY READWRITE
 """
 NOT_OVER_REST = frozenset(_NOT_OVER_REST.split())
-"""Commands refused as unsupported over REST; ``CLIENT SETINFO`` is the one exception."""
+"""Commands that REST rejects as unsupported, except for ``CLIENT SETINFO``."""

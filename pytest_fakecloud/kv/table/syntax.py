@@ -1,7 +1,7 @@
-"""Reading arguments and writing numbers, by the server's own strict rules.
+"""Parse arguments and format numbers by the strict rules of Redis.
 
-Readers raise ``CommandError`` with the text the server gives; commands that have a text of their
-own pass it as ``error``.
+Parsers raise `CommandError` with the message of Redis. Commands with their own message pass it as
+``error``.
 """
 
 from __future__ import annotations
@@ -25,13 +25,13 @@ I64_MIN = -(2**63)
 I64_MAX = 2**63 - 1
 
 LongDouble: TypeAlias = "fractions.Fraction | float"
-"""An 80-bit float: an exact fraction of 64 significant bits, or an infinity."""
+"""An 80-bit float: an exact fraction with 64 significant bits, or an infinity."""
 
 
 def try_int(text: bytes) -> int | None:
-    """The 64-bit integer written in its one canonical form, or None.
+    """Return the 64-bit integer if it is written in canonical form, else None.
 
-    No plus sign, no leading zeros or spaces, no underscore; ``-0`` is not canonical either.
+    A plus sign, leading zeros, spaces, and underscores are not canonical; neither is ``-0``.
     """
     if len(text) > 20:
         return None
@@ -47,7 +47,7 @@ def try_int(text: bytes) -> int | None:
 def parse_int(
     text: bytes, low: int = I64_MIN, high: int = I64_MAX, error: bytes = NOT_INTEGER
 ) -> int:
-    """The integer an argument stands for; raises with ``error`` unless it lies in the range."""
+    """Return the integer value of an argument; raise ``error`` unless it is in the range."""
     value = try_int(text)
     if value is None or not low <= value <= high:
         raise CommandError(error)
@@ -55,7 +55,7 @@ def parse_int(
 
 
 def parse_database(text: bytes) -> int:
-    """The number of a database, which need not be there: 32 bits, with a text of their own."""
+    """Return a database number, which may not exist; it has 32 bits and its own error message."""
     value = parse_int(text)
     if not -(2**31) <= value < 2**31:
         raise CommandError(OUT_OF_INT_RANGE)
@@ -63,7 +63,7 @@ def parse_database(text: bytes) -> int:
 
 
 def parse_unsigned(text: bytes, error: bytes) -> int:
-    """Read a cursor as ``strtoul`` does: an unsigned 64-bit number, negative ones from the end.
+    """Parse a cursor as ``strtoul`` does: an unsigned 64-bit number; negative ones wrap around.
 
     An empty string is 0.
     """
@@ -75,7 +75,8 @@ def parse_unsigned(text: bytes, error: bytes) -> int:
     return int(found[1] + found[2]) % 2**64
 
 
-# Digits give nothing back (++), or a long number with a letter behind it takes quadratic time.
+# Possessive quantifiers (++) do not backtrack; a long number followed by a letter would take
+# quadratic time.
 _DECIMAL = re.compile(rb"[+-]?(?:\d++\.?\d*+|\.\d++)(?:[eE][+-]?\d++)?")
 _HEXADECIMAL = re.compile(
     rb"[+-]?0[xX](?:[0-9a-fA-F]++\.?[0-9a-fA-F]*+|\.[0-9a-fA-F]++)(?:[pP][+-]?\d++)?"
@@ -84,10 +85,10 @@ _INFINITY = re.compile(rb"[+-]?inf(?:inity)?", re.IGNORECASE)
 
 
 def parse_float(text: bytes, error: bytes = NOT_FLOAT) -> float:
-    """The double an argument stands for, ``inf`` included and NaN excluded.
+    """Return the double value of an argument; ``inf`` is valid, NaN is not.
 
-    Hexadecimal floats are read too, and numbers too large or too small for a double are refused,
-    as ``strtod`` has it.
+    As ``strtod`` does, accept hexadecimal floats and reject numbers that overflow or underflow a
+    double.
     """
     if _DECIMAL.fullmatch(text):
         value = float(text)
@@ -113,11 +114,11 @@ def _has_digit(text: bytes) -> bool:
 
 
 _TO_NOTHING = 2**16446
-"""The inverse of half of the smallest 80-bit float."""
+"""Reciprocal of half of the smallest 80-bit float."""
 
 
 def parse_long_double(text: bytes, error: bytes = NOT_FLOAT) -> LongDouble:
-    """The 80-bit float an argument stands for; infinities are returned, NaN is refused."""
+    """Return the 80-bit float value of an argument; infinities are valid, NaN is not."""
     if len(text) >= 5120:
         raise CommandError(error)
     if _INFINITY.fullmatch(text):
@@ -128,7 +129,7 @@ def parse_long_double(text: bytes, error: bytes = NOT_FLOAT) -> LongDouble:
             if not _has_digit(text):
                 return fractions.Fraction(0)
             raise CommandError(error)
-        # Of text, Fraction takes 4,300 digits at most.
+        # Fraction parses at most 4,300 digits of a string.
         told = fractions.Fraction(decimal.Decimal(text.decode()))
     elif _HEXADECIMAL.fullmatch(text):
         told = _hexadecimal(text)
@@ -141,18 +142,18 @@ def parse_long_double(text: bytes, error: bytes = NOT_FLOAT) -> LongDouble:
 
 
 _FAR = 10**5
-"""An exponent beyond all that a number of 5,120 signs can make good."""
+"""An exponent that a mantissa of 5,120 characters cannot compensate."""
 
 
 def _exponent(text: bytes) -> int:
-    """The exponent behind a number, cut where no float reaches: int() takes 4,300 digits at most."""
+    """Return the exponent of a number, clamped because int() parses at most 4,300 digits."""
     digits = text.lstrip(b"+-").lstrip(b"0")
     value = min(int(digits[:7] or b"0"), _FAR)
     return -value if text.startswith(b"-") else value
 
 
 def _hexadecimal(text: bytes) -> fractions.Fraction:
-    """The exact value of a hexadecimal float that matched its pattern."""
+    """Return the exact value of a hexadecimal float that matched its pattern."""
     mantissa, _, power = text.lower().partition(b"p")
     whole, _, decimals = mantissa.lstrip(b"+-")[2:].partition(b".")
     digits = int(whole + decimals, 16)
@@ -165,7 +166,7 @@ def _hexadecimal(text: bytes) -> fractions.Fraction:
 
 
 def long_double_sum(left: LongDouble, right: LongDouble) -> LongDouble:
-    """The sum of two 80-bit floats, rounded to one."""
+    """Return the sum of two 80-bit floats, rounded to an 80-bit float."""
     if isinstance(left, float):
         return left + right if isinstance(right, float) else left
     if isinstance(right, float):
@@ -189,22 +190,22 @@ def _to_64_bits(value: fractions.Fraction) -> LongDouble:
 
 
 def format_long_double(value: LongDouble) -> bytes:
-    """The number as INCRBYFLOAT writes it: at most 17 decimals, no exponent, no trailing zeros."""
+    """Format a number as INCRBYFLOAT does: up to 17 decimals, no exponent, no trailing zeros."""
     if isinstance(value, float):
         return b"inf" if value > 0 else b"-inf"
     scaled = round(abs(value) * 10**17)
     whole, decimals = divmod(scaled, 10**17)
-    high, low = divmod(whole, 10**4000)  # int() and str() take 4,300 digits at most
+    high, low = divmod(whole, 10**4000)  # int() and str() convert at most 4,300 digits
     digits = f"{high}{low:04000d}" if high else f"{low}"
     text = f"{digits}.{decimals:017d}".rstrip("0").rstrip(".")
     return f"-{text}".encode() if value < 0 and text != "0" else text.encode()
 
 
 def format_double(value: float) -> bytes:
-    """The shortest text that reads back as the same double, as scores are printed.
+    """Return the shortest string that parses as the same double, the format of scores.
 
-    Whole numbers up to 2^62 are written in full; beyond that, and below 1e-6, the
-    exponent form is used (as Valkey 9 and Redis since 7.2 print it).
+    Integers up to 2^62 are written in full. Larger numbers, and those below 1e-6, have an exponent,
+    as in Valkey 9 and in Redis since 7.2.
     """
     if math.isinf(value):
         return b"inf" if value > 0 else b"-inf"
@@ -237,10 +238,10 @@ def _layout(digits: str, power: int) -> str:
 
 
 def parse_numkeys(args: list[bytes], at: int, error: bytes = NUMKEYS_NOT_POSITIVE) -> list[bytes]:
-    """The keys announced by the count at ``args[at]``.
+    """Return the keys after the number of keys at ``args[at]``.
 
-    Raises with ``error`` when the count is not a positive integer, and a syntax error when fewer
-    keys follow.
+    Raise ``error`` if the number is not a positive integer, and a syntax error if there are fewer
+    keys.
     """
     count = parse_int(args[at], 1, I64_MAX, error)
     if count > len(args) - at - 1:

@@ -1,7 +1,8 @@
-"""What COMMAND tells beside the table: tips, notes of key positions, what is deprecated.
+"""Tips, notes on key positions, and deprecations that COMMAND reports.
 
-Read off Redis 7.0 (``COMMAND INFO`` and ``COMMAND DOCS``). A proxy or a client of a cluster takes
-from the tips to which nodes a command goes and how replies become one; other commands have none.
+Taken from the output of Redis 7.0 (``COMMAND INFO`` and ``COMMAND DOCS``). From the tips, a proxy
+or cluster client learns which nodes a command goes to and how to combine their replies. Commands
+that are not listed have none.
 """
 
 from __future__ import annotations
@@ -66,7 +67,7 @@ NOTES: dict[str, dict[int, bytes]] = {
         "XADD": {0: "UPDATE instead of INSERT because of the optional trimming feature"},
     }.items()
 }
-"""The notes of a command's key positions, by the command's name and the place of the position."""
+"""The notes on a command's key positions, by the command's name and the index of the position."""
 
 
 def _read(text: str) -> dict[str, tuple[bytes, ...]]:
@@ -80,7 +81,7 @@ def _read(text: str) -> dict[str, tuple[bytes, ...]]:
 
 
 TIPS = _read(_TIPS)
-"""The tips of a command or sub-command, by its name in the table."""
+"""The tips of a command or subcommand, by its name in the table."""
 
 DEPRECATED: dict[str, tuple[bytes, bytes]] = {
     "BRPOPLPUSH": (b"6.2.0", b"`BLMOVE` with the `RIGHT` and `LEFT` arguments"),
@@ -107,7 +108,7 @@ DEPRECATED: dict[str, tuple[bytes, bytes]] = {
     "ZREVRANGEBYLEX": (b"6.2.0", b"`ZRANGE` with the `REV` and `BYLEX` arguments"),
     "ZREVRANGEBYSCORE": (b"6.2.0", b"`ZRANGE` with the `REV` and `BYSCORE` arguments"),
 }
-"""Since when a command should no longer be used, and what replaces it."""
+"""The version that deprecated a command, and what replaces the command."""
 
 INTERNAL = frozenset({"DEBUG", "PFDEBUG", "PFSELFTEST", "REPLCONF", "RESTORE-ASKING"})
 """Commands that are not meant for users."""

@@ -1,22 +1,23 @@
-"""What servers learned after Redis 7.0, and with which version: the only place that says so.
+"""What servers added after Redis 7.0, with the version that added it.
 
-Commands tell it themselves, in the column *since* of ``rows.py``; here are option words, arities and
-ways to answer. A stock server knows what came up to the version it announces, and the vendor's knows
-all. Versions are those of Redis; what only Valkey has counts Valkey's, which go on where 7.2 ends.
+For commands, the column *since* of ``rows.py`` has the version; for option words, arities, and
+behaviours it is here. A stock server has everything up to the version it announces; the vendor has
+everything. Versions are those of Redis; for what only Valkey has, they are Valkey's, which continue
+after 7.2.
 """
 
 from __future__ import annotations
 
 VENDOR = "vendor"
-"""Instead of a version: what no stock server has."""
+"""Used instead of a version for what no stock server has."""
 OWN = ("ACL GENTOKEN", "ACL RESTTOKEN", "SEARCH.")
-"""How the names of commands begin that no stock server has."""
+"""Prefixes of the commands that no stock server has."""
 
 VALKEYS = (
     *("CLIENT CAPA", "CLIENT IMPORT-SOURCE", "DELIFEQ", "SCRIPT SHOW"),
     "the API of scripts as `server`",
 )
-"""What Redis of no version has."""
+"""Names in the table and in `LATER` that no version of Redis has, only Valkey."""
 
 LATER: dict[str, str] = {
     # -- option words: the command and the word --------------------------------------------------
@@ -56,29 +57,29 @@ LATER: dict[str, str] = {
     "timeouts that overflow are out of range": "7.2.0",
     "XSETID looks at what was deleted": "7.2.0",
 }
-"""The first version of each."""
+"""The first version that has each option, field, parameter, or behaviour."""
 
 ARITIES: dict[str, int] = {"ZRANK": 3, "ZREVRANK": 3}
-"""The arities commands had as long as they had none of their later words."""
+"""Arities of commands in versions without their later option words."""
 
 MODULES: dict[str, str] = {"ReJSON": "json"}
-"""The groups that a stock server has by loading a module, whatever its version, by module name."""
+"""Command groups that a stock server has only if it loads a module, by module name."""
 
 _RDB_VERSIONS = (("7.4", 12), ("7.2", 11), ("0", 10))
 
 
 def as_numbers(version: str) -> tuple[int, ...]:
-    """A version, to be compared: ``"7.0.15"`` is ``(7, 0, 15)``."""
+    """Return a version as a comparable tuple: ``"7.0.15"`` is ``(7, 0, 15)``."""
     return tuple(map(int, version.split(".")))
 
 
 def rdb_version(version: str) -> int:
-    """Return the version of the RDB format that a server of some version writes and reads up to."""
+    """Return the latest RDB version that a server of this version reads and writes."""
     return next(
         number for since, number in _RDB_VERSIONS if as_numbers(version) >= as_numbers(since)
     )
 
 
 def is_later(since: str, version: str) -> bool:
-    """Whether something of a version is unknown to a stock server of another."""
+    """Return whether a stock server of version ``version`` lacks what was added in ``since``."""
     return since == VENDOR or as_numbers(since) > as_numbers(version)

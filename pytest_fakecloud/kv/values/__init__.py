@@ -1,1 +1,1 @@
-"""Data structures without commands: what is kept under a key besides strings."""
+"""The data structures that are the values of keys, apart from strings."""

@@ -1,6 +1,7 @@
-"""The digest of DEBUG DIGEST: SHA-1 mixed so that the order of what has none does not matter.
+"""The digest of DEBUG DIGEST: SHA-1 sums, combined so that unordered elements may come in any
+order.
 
-Measured on Redis 7.0: the same data have the same digest there.
+Checked against Redis 7.0: the same data has the same digest.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ from typing import Any
 from .stream import format_id
 
 EMPTY = 0
-"""The digest of nothing. Digests are numbers of twenty bytes, the highest first."""
+"""The initial digest. Digests are 20-byte big-endian integers."""
 _TYPES = {"list": 1, "set": 2, "zset": 3, "hash": 4, "stream": 6}
 _MODULE = 5
 
@@ -21,24 +22,24 @@ def _sum(data: bytes) -> int:
 
 
 def joined(digest: int, element: int) -> int:
-    """Return the digest with that of an element added, in any order."""
+    """Add the digest of an unordered element to a digest."""
     return digest ^ _sum(element.to_bytes(20))
 
 
 def mixed(digest: int, *pieces: bytes) -> int:
-    """Return the digest with byte strings added, whose order matters."""
+    """Add byte strings to a digest, in order."""
     for piece in pieces:
         digest = _sum((digest ^ _sum(piece)).to_bytes(20))
     return digest
 
 
 def key_digest(key: bytes, value: Any, expires: bool) -> int:
-    """Return the digest of a key with its value."""
+    """Return the digest of a key and its value."""
     return value_digest(value, expires, mixed(EMPTY, key))
 
 
 def value_digest(value: Any, expires: bool, digest: int = EMPTY) -> int:
-    """Return the digest of a value, and of whether it expires."""
+    """Return the digest of a value and of whether it expires."""
     if isinstance(value, bytes | bytearray):
         digest = mixed(digest, (0).to_bytes(4), bytes(value))
     else:

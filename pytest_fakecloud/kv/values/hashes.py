@@ -1,4 +1,4 @@
-"""The hash: fields with values, some of which may expire by themselves."""
+"""Hashes: fields and values, where fields may expire."""
 
 from __future__ import annotations
 
@@ -15,8 +15,9 @@ if TYPE_CHECKING:
 class HashValue:
     """Fields and values in order of creation.
 
-    ``expires`` has the instant (milliseconds) of each field that will go, or is None. The largest
-    size ever reached decides the encoding, as the server never goes back to the small one.
+    ``expires`` has the expiry of each volatile field in milliseconds, or is None. The encoding
+    depends on the largest size so far, because Redis never converts a hash back to the small
+    encoding.
     """
 
     __slots__ = ("_longest", "_most", "_order", "_volatile", "expires", "fields")
@@ -24,7 +25,7 @@ class HashValue:
     type_name: ClassVar[str] = "hash"
 
     def __init__(self, fields: dict[bytes, bytes] | None = None) -> None:
-        """Take up fields, which are the value's from now on."""
+        """Take ownership of ``fields`` without copying them."""
         self.fields: dict[bytes, bytes] = {} if fields is None else fields
         self.expires: dict[bytes, int] | None = None
         self._longest = max(map(len, chain(*self.fields.items())), default=0)
@@ -42,7 +43,7 @@ class HashValue:
         return iter(self.fields)
 
     def encoding(self, config: Config) -> str:
-        """``listpack`` while few and short, ``hashtable`` ever after (and with expiring fields)."""
+        """Return ``listpack``, or ``hashtable`` once the hash was large or had a field with a TTL."""
         most = config.number("hash-max-listpack-entries")
         longest = config.number("hash-max-listpack-value")
         if self._volatile or self._most > most or self._longest > longest:
@@ -50,7 +51,6 @@ class HashValue:
         return "listpack"
 
     def copy(self) -> HashValue:
-        """An independent copy."""
         twin = HashValue()
         twin.fields = dict(self.fields)
         twin.expires = dict(self.expires) if self.expires else None
@@ -58,11 +58,11 @@ class HashValue:
         return twin
 
     def stay_packed(self) -> None:
-        """Take no account of how long the present fields are, as a server that restores a listpack."""
+        """Ignore the length of the present fields, as Redis does when it restores a listpack."""
         self._longest = 0
 
     def set(self, field: bytes, value: bytes, keep_ttl: bool = False) -> bool:
-        """Set a field; whether it is new. Its expiry goes unless it is to be kept."""
+        """Set a field and return whether it is new. A TTL is removed unless ``keep_ttl``."""
         fields = self.fields
         new = field not in fields
         fields[field] = value
@@ -79,7 +79,7 @@ class HashValue:
         return new
 
     def remove(self, field: bytes) -> bool:
-        """Remove a field; whether it was there."""
+        """Remove a field; return whether it existed."""
         if self.fields.pop(field, None) is None:
             return False
         self.persist(field)
@@ -88,18 +88,18 @@ class HashValue:
     # -- expiry of fields ------------------------------------------------------------------------
 
     def expire_at(self, field: bytes, at_ms: int) -> None:
-        """Let an existing field go at an instant."""
+        """Set the time at which an existing field expires."""
         if self.expires is None:
             self.expires = {}
         self.expires[field] = at_ms
         self._volatile = True
 
     def expiry(self, field: bytes) -> int | None:
-        """The instant at which a field goes, or None when it stays."""
+        """Return the time at which a field expires, or None."""
         return None if self.expires is None else self.expires.get(field)
 
     def persist(self, field: bytes) -> bool:
-        """Take the expiry off a field; whether it had one."""
+        """Remove the TTL of a field; return whether it had one."""
         if self.expires is None or self.expires.pop(field, None) is None:
             return False
         if not self.expires:
@@ -107,16 +107,16 @@ class HashValue:
         return True
 
     def soonest(self) -> int | None:
-        """The instant at which the first field goes, or None when all stay."""
+        """Return the earliest time at which a field expires, or None."""
         return min(self.expires.values()) if self.expires else None
 
     def expire(self, now_ms: int) -> None:
-        """Remove the fields whose instant has come."""
+        """Remove the fields that have expired."""
         for field in [field for field, at in (self.expires or {}).items() if at <= now_ms]:
             self.remove(field)
 
     def scan(self, cursor: int, count: int) -> tuple[int, list[bytes]]:
-        """The next fields from a cursor on, and the cursor to go on with (0 at the end)."""
+        """Return the next cursor (0 at the end) and the fields from this cursor."""
         if self._order is None:
             self._order = ScanOrder(self.fields)
         return self._order.page(cursor, count)

@@ -1,4 +1,4 @@
-"""Which byte strings the server stores as integers."""
+"""The byte strings that Redis stores as integers."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ _CANONICAL = re.compile(rb"(?:0|-?[1-9][0-9]{0,18})\Z")
 
 
 def canonical_integer(text: bytes) -> int | None:
-    """The 64-bit signed integer whose only spelling is ``text``, or None.
+    """Return the 64-bit signed integer whose canonical form is ``text``, or None.
 
-    ``01``, ``+1``, ``-0`` and `` 1`` are strings to the server, not integers.
+    Redis keeps ``01``, ``+1``, ``-0``, and `` 1`` as strings.
     """
     if not _CANONICAL.match(text):
         return None

@@ -1,9 +1,9 @@
-"""JSON documents: reading, writing and comparing with integers and floats kept apart.
+"""JSON documents: parsing, formatting, and comparing, with integers distinct from floats.
 
-A document is plain Python data: ``dict``, ``list``, ``str``, ``int``, ``float``, ``bool`` and
-``None``. Integers outside 64 bits become floats; numbers too large for a double, NaN and lone
-surrogates are refused, as is nesting beyond 128 levels in what a client sends (RedisJSON's own
-limits). Texts are compact unless indentation is asked for.
+A document is plain Python data: ``dict``, ``list``, ``str``, ``int``, ``float``, ``bool``, and
+``None``. Integers outside 64 bits become floats. Numbers too large for a double, NaN, lone
+surrogates, and nesting beyond 128 levels are rejected in client input (the limits of RedisJSON).
+Output is compact unless it is indented.
 """
 
 from __future__ import annotations
@@ -19,17 +19,17 @@ if TYPE_CHECKING:
     from ..table.config import Config
 
 DEEPEST = 128
-"""Levels of nesting a client may send."""
+"""Maximum nesting of a JSON value that a client sends."""
 
 Json = Any
 
 
 class JsonError(ValueError):
-    """Text that is not a JSON value; the message says what is wrong and where."""
+    """Raised for an invalid JSON value. The message says what is wrong and where."""
 
 
 class JsonValue:
-    """A document under a key."""
+    """The JSON document of a key."""
 
     type_name = "ReJSON-RL"
     __slots__ = ("root",)
@@ -38,23 +38,22 @@ class JsonValue:
         self.root = root
 
     def encoding(self, config: Config) -> str:
-        """The word OBJECT ENCODING answers: module values have no encoding of their own."""
+        """Return the encoding that OBJECT ENCODING reports; module values have none of their own."""
         return "raw"
 
     def copy(self) -> JsonValue:
-        """An independent copy."""
         return JsonValue(copy_json(self.root))
 
     def to_python(self) -> Json:
-        """The document, to keep."""
+        """Return a copy of the document as Python data."""
         return copy_json(self.root)
 
     def __len__(self) -> int:
-        return 1  # a document is never removed for being empty
+        return 1  # Always 1: an empty document is not removed.
 
     @property
     def size(self) -> int:
-        """The bytes of the document's compact text."""
+        """Return the length in bytes of the document as compact JSON."""
         return len(write_json(self.root))
 
 
@@ -110,7 +109,7 @@ _DECODER = json.JSONDecoder(parse_int=_integer, parse_float=_float, parse_consta
 
 
 def parse_json(text: bytes, deepest: int = DEEPEST) -> Json:
-    """The value a JSON text stands for; raises ``JsonError``."""
+    """Parse a JSON value; raise `JsonError` if it is invalid."""
     _check_nesting(text, deepest)
     try:
         decoded = text.decode()
@@ -147,7 +146,7 @@ def _check_surrogates(value: Json) -> None:
 
 
 class Layout:
-    """What JSON.GET puts between the pieces: indentation, line breaks, a space after the colon."""
+    """The INDENT, NEWLINE, and SPACE of JSON.GET."""
 
     __slots__ = ("indent", "newline", "space")
 
@@ -161,7 +160,7 @@ _COMPACT = Layout()
 
 
 def write_json(value: Json, layout: Layout = _COMPACT) -> bytes:
-    """The text of a value: compact, or laid out as JSON.GET is asked to."""
+    """Format a value as JSON: compact, or with the layout of JSON.GET."""
     out: list[str] = []
     _write(value, out, layout, 0)
     return "".join(out).encode()
@@ -208,10 +207,10 @@ def _write_items(
 
 
 def format_float(value: float) -> str:
-    """The shortest text that reads back as the same double, always with a point or an exponent.
+    """Return the shortest string that parses as the same double, with a point or an exponent.
 
-    Decimal from 1e-5 up to below 1e16, else with an exponent written without plus sign and zeros
-    (as RedisJSON prints doubles).
+    Numbers from 1e-5 to below 1e16 have a point. Others have an exponent without plus sign and
+    leading zeros, as in RedisJSON.
     """
     text = repr(value)
     if "e" not in text:
@@ -233,12 +232,12 @@ _WORDS = {
 
 
 def type_word(value: Json) -> str:
-    """The word JSON.TYPE answers."""
+    """Return the type name that JSON.TYPE reports."""
     return _WORDS[value.__class__]
 
 
 def copy_json(value: Json) -> Json:
-    """An independent copy."""
+    """Return a deep copy of a JSON value."""
     kind = value.__class__
     if kind is dict:
         return {key: copy_json(item) for key, item in value.items()}
@@ -248,7 +247,7 @@ def copy_json(value: Json) -> Json:
 
 
 def depth(value: Json) -> int:
-    """How many levels of objects and arrays a value has: 0 for a scalar."""
+    """Return the nesting depth of a value: 0 for a scalar."""
     if value.__class__ is dict:
         return 1 + max(map(depth, value.values()), default=0)
     if value.__class__ is list:
@@ -257,7 +256,7 @@ def depth(value: Json) -> int:
 
 
 def equal(left: Json, right: Json) -> bool:
-    """Whether two values are the same: 1, 1.0 and true are three."""
+    """Return whether two values are equal; 1, 1.0, and true are all different."""
     if left.__class__ is not right.__class__:
         return False
     if left.__class__ is dict:
@@ -268,7 +267,7 @@ def equal(left: Json, right: Json) -> bool:
 
 
 def merge(target: Json, patch: Json) -> Json:
-    """The target with a merge patch applied (RFC 7396): null removes, objects merge."""
+    """Return the target after a merge patch (RFC 7396): null removes, objects merge."""
     if patch.__class__ is not dict:
         return copy_json(patch)
     merged = target if target.__class__ is dict else {}

@@ -1,10 +1,10 @@
-"""Paths into JSON documents: ``$`` paths (RFC 9535, by python-jsonpath) and RedisJSON's old ones.
+"""Paths into JSON documents: ``$`` paths (RFC 9535, with python-jsonpath) and legacy paths.
 
-A legacy path does not begin with ``$`` (``.a.b``, ``a[0]``, ``.``) and stands for its first match.
-Names after a dot may be anything up to the next dot or bracket. Each node a query looks at takes
-steps off the command's budget, so that ``$..*..*..*`` fails instead of running for hours, and the
-regular expressions of filters run in linear time. ``..`` tells what is below a node before the
-node's own members, as the vendor does: ``$..a`` of ``{"a": 2, "n": {"a": 4}}`` finds 4, then 2.
+A legacy path of RedisJSON does not start with ``$`` (``.a.b``, ``a[0]``, ``.``) and means its first
+match. A name after a dot ends at the next dot or bracket. Each visited node takes steps from the
+command's budget, so that ``$..*..*..*`` fails instead of running for hours. The regular expressions
+of filters run in linear time. ``..`` visits the descendants of a node before the node's own
+members, as the vendor does: ``$..a`` of ``{"a": 2, "n": {"a": 4}}`` finds 4, then 2.
 """
 
 from __future__ import annotations
@@ -29,19 +29,19 @@ from ..algorithms.linear_regex import LinearRegex, RegexError
 
 _STEPS_A_NODE = 64
 _LONGEST = 4096
-"""Bytes of a path."""
+"""Maximum length of a path in bytes."""
 _MOST_SEGMENTS = 300
-"""Segments of a path: more than a document has levels."""
+"""Maximum number of segments of a path; more than a document has levels."""
 
 Parts = tuple[str | int, ...]
 
 
 class PathError(ValueError):
-    """A path that cannot be read, or followed."""
+    """Raised for a path that is invalid or cannot be followed."""
 
 
 class Location:
-    """One match: where it is (names and indexes from the root) and what is there."""
+    """A match: its location (names and indexes from the root) and its value."""
 
     __slots__ = ("parts", "value")
 
@@ -51,12 +51,12 @@ class Location:
 
 
 class _Node(JSONPathMatch):
-    """A match that knows where it is, keeps no children, and is counted."""
+    """A match with its location and without children, which takes steps from the budget."""
 
     __slots__ = ()
 
     def __init__(self, obj: object, parts: Parts, root: Any) -> None:
-        spend(_STEPS_A_NODE * (1 + len(parts) // 4))  # each level costs a generator and a place
+        spend(_STEPS_A_NODE * (1 + len(parts) // 4))  # each level costs a generator and a part
         self._filter_context = {}
         self.children = []
         self.obj = obj
@@ -73,7 +73,7 @@ class _Node(JSONPathMatch):
 
 
 class _Descent(JSONPathRecursiveDescentSegment):
-    """``..`` with siblings in the document's order, and a node after what is below it or before."""
+    """The segment ``..``, with siblings in document order and descendants before their node."""
 
     deepest_first = True
 
@@ -99,7 +99,7 @@ class _OuterFirst(_Descent):
 
 
 class _Query(JSONPath):
-    """A compiled path whose matches are counted, also where it stands inside a filter."""
+    """A compiled path whose matches take steps from the budget, also inside a filter."""
 
     def __init__(self, segments: Iterable[JSONPathSegment], descent: type[_Descent]) -> None:
         self.descent = descent
@@ -147,7 +147,7 @@ def _single(value: Any) -> Any:
 
 
 class _RegexFunction(FilterFunction):
-    """``match`` and ``search`` in linear time."""
+    """The filter functions ``match`` and ``search`` in linear time."""
 
     arg_types = [ExpressionType.VALUE, ExpressionType.VALUE]  # noqa: RUF012 - as the base has it
     return_type = ExpressionType.LOGICAL
@@ -161,7 +161,7 @@ class _RegexFunction(FilterFunction):
         try:
             regex = _regex(pattern)
         except PathError:
-            return False  # RFC 9535: not a regular expression, not a match
+            return False  # RFC 9535: an invalid regular expression does not match
         return regex.fullmatch(value) if self._whole else regex.search(value)
 
 
@@ -177,7 +177,7 @@ _ENVIRONMENT = _Environment()
 
 
 class Path:
-    """A compiled path. ``text`` is as it came; ``legacy`` tells which replies it asks for."""
+    """A compiled path. ``text`` is the original path; ``legacy`` determines the form of replies."""
 
     __slots__ = ("_query", "legacy", "text")
 
@@ -188,13 +188,13 @@ class Path:
 
     @property
     def is_root(self) -> bool:
-        """Whether it is the whole document, and nothing else."""
+        """Whether the path is the root of the document."""
         return not self._query.segments
 
     def find(self, root: Any) -> list[Location]:
-        """Every match in the order the path meets them; one that is met twice is told once.
+        """Return each match once, in the order of the path.
 
-        Takes steps off the budget of the command. Raises ``PathError`` for too deep a document.
+        Takes steps from the command's budget. Raises `PathError` if the document is too deep.
         """
         found: dict[Parts, Any] = {}
         try:
@@ -205,7 +205,7 @@ class Path:
         return [Location(parts, value) for parts, value in found.items()]
 
     def parent_and_name(self) -> tuple[Path, str] | None:
-        """The path without its last member and the member's name; None when it ends otherwise."""
+        """Return the path without its last member, and that member's name; None without one."""
         segments = self._query.segments
         if not segments or not isinstance(segments[-1], JSONPathChildSegment):
             return None
@@ -218,10 +218,10 @@ class Path:
 
 @lru_cache(maxsize=512)
 def compile_path(text: bytes, *, outer_first: bool = False) -> Path:
-    """Read a path; raises ``PathError``.
+    """Parse a path; raise `PathError` if it is invalid.
 
-    As RedisJSON reads it with ``outer_first``: ``..`` meets a node before what is below it, and a
-    dot may stand before a bracket. The vendor's clients' tests expect what is below it first.
+    With ``outer_first``, parse it as RedisJSON does: ``..`` visits a node before its descendants,
+    and a dot may precede a bracket. The tests of the vendor's clients expect descendants first.
     """
     if len(text) > _LONGEST:
         raise PathError(f"the path is longer than {_LONGEST} bytes")
@@ -252,14 +252,14 @@ def compile_path(text: bytes, *, outer_first: bool = False) -> Path:
 
 
 def _reason(error: BaseException) -> str:
-    # In older versions of the library its own is none of Python's.
+    # In older versions of python-jsonpath, its recursion error does not derive from Python's.
     if isinstance(error, RecursionError | JSONPathRecursionError):
         return "it is nested too deeply"
     return str(error).split("\n")[0]
 
 
 def _quote_names(path: str, *, spare_dots: bool) -> str:
-    """The path with every name after a dot in brackets and quotes."""
+    """Return the path with each name after a dot in brackets and quotes."""
     out = ["$"]
     at = 1
     while at < len(path):

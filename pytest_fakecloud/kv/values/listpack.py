@@ -1,11 +1,11 @@
-"""Sizes of listpack entries, which decide encodings and stream nodes; no listpack is ever built."""
+"""Sizes of listpack entries, which determine encodings and stream nodes. No listpack is built."""
 
 from __future__ import annotations
 
 from .integers import canonical_integer
 
 LISTPACK_OVERHEAD = 7
-"""Bytes of an empty listpack: total length, number of elements, end marker."""
+"""Size of an empty listpack in bytes: total length, number of elements, end marker."""
 
 
 def _with_back_length(size: int) -> int:
@@ -21,7 +21,7 @@ def _with_back_length(size: int) -> int:
 
 
 def integer_size(number: int) -> int:
-    """The bytes an integer takes, its back length included."""
+    """Return the size of an integer in bytes, including its back length."""
     if 0 <= number <= 127:
         return 2
     if -4096 <= number <= 4095:
@@ -36,7 +36,7 @@ def integer_size(number: int) -> int:
 
 
 def entry_size(item: bytes) -> int:
-    """The bytes ``item`` takes in a listpack, as an integer where it is the canonical text of one."""
+    """Return the size of ``item`` in bytes; a canonical integer is stored as one."""
     length = len(item)
     if length <= 20 and item[:1] <= b"9":
         number = canonical_integer(item)

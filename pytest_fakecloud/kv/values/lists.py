@@ -1,4 +1,4 @@
-"""Lists: blocks of items, quick at both ends and by index, with encoding thresholds."""
+"""Lists: blocks of items, fast at both ends and by index, with encoding thresholds."""
 
 from __future__ import annotations
 
@@ -13,17 +13,17 @@ if TYPE_CHECKING:
     from ..table.config import Config
 
 LOAD = 512
-"""Items of a block after a split; a block of more than twice that is split."""
+"""Number of items in a block after a split; a block is split above twice that."""
 
 NODE_BYTES = {-1: 4096, -2: 8192, -3: 16384, -4: 32768, -5: 65536}
-"""What the negative values of list-max-listpack-size mean."""
+"""Bytes that the negative values of list-max-listpack-size stand for."""
 
 
 class QuickList:
     """A sequence of byte strings in blocks of at most 1,024.
 
-    Both ends cost O(1) (a block is short), an index O(log n) through prefix sums, and insertion or
-    removal in the middle the length of one block.
+    Access at both ends takes O(1) (blocks are short), access by index O(log n) through prefix sums,
+    and insertion or removal in the middle is linear in the length of a block.
     """
 
     type_name: ClassVar[str] = "list"
@@ -34,7 +34,7 @@ class QuickList:
         self._blocks = [whole[at : at + LOAD] for at in range(0, len(whole), LOAD)]
         self._length = len(whole)
         self._bytes = LISTPACK_OVERHEAD + sum(map(entry_size, whole))
-        # The largest size since it was last small: converting back needs half the limit.
+        # The largest size since the list was last small: converting back requires half the limit.
         self._peak = self._bytes
         self._positions: Positions | None = None
 
@@ -50,9 +50,9 @@ class QuickList:
             yield from reversed(block)
 
     def encoding(self, config: Config) -> str:
-        """The word OBJECT ENCODING answers: ``listpack`` within one node's limit, else ``quicklist``.
+        """Return ``listpack`` if the list fits in one node, else ``quicklist``.
 
-        Servers that pack no lists have only the second word.
+        Server versions without listpack lists always return ``quicklist``.
         """
         if not config.packs_lists_and_sets:
             return "quicklist"
@@ -62,7 +62,7 @@ class QuickList:
         return "listpack" if self._peak <= NODE_BYTES[max(limit, -5)] else "quicklist"
 
     def copy(self) -> QuickList:
-        """An independent copy with the same encoding."""
+        """Return a copy with the same encoding."""
         twin = QuickList()
         twin._blocks = [block.copy() for block in self._blocks]
         twin._length = self._length
@@ -104,7 +104,7 @@ class QuickList:
             self._split_if_full(last)
 
     def push_left(self, items: Iterable[bytes]) -> None:
-        """Put each item before the head, one after the other (so the last one ends up first)."""
+        """Prepend each item at the head, one by one, so that the last item becomes the first."""
         for item in items:
             if not self._blocks:
                 self._blocks.append([])
@@ -145,19 +145,19 @@ class QuickList:
         return self._positions.find(index)
 
     def at(self, index: int) -> bytes:
-        """The item at an index within 0..length-1."""
+        """Return the item at an index in 0..length-1."""
         i, j = self._find(index)
         return self._blocks[i][j]
 
     def replace(self, index: int, item: bytes) -> None:
-        """Put another item at an index within 0..length-1."""
+        """Replace the item at an index in 0..length-1."""
         i, j = self._find(index)
         self._shrank((self._blocks[i][j],))
         self._blocks[i][j] = item
         self._grew(item)
 
     def insert(self, index: int, item: bytes) -> None:
-        """Put an item before the one at ``index`` (0..length)."""
+        """Insert an item before the one at ``index`` (0..length)."""
         if index >= self._length:
             self.push_right((item,))
             return
@@ -169,7 +169,7 @@ class QuickList:
         self._split_if_full(i)
 
     def slice(self, start: int, stop: int) -> list[bytes]:
-        """The items at start <= index < stop, both already within 0..length."""
+        """Return the items at start <= index < stop, both already within 0..length."""
         if start >= stop:
             return []
         i, j = self._find(start)
@@ -205,9 +205,9 @@ class QuickList:
         return removed
 
     def matches(self, item: bytes, *, reverse: bool = False, maxlen: int = 0) -> Iterator[int]:
-        """The indexes of the items equal to ``item``, from the head (or tail, with ``reverse``).
+        """Yield the indexes of the items equal to ``item``, from the head, or tail if ``reverse``.
 
-        At most ``maxlen`` items are compared; 0 means all.
+        Compare at most ``maxlen`` items; 0 means all.
         """
         compared = islice(reversed(self) if reverse else iter(self), maxlen or None)
         last = self._length - 1
@@ -216,9 +216,9 @@ class QuickList:
                 yield last - steps if reverse else steps
 
     def remove(self, item: bytes, count: int) -> int:
-        """Remove up to |count| items equal to ``item``, from the tail when count < 0; 0 means all.
+        """Remove up to |count| items equal to ``item``, from the tail if count < 0; 0 means all.
 
-        Returns how many were removed.
+        Return the number of removed items.
         """
         limit = min(abs(count), self._length) or self._length
         doomed = sorted(islice(self.matches(item, reverse=count < 0), limit), reverse=True)

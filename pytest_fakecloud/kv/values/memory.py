@@ -1,4 +1,4 @@
-"""The memory a real server would spend on a key: MEMORY USAGE, by its own allocation rules."""
+"""The memory that Redis would allocate for a key, which MEMORY USAGE reports."""
 
 from __future__ import annotations
 
@@ -6,9 +6,9 @@ from typing import Any
 
 from ..table.syntax import try_int
 
-# What the server allocates: a dictionary entry, and an object header around each value.
+# Sizes of Redis' allocations in bytes.
 ENTRY = 24
-"""Bytes of an entry of a dictionary: of a key, and of its expiry."""
+"""Bytes of a dictionary entry: of a key, and of its expiry."""
 _OBJECT = 16
 _HEADER = 56
 _SKIP_NODE = 40
@@ -16,13 +16,13 @@ _ID = 16
 
 
 class UnpackedInteger(bytes):
-    """The digits of an integer that a server stores as text, as INCRBYFLOAT leaves them."""
+    """An integer that Redis stores as a string, as after INCRBYFLOAT."""
 
     __slots__ = ()
 
 
 def _allocated(size: int) -> int:
-    """The size class of the allocator a block falls into."""
+    """Return the allocator's size class for a block."""
     if size <= 8:
         return 8
     if size <= 128:
@@ -32,13 +32,13 @@ def _allocated(size: int) -> int:
 
 
 def _text(length: int) -> int:
-    """A string of the server: header by length, the bytes, a terminator."""
+    """Return the size of a Redis string: a header of 1 to 5 bytes, the bytes, a terminator."""
     header = 1 if length < 32 else 3 if length < 256 else 5
     return _allocated(length + header + 1)
 
 
 def usage(key: bytes, value: Any) -> int:
-    """Bytes for the key, its entry and its value (collections: header plus each element)."""
+    """Return the bytes of a key, its entry, and its value (collections: header and elements)."""
     total = ENTRY + _text(len(key))
     if isinstance(value, bytes | bytearray):
         packed = len(value) <= 20 and not isinstance(value, UnpackedInteger)
@@ -56,7 +56,7 @@ def _elements(value: Any) -> int:
             pairs = value.fields.items()
             return sum(ENTRY + _text(len(field)) + _text(len(text)) for field, text in pairs)
         case "list":
-            # Items of a list lie packed in nodes, each behind a length of a few bytes.
+            # The items of a list are packed in nodes, each after a length of a few bytes.
             return sum(len(item) + 3 for item in value)
         case "set":
             return sum(ENTRY + _text(len(member)) for member in value)

@@ -1,9 +1,9 @@
-"""The order of a sorted set: (score, member) in blocks, the scores packed beside the members.
+"""The order of a sorted set: (score, member) in blocks, with the scores packed beside the members.
 
-Tuples in blocks would do, but a search in a million of them waits for memory at every comparison.
-Packed, the scores a search touches lie side by side; members are compared among equal scores only.
-Taking one of a million out and putting it back takes 9.8 us, a rank 7.9 us; a ``SortedList`` of
-sortedcontainers takes 18.9 us and 14.3 us.
+In blocks of tuples, a search among a million items would wait for memory at every comparison.
+Packed, the scores that a search reads are adjacent, and members are compared only among equal
+scores. Removing and re-adding one of a million items takes 9.8 us, a rank 7.9 us; a ``SortedList``
+of sortedcontainers takes 18.9 us and 14.3 us.
 """
 
 from __future__ import annotations
@@ -18,23 +18,23 @@ Item = tuple[float, bytes]
 """A score and its member."""
 
 LOAD = 128
-"""Items of a fresh block; one of twice that is split, one of a quarter merged with its neighbour.
+"""Number of items in a new block. A block is split at twice that and merged at a quarter.
 
-Measured with a million members: 64 to 128 are quickest; larger blocks cost memory traffic, smaller
-ones a longer list of them.
+Measured with a million members: 64 to 128 is fastest. Larger blocks move more memory, smaller ones
+need a longer list of blocks.
 """
 
 
 class ScoreOrder:
     """Distinct (score, member) pairs, ascending by score, then by the member's bytes.
 
-    Insertion, removal, rank and the ends of a range cost O(log n).
+    Insertion, removal, rank, and the bounds of a range take O(log n).
     """
 
     __slots__ = ("_last_scores", "_length", "_members", "_positions", "_scores")
 
     def __init__(self, items: Iterable[Item] = ()) -> None:
-        """Build from items in any order (they are sorted once)."""
+        """Build the order from items in any order, sorting them once."""
         ordered = sorted(items)
         starts = range(0, len(ordered), LOAD)
         blocks = [ordered[start : start + LOAD] for start in starts]
@@ -56,7 +56,6 @@ class ScoreOrder:
             yield from zip(reversed(scores), reversed(members), strict=True)
 
     def copy(self) -> ScoreOrder:
-        """An independent copy."""
         twin = ScoreOrder()
         twin._scores = [scores[:] for scores in self._scores]
         twin._members = [members.copy() for members in self._members]
@@ -67,7 +66,7 @@ class ScoreOrder:
     # -- places ----------------------------------------------------------------------------------
 
     def _block(self, score: float, member: bytes) -> int:
-        """The first block whose last item is not before this one; the number of blocks if none."""
+        """Return the first block that ends at or after this item; the number of blocks if none."""
         lasts = self._last_scores
         i = bisect_left(lasts, score)
         if i < len(lasts) and lasts[i] == score and self._members[i][-1] < member:
@@ -76,7 +75,7 @@ class ScoreOrder:
         return i
 
     def _place(self, i: int, score: float, member: bytes) -> int:
-        """Where in block ``i`` this item is, or would be."""
+        """Return the index at which the item is, or would be, in block ``i``."""
         scores = self._scores[i]
         j = bisect_left(scores, score)
         if j < len(scores) and scores[j] == score:
@@ -89,9 +88,9 @@ class ScoreOrder:
         return self._positions
 
     def position(self, score: float, member: bytes = b"") -> int:
-        """How many items are before this one: its rank if it is there.
+        """Return the number of items before this one, which is its rank if it exists.
 
-        Without a member, how many items have a lower score.
+        Without a member, return the number of items with a lower score.
         """
         i = self._block(score, member)
         if i == len(self._members):
@@ -102,7 +101,7 @@ class ScoreOrder:
     # -- changes ---------------------------------------------------------------------------------
 
     def add(self, score: float, member: bytes) -> None:
-        """Insert an item that is not there yet."""
+        """Insert an item that does not exist yet."""
         self._length += 1
         if not self._members:
             self._scores.append(array("d", (score,)))
@@ -135,7 +134,7 @@ class ScoreOrder:
         self._positions = None
 
     def remove(self, score: float, member: bytes) -> None:
-        """Remove an item; ``ValueError`` when it is not there."""
+        """Remove an item; raise `ValueError` if it does not exist."""
         i = self._block(score, member)
         j = self._place(i, score, member) if i < len(self._members) else 0
         found = i < len(self._members) and self._members[i][j] == member
@@ -191,12 +190,12 @@ class ScoreOrder:
     # -- reading ---------------------------------------------------------------------------------
 
     def at(self, position: int) -> Item:
-        """The item at ``position`` (0 <= position < length)."""
+        """Return the item at ``position`` (0 <= position < length)."""
         i, j = (0, position) if len(self._members) == 1 else self._tree().find(position)
         return self._scores[i][j], self._members[i][j]
 
     def slice(self, start: int, stop: int) -> list[Item]:
-        """The items at positions start <= p < stop, both already within 0..length."""
+        """Return the items at positions start <= p < stop, both already within 0..length."""
         if start >= stop:
             return []
         i, j = (0, start) if len(self._members) == 1 else self._tree().find(start)

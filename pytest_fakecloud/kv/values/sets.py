@@ -13,10 +13,10 @@ if TYPE_CHECKING:
 
 
 class SetValue:
-    """Distinct byte strings: an array of members and a dictionary from member to place.
+    """Distinct byte strings: a list of members, and a dictionary from member to index.
 
-    Removing moves the last member into the gap. So a scan that goes from the end of the array to
-    its start meets every member that stays: what is moved comes from the part already seen.
+    A removal moves the last member into the gap. Therefore a scan from the end of the list to its
+    start returns every member that stays: a moved member comes from the part already scanned.
     """
 
     type_name: ClassVar[str] = "set"
@@ -25,7 +25,7 @@ class SetValue:
     def __init__(self, members: Iterable[bytes] = ()) -> None:
         self._members: list[bytes] = list(dict.fromkeys(members))
         self._places: dict[bytes, int] = dict(zip(self._members, count(), strict=False))
-        # The encoding follows the largest it ever was; the real server never converts back.
+        # The encoding depends on the largest size so far: Redis never converts a set back.
         self._integers = all(canonical_integer(member) is not None for member in self._members)
         self._peak = len(self._members)
         self._longest = max(map(len, self._members), default=0)
@@ -37,15 +37,15 @@ class SetValue:
         return member in self._places
 
     def __iter__(self) -> Iterator[bytes]:
-        """The members; ascending when they are stored as integers."""
+        """Iterate over the members; in ascending order if they are stored as integers."""
         if self._integers and self._peak <= 512:
             return iter(sorted(self._members, key=int))
         return iter(self._members)
 
     def encoding(self, config: Config) -> str:
-        """The word OBJECT ENCODING answers: ``intset``, ``listpack`` or ``hashtable``.
+        """Return ``intset``, ``listpack``, or ``hashtable``.
 
-        Servers that pack no sets have no ``listpack`` here.
+        Server versions without listpack sets never return ``listpack``.
         """
         if self._integers and self._peak <= config.number("set-max-intset-entries"):
             return "intset"
@@ -58,7 +58,7 @@ class SetValue:
         return "hashtable"
 
     def copy(self) -> SetValue:
-        """An independent copy with the same encoding."""
+        """Return a copy with the same encoding."""
         twin = SetValue()
         twin._members = self._members.copy()
         twin._places = self._places.copy()
@@ -68,7 +68,7 @@ class SetValue:
         return twin
 
     def add(self, member: bytes) -> bool:
-        """Add ``member``; whether it is new."""
+        """Add ``member``; return whether it is new."""
         places = self._places
         if member in places:
             return False
@@ -83,7 +83,7 @@ class SetValue:
         return True
 
     def remove(self, member: bytes) -> bool:
-        """Remove ``member``; whether it was there."""
+        """Remove ``member``; return whether it existed."""
         place = self._places.pop(member, None)
         if place is None:
             return False
@@ -94,15 +94,15 @@ class SetValue:
         return True
 
     def at(self, place: int) -> bytes:
-        """The member at a place of the array (0..length-1), for random choice."""
+        """Return the member at an index of the list (0..length-1), for random choice."""
         return self._members[place]
 
     def scan(self, cursor: int, count: int) -> tuple[int, list[bytes]]:
-        """At least ``count`` members from ``cursor`` on and the next cursor (0 at the end).
+        """Return the next cursor (0 at the end) and up to ``count`` members from ``cursor``.
 
-        The cursor is the number of places still to visit, from the end of the array downwards;
-        0 begins. Members added meanwhile may be missed, members that stay are not. A cursor beyond
-        any that a scan of this set returned, such as a negative one, ends the scan.
+        The cursor is the number of members left to scan, from the end of the list to its start; 0
+        starts a scan. A scan may miss members that are added meanwhile, but none that stay. A
+        cursor that no scan of this set could have returned, such as a negative one, ends the scan.
         """
         if cursor > self._peak:
             return 0, []

@@ -1,8 +1,8 @@
-"""Streams: entries in nodes, consumer groups and their pending entries.
+"""Streams: entries in nodes, consumer groups, and their pending entries.
 
-An entry id is one integer, milliseconds in the high and the sequence number in the low 64 bits, so
-ids compare, count up and sort as numbers. Nodes are those of the real server (at most 100 entries
-or 4,096 bytes), because trimming with ``~`` in the stock dialect and XINFO show them.
+An entry id is an integer with the milliseconds in the high and the sequence number in the low 64
+bits, so that ids compare, increment, and sort as numbers. Nodes are split as in Redis (at most 100
+entries or 4,096 bytes), because trimming with ``~`` in the redis dialect and XINFO depend on them.
 """
 
 from __future__ import annotations
@@ -24,21 +24,21 @@ if TYPE_CHECKING:
     from ..table.config import Config
 
 Entry = tuple[int, list[bytes]]
-"""An id and its fields and values, alternating."""
+"""An id, and a list of alternating fields and values."""
 
 
 def make_id(milliseconds: int, sequence: int) -> int:
-    """The id with these two halves."""
+    """Return the id with these milliseconds and sequence number."""
     return milliseconds << 64 | sequence
 
 
 def format_id(entry_id: int) -> bytes:
-    """The id as clients see it: ``milliseconds-sequence``."""
+    """Return the id in the form ``milliseconds-sequence``."""
     return b"%d-%d" % (entry_id >> 64, entry_id & SEQUENCE_MAX)
 
 
 class Node:
-    """A run of entries, as one listpack holds them on the real server."""
+    """A run of entries that Redis would store in one listpack."""
 
     __slots__ = ("deleted", "fields", "ids", "key", "last", "master", "size")
 
@@ -52,7 +52,7 @@ class Node:
         self.size = LISTPACK_OVERHEAD + 6 + integer_size(len(master)) + sum(map(entry_size, master))
 
     def append(self, entry_id: int, fields: list[bytes]) -> None:
-        """Add an entry with a higher id and account for its bytes."""
+        """Add an entry with a higher id, and add its bytes to the size."""
         self.ids.append(entry_id)
         self.fields.append(fields)
         self.last = entry_id
@@ -67,7 +67,7 @@ class Node:
             self.size += sum(map(entry_size, fields))
 
     def copy(self) -> Node:
-        """An independent copy; the entries' field lists, which never change, are shared."""
+        """Return a copy that shares the entries' lists of fields, which never change."""
         twin = Node.__new__(Node)
         twin.key, twin.master = self.key, self.master
         twin.ids, twin.fields = self.ids.copy(), self.fields.copy()
@@ -78,8 +78,9 @@ class Node:
 class Stream:
     """Entries in ascending order of id, and the groups that read them.
 
-    A stream stays when its last entry goes. ``last_id`` is the highest id ever added,
-    ``max_deleted_id`` the highest ever deleted by name, ``entries_added`` counts all additions.
+    A stream without entries still exists. ``last_id`` is the highest id ever added,
+    ``max_deleted_id`` the highest id ever deleted by id, and ``entries_added`` counts all
+    additions.
     """
 
     type_name: ClassVar[str] = "stream"
@@ -98,7 +99,7 @@ class Stream:
 
     @classmethod
     def of_nodes(cls, nodes: list[Node]) -> Stream:
-        """Return a stream of nodes with entries, in ascending order; the counters are the caller's."""
+        """Return a stream of nodes in ascending order; the caller sets the counters."""
         stream = cls()
         stream._nodes = nodes
         stream._keys = [node.key for node in nodes]
@@ -107,7 +108,7 @@ class Stream:
 
     @property
     def nodes(self) -> Sequence[Node]:
-        """The nodes that hold the entries."""
+        """The nodes that contain the entries."""
         return self._nodes
 
     def __len__(self) -> int:
@@ -117,11 +118,11 @@ class Stream:
         return True
 
     def encoding(self, config: Config) -> str:
-        """The word OBJECT ENCODING answers."""
+        """Return the encoding that OBJECT ENCODING reports."""
         return "stream"
 
     def copy(self) -> Stream:
-        """An independent copy, groups and pending entries included."""
+        """Return a copy that includes the groups and pending entries."""
         twin = Stream()
         twin._nodes = [node.copy() for node in self._nodes]
         twin._keys = self._keys.copy()
@@ -136,22 +137,22 @@ class Stream:
 
     @property
     def first_id(self) -> int:
-        """The lowest id there is; 0 when the stream is empty."""
+        """The lowest id in the stream; 0 if it is empty."""
         return self._nodes[0].ids[0] if self._nodes else 0
 
     @property
     def highest_id(self) -> int:
-        """The highest id there is; 0 when the stream is empty."""
+        """The highest id in the stream; 0 if it is empty."""
         return self._nodes[-1].ids[-1] if self._nodes else 0
 
     def awaited(self, entry_id: int) -> bool:
-        """Whether a group has not yet been given this entry, or has not acknowledged it."""
+        """Return whether a group has not yet received this entry, or has not acknowledged it."""
         return any(
             entry_id > group.last_id or entry_id in group.pending for group in self.groups.values()
         )
 
     def next_id(self, now_ms: int) -> int | None:
-        """The id of an entry added now; None when the last possible id is taken."""
+        """Return the id of an entry added now; None if the last possible id is taken."""
         if now_ms > self.last_id >> 64:
             return make_id(now_ms, 0)
         return self.last_id + 1 if self.last_id < ID_MAX else None
@@ -159,7 +160,7 @@ class Stream:
     def append(
         self, entry_id: int, fields: list[bytes], max_bytes: int = 4096, max_entries: int = 100
     ) -> None:
-        """Add an entry whose id is higher than every one before; the limits are a node's."""
+        """Add an entry with the highest id; ``max_bytes`` and ``max_entries`` limit its node."""
         nodes = self._nodes
         node = nodes[-1] if nodes else None
         if (
@@ -187,12 +188,12 @@ class Stream:
         return self._place(entry_id) is not None
 
     def get(self, entry_id: int) -> list[bytes] | None:
-        """The fields and values of an entry, or None."""
+        """Return the fields and values of an entry, or None."""
         place = self._place(entry_id)
         return None if place is None else self._nodes[place[0]].fields[place[1]]
 
     def delete(self, entry_id: int) -> bool:
-        """Delete an entry by id; whether it was there."""
+        """Delete an entry by id; return whether it existed."""
         place = self._place(entry_id)
         if place is None:
             return False
@@ -209,15 +210,15 @@ class Stream:
         self.length -= 1
 
     def written(self) -> Iterator[tuple[bytes, list[bytes]]]:
-        """All entries, with their ids as texts."""
+        """Yield all entries with their formatted ids."""
         return ((format_id(entry_id), fields) for entry_id, fields in self.range())
 
     def range(
         self, start: int = 0, end: int = ID_MAX, count: int = -1, *, reverse: bool = False
     ) -> list[Entry]:
-        """The entries with start <= id <= end, ascending (descending with ``reverse``).
+        """Return the entries with start <= id <= end, ascending (descending with ``reverse``).
 
-        At most ``count`` of them, unless it is negative.
+        Return at most ``count`` entries, unless it is negative.
         """
         found: list[Entry] = []
         if start > end or count == 0:
@@ -252,10 +253,10 @@ class Stream:
         whole_nodes: bool = False,
         limit: int = 0,
     ) -> list[int]:
-        """Remove the oldest entries beyond ``max_length``, or with ids below ``min_id``.
+        """Remove the oldest entries beyond ``max_length``, or those with ids below ``min_id``.
 
-        Returns the ids removed. ``whole_nodes`` removes only complete nodes, as ``~`` does on the stock
-        server; ``limit`` (0 for none) bounds how many entries go.
+        Return the removed ids. With ``whole_nodes``, remove only complete nodes, as Redis does for
+        ``~``. ``limit`` (0 for none) is the maximum number of removed entries.
         """
         removed: list[int] = []
         whole = 0
@@ -284,7 +285,7 @@ class Stream:
         return removed
 
     def surplus(self, max_length: int | None = None, min_id: int = 0) -> int:
-        """How many entries are beyond ``max_length``, or have ids below ``min_id``."""
+        """Return how many entries are beyond ``max_length``, or have ids below ``min_id``."""
         if max_length is not None:
             return max(self.length - max_length, 0)
         at = bisect_left(self._keys, min_id)
@@ -299,9 +300,10 @@ class Stream:
         whole_nodes: bool = False,
         limit: int = 0,
     ) -> list[int]:
-        """As ``trim``, for what no group awaits only: an awaited entry stays, those behind it may go.
+        """Like `trim()`, but keep entries that a group has not received or acknowledged.
 
-        ``whole_nodes`` leaves every node in which an entry has to stay.
+        Later entries may still be removed. With ``whole_nodes``, keep every node that contains an
+        entry to keep.
         """
         end = ID_MAX if max_length is not None else min_id - 1
         end = min([end, *(group.last_id for group in self.groups.values())])
@@ -326,7 +328,7 @@ class Stream:
     # -- counting what groups have read ------------------------------------------------------------
 
     def _countable(self, group: Group, after: int, anew: bool) -> bool:
-        """Whether a group's counter is known and nothing from an id on was deleted by name."""
+        """Return whether the group's counter is known and no id from ``after`` on was deleted."""
         if group.entries_read == UNKNOWN_ENTRIES_READ:
             return False
         if not anew and self.first_id > self.max_deleted_id:
@@ -334,10 +336,10 @@ class Stream:
         return not (self.length and self.max_deleted_id and after <= self.max_deleted_id)
 
     def entries_up_to(self, entry_id: int, *, anew: bool = True) -> int:
-        """How many entries were ever added up to this id, where that can be told.
+        """Return how many entries were ever added up to this id, if that is known.
 
-        UNKNOWN_ENTRIES_READ for an id in a part of the stream that deletions have fragmented; with
-        ``anew`` also for one before all of it.
+        It is UNKNOWN_ENTRIES_READ in a part of the stream that has deleted entries and, with
+        ``anew``, also before that part.
         """
         if not self.length and entry_id <= self.last_id:
             return self.entries_added
@@ -355,9 +357,9 @@ class Stream:
         return UNKNOWN_ENTRIES_READ
 
     def lag(self, group: Group, *, anew: bool = True) -> int | None:
-        """How many entries the group has still to read, or None where that cannot be told.
+        """Return how many entries the group has not read yet, or None if that is unknown.
 
-        ``anew`` as for ``advance``.
+        ``anew`` is as for `advance()`.
         """
         if not self.entries_added:
             return 0
@@ -367,10 +369,10 @@ class Stream:
         return None if read == UNKNOWN_ENTRIES_READ else self.entries_added - read
 
     def advance(self, group: Group, entry_id: int, *, anew: bool = True) -> None:
-        """Move a group on to an entry it has just been given, counting it as read.
+        """Move a group to an entry that it has just received, and count the entry as read.
 
-        A group still before the first entry may have any counter; ``anew`` estimates it, where
-        servers once arrived at a negative lag.
+        The counter of a group before the first entry is arbitrary. With ``anew`` it is computed
+        from the stream; older server versions incremented it and could report a negative lag.
         """
         if entry_id <= group.last_id:
             return
@@ -385,17 +387,17 @@ class Stream:
 
     @property
     def radix_tree_keys(self) -> int:
-        """The number of nodes that hold entries."""
+        """The number of nodes that contain entries."""
         return len(self._nodes)
 
     @property
     def radix_tree_nodes(self) -> int:
-        """The number of nodes of the radix tree over their 16-byte keys."""
+        """The number of nodes of the radix tree over the nodes' 16-byte keys."""
         return _radix_nodes([key.to_bytes(16, "big") for key in self._keys], 0) or 1
 
 
 def _radix_nodes(keys: list[bytes], depth: int) -> int:
-    """Nodes of a compressed radix tree over sorted keys of equal length, from ``depth`` on."""
+    """Return the nodes of a compressed radix tree over sorted keys of equal length, from ``depth``."""
     if not keys:
         return 0
     if len(keys) == 1:

@@ -1,4 +1,4 @@
-"""Sorted sets: members by (score, member bytes), with ranks, score and lexicographic ranges."""
+"""Sorted sets: members ordered by (score, member bytes), with ranks, score ranges, and lex ranges."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 class ScoreRange(NamedTuple):
-    """An interval of scores; each end may be exclusive, as ``(1`` says in a command."""
+    """A range of scores; each end may be exclusive, as in ``(1``."""
 
     low: float
     high: float
@@ -23,9 +23,9 @@ class ScoreRange(NamedTuple):
 
 
 class LexRange(NamedTuple):
-    """An interval of members; None is ``-`` as the low end and ``+`` as the high end.
+    """A range of members; None is ``-`` as the low end and ``+`` as the high end.
 
-    ``reversed_infinity`` marks ``+`` as the low end or ``-`` as the high end: nothing is inside.
+    ``reversed_infinity`` marks ``+`` as the low end or ``-`` as the high end: the range is empty.
     """
 
     low: bytes | None
@@ -35,20 +35,20 @@ class LexRange(NamedTuple):
     reversed_infinity: bool = False
 
     def above_low(self, member: bytes) -> bool:
-        """Whether ``member`` is not below the low end."""
+        """Return whether ``member`` is not below the low end."""
         if self.low is None:
             return True
         return member > self.low if self.low_exclusive else member >= self.low
 
     def below_high(self, member: bytes) -> bool:
-        """Whether ``member`` is not above the high end."""
+        """Return whether ``member`` is not above the high end."""
         if self.high is None:
             return True
         return member < self.high if self.high_exclusive else member <= self.high
 
     @property
     def empty(self) -> bool:
-        """Whether no member at all can be inside."""
+        """Whether the range cannot contain any member."""
         if self.reversed_infinity:
             return True
         if self.low is None or self.high is None:
@@ -59,20 +59,20 @@ class LexRange(NamedTuple):
 
 
 class SortedSet:
-    """Members with a score each: a dictionary for the score, blocks for the order.
+    """Members with scores: a dictionary from member to score, and blocks that keep the order.
 
-    Scores are never NaN. Adding, removing, rank and range starts are O(log n).
+    Scores are never NaN. Adding, removing, ranks, and range starts take O(log n).
     """
 
     type_name: ClassVar[str] = "zset"
     __slots__ = ("_longest", "_order", "_peak", "_scan_order", "_scores")
 
     def __init__(self, scores: Mapping[bytes, float] | None = None) -> None:
-        """Build from member -> score; sorted once, so quicker than adding one by one."""
+        """Build a sorted set from member -> score, sorting once, which is faster than adding each."""
         self._scores: dict[bytes, float] = dict(scores or {})
         self._order = ScoreOrder((score, member) for member, score in self._scores.items())
-        # What decides the encoding is the largest it ever was: the real server converts when a
-        # limit is passed and never back.
+        # The encoding depends on the largest size so far: Redis converts when a limit is exceeded,
+        # and never back.
         self._peak = len(self._scores)
         self._longest = max(map(len, self._scores), default=0)
         self._scan_order: ScanOrder | None = None
@@ -90,7 +90,7 @@ class SortedSet:
         return reversed(self._order)
 
     def encoding(self, config: Config) -> str:
-        """The word OBJECT ENCODING answers: ``listpack`` while small, else ``skiplist``."""
+        """Return ``listpack`` while the set is small, else ``skiplist``."""
         if self._peak <= config.number(
             "zset-max-listpack-entries"
         ) and self._longest <= config.number("zset-max-listpack-value"):
@@ -98,11 +98,11 @@ class SortedSet:
         return "skiplist"
 
     def to_skiplist(self) -> None:
-        """Take the large encoding for good, as sorting by SORT makes it on the server."""
+        """Switch to the large encoding permanently, as Redis does when SORT reads a sorted set."""
         self._peak = max(self._peak, 1 << 62)
 
     def copy(self) -> SortedSet:
-        """An independent copy with the same encoding."""
+        """Return a copy with the same encoding."""
         twin = SortedSet.__new__(SortedSet)
         twin._scores = self._scores.copy()
         twin._order = self._order.copy()
@@ -112,20 +112,20 @@ class SortedSet:
         return twin
 
     def stay_packed(self) -> None:
-        """Take no account of how long the present members are, as a server that restores a listpack."""
+        """Ignore the length of the present members, as Redis does when it restores a listpack."""
         self._longest = 0
 
     def score(self, member: bytes) -> float | None:
-        """The score of ``member``, or None."""
+        """Return the score of ``member``, or None."""
         return self._scores.get(member)
 
     @property
     def scores(self) -> Mapping[bytes, float]:
-        """Member -> score, in no particular order; not to be changed."""
+        """Member -> score, in no particular order; must not be changed."""
         return self._scores
 
     def set(self, member: bytes, score: float) -> bool:
-        """Give ``member`` this score, whether it was there or not; whether that changed anything."""
+        """Set the score of a new or existing ``member``; return whether anything changed."""
         scores = self._scores
         if not score and self._fits_listpack(member):
             score = 0.0
@@ -148,22 +148,23 @@ class SortedSet:
         return True
 
     def _fits_listpack(self, member: bytes) -> bool:
-        """Whether the set with this member is small: then the sign of zero is not kept.
+        """Return whether the set with this member is small, in which case zero loses its sign.
 
-        A listpack holds whole scores as integers. The limits are the defaults, whatever is set.
+        A listpack stores integral scores as integers. The limits are the defaults, whatever CONFIG
+        says.
         """
         longest = max(self._longest, len(member))
         added = member not in self._scores
         return longest <= 64 and max(self._peak, len(self._scores) + added) <= 128
 
     def as_stored(self) -> SortedSet:
-        """This set as it is once it lies under a key: a small one forgets the sign of zero."""
+        """Return the set as it is stored in a key: in a small set, zero loses its sign."""
         if self._scores and self._fits_listpack(b"") and 0.0 in self._scores.values():
             return SortedSet({member: score + 0.0 for member, score in self._scores.items()})
         return self
 
     def remove(self, member: bytes) -> bool:
-        """Remove ``member``; whether it was there."""
+        """Remove ``member``; return whether it existed."""
         score = self._scores.pop(member, None)
         if score is None:
             return False
@@ -171,7 +172,7 @@ class SortedSet:
         return True
 
     def rank(self, member: bytes, *, reverse: bool = False) -> int | None:
-        """How many members are before this one (after it, with ``reverse``), or None."""
+        """Return how many members are before this one (after it, with ``reverse``), or None."""
         score = self._scores.get(member)
         if score is None:
             return None
@@ -179,15 +180,15 @@ class SortedSet:
         return len(self._scores) - 1 - rank if reverse else rank
 
     def at(self, rank: int) -> Item:
-        """The item at a rank that exists."""
+        """Return the item at an existing rank."""
         return self._order.at(rank)
 
     def slice(self, start: int, stop: int) -> list[Item]:
-        """The items with start <= rank < stop, both within 0..length."""
+        """Return the items with start <= rank < stop, both within 0..length."""
         return self._order.slice(start, stop)
 
     def span(self, scores: ScoreRange) -> tuple[int, int]:
-        """The ranks (start, stop) of the items whose score is in the interval."""
+        """Return the ranks (start, stop) of the items whose score is in the range."""
         low, high, low_exclusive, high_exclusive = scores
         order = self._order
         if low > high:
@@ -197,17 +198,18 @@ class SortedSet:
         return start, max(start, stop)
 
     def _above(self, score: float) -> int:
-        """How many items have this score or a lower one."""
+        """Return how many items have this score or a lower one."""
         if score == math.inf:
             return len(self._order)
         return self._order.position(math.nextafter(score, math.inf))
 
     def in_lex_range(self, members: LexRange, *, reverse: bool = False) -> list[Item]:
-        """The items whose member is in the interval, in order.
+        """Return the items whose member is in the range, in order.
 
-        Meant for sets whose scores are all equal, where it is O(log n + found). With mixed scores
-        the real server's answer depends on its encoding; here it is that of its small encoding:
-        from the first member that reaches the near end, up to the first that passes the far end.
+        Meant for sets whose scores are all equal, for which it takes O(log n + found). With
+        different scores, the result of Redis depends on its encoding; this is the result for its
+        small encoding: from the first member that reaches the near end to the first that exceeds
+        the far end.
         """
         if members.empty or not self._scores:
             return []
@@ -216,7 +218,7 @@ class SortedSet:
             start, stop = self._lex_span(members, first_score)
             found = self._order.slice(start, stop)
             return found[::-1] if reverse else found
-        # The small encoding first asks whether the interval can overlap the set at all.
+        # For the small encoding, Redis first checks whether the range can overlap the set at all.
         if not members.above_low(self._order.at(len(self._order) - 1)[1]):
             return []
         if not members.below_high(self._order.at(0)[1]):
@@ -238,7 +240,7 @@ class SortedSet:
     def _lex_span(self, members: LexRange, score: float) -> tuple[int, int]:
         low, high, low_exclusive, high_exclusive, _ = members
         order = self._order
-        # The least byte string above m is m + NUL.
+        # The lowest byte string above m is m + NUL.
         start = 0
         if low is not None:
             start = order.position(score, low + b"\0" if low_exclusive else low)
@@ -255,9 +257,9 @@ class SortedSet:
         return removed
 
     def scan(self, cursor: int, count: int) -> tuple[int, list[Item]]:
-        """At most ``count`` items from a cursor on and the cursor to go on with (0 at the end).
+        """Return the next cursor (0 at the end) and up to ``count`` items from this cursor.
 
-        A member that stays is met whatever is added, removed or rescored between two calls.
+        A scan returns every member that stays, whatever is added, removed, or rescored meanwhile.
         """
         if self._scan_order is None:
             self._scan_order = ScanOrder(self._scores)

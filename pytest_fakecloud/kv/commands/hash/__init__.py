@@ -1,4 +1,4 @@
-"""Hashes: fields, and fields that expire."""
+"""Hash commands: fields, and expiry of fields."""
 
 from . import expiry, fields
 

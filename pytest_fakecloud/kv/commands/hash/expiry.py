@@ -1,4 +1,4 @@
-"""Fields of hashes that expire by themselves: the HEXPIRE family, HGETEX, HSETEX, HGETDEL."""
+"""Expiry of hash fields: the HEXPIRE family, HGETEX, HSETEX, HGETDEL."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ __all__: list[str] = []
 
 
 def _fields(args: Args, at: int, each: int = 1) -> Args:
-    """The fields after ``FIELDS count`` at ``args[at]``, which must be the last ones."""
+    """Return the fields after ``FIELDS count`` at ``args[at]``, which must be the last arguments."""
     if at + 1 >= len(args) or args[at].upper() != b"FIELDS":
         raise CommandError(errors.NUMFIELDS)
     count = parse_int(args[at + 1])
@@ -79,31 +79,31 @@ def _expire(session: Session, args: Args, name: str, seconds: bool, absolute: bo
 
 @command("HEXPIRE")
 def hexpire(session: Session, args: Args) -> Reply:
-    """Let fields of a hash expire after a number of seconds."""
+    """Set the TTL of hash fields in seconds."""
     return _expire(session, args, "hexpire", seconds=True, absolute=False)
 
 
 @command("HPEXPIRE")
 def hpexpire(session: Session, args: Args) -> Reply:
-    """Let fields of a hash expire after a number of milliseconds."""
+    """Set the TTL of hash fields in milliseconds."""
     return _expire(session, args, "hpexpire", seconds=False, absolute=False)
 
 
 @command("HEXPIREAT")
 def hexpireat(session: Session, args: Args) -> Reply:
-    """Let fields of a hash expire at an instant in seconds."""
+    """Set the time at which hash fields expire, as a Unix time in seconds."""
     return _expire(session, args, "hexpireat", seconds=True, absolute=True)
 
 
 @command("HPEXPIREAT")
 def hpexpireat(session: Session, args: Args) -> Reply:
-    """Let fields of a hash expire at an instant in milliseconds."""
+    """Set the time at which hash fields expire, as a Unix time in milliseconds."""
     return _expire(session, args, "hpexpireat", seconds=False, absolute=True)
 
 
 @command("HPERSIST")
 def hpersist(session: Session, args: Args) -> Reply:
-    """Take the expiry off fields of a hash."""
+    """Remove the TTL of hash fields."""
     if args[1].upper() != b"FIELDS":
         raise CommandError(errors.SYNTAX)
     fields = _fields(args, 1)
@@ -150,21 +150,22 @@ def _read(session: Session, args: Args, shown: Callable[[int], int]) -> Reply:
 
 @command("HTTL")
 def httl(session: Session, args: Args) -> Reply:
-    """The seconds fields of a hash have left."""
+    """Return the remaining TTL of hash fields in seconds."""
     return _read(session, args, lambda at_ms: (at_ms - session.now_ms + 500) // 1000)
 
 
 @command("HPTTL")
 def hpttl(session: Session, args: Args) -> Reply:
-    """The milliseconds fields of a hash have left."""
+    """Return the remaining TTL of hash fields in milliseconds."""
     return _read(session, args, lambda at_ms: at_ms - session.now_ms)
 
 
 @command("HEXPIRETIME")
 def hexpiretime(session: Session, args: Args) -> Reply:
-    """The instants in seconds at which fields of a hash expire.
+    """Return the Unix time in seconds at which hash fields expire.
 
-    The vendor rounds down (seen in the official clients' tests), stock servers to the nearest.
+    The vendor rounds down (seen in the official clients' tests); Redis rounds to the nearest
+    second.
     """
     half = 0 if session.engine.dialect == "vendor" else 500
     return _read(session, args, lambda at_ms: (at_ms + half) // 1000)
@@ -172,7 +173,7 @@ def hexpiretime(session: Session, args: Args) -> Reply:
 
 @command("HPEXPIRETIME")
 def hpexpiretime(session: Session, args: Args) -> Reply:
-    """The instants in milliseconds at which fields of a hash expire."""
+    """Return the Unix time in milliseconds at which hash fields expire."""
     return _read(session, args, lambda at_ms: at_ms)
 
 
@@ -181,7 +182,7 @@ def hpexpiretime(session: Session, args: Args) -> Reply:
 
 @command("HGETDEL")
 def hgetdel(session: Session, args: Args) -> Reply:
-    """The values of fields of a hash, which are removed."""
+    """Return the values of hash fields and delete the fields."""
     if args[1].upper() != b"FIELDS":
         raise CommandError(errors.SYNTAX)
     fields = _fields(args, 1)
@@ -201,7 +202,7 @@ Lifetime = tuple[bytes, bytes] | None
 
 
 def _words(words: Args, flags: frozenset[bytes], keep: bytes) -> tuple[set[bytes], Lifetime]:
-    """The words before FIELDS: plain flags, and one expiry or the word that excludes it."""
+    """Read the words before FIELDS: flags, and either one expiry or ``keep``, which excludes it."""
     found: set[bytes] = set()
     lifetime: Lifetime = None
     at = 0
@@ -233,7 +234,7 @@ def _lifetime_ms(session: Session, lifetime: Lifetime, name: str) -> int | None:
 
 @command("HGETEX")
 def hgetex(session: Session, args: Args) -> Reply:
-    """The values of fields of a hash, whose expiry is changed or taken off."""
+    """Return the values of hash fields and set or remove their TTL."""
     at = _find_fields_word(args, 1)
     found, lifetime = _words(args[1:at], frozenset(), b"PERSIST")
     fields = _fields(args, at)
@@ -265,7 +266,7 @@ _HSETEX_FLAGS = frozenset({b"NX", b"XX", b"FNX", b"FXX"})
 
 @command("HSETEX")
 def hsetex(session: Session, args: Args) -> Reply:
-    """Set fields of a hash with an expiry and a condition; 1 when they were set, else 0."""
+    """Set hash fields with an optional condition and TTL; return 1 if they were set, else 0."""
     at = _find_fields_word(args, 1)
     found, lifetime = _words(args[1:at], _HSETEX_FLAGS, b"KEEPTTL")
     if {b"FNX", b"FXX"} <= found or {b"NX", b"XX"} <= found:

@@ -1,4 +1,4 @@
-"""Hashes: fields and values under one key."""
+"""Commands that read and change the fields of a hash."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ __all__: list[str] = []
 
 @command("HSET")
 def hset(session: Session, args: Args) -> Reply:
-    """Set fields of a hash; the number of new ones."""
+    """Set fields of a hash and return the number of fields that were added."""
     count = len(args)
     if not count % 2:
         raise CommandError(wrong_arity("hset"))
@@ -51,7 +51,7 @@ def hmset(session: Session, args: Args) -> Reply:
 
 @command("HSETNX")
 def hsetnx(session: Session, args: Args) -> Reply:
-    """Set a field of a hash only when the field does not exist."""
+    """Set a field of a hash only if the field does not exist."""
     value = session.db.get_or_create(args[0], HashValue)
     if args[1] in value.fields:
         return 0
@@ -62,14 +62,14 @@ def hsetnx(session: Session, args: Args) -> Reply:
 
 @command("HGET")
 def hget(session: Session, args: Args) -> Reply:
-    """The value of a field of a hash."""
+    """Return the value of a hash field."""
     value = session.db.get(args[0], HashValue)
     return None if value is None else value.fields.get(args[1])
 
 
 @command("HMGET")
 def hmget(session: Session, args: Args) -> Reply:
-    """The values of several fields of a hash, nil for those that do not exist."""
+    """Return the values of several hash fields, nil for each that does not exist."""
     value = session.db.get(args[0], HashValue)
     if value is None:
         return [None] * (len(args) - 1)
@@ -78,7 +78,7 @@ def hmget(session: Session, args: Args) -> Reply:
 
 @command("HGETALL")
 def hgetall(session: Session, args: Args) -> Reply:
-    """Every field of a hash and its value."""
+    """Return all fields and values of a hash."""
     value = session.db.get(args[0], HashValue)
     return Map([] if value is None else _flat(value.fields))
 
@@ -89,42 +89,42 @@ def _flat(fields: dict[bytes, bytes]) -> list[bytes]:
 
 @command("HKEYS")
 def hkeys(session: Session, args: Args) -> Reply:
-    """The fields of a hash."""
+    """Return all fields of a hash."""
     value = session.db.get(args[0], HashValue)
     return [] if value is None else list(value.fields)
 
 
 @command("HVALS")
 def hvals(session: Session, args: Args) -> Reply:
-    """The values of a hash."""
+    """Return all values of a hash."""
     value = session.db.get(args[0], HashValue)
     return [] if value is None else list(value.fields.values())
 
 
 @command("HLEN")
 def hlen(session: Session, args: Args) -> Reply:
-    """The number of fields of a hash."""
+    """Return the number of fields in a hash."""
     value = session.db.get(args[0], HashValue)
     return 0 if value is None else len(value.fields)
 
 
 @command("HEXISTS")
 def hexists(session: Session, args: Args) -> Reply:
-    """Whether a field of a hash exists."""
+    """Return whether a hash field exists."""
     value = session.db.get(args[0], HashValue)
     return int(value is not None and args[1] in value.fields)
 
 
 @command("HSTRLEN")
 def hstrlen(session: Session, args: Args) -> Reply:
-    """The length of the value of a field, in bytes."""
+    """Return the length in bytes of the value of a hash field."""
     value = session.db.get(args[0], HashValue)
     return 0 if value is None else len(value.fields.get(args[1], b""))
 
 
 @command("HDEL")
 def hdel(session: Session, args: Args) -> Reply:
-    """Remove fields of a hash; the number of those that were there."""
+    """Delete hash fields and return the number that existed."""
     value = session.db.get(args[0], HashValue)
     if value is None:
         return 0
@@ -137,7 +137,7 @@ def hdel(session: Session, args: Args) -> Reply:
 
 @command("HINCRBY")
 def hincrby(session: Session, args: Args) -> Reply:
-    """Add a number to the integer value of a field."""
+    """Increment the integer value of a hash field and return the new value."""
     amount = parse_int(args[2])
     value = session.db.get(args[0], HashValue)
     present = 0
@@ -156,7 +156,7 @@ def hincrby(session: Session, args: Args) -> Reply:
 
 @command("HINCRBYFLOAT")
 def hincrbyfloat(session: Session, args: Args) -> Reply:
-    """Add a number to the floating point value of a field."""
+    """Increment the floating-point value of a hash field and return the new value."""
     amount = parse_long_double(args[2])
     if isinstance(amount, float) and not math.isfinite(amount):
         raise CommandError(errors.VALUE_NAN_OR_INFINITY)
@@ -171,13 +171,13 @@ def hincrbyfloat(session: Session, args: Args) -> Reply:
     return result
 
 
-# The server would send that many pairs one by one; a test that asks for more has made a mistake.
+# Redis would send that many pairs. A test that asks for more has a bug.
 _MOST_RANDOM = 10_000_000
 
 
 @command("HRANDFIELD")
 def hrandfield(session: Session, args: Args) -> Reply:
-    """Random fields of a hash: one, several different ones, or (negative count) with repeats."""
+    """Return one or more random fields of a hash; a negative count allows repetitions."""
     if len(args) == 1:
         value = session.db.get(args[0], HashValue)
         return None if value is None else session.engine.random.choice(list(value.fields))
@@ -210,7 +210,7 @@ def hrandfield(session: Session, args: Args) -> Reply:
 
 @command("HSCAN")
 def hscan(session: Session, args: Args) -> Reply:
-    """Page through the fields of a hash and their values."""
+    """Iterate over the fields and values of a hash."""
     cursor = parse_unsigned(args[1], errors.INVALID_CURSOR)
     value = session.db.get(args[0], HashValue)
     if value is None:

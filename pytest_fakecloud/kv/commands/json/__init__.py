@@ -1,4 +1,4 @@
-"""JSON documents: reading, changing and describing what paths match."""
+"""JSON commands: reading, changing, and describing the values that a path matches."""
 
 from . import about, change, documents
 

@@ -1,4 +1,4 @@
-"""JSON documents: the types, lengths and names in them, and documents as nested replies."""
+"""JSON commands that return types, lengths, member names, sizes, and nested replies."""
 
 from __future__ import annotations
 
@@ -25,27 +25,27 @@ __all__: list[str] = []
 
 @command("JSON.TYPE")
 def json_type(session: Session, args: Args) -> Reply:
-    """The type of what a path finds."""
+    """Return the type of the values at a path."""
     path = optional_path(session, args, "json.type")
     document = document_of(session, args[0])
     found: Reply = None
     if document is not None:
         words = [type_word(match.value).encode() for match in find(path, document.root)]
         found = words if not path.legacy else words[0] if words else None
-    # RedisJSON puts one more array around it in RESP3.
+    # In RESP3, RedisJSON wraps the reply in another array.
     return [found] if session.resp > 2 and session.engine.dialect == "redis" else found
 
 
 @command("JSON.STRLEN")
 def json_strlen(session: Session, args: Args) -> Reply:
-    """The length of strings, in bytes."""
+    """Return the length in bytes of the strings at a path."""
     path = optional_path(session, args, "json.strlen")
     return read(session, args[0], path, "string", of_kind(str, lambda text: len(text.encode())))
 
 
 @command("JSON.ARRLEN")
 def json_arrlen(session: Session, args: Args) -> Reply:
-    """The length of arrays."""
+    """Return the length of the arrays at a path."""
     return read(
         session, args[0], optional_path(session, args, "json.arrlen"), "array", of_kind(list, len)
     )
@@ -53,7 +53,10 @@ def json_arrlen(session: Session, args: Args) -> Reply:
 
 @command("JSON.OBJLEN")
 def json_objlen(session: Session, args: Args) -> Reply:
-    """The number of members of objects; to RedisJSON an old path that finds nothing is no error."""
+    """Return the number of members of the objects at a path.
+
+    In RedisJSON, a legacy path without a match is not an error.
+    """
     path = optional_path(session, args, "json.objlen")
     document = document_of(session, args[0])
     excused = session.engine.dialect == "redis" and path.legacy
@@ -64,7 +67,7 @@ def json_objlen(session: Session, args: Args) -> Reply:
 
 @command("JSON.OBJKEYS")
 def json_objkeys(session: Session, args: Args) -> Reply:
-    """The names of the members of objects."""
+    """Return the member names of the objects at a path."""
     path = optional_path(session, args, "json.objkeys")
     names = of_kind(dict, lambda value: [name.encode() for name in value])
     return read(session, args[0], path, "object", names)
@@ -72,7 +75,10 @@ def json_objkeys(session: Session, args: Args) -> Reply:
 
 @command("JSON.RESP")
 def json_resp(session: Session, args: Args) -> Reply:
-    """What a path finds, as a nested reply; RedisJSON has doubles there in RESP3."""
+    """Return the values at a path as nested RESP replies.
+
+    RedisJSON returns doubles in RESP3.
+    """
     path = optional_path(session, args, "json.resp")
     doubles = session.resp > 2 and session.engine.dialect == "redis"
     document = document_of(session, args[0])
@@ -87,7 +93,7 @@ def json_resp(session: Session, args: Args) -> Reply:
 
 
 def _resp(value: Any, doubles: bool) -> Reply:
-    """A value as nested arrays; with ``doubles`` its fractions are such, else texts."""
+    """Return a value as nested arrays; fractions are doubles if ``doubles``, else strings."""
     kind = value.__class__
     if kind is dict:
         nested: list[Reply] = [Status(b"{")]
@@ -107,9 +113,9 @@ def _resp(value: Any, doubles: bool) -> Reply:
 
 @command("JSON.DEBUG MEMORY")
 def json_debug_memory(session: Session, args: Args) -> Reply:
-    """About how many bytes what a path finds takes.
+    """Return the approximate size in bytes of the values at a path.
 
-    Decided here: its text and 8 bytes a value.
+    Decided here: the length of the JSON string, plus 8 bytes for each value.
     """
     path = optional_path(session, args, "json.debug|memory")
     document = document_of(session, args[0])
@@ -125,5 +131,5 @@ def json_debug_memory(session: Session, args: Args) -> Reply:
 
 @command("JSON.DEBUG HELP")
 def json_debug_help(session: Session, args: Args) -> Reply:
-    """The sub-commands of JSON.DEBUG."""
+    """Return the subcommands of JSON.DEBUG."""
     return help_reply(session, "JSON.DEBUG")

@@ -1,4 +1,4 @@
-"""JSON documents: changing numbers, strings, booleans and arrays in place."""
+"""JSON commands that change numbers, strings, booleans, and arrays in place."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ def _arithmetic(session: Session, args: Args, compute: Callable[[Any, Any], int 
 
     results, path = replace(session, args[0], path, "number", operation)
     if session.resp > 2 and session.engine.dialect == "redis":
-        # RedisJSON has numbers in RESP3, in an array whatever the path.
+        # In RESP3, RedisJSON returns an array of numbers, even for a legacy path.
         told = [None if result is ABSENT else result for result in results]
         return told if not path.legacy else [each for each in told if each is not None][-1:]
     if path.legacy:
@@ -74,19 +74,19 @@ def _arithmetic(session: Session, args: Args, compute: Callable[[Any, Any], int 
 
 @command("JSON.NUMINCRBY")
 def json_numincrby(session: Session, args: Args) -> Reply:
-    """Add to numbers; the text of the results."""
+    """Increment the numbers at a path and return the new values as JSON."""
     return _arithmetic(session, args, lambda value, operand: value + operand)
 
 
 @command("JSON.NUMMULTBY")
 def json_nummultby(session: Session, args: Args) -> Reply:
-    """Multiply numbers; the text of the results."""
+    """Multiply the numbers at a path and return the new values as JSON."""
     return _arithmetic(session, args, lambda value, operand: value * operand)
 
 
 @command("JSON.STRAPPEND")
 def json_strappend(session: Session, args: Args) -> Reply:
-    """Append to strings; their new lengths in bytes."""
+    """Append to the strings at a path and return their new lengths in bytes."""
     if len(args) > 3:
         raise CommandError(wrong_arity("json.strappend"))
     path = read_path(session, args[1] if len(args) == 3 else DOT)
@@ -101,7 +101,7 @@ def json_strappend(session: Session, args: Args) -> Reply:
 
 @command("JSON.TOGGLE")
 def json_toggle(session: Session, args: Args) -> Reply:
-    """Negate booleans."""
+    """Negate the booleans at a path and return their new values."""
     toggled = of_kind(bool, lambda value: not value)
     results, path = replace(session, args[0], read_path(session, args[1]), "boolean", toggled)
     if path.legacy:
@@ -121,7 +121,7 @@ def _growing(session: Session, key: bytes, path: Path, values: list[Any]) -> Non
 
 @command("JSON.ARRAPPEND")
 def json_arrappend(session: Session, args: Args) -> Reply:
-    """Append values to arrays; their new lengths."""
+    """Append values to the arrays at a path and return their new lengths."""
     path, values = read_path(session, args[1]), [read_value(text) for text in args[2:]]
     _growing(session, args[0], path, values)
 
@@ -134,7 +134,7 @@ def json_arrappend(session: Session, args: Args) -> Reply:
 
 @command("JSON.ARRINSERT")
 def json_arrinsert(session: Session, args: Args) -> Reply:
-    """Insert values into arrays before an index; their new lengths."""
+    """Insert values before an index of the arrays at a path and return their new lengths."""
     path, index, values = (
         read_path(session, args[1]),
         parse_int(args[2]),
@@ -156,7 +156,7 @@ def json_arrinsert(session: Session, args: Args) -> Reply:
 
 @command("JSON.ARRINDEX")
 def json_arrindex(session: Session, args: Args) -> Reply:
-    """The first index of a value in arrays, -1 where it is not in them."""
+    """Return the first index of a value in the arrays at a path, -1 if it is not found."""
     if len(args) > 5:
         raise CommandError(wrong_arity("json.arrindex"))
     path, wanted = read_path(session, args[1]), read_value(args[2])
@@ -177,7 +177,7 @@ def json_arrindex(session: Session, args: Args) -> Reply:
 
 @command("JSON.ARRPOP")
 def json_arrpop(session: Session, args: Args) -> Reply:
-    """Remove an element of arrays, the last one unless told; its text."""
+    """Remove and return an element of the arrays at a path, the last one by default."""
     if len(args) > 3:
         raise CommandError(wrong_arity("json.arrpop"))
     path = read_path(session, args[1] if len(args) > 1 else DOT)
@@ -195,7 +195,7 @@ def json_arrpop(session: Session, args: Args) -> Reply:
 
 @command("JSON.ARRTRIM")
 def json_arrtrim(session: Session, args: Args) -> Reply:
-    """Keep only a range of arrays, both ends included; their new lengths."""
+    """Trim the arrays at a path to an inclusive range of indexes and return their new lengths."""
     path, start, stop = read_path(session, args[1]), parse_int(args[2]), parse_int(args[3])
 
     def trim(array: list[Any]) -> int:

@@ -1,4 +1,4 @@
-"""JSON documents: RedisJSON's SET, GET and their relatives, and what removes."""
+"""JSON commands that set, read, merge, and delete documents and parts of them."""
 
 from __future__ import annotations
 
@@ -42,10 +42,10 @@ _BYTES_A_STEP = 4
 
 
 def _assign(document: JsonValue, path: Path, value: Any, condition: bytes = b"") -> bool:
-    """Put a value wherever the path leads; whether anything was put.
+    """Set the value at a path; return whether anything was set.
 
-    A last member that is missing is created in every object its parent path finds; a parent that
-    is not there is an error.
+    If only the last member of the path is missing, it is created in every object that matches the
+    parent path. A missing parent is an error.
     """
     matches = outermost(find(path, document.root))
     if matches:
@@ -75,7 +75,7 @@ def _assign(document: JsonValue, path: Path, value: Any, condition: bytes = b"")
 
 @command("JSON.SET")
 def json_set(session: Session, args: Args) -> Reply:
-    """Set the value at a path, or create a document."""
+    """Set the value at a path of a document, or create the document."""
     key, path = args[0], read_path(session, args[1])
     condition = b""
     for word in args[3:]:
@@ -99,7 +99,7 @@ def json_set(session: Session, args: Args) -> Reply:
 
 @command("JSON.MSET")
 def json_mset(session: Session, args: Args) -> Reply:
-    """Set values in several documents: all of them or none."""
+    """Set values in several documents, all of them or none."""
     if len(args) % 3:
         raise CommandError(wrong_arity("json.mset"))
     changed: dict[bytes, JsonValue] = {}
@@ -128,7 +128,7 @@ def json_mset(session: Session, args: Args) -> Reply:
 
 @command("JSON.MERGE")
 def json_merge(session: Session, args: Args) -> Reply:
-    """Merge a value into what a path finds, as RFC 7396 has it: null removes."""
+    """Merge a JSON value into the values at a path as in RFC 7396, where null deletes."""
     key, path, patch = args[0], read_path(session, args[1]), read_value(args[2])
     document = document_of(session, key)
     if document is None:
@@ -154,7 +154,7 @@ def json_merge(session: Session, args: Args) -> Reply:
 
 @command("JSON.GET")
 def json_get(session: Session, args: Args) -> Reply:
-    """The text of a document, or of what paths find in it."""
+    """Return the values at one or more paths of a document as JSON."""
     words = {b"INDENT": b"", b"NEWLINE": b"", b"SPACE": b""}
     at = 1
     paths: list[Path] = []
@@ -163,7 +163,7 @@ def json_get(session: Session, args: Args) -> Reply:
         if word in words and at + 1 < len(args):
             words[word] = args[at + 1]
             at += 2
-        elif word == b"NOESCAPE":  # accepted and without effect, as in RedisJSON 2
+        elif word == b"NOESCAPE":  # accepted without effect, as in RedisJSON 2
             at += 1
         else:
             paths.append(read_path(session, args[at]))
@@ -191,7 +191,7 @@ def _picked(path: Path, root: Any, legacy: bool) -> Any:
 
 @command("JSON.MGET")
 def json_mget(session: Session, args: Args) -> Reply:
-    """The text of what one path finds in several documents; nil where there is none."""
+    """Return the values at a path in several documents as JSON, nil where there is no document."""
     path = read_path(session, args[-1])
     replies: list[Reply] = []
     for key in args[:-1]:
@@ -204,7 +204,7 @@ def json_mget(session: Session, args: Args) -> Reply:
         if matches or not path.legacy:
             found = matches[0].value if path.legacy else [match.value for match in matches]
             text = write_json(found)
-            # One document may be asked for thousands of times.
+            # The same large document can be requested thousands of times.
             spend(len(text) // _BYTES_A_STEP)
         replies.append(text)
     return replies
@@ -214,12 +214,12 @@ def json_mget(session: Session, args: Args) -> Reply:
 
 
 def _remove(session: Session, key: bytes, document: JsonValue, matches: list[Location]) -> int:
-    """Remove what was found; how many, what goes with a removed parent not counted."""
+    """Remove the matches; return their number, without those inside another removed match."""
     outer = outermost(matches)
     if outer and not outer[0].parts:
         session.db.delete(key)
         return 1
-    # The last of an array first: the places of the others stay right.
+    # Remove elements of an array from its end, so that the other indexes stay valid.
     indexes = [match for match in outer if isinstance(match.parts[-1], int)]
     names = [match for match in outer if isinstance(match.parts[-1], str)]
     holders = [(parent_of(document, match), match.parts[-1]) for match in names]
@@ -235,7 +235,7 @@ def _remove(session: Session, key: bytes, document: JsonValue, matches: list[Loc
 
 @command("JSON.DEL", "JSON.FORGET")
 def json_del(session: Session, args: Args) -> Reply:
-    """Delete what a path finds, or the whole document."""
+    """Delete the values at a path, or the whole document, and return how many were deleted."""
     if len(args) > 2:
         raise CommandError(wrong_arity("json.del"))
     path = read_path(session, args[1] if len(args) > 1 else DOT)
@@ -247,14 +247,14 @@ def json_del(session: Session, args: Args) -> Reply:
 
 @command("JSON.CLEAR")
 def json_clear(session: Session, args: Args) -> Reply:
-    """Empty arrays and objects and set numbers to zero; how many values changed."""
+    """Empty the arrays and objects at a path, set numbers to 0, and return how many changed."""
     if len(args) > 2:
         raise CommandError(wrong_arity("json.clear"))
     path = read_path(session, args[1] if len(args) > 1 else DOT)
     document = existing(session, args[0])
     changed = 0
     deepest_first = sorted(find(path, document.root), key=lambda match: -len(match.parts))
-    for match in deepest_first:  # or they would be gone with their parents, and not counted
+    for match in deepest_first:  # a parent cleared first would remove its children uncounted
         value = match.value
         if value.__class__ in (dict, list) and value:
             value.clear()

@@ -1,9 +1,9 @@
-"""What the commands of JSON documents share: reading arguments, and one operation on every match.
+"""Functions that the JSON commands share: parse arguments, and apply an operation to every match.
 
-With a ``$`` path a reply has one item for every match, nil where the match is of another type; with
-a legacy path it is the answer for the first match, and a path without any is an error. What a key
-that is not there answers follows RedisJSON (decided here where the vendor's client tests are
-silent): reads of legacy paths are nil, all else is an error.
+With a ``$`` path, a reply has one item per match, nil where the match has the wrong type. With a
+legacy path, the reply is the result for the first match, and a path without a match is an error.
+For a missing key, reads with a legacy path return nil, and everything else is an error, as in
+RedisJSON (decided here where the vendor's client tests do not show it).
 """
 
 from __future__ import annotations
@@ -38,15 +38,15 @@ _MOST_LEVELS = 2 * DEEPEST
 DOT = b"."
 
 ABSENT = object()
-"""What an operation answers for a match of a type it does not work on."""
+"""Result of an operation for a match of a type that it does not apply to."""
 
 
 # -- reading arguments ---------------------------------------------------------------------------
 
 
 def read_path(session: Session, text: bytes) -> Path:
-    """The path a client sent; raises ``CommandError``."""
-    from ...values.json_path import PathError, compile_path  # for those who use documents
+    """Parse a path that a client sent; raise `CommandError` if it is invalid."""
+    from ...values.json_path import PathError, compile_path  # slow to import, rarely needed
 
     try:
         return compile_path(text, outer_first=session.engine.dialect == "redis")
@@ -55,7 +55,7 @@ def read_path(session: Session, text: bytes) -> Path:
 
 
 def find(path: Path, root: Any) -> list[Location]:
-    """What a path finds; raises ``CommandError`` when the search costs too much."""
+    """Return the matches of a path; raise `CommandError` if the search exceeds its budget."""
     from ...values.json_path import PathError
 
     try:
@@ -65,7 +65,7 @@ def find(path: Path, root: Any) -> list[Location]:
 
 
 def read_value(text: bytes) -> Any:
-    """The JSON value a client sent; raises ``CommandError``."""
+    """Parse a JSON value that a client sent; raise `CommandError` if it is invalid."""
     try:
         return parse_json(text)
     except JsonError as error:
@@ -73,12 +73,12 @@ def read_value(text: bytes) -> Any:
 
 
 def document_of(session: Session, key: bytes) -> JsonValue | None:
-    """The document under a key, or None; raises WRONGTYPE."""
+    """Return the document of a key, or None; raise WRONGTYPE for another type."""
     return session.db.get(key, JsonValue)
 
 
 def existing(session: Session, key: bytes) -> JsonValue:
-    """The document under a key, which must be there."""
+    """Return the document of a key; raise if the key does not exist."""
     document = session.db.get(key, JsonValue)
     if document is None:
         raise CommandError(NO_KEY)
@@ -86,12 +86,12 @@ def existing(session: Session, key: bytes) -> JsonValue:
 
 
 def no_path(path: Path) -> CommandError:
-    """The error of a path that finds nothing."""
+    """Return the error for a path without a match."""
     return CommandError(one_line(b"ERR Path '" + path.text.encode() + b"' does not exist"))
 
 
 def wrong_type(expected: str, value: Any) -> CommandError:
-    """The error of a match that is of another type."""
+    """Return the error for a match of the wrong type."""
     text = f"WRONGTYPE wrong type of path value - expected {expected} but found {type_word(value)}"
     return CommandError(text.encode())
 
@@ -109,9 +109,10 @@ def reply_for(
     *,
     of_last: bool = False,
 ) -> Reply:
-    """The operation's answers for what the path found, in the shape the path asks for.
+    """Return the operation's results for the matches in the form that the path requires.
 
-    A legacy path gets one answer: that of the first match, or ``of_last`` it works on.
+    For a legacy path this is one result: of the first match, or, with ``of_last``, of the last
+    match that has the right type.
     """
     if of_last and path.legacy and matches:
         answers = [operation(match.value) for match in matches]
@@ -138,7 +139,7 @@ def reply_for(
 
 
 def read(session: Session, key: bytes, path: Path, expected: str, operation: Operation) -> Reply:
-    """The operation's answers for a document that may be missing."""
+    """Return the operation's results for a document, or nil or an error if it is missing."""
     document = document_of(session, key)
     if document is None:
         if path.legacy:
@@ -148,9 +149,9 @@ def read(session: Session, key: bytes, path: Path, expected: str, operation: Ope
 
 
 def change(session: Session, key: bytes, path: Path, expected: str, operation: Operation) -> Reply:
-    """As ``read``, for an operation that changes arrays and objects in place."""
+    """Apply an operation that changes arrays and objects in place; reply like `read()`."""
     document = existing(session, key)
-    # RedisJSON tells of the last change.
+    # RedisJSON returns the result of the last change.
     stock = session.engine.dialect == "redis"
     matches = find(path, document.root)
     reply = reply_for(path, matches, expected, operation, of_last=stock)
@@ -159,7 +160,7 @@ def change(session: Session, key: bytes, path: Path, expected: str, operation: O
 
 
 def parent_of(document: JsonValue, match: Location) -> Any:
-    """The array or object a match is in."""
+    """Return the array or object that contains a match."""
     found = document.root
     for part in match.parts[:-1]:
         found = found[part]
@@ -167,7 +168,7 @@ def parent_of(document: JsonValue, match: Location) -> Any:
 
 
 def outermost(matches: list[Location]) -> list[Location]:
-    """The matches that are not inside another one."""
+    """Return the matches that are not inside another match."""
     places = {match.parts for match in matches}
     return [
         match for match in matches
@@ -176,7 +177,7 @@ def outermost(matches: list[Location]) -> list[Location]:
 
 
 def put(document: JsonValue, match: Location, value: Any) -> None:
-    """Put a value in the place of a match."""
+    """Replace a match by a value."""
     if not match.parts:
         document.root = value
         return
@@ -186,7 +187,10 @@ def put(document: JsonValue, match: Location, value: Any) -> None:
 def replace(
     session: Session, key: bytes, path: Path, expected: str, operation: Operation
 ) -> tuple[list[Any], Path]:
-    """Put the operation's result in the place of every match; the results, ``ABSENT`` left out."""
+    """Replace every match by the operation's result.
+
+    Return the results, in which `ABSENT` marks a match that was not replaced, and the path.
+    """
     document = existing(session, key)
     matches = find(path, document.root)
     if path.legacy and not matches:
@@ -202,18 +206,18 @@ def replace(
 
 
 def of_kind(kind: type, operation: Operation) -> Operation:
-    """The operation, for values of that type only."""
+    """Return an operation that returns `ABSENT` for values of another type."""
     return lambda value: operation(value) if value.__class__ is kind else ABSENT
 
 
 def check_depth(levels: int, value: Any) -> None:
-    """Raise unless a value may be put that many levels deep."""
+    """Raise if placing a value that many levels deep would nest the document too deeply."""
     if levels + depth(value) > _MOST_LEVELS:
         raise CommandError(TOO_DEEP)
 
 
 def optional_path(session: Session, args: Args, name: str) -> Path:
-    """The path of a command whose only argument it is; the root when left out."""
+    """Return the path of a command whose only option is a path; the root by default."""
     if len(args) > 2:
         raise CommandError(wrong_arity(name))
     return read_path(session, args[1] if len(args) > 1 else DOT)

@@ -1,4 +1,4 @@
-"""Keys of any type: names, copies, expiry, sorting."""
+"""Generic key commands: names, copies, expiry, sorting."""
 
 from . import expiry, generic, sort
 

@@ -1,4 +1,4 @@
-"""Keys that go by themselves: the EXPIRE family, TTL and PERSIST."""
+"""Expiry of keys: the EXPIRE family, TTL, PERSIST."""
 
 from __future__ import annotations
 
@@ -25,25 +25,25 @@ def _expire(session: Session, args: Args, name: str, seconds: bool, absolute: bo
 
 @command("EXPIRE")
 def expire(session: Session, args: Args) -> Reply:
-    """Let a key expire after a number of seconds."""
+    """Set the TTL of a key in seconds."""
     return _expire(session, args, "expire", seconds=True, absolute=False)
 
 
 @command("PEXPIRE")
 def pexpire(session: Session, args: Args) -> Reply:
-    """Let a key expire after a number of milliseconds."""
+    """Set the TTL of a key in milliseconds."""
     return _expire(session, args, "pexpire", seconds=False, absolute=False)
 
 
 @command("EXPIREAT")
 def expireat(session: Session, args: Args) -> Reply:
-    """Let a key expire at an instant in seconds."""
+    """Set the time at which a key expires, as a Unix time in seconds."""
     return _expire(session, args, "expireat", seconds=True, absolute=True)
 
 
 @command("PEXPIREAT")
 def pexpireat(session: Session, args: Args) -> Reply:
-    """Let a key expire at an instant in milliseconds."""
+    """Set the time at which a key expires, as a Unix time in milliseconds."""
     return _expire(session, args, "pexpireat", seconds=False, absolute=True)
 
 
@@ -56,29 +56,29 @@ def _read(session: Session, key: bytes, shown: Callable[[int], int]) -> Reply:
 
 @command("TTL")
 def ttl(session: Session, args: Args) -> Reply:
-    """The seconds a key has left: -1 when it stays, -2 when it does not exist."""
+    """Return the remaining TTL of a key in seconds: -1 without a TTL, -2 without the key."""
     return _read(session, args[0], lambda at_ms: (at_ms - session.now_ms + 500) // 1000)
 
 
 @command("PTTL")
 def pttl(session: Session, args: Args) -> Reply:
-    """The milliseconds a key has left: -1 when it stays, -2 when it does not exist."""
+    """Return the remaining TTL of a key in milliseconds: -1 without a TTL, -2 without the key."""
     return _read(session, args[0], lambda at_ms: at_ms - session.now_ms)
 
 
 @command("EXPIRETIME")
 def expiretime(session: Session, args: Args) -> Reply:
-    """The instant in seconds at which a key expires: -1 when it stays, -2 when not there."""
+    """Return the Unix time in seconds at which a key expires: -1 without a TTL, -2 without the key."""
     return _read(session, args[0], lambda at_ms: (at_ms + 500) // 1000)
 
 
 @command("PEXPIRETIME")
 def pexpiretime(session: Session, args: Args) -> Reply:
-    """The instant in milliseconds at which a key expires: -1 when it stays, -2 when not there."""
+    """Return the Unix time in ms at which a key expires: -1 without a TTL, -2 without the key."""
     return _read(session, args[0], lambda at_ms: at_ms)
 
 
 @command("PERSIST")
 def persist(session: Session, args: Args) -> Reply:
-    """Take the expiry off a key; whether it had one."""
+    """Remove the TTL of a key and return whether it had one."""
     return int(session.db.persist(args[0]))

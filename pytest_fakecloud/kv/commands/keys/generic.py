@@ -1,4 +1,4 @@
-"""Keys of any type: existence, names, copies, scanning, inspection."""
+"""Generic key commands: existence, names, copies, scanning, DUMP and RESTORE, OBJECT."""
 
 from __future__ import annotations
 
@@ -28,46 +28,46 @@ from ..server.help import help_reply
 
 @command("DEL", "UNLINK")
 def del_(session: Session, args: Args) -> Reply:
-    """Delete keys; the number of those that were there."""
+    """Delete keys and return the number that existed."""
     return sum(map(session.db.delete, args))
 
 
 @command("EXISTS")
 def exists(session: Session, args: Args) -> Reply:
-    """The number of the given keys that exist, each counted as often as it is named."""
+    """Return how many of the given keys exist, counting a repeated key each time."""
     return sum(session.db.peek(key) is not None for key in args)
 
 
 @command("TOUCH")
 def touch(session: Session, args: Args) -> Reply:
-    """Note an access to keys; the number of those that exist."""
+    """Update the last access time of keys and return the number that exist."""
     return sum(session.db.lookup(key) is not None for key in args)
 
 
 @command("TYPE")
 def type_(session: Session, args: Args) -> Reply:
-    """The type of the value of a key."""
+    """Return the type of the value of a key."""
     value = session.db.peek(args[0])
     return Status(b"none" if value is None else type_name(value).encode())
 
 
 @command("RANDOMKEY")
 def randomkey(session: Session, args: Args) -> Reply:
-    """A random key."""
+    """Return a random key."""
     keys = list(session.db)
     return session.engine.random.choice(keys) if keys else None
 
 
 @command("KEYS")
 def keys(session: Session, args: Args) -> Reply:
-    """The keys that match a pattern."""
+    """Return the keys that match a pattern."""
     matches = matcher(args[0])
     return [key for key in session.db if matches(key)]
 
 
 @command("SCAN")
 def scan(session: Session, args: Args) -> Reply:
-    """Page through the keys."""
+    """Iterate over the keys of the database."""
     count = DEFAULT_PAGE[session.engine.dialect]
     cursor = parse_unsigned(args[0], errors.INVALID_CURSOR)
     matches = None
@@ -120,7 +120,7 @@ def _move(session: Session, source: bytes, target: bytes) -> None:
 
 @command("RENAME")
 def rename(session: Session, args: Args) -> Reply:
-    """Give a key another name, replacing the key of that name."""
+    """Rename a key, replacing the key that has the new name."""
     if session.db.lookup(args[0]) is None:
         raise CommandError(errors.NO_SUCH_KEY)
     if args[0] != args[1]:
@@ -130,7 +130,7 @@ def rename(session: Session, args: Args) -> Reply:
 
 @command("RENAMENX")
 def renamenx(session: Session, args: Args) -> Reply:
-    """Give a key another name, only when that name is free."""
+    """Rename a key only if no key has the new name."""
     if session.db.lookup(args[0]) is None:
         raise CommandError(errors.NO_SUCH_KEY)
     if session.db.lookup(args[1]) is not None:
@@ -200,13 +200,13 @@ def copy(session: Session, args: Args) -> Reply:
 
 @command("DUMP")
 def dump_(session: Session, args: Args) -> Reply:
-    """The value of a key as a payload for RESTORE."""
+    """Return the serialized value of a key, a payload for RESTORE."""
     value = session.db.lookup(args[0])
     if value is None:
         return None
     if type_name(value) == "search":
         raise CommandError(errors.NO_DUMP_OF_INDEX)
-    from ...rdb import payload as payloads  # few servers are asked for a payload
+    from ...rdb import payload as payloads  # rarely needed
 
     engine = session.engine
     return payloads.dump(value, engine.config, rdb_version(engine.version))
@@ -273,7 +273,7 @@ _EMBEDDED = 44
 
 
 def encoding(session: Session, value: Any) -> str:
-    """The word OBJECT ENCODING answers for a stored value."""
+    """Return the name of a value's encoding as OBJECT ENCODING reports it."""
     if isinstance(value, bytearray):
         return "raw"
     if isinstance(value, bytes):
@@ -285,14 +285,14 @@ def encoding(session: Session, value: Any) -> str:
 
 @command("OBJECT ENCODING")
 def object_encoding(session: Session, args: Args) -> Reply:
-    """The internal representation of the value of a key."""
+    """Return the internal encoding of the value of a key."""
     value = session.db.peek(args[0])
     return None if value is None else encoding(session, value).encode()
 
 
 @command("OBJECT REFCOUNT")
 def object_refcount(session: Session, args: Args) -> Reply:
-    """The reference count of the value of a key."""
+    """Return the reference count of the value of a key."""
     value = session.db.peek(args[0])
     if value is None:
         return None
@@ -305,7 +305,7 @@ def object_refcount(session: Session, args: Args) -> Reply:
 
 @command("OBJECT IDLETIME")
 def object_idletime(session: Session, args: Args) -> Reply:
-    """The seconds since the last access to a key."""
+    """Return the number of seconds since a key was last accessed."""
     if session.db.peek(args[0]) is None:
         return None
     if session.db.frequencies is not None:
@@ -316,7 +316,7 @@ def object_idletime(session: Session, args: Args) -> Reply:
 
 @command("OBJECT FREQ")
 def object_freq(session: Session, args: Args) -> Reply:
-    """The access frequency of a key; only under an LFU policy."""
+    """Return the logarithmic access frequency of a key; an LFU policy is required."""
     if session.db.peek(args[0]) is None:
         return None
     if session.db.frequencies is None:
@@ -329,7 +329,7 @@ def object_freq(session: Session, args: Args) -> Reply:
 
 @command("WAIT")
 def wait(session: Session, args: Args) -> Reply:
-    """The number of replicas that have the writes so far: there are none."""
+    """Return the number of replicas that acknowledged all writes, which is 0: there are none."""
     parse_int(args[0])
     _timeout(args[1])
     return 0
@@ -337,7 +337,7 @@ def wait(session: Session, args: Args) -> Reply:
 
 @command("WAITAOF")
 def waitaof(session: Session, args: Args) -> Reply:
-    """The number of files and replicas that have the writes so far: there are none."""
+    """Return how many append-only files and replicas have all writes: 0 and 0, there are none."""
     if parse_int(args[0], 0, 1, errors.OUT_OF_RANGE) and not session.in_exec:
         raise CommandError(errors.WAITAOF_NO_FILE)
     parse_int(args[1], 0, I64_MAX, errors.OUT_OF_RANGE)
@@ -354,5 +354,5 @@ def _timeout(text: bytes) -> int:
 
 @command("OBJECT HELP")
 def object_help(session: Session, args: Args) -> Reply:
-    """The sub-commands of OBJECT."""
+    """Return the subcommands of OBJECT."""
     return help_reply(session, "OBJECT")

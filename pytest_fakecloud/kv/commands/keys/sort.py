@@ -1,4 +1,4 @@
-"""SORT and SORT_RO: the elements of a list, set or sorted set in an order of their own."""
+"""SORT and SORT_RO: the sorted elements of a list, set, or sorted set."""
 
 from __future__ import annotations
 
@@ -52,7 +52,8 @@ class _Options:
                 at += 1
             elif word == b"BY" and left >= 1:
                 self.by = args[at + 1]
-                # A pattern without a star means: do not sort at all. It sticks, as on the server.
+                # A pattern without a star turns sorting off. As in Redis, a later BY does not turn
+                # it on again.
                 self.keeps_order = self.keeps_order or b"*" not in self.by
                 at += 1
             elif word == b"GET" and left >= 1:
@@ -132,7 +133,7 @@ def _limited(elements: list[bytes], options: _Options) -> list[bytes]:
 
 def _check_reach(session: Session, options: _Options, may_store: bool) -> None:
     spec = session.engine.table.commands["SORT" if may_store else "SORT_RO"]
-    # Nobody can say beforehand which keys a pattern will read.
+    # The keys that a pattern reads are not known in advance.
     if session.user.reads_all_keys(spec):
         return
     if options.by is not None and b"*" in options.by:
@@ -149,7 +150,7 @@ def _sort(session: Session, args: Args, may_store: bool) -> Reply:
     elements = _elements(value)
     if options.keeps_order:
         if isinstance(value, SetValue) and (options.store is not None or session.in_script):
-            # A set has no order of its own, and a stored or scripted result must not vary.
+            # A set is unordered, but a stored result or a script's result must be deterministic.
             elements.sort()
         elif options.descending and isinstance(value, SortedSet):
             elements.reverse()
@@ -175,11 +176,11 @@ def _sort(session: Session, args: Args, may_store: bool) -> Reply:
 
 @command("SORT")
 def sort(session: Session, args: Args) -> Reply:
-    """Sort a list, set or sorted set, by its elements or by keys they name; maybe store that."""
+    """Return or store the sorted elements of a list, set, or sorted set."""
     return _sort(session, args, may_store=True)
 
 
 @command("SORT_RO")
 def sort_ro(session: Session, args: Args) -> Reply:
-    """Sort a list, set or sorted set, by its elements or by keys they name."""
+    """Return the sorted elements of a list, set, or sorted set."""
     return _sort(session, args, may_store=False)

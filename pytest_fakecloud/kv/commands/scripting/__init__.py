@@ -1,4 +1,4 @@
-"""Scripts and function libraries."""
+"""Commands of scripts and function libraries."""
 
 from . import functions, scripts
 

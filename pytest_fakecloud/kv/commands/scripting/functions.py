@@ -1,4 +1,4 @@
-"""Function libraries and the calls of their functions."""
+"""FUNCTION and FCALL: function libraries and calls of their functions."""
 
 from __future__ import annotations
 
@@ -35,13 +35,13 @@ def _call(session: Session, args: Args, read_only: bool) -> Reply:
 
 @command("FCALL")
 def fcall(session: Session, args: Args) -> Reply:
-    """Run a function of a library."""
+    """Call a function of a library."""
     return _call(session, args, False)
 
 
 @command("FCALL_RO")
 def fcall_ro(session: Session, args: Args) -> Reply:
-    """Run a function of a library that may only read."""
+    """Call a read-only function of a library."""
     return _call(session, args, True)
 
 
@@ -56,7 +56,7 @@ def function_load(session: Session, args: Args) -> Reply:
 
 @command("FUNCTION DELETE")
 def function_delete(session: Session, args: Args) -> Reply:
-    """Remove a function library."""
+    """Delete a function library."""
     if not session.engine.scripting.libraries.delete(args[0]):
         raise CommandError(errors.LIBRARY_NOT_FOUND)
     return OK
@@ -64,7 +64,7 @@ def function_delete(session: Session, args: Args) -> Reply:
 
 @command("FUNCTION FLUSH")
 def function_flush(session: Session, args: Args) -> Reply:
-    """Remove every function library."""
+    """Delete all function libraries."""
     if len(args) > 1:
         raise CommandError(bad_subcommand_arguments("FUNCTION", session.engine.line[1]))
     if args and args[0].upper() not in (b"SYNC", b"ASYNC"):
@@ -75,7 +75,7 @@ def function_flush(session: Session, args: Args) -> Reply:
 
 @command("FUNCTION LIST")
 def function_list(session: Session, args: Args) -> Reply:
-    """The libraries with their functions, in the order in which they were loaded."""
+    """Return the function libraries and their functions in the order of loading."""
     pattern, with_code = None, False
     at = 0
     while at < len(args):
@@ -116,7 +116,7 @@ def _shown(library: Library, with_code: bool) -> Map:
 
 @command("FUNCTION STATS")
 def function_stats(session: Session, args: Args) -> Reply:
-    """What is running, as other clients see it after a while, and how much is loaded."""
+    """Return the running function, if any, and the number of libraries and functions."""
     scripting = session.engine.scripting
     run = scripting.running
     running = None
@@ -133,14 +133,14 @@ def function_stats(session: Session, args: Args) -> Reply:
 
 @command("FUNCTION DUMP")
 def function_dump(session: Session, args: Args) -> Reply:
-    """All libraries as a payload for FUNCTION RESTORE."""
+    """Return all function libraries as a payload for FUNCTION RESTORE."""
     engine = session.engine
     return engine.scripting.libraries.dump(engine.config, engine.version)
 
 
 @command("FUNCTION RESTORE")
 def function_restore(session: Session, args: Args) -> Reply:
-    """Load the libraries of a payload of FUNCTION DUMP; all of them or none."""
+    """Load the function libraries of a FUNCTION DUMP payload, all of them or none."""
     if len(args) > 2:
         raise CommandError(bad_subcommand_arguments("FUNCTION", session.engine.line[1]))
     policy = args[1].upper() if len(args) == 2 else b"APPEND"
@@ -153,12 +153,12 @@ def function_restore(session: Session, args: Args) -> Reply:
 
 @command("FUNCTION KILL")
 def function_kill(session: Session, args: Args) -> Reply:
-    """Stop the running function, unless it has written."""
+    """Stop the running function if it has not written anything."""
     session.engine.turns.kill()
     return OK
 
 
 @command("FUNCTION HELP")
 def function_help(session: Session, args: Args) -> Reply:
-    """The sub-commands of FUNCTION."""
+    """Return the subcommands of FUNCTION."""
     return help_reply(session, "FUNCTION")

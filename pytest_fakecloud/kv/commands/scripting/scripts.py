@@ -1,4 +1,4 @@
-"""EVAL and its relatives, and the cache of scripts."""
+"""EVAL and related commands, and the script cache."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ __all__: list[str] = []
 
 
 def keys_and_arguments(args: Args, error: bytes | None = None) -> tuple[list[bytes], list[bytes]]:
-    """What follows the count at ``args[1]``: that many keys, then the arguments."""
+    """Return the keys and the arguments after the number of keys at ``args[1]``."""
     count = parse_int(args[1]) if error is None else parse_int(args[1], error=error)
     if count > len(args) - 2:
         raise CommandError(errors.KEYS_TOO_MANY)
@@ -49,38 +49,38 @@ def eval_(session: Session, args: Args) -> Reply:
 
 @command("EVAL_RO")
 def eval_ro(session: Session, args: Args) -> Reply:
-    """Run a Lua script that may only read."""
+    """Run a read-only Lua script."""
     return _eval(session, args, True)
 
 
 @command("EVALSHA")
 def evalsha(session: Session, args: Args) -> Reply:
-    """Run a Lua script of the cache, named by its SHA-1 digest."""
+    """Run a cached Lua script by its SHA-1 digest."""
     return _evalsha(session, args, False)
 
 
 @command("EVALSHA_RO")
 def evalsha_ro(session: Session, args: Args) -> Reply:
-    """Run a Lua script of the cache that may only read."""
+    """Run a cached read-only Lua script by its SHA-1 digest."""
     return _evalsha(session, args, True)
 
 
 @command("SCRIPT LOAD")
 def script_load(session: Session, args: Args) -> Reply:
-    """Put a script into the cache without running it."""
+    """Add a Lua script to the script cache without running it, and return its SHA-1 digest."""
     return session.engine.scripting.load(args[0])
 
 
 @command("SCRIPT EXISTS")
 def script_exists(session: Session, args: Args) -> Reply:
-    """Whether scripts of these digests are in the cache."""
+    """Return for each SHA-1 digest whether the script is in the script cache."""
     scripts = session.engine.scripting.scripts
     return [int(sha.lower() in scripts) for sha in args]
 
 
 @command("SCRIPT FLUSH")
 def script_flush(session: Session, args: Args) -> Reply:
-    """Empty the cache of scripts."""
+    """Remove all scripts from the script cache."""
     if len(args) > 1 or (args and args[0].upper() not in (b"SYNC", b"ASYNC")):
         raise CommandError(errors.SCRIPT_FLUSH_MODE)
     session.engine.scripting.scripts.clear()
@@ -89,7 +89,7 @@ def script_flush(session: Session, args: Args) -> Reply:
 
 @command("SCRIPT SHOW")
 def script_show(session: Session, args: Args) -> Reply:
-    """The source of a script of the cache."""
+    """Return the source of a script in the script cache."""
     script = session.engine.scripting.scripts.get(args[0].lower())
     if script is None:
         raise CommandError(errors.NO_SCRIPT)
@@ -98,14 +98,14 @@ def script_show(session: Session, args: Args) -> Reply:
 
 @command("SCRIPT KILL")
 def script_kill(session: Session, args: Args) -> Reply:
-    """Stop the running script, unless it has written."""
+    """Stop the running script if it has not written anything."""
     session.engine.turns.kill()
     return OK
 
 
 @command("SCRIPT DEBUG")
 def script_debug(session: Session, args: Args) -> Reply:
-    """Set the debug mode; without effect, because there is no debugger."""
+    """Set the debug mode, which has no effect: there is no debugger."""
     if args[0].upper() not in (b"YES", b"SYNC", b"NO"):
         raise CommandError(errors.SCRIPT_DEBUG_MODE)
     return OK
@@ -113,5 +113,5 @@ def script_debug(session: Session, args: Args) -> Reply:
 
 @command("SCRIPT HELP")
 def script_help(session: Session, args: Args) -> Reply:
-    """The sub-commands of SCRIPT."""
+    """Return the subcommands of SCRIPT."""
     return help_reply(session, "SCRIPT")

@@ -1,4 +1,4 @@
-"""Search: indexes, their aliases, and searches."""
+"""Search commands: indexes, their aliases, and searches."""
 
 from . import definitions, searches
 

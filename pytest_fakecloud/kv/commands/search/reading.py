@@ -1,4 +1,4 @@
-"""What the commands of search share: words of a line, and errors as a client reads them."""
+"""Functions that the search commands share: read the arguments, and raise errors for the client."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 @contextmanager
 def told() -> Iterator[None]:
-    """Turn a ``SearchError`` into the error of the command."""
+    """Raise a `SearchError` of the block as a `CommandError`."""
     try:
         yield
     except SearchError as error:
@@ -26,11 +26,11 @@ def told() -> Iterator[None]:
 
 
 def indexes_of(session: Session) -> Indexes:
-    """The indexes of the session's database; from now on they follow its changes."""
+    """Return the indexes of the session's database, and keep them updated from now on."""
     keyspace = session.db
     if not isinstance(keyspace.indexes, Indexes):
         keyspace.indexes = indexes = Indexes(*session.engine.search_delay)
-        # One may have been moved here from another database.
+        # An index may have been moved here from another database.
         indexes.adopt(keyspace.values)
         session.engine.changes.follow()
         return indexes
@@ -38,7 +38,7 @@ def indexes_of(session: Session) -> Indexes:
 
 
 class Words:
-    """The words of a command line, taken from the left."""
+    """The arguments of a command, read from left to right."""
 
     def __init__(self, args: Args, at: int) -> None:
         self._args = args
@@ -48,22 +48,22 @@ class Words:
         return self._at < len(self._args)
 
     def peek(self) -> str:
-        """The next word in upper case, without taking it; empty at the end."""
+        """Return the next argument in upper case without consuming it; empty at the end."""
         return text(self._args[self._at]).upper() if self else ""
 
     def take(self, what: str) -> str:
-        """The next word; raises where there is none."""
+        """Return the next argument; raise if there is none."""
         if not self:
             raise SearchError(f"syntax error: {what} is missing")
         self._at += 1
         return text(self._args[self._at - 1])
 
     def upper(self, what: str) -> str:
-        """The next word in upper case."""
+        """Return the next argument in upper case."""
         return self.take(what).upper()
 
     def one_of(self, what: str, known: tuple[str, ...]) -> str:
-        """The next word, which has to be one of these."""
+        """Return the next argument in upper case; raise unless it is a known word."""
         word = self.upper(what)
         if word not in known:
             raise SearchError(
@@ -72,7 +72,7 @@ class Words:
         return word
 
     def number(self, what: str) -> int:
-        """The next word as a whole number that is not negative."""
+        """Return the next argument as a non-negative integer."""
         word = self.take(what)
         value = try_int(word.encode("utf-8", "surrogateescape"))
         if value is None or value < 0:
@@ -80,7 +80,7 @@ class Words:
         return value
 
     def counted(self, what: str) -> list[str]:
-        """A count, and that many words."""
+        """Read a count and return that many arguments."""
         count = self.number(f"the count of {what}")
         if count > len(self._args) - self._at:
             raise SearchError(f"syntax error: {count} {what} announced, and fewer follow")
@@ -88,5 +88,5 @@ class Words:
 
 
 def text(word: bytes) -> str:
-    """A word as text; bytes that are not UTF-8 can be had back."""
+    """Decode an argument as UTF-8; invalid bytes can be encoded back."""
     return word.decode("utf-8", "surrogateescape")

@@ -1,4 +1,4 @@
-"""What is asked of an index: queries, counts, aggregations."""
+"""Commands that search an index: SEARCH.QUERY, SEARCH.COUNT, SEARCH.AGGREGATE."""
 
 from __future__ import annotations
 
@@ -26,15 +26,12 @@ __all__: list[str] = []
 
 _MOST_HITS, _FARTHEST = 1000, 10_000
 _LIMIT_ERROR = f"limit should be a positive number less than {_MOST_HITS}"
-"""The service's own words, though 1000 passes."""
+"""The vendor's error message. It says "less than", although 1000 is accepted."""
 
 
 @command("SEARCH.QUERY")
 def search_query(session: Session, args: Args) -> Reply:
-    """Return the documents that a filter finds, the best first.
-
-    Each hit is its key, its score as a string, and the selected fields.
-    """
+    """Return the matches of a filter: for each its key, its score as a string, and its content."""
     with told():
         found = _find(session, args[0])
         options = _read_query(Words(args, 2))
@@ -50,10 +47,7 @@ def search_query(session: Session, args: Args) -> Reply:
 
 @command("SEARCH.COUNT")
 def search_count(session: Session, args: Args) -> Reply:
-    """Count the documents that a filter finds.
-
-    Returns -1 for a missing index.
-    """
+    """Return the number of documents that match a filter; -1 if there is no index."""
     with told():
         found = _find(session, args[0])
         if found is None:
@@ -65,10 +59,7 @@ def search_count(session: Session, args: Args) -> Reply:
 
 @command("SEARCH.AGGREGATE")
 def search_aggregate(session: Session, args: Args) -> Reply:
-    """Aggregate the documents that a filter finds.
-
-    Returns the results by their aliases, nil for a missing index.
-    """
+    """Return the aggregations of the matching documents by alias; nil if there is no index."""
     with told():
         found = _find(session, args[0])
         if found is None:
@@ -113,7 +104,7 @@ def _shown(hit: Hit) -> Reply:
 
 
 def _single(score: float) -> bytes | None:
-    """A relevance as the service has it: the shortest text of a 32-bit float."""
+    """Return a relevance as the vendor does: the shortest string that gives the same 32-bit float."""
     try:
         kept = struct.unpack("<f", struct.pack("<f", score))[0]
     except OverflowError:

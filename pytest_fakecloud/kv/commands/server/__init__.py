@@ -1,4 +1,4 @@
-"""The server and its connections: ACL, CLIENT, COMMAND, CONFIG, INFO and their kin."""
+"""Server and connection commands: ACL, CLIENT, COMMAND, CONFIG, INFO, and others."""
 
 from . import (
     acl,

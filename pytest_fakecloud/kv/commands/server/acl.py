@@ -1,4 +1,4 @@
-"""ACL: users, their rules, their REST tokens, and the log of refusals."""
+"""ACL commands: users, their rules, their REST tokens, and the log of denied commands."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def _bad_arguments(subcommand: bytes) -> CommandError:
 
 @command("ACL SETUSER")
 def acl_setuser(session: Session, args: Args) -> Reply:
-    """Make a user, or change one: all rules are applied, or none."""
+    """Create or change a user, applying all rules or none."""
     engine = session.engine
     if any(byte in b" \t\n\r\v\f\0" for byte in args[0]):
         raise CommandError(errors.ACL_USER_NAME)
@@ -62,7 +62,7 @@ def acl_setuser(session: Session, args: Args) -> Reply:
 
 @command("ACL DELUSER")
 def acl_deluser(session: Session, args: Args) -> Reply:
-    """Remove users, their REST tokens and their connections; how many there were."""
+    """Delete users, their REST tokens, and their connections; return how many users existed."""
     engine = session.engine
     for name in args:
         if name == b"default" or (engine.dialect == "vendor" and name in _BUILT_IN):
@@ -72,32 +72,32 @@ def acl_deluser(session: Session, args: Args) -> Reply:
 
 @command("ACL GETUSER")
 def acl_getuser(session: Session, args: Args) -> Reply:
-    """Flags, passwords, commands, keys, channels and selectors of a user; nil when there is none."""
+    """Return a user's flags, passwords, commands, keys, channels, and selectors, or nil."""
     user = session.engine.users.get(_text(args[0]))
     return None if user is None else user_details(user)
 
 
 @command("ACL LIST")
 def acl_list(session: Session, args: Args) -> Reply:
-    """Every user as the rules that would make it."""
+    """Return the rules of every user."""
     return [describe_user(user) for user in session.engine.users]
 
 
 @command("ACL USERS")
 def acl_users(session: Session, args: Args) -> Reply:
-    """The names of all users."""
+    """Return the names of all users."""
     return [_bytes(user.name) for user in session.engine.users]
 
 
 @command("ACL WHOAMI")
 def acl_whoami(session: Session, args: Args) -> Reply:
-    """The name of the user who asks."""
+    """Return the user name of the connection."""
     return _bytes(session.user.name)
 
 
 @command("ACL DRYRUN")
 def acl_dryrun(session: Session, args: Args) -> Reply:
-    """Whether a user may run a command line, without running it: OK, or why not."""
+    """Return OK if a user may run a command, else the reason; the command does not run."""
     engine = session.engine
     user = engine.users.get(_text(args[0]))
     if user is None:
@@ -129,13 +129,14 @@ def _random_digits(args: Args, subcommand: bytes) -> bytes:
         if not 0 < bits <= 4096:
             raise CommandError(errors.ACL_GENPASS_BITS)
     digits = (bits + 3) // 4
-    # Credentials are never from the random seed: who knows a test must not know its passwords.
+    # Credentials are never derived from the random seed: a test's seed must not reveal its
+    # passwords.
     return secrets.token_hex((digits + 1) // 2)[:digits].encode()
 
 
 @command("ACL GENPASS")
 def acl_genpass(session: Session, args: Args) -> Reply:
-    """A random password of so many bits (256), as hexadecimal digits."""
+    """Return a random password as hexadecimal digits, 256 bits by default."""
     if len(args) > 1:
         raise _bad_arguments(b"GENPASS")
     return _random_digits(args, b"GENPASS")
@@ -143,10 +144,10 @@ def acl_genpass(session: Session, args: Args) -> Reply:
 
 @command("ACL GENTOKEN")
 def acl_gentoken(session: Session, args: Args) -> Reply:
-    """A random password for a user, to give to SETUSER as ``>password``.
+    """Return a random password for a user, to pass to ACL SETUSER as ``>password``.
 
-    ``ACL GENTOKEN name [bits]``: the vendor names the command and not its arguments, so these are
-    decided here. The user need not exist, and is not changed.
+    ``ACL GENTOKEN name [bits]``: the vendor's documentation names the command but not its
+    arguments, so they are decided here. The user does not need to exist and does not change.
     """
     if len(args) > 2:
         raise _bad_arguments(b"GENTOKEN")
@@ -155,10 +156,10 @@ def acl_gentoken(session: Session, args: Args) -> Reply:
 
 @command("ACL RESTTOKEN")
 def acl_resttoken(session: Session, args: Args) -> Reply:
-    """A REST token for a user, given its password (specification).
+    """Create a REST token for a user, given the user's password (specification).
 
-    It follows every later change of the user, and ends with the user, with its password, and while
-    the user is off (decided here).
+    The token follows every later change of the user. It becomes invalid when the user or the
+    password is removed, and while the user is off (decided here).
     """
     engine = session.engine
     user = engine.users.get(_text(args[0]))
@@ -172,7 +173,7 @@ def acl_resttoken(session: Session, args: Args) -> Reply:
 
 @command("ACL CAT")
 def acl_cat(session: Session, args: Args) -> Reply:
-    """The categories of commands, or the commands of one."""
+    """Return the command categories, or the commands in a category."""
     known = categories_of(session.engine.table)
     if not args:
         return [category.encode() for category in known]
@@ -187,7 +188,7 @@ def acl_cat(session: Session, args: Args) -> Reply:
 
 @command("ACL LOG")
 def acl_log(session: Session, args: Args) -> Reply:
-    """The latest refusals (10, or as many as wanted), or forget them all."""
+    """Return the latest denied commands, 10 by default, or clear the log."""
     log = session.engine.users.log
     if len(args) > 1:
         raise _bad_arguments(b"LOG")
@@ -202,10 +203,11 @@ def acl_log(session: Session, args: Args) -> Reply:
 
 @command("ACL LOAD", "ACL SAVE")
 def acl_file(session: Session, args: Args) -> Reply:
-    """Read the users back, or write them down: the vendor keeps every change at once.
+    """Load users from the ACL file, or save them to it.
 
-    So both are OK there and change nothing (decided here); the stock server refuses them without a
-    file for the users, and there is none.
+    The vendor persists every change immediately, so with the vendor dialect both return OK and
+    change nothing (decided here). Redis returns an error if no ACL file is configured, as is the
+    case here.
     """
     if session.engine.dialect == "vendor":
         return OK
@@ -214,5 +216,5 @@ def acl_file(session: Session, args: Args) -> Reply:
 
 @command("ACL HELP")
 def acl_help(session: Session, args: Args) -> Reply:
-    """The sub-commands of ACL."""
+    """Return the subcommands of ACL."""
     return help_reply(session, "ACL")

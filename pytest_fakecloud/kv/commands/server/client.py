@@ -1,4 +1,4 @@
-"""CLIENT: the connections of the database port, and what is said about one's own."""
+"""CLIENT commands: the connections of the Redis protocol port and the state of one's own."""
 
 from __future__ import annotations
 
@@ -34,26 +34,26 @@ def _name(text: bytes) -> bytes:
 
 @command("CLIENT ID")
 def client_id(session: Session, args: Args) -> Reply:
-    """The number of the connection."""
+    """Return the id of the connection."""
     return session.id
 
 
 @command("CLIENT GETNAME")
 def client_getname(session: Session, args: Args) -> Reply:
-    """The name of the connection."""
+    """Return the name of the connection."""
     return session.name or None
 
 
 @command("CLIENT SETNAME")
 def client_setname(session: Session, args: Args) -> Reply:
-    """Name the connection."""
+    """Set the name of the connection."""
     session.name = _name(args[0])
     return OK
 
 
 @command("CLIENT SETINFO")
 def client_setinfo(session: Session, args: Args) -> Reply:
-    """Say which library uses the connection."""
+    """Set the name or version of the client library that uses the connection."""
     attribute = args[0].lower().decode("utf-8", "replace")
     if attribute not in ("lib-name", "lib-ver"):
         raise CommandError(errors.unknown_client_attribute(args[0]))
@@ -65,19 +65,19 @@ def client_setinfo(session: Session, args: Args) -> Reply:
 
 @command("CLIENT INFO")
 def client_info(session: Session, args: Args) -> Reply:
-    """The line of CLIENT LIST for the connection itself."""
+    """Return information about the connection, as a line of CLIENT LIST."""
     return Verbatim(session.engine.describe(session, "client|info"))
 
 
 @command("CLIENT CAPA")
 def client_capa(session: Session, args: Args) -> Reply:
-    """Say what the client can do: accepted without effect."""
+    """Announce capabilities of the client, which have no effect."""
     return OK
 
 
 @command("CLIENT IMPORT-SOURCE")
 def client_import_source(session: Session, args: Args) -> Reply:
-    """Mark the connection as one that imports data; ON is refused, because there is no import mode."""
+    """Mark the connection as an import source; ON is rejected, as there is no import mode."""
     if _switch(args):
         raise CommandError(errors.NOT_IMPORT_MODE)
     return OK
@@ -92,21 +92,21 @@ def _switch(args: Args) -> bool:
 
 @command("CLIENT NO-EVICT")
 def client_no_evict(session: Session, args: Args) -> Reply:
-    """Protect the connection from being closed for its memory: nothing ever is."""
+    """Exclude the connection from client eviction, which never happens here."""
     session.no_evict = _switch(args)
     return OK
 
 
 @command("CLIENT NO-TOUCH")
 def client_no_touch(session: Session, args: Args) -> Reply:
-    """Let the connection's commands leave the idle time of keys alone."""
+    """Choose whether commands of the connection update the last access time of keys."""
     session.no_touch = _switch(args)
     return OK
 
 
 @command("CLIENT REPLY")
 def client_reply(session: Session, args: Args) -> Reply:
-    """Choose whether the connection gets replies."""
+    """Choose whether the connection receives replies."""
     mode = args[0].upper()
     if mode not in (b"ON", b"OFF", b"SKIP"):
         raise CommandError(errors.SYNTAX)
@@ -119,7 +119,7 @@ def client_reply(session: Session, args: Args) -> Reply:
 
 @command("CLIENT TRACKING")
 def client_tracking(session: Session, args: Args) -> Reply:
-    """Ask to be told when keys change that the connection has read."""
+    """Turn on or off invalidation messages for keys that the connection has read."""
     on = _switch(args)
     options = _tracking_options(session, args)
     engine = session.engine
@@ -182,7 +182,7 @@ def _tracking_options(session: Session, args: Args) -> TrackingOptions:
 
 @command("CLIENT CACHING")
 def client_caching(session: Session, args: Args) -> Reply:
-    """Track, or do not track, the keys of the next command."""
+    """Choose whether the keys of the next command are tracked."""
     word = args[0].upper()
     if session.tracking is None:
         raise CommandError(errors.CACHING_WITHOUT_TRACKING)
@@ -198,13 +198,16 @@ def client_caching(session: Session, args: Args) -> Reply:
 
 @command("CLIENT GETREDIR")
 def client_getredir(session: Session, args: Args) -> Reply:
-    """Where invalidation messages go: -1 without tracking, 0 to the connection itself."""
+    """Return the id of the client that receives invalidation messages.
+
+    The id is -1 without tracking, and 0 if the connection receives them itself.
+    """
     return -1 if session.tracking is None else session.tracking.redirect
 
 
 @command("CLIENT TRACKINGINFO")
 def client_trackinginfo(session: Session, args: Args) -> Reply:
-    """What the connection tracks."""
+    """Return the tracking state of the connection."""
     options = session.tracking
     if options is None:
         return Map([b"flags", SetReply([b"off"]), b"redirect", -1, b"prefixes", []])
@@ -242,7 +245,7 @@ def _type_filter(word: bytes) -> Filter:
 
 @command("CLIENT LIST")
 def client_list(session: Session, args: Args) -> Reply:
-    """Every connection of the database port."""
+    """Return information about every connection of the Redis protocol port."""
     wanted: Filter = lambda other: True  # noqa: E731
     if args:
         word = args[0].upper()
@@ -264,7 +267,7 @@ def client_list(session: Session, args: Args) -> Reply:
 
 @command("CLIENT KILL")
 def client_kill(session: Session, args: Args) -> Reply:
-    """Close connections, by address or by filters."""
+    """Close connections by address or by filters."""
     if len(args) == 1:
         return _kill_address(session, args[0])
     filters, skip_me = _kill_filters(session, args)
@@ -316,7 +319,7 @@ def _kill_filters(session: Session, args: Args) -> tuple[list[Filter], bool]:
 
 @command("CLIENT PAUSE")
 def client_pause(session: Session, args: Args) -> Reply:
-    """Let commands of the database port wait for a while: all, or those that write."""
+    """Suspend all commands, or all writes, of the Redis protocol port for some time."""
     timeout_ms = parse_int(args[0], error=errors.TIMEOUT_NOT_INTEGER)
     if timeout_ms < 0:
         raise CommandError(errors.TIMEOUT_NEGATIVE)
@@ -329,14 +332,14 @@ def client_pause(session: Session, args: Args) -> Reply:
 
 @command("CLIENT UNPAUSE")
 def client_unpause(session: Session, args: Args) -> Reply:
-    """Let commands of the database port go on."""
+    """Resume the commands that CLIENT PAUSE suspended."""
     session.engine.pauses.pause(0, writes_only=False)
     return OK
 
 
 @command("CLIENT UNBLOCK")
 def client_unblock(session: Session, args: Args) -> Reply:
-    """End the wait of a blocked connection, as if time were over or with an error."""
+    """Unblock a client in a blocking command, as after a timeout or with an error."""
     wanted = try_int(args[0])
     if wanted is None:
         raise CommandError(errors.NOT_INTEGER)
@@ -354,5 +357,5 @@ def client_unblock(session: Session, args: Args) -> Reply:
 
 @command("CLIENT HELP")
 def client_help(session: Session, args: Args) -> Reply:
-    """The sub-commands of CLIENT."""
+    """Return the subcommands of CLIENT."""
     return help_reply(session, "CLIENT")

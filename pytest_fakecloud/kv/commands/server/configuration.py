@@ -1,4 +1,4 @@
-"""CONFIG: the parameters of the server."""
+"""CONFIG commands: the configuration parameters of the server."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ __all__: list[str] = []
 
 @command("CONFIG GET")
 def config_get(session: Session, args: Args) -> Reply:
-    """The parameters that match patterns, and their values."""
+    """Return the configuration parameters that match patterns, and their values."""
     found: dict[str, str] = {}
     for pattern in args:
         found.update(session.engine.config.matching(pattern))
@@ -26,10 +26,10 @@ def config_get(session: Session, args: Args) -> Reply:
 
 @command("CONFIG SET")
 def config_set(session: Session, args: Args) -> Reply:
-    """Change parameters, all of them or none.
+    """Set configuration parameters, all of them or none.
 
-    A port where nobody could listen is refused, as a stock server does; the database port goes on
-    listening where it does (decided here).
+    A port that cannot be bound is rejected, as in Redis. A valid one is stored, but the server
+    keeps listening where it does (decided here).
     """
     if len(args) % 2:
         raise CommandError(wrong_arity("config|set"))
@@ -56,18 +56,18 @@ def _check_ports(engine: Engine, changes: Mapping[str, str]) -> None:
 
 @command("CONFIG RESETSTAT")
 def config_resetstat(session: Session, args: Args) -> Reply:
-    """Begin the statistics of INFO anew."""
+    """Reset the statistics that INFO reports."""
     session.engine.reset_statistics()
     return OK
 
 
 @command("CONFIG REWRITE")
 def config_rewrite(session: Session, args: Args) -> Reply:
-    """Write the configuration file; refused, because there is none."""
+    """Write the configuration file, which is rejected: there is none."""
     raise CommandError(errors.NO_CONFIG_FILE)
 
 
 @command("CONFIG HELP")
 def config_help(session: Session, args: Args) -> Reply:
-    """The sub-commands of CONFIG."""
+    """Return the subcommands of CONFIG."""
     return help_reply(session, "CONFIG")

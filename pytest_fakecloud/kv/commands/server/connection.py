@@ -1,4 +1,4 @@
-"""The connection: what belongs to one client and its dialogue."""
+"""Connection commands: the state of one client."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ __all__: list[str] = []
 
 @command("PING")
 def ping(session: Session, args: Args) -> Reply:
-    """PONG, or the given message."""
+    """Return PONG, or the given message."""
     if len(args) > 1:
         raise CommandError(wrong_arity("ping"))
     if session.resp == 2 and any(session.subscriptions.values()):
@@ -33,13 +33,13 @@ def ping(session: Session, args: Args) -> Reply:
 
 @command("ECHO")
 def echo(session: Session, args: Args) -> Reply:
-    """The given message."""
+    """Return the given message."""
     return args[0]
 
 
 @command("SELECT")
 def select(session: Session, args: Args) -> Reply:
-    """Go to another database."""
+    """Select the database of the connection."""
     index = parse_database(args[0])
     if not 0 <= index < len(session.engine.databases):
         raise CommandError(errors.DB_INDEX)
@@ -49,14 +49,14 @@ def select(session: Session, args: Args) -> Reply:
 
 @command("QUIT")
 def quit_(session: Session, args: Args) -> Reply:
-    """End the connection."""
+    """Close the connection."""
     session.closing = True
     return OK
 
 
 @command("RESET")
 def reset(session: Session, args: Args) -> Reply:
-    """Make the connection as it was when it began."""
+    """Reset the connection to its initial state."""
     engine = session.engine
     engine.forget_state(session)
     session.name = b""
@@ -70,7 +70,7 @@ def reset(session: Session, args: Args) -> Reply:
 
 @command("AUTH")
 def auth(session: Session, args: Args) -> Reply:
-    """Become another user."""
+    """Authenticate the connection as a user."""
     if len(args) > 2:
         raise CommandError(errors.SYNTAX)
     name = "default" if len(args) == 1 else args[0].decode("utf-8", "surrogateescape")
@@ -91,7 +91,7 @@ def _log_in(session: Session, name: str, password: bytes, word: bytes) -> User:
 
 @command("HELLO")
 def hello(session: Session, args: Args) -> Reply:
-    """Agree on a protocol version, and become a user or take a name on the way."""
+    """Choose the protocol version, and optionally authenticate and set the connection's name."""
     engine = session.engine
     version = session.resp
     if args:
@@ -133,7 +133,7 @@ def hello(session: Session, args: Args) -> Reply:
 
 @command("MONITOR")
 def monitor(session: Session, args: Args) -> Reply:
-    """Show the connection every command that runs."""
+    """Stream every command that the server runs to the connection."""
     if session.in_exec or session.in_script:
         raise CommandError(errors.MONITOR_DENIED)
 

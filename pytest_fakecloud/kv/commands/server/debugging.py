@@ -1,7 +1,7 @@
-"""DEBUG: what test suites of client libraries ask of a server, where it is allowed.
+"""DEBUG subcommands that the test suites of client libraries use, where DEBUG is allowed.
 
-A server allows it by ``enable-debug-command``, the fake by ``kv_server(debug_command=True)``. What
-acts on memory or files answers OK and does nothing, as there is nothing of the kind here.
+Redis allows DEBUG with ``enable-debug-command``, the fake with ``kv_server(debug_command=True)``.
+Subcommands that act on memory or files return OK and have no effect.
 """
 
 from __future__ import annotations
@@ -36,12 +36,12 @@ WITHOUT_EFFECT = frozenset(
     {"CHANGE-REPL-ID", "CONFIG-REWRITE-FORCE-ALL", "JMAP", "LOADAOF", "MALLCTL", "MALLCTL-STR"}
     | {"PAUSE-CRON", "QUICKLIST-PACKED-THRESHOLD", "RELOAD", "REPLYBUFFER", "STRINGMATCH-LEN"}
 )
-"""Sub-commands that answer OK: they act on files, memory or threads, which a fake has none of."""
+"""Subcommands that return OK without effect: a fake has no files, memory, or threads to act on."""
 
 
 @command("DEBUG")
 def debug(session: Session, args: Args) -> Reply:
-    """Make the server answer an error, sleep or tell of a key, where that is allowed."""
+    """Return an error, sleep, or inspect a key or the whole data set, where DEBUG is allowed."""
     if session.engine.config.text(OPTION) != "yes":
         raise CommandError(refused_by_option("DEBUG", OPTION))
     word = args[0].upper().decode("latin-1")
@@ -58,7 +58,7 @@ def _error(session: Session, args: Args) -> Reply:
 
 
 def _sleep(session: Session, args: Args) -> Reply:
-    """Wait on the clock, and hold everybody else back meanwhile; in a transaction at its end."""
+    """Sleep in fake time and block all other clients; in a transaction, sleep when it ends."""
     engine, milliseconds = session.engine, max(int(parse_float(args[0]) * 1000), 0)
     if not milliseconds:
         return OK
@@ -86,7 +86,7 @@ def _set_disable_deny_scripts(session: Session, args: Args) -> Reply:
 def _object(session: Session, args: Args) -> Reply:
     from ...rdb.payload import SHELL, dump
 
-    # An expired key that nothing has removed is still there to look at.
+    # Redis reports an expired key until the key is removed.
     there = session.db.peek if session.engine.active_expire else session.db.values.get
     value = there(args[0])
     if value is None:
@@ -102,7 +102,7 @@ def _object(session: Session, args: Args) -> Reply:
 
 
 def _digest(session: Session, args: Args) -> Reply:
-    """Forty digits that change with every key of the server, whatever their order."""
+    """Return 40 hexadecimal digits over all keys of the server, independent of their order."""
     total = EMPTY
     for number in range(len(session.engine.databases)):
         keyspace = session.engine.database(number)
@@ -116,7 +116,7 @@ def _digest(session: Session, args: Args) -> Reply:
 
 
 def _digest_value(session: Session, args: Args) -> Reply:
-    """Forty digits for each key, zeros for one that is not there."""
+    """Return 40 hexadecimal digits for each key, zeros for a key that does not exist."""
     return [Status(b"%040x" % _digest_of(session.db, key)) for key in args]
 
 
@@ -126,7 +126,7 @@ def _digest_of(keyspace: Keyspace, key: bytes) -> int:
 
 
 def _protocol(session: Session, args: Args) -> Reply:
-    """A reply of every type of the protocol, for tests of parsers."""
+    """Return a reply of the named protocol type, for tests of parsers."""
     kind = args[0].lower().decode("latin-1")
     if kind == "push" and session.resp < 3:
         raise CommandError(errors.DEBUG_PUSH)

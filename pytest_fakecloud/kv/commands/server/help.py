@@ -1,4 +1,4 @@
-"""What HELP answers: the sub-commands of a command, with their summaries."""
+"""The replies of HELP: the subcommands of a container command, with their summaries."""
 
 from __future__ import annotations
 
@@ -9,15 +9,15 @@ from .help_texts import HELP_TEXTS
 
 
 def summary(spec: CommandSpec) -> str:
-    """What a command does, in one sentence: the first line of its function's docstring."""
+    """Return a command's summary, the first line of its function's docstring."""
     text = (spec.function.__doc__ or "") if spec.function is not None else ""
     return text.strip().split("\n")[0]
 
 
 def help_reply(session: Session, container: str) -> Reply:
-    """The lines of ``<container> HELP``, as Redis 7.0 has them.
+    """Return the lines of ``<container> HELP`` as in Redis 7.0.
 
-    The vendor's dialect tells its further sub-commands behind them, in the same layout.
+    The vendor dialect lists its additional subcommands after them, in the same layout.
     """
     text = HELP_TEXTS.get(container, "")
     lines = [f"{container} <subcommand> [<arg> [value] [opt] ...]. Subcommands are:"]

@@ -1,6 +1,6 @@
-"""What HELP answers for each container of sub-commands: the lines of Redis 7.0, and our own."""
+"""The lines that HELP returns for each container command: those of Redis 7.0, and our own."""
 
-# ruff: noqa: E501 - the line breaks are the server's
+# ruff: noqa: E501 - the line breaks are those of Redis
 from __future__ import annotations
 
 HELP_TEXTS = {

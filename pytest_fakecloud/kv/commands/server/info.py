@@ -1,6 +1,6 @@
-"""The sections of INFO: the fields of Redis 7.0 in their order, for code that reads one of them.
+"""The sections of INFO, with the fields of Redis 7.0 in their order.
 
-Decided here: what a fake has no figure for (its process, its network) is 0.
+Decided here: a field for which a fake has no value, e.g. of its process or its network, is 0.
 """
 
 from __future__ import annotations
@@ -32,12 +32,12 @@ SECTIONS = [
 
 
 def section(session: Session, name: str) -> Iterator[str]:
-    """The ``name:value`` lines of one section."""
+    """Yield the ``name:value`` lines of a section."""
     yield from _MAKERS[name](session.engine)
 
 
 def script_memory(engine: Engine) -> tuple[int, int]:
-    """The bytes of the sources of scripts, and of libraries."""
+    """Return the size in bytes of the sources of scripts, and of those of libraries."""
     scripting = engine.scripting
     return (
         sum(len(script.source) for script in scripting.scripts.values()),
@@ -46,7 +46,7 @@ def script_memory(engine: Engine) -> tuple[int, int]:
 
 
 def human(size: int) -> str:
-    """Bytes as the server writes them for people."""
+    """Return a number of bytes as the human-readable fields of INFO have it, e.g. "1.50K"."""
     number, unit = float(size), 0
     while number >= 1024 and unit < len(_HUMAN) - 1:
         number, unit = number / 1024, unit + 1
@@ -57,7 +57,7 @@ _HUMAN = "BKMGTP"
 
 
 def _filled(template: str, **facts: object) -> Iterator[str]:
-    """The lines of a template; a name alone stands for the fact of that name."""
+    """Yield the lines of a template; a name without a value takes the value from ``facts``."""
     for line in template.split():
         name, given, value = line.partition(":")
         yield f"{name}:{value if given else facts[name]}"
@@ -224,7 +224,7 @@ def _replication(engine: Engine) -> Iterator[str]:
     )
 
 
-# Real seconds of a processor are not part of a test's world.
+# CPU time is wall-clock time, which a deterministic reply must not contain.
 _CPU = """
 used_cpu_sys:0.000000 used_cpu_user:0.000000 used_cpu_sys_children:0.000000
 used_cpu_user_children:0.000000 used_cpu_sys_main_thread:0.000000 used_cpu_user_main_thread:0.000000

@@ -1,4 +1,4 @@
-"""COMMAND: what the table of commands says, in the server's own shapes."""
+"""COMMAND: the table of commands in the reply formats of Redis."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ def _movable(spec: CommandSpec) -> bool:
 
 
 def _legacy_range(spec: CommandSpec) -> list[int]:
-    """First key, last key and step, for clients that know nothing of key specs."""
+    """Return first key, last key, and step, for clients that do not read key specifications."""
     plain = [key for key in spec.keys if not (key.unknown or key.numkeys or key.keyword)]
     if not plain:
         return [0, 0, 0]
@@ -99,7 +99,7 @@ def _info(spec: CommandSpec) -> list[Reply]:
 
 @command("COMMAND")
 def command_(session: Session, args: Args) -> Reply:
-    """Every command in detail; the vendor's service shows none."""
+    """Return details of all commands; the vendor returns none."""
     if session.engine.dialect == "vendor":
         return []
     return [_info(spec) for spec in _all(session)]
@@ -107,13 +107,13 @@ def command_(session: Session, args: Args) -> Reply:
 
 @command("COMMAND COUNT")
 def command_count(session: Session, args: Args) -> Reply:
-    """The number of commands."""
+    """Return the number of commands."""
     return len(_all(session))
 
 
 @command("COMMAND INFO")
 def command_info(session: Session, args: Args) -> Reply:
-    """Commands in detail, nil for those that do not exist."""
+    """Return details of commands, nil for each that does not exist."""
     found = [_find(session, name) for name in args] if args else _all(session)
     return [None if spec is None else _info(spec) for spec in found]
 
@@ -146,7 +146,7 @@ def _docs(spec: CommandSpec) -> Map:
 
 
 def _arguments(spec: CommandSpec) -> list[Reply]:
-    """The arguments the table knows: keys with the places it gives them, and option words."""
+    """Return the arguments that the table contains: keys and option words."""
     found: list[Reply] = []
     for index, key in enumerate(spec.keys):
         if key.unknown:
@@ -179,10 +179,10 @@ def _argument(
 
 @command("COMMAND DOCS")
 def command_docs(session: Session, args: Args) -> Reply:
-    """What commands do, since when, to which group they belong, and what the table has of syntax.
+    """Return the documentation of commands: summary, version, group, and known arguments.
 
-    Decided here: the table has no complexities and no histories, so these are empty; an option
-    word is shown as such, without what follows it.
+    Decided here: complexity and history are empty because the table does not have them. An option
+    word is listed without the arguments that follow it.
     """
     found = _all(session)
     if args:
@@ -192,7 +192,7 @@ def command_docs(session: Session, args: Args) -> Reply:
 
 @command("COMMAND LIST")
 def command_list(session: Session, args: Args) -> Reply:
-    """The names of the commands, filtered by category, module or pattern if wanted."""
+    """Return the names of commands, optionally filtered by category, module, or pattern."""
     found = list(session.engine.table.specs())
     if args:
         if len(args) != 3 or args[0].upper() != b"FILTERBY":
@@ -214,7 +214,7 @@ def command_list(session: Session, args: Args) -> Reply:
 
 
 def _keys(session: Session, args: Args) -> list[tuple[bytes, KeySpec]]:
-    """The keys of a command line given as arguments; raises for what is not a command line."""
+    """Return the keys of a command given as arguments; raise if the command is invalid."""
     spec = session.engine.table.find_family(args)
     if spec is not None and spec.subcommands is not None and len(args) > 1:
         spec = spec.subcommands.get(args[1].upper())
@@ -234,7 +234,7 @@ def _keys(session: Session, args: Args) -> list[tuple[bytes, KeySpec]]:
 
 
 def _special_keys(spec: CommandSpec, args: Args) -> list[tuple[bytes, KeySpec]]:
-    """Keys whose place only the syntax of the command itself tells: SORT … STORE."""
+    """Return keys whose position depends on the command's own syntax: SORT … STORE."""
     if spec.name != "SORT":
         return []
     target = [args[at + 1] for at in range(2, len(args) - 1) if args[at].upper() == b"STORE"]
@@ -243,13 +243,13 @@ def _special_keys(spec: CommandSpec, args: Args) -> list[tuple[bytes, KeySpec]]:
 
 @command("COMMAND GETKEYS")
 def command_getkeys(session: Session, args: Args) -> Reply:
-    """The keys in a command line."""
+    """Return the keys in a command."""
     return [key for key, _ in _keys(session, args) if key]
 
 
 @command("COMMAND GETKEYSANDFLAGS")
 def command_getkeysandflags(session: Session, args: Args) -> Reply:
-    """The keys in a command line, and what the command does with them."""
+    """Return the keys in a command and how the command accesses each of them."""
     return [
         [key, SetReply([Status(flag.encode()) for flag in _flags(args, spec)])]
         for key, spec in _keys(session, args)
@@ -258,7 +258,7 @@ def command_getkeysandflags(session: Session, args: Args) -> Reply:
 
 
 def _flags(args: Args, spec: KeySpec) -> list[str]:
-    """The flags of a key in this very line: SET reads only with GET, BITFIELD may only read."""
+    """Return a key's flags for these arguments: SET reads only with GET, BITFIELD may only read."""
     name = args[0].upper()
     words = {word.upper() for word in args[2:]}
     if name == b"SET" and "variable_flags" in spec.flags:
@@ -270,5 +270,5 @@ def _flags(args: Args, spec: KeySpec) -> list[str]:
 
 @command("COMMAND HELP")
 def command_help(session: Session, args: Args) -> Reply:
-    """The sub-commands of COMMAND."""
+    """Return the subcommands of COMMAND."""
     return help_reply(session, "COMMAND")

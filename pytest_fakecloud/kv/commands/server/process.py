@@ -1,6 +1,7 @@
-"""Commands that act on the server's process: each answers a real server's refusal and does nothing.
+"""Commands that act on the server's process. Most return the error of a real server; none has an
+effect.
 
-A fake has no process, no replicas, no files, and opens no connection.
+A fake has no process, no replicas, and no files, and opens no connections.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from ...table.syntax import parse_int
 from .help import help_reply
 
 MODULE_VERSIONS = {"ReJSON": 20000}
-"""The versions that modules report. ReJSON's is the first one that reads the paths of today."""
+"""The versions that modules report. That of ReJSON is the first with the present path syntax."""
 
 _OF_CLUSTER = [name for name in COMMANDS if name.startswith("CLUSTER ")]
 REASONS = {
@@ -50,14 +51,14 @@ REASONS = {
     "READONLY": "cluster mode is off",
     "READWRITE": "cluster mode is off",
 }
-"""Why a command does nothing, for the support table."""
+"""Why a command has no effect, for the support table."""
 
 _MODIFIERS = frozenset({b"NOW", b"FORCE"})
 
 
 @command("SHUTDOWN")
 def shutdown(session: Session, args: Args) -> Reply:
-    """End the server: refused."""
+    """Stop the server, which is rejected."""
     words = {word.upper() for word in args}
     if words == {b"ABORT"} and len(args) == 1:
         raise CommandError(errors.NO_SHUTDOWN)
@@ -68,7 +69,7 @@ def shutdown(session: Session, args: Args) -> Reply:
 
 @command("REPLICAOF", "SLAVEOF")
 def replicaof(session: Session, args: Args) -> Reply:
-    """Follow another server: refused; NO ONE is fine."""
+    """Replicate another server, which is rejected; NO ONE is accepted."""
     if args[0].upper() == b"NO" and args[1].upper() == b"ONE":
         return OK
     parse_int(args[1], 0, 65535, errors.BAD_MASTER_PORT)
@@ -77,7 +78,7 @@ def replicaof(session: Session, args: Args) -> Reply:
 
 @command("FAILOVER")
 def failover(session: Session, args: Args) -> Reply:
-    """Hand over to a replica; refused, because there are none."""
+    """Fail over to a replica, which is rejected: there are none."""
     at = 0
     if len(args) == 1 and args[0].upper() == b"ABORT":
         raise CommandError(errors.NO_FAILOVER)
@@ -98,20 +99,20 @@ def failover(session: Session, args: Args) -> Reply:
 
 @command("SYNC")
 def sync(session: Session, args: Args) -> Reply:
-    """Begin replication: refused."""
+    """Start replication, which is rejected."""
     raise CommandError(errors.SYNC_REFUSED)
 
 
 @command("PSYNC")
 def psync(session: Session, args: Args) -> Reply:
-    """Go on with replication: refused."""
+    """Continue replication, which is rejected."""
     parse_int(args[1])
     raise CommandError(errors.SYNC_REFUSED)
 
 
 @command("REPLCONF")
 def replconf(session: Session, args: Args) -> Reply:
-    """Negotiate replication: accepted without effect."""
+    """Configure replication, which has no effect."""
     if len(args) % 2:
         raise CommandError(errors.SYNTAX)
     known = {b"listening-port", b"ip-address", b"capa", b"ack", b"getack", b"rdb-only"}
@@ -123,13 +124,13 @@ def replconf(session: Session, args: Args) -> Reply:
 
 @command("ROLE")
 def role(session: Session, args: Args) -> Reply:
-    """The part this server plays in replication: a master without replicas."""
+    """Return the replication role of the server: a master without replicas."""
     return [b"master", 0, []]
 
 
 @command("MIGRATE")
 def migrate(session: Session, args: Args) -> Reply:
-    """Move keys to another server: no connection is opened."""
+    """Move keys to another server; no connection is opened."""
     keys = [args[2]]
     at = 5
     while at < len(args):
@@ -158,12 +159,12 @@ def migrate(session: Session, args: Args) -> Reply:
 
 @command("MODULE LIST")
 def module_list(session: Session, args: Args) -> Reply:
-    """The modules that the server has loaded."""
+    """Return the modules that the server has loaded."""
     return loaded_modules(session)
 
 
 def loaded_modules(session: Session) -> list[Reply]:
-    """Return the modules as MODULE LIST and HELLO describe them."""
+    """Return the modules in the format of MODULE LIST and HELLO."""
     return [
         Map([b"name", name.encode(), b"ver", MODULE_VERSIONS[name], b"path", b"", b"args", []])
         for name in session.engine.modules
@@ -172,13 +173,13 @@ def loaded_modules(session: Session) -> list[Reply]:
 
 @command("MODULE LOAD", "MODULE LOADEX", "MODULE UNLOAD")
 def module_load(session: Session, args: Args) -> Reply:
-    """Change the modules: refused."""
+    """Load or unload a module, which is rejected."""
     raise CommandError(refused_by_option("MODULE", "enable-module-command"))
 
 
 @command("MODULE HELP")
 def module_help(session: Session, args: Args) -> Reply:
-    """The sub-commands of MODULE."""
+    """Return the subcommands of MODULE."""
     return help_reply(session, "MODULE")
 
 
@@ -193,14 +194,14 @@ def _saved(session: Session) -> None:
 
 @command("SAVE")
 def save(session: Session, args: Args) -> Reply:
-    """Write a snapshot; only the time of it is kept."""
+    """Save a snapshot; only its time is recorded."""
     _saved(session)
     return OK
 
 
 @command("BGSAVE")
 def bgsave(session: Session, args: Args) -> Reply:
-    """Write a snapshot in the background; only the time of it is kept."""
+    """Save a snapshot in the background; only its time is recorded."""
     if args and (len(args) > 1 or args[0].upper() != b"SCHEDULE"):
         raise CommandError(errors.SYNTAX)
     _saved(session)
@@ -209,19 +210,19 @@ def bgsave(session: Session, args: Args) -> Reply:
 
 @command("BGREWRITEAOF")
 def bgrewriteaof(session: Session, args: Args) -> Reply:
-    """Rewrite the append-only file; without effect, because there is none."""
+    """Rewrite the append-only file, which has no effect: there is none."""
     return Status(b"Background append only file rewriting started")
 
 
 @command("LASTSAVE")
 def lastsave(session: Session, args: Args) -> Reply:
-    """The second of the last snapshot."""
+    """Return the Unix time in seconds of the last snapshot."""
     return session.engine.last_save_us // 1_000_000
 
 
 @command("LOLWUT")
 def lolwut(session: Session, args: Args) -> Reply:
-    """A line that names the version."""
+    """Return the version of the server."""
     if len(args) > 1 and args[0].upper() == b"VERSION":
         parse_int(args[1])
     return Verbatim(b"Redis ver. " + session.engine.version.encode() + b"\n")
@@ -232,5 +233,5 @@ def lolwut(session: Session, args: Args) -> Reply:
 
 @command(*_OF_CLUSTER, "ASKING", "READONLY", "READWRITE")
 def cluster(session: Session, args: Args) -> Reply:
-    """Cluster mode is off."""
+    """Return the error of a server whose cluster mode is off."""
     raise CommandError(errors.CLUSTER_DISABLED)

@@ -1,4 +1,4 @@
-"""The server: databases, time, and refusals of what acts on its process."""
+"""Commands that act on whole databases, and TIME."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ __all__: list[str] = []
 
 
 def _flush(session: Session, args: Args, databases: Iterable[Keyspace]) -> Reply:
-    """Clear databases; ASYNC is as soon done as SYNC here, and only counted as what it is."""
+    """Clear databases. ASYNC takes effect immediately, as SYNC does, but counts as a lazy deletion."""
     if len(args) > 1 or (args and args[0].upper() not in (b"SYNC", b"ASYNC")):
         raise CommandError(errors.SYNTAX)
     engine = session.engine
@@ -32,35 +32,35 @@ def _flush(session: Session, args: Args, databases: Iterable[Keyspace]) -> Reply
 
 @command("FLUSHDB")
 def flushdb(session: Session, args: Args) -> Reply:
-    """Remove every key of the database."""
+    """Delete all keys of the database."""
     return _flush(session, args, [session.db])
 
 
 @command("FLUSHALL")
 def flushall(session: Session, args: Args) -> Reply:
-    """Remove every key of every database."""
+    """Delete all keys of all databases."""
     engine = session.engine
     return _flush(session, args, map(engine.database, range(len(engine.databases))))
 
 
 @command("DBSIZE")
 def dbsize(session: Session, args: Args) -> Reply:
-    """The number of keys."""
+    """Return the number of keys in the database."""
     if not session.engine.active_expire:
-        return len(session.db.values)  # with those that are expired and that nobody asked for
+        return len(session.db.values)  # includes expired keys that were not accessed since
     return len(session.db)
 
 
 @command("TIME")
 def time(session: Session, args: Args) -> Reply:
-    """The time on the clock: seconds, and microseconds within the second."""
+    """Return the fake time: the Unix time in seconds, and the microseconds in the second."""
     seconds, microseconds = divmod(session.engine.now_us, 1_000_000)
     return [b"%d" % seconds, b"%d" % microseconds]
 
 
 @command("SWAPDB")
 def swapdb(session: Session, args: Args) -> Reply:
-    """Exchange the contents of two databases."""
+    """Swap two databases."""
     engine = session.engine
     indexes = []
     for text, error in zip(args, (errors.FIRST_DB_INDEX, errors.SECOND_DB_INDEX), strict=True):

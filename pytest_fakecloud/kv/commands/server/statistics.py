@@ -1,4 +1,4 @@
-"""What the server tells about itself: INFO, MEMORY, LATENCY, SLOWLOG."""
+"""Statistics of the server: INFO, MEMORY, LATENCY, SLOWLOG."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _DEFAULT = [name for name in SECTIONS if name not in ("commandstats", "latencyst
 
 @command("INFO")
 def info(session: Session, args: Args) -> Reply:
-    """Facts and figures of the server, by section."""
+    """Return information and statistics about the server."""
     wanted: list[str] = []
     for word in args or [b"default"]:
         name = word.decode("utf-8", "replace").lower()
@@ -43,7 +43,7 @@ def info(session: Session, args: Args) -> Reply:
             lines = [f"# {name.capitalize() if name != 'cpu' else 'CPU'}", *section(session, name)]
             parts.append("\r\n".join(lines) + "\r\n")
         elif session.engine.dialect == "vendor":
-            # The vendor's service shows the heading of a section it does not have.
+            # The vendor returns the heading of a section that it does not have.
             parts.append(f"# {name.capitalize()}\r\n")
     return Verbatim("\r\n".join(parts).encode())
 
@@ -53,7 +53,7 @@ def info(session: Session, args: Args) -> Reply:
 
 @command("MEMORY USAGE")
 def memory_usage(session: Session, args: Args) -> Reply:
-    """The bytes a key and its value take, as the server would count them."""
+    """Return the memory of a key and its value in bytes, as Redis would estimate it."""
     at = 1
     while at < len(args):
         if args[at].upper() != b"SAMPLES" or at + 1 == len(args):
@@ -67,10 +67,10 @@ def memory_usage(session: Session, args: Args) -> Reply:
 
 @command("MEMORY STATS")
 def memory_stats(session: Session, args: Args) -> Reply:
-    """The bytes in use, by purpose.
+    """Return the memory usage of the server.
 
-    The fields are a real server's, in their order. Decided here: what belongs to a server's
-    process (its allocator, its buffers) is 0.
+    The fields are those of Redis, in their order. Decided here: fields about a server's process,
+    e.g. its allocator and buffers, are 0.
     """
     engine = session.engine
     databases = [engine.database(index) for index in range(len(engine.databases))]
@@ -140,26 +140,26 @@ _ALMOST_EMPTY = (
 
 @command("MEMORY DOCTOR")
 def memory_doctor(session: Session, args: Args) -> Reply:
-    """Advice about memory."""
+    """Return a report on memory problems."""
     total = sum(usage(key, value) for key, value in session.db.values.items())
     return Verbatim(_ALMOST_EMPTY if total < 5 * 2**20 else _HEALTHY)
 
 
 @command("MEMORY MALLOC-STATS")
 def memory_malloc_stats(session: Session, args: Args) -> Reply:
-    """Figures of the allocator, which has none here."""
+    """Return the statistics of the memory allocator; there are none here."""
     return Verbatim(b"Stats not supported for the current allocator")
 
 
 @command("MEMORY PURGE")
 def memory_purge(session: Session, args: Args) -> Reply:
-    """Give memory back to the system; without effect."""
+    """Ask the allocator to release memory, which has no effect."""
     return OK
 
 
 @command("MEMORY HELP")
 def memory_help(session: Session, args: Args) -> Reply:
-    """The sub-commands of MEMORY."""
+    """Return the subcommands of MEMORY."""
     return help_reply(session, "MEMORY")
 
 
@@ -168,7 +168,7 @@ def memory_help(session: Session, args: Args) -> Reply:
 
 @command("LATENCY LATEST")
 def latency_latest(session: Session, args: Args) -> Reply:
-    """The latest sample of each latency event."""
+    """Return the latest sample of each latency event."""
     return [
         [event.encode(), samples[-1][0], samples[-1][1], max(ms for _, ms in samples)]
         for event, samples in session.engine.statistics.latency.items()
@@ -177,14 +177,14 @@ def latency_latest(session: Session, args: Args) -> Reply:
 
 @command("LATENCY HISTORY")
 def latency_history(session: Session, args: Args) -> Reply:
-    """The samples of a latency event."""
+    """Return the samples of a latency event."""
     samples = session.engine.statistics.latency.get(args[0].decode("utf-8", "replace"), [])
     return [[at, ms] for at, ms in samples]
 
 
 @command("LATENCY GRAPH")
 def latency_graph(session: Session, args: Args) -> Reply:
-    """The samples of a latency event as a picture."""
+    """Return the samples of a latency event as an ASCII graph."""
     samples = session.engine.statistics.latency.get(args[0].decode("utf-8", "replace"))
     if not samples:
         raise CommandError(errors.no_samples(args[0]))
@@ -197,7 +197,7 @@ def latency_graph(session: Session, args: Args) -> Reply:
 
 @command("LATENCY RESET")
 def latency_reset(session: Session, args: Args) -> Reply:
-    """Forget latency events; the number of those that were known."""
+    """Reset latency events and return how many there were."""
     latency = session.engine.statistics.latency
     names = [name.decode("utf-8", "replace") for name in args] or list(latency)
     return sum(latency.pop(name, None) is not None for name in names)
@@ -205,7 +205,7 @@ def latency_reset(session: Session, args: Args) -> Reply:
 
 @command("LATENCY DOCTOR")
 def latency_doctor(session: Session, args: Args) -> Reply:
-    """Advice about latency."""
+    """Return a report on latency problems."""
     if session.engine.config.number("latency-monitor-threshold") == 0:
         return Verbatim(
             b"I'm sorry, Dave, I can't do that. Latency monitoring is disabled in this Redis "
@@ -221,7 +221,7 @@ def latency_doctor(session: Session, args: Args) -> Reply:
 
 @command("LATENCY HISTOGRAM")
 def latency_histogram(session: Session, args: Args) -> Reply:
-    """How many calls of each command took at most so many microseconds."""
+    """Return for each command a histogram of call durations in microseconds."""
     wanted = {name.decode("utf-8", "replace").lower() for name in args}
     found: list[Reply] = []
     for spec, count in session.engine.statistics.commands.items():
@@ -240,7 +240,7 @@ def latency_histogram(session: Session, args: Args) -> Reply:
 
 @command("LATENCY HELP")
 def latency_help(session: Session, args: Args) -> Reply:
-    """The sub-commands of LATENCY."""
+    """Return the subcommands of LATENCY."""
     return help_reply(session, "LATENCY")
 
 
@@ -249,7 +249,7 @@ def latency_help(session: Session, args: Args) -> Reply:
 
 @command("SLOWLOG GET")
 def slowlog_get(session: Session, args: Args) -> Reply:
-    """The latest slow commands, newest first."""
+    """Return the latest slow commands, newest first."""
     if len(args) > 1:
         raise CommandError(errors.bad_subcommand_arguments("SLOWLOG", session.engine.line[1]))
     count = parse_int(args[0], -1, 2**63 - 1, errors.SLOWLOG_COUNT) if args else 10
@@ -269,18 +269,18 @@ def slowlog_get(session: Session, args: Args) -> Reply:
 
 @command("SLOWLOG LEN")
 def slowlog_len(session: Session, args: Args) -> Reply:
-    """The number of slow commands that are kept."""
+    """Return the number of commands in the slow log."""
     return len(session.engine.statistics.slow)
 
 
 @command("SLOWLOG RESET")
 def slowlog_reset(session: Session, args: Args) -> Reply:
-    """Forget the slow commands."""
+    """Clear the slow log."""
     session.engine.statistics.slow.clear()
     return OK
 
 
 @command("SLOWLOG HELP")
 def slowlog_help(session: Session, args: Args) -> Reply:
-    """The sub-commands of SLOWLOG."""
+    """Return the subcommands of SLOWLOG."""
     return help_reply(session, "SLOWLOG")

@@ -1,4 +1,4 @@
-"""Sorted sets: members by score, ranges, and the algebra of several sets."""
+"""Sorted set commands: members and scores, ranges, and operations on several sets."""
 
 from . import algebra, members, pop
 

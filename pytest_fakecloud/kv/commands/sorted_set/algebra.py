@@ -1,4 +1,4 @@
-"""Union, intersection and difference of sorted sets and sets, with weights and aggregation."""
+"""Union, intersection, and difference of sorted sets and sets, with weights and aggregation."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ _AGGREGATES: dict[bytes, Callable[[float, float], float]] = {
 
 @dataclass(slots=True)
 class _Source:
-    """One input: a sorted set, a set (every score 1) or nothing, with its weight."""
+    """One input with its weight: a sorted set, a set with score 1 for every member, or nothing."""
 
     value: SortedSet | SetValue | None
     weight: float = 1.0
@@ -51,19 +51,19 @@ class _Source:
         return 0 if self.value is None else len(self.value)
 
     def items(self) -> Iterable[tuple[bytes, float]]:
-        """Members with their scores, in the order of the value."""
+        """Return the members and scores in the order of the value."""
         if isinstance(self.value, SortedSet):
             return ((member, score) for score, member in self.value)
         return ((member, 1.0) for member in self.value or ())
 
     def score(self, member: bytes) -> float | None:
-        """The score of a member, or None."""
+        """Return the score of a member, or None."""
         if isinstance(self.value, SortedSet):
             return self.value.score(member)
         return 1.0 if self.value is not None and member in self.value else None
 
     def weighted(self, score: float) -> float:
-        """The score times the weight; zero times infinity is zero."""
+        """Multiply a score by the weight; zero times infinity is zero."""
         product = self.weight * score
         return 0.0 if math.isnan(product) else product
 
@@ -92,7 +92,7 @@ def _parse(
     storing: bool,
     counting: bool = False,
 ) -> _Request:
-    """``numkeys key [key ...]`` and options; which of them depends on what the command does."""
+    """Read ``numkeys key [key ...]`` and the options that the command supports."""
     numkeys = parse_int(args[0])
     if numkeys < 1:
         raise CommandError(input_key_needed(name))
@@ -126,7 +126,7 @@ def _parse(
 
 def _union(request: _Request) -> dict[bytes, float]:
     result: dict[bytes, float] = {}
-    # From the smallest to the largest, as the server adds them up: sums of floats depend on it.
+    # Add up the inputs from the smallest to the largest, as Redis does: float sums depend on it.
     for source in sorted(request.sources, key=len):
         spend(4 * len(source))
         for member, score in source.items():
@@ -172,48 +172,48 @@ def _answer(session: Session, request: _Request, scores: Scores) -> Reply:
 
 @command("ZUNION")
 def zunion(session: Session, args: Args) -> Reply:
-    """The members of any of the sets."""
+    """Return the union of sorted sets and sets."""
     request = _parse(session, args, "zunion", combining=True, storing=False)
     return _answer(session, request, _union(request))
 
 
 @command("ZINTER")
 def zinter(session: Session, args: Args) -> Reply:
-    """The members all sets share."""
+    """Return the intersection of sorted sets and sets."""
     request = _parse(session, args, "zinter", combining=True, storing=False)
     return _answer(session, request, _intersection(request))
 
 
 @command("ZDIFF")
 def zdiff(session: Session, args: Args) -> Reply:
-    """The members of the first set that are in no other."""
+    """Return the members of the first sorted set that are in none of the others."""
     request = _parse(session, args, "zdiff", combining=False, storing=False)
     return _answer(session, request, _difference(request))
 
 
 @command("ZUNIONSTORE")
 def zunionstore(session: Session, args: Args) -> Reply:
-    """Keep the members of any of the sets; how many there are."""
+    """Store the union of sorted sets and sets in a key and return its size."""
     request = _parse(session, args[1:], "zunionstore", combining=True, storing=True)
     return store(session, args[0], SortedSet(_union(request)))
 
 
 @command("ZINTERSTORE")
 def zinterstore(session: Session, args: Args) -> Reply:
-    """Keep the members all sets share; how many there are."""
+    """Store the intersection of sorted sets and sets in a key and return its size."""
     request = _parse(session, args[1:], "zinterstore", combining=True, storing=True)
     return store(session, args[0], SortedSet(_intersection(request)))
 
 
 @command("ZDIFFSTORE")
 def zdiffstore(session: Session, args: Args) -> Reply:
-    """Keep the members of the first set that are in no other; how many there are."""
+    """Store the members of the first sorted set that are in no other; return their number."""
     request = _parse(session, args[1:], "zdiffstore", combining=False, storing=True)
     return store(session, args[0], SortedSet(_difference(request)))
 
 
 @command("ZINTERCARD")
 def zintercard(session: Session, args: Args) -> Reply:
-    """How many members all sets share, counting up to a limit."""
+    """Return the size of the intersection of sorted sets, counting up to an optional limit."""
     request = _parse(session, args, "zintercard", combining=False, storing=False, counting=True)
     return len(_intersection(request))

@@ -1,4 +1,4 @@
-"""Sorted sets: members ordered by score, then by their bytes."""
+"""Commands on one sorted set: scores, ranks, ranges, removal."""
 
 from __future__ import annotations
 
@@ -30,13 +30,13 @@ from .ranges import (
 
 
 def changed(session: Session, key: bytes, event: str | None = None) -> None:
-    """Say that a sorted set was changed, and remove it when nothing is left."""
+    """Record a change of a sorted set, and delete its key if it is empty."""
     session.db.touch(key, event)
     session.db.remove_if_empty(key)
 
 
 def members_reply(session: Session, items: Iterable[Item], *, scores: bool) -> Reply:
-    """Members in order; with scores a flat list, or pairs in RESP3."""
+    """Return the members in order; scores make a flat list, or pairs in RESP3."""
     if not scores:
         return [member for _, member in items]
     printed = session.engine.print_double
@@ -48,13 +48,13 @@ def members_reply(session: Session, items: Iterable[Item], *, scores: bool) -> R
 
 
 def shown(session: Session, score: float | None) -> float | None:
-    """A score in a reply, printed as servers of the announced version do."""
+    """Return a score as the announced server version prints it."""
     printed = session.engine.print_double
     return score if printed is None or score is None else printed(score)
 
 
 def store(session: Session, key: bytes, members: SortedSet) -> int:
-    """Put a result under a key, or remove the key when the result is empty; its size."""
+    """Store a result in a key, or delete the key if the result is empty; return its size."""
     if members:
         session.db.set(key, members.as_stored())
     else:
@@ -69,7 +69,7 @@ _ZADD_WORDS = frozenset({b"NX", b"XX", b"GT", b"LT", b"CH", b"INCR"})
 
 @command("ZADD")
 def zadd(session: Session, args: Args) -> Reply:
-    """Give members their scores: add new ones, move others."""
+    """Add members to a sorted set, or update their scores."""
     words: set[bytes] = set()
     at = 1
     while at < len(args):
@@ -111,9 +111,9 @@ def add_scores(
     *,
     increment: bool = False,
 ) -> Reply:
-    """ZADD of (score, member) pairs under the conditions NX, XX, GT, LT; CH counts moved ones too.
+    """Add (score, member) pairs under the conditions NX, XX, GT, LT; CH counts updates too.
 
-    With ``increment`` the reply is the new score, or nil when a condition forbade it.
+    With ``increment``, return the new score, or nil if a condition prevented the change.
     """
     members = session.db.get(key, SortedSet)
     if members is None:
@@ -152,21 +152,21 @@ def add_scores(
 
 @command("ZINCRBY")
 def zincrby(session: Session, args: Args) -> Reply:
-    """Add to the score of a member."""
+    """Increment the score of a member and return the new score."""
     pair = (parse_float(args[1]), args[2])
     return add_scores(session, args[0], [pair], set(), increment=True)
 
 
 @command("ZSCORE")
 def zscore(session: Session, args: Args) -> Reply:
-    """The score of a member."""
+    """Return the score of a member."""
     members = session.db.get(args[0], SortedSet)
     return None if members is None else shown(session, members.score(args[1]))
 
 
 @command("ZMSCORE")
 def zmscore(session: Session, args: Args) -> Reply:
-    """The scores of several members."""
+    """Return the scores of members."""
     members = session.db.get(args[0], SortedSet)
     if members is None:
         return [None] * (len(args) - 1)
@@ -175,7 +175,7 @@ def zmscore(session: Session, args: Args) -> Reply:
 
 @command("ZCARD")
 def zcard(session: Session, args: Args) -> Reply:
-    """The number of members."""
+    """Return the number of members in a sorted set."""
     members = session.db.get(args[0], SortedSet)
     return 0 if members is None else len(members)
 
@@ -195,13 +195,13 @@ def _rank(session: Session, args: Args, *, reverse: bool) -> Reply:
 
 @command("ZRANK")
 def zrank(session: Session, args: Args) -> Reply:
-    """How many members have a lower place."""
+    """Return the rank of a member, ordered from the lowest score."""
     return _rank(session, args, reverse=False)
 
 
 @command("ZREVRANK")
 def zrevrank(session: Session, args: Args) -> Reply:
-    """How many members have a higher place."""
+    """Return the rank of a member, ordered from the highest score."""
     return _rank(session, args, reverse=True)
 
 
@@ -218,43 +218,43 @@ def _range(session: Session, args: Args, kind: RangeKind | None, reverse: bool |
 
 @command("ZRANGE")
 def zrange(session: Session, args: Args) -> Reply:
-    """Members by rank, score or name, in either direction."""
+    """Return members in a range of ranks, scores, or names, in either order."""
     return _range(session, args, None, None)
 
 
 @command("ZREVRANGE")
 def zrevrange(session: Session, args: Args) -> Reply:
-    """Members by rank from the highest."""
+    """Return members in a range of ranks, ordered from the highest score."""
     return _range(session, args, "rank", True)
 
 
 @command("ZRANGEBYSCORE")
 def zrangebyscore(session: Session, args: Args) -> Reply:
-    """Members by score."""
+    """Return members in a range of scores, lowest first."""
     return _range(session, args, "score", False)
 
 
 @command("ZREVRANGEBYSCORE")
 def zrevrangebyscore(session: Session, args: Args) -> Reply:
-    """Members by score from the highest."""
+    """Return members in a range of scores, highest first."""
     return _range(session, args, "score", True)
 
 
 @command("ZRANGEBYLEX")
 def zrangebylex(session: Session, args: Args) -> Reply:
-    """Members by name."""
+    """Return members in a range of names, where all scores are equal."""
     return _range(session, args, "lex", False)
 
 
 @command("ZREVRANGEBYLEX")
 def zrevrangebylex(session: Session, args: Args) -> Reply:
-    """Members by name from the highest."""
+    """Return members in a range of names in reverse order, where all scores are equal."""
     return _range(session, args, "lex", True)
 
 
 @command("ZRANGESTORE")
 def zrangestore(session: Session, args: Args) -> Reply:
-    """Keep what ZRANGE finds under another key; how many."""
+    """Store a range of members of a sorted set in a key and return their number."""
     wanted = parse_range(session, args[1:], None, None, storing=True)
     members = session.db.get(args[1], SortedSet)
     found: list[Item] = [] if members is None else select(members, wanted)
@@ -263,7 +263,7 @@ def zrangestore(session: Session, args: Args) -> Reply:
 
 @command("ZCOUNT")
 def zcount(session: Session, args: Args) -> Reply:
-    """How many members have a score in an interval."""
+    """Return the number of members in a range of scores."""
     interval = parse_score_range(args[1], args[2])
     members = session.db.get(args[0], SortedSet)
     if members is None:
@@ -274,14 +274,14 @@ def zcount(session: Session, args: Args) -> Reply:
 
 @command("ZLEXCOUNT")
 def zlexcount(session: Session, args: Args) -> Reply:
-    """How many members are in an interval of names."""
+    """Return the number of members in a range of names."""
     interval = parse_lex_range(args[1], args[2])
     members = session.db.get(args[0], SortedSet)
     return 0 if members is None else len(members.in_lex_range(interval))
 
 
 def _stored_text(score: float) -> bytes:
-    """A score as a small sorted set of Redis 7.0 holds it: an integer, or 17 digits."""
+    """Format a score as a listpack of Redis 7.0 stores it: an integer, or 17 digits."""
     if abs(score) <= 2**62 and score == int(score):
         return b"%d" % score
     return b"%.17g" % score
@@ -289,7 +289,7 @@ def _stored_text(score: float) -> bytes:
 
 @command("ZSCAN")
 def zscan(session: Session, args: Args) -> Reply:
-    """A page of members with scores and the cursor of the next one."""
+    """Iterate over the members and scores of a sorted set."""
     cursor = parse_cursor(args[1])
     members = session.db.get(args[0], SortedSet)
     if members is None:
@@ -305,7 +305,7 @@ def zscan(session: Session, args: Args) -> Reply:
     page: list[bytes] = []
     for score, member in found:
         if match is None or match(member):
-            # Only here do all servers print the scores of a skiplist with 17 digits.
+            # In this reply, unlike all others, every version prints skiplist scores with 17 digits.
             page += (member, print_small(score) if small else b"%.17g" % score)
     return [b"%d" % following, page]
 
@@ -315,7 +315,7 @@ def zscan(session: Session, args: Args) -> Reply:
 
 @command("ZREM")
 def zrem(session: Session, args: Args) -> Reply:
-    """Remove members; how many were there."""
+    """Remove members from a sorted set and return the number that were removed."""
     members = session.db.get(args[0], SortedSet)
     if members is None:
         return 0
@@ -327,7 +327,7 @@ def zrem(session: Session, args: Args) -> Reply:
 
 @command("ZREMRANGEBYRANK")
 def zremrangebyrank(session: Session, args: Args) -> Reply:
-    """Remove members by rank; how many."""
+    """Remove the members in a range of ranks and return their number."""
     first, last = bounds(args[1], args[2])
     members = session.db.get(args[0], SortedSet)
     if members is None:
@@ -338,7 +338,7 @@ def zremrangebyrank(session: Session, args: Args) -> Reply:
 
 @command("ZREMRANGEBYSCORE")
 def zremrangebyscore(session: Session, args: Args) -> Reply:
-    """Remove members by score; how many."""
+    """Remove the members in a range of scores and return their number."""
     interval = parse_score_range(args[1], args[2])
     members = session.db.get(args[0], SortedSet)
     if members is None:
@@ -348,7 +348,7 @@ def zremrangebyscore(session: Session, args: Args) -> Reply:
 
 @command("ZREMRANGEBYLEX")
 def zremrangebylex(session: Session, args: Args) -> Reply:
-    """Remove members by name; how many."""
+    """Remove the members in a range of names and return their number."""
     interval = parse_lex_range(args[1], args[2])
     members = session.db.get(args[0], SortedSet)
     if members is None:

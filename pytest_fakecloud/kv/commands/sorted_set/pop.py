@@ -1,4 +1,4 @@
-"""Sorted sets: taking members from either end, waiting for them, or by chance."""
+"""Sorted set commands that pop members, block until there are any, or return random ones."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ def _pop_pairs(session: Session, keys: list[bytes], count: int, *, lowest: bool)
 
 @command("ZMPOP")
 def zmpop(session: Session, args: Args) -> Reply:
-    """Remove and return members of the first sorted set that has any."""
+    """Remove and return members of the first sorted set that is not empty."""
     keys, lowest, count = parse_pop(args, 0, b"MIN", b"MAX")
     found = _pop_pairs(session, keys, count, lowest=lowest)
     return NIL_ARRAY if found is None else found
@@ -84,7 +84,7 @@ def zmpop(session: Session, args: Args) -> Reply:
 
 @command("BZMPOP")
 def bzmpop(session: Session, args: Args) -> Reply:
-    """ZMPOP, waiting for a member where the session may."""
+    """Remove and return members of the first non-empty sorted set, or block until there is one."""
     timeout_ms = parse_timeout(session, args[0])
     keys, lowest, count = parse_pop(args, 1, b"MIN", b"MAX")
     return try_or_wait(
@@ -112,19 +112,19 @@ def _blocking_pop(session: Session, args: Args, *, lowest: bool) -> Reply:
 
 @command("BZPOPMIN")
 def bzpopmin(session: Session, args: Args) -> Reply:
-    """ZPOPMIN of the first sorted set that has a member, waiting where the session may."""
+    """Remove and return the lowest member of the first non-empty sorted set, or block for one."""
     return _blocking_pop(session, args, lowest=True)
 
 
 @command("BZPOPMAX")
 def bzpopmax(session: Session, args: Args) -> Reply:
-    """ZPOPMAX of the first sorted set that has a member, waiting where the session may."""
+    """Remove and return the highest member of the first non-empty sorted set, or block for one."""
     return _blocking_pop(session, args, lowest=False)
 
 
 @command("ZRANDMEMBER")
 def zrandmember(session: Session, args: Args) -> Reply:
-    """A random member; that many different ones, or with repetitions when the count is negative."""
+    """Return one or more random members of a sorted set; a negative count allows repetitions."""
     count = None if len(args) == 1 else parse_count(args[1])
     if len(args) > 3 or (len(args) == 3 and args[2].upper() != b"WITHSCORES"):
         raise CommandError(errors.SYNTAX)

@@ -1,4 +1,4 @@
-"""How a command says which members of a sorted set it means: by rank, by score or by name."""
+"""Parsers of the ranges of sorted set commands: by rank, by score, by name."""
 
 from __future__ import annotations
 
@@ -24,7 +24,10 @@ RangeKind = Literal["rank", "score", "lex"]
 
 @dataclass(frozen=True, slots=True)
 class Range:
-    """What ZRANGE and its kin ask for; ``limit`` is (offset, count), a negative count is all."""
+    """A range of ZRANGE or a related command.
+
+    ``limit`` is (offset, count); a negative count is no limit.
+    """
 
     interval: tuple[int, int] | ScoreRange | LexRange
     reverse: bool
@@ -33,7 +36,7 @@ class Range:
 
 
 def _read_bound(text: bytes) -> float:
-    """A score as ``strtod`` reads it: unlike a score to be stored it may overflow or be empty."""
+    """Parse the end of a score range as ``strtod`` does: it may overflow or be empty."""
     text = text.partition(b"\0")[0]
     if not text:
         return 0.0
@@ -53,7 +56,7 @@ def _read_bound(text: bytes) -> float:
 
 
 def parse_score_range(low: bytes, high: bytes) -> ScoreRange:
-    """An interval of scores; ``(`` before an end excludes it."""
+    """Parse a range of scores; ``(`` excludes an end."""
     return ScoreRange(
         _read_bound(low.removeprefix(b"(")),
         _read_bound(high.removeprefix(b"(")),
@@ -63,7 +66,7 @@ def parse_score_range(low: bytes, high: bytes) -> ScoreRange:
 
 
 def parse_lex_range(low: bytes, high: bytes) -> LexRange:
-    """An interval of names: ``[`` includes, ``(`` excludes the end; ``-`` and ``+`` are the extremes."""
+    """Parse a range of names: ``[`` includes an end, ``(`` excludes it, ``-`` and ``+`` are open."""
     low_end, low_exclusive = _lex_end(low)
     high_end, high_exclusive = _lex_end(high)
     return LexRange(
@@ -94,9 +97,10 @@ def parse_range(
     *,
     storing: bool = False,
 ) -> Range:
-    """``key start stop`` and the options behind; kind and direction are None where options say them.
+    """Parse ``key start stop`` and the options that follow.
 
-    The vendor's dialect takes LIMIT with ranks too.
+    ``kind`` and ``reverse`` are None if the options determine them. The vendor dialect accepts
+    LIMIT with ranks too.
     """
     may_choose_kind, may_choose_direction = kind is None, reverse is None
     limit = None
@@ -137,7 +141,7 @@ def parse_range(
 
 
 def select(members: SortedSet, wanted: Range) -> list[Item]:
-    """The items a range means, in its direction."""
+    """Return the items in a range, in its order."""
     interval = wanted.interval
     size = len(members)
     if isinstance(interval, LexRange):

@@ -1,4 +1,4 @@
-"""Streams, consumer groups and pending entries."""
+"""Stream commands: entries, consumer groups, pending entries."""
 
 from . import entries, groups, info, pending
 

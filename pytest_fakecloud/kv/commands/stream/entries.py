@@ -1,4 +1,4 @@
-"""Streams: appending, trimming and reading entries without a group."""
+"""Stream commands that append, trim, delete, and read entries without a group."""
 
 from __future__ import annotations
 
@@ -32,21 +32,23 @@ _STEPS_AN_ENTRY = 10
 
 
 _POLICIES = (b"KEEPREF", b"DELREF", b"ACKED")
-"""What becomes of the groups' pending references to entries that go, or whether those may go."""
+"""What a deletion does to pending references of groups: keep them, delete them, or require their
+acknowledgement.
+"""
 
 # -- adding and trimming -------------------------------------------------------------------------
 
 _ROUGHLY = 100
-"""How many entries must be too many before the vendor's ``~`` trims: fewer are left, all of them.
+"""Surplus entries from which the vendor's ``~`` trims; a smaller surplus stays in the stream.
 
-Derived from what the official clients' tests observe: of 1,000 entries ``MAXLEN ~ 30`` leaves about
-30, of 111 and of 120 it leaves (nearly) all.
+Derived from the official clients' tests: ``MAXLEN ~ 30`` leaves about 30 of 1,000 entries, but
+(nearly) all of 111 and of 120.
 """
 
 
 @dataclass(slots=True)
 class _Trim:
-    """What is to be cut off, how exactly, and with what regard to groups."""
+    """The trimming options of XADD and XTRIM."""
 
     max_length: int | None = None
     min_id: int = 0
@@ -57,10 +59,10 @@ class _Trim:
     policy: bytes = b""
 
     def apply(self, session: Session, stream: Stream) -> int:
-        """Trim a stream; how many entries went.
+        """Trim a stream and return the number of removed entries.
 
-        Where ``~`` asks for roughly, the vendor trims to the threshold or not at all; the stock
-        server removes whole nodes, and looks at a hundred of them at most.
+        With ``~``, the vendor trims to the threshold or not at all. Redis removes whole nodes, and
+        by default at most a hundred of them.
         """
         stock = session.engine.dialect == "redis"
         limit = self.limit or 0
@@ -84,7 +86,7 @@ class _Trim:
 
 
 def _parse_trim(session: Session, args: Args, *, adding: bool) -> tuple[_Trim, int]:
-    """The options of XADD up to its id, or all of XTRIM's; and the place after them."""
+    """Read the options of XADD before the id, or all of XTRIM; return them and the next position."""
     trim = _Trim()
     at = 1
     while at < len(args):
@@ -139,7 +141,7 @@ def _parse_strategy(trim: _Trim, word: bytes, args: Args, at: int) -> int:
 
 @command("XADD")
 def xadd(session: Session, args: Args) -> Reply:
-    """Append an entry under a new id, and trim if wanted."""
+    """Append an entry to a stream, optionally trim the stream, and return the id of the entry."""
     trim, at = _parse_trim(session, args, adding=True)
     fields = args[at + 1 :]
     if not fields or len(fields) % 2:
@@ -184,7 +186,7 @@ def _given_id(stream: Stream, entry_id: int, sequence_given: bool) -> int:
 
 @command("XTRIM")
 def xtrim(session: Session, args: Args) -> Reply:
-    """Cut off old entries; how many."""
+    """Trim a stream and return the number of removed entries."""
     trim, _ = _parse_trim(session, args, adding=False)
     stream = session.db.get(args[0], Stream)
     if stream is None:
@@ -197,7 +199,7 @@ def xtrim(session: Session, args: Args) -> Reply:
 
 @command("XDEL")
 def xdel(session: Session, args: Args) -> Reply:
-    """Delete entries by id; how many were there."""
+    """Delete entries by id and return the number that existed."""
     stream = session.db.get(args[0], Stream)
     if stream is None:
         return 0
@@ -209,7 +211,7 @@ def xdel(session: Session, args: Args) -> Reply:
 
 @command("XSETID")
 def xsetid(session: Session, args: Args) -> Reply:
-    """Set what a stream remembers of its past: last id, entries added, highest id deleted."""
+    """Set a stream's last id, its number of added entries, and its highest deleted id."""
     last_id = parse_id(args[1])
     entries_added, max_deleted_id = None, 0
     for at in range(2, len(args), 2):
@@ -247,13 +249,13 @@ def xsetid(session: Session, args: Args) -> Reply:
 
 
 def entries_reply(entries: list[tuple[int, list[bytes]]]) -> list[Reply]:
-    """Entries as clients get them."""
+    """Return entries in the format of a reply."""
     return [entry_reply(entry_id, fields) for entry_id, fields in entries]
 
 
 @command("XLEN")
 def xlen(session: Session, args: Args) -> Reply:
-    """The number of entries."""
+    """Return the number of entries in a stream."""
     stream = session.db.get(args[0], Stream)
     return 0 if stream is None else stream.length
 
@@ -275,19 +277,22 @@ def _xrange(session: Session, args: Args, start: bytes, end: bytes, *, reverse: 
 
 @command("XRANGE")
 def xrange(session: Session, args: Args) -> Reply:
-    """The entries of an interval of ids."""
+    """Return the entries in a range of ids."""
     return _xrange(session, args, args[1], args[2], reverse=False)
 
 
 @command("XREVRANGE")
 def xrevrange(session: Session, args: Args) -> Reply:
-    """The entries of an interval of ids, the highest first; the end is given first."""
+    """Return the entries in a range of ids in reverse order; the range starts with its end."""
     return _xrange(session, args, args[2], args[1], reverse=True)
 
 
 @dataclass(slots=True)
 class ReadWords:
-    """The options of XREAD and XREADGROUP; ``block_ms`` is None when absent, ``count`` 0 for all."""
+    """The options of XREAD and XREADGROUP.
+
+    ``block_ms`` is None without BLOCK, ``count`` is 0 without a limit.
+    """
 
     keys: list[bytes]
     ids: list[bytes]
@@ -299,7 +304,7 @@ class ReadWords:
 
 
 def read_words(session: Session, args: Args, *, grouped: bool) -> ReadWords:
-    """Read the options of XREAD, or of XREADGROUP with ``grouped``."""
+    """Read the options of XREAD, or of XREADGROUP if ``grouped``."""
     words = ReadWords([], [])
     at = 0
     while at < len(args):
@@ -338,7 +343,7 @@ def read_words(session: Session, args: Args, *, grouped: bool) -> ReadWords:
 
 
 def streams_reply(session: Session, found: list[tuple[bytes, list[Reply]]]) -> Reply:
-    """Keys with their entries: a list of pairs, or a map in RESP3."""
+    """Return keys with their entries: a list of pairs, or a map in RESP3."""
     if session.resp > 2:
         return Map(each for key, entries in found for each in (key, entries))
     return [[key, entries] for key, entries in found]
@@ -350,7 +355,7 @@ def answer_read(
     attempt: Callable[[list[bytes]], Reply],
     kind: type = Stream,
 ) -> Reply:
-    """What a read answers: at once, or when entries come where BLOCK was given and may wait."""
+    """Return the reply of a read; with BLOCK, block until there are entries if the session may."""
     if words.block_ms is None:
         reply = attempt(words.keys)
         return NIL_ARRAY if reply is None else reply
@@ -359,7 +364,7 @@ def answer_read(
 
 @command("XREAD")
 def xread(session: Session, args: Args) -> Reply:
-    """Entries behind the given ids of several streams."""
+    """Return entries of several streams with ids greater than the given ones."""
     words = read_words(session, args, grouped=False)
     starts = [
         _start(session, session.db.get(key, Stream), text)
@@ -372,7 +377,7 @@ def xread(session: Session, args: Args) -> Reply:
             stream = session.db.get(key, Stream) if key in keys else None
             if stream is not None and stream.length and stream.highest_id >= start:
                 entries = stream.range(start, count=words.count or -1)
-                # One stream may be asked for a thousand times.
+                # The command may name the same large stream a thousand times.
                 spend(_STEPS_AN_ENTRY * len(entries))
                 found.append((key, entries_reply(entries)))
         return streams_reply(session, found) if found else None
@@ -381,7 +386,7 @@ def xread(session: Session, args: Args) -> Reply:
 
 
 def _start(session: Session, stream: Stream | None, text: bytes) -> int:
-    """The first id to be read; ``+`` stands for the last entry."""
+    """Return the id to read from; ``+`` reads the last entry."""
     if text == b"$":
         return (stream.last_id if stream is not None else 0) + 1
     if text == b">":
@@ -397,7 +402,7 @@ DELETED, ABSENT, KEPT = 1, -1, 2
 
 
 def _parse_ids_with_policy(args: Args, at: int) -> tuple[bytes, list[int]]:
-    """``[KEEPREF|DELREF|ACKED] IDS numids id [id ...]``."""
+    """Read ``[KEEPREF|DELREF|ACKED] IDS numids id [id ...]``."""
     policy = b"KEEPREF"
     if args[at].upper() in _POLICIES:
         policy = args[at].upper()
@@ -411,7 +416,7 @@ def _parse_ids_with_policy(args: Args, at: int) -> tuple[bytes, list[int]]:
 
 
 def _delete_with_policy(stream: Stream, entry_id: int, policy: bytes) -> int:
-    """What becomes of an entry: DELETED, ABSENT, or KEPT as a group has not acknowledged it."""
+    """Delete an entry; return DELETED, ABSENT, or KEPT if a group has not acknowledged it."""
     if entry_id not in stream:
         if policy == b"DELREF":
             _forget(stream, entry_id)
@@ -431,7 +436,7 @@ def _forget(stream: Stream, entry_id: int) -> None:
 
 @command("XDELEX")
 def xdelex(session: Session, args: Args) -> Reply:
-    """Delete entries and say for each what became of it and of its pending references."""
+    """Delete entries with a policy for their pending references; return the result for each."""
     policy, ids = _parse_ids_with_policy(args, 1)
     stream = session.db.get(args[0], Stream)
     if stream is None:
@@ -446,8 +451,7 @@ def xdelex(session: Session, args: Args) -> Reply:
 def xackdel(session: Session, args: Args) -> Reply:
     """Acknowledge entries in a group and delete them as XDELEX does.
 
-    An entry that is no longer pending there, or never was, is deleted all the same (seen in the
-    official clients' tests).
+    An entry that is not pending in the group is deleted too (seen in the official clients' tests).
     """
     policy, ids = _parse_ids_with_policy(args, 2)
     stream = session.db.get(args[0], Stream)

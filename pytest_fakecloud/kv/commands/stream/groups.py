@@ -1,4 +1,4 @@
-"""Consumer groups: creating them, reading as a consumer, acknowledging."""
+"""Consumer group commands: XGROUP, XREADGROUP, XACK."""
 
 from __future__ import annotations
 
@@ -31,11 +31,12 @@ from .ids import (
     parse_ids,
 )
 
-"""Pending entries a consumer may hold in the vendor's dialect (the vendor's documentation)."""
-
 
 def find_consumer(session: Session, key: bytes, group: Group, name: bytes) -> Consumer:
-    """The consumer of that name, made if it is new (which is an event), seen now."""
+    """Return the consumer with this name, creating it if needed, and set its last seen time.
+
+    A creation triggers a keyspace event.
+    """
     consumer = group.consumers.get(name)
     if consumer is None:
         consumer = group.consumers[name] = Consumer(name, session.now_ms)
@@ -58,7 +59,7 @@ def find_group(
 
 
 def _group_words(args: Args, sub: bytes) -> tuple[bool, int]:
-    """MKSTREAM (of CREATE) and ENTRIESREAD."""
+    """Read the options MKSTREAM (of CREATE) and ENTRIESREAD."""
     mkstream, entries_read = False, UNKNOWN_ENTRIES_READ
     at = 3
     while at < len(args):
@@ -93,7 +94,7 @@ def _existing_group(session: Session, args: Args) -> tuple[Stream, Group]:
 
 @command("XGROUP CREATE")
 def xgroup_create(session: Session, args: Args) -> Reply:
-    """Create a group that begins behind an id."""
+    """Create a consumer group that starts after an id."""
     mkstream, entries_read = _group_words(args, b"CREATE")
     stream = session.db.get(args[0], Stream) if mkstream else _existing(session, args[0])
     if len(args) > 6:
@@ -112,7 +113,7 @@ def xgroup_create(session: Session, args: Args) -> Reply:
 
 @command("XGROUP SETID")
 def xgroup_setid(session: Session, args: Args) -> Reply:
-    """Move a group to another id."""
+    """Set the last delivered id of a consumer group."""
     _, entries_read = _group_words(args, b"SETID")
     stream, group = _existing_group(session, args)
     if len(args) not in (3, 5):
@@ -125,7 +126,7 @@ def xgroup_setid(session: Session, args: Args) -> Reply:
 
 @command("XGROUP DESTROY")
 def xgroup_destroy(session: Session, args: Args) -> Reply:
-    """Remove a group; whether it was there."""
+    """Delete a consumer group and return whether it existed."""
     if _existing(session, args[0]).groups.pop(args[1], None) is None:
         return 0
     session.db.touch(args[0])
@@ -134,7 +135,7 @@ def xgroup_destroy(session: Session, args: Args) -> Reply:
 
 @command("XGROUP CREATECONSUMER")
 def xgroup_createconsumer(session: Session, args: Args) -> Reply:
-    """Create a consumer; whether it is new."""
+    """Create a consumer in a group and return whether it is new."""
     _, group = _existing_group(session, args)
     if args[2] in group.consumers:
         return 0
@@ -145,7 +146,7 @@ def xgroup_createconsumer(session: Session, args: Args) -> Reply:
 
 @command("XGROUP DELCONSUMER")
 def xgroup_delconsumer(session: Session, args: Args) -> Reply:
-    """Remove a consumer; how many pending entries it had."""
+    """Delete a consumer of a group and return how many pending entries it had."""
     _, group = _existing_group(session, args)
     pending = group.remove_consumer(args[2])
     if pending is None:
@@ -156,7 +157,7 @@ def xgroup_delconsumer(session: Session, args: Args) -> Reply:
 
 @command("XGROUP HELP")
 def xgroup_help(session: Session, args: Args) -> Reply:
-    """What the sub-commands do."""
+    """Return the subcommands of XGROUP."""
     return help_reply(session, "XGROUP")
 
 
@@ -165,7 +166,10 @@ def xgroup_help(session: Session, args: Args) -> Reply:
 
 @dataclass(frozen=True, slots=True)
 class _Wanted:
-    """One stream of an XREADGROUP: ``after`` is None for ``>``, else where the history begins."""
+    """One stream of an XREADGROUP.
+
+    ``after`` is None for ``>``; otherwise the pending entries after this id are read.
+    """
 
     key: bytes
     after: int | None
@@ -182,7 +186,7 @@ def _read_id(text: bytes) -> int | None:
 
 @command("XREADGROUP")
 def xreadgroup(session: Session, args: Args) -> Reply:
-    """New entries for a consumer, or those it has not acknowledged."""
+    """Return new entries to a consumer of a group, or the consumer's pending entries."""
     words = read_words(session, args, grouped=True)
     group_name = words.group or b""
     wanted = []
@@ -204,7 +208,7 @@ def xreadgroup(session: Session, args: Args) -> Reply:
             if each.after is None and not has_new and not makes_consumers:
                 continue
             if words.noack and session.engine.dialect == "vendor" and each.after is None:
-                # Nothing will be pending, so the vendor keeps no consumer.
+                # With NOACK no entry becomes pending, so the vendor does not create the consumer.
                 consumer = group.consumers.get(words.consumer) or Consumer(words.consumer, 0)
             else:
                 consumer = find_consumer(session, each.key, group, words.consumer)
@@ -221,12 +225,15 @@ def xreadgroup(session: Session, args: Args) -> Reply:
                 session.db.touch(each.key, "")
         return streams_reply(session, found) if found else None
 
-    # A group needs its stream: whatever else the key becomes ends the wait.
+    # A group exists only in a stream, so a key that becomes any other type ends the wait.
     return answer_read(session, words, attempt, object)
 
 
 def _group_of(session: Session, key: bytes, name: bytes, *, waited: bool) -> tuple[Stream, Group]:
-    """The stream and the group that are read; there may be words of their own for who waited."""
+    """Return the stream and the group to read from.
+
+    Some versions have their own error for a client that was blocked when they disappeared.
+    """
     try:
         return find_group(session, key, name, reading=True)
     except CommandError:
@@ -267,7 +274,7 @@ def _deliver(
 def _history(
     session: Session, stream: Stream, consumer: Consumer, after: int, count: int
 ) -> list[Reply]:
-    """A consumer's own pending entries; deleted ones have no fields any more."""
+    """Return a consumer's pending entries; a deleted entry has no fields."""
     entries: list[Reply] = []
     for entry_id, pending in consumer.pending.items(after + 1):
         fields = stream.get(entry_id)
@@ -287,7 +294,7 @@ def _history(
 
 @command("XACK")
 def xack(session: Session, args: Args) -> Reply:
-    """Drop entries from the pending ones of a group; how many were pending."""
+    """Acknowledge entries in a group and return how many were pending."""
     stream = session.db.get(args[0], Stream)
     group = None if stream is None else stream.groups.get(args[1])
     if group is None:

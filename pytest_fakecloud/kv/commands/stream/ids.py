@@ -1,4 +1,4 @@
-"""Entry ids and intervals of them, as stream commands spell them."""
+"""Parsers of entry ids and of ranges of them."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _UNSIGNED = re.compile(rb"[ \t\n\v\f\r]*\+?[0-9]+\Z")
 
 
 def entry_reply(entry_id: int, fields: list[bytes]) -> list[bytes | list[bytes]]:
-    """An entry as clients get it: its id and its fields and values in one list."""
+    """Return an entry in the format of a reply: its id, and a list of its fields and values."""
     return [format_id(entry_id), list(fields)]
 
 
@@ -35,13 +35,13 @@ def _halves(text: bytes) -> tuple[int, bytes | None]:
 
 
 def parse_id(text: bytes, sequence: int = 0) -> int:
-    """An id; ``sequence`` is taken where only milliseconds are given."""
+    """Parse an id; ``sequence`` is the default for a missing sequence number."""
     milliseconds, given = _halves(text)
     return make_id(milliseconds, sequence if given is None else _number(given))
 
 
 def parse_new_id(text: bytes) -> tuple[int, bool]:
-    """An id for XADD, and whether its sequence number was given (not so in ``5-*``)."""
+    """Parse an id for XADD; return it and whether it has a sequence number, unlike ``5-*``."""
     milliseconds, given = _halves(text)
     if given == b"*":
         return make_id(milliseconds, 0), False
@@ -49,7 +49,7 @@ def parse_new_id(text: bytes) -> tuple[int, bool]:
 
 
 def parse_extreme_id(text: bytes, sequence: int = 0) -> int:
-    """An id, or ``-`` and ``+`` for the lowest and the highest."""
+    """Parse an id, or ``-`` or ``+`` for the lowest or highest one."""
     if text == b"-":
         return 0
     if text == b"+":
@@ -58,7 +58,7 @@ def parse_extreme_id(text: bytes, sequence: int = 0) -> int:
 
 
 def parse_start(text: bytes) -> int:
-    """The start of an interval: an id, ``-``, ``+``, or ``(id`` for the one after."""
+    """Parse the start of a range: an id, ``-``, ``+``, or ``(id`` for the next id."""
     if len(text) > 1 and text.startswith(b"("):
         start = parse_id(text[1:])
         if start == ID_MAX:
@@ -68,7 +68,7 @@ def parse_start(text: bytes) -> int:
 
 
 def parse_end(text: bytes) -> int:
-    """The end of an interval: an id, ``-``, ``+``, or ``(id`` for the one before."""
+    """Parse the end of a range: an id, ``-``, ``+``, or ``(id`` for the previous id."""
     if len(text) > 1 and text.startswith(b"("):
         end = parse_id(text[1:], SEQUENCE_MAX)
         if end == 0:
@@ -78,10 +78,10 @@ def parse_end(text: bytes) -> int:
 
 
 def parse_interval(start: bytes, end: bytes) -> tuple[int, int]:
-    """Both ends of an interval, the start read first."""
+    """Parse both ends of a range. Errors of the start take precedence."""
     return parse_start(start), parse_end(end)
 
 
 def parse_ids(texts: Args) -> list[int]:
-    """Several ids; the first bad one fails them all."""
+    """Parse several ids; raise if one is invalid."""
     return [parse_id(text) for text in texts]

@@ -1,4 +1,4 @@
-"""XINFO: streams, groups and consumers looked at from outside."""
+"""XINFO: information about streams, groups, and consumers."""
 
 from __future__ import annotations
 
@@ -32,13 +32,13 @@ def _sorted_groups(stream: Stream) -> list[tuple[bytes, Group]]:
 
 @command("XINFO HELP")
 def xinfo_help(session: Session, args: Args) -> Reply:
-    """What the sub-commands do."""
+    """Return the subcommands of XINFO."""
     return help_reply(session, "XINFO")
 
 
 @command("XINFO GROUPS")
 def xinfo_groups(session: Session, args: Args) -> Reply:
-    """The groups of a stream."""
+    """Return the consumer groups of a stream."""
     stream = _stream(session, args[0])
     anew = session.engine.table.knows["groups before the first entry are counted anew"]
     return [
@@ -56,9 +56,10 @@ def xinfo_groups(session: Session, args: Args) -> Reply:
 
 @command("XINFO CONSUMERS")
 def xinfo_consumers(session: Session, args: Args) -> Reply:
-    """The consumers of a group; ``inactive`` is -1 for one that never got anything.
+    """Return the consumers of a group.
 
-    For a group that is not there the vendor answers none, the stock server NOGROUP.
+    ``inactive`` is -1 for a consumer that never received an entry. For a missing group, the vendor
+    returns an empty list, Redis returns NOGROUP.
     """
     group = _stream(session, args[0]).groups.get(args[1])
     if group is None:
@@ -81,13 +82,13 @@ def xinfo_consumers(session: Session, args: Args) -> Reply:
 
 
 def _tells_activity(session: Session) -> bool:
-    """Whether the server is of a version that tells when a consumer last got something."""
+    """Return whether the server version reports when a consumer last received an entry."""
     return session.engine.table.knows["XINFO CONSUMERS inactive"]
 
 
 @command("XINFO STREAM")
 def xinfo_stream(session: Session, args: Args) -> Reply:
-    """A stream's counters with its ends, or with FULL everything in it."""
+    """Return information about a stream, or with FULL also its entries and groups."""
     stream = _stream(session, args[0])
     words = [word.upper() for word in args[1:]]
     count = 10

@@ -1,4 +1,4 @@
-"""Pending entries of consumer groups: looked at, and claimed from those who left them."""
+"""Commands that list and claim the pending entries of consumer groups."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from .ids import (
 
 @command("XPENDING")
 def xpending(session: Session, args: Args) -> Reply:
-    """What a group has pending: a summary, or the entries of an interval."""
+    """Return a summary of a group's pending entries, or the entries in a range of ids."""
     if len(args) == 2:
         _, group = find_group(session, args[0], args[1])
         return _summary(group)
@@ -120,7 +120,7 @@ def _claim_words(session: Session, args: Args, at: int) -> _Claim:
 
 @command("XCLAIM")
 def xclaim(session: Session, args: Args) -> Reply:
-    """Make pending entries those of another consumer."""
+    """Transfer pending entries to another consumer."""
     stream, group = find_group(session, args[0], args[1])
     min_idle = max(_claim_number(args[3], "XCLAIM", "min-idle-time"), 0)
     ids: list[int] = []
@@ -168,7 +168,10 @@ def xclaim(session: Session, args: Args) -> Reply:
 
 
 def _claimant(session: Session, key: bytes, group: Group, name: bytes) -> Callable[[], Consumer]:
-    """The consumer that claims: made with its first entry, or before."""
+    """Return a function that returns the claiming consumer.
+
+    Depending on the version, a new consumer is created now or with its first entry.
+    """
     knows = session.engine.table.knows
     if knows["consumers are there before they get anything"] or name in group.consumers:
         consumer = find_consumer(session, key, group, name)
@@ -178,7 +181,10 @@ def _claimant(session: Session, key: bytes, group: Group, name: bytes) -> Callab
 
 @command("XAUTOCLAIM")
 def xautoclaim(session: Session, args: Args) -> Reply:
-    """Claim what has long been pending: the next start, the entries, the ids deleted meanwhile."""
+    """Transfer entries that were pending for a minimum time to another consumer.
+
+    Return the next start, the entries, and the ids of deleted entries.
+    """
     min_idle = max(_claim_number(args[3], "XAUTOCLAIM", "min-idle-time"), 0)
     start = parse_start(args[4])
     count, justid = 100, False

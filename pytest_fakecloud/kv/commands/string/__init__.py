@@ -1,4 +1,4 @@
-"""Strings: bytes, and numbers."""
+"""String commands: values as bytes and as numbers."""
 
 from . import numbers, values
 

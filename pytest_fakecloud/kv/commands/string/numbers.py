@@ -1,4 +1,4 @@
-"""Strings as numbers: INCR and its kin."""
+"""String commands that treat values as numbers."""
 
 from __future__ import annotations
 
@@ -41,25 +41,25 @@ def _increment(session: Session, key: bytes, amount: int) -> Reply:
 
 @command("INCR")
 def incr(session: Session, args: Args) -> Reply:
-    """Add one to the integer value of a key."""
+    """Increment the integer value of a key by one and return the new value."""
     return _increment(session, args[0], 1)
 
 
 @command("DECR")
 def decr(session: Session, args: Args) -> Reply:
-    """Subtract one from the integer value of a key."""
+    """Decrement the integer value of a key by one and return the new value."""
     return _increment(session, args[0], -1)
 
 
 @command("INCRBY")
 def incrby(session: Session, args: Args) -> Reply:
-    """Add a number to the integer value of a key."""
+    """Increment the integer value of a key and return the new value."""
     return _increment(session, args[0], parse_int(args[1]))
 
 
 @command("DECRBY")
 def decrby(session: Session, args: Args) -> Reply:
-    """Subtract a number from the integer value of a key."""
+    """Decrement the integer value of a key and return the new value."""
     amount = parse_int(args[1])
     if amount == I64_MIN:
         raise CommandError(errors.DECREMENT_OVERFLOW)
@@ -68,7 +68,7 @@ def decrby(session: Session, args: Args) -> Reply:
 
 @command("INCRBYFLOAT")
 def incrbyfloat(session: Session, args: Args) -> Reply:
-    """Add a number to the floating point value of a key."""
+    """Increment the floating-point value of a key and return the new value."""
     value = session.db.string(args[0])
     present = parse_long_double(b"0" if value is None else bytes(value))
     total = long_double_sum(present, parse_long_double(args[1]))

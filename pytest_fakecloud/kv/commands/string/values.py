@@ -1,4 +1,4 @@
-"""Strings: values that are read and changed as bytes."""
+"""String commands that treat values as bytes."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from ...table.syntax import parse_int
 
 
 def check_length(session: Session, size: int) -> None:
-    """Raise unless a string of that many bytes may be kept."""
+    """Raise if a string of ``size`` bytes would exceed the server's limit."""
     if size > session.engine.config.number("proto-max-bulk-len"):
         raise CommandError(errors.STRING_TOO_LONG)
 
@@ -25,13 +25,13 @@ _BYTES_A_STEP = 100
 
 
 def grow(session: Session, key: bytes, value: String | None, size: int) -> bytearray:
-    """The string under a key as a buffer of at least ``size`` bytes, zeros behind its end."""
+    """Return the key's string as a buffer of at least ``size`` bytes, padded with zeros."""
     present = value or b""
     if type(present) is bytearray and size - len(present) < _FAR:
         buffer = present
         buffer.extend(bytes(max(0, size - len(present))))
         return buffer
-    # One block of the final size: a far offset costs its memory once, as it does the server.
+    # Allocate the final size once, as Redis does: extending for a far offset would copy it.
     buffer = bytearray(max(size, len(present)))
     buffer[: len(present)] = present
     session.db.set(key, buffer, keep_ttl=True, event="")
@@ -43,7 +43,7 @@ def grow(session: Session, key: bytes, value: String | None, size: int) -> bytea
 
 @command("GET")
 def get(session: Session, args: Args) -> Reply:
-    """The string value of a key."""
+    """Return the string value of a key."""
     return _plain(session.db.string(args[0]))
 
 
@@ -53,12 +53,12 @@ _CONDITIONS = {
     b"IFDEQ": "SET IFDEQ",
     b"IFDNE": "SET IFDNE",
 }
-"""The words that compare, by what ``versions.LATER`` calls them."""
+"""The options that compare values, by their keys in ``versions.LATER``."""
 
 
 @command("SET")
 def set_(session: Session, args: Args) -> Reply:
-    """Set the string value of a key, with an expiry and a condition if wanted."""
+    """Set the string value of a key, optionally with a TTL and a condition."""
     db = session.db
     key = args[0]
     if len(args) == 2:
@@ -78,7 +78,7 @@ def set_(session: Session, args: Args) -> Reply:
 
 
 def _let_expire(session: Session, key: bytes, at_ms: int) -> None:
-    """Let a key that was just set go at an instant, which may be in the past."""
+    """Set the time at which a newly set key expires, which may be in the past."""
     if at_ms > session.now_ms:
         session.db.expire_at(key, at_ms)
     else:
@@ -151,7 +151,7 @@ def _condition_met(condition: bytes, operand: bytes, value: object) -> bool:
 
 
 def _digest(value: String) -> bytes:
-    import xxhash  # for those who compare digests
+    import xxhash  # rarely needed
 
     digits: str = xxhash.xxh3_64_hexdigest(value)
     return digits.encode()
@@ -163,7 +163,7 @@ def _is_digest(text: bytes) -> bool:
 
 def _plain(value: object) -> Reply:
     if type(value) is bytearray:
-        # A transaction may ask for as many copies of a large value as it has commands.
+        # A transaction may copy a large value once per command.
         spend(len(value) // _BYTES_A_STEP)
         return bytes(value)
     return value if isinstance(value, bytes) else None
@@ -171,7 +171,7 @@ def _plain(value: object) -> Reply:
 
 @command("SETNX")
 def setnx(session: Session, args: Args) -> Reply:
-    """Set the string value of a key only when the key does not exist."""
+    """Set the string value of a key only if the key does not exist."""
     if session.db.lookup(args[0]) is not None:
         return 0
     session.db.set(args[0], args[1])
@@ -180,7 +180,7 @@ def setnx(session: Session, args: Args) -> Reply:
 
 @command("SETEX")
 def setex(session: Session, args: Args) -> Reply:
-    """Set the string value of a key with an expiry in seconds."""
+    """Set the string value of a key and its TTL in seconds."""
     at_ms = expiry_ms(b"EX", args[1], session.now_ms, "setex")
     session.db.set(args[0], args[2])
     session.db.expire_at(args[0], at_ms)
@@ -189,7 +189,7 @@ def setex(session: Session, args: Args) -> Reply:
 
 @command("PSETEX")
 def psetex(session: Session, args: Args) -> Reply:
-    """Set the string value of a key with an expiry in milliseconds."""
+    """Set the string value of a key and its TTL in milliseconds."""
     at_ms = expiry_ms(b"PX", args[1], session.now_ms, "psetex")
     session.db.set(args[0], args[2])
     session.db.expire_at(args[0], at_ms)
@@ -198,7 +198,7 @@ def psetex(session: Session, args: Args) -> Reply:
 
 @command("GETSET")
 def getset(session: Session, args: Args) -> Reply:
-    """Set the string value of a key and return the one it had."""
+    """Set the string value of a key and return its previous value."""
     old = session.db.string(args[0])
     session.db.set(args[0], args[1])
     return _plain(old)
@@ -206,7 +206,7 @@ def getset(session: Session, args: Args) -> Reply:
 
 @command("GETDEL")
 def getdel(session: Session, args: Args) -> Reply:
-    """The string value of a key, which is deleted."""
+    """Return the string value of a key and delete the key."""
     value = session.db.string(args[0])
     if value is not None:
         session.db.delete(args[0])
@@ -218,7 +218,7 @@ _GETEX_WORDS = frozenset({*EXPIRY_WORDS, b"PERSIST"})
 
 @command("GETEX")
 def getex(session: Session, args: Args) -> Reply:
-    """The string value of a key, whose expiry is changed or taken off."""
+    """Return the string value of a key and set or remove its TTL."""
     words = _set_words(session, args, 1, _GETEX_WORDS)
     value = session.db.string(args[0])
     if value is None:
@@ -233,12 +233,12 @@ def getex(session: Session, args: Args) -> Reply:
 
 @command("MGET")
 def mget(session: Session, args: Args) -> Reply:
-    """The string values of several keys, nil for those without one."""
+    """Return the string values of several keys, nil for each key without one."""
     lookup = session.db.lookup
     known: dict[bytes, Reply] = {}
     replies: list[Reply] = []
     for key in args:
-        # A large value that is asked for again is not copied again.
+        # Copy a large value only once if its key is repeated.
         if key not in known:
             known[key] = _plain(lookup(key))
         replies.append(known[key])
@@ -247,7 +247,7 @@ def mget(session: Session, args: Args) -> Reply:
 
 @command("MSET")
 def mset(session: Session, args: Args) -> Reply:
-    """Set the string values of several keys at once."""
+    """Set the string values of several keys atomically."""
     if len(args) % 2:
         raise CommandError(wrong_arity("mset"))
     for at in range(0, len(args), 2):
@@ -257,7 +257,7 @@ def mset(session: Session, args: Args) -> Reply:
 
 @command("MSETNX")
 def msetnx(session: Session, args: Args) -> Reply:
-    """Set the string values of several keys, only when none of them exists."""
+    """Set the string values of several keys, only if none of the keys exists."""
     if len(args) % 2:
         raise CommandError(wrong_arity("msetnx"))
     if any(session.db.lookup(key) is not None for key in args[::2]):
@@ -272,7 +272,7 @@ _MSETEX_WORDS = frozenset({*EXPIRY_WORDS, b"NX", b"XX", b"KEEPTTL"})
 
 @command("MSETEX")
 def msetex(session: Session, args: Args) -> Reply:
-    """Set the string values of several keys with one expiry and one condition."""
+    """Set the string values of several keys with one TTL and one condition."""
     count = parse_int(args[0], 1, 2**31 - 1, errors.MSETEX_NUMKEYS)
     end = 1 + 2 * count
     if end > len(args):
@@ -298,7 +298,7 @@ def msetex(session: Session, args: Args) -> Reply:
 
 @command("DELEX")
 def delex(session: Session, args: Args) -> Reply:
-    """Delete a key, only when its string value meets a condition."""
+    """Delete a key only if its string value meets a condition."""
     if len(args) not in (1, 3):
         raise CommandError(wrong_arity("delex"))
     value = session.db.lookup(args[0])
@@ -313,7 +313,7 @@ def delex(session: Session, args: Args) -> Reply:
 
 @command("DELIFEQ")
 def delifeq(session: Session, args: Args) -> Reply:
-    """Delete a key, only when its string value is the given one."""
+    """Delete a key only if its string value equals the given one."""
     value = session.db.string(args[0])
     if value is None or value != args[1]:
         return 0
@@ -322,7 +322,7 @@ def delifeq(session: Session, args: Args) -> Reply:
 
 @command("DIGEST")
 def digest_(session: Session, args: Args) -> Reply:
-    """The XXH3 digest of a string value, as sixteen hexadecimal digits."""
+    """Return the XXH3 digest of a string value as 16 hexadecimal digits."""
     value = session.db.string(args[0])
     return None if value is None else _digest(value)
 
@@ -332,7 +332,7 @@ def digest_(session: Session, args: Args) -> Reply:
 
 @command("APPEND")
 def append(session: Session, args: Args) -> Reply:
-    """Append bytes to the value of a key."""
+    """Append bytes to the string value of a key and return its new length."""
     key, addition = args
     value = session.db.string(key)
     if value is None:
@@ -347,14 +347,14 @@ def append(session: Session, args: Args) -> Reply:
 
 @command("STRLEN")
 def strlen(session: Session, args: Args) -> Reply:
-    """The length of the value of a key, in bytes."""
+    """Return the length in bytes of the string value of a key."""
     value = session.db.string(args[0])
     return 0 if value is None else len(value)
 
 
 @command("GETRANGE", "SUBSTR")
 def getrange(session: Session, args: Args) -> Reply:
-    """The bytes of a value between two offsets, both inclusive."""
+    """Return the bytes of a string value between two offsets, both inclusive."""
     start, end = parse_int(args[1]), parse_int(args[2])
     value = session.db.string(args[0])
     if not value or (start < 0 and end < 0 and start > end):
@@ -366,7 +366,7 @@ def getrange(session: Session, args: Args) -> Reply:
 
 @command("SETRANGE")
 def setrange(session: Session, args: Args) -> Reply:
-    """Overwrite the bytes of a value from an offset on."""
+    """Overwrite part of a string value from an offset and return its new length."""
     key, addition = args[0], args[2]
     offset = parse_int(args[1])
     if offset < 0:
@@ -386,7 +386,7 @@ def setrange(session: Session, args: Args) -> Reply:
 
 @command("LCS")
 def lcs(session: Session, args: Args) -> Reply:
-    """The longest common subsequence of two string values: itself, its length or its ranges."""
+    """Return the longest common subsequence of two strings, its length, or its ranges."""
     values = [session.db.lookup(key) for key in args[:2]]
     if any(value is not None and not isinstance(value, bytes | bytearray) for value in values):
         raise CommandError(errors.LCS_NOT_STRINGS)

@@ -1,1 +1,1 @@
-"""Aggregations: numbers and buckets made of the documents a filter finds."""
+"""Aggregations: metrics and buckets computed from the documents that match a filter."""

@@ -1,6 +1,6 @@
-"""Buckets: documents sorted into groups by a value, each counted and summed up in turn.
+"""Bucket aggregations: group documents by a value, then count and aggregate each group.
 
-A reply begins with the word ``buckets``, by which the clients tell it from a metric.
+A reply starts with the word ``buckets``, which the clients use to tell it from a metric.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from ..schema import FieldSpec, SearchError
 from .request import REQUIRED, Aggregation, Arguments, Numbers, column_of, is_number, number
 
 MOST_BUCKETS = 65_000
-"""Buckets of one answer (Tantivy's limit)."""
+"""Maximum number of buckets in a reply (Tantivy's limit)."""
 
 _STEPS_A_BUCKET, _STEPS_A_DOCUMENT = 20, 5
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
@@ -56,7 +56,7 @@ def _instant(ms: float) -> bytes:
 def _groups(
     numbers: Numbers, column: dict[int, tuple[Any, ...]], absent: Any, key: Callable[[Any], Any]
 ) -> Groups:
-    """The documents by what ``key`` makes of their values; a document is in a group once."""
+    """Group documents by ``key`` of their values; a document is in each group only once."""
     groups: Groups = {}
     without = () if absent is None else (absent,)
     spend(_STEPS_A_DOCUMENT * len(numbers))
@@ -74,9 +74,9 @@ _U64 = 2**64 - 1
 
 
 def _hash_order(keys: Iterable[Any]) -> list[Any]:
-    """Numbers in the order in which the service's hash table keeps them.
+    """Return numbers in the order of the vendor's hash table.
 
-    Buckets of equal counts come in that order; known from the service's own tests for F64.
+    Buckets with equal counts have this order, which is known from the vendor's own tests for F64.
     """
     texts = [key for key in keys if isinstance(key, str)]
     known = [key for key in keys if not isinstance(key, str)]
@@ -96,7 +96,7 @@ def _hash_order(keys: Iterable[Any]) -> list[Any]:
 
 
 def _chosen(args: Arguments, name: str) -> Callable[[Any], bool] | None:
-    """What ``include`` or ``exclude`` lets through: a regular expression, or a list of terms."""
+    """Return a test for ``include`` or ``exclude``: a regular expression or a list of terms."""
     wanted = args.take(
         name, "a regular expression or an array", lambda value: isinstance(value, str | list)
     )
@@ -113,7 +113,7 @@ def _chosen(args: Arguments, name: str) -> Callable[[Any], bool] | None:
 
 
 def _direction(args: Arguments, allowed: Callable[[str], bool]) -> tuple[str, bool] | None:
-    """What to sort by, and whether it goes up."""
+    """Return the sort key, and whether the order is ascending."""
     order = args.take(
         "order",
         'an object such as {"count": "desc"}',
@@ -130,7 +130,7 @@ def _direction(args: Arguments, allowed: Callable[[str], bool]) -> tuple[str, bo
 
 
 def _missing(args: Arguments, spec: FieldSpec) -> Any:
-    """The term of documents without a value: one of the field's type, or a text beside numbers."""
+    """Return the term for documents without a value: of the field's type, or a string for numbers."""
     if spec.kind == "DATE":
         text = args.take(
             "missing", "an RFC 3339 text", lambda value: isinstance(value, str) and _is_date(value)
@@ -242,7 +242,7 @@ def _range(index: SearchIndex, args: Arguments, subs: Sequence[Aggregation]) -> 
     lows = [low for _, low, _ in ranges]
 
     def compute(numbers: Numbers) -> list[Any]:
-        # Every value is in the last range that begins at it or below: they leave no holes.
+        # The ranges leave no holes, so a value is in the last range that starts at or below it.
         groups = _groups(numbers, column, None, lambda value: bisect_right(lows, value) - 1)
         buckets = []
         for nth, (key, low, high) in enumerate(ranges):
@@ -261,7 +261,7 @@ def _range(index: SearchIndex, args: Arguments, subs: Sequence[Aggregation]) -> 
 
 
 def _without_holes(args: Arguments, given: list[dict[str, Any]]) -> list[tuple[str, float, float]]:
-    """The ranges in order, with one for every hole and open end, as Tantivy has it."""
+    """Return the ranges in order, with one for each hole and open end, as Tantivy does."""
     asked = sorted(
         (one.get("from", -math.inf), one.get("to", math.inf), one.get("key")) for one in
         ({**one, "key": one.get("key") or ""} for one in given)
@@ -286,7 +286,7 @@ def _range_key(low: float, high: float) -> str:
 
 
 def _written(buckets: list[list[Any]], keyed: bool) -> list[Any]:
-    """A list of buckets, or a map by their keys."""
+    """Return a list of buckets, or a map by their keys."""
     if not keyed:
         return [b"buckets", buckets]
     return [b"buckets", [part for each in buckets for part in (each[1], each[2:])]]
@@ -413,7 +413,7 @@ def _facet(index: SearchIndex, args: Arguments, subs: Sequence[Aggregation]) -> 
 
 
 def _below(paths: Iterable[str], top: str, deepest: int) -> set[str]:
-    """The paths and their ancestors under one path, so many levels deep."""
+    """Return the paths under ``top`` and their ancestors, up to ``deepest`` levels below it."""
     start = [] if top == "/" else top.split("/")[1:]
     found = set()
     for path in paths:
@@ -449,4 +449,4 @@ BUCKETS: dict[str, Callable[[SearchIndex, Arguments, Sequence[Aggregation]], Com
     "$dateHistogram": _date_histogram,
     "$facet": _facet,
 }
-"""What builds each kind of buckets; only ``$facet`` takes no aggregations below it."""
+"""Functions that build each bucket aggregation; all but ``$facet`` support aggregations below them."""

@@ -1,4 +1,4 @@
-"""Metrics: one figure, or a few, of the values of a field."""
+"""Metric aggregations: one or a few numbers computed from the values of a field."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def _fsum(values: Iterable[float]) -> float:
     try:
         return math.fsum(found)
     except (OverflowError, ValueError):
-        # Beyond the largest double, or infinities of both signs: as plain addition has it.
+        # For an overflow, or infinities of both signs, return what plain addition returns.
         return sum(map(float, found))
 
 
@@ -177,4 +177,4 @@ METRICS: dict[str, Callable[[SearchIndex, Arguments], Metric]] = {
     "$extendedStats": _extended,
     "$percentiles": _percentiles,
 }
-"""What builds each metric: from the index and its arguments to a function of documents."""
+"""Functions that build each metric: from the index and arguments to a function of documents."""

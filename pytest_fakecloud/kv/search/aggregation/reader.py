@@ -1,4 +1,4 @@
-"""The aggregation language: ``{alias: {operator: {...}, "$aggs": {...}}}``."""
+"""Parser of the aggregation language: ``{alias: {operator: {...}, "$aggs": {...}}}``."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from .request import Aggregation, Arguments
 def parse_aggregations(
     index: SearchIndex, asked: dict[str, Any], is_top: bool = True
 ) -> list[Aggregation]:
-    """The aggregations of a request. Raises ``SearchError`` that names the culprit."""
+    """Return the aggregations of a request; raise `SearchError` for an invalid one."""
     return [_read(index, alias, wanted, is_top) for alias, wanted in asked.items()]
 
 
 def _read(index: SearchIndex, alias: str, wanted: Any, is_top: bool) -> Aggregation:
     if not isinstance(wanted, dict):
-        # The service's own words.
+        # The vendor's error message.
         raise SearchError(f"Aggregation '{alias}' must be a JSON object")
     operators = [key for key in wanted if key != "$aggs"]
     if len(operators) != 1:

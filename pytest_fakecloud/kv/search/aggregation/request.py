@@ -1,4 +1,4 @@
-"""What an aggregation asks for, read from its JSON and checked against the schema."""
+"""The arguments of an aggregation, parsed from its JSON and checked against the schema."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from ..index import SearchIndex
 from ..schema import FieldSpec, SearchError
 
 Numbers = list[int]
-"""Documents by number, in the order of indexing."""
+"""Document numbers, in the order of indexing."""
 
 REQUIRED: Any = object()
-"""Stands for an argument that has to be given."""
+"""Default of an argument that must be given."""
 
 
 def number(value: float | int | None) -> bytes | None:
-    """A number as it stands in a reply: text, the shortest there is (``"40"``, not ``"40.0"``)."""
+    """Format a number for a reply: the shortest string (``"40"``, not ``"40.0"``)."""
     if value is None:
         return None
     if isinstance(value, float) and value.is_integer() and abs(value) < 1e16:
@@ -26,7 +26,7 @@ def number(value: float | int | None) -> bytes | None:
 
 
 class Arguments:
-    """The arguments of one operator, taken one by one; what is left over is an error."""
+    """The arguments of one operator. Each is consumed by name; `end()` raises if any is left."""
 
     def __init__(self, alias: str, operator: str, given: dict[str, Any]) -> None:
         self.alias = alias
@@ -34,17 +34,17 @@ class Arguments:
         self._given = dict(given)
 
     def error(self, text: str) -> SearchError:
-        """An error about this aggregation."""
+        """Return an error about this aggregation."""
         return SearchError(f"Aggregation '{self.alias}' operator '{self.operator}' {text}")
 
     def has(self, name: str) -> bool:
-        """Whether an argument is given."""
+        """Return whether an argument is given."""
         return name in self._given
 
     def take(
         self, name: str, expected: str, accepts: Callable[[Any], bool], usual: Any = None
     ) -> Any:
-        """An argument; raises where it is not as expected, or missing without a usual one."""
+        """Consume an argument; raise if it is invalid, or missing without a default."""
         if name not in self._given:
             if usual is REQUIRED:
                 raise self.error(f"is missing required '{name}' property")
@@ -55,7 +55,7 @@ class Arguments:
         return value
 
     def count(self, name: str, usual: int | None, least: int = 0) -> Any:
-        """A whole number."""
+        """Consume an integer argument."""
         return self.take(
             name,
             f"a whole number of at least {least}",
@@ -64,19 +64,19 @@ class Arguments:
         )
 
     def number(self, name: str, usual: Any = None) -> Any:
-        """A number."""
+        """Consume a number argument."""
         return self.take(name, "a number", is_number, usual)
 
     def flag(self, name: str, usual: bool) -> bool:
-        """True or false."""
+        """Consume a boolean argument."""
         return bool(self.take(name, "true or false", lambda value: value.__class__ is bool, usual))
 
     def text(self, name: str, usual: str | None) -> Any:
-        """A text."""
+        """Consume a string argument."""
         return self.take(name, "a text", lambda value: isinstance(value, str), usual)
 
     def bounds(self, name: str) -> tuple[float, float] | None:
-        """An object of ``min`` and ``max``."""
+        """Consume an argument that is an object of ``min`` and ``max``."""
         found = self.take(
             name,
             "an object of min and max",
@@ -89,36 +89,36 @@ class Arguments:
         return None if found is None else (found["min"], found["max"])
 
     def end(self) -> None:
-        """Raise for arguments that nobody took."""
+        """Raise if an argument was not consumed."""
         for name in self._given:
             raise self.error(f"has no property '{name}'")
 
 
 def is_number(value: Any) -> bool:
-    """Whether a JSON value is a number."""
+    """Return whether a JSON value is a number."""
     return value.__class__ in (int, float)
 
 
 @dataclass
 class Aggregation:
-    """One named aggregation: what computes it from documents, as a flat reply."""
+    """A named aggregation: ``compute`` returns a flat reply for document numbers."""
 
     alias: str
     compute: Callable[[Numbers], list[Any]]
 
     @property
     def name(self) -> bytes:
-        """The alias as it stands in a reply."""
+        """The alias in the form of a reply."""
         return self.alias.encode()
 
 
 def column_of(
     index: SearchIndex, args: Arguments, allowed: tuple[str, ...]
 ) -> tuple[FieldSpec, dict[int, tuple[Any, ...]]]:
-    """The field an aggregation is about, and its values; raises for one that cannot be used."""
+    """Return the field of an aggregation and its values; raise if the field cannot be used."""
     name = args.take("field", "a text", lambda value: isinstance(value, str))
     if name is None:
-        # The service's own words.
+        # The vendor's error message.
         raise SearchError(f"Aggregation '{args.alias}' is missing required 'field' property")
     spec = index.definition.by_name.get(name)
     if spec is None:
@@ -129,6 +129,6 @@ def column_of(
             f"{args.operator}"
         )
     if not spec.is_column and spec.kind != "FACET":
-        # The service's own words.
+        # The vendor's error message.
         raise args.error(f"requires field '{name}' to be FAST")
     return spec, index.values(name).of

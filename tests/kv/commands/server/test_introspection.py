@@ -47,7 +47,11 @@ class TestLists:
 
     def test_docs(self, run: Run) -> None:
         name, facts = run("COMMAND DOCS get")
-        assert (name, facts[1], facts[5]) == (b"get", b"The string value of a key.", b"string")
+        assert (name, facts[1], facts[5]) == (
+            b"get",
+            b"Return the string value of a key.",
+            b"string",
+        )
         assert run("COMMAND DOCS nope") == []
         assert b"subcommands" in run("COMMAND DOCS config")[1]
 
