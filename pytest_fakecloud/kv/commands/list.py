@@ -145,7 +145,7 @@ def lpos(session: Session, args: Args) -> Reply:
 
 
 def _parse_rank(session: Session, text: bytes) -> int:
-    if session.engine.table.knows["LPOS refuses the least rank"]:
+    if session.engine.table.knows["LPOS rejects the lowest rank"]:
         return parse_count(text)
     rank = parse_int(text)
     # This rank cannot be negated in 64 bits, so Redis searches as for rank -1.

@@ -105,7 +105,7 @@ class Engine:
         self.table = table_of(dialect, self.version, modules)
         """The commands of the announced version, and which later changes it knows."""
         self._lookup = self.table.lookup
-        short = self.table.knows["doubles of as few digits as it takes"]
+        short = self.table.knows["doubles are printed with the fewest digits"]
         self.print_double = None if short else with_17_digits
         """Formats a double in a reply; None where a double stays one."""
         self.limits = limits or Limits()

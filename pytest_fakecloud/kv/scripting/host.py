@@ -65,7 +65,7 @@ class LuaHost:
             attribute_handlers=(_no_attribute, _no_attribute),
             max_memory=2 * limits.memory + 32 * 2**20,
         )
-        short = knows["doubles of as few digits as it takes"]
+        short = knows["doubles are printed with the fewest digits"]
         self._double: Callable[[float], float] = float if short else with_17_digits
         self._converter = Converter(self._runtime, short_numbers=short)
         api = self._load(clock, look, flags, version, knows)

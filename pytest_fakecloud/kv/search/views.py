@@ -164,7 +164,7 @@ def searches_of(made: Iterable[Search]) -> Found[Search]:
 
 
 def _keys_of(reading: Reading, made: Iterable[Search], index: object) -> Sort:
-    """Return the keys that searches of an index can return: those with one of its prefixes."""
+    """Return the shape of the keys that searches of an index can return: its prefixes."""
     with reading() as keyspace:
         indexes = keyspace.indexes
         found = None

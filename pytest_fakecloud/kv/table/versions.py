@@ -46,16 +46,16 @@ LATER: dict[str, str] = {
     "CONFIG set-max-listpack-value": "7.2.0",
     "XINFO CONSUMERS inactive": "7.2.0",
     # -- ways to answer --------------------------------------------------------------------------
-    "consumers are there before they get anything": "7.2.0",
-    "groups that went are missed in the usual words": "7.2.0",
-    "groups before the first entry are counted anew": "7.2.0",
+    "consumers are created before they receive an entry": "7.2.0",
+    "deleted groups are reported with the usual error": "7.2.0",
+    "the counter of groups before the first entry is estimated": "7.2.0",
     "lists and sets are listpacks": "7.2.0",
-    "doubles of as few digits as it takes": "7.2.0",
-    "LPOS refuses the least rank": "7.2.0",
+    "doubles are printed with the fewest digits": "7.2.0",
+    "LPOS rejects the lowest rank": "7.2.0",
     "the API of scripts as `server`": "7.2.5",
     "`os.clock` in scripts": "7.2.0",
     "timeouts that overflow are out of range": "7.2.0",
-    "XSETID looks at what was deleted": "7.2.0",
+    "XSETID checks the highest deleted id": "7.2.0",
 }
 """The first version that has each option, field, parameter, or behaviour."""
 

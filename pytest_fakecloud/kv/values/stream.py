@@ -327,23 +327,23 @@ class Stream:
 
     # -- counting what groups have read ------------------------------------------------------------
 
-    def _countable(self, group: Group, after: int, anew: bool) -> bool:
+    def _countable(self, group: Group, after: int, estimate: bool) -> bool:
         """Return whether the group's counter is known and no id from ``after`` on was deleted."""
         if group.entries_read == UNKNOWN_ENTRIES_READ:
             return False
-        if not anew and self.first_id > self.max_deleted_id:
+        if not estimate and self.first_id > self.max_deleted_id:
             return True
         return not (self.length and self.max_deleted_id and after <= self.max_deleted_id)
 
-    def entries_up_to(self, entry_id: int, *, anew: bool = True) -> int:
+    def entries_up_to(self, entry_id: int, *, estimate: bool = True) -> int:
         """Return how many entries were ever added up to this id, if that is known.
 
         It is UNKNOWN_ENTRIES_READ in a part of the stream that has deleted entries and, with
-        ``anew``, also before that part.
+        ``estimate``, also before that part.
         """
         if not self.length and entry_id <= self.last_id:
             return self.entries_added
-        if anew and entry_id and entry_id < self.max_deleted_id:
+        if estimate and entry_id and entry_id < self.max_deleted_id:
             return UNKNOWN_ENTRIES_READ
         if entry_id == self.last_id:
             return self.entries_added
@@ -356,31 +356,31 @@ class Stream:
                 return self.entries_added - self.length + 1
         return UNKNOWN_ENTRIES_READ
 
-    def lag(self, group: Group, *, anew: bool = True) -> int | None:
+    def lag(self, group: Group, *, estimate: bool = True) -> int | None:
         """Return how many entries the group has not read yet, or None if that is unknown.
 
-        ``anew`` is as for `advance()`.
+        ``estimate`` is as for `advance()`.
         """
         if not self.entries_added:
             return 0
-        if self._countable(group, group.last_id, anew):
+        if self._countable(group, group.last_id, estimate):
             return self.entries_added - group.entries_read
-        read = self.entries_up_to(group.last_id, anew=anew)
+        read = self.entries_up_to(group.last_id, estimate=estimate)
         return None if read == UNKNOWN_ENTRIES_READ else self.entries_added - read
 
-    def advance(self, group: Group, entry_id: int, *, anew: bool = True) -> None:
+    def advance(self, group: Group, entry_id: int, *, estimate: bool = True) -> None:
         """Move a group to an entry that it has just received, and count the entry as read.
 
-        The counter of a group before the first entry is arbitrary. With ``anew`` it is computed
+        The counter of a group before the first entry is arbitrary. With ``estimate`` it is computed
         from the stream; older server versions incremented it and could report a negative lag.
         """
         if entry_id <= group.last_id:
             return
-        after = group.last_id if anew else entry_id
-        if self._countable(group, after, anew) and (not anew or after >= self.first_id):
+        after = group.last_id if estimate else entry_id
+        if self._countable(group, after, estimate) and (not estimate or after >= self.first_id):
             group.entries_read += 1
         else:
-            group.entries_read = self.entries_up_to(entry_id, anew=anew)
+            group.entries_read = self.entries_up_to(entry_id, estimate=estimate)
         group.last_id = entry_id
 
     # -- what XINFO shows of the server's storage --------------------------------------------------

@@ -229,7 +229,7 @@ def xsetid(session: Session, args: Args) -> Reply:
     stream = session.db.get(args[0], Stream)
     if stream is None:
         raise CommandError(errors.NO_SUCH_KEY)
-    looks = session.engine.table.knows["XSETID looks at what was deleted"]
+    looks = session.engine.table.knows["XSETID checks the highest deleted id"]
     if looks and last_id < stream.max_deleted_id:
         raise CommandError(errors.XSETID_BELOW_DELETED)
     if stream.length:

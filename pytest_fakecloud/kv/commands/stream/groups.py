@@ -196,7 +196,9 @@ def xreadgroup(session: Session, args: Args) -> Reply:
 
     began = False
 
-    makes_consumers = session.engine.table.knows["consumers are there before they get anything"]
+    makes_consumers = session.engine.table.knows[
+        "consumers are created before they receive an entry"
+    ]
 
     def attempt(keys: list[bytes]) -> Reply:
         nonlocal began
@@ -237,7 +239,7 @@ def _group_of(session: Session, key: bytes, name: bytes, *, waited: bool) -> tup
     try:
         return find_group(session, key, name, reading=True)
     except CommandError:
-        usual = session.engine.table.knows["groups that went are missed in the usual words"]
+        usual = session.engine.table.knows["deleted groups are reported with the usual error"]
         if waited and not usual:
             there = isinstance(session.db.find(key), Stream)
             text = errors.GROUP_GONE if there else errors.STREAM_GONE
@@ -263,9 +265,11 @@ def _deliver(
     *,
     pending: bool,
 ) -> None:
-    anew = session.engine.table.knows["groups before the first entry are counted anew"]
+    estimate = session.engine.table.knows[
+        "the counter of groups before the first entry is estimated"
+    ]
     for entry_id, _ in entries:
-        stream.advance(group, entry_id, anew=anew)
+        stream.advance(group, entry_id, estimate=estimate)
         if pending:
             group.deliver(entry_id, consumer, session.now_ms)
             consumer.active_ms = session.now_ms

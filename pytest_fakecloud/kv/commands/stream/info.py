@@ -40,7 +40,9 @@ def xinfo_help(session: Session, args: Args) -> Reply:
 def xinfo_groups(session: Session, args: Args) -> Reply:
     """Return the consumer groups of a stream."""
     stream = _stream(session, args[0])
-    anew = session.engine.table.knows["groups before the first entry are counted anew"]
+    estimate = session.engine.table.knows[
+        "the counter of groups before the first entry is estimated"
+    ]
     return [
         Map([
             b"name", name,
@@ -48,7 +50,7 @@ def xinfo_groups(session: Session, args: Args) -> Reply:
             b"pending", len(group.pending),
             b"last-delivered-id", format_id(group.last_id),
             b"entries-read", _entries_read(group),
-            b"lag", stream.lag(group, anew=anew),
+            b"lag", stream.lag(group, estimate=estimate),
         ])
         for name, group in _sorted_groups(stream)
     ]  # fmt: skip
@@ -126,7 +128,9 @@ def xinfo_stream(session: Session, args: Args) -> Reply:
 def _full_group(
     session: Session, stream: Stream, name: bytes, group: Group, count: int, *, active: bool
 ) -> Map:
-    anew = session.engine.table.knows["groups before the first entry are counted anew"]
+    estimate = session.engine.table.knows[
+        "the counter of groups before the first entry is estimated"
+    ]
     pending: list[Reply] = []
     for entry_id, each in group.pending.items():
         pending.append(
@@ -138,7 +142,7 @@ def _full_group(
         b"name", name,
         b"last-delivered-id", format_id(group.last_id),
         b"entries-read", _entries_read(group),
-        b"lag", stream.lag(group, anew=anew),
+        b"lag", stream.lag(group, estimate=estimate),
         b"pel-count", len(group.pending),
         b"pending", pending,
         b"consumers", [

@@ -173,7 +173,7 @@ def _claimant(session: Session, key: bytes, group: Group, name: bytes) -> Callab
     Depending on the version, a new consumer is created now or with its first entry.
     """
     knows = session.engine.table.knows
-    if knows["consumers are there before they get anything"] or name in group.consumers:
+    if knows["consumers are created before they receive an entry"] or name in group.consumers:
         consumer = find_consumer(session, key, group, name)
         return lambda: consumer
     return lambda: find_consumer(session, key, group, name)
