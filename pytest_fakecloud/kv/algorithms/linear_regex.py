@@ -56,7 +56,7 @@ class LinearRegex:
             self._at = 4
         self._start, self._end = self._alternatives()
         if self._at < len(pattern):
-            raise RegexError("has a closing parenthesis too many")
+            raise RegexError("has an unmatched closing parenthesis")
 
     def _reset(self) -> None:
         self.states = 0
@@ -166,7 +166,7 @@ class LinearRegex:
                 return None
             bounds = (int(least), (int(most) if most else None) if comma else int(least))
             if len(least) > 4 or len(most) > 4 or (bounds[1] is not None and bounds[1] < bounds[0]):
-                raise RegexError("has a bad repetition")
+                raise RegexError("has an invalid repetition")
             self._at = end + 1
         else:
             return None
@@ -222,7 +222,7 @@ class LinearRegex:
             state = self._state(assertion=sign)
             return state, state
         if sign in ("*", "+", "?"):
-            raise RegexError(f"repeats nothing at character {self._at + 1}")
+            raise RegexError(f"has nothing to repeat at character {self._at + 1}")
         if sign == "\\" and self._pattern[self._at + 1 : self._at + 2] in ("b", "B"):
             self._at += 2
             state = self._state(assertion=self._pattern[self._at - 1])
@@ -245,7 +245,7 @@ class LinearRegex:
                 raise RegexError("uses a group that is not supported")
         fragment = self._alternatives()
         if self._peek() != ")":
-            raise RegexError("has a parenthesis that is not closed")
+            raise RegexError("has an unclosed parenthesis")
         self._at += 1
         return fragment
 
@@ -288,7 +288,7 @@ class LinearRegex:
             first = False
             sign = self._peek()
             if not sign:
-                raise RegexError("has a class that is not closed")
+                raise RegexError("has an unclosed class")
             self._at += 1
             if sign == "\\":
                 test = self._escape()

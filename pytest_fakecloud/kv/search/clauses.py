@@ -265,8 +265,8 @@ class Fuzzy(_Leaf):
 
     def sought(self) -> str:
         distance, cheap_swap, prefix = self.options
-        swap = "" if cheap_swap else ", a swap counting twice"
-        begin = "a beginning " if prefix else ""
+        swap = "" if cheap_swap else ", where a swap counts as two"
+        begin = "a prefix " if prefix else ""
         return f"looked for {begin}within {distance} edit(s){swap} of '{self.token}'"
 
     def find(self, index: SearchIndex) -> Matches:
@@ -348,7 +348,7 @@ class AnyOf:
             if not why:
                 return []
             said += why
-        return said or ["an empty $should finds nothing"]
+        return said or ["an empty $should matches nothing"]
 
 
 def _add(found: Matches, more: Matches) -> None:

@@ -88,7 +88,7 @@ class _Reader:
         if isinstance(value, list):
             for item in value:
                 if not isinstance(item, dict):
-                    raise SearchError(f"{word} takes objects, and got {_brief(item)}")
+                    raise SearchError(f"{word} takes objects; got {_brief(item)}")
             return [self.level(item) for item in value]
         if not isinstance(value, dict):
             raise SearchError(f"{word} takes an object or an array of objects")
@@ -137,7 +137,7 @@ class _Reader:
             if not isinstance(operand, list):
                 raise SearchError(f"$in of field '{spec.name}' takes an array")
             items = tuple(self._equal(spec, item) for item in operand)
-            return Named(AnyOf(items) if items else Nothing("an empty $in finds nothing"), words)
+            return Named(AnyOf(items) if items else Nothing("an empty $in matches nothing"), words)
         if operator == "$eq" or (operator == "$smart" and not spec.is_text):
             return Named(self._equal(spec, operand), words)
         if not spec.is_text:
@@ -193,7 +193,7 @@ class _Reader:
             text = operand["value"]
         distance = _count(spec, "$fuzzy", "distance", given.get("distance", 1))
         if distance > 2:
-            raise SearchError(f"$fuzzy of field '{spec.name}' takes a distance of 2 at most")
+            raise SearchError(f"$fuzzy of field '{spec.name}' takes a distance of at most 2")
         swap, prefix = (
             _flag(spec, "$fuzzy", name, given.get(name, usual))
             for name, usual in (("transpositionCostOne", True), ("prefix", False))
@@ -253,12 +253,12 @@ def _joined(parts: dict[str, list[Clause]], given: set[str]) -> Clause:
     if "should" in given:
         found = AnyOf(should)
         return AllOf((found,), (), must_not) if must_not else found
-    return Nothing("$mustNot alone finds nothing: add what the documents must be")
+    return Nothing("$mustNot alone matches nothing; add a condition that documents must match")
 
 
 def _all(clauses: list[Fuzzy]) -> Clause:
     if not clauses:
-        return Nothing("nothing is left to look for after analysis")
+        return Nothing("no terms are left after analysis")
     return clauses[0] if len(clauses) == 1 else AllOf(tuple(clauses))
 
 
@@ -267,7 +267,7 @@ def _boost_of(found: dict[str, Any]) -> float | None:
     if boost is None and "$boost" not in found:
         return None
     if isinstance(boost, bool) or not isinstance(boost, int | float):
-        raise SearchError(f"$boost takes a number, and got {_brief(boost)}")
+        raise SearchError(f"$boost takes a number; got {_brief(boost)}")
     return float(boost)
 
 
@@ -289,7 +289,7 @@ def _typed(spec: FieldSpec, operand: Any) -> Any:
         what = "true or false"
         value = operand if operand.__class__ is bool else None
     elif spec.kind == "DATE":
-        what = "an RFC 3339 text such as '2026-01-31T12:00:00Z'"
+        what = "an RFC 3339 string such as '2026-01-31T12:00:00Z'"
         value = date_ms(operand) if isinstance(operand, str) else None
     elif spec.kind == "FACET":
         what = "a path such as '/a/b'"
@@ -298,15 +298,15 @@ def _typed(spec: FieldSpec, operand: Any) -> Any:
             # The start of the message is the vendor's, as reported by users; the rest is decided
             # here.
             raise SearchError(
-                f"Couldn't parse the value as facet path: field '{spec.name}' takes {what}, and "
+                f"Couldn't parse the value as facet path: field '{spec.name}' takes {what}; "
                 f"got {_brief(operand)}"
             )
     else:
-        what = "a text"
+        what = "a string"
         value = operand if isinstance(operand, str) else None
     if value is None:
         raise SearchError(
-            f"field '{spec.name}' is of type {spec.kind} and takes {what}, and got {_brief(operand)}"
+            f"field '{spec.name}' is of type {spec.kind} and takes {what}; got {_brief(operand)}"
         )
     return value
 
@@ -314,7 +314,7 @@ def _typed(spec: FieldSpec, operand: Any) -> Any:
 def _string(spec: FieldSpec, operator: str, operand: Any) -> str:
     if not isinstance(operand, str):
         raise SearchError(
-            f"{operator} of TEXT field '{spec.name}' takes a text, and got {_brief(operand)}"
+            f"{operator} of TEXT field '{spec.name}' takes a string; got {_brief(operand)}"
         )
     return operand
 
@@ -332,7 +332,7 @@ def _options(
 def _count(spec: FieldSpec, operator: str, name: str, value: Any) -> int:
     if value.__class__ is not int or value < 0:
         raise SearchError(
-            f"{name} in {operator} of field '{spec.name}' takes a whole number, and got "
+            f"{name} in {operator} of field '{spec.name}' takes a non-negative integer; got "
             f"{_brief(value)}"
         )
     return int(value)
@@ -341,8 +341,7 @@ def _count(spec: FieldSpec, operator: str, name: str, value: Any) -> int:
 def _flag(spec: FieldSpec, operator: str, name: str, value: Any) -> bool:
     if value.__class__ is not bool:
         raise SearchError(
-            f"{name} in {operator} of field '{spec.name}' takes true or false, and got "
-            f"{_brief(value)}"
+            f"{name} in {operator} of field '{spec.name}' takes true or false; got {_brief(value)}"
         )
     return bool(value)
 

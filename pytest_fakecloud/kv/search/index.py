@@ -222,7 +222,7 @@ class SearchIndex:
             return f"the document has no '{name}' that could be indexed"
         if values[0].__class__ is tuple:
             texts = (" ".join(token for token in tokens if token) for tokens in values)
-            return f"its '{name}' became [{' | '.join(texts)}]"
+            return f"its '{name}' was indexed as [{' | '.join(texts)}]"
         return f"its '{name}' is {', '.join(map(repr, values))}"
 
 

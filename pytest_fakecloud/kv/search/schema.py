@@ -39,11 +39,13 @@ class FieldSpec:
 
     def __post_init__(self) -> None:
         if self.fast and self.kind not in _WITH_FAST:
-            raise SearchError(f"syntax error: FAST is no option of {self.kind} field '{self.name}'")
+            raise SearchError(
+                f"syntax error: FAST is not an option of {self.kind} field '{self.name}'"
+            )
         if (self.nostem or self.notokenize) and self.kind != "TEXT":
             word = "NOSTEM" if self.nostem else "NOTOKENIZE"
             raise SearchError(
-                f"syntax error: {word} is no option of {self.kind} field '{self.name}'"
+                f"syntax error: {word} is not an option of {self.kind} field '{self.name}'"
             )
 
     @property

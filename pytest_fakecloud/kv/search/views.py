@@ -102,7 +102,7 @@ class SearchIndexView:
                 found = indexes.find(self.name.encode("utf-8", "surrogateescape"))
             if found is None:
                 known = [] if not isinstance(indexes, Indexes) else [*map(_text, indexes.named)]
-                hint = nearest(self.name, known) or ": SEARCH.CREATE makes one"
+                hint = nearest(self.name, known) or "; create it with SEARCH.CREATE"
                 raise ContractError(f"there is no search index {self.name!r}{hint}")
             found[1].refresh(keyspace, is_read=False)
             return read(keyspace, found[1])
@@ -132,9 +132,9 @@ def _explained(
             return [_not_indexed(keyspace, index, name)]
         why = clause.refusals(index, number)
     except SearchError as error:
-        raise ContractError(f"the service refuses this filter: {error}") from None
+        raise ContractError(f"the vendor rejects this filter: {error}") from None
     if name in index.waiting:
-        why.append("its last change still waits to be indexed: SEARCH.WAITINDEXING")
+        why.append("its last change is not indexed yet; run SEARCH.WAITINDEXING")
     return why
 
 
@@ -142,17 +142,17 @@ def _not_indexed(keyspace: Keyspace, index: SearchIndex, key: bytes) -> str:
     definition = index.definition
     value = keyspace.values.get(key)
     if value is None:
-        return "there is no such key"
+        return "the key does not exist"
     if not definition.covers(key):
-        return f"its name begins with none of the prefixes {', '.join(definition.prefixes)}"
+        return f"its name starts with none of the prefixes {', '.join(definition.prefixes)}"
     if key in index.waiting:
-        return "it still waits to be indexed: SEARCH.WAITINDEXING"
+        return "it is not indexed yet; run SEARCH.WAITINDEXING"
     if make_document(definition, key, value) is None:
         kind = "string" if isinstance(value, bytes | bytearray) else value.type_name
         if kind == KEY_TYPES[definition.kind]:
             return "its value is not a JSON object"
-        return f"it is a {kind}, and the index is about {definition.kind}"
-    return "it was there before the index, which skipped the initial scan"
+        return f"it is a {kind}, but the index is on {definition.kind} keys"
+    return "it existed before the index, which skipped the initial scan"
 
 
 # -- searches --------------------------------------------------------------------------------------
@@ -205,14 +205,14 @@ def expect_search(
     fields = {**_FIELDS, "keys": Field(_keys_of(reading, made, asked.get("index")), several=True)}
     query = Query(dict(asked), fields, "search")
     return expect(
-        "a search", list(made), query, times=times, show=show, none="no client has searched at all"
+        "a search", list(made), query, times=times, show=show, none="no client has searched yet"
     )
 
 
 def _told(search: Search) -> str:
     answer = f"{search.total} document(s)"
     if search.command == "query":
-        answer += f", answered [{', '.join(search.keys)}]"
+        answer += f", returned [{', '.join(search.keys)}]"
     if search.pending:
         answer += f", {search.pending} change(s) pending"
     asked = json.dumps(search.filter, ensure_ascii=False)

@@ -312,7 +312,7 @@ def _bracket_end(path: str, start: int) -> int:
             if level == 0:
                 return at + 1
         at += 1
-    raise PathError("a bracket of the path is not closed")
+    raise PathError("the path has an unclosed bracket")
 
 
 def _count_inside_filters(query: JSONPath) -> None:

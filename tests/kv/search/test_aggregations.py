@@ -295,7 +295,7 @@ class TestRefusals:
             ({"$median": {"field": "price"}}, "has unknown operator '$median'"),
             ({}, "must have exactly one operator"),
             ({"$avg": {"field": "price"}, "$sum": {"field": "price"}}, "exactly one operator"),
-            ({"$terms": {"field": "brand", "size": 0}}, "takes a whole number of at least 1 as 'size'"),
+            ({"$terms": {"field": "brand", "size": 0}}, "takes an integer of at least 1 as 'size'"),
             ({"$terms": {"field": "brand", "order": {"x": "asc"}}}, "as 'order'"),
             ({"$terms": {"field": "brand", "include": "("}}, "a regular expression as 'include' that"),
             ({"$histogram": {"field": "price"}}, "is missing required 'interval' property"),

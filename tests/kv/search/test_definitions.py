@@ -39,15 +39,15 @@ class TestCreate:
             ("ON JSON PREFIX 1 p: SCHEMA t WORDS FAST", "unknown type of field 't' 'WORDS'"),
             ("ON LIST PREFIX 1 p: SCHEMA t TEXT", "unknown index type 'LIST'"),
             ("ON JSON PREFIX 1 p: LANGUAGE latin SCHEMA t TEXT", "unknown language 'latin'"),
-            ("ON JSON PREFIX 9 p: SCHEMA t TEXT", "9 prefixes announced, and fewer follow"),
-            ("ON JSON PREFIX x p: SCHEMA t TEXT", "takes a whole number, and got 'x'"),
+            ("ON JSON PREFIX 9 p: SCHEMA t TEXT", "9 prefixes announced, but fewer follow"),
+            ("ON JSON PREFIX x p: SCHEMA t TEXT", "takes a non-negative integer; got 'x'"),
             ("ON JSON PREFIX 1 p: WHAT SCHEMA t TEXT", "unexpected 'WHAT'"),
             ("ON JSON EXISTSOK SKIPINITIALSCAN SCHEMA t TEXT FROM x", "PREFIX is missing"),
             ("SKIPINITIALSCAN EXISTSOK PREFIX 1 p: SCHEMA t TEXT", "ON is missing"),
-            ("ON JSON PREFIX 1 p: EXISTSOK SKIPINITIALSCAN SCHEMA", "SCHEMA is without any field"),
+            ("ON JSON PREFIX 1 p: EXISTSOK SKIPINITIALSCAN SCHEMA", "SCHEMA has no fields"),
             ("ON JSON PREFIX 1 p: EXISTSOK SKIPINITIALSCAN t", "unexpected 'T'"),
-            ("ON JSON PREFIX 1 p: SCHEMA t TEXT FAST", "FAST is no option of TEXT field 't'"),
-            ("ON JSON PREFIX 1 p: SCHEMA t U64 NOSTEM", "NOSTEM is no option of U64 field 't'"),
+            ("ON JSON PREFIX 1 p: SCHEMA t TEXT FAST", "FAST is not an option of TEXT field 't'"),
+            ("ON JSON PREFIX 1 p: SCHEMA t U64 NOSTEM", "NOSTEM is not an option of U64 field 't'"),
             ("ON JSON PREFIX 1 p: SCHEMA t TEXT t U64", "field 't' is declared twice"),
             ("ON JSON PREFIX 1 p: SCHEMA t TEXT FROM", "the source of field 't' is missing"),
         ],
@@ -137,7 +137,7 @@ class TestLists:
         assert names("MATCH b:*") == ["b:1", "b:2"]
         assert names("LIMIT 2 OFFSET 1") == ["b:1", "b:2"]
         assert "unknown option 'WHAT'" in run.error("SEARCH.LISTINDEXES WHAT 1")
-        assert "takes a whole number" in run.error("SEARCH.LISTINDEXES LIMIT -1")
+        assert "takes a non-negative integer" in run.error("SEARCH.LISTINDEXES LIMIT -1")
 
 
 class TestAliases:

@@ -61,7 +61,7 @@ class TestTheView:
         explain = server.search_index("i").explain
         assert explain("p:1", {"title": "shoe"}) == []
         assert explain("p:2", {"title": {"$eq": "shoes"}, "price": 40}) == [
-            "title $eq \"shoes\": looked for [shoe]; its 'title' became [red boot]",
+            "title $eq \"shoes\": looked for [shoe]; its 'title' was indexed as [red boot]",
             "price $eq 40: no match; the document has no 'price' that could be indexed",
         ]
         assert explain("p:1", {"price": 40, "$mustNot": [{"title": {"$eq": "run"}}]}) == [
@@ -70,18 +70,18 @@ class TestTheView:
         assert len(explain("p:1", {"$should": [{"brand": "a"}, {"price": 1}]})) == 2
         assert explain("p:1", {"$should": [{"brand": "a"}, {"price": 40}]}) == []
         [why] = explain("p:1", {"title": {"$fuzzy": {"value": "boot", "prefix": True}}})
-        assert "a beginning within 1 edit(s) of 'boot'" in why
+        assert "a prefix within 1 edit(s) of 'boot'" in why
         [why] = explain("p:1", {"$mustNot": [{"price": 1}]})
-        assert "alone finds nothing" in why
+        assert "alone matches nothing" in why
 
     def test_why_a_key_is_not_indexed(self, server: KVServer) -> None:
         explain = server.search_index("i").explain
         server.execute("SET", "p:s", "x")
         server.execute("JSON.SET", "p:a", "$", "[]")
         for key, told in {
-            "p:9": "there is no such key",
-            "i": "its name begins with none of the prefixes p:",
-            "p:s": "it is a string, and the index is about JSON",
+            "p:9": "the key does not exist",
+            "i": "its name starts with none of the prefixes p:",
+            "p:s": "it is a string, but the index is on JSON keys",
             "p:a": "its value is not a JSON object",
         }.items():
             assert explain(key, {}) == [told]
@@ -91,7 +91,7 @@ class TestTheView:
         assert "skipped the initial scan" in server.search_index("j").explain("p:1", {})[0]
 
     def test_a_filter_that_the_service_refuses(self, server: KVServer) -> None:
-        with pytest.raises(ContractError, match="refuses this filter: Unknown field: nobody"):
+        with pytest.raises(ContractError, match="rejects this filter: Unknown field: nobody"):
             server.search_index("i").explain("p:1", {"nobody": 1})
 
 
@@ -118,8 +118,11 @@ class TestSearches:
         told = str(failed.value)
         assert "expected a search index='i' keys='p:2' at least once, found 0" in told
         assert "query of 'i'" in told
-        assert "answered [p:1]" in told
-        assert "p:2: title $eq \"shoe\": looked for [shoe]; its 'title' became [red boot]" in told
+        assert "returned [p:1]" in told
+        assert (
+            "p:2: title $eq \"shoe\": looked for [shoe]; its 'title' was indexed as [red boot]"
+            in told
+        )
         assert (
             "p:2: price $gt 1: no match; the document has no 'price' that could be indexed" in told
         )
@@ -130,12 +133,12 @@ class TestSearches:
         with pytest.raises(AssertionError) as failed:
             server.assert_searched("other", keys="p:2")
         told = str(failed.value)
-        assert "answered [p:2]" in told
+        assert "returned [p:2]" in told
         assert "count of 'i' {} found 2 document(s)" in told or "found 2" in told
         assert "p:2: " not in told.split("count of")[0], "it was found there"
 
     def test_nothing_at_all(self, server: KVServer) -> None:
-        with pytest.raises(AssertionError, match="no client has searched at all"):
+        with pytest.raises(AssertionError, match="no client has searched yet"):
             server.assert_searched()
 
     @pytest.mark.parametrize("where", [{"indx": "i"}, {"command": "search"}, {"total": "two"}])
@@ -161,7 +164,7 @@ class TestSettings:
             assert post(server, "SEARCH.COUNT", "i", "{}") == 0
             server.assert_searched("i", pending=1, total=0)
             assert server.search_index("i").explain("p:1", {}) == [
-                "it still waits to be indexed: SEARCH.WAITINDEXING"
+                "it is not indexed yet; run SEARCH.WAITINDEXING"
             ]
             with pytest.raises(AssertionError, match=r"1 change\(s\) pending"):
                 server.assert_not_searched("i")
@@ -169,7 +172,7 @@ class TestSettings:
             assert post(server, "SEARCH.COUNT", "i", "{}") == 1
             server.execute("JSON.SET", "p:1", "$", '{"price":2}')
             assert server.search_index("i").explain("p:1", {}) == [
-                "its last change still waits to be indexed: SEARCH.WAITINDEXING"
+                "its last change is not indexed yet; run SEARCH.WAITINDEXING"
             ]
 
     def test_for_a_number_of_searches(self, context: Context) -> None:
@@ -237,8 +240,8 @@ class TestWhatAFailureTells:
         with pytest.raises(AssertionError) as failed:
             server.assert_searched("i", keys="p:2", command="query")
         assert "p:2: " in str(failed.value)
-        assert "answered [p:1]" in str(failed.value)
+        assert "returned [p:1]" in str(failed.value)
 
     def test_a_filter_that_the_service_refuses(self, server: KVServer) -> None:
-        with pytest.raises(ContractError, match="the service refuses this filter"):
+        with pytest.raises(ContractError, match="the vendor rejects this filter"):
             server.search_index("i").explain("p:1", {"nothing": 1})

@@ -68,12 +68,12 @@ def _read_definition(words: Words) -> tuple[Definition, set[str]]:
     if not kind:
         raise SearchError("syntax error: ON is missing")
     if not prefixes:
-        raise SearchError("syntax error: PREFIX is missing, or without any prefix")
+        raise SearchError("syntax error: PREFIX is missing or has no prefixes")
     fields = []
     while words:
         fields.append(_read_field(words))
     if not fields:
-        raise SearchError("syntax error: SCHEMA is without any field")
+        raise SearchError("syntax error: SCHEMA has no fields")
     return Definition(kind, tuple(sorted(prefixes)), tuple(fields), language), flags
 
 

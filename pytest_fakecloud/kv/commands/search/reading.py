@@ -76,14 +76,14 @@ class Words:
         word = self.take(what)
         value = try_int(word.encode("utf-8", "surrogateescape"))
         if value is None or value < 0:
-            raise SearchError(f"syntax error: {what} takes a whole number, and got '{word}'")
+            raise SearchError(f"syntax error: {what} takes a non-negative integer; got '{word}'")
         return value
 
     def counted(self, what: str) -> list[str]:
         """Read a count and return that many arguments."""
         count = self.number(f"the count of {what}")
         if count > len(self._args) - self._at:
-            raise SearchError(f"syntax error: {count} {what} announced, and fewer follow")
+            raise SearchError(f"syntax error: {count} {what} announced, but fewer follow")
         return [self.take(what) for _ in range(count)]
 
 

@@ -148,9 +148,9 @@ def _read_query(words: Words) -> Query:
             raise SearchError(f"syntax error: unexpected '{word}'")
     if no_content and (select is not None or highlight is not None):
         other = "SELECT" if select is not None else "HIGHLIGHT"
-        raise SearchError(f"syntax error: NOCONTENT and {other} exclude each other")
+        raise SearchError(f"syntax error: NOCONTENT and {other} cannot be combined")
     if order is not None and function is not None:
-        raise SearchError("syntax error: ORDERBY and SCOREFUNC exclude each other")
+        raise SearchError("syntax error: ORDERBY and SCOREFUNC cannot be combined")
     return Query(limit, offset, order, select, no_content, highlight, function)
 
 
@@ -193,7 +193,7 @@ def _score_function(words: Words) -> ScoreFunction:
         else:
             values.append(_field_value(words))
     if not values:
-        raise SearchError("syntax error: SCOREFUNC is without FIELDVALUE")
+        raise SearchError("syntax error: SCOREFUNC requires FIELDVALUE")
     return ScoreFunction(tuple(values), modes["SCOREMODE"], modes["COMBINEMODE"])
 
 

@@ -133,7 +133,9 @@ def _missing(args: Arguments, spec: FieldSpec) -> Any:
     """Return the term for documents without a value: of the field's type, or a string for numbers."""
     if spec.kind == "DATE":
         text = args.take(
-            "missing", "an RFC 3339 text", lambda value: isinstance(value, str) and _is_date(value)
+            "missing",
+            "an RFC 3339 string",
+            lambda value: isinstance(value, str) and _is_date(value),
         )
         return None if text is None else date_ms(text)
     if spec.kind == "BOOL":

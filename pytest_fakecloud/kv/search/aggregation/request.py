@@ -58,7 +58,7 @@ class Arguments:
         """Consume an integer argument."""
         return self.take(
             name,
-            f"a whole number of at least {least}",
+            f"an integer of at least {least}",
             lambda value: value.__class__ is int and value >= least,
             usual,
         )
@@ -73,7 +73,7 @@ class Arguments:
 
     def text(self, name: str, usual: str | None) -> Any:
         """Consume a string argument."""
-        return self.take(name, "a text", lambda value: isinstance(value, str), usual)
+        return self.take(name, "a string", lambda value: isinstance(value, str), usual)
 
     def bounds(self, name: str) -> tuple[float, float] | None:
         """Consume an argument that is an object of ``min`` and ``max``."""
@@ -116,7 +116,7 @@ def column_of(
     index: SearchIndex, args: Arguments, allowed: tuple[str, ...]
 ) -> tuple[FieldSpec, dict[int, tuple[Any, ...]]]:
     """Return the field of an aggregation and its values; raise if the field cannot be used."""
-    name = args.take("field", "a text", lambda value: isinstance(value, str))
+    name = args.take("field", "a string", lambda value: isinstance(value, str))
     if name is None:
         # The vendor's error message.
         raise SearchError(f"Aggregation '{args.alias}' is missing required 'field' property")
