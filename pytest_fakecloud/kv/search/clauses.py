@@ -132,8 +132,8 @@ class Phrase(_Leaf):
     """Matches consecutive tokens; a single token is a term.
 
     ``slop`` is the maximum number of positions that the words move in total, each relative to the
-    previous word. (Decided here: Tantivy goes from the rarest word to the next rarest, which gives
-    other results for three words and more.) With ``prefix``, the last token may be the beginning of
+    previous word (decided here: Tantivy goes from the rarest word to the next rarest, which gives
+    other results for three words and more). With ``prefix``, the last token may be the beginning of
     a token, and the score is 1 after a single word. A token that is None matches any word.
     """
 
