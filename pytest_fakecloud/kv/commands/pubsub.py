@@ -44,10 +44,14 @@ def _unsubscribe(kind: str) -> Callable[[Session, Args], Reply]:
     return run
 
 
-for _kind, _prefix in (("channel", ""), ("pattern", "P"), ("shard", "S")):
+for _kind, _prefix, _what in (
+    ("channel", "", "channels"),
+    ("pattern", "P", "channels that match patterns"),
+    ("shard", "S", "shard channels"),
+):
     _listen, _stop = _subscribe(_kind), _unsubscribe(_kind)
-    _listen.__doc__ = f"Listen to messages by {_kind}."
-    _stop.__doc__ = f"Listen no more to messages by {_kind}."
+    _listen.__doc__ = f"Subscribe to {_what}."
+    _stop.__doc__ = f"Unsubscribe from {_what}, or from all."
     command(f"{_prefix}SUBSCRIBE")(_listen)
     command(f"{_prefix}UNSUBSCRIBE")(_stop)
 

@@ -137,7 +137,7 @@ def hdel(session: Session, args: Args) -> Reply:
 
 @command("HINCRBY")
 def hincrby(session: Session, args: Args) -> Reply:
-    """Increment the integer value of a hash field and return the new value."""
+    """Increment the integer value of a hash field by a number and return the new value."""
     amount = parse_int(args[2])
     value = session.db.get(args[0], HashValue)
     present = 0
@@ -156,7 +156,7 @@ def hincrby(session: Session, args: Args) -> Reply:
 
 @command("HINCRBYFLOAT")
 def hincrbyfloat(session: Session, args: Args) -> Reply:
-    """Increment the floating-point value of a hash field and return the new value."""
+    """Increment the value of a hash field by a floating-point number; return the new value."""
     amount = parse_long_double(args[2])
     if isinstance(amount, float) and not math.isfinite(amount):
         raise CommandError(errors.VALUE_NAN_OR_INFINITY)

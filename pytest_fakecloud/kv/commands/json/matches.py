@@ -55,7 +55,7 @@ def read_path(session: Session, text: bytes) -> Path:
 
 
 def find(path: Path, root: Any) -> list[Location]:
-    """Return the matches of a path; raise `CommandError` if the search exceeds its budget."""
+    """Return the matches of a path; raise `CommandError` if the path cannot be followed."""
     from ...values.json_path import PathError
 
     try:

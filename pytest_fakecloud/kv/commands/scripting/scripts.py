@@ -105,7 +105,7 @@ def script_kill(session: Session, args: Args) -> Reply:
 
 @command("SCRIPT DEBUG")
 def script_debug(session: Session, args: Args) -> Reply:
-    """Set the debug mode, which has no effect: there is no debugger."""
+    """Set the debug mode; has no effect, because there is no debugger."""
     if args[0].upper() not in (b"YES", b"SYNC", b"NO"):
         raise CommandError(errors.SCRIPT_DEBUG_MODE)
     return OK

@@ -144,7 +144,7 @@ def acl_genpass(session: Session, args: Args) -> Reply:
 
 @command("ACL GENTOKEN")
 def acl_gentoken(session: Session, args: Args) -> Reply:
-    """Return a random password for a user, to pass to ACL SETUSER as ``>password``.
+    """Return a random password for a user, to pass to ACL SETUSER.
 
     ``ACL GENTOKEN name [bits]``: the vendor's documentation names the command but not its
     arguments, so they are decided here. The user does not need to exist and does not change.
@@ -156,10 +156,11 @@ def acl_gentoken(session: Session, args: Args) -> Reply:
 
 @command("ACL RESTTOKEN")
 def acl_resttoken(session: Session, args: Args) -> Reply:
-    """Create a REST token for a user, given the user's password (specification).
+    """Create a REST token for a user, given the user's password.
 
-    The token follows every later change of the user. It becomes invalid when the user or the
-    password is removed, and while the user is off (decided here).
+    The command is in the specification. The token follows every later change of the user. It
+    becomes invalid when the user or the password is removed, and while the user is off (decided
+    here).
     """
     engine = session.engine
     user = engine.users.get(_text(args[0]))

@@ -71,13 +71,13 @@ def client_info(session: Session, args: Args) -> Reply:
 
 @command("CLIENT CAPA")
 def client_capa(session: Session, args: Args) -> Reply:
-    """Announce capabilities of the client, which have no effect."""
+    """Announce capabilities of the client; has no effect."""
     return OK
 
 
 @command("CLIENT IMPORT-SOURCE")
 def client_import_source(session: Session, args: Args) -> Reply:
-    """Mark the connection as an import source; ON is rejected, as there is no import mode."""
+    """Mark the connection as an import source; ON returns an error: there is no import mode."""
     if _switch(args):
         raise CommandError(errors.NOT_IMPORT_MODE)
     return OK
@@ -92,7 +92,7 @@ def _switch(args: Args) -> bool:
 
 @command("CLIENT NO-EVICT")
 def client_no_evict(session: Session, args: Args) -> Reply:
-    """Exclude the connection from client eviction, which never happens here."""
+    """Exclude the connection from client eviction, which never happens."""
     session.no_evict = _switch(args)
     return OK
 

@@ -63,7 +63,7 @@ def config_resetstat(session: Session, args: Args) -> Reply:
 
 @command("CONFIG REWRITE")
 def config_rewrite(session: Session, args: Args) -> Reply:
-    """Write the configuration file, which is rejected: there is none."""
+    """Write the configuration file; always returns an error, because there is none."""
     raise CommandError(errors.NO_CONFIG_FILE)
 
 

@@ -24,10 +24,11 @@ MODULE_VERSIONS = {"ReJSON": 20000}
 """The versions that modules report. That of ReJSON is the first with the present path syntax."""
 
 _OF_CLUSTER = [name for name in COMMANDS if name.startswith("CLUSTER ")]
+_ONLY_REDIS = 'allowed with `kv_server(dialect="redis")`; the vendor never reports a running script'
 REASONS = {
-    "SHUTDOWN": "there is no process to end",
-    "REPLICAOF": "there are no other servers; NO ONE is accepted",
-    "SLAVEOF": "there are no other servers; NO ONE is accepted",
+    "SHUTDOWN": "there is no process to stop",
+    "REPLICAOF": "there is no replication; NO ONE is accepted",
+    "SLAVEOF": "there is no replication; NO ONE is accepted",
     "FAILOVER": "there are no replicas",
     "SYNC": "there is no replication",
     "PSYNC": "there is no replication",
@@ -35,17 +36,17 @@ REASONS = {
     "MODULE LOAD": "modules are native code",
     "MODULE LOADEX": "modules are native code",
     "MODULE UNLOAD": "modules are native code",
-    "DEBUG": "only `kv_server(debug_command=True)` allows it",
-    "MIGRATE": "no connection is ever opened to another server",
-    "SAVE": "accepted without effect: there is nothing to write to",
-    "BGSAVE": "accepted without effect: there is nothing to write to",
-    "BGREWRITEAOF": "accepted without effect: there is nothing to write to",
-    "ACL LOAD": "accepted without effect: users are kept as they change",
-    "ACL SAVE": "accepted without effect: users are kept as they change",
+    "DEBUG": "allowed with `kv_server(debug_command=True)`",
+    "MIGRATE": "no connection is opened to other servers",
+    "SAVE": "accepted without effect: there is no file to write",
+    "BGSAVE": "accepted without effect: there is no file to write",
+    "BGREWRITEAOF": "accepted without effect: there is no file to write",
+    "ACL LOAD": "accepted without effect: every change of a user is persisted",
+    "ACL SAVE": "accepted without effect: every change of a user is persisted",
     "CONFIG REWRITE": "there is no configuration file",
     "CLIENT IMPORT-SOURCE": "there is no import mode; OFF is accepted",
-    "SCRIPT KILL": "there is never a script to end: while one runs, nothing else does",
-    "FUNCTION KILL": "there is never a function to end: while one runs, nothing else does",
+    "SCRIPT KILL": _ONLY_REDIS,
+    "FUNCTION KILL": _ONLY_REDIS,
     **dict.fromkeys(_OF_CLUSTER, "cluster mode is off"),
     "ASKING": "cluster mode is off",
     "READONLY": "cluster mode is off",
@@ -58,7 +59,7 @@ _MODIFIERS = frozenset({b"NOW", b"FORCE"})
 
 @command("SHUTDOWN")
 def shutdown(session: Session, args: Args) -> Reply:
-    """Stop the server, which is rejected."""
+    """Stop the server; always returns an error."""
     words = {word.upper() for word in args}
     if words == {b"ABORT"} and len(args) == 1:
         raise CommandError(errors.NO_SHUTDOWN)
@@ -69,7 +70,7 @@ def shutdown(session: Session, args: Args) -> Reply:
 
 @command("REPLICAOF", "SLAVEOF")
 def replicaof(session: Session, args: Args) -> Reply:
-    """Replicate another server, which is rejected; NO ONE is accepted."""
+    """Replicate another server; returns an error, except for NO ONE."""
     if args[0].upper() == b"NO" and args[1].upper() == b"ONE":
         return OK
     parse_int(args[1], 0, 65535, errors.BAD_MASTER_PORT)
@@ -78,7 +79,7 @@ def replicaof(session: Session, args: Args) -> Reply:
 
 @command("FAILOVER")
 def failover(session: Session, args: Args) -> Reply:
-    """Fail over to a replica, which is rejected: there are none."""
+    """Fail over to a replica; always returns an error, because there are none."""
     at = 0
     if len(args) == 1 and args[0].upper() == b"ABORT":
         raise CommandError(errors.NO_FAILOVER)
@@ -99,20 +100,20 @@ def failover(session: Session, args: Args) -> Reply:
 
 @command("SYNC")
 def sync(session: Session, args: Args) -> Reply:
-    """Start replication, which is rejected."""
+    """Start replication; always returns an error."""
     raise CommandError(errors.SYNC_REFUSED)
 
 
 @command("PSYNC")
 def psync(session: Session, args: Args) -> Reply:
-    """Continue replication, which is rejected."""
+    """Continue replication; always returns an error."""
     parse_int(args[1])
     raise CommandError(errors.SYNC_REFUSED)
 
 
 @command("REPLCONF")
 def replconf(session: Session, args: Args) -> Reply:
-    """Configure replication, which has no effect."""
+    """Configure replication; has no effect."""
     if len(args) % 2:
         raise CommandError(errors.SYNTAX)
     known = {b"listening-port", b"ip-address", b"capa", b"ack", b"getack", b"rdb-only"}
@@ -130,7 +131,7 @@ def role(session: Session, args: Args) -> Reply:
 
 @command("MIGRATE")
 def migrate(session: Session, args: Args) -> Reply:
-    """Move keys to another server; no connection is opened."""
+    """Move keys to another server; returns an error if a key exists."""
     keys = [args[2]]
     at = 5
     while at < len(args):
@@ -173,7 +174,7 @@ def loaded_modules(session: Session) -> list[Reply]:
 
 @command("MODULE LOAD", "MODULE LOADEX", "MODULE UNLOAD")
 def module_load(session: Session, args: Args) -> Reply:
-    """Load or unload a module, which is rejected."""
+    """Load or unload a module; always returns an error."""
     raise CommandError(refused_by_option("MODULE", "enable-module-command"))
 
 
@@ -194,14 +195,14 @@ def _saved(session: Session) -> None:
 
 @command("SAVE")
 def save(session: Session, args: Args) -> Reply:
-    """Save a snapshot; only its time is recorded."""
+    """Save a snapshot; only the time is recorded."""
     _saved(session)
     return OK
 
 
 @command("BGSAVE")
 def bgsave(session: Session, args: Args) -> Reply:
-    """Save a snapshot in the background; only its time is recorded."""
+    """Save a snapshot in the background; only the time is recorded."""
     if args and (len(args) > 1 or args[0].upper() != b"SCHEDULE"):
         raise CommandError(errors.SYNTAX)
     _saved(session)
@@ -210,7 +211,7 @@ def bgsave(session: Session, args: Args) -> Reply:
 
 @command("BGREWRITEAOF")
 def bgrewriteaof(session: Session, args: Args) -> Reply:
-    """Rewrite the append-only file, which has no effect: there is none."""
+    """Rewrite the append-only file; has no effect, because there is none."""
     return Status(b"Background append only file rewriting started")
 
 
@@ -233,5 +234,5 @@ def lolwut(session: Session, args: Args) -> Reply:
 
 @command(*_OF_CLUSTER, "ASKING", "READONLY", "READWRITE")
 def cluster(session: Session, args: Args) -> Reply:
-    """Return the error of a server whose cluster mode is off."""
+    """Manage a cluster; always returns an error, because cluster mode is off."""
     raise CommandError(errors.CLUSTER_DISABLED)

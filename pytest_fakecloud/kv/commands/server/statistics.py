@@ -147,13 +147,13 @@ def memory_doctor(session: Session, args: Args) -> Reply:
 
 @command("MEMORY MALLOC-STATS")
 def memory_malloc_stats(session: Session, args: Args) -> Reply:
-    """Return the statistics of the memory allocator; there are none here."""
+    """Return the statistics of the memory allocator, of which there are none."""
     return Verbatim(b"Stats not supported for the current allocator")
 
 
 @command("MEMORY PURGE")
 def memory_purge(session: Session, args: Args) -> Reply:
-    """Ask the allocator to release memory, which has no effect."""
+    """Ask the allocator to release memory; has no effect."""
     return OK
 
 

@@ -53,13 +53,13 @@ def decr(session: Session, args: Args) -> Reply:
 
 @command("INCRBY")
 def incrby(session: Session, args: Args) -> Reply:
-    """Increment the integer value of a key and return the new value."""
+    """Increment the integer value of a key by a number and return the new value."""
     return _increment(session, args[0], parse_int(args[1]))
 
 
 @command("DECRBY")
 def decrby(session: Session, args: Args) -> Reply:
-    """Decrement the integer value of a key and return the new value."""
+    """Decrement the integer value of a key by a number and return the new value."""
     amount = parse_int(args[1])
     if amount == I64_MIN:
         raise CommandError(errors.DECREMENT_OVERFLOW)
@@ -68,7 +68,7 @@ def decrby(session: Session, args: Args) -> Reply:
 
 @command("INCRBYFLOAT")
 def incrbyfloat(session: Session, args: Args) -> Reply:
-    """Increment the floating-point value of a key and return the new value."""
+    """Increment the value of a key by a floating-point number and return the new value."""
     value = session.db.string(args[0])
     present = parse_long_double(b"0" if value is None else bytes(value))
     total = long_double_sum(present, parse_long_double(args[1]))
