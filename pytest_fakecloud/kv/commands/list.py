@@ -285,7 +285,7 @@ def rpoplpush(session: Session, args: Args) -> Reply:
     return _move(session, args[0], args[1], from_left=False, to_left=True)
 
 
-# -- waiting -------------------------------------------------------------------------------------
+# -- blocking ------------------------------------------------------------------------------------
 
 
 def _blocking_pop(session: Session, args: Args, *, left: bool) -> Reply:

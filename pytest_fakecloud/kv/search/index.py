@@ -55,7 +55,7 @@ class SearchIndex:
         """The numbers of the newest documents, which are not in the postings yet."""
         self._next = 0
 
-    # -- as a value under a key ------------------------------------------------------------------
+    # -- the value of a key ----------------------------------------------------------------------
 
     def encoding(self, config: object) -> str:
         """Return the encoding that OBJECT ENCODING reports."""
@@ -84,7 +84,7 @@ class SearchIndex:
             "schema": {each.name: each.words()[1:] for each in definition.fields},
         }
 
-    # -- following changes -----------------------------------------------------------------------
+    # -- tracking changes ------------------------------------------------------------------------
 
     def note(self, key: bytes, due_ms: int | None, reads: int | None) -> None:
         """Record a changed key; it becomes searchable immediately unless a delay is given."""
@@ -180,7 +180,7 @@ class SearchIndex:
             for name, values in document.fields.items():
                 self._fields[name].remove(number, values)
 
-    # -- looking ---------------------------------------------------------------------------------
+    # -- lookups ---------------------------------------------------------------------------------
 
     @property
     def size(self) -> int:

@@ -72,7 +72,7 @@ class Indexes:
             return False
         return True
 
-    # -- following the keyspace ------------------------------------------------------------------
+    # -- tracking the keyspace -------------------------------------------------------------------
 
     def note(self, keyspace: Keyspace, key: bytes) -> None:
         """Record a changed key in the indexes, and update the indexes if the key is one."""

@@ -45,7 +45,7 @@ LATER: dict[str, str] = {
     "CONFIG set-max-listpack-entries": "7.2.0",
     "CONFIG set-max-listpack-value": "7.2.0",
     "XINFO CONSUMERS inactive": "7.2.0",
-    # -- ways to answer --------------------------------------------------------------------------
+    # -- behaviours ------------------------------------------------------------------------------
     "consumers are created before they receive an entry": "7.2.0",
     "deleted groups are reported with the usual error": "7.2.0",
     "the counter of groups before the first entry is estimated": "7.2.0",

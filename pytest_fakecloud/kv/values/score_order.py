@@ -63,7 +63,7 @@ class ScoreOrder:
         twin._length = self._length
         return twin
 
-    # -- places ----------------------------------------------------------------------------------
+    # -- positions -------------------------------------------------------------------------------
 
     def _block(self, score: float, member: bytes) -> int:
         """Return the first block that ends at or after this item; the number of blocks if none."""

@@ -325,7 +325,7 @@ class Stream:
             self._remove(*place)
         return removed
 
-    # -- counting what groups have read ------------------------------------------------------------
+    # -- entries that groups have read -------------------------------------------------------------
 
     def _countable(self, group: Group, after: int, estimate: bool) -> bool:
         """Return whether the group's counter is known and no id from ``after`` on was deleted."""
@@ -383,7 +383,7 @@ class Stream:
             group.entries_read = self.entries_up_to(entry_id, estimate=estimate)
         group.last_id = entry_id
 
-    # -- what XINFO shows of the server's storage --------------------------------------------------
+    # -- storage details for XINFO -----------------------------------------------------------------
 
     @property
     def radix_tree_keys(self) -> int:

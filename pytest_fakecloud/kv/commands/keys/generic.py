@@ -105,7 +105,7 @@ def scan(session: Session, args: Args) -> Reply:
     return [b"%d" % following, page]
 
 
-# -- names and places ----------------------------------------------------------------------------
+# -- names and locations -------------------------------------------------------------------------
 
 
 def _move(session: Session, source: bytes, target: bytes) -> None:

@@ -169,7 +169,7 @@ def acl_resttoken(session: Session, args: Args) -> Reply:
     return engine.users.make_token(user, args[1]).encode()
 
 
-# -- the rest ------------------------------------------------------------------------------------
+# -- categories, log, files ----------------------------------------------------------------------
 
 
 @command("ACL CAT")

@@ -29,7 +29,7 @@ def _name(text: bytes) -> bytes:
     return text
 
 
-# -- one's own connection ------------------------------------------------------------------------
+# -- the client's own connection -----------------------------------------------------------------
 
 
 @command("CLIENT ID")

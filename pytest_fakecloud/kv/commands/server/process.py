@@ -24,7 +24,7 @@ MODULE_VERSIONS = {"ReJSON": 20000}
 """The versions that modules report. That of ReJSON is the first with the present path syntax."""
 
 _OF_CLUSTER = [name for name in COMMANDS if name.startswith("CLUSTER ")]
-_ONLY_REDIS = 'allowed with `kv_server(dialect="redis")`; the vendor never reports a running script'
+_ONLY_REDIS = 'the vendor never reports a running script; `kv_server(dialect="redis")` does'
 REASONS = {
     "SHUTDOWN": "there is no process to stop",
     "REPLICAOF": "there is no replication; NO ONE is accepted",
@@ -36,7 +36,7 @@ REASONS = {
     "MODULE LOAD": "modules are native code",
     "MODULE LOADEX": "modules are native code",
     "MODULE UNLOAD": "modules are native code",
-    "DEBUG": "allowed with `kv_server(debug_command=True)`",
+    "DEBUG": "`kv_server(debug_command=True)` allows it",
     "MIGRATE": "no connection is opened to other servers",
     "SAVE": "accepted without effect: there is no file to write",
     "BGSAVE": "accepted without effect: there is no file to write",

@@ -396,7 +396,7 @@ def _start(session: Session, stream: Stream | None, text: bytes) -> int:
     return parse_id(text) + 1
 
 
-# -- deleting with regard to groups --------------------------------------------------------------
+# -- deleting with a policy for references -------------------------------------------------------
 
 DELETED, ABSENT, KEPT = 1, -1, 2
 
