@@ -26,11 +26,6 @@ def _is_left(word: bytes) -> bool:
     return is_first_end(word, b"LEFT", b"RIGHT")
 
 
-def _changed(session: Session, key: bytes, event: str | None = None) -> None:
-    session.db.touch(key, event)
-    session.db.remove_if_empty(key)
-
-
 # -- adding --------------------------------------------------------------------------------------
 
 
@@ -183,7 +178,7 @@ def lrem(session: Session, args: Args) -> Reply:
         return 0
     removed = items.remove(args[2], count)
     if removed:
-        _changed(session, args[0])
+        session.db.note_removal(args[0])
     return removed
 
 
@@ -196,7 +191,7 @@ def ltrim(session: Session, args: Args) -> Reply:
         start, stop = slice_bounds(first, last, len(items))
         items.remove_slice(stop, len(items))
         items.remove_slice(0, start)
-        _changed(session, args[0])
+        session.db.note_removal(args[0])
     return OK
 
 
@@ -207,7 +202,7 @@ def _take(session: Session, key: bytes, items: QuickList, count: int, *, left: b
     else:
         size = len(items)
         taken = items.remove_slice(size - count, size)[::-1] if count > 1 else [items.pop_right()]
-    _changed(session, key, "lpop" if left else "rpop")
+    session.db.note_removal(key, "lpop" if left else "rpop")
     return taken
 
 
@@ -268,7 +263,7 @@ def _move(
     receiving = db.get_or_create(target, QuickList)
     (receiving.push_left if to_left else receiving.push_right)((item,))
     db.touch(target, "lpush" if to_left else "rpush")
-    _changed(session, source, "lpop" if from_left else "rpop")
+    session.db.note_removal(source, "lpop" if from_left else "rpop")
     return item
 
 

@@ -18,12 +18,6 @@ from .arguments import (
     parse_scan,
 )
 
-
-def _changed(session: Session, key: bytes, event: str | None = None) -> None:
-    session.db.touch(key, event)
-    session.db.remove_if_empty(key)
-
-
 # -- one set -------------------------------------------------------------------------------------
 
 
@@ -45,7 +39,7 @@ def srem(session: Session, args: Args) -> Reply:
         return 0
     removed = sum([members.remove(member) for member in args[1:]])
     if removed:
-        _changed(session, args[0])
+        session.db.note_removal(args[0])
     return removed
 
 
@@ -63,7 +57,7 @@ def smove(session: Session, args: Args) -> Reply:
         return int(member in members)
     if not members.remove(member):
         return 0
-    _changed(session, source, "srem")
+    session.db.note_removal(source, "srem")
     if db.get_or_create(target, SetValue).add(member):
         db.touch(target, "sadd")
     return 1
@@ -131,7 +125,7 @@ def spop(session: Session, args: Args) -> Reply:
         member = members.at(random.randrange(len(members)))
         members.remove(member)
         popped.append(member)
-    _changed(session, args[0])
+    session.db.note_removal(args[0])
     return popped[0] if count is None else SetReply(popped)
 
 

@@ -288,6 +288,11 @@ class Keyspace:
             if self.notify is not None:
                 self.notify(self, key, "del")
 
+    def note_removal(self, key: bytes, event: str | None = None) -> None:
+        """Record that elements were removed in place, and delete the key if none is left."""
+        self.touch(key, event)
+        self.remove_if_empty(key)
+
     def delete(self, key: bytes, event: str = "del") -> bool:
         """Remove a key; return whether it existed. ``event`` is that of ``touch()``."""
         if self.find(key) is None:

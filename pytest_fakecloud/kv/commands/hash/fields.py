@@ -13,15 +13,13 @@ from ...table.registry import Args, command
 from ...table.syntax import (
     I64_MAX,
     I64_MIN,
-    format_long_double,
-    long_double_sum,
     parse_int,
     parse_long_double,
     parse_unsigned,
-    try_int,
 )
 from ...values.hashes import HashValue
 from ..arguments import DEFAULT_PAGE, fits_a_page
+from ..string.numbers import incremented, incremented_float
 
 __all__: list[str] = []
 
@@ -130,8 +128,7 @@ def hdel(session: Session, args: Args) -> Reply:
         return 0
     removed = sum(value.remove(field) for field in args[1:])
     if removed:
-        session.db.touch(args[0])
-        session.db.remove_if_empty(args[0])
+        session.db.note_removal(args[0])
     return removed
 
 
@@ -140,15 +137,8 @@ def hincrby(session: Session, args: Args) -> Reply:
     """Increment the integer value of a hash field by a number and return the new value."""
     amount = parse_int(args[2])
     value = session.db.get(args[0], HashValue)
-    present = 0
-    if value is not None and args[1] in value.fields:
-        found = try_int(value.fields[args[1]])
-        if found is None:
-            raise CommandError(errors.HASH_NOT_INTEGER)
-        present = found
-    total = present + amount
-    if not I64_MIN <= total <= I64_MAX:
-        raise CommandError(errors.OVERFLOW)
+    present = b"0" if value is None else value.fields.get(args[1], b"0")
+    total = incremented(present, amount, errors.HASH_NOT_INTEGER)
     session.db.get_or_create(args[0], HashValue).set(args[1], b"%d" % total, keep_ttl=True)
     session.db.touch(args[0])
     return total
@@ -161,11 +151,8 @@ def hincrbyfloat(session: Session, args: Args) -> Reply:
     if isinstance(amount, float) and not math.isfinite(amount):
         raise CommandError(errors.VALUE_NAN_OR_INFINITY)
     value = session.db.get(args[0], HashValue)
-    text = b"0" if value is None else value.fields.get(args[1], b"0")
-    total = long_double_sum(parse_long_double(text, errors.HASH_NOT_FLOAT), amount)
-    if isinstance(total, float) and not math.isfinite(total):
-        raise CommandError(errors.NAN_OR_INFINITY)
-    result = format_long_double(total)
+    present = b"0" if value is None else value.fields.get(args[1], b"0")
+    result = incremented_float(present, amount, errors.HASH_NOT_FLOAT)
     session.db.get_or_create(args[0], HashValue).set(args[1], result, keep_ttl=True)
     session.db.touch(args[0])
     return result

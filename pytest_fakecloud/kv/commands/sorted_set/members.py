@@ -29,12 +29,6 @@ from .ranges import (
 )
 
 
-def changed(session: Session, key: bytes, event: str | None = None) -> None:
-    """Record a change of a sorted set, and delete its key if it is empty."""
-    session.db.touch(key, event)
-    session.db.remove_if_empty(key)
-
-
 def members_reply(session: Session, items: Iterable[Item], *, scores: bool) -> Reply:
     """Return the members in order; scores make a flat list, or pairs in RESP3."""
     if not scores:
@@ -321,7 +315,7 @@ def zrem(session: Session, args: Args) -> Reply:
         return 0
     removed = sum([members.remove(member) for member in args[1:]])
     if removed:
-        changed(session, args[0])
+        session.db.note_removal(args[0])
     return removed
 
 
@@ -361,5 +355,5 @@ def zremrangebylex(session: Session, args: Args) -> Reply:
 
 def _removed(session: Session, key: bytes, items: list[Item]) -> int:
     if items:
-        changed(session, key)
+        session.db.note_removal(key)
     return len(items)

@@ -17,7 +17,7 @@ from ..arguments import (
     parse_timeout,
     try_or_wait,
 )
-from .members import changed, members_reply, shown
+from .members import members_reply, shown
 
 
 def _take(
@@ -27,7 +27,7 @@ def _take(
     count = min(count, size)
     start = 0 if lowest else size - count
     taken = members.remove_span(start, start + count)
-    changed(session, key, "zpopmin" if lowest else "zpopmax")
+    session.db.note_removal(key, "zpopmin" if lowest else "zpopmax")
     return taken if lowest else taken[::-1]
 
 

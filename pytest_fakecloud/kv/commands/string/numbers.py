@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import math
-
 from ... import errors
 from ...engine.engine import Session
 from ...errors import CommandError
@@ -12,6 +10,7 @@ from ...table.registry import Args, command
 from ...table.syntax import (
     I64_MAX,
     I64_MIN,
+    LongDouble,
     format_long_double,
     long_double_sum,
     parse_int,
@@ -23,18 +22,31 @@ from ...values.memory import UnpackedInteger
 __all__: list[str] = []
 
 
+def incremented(text: bytes, amount: int, error: bytes = errors.NOT_INTEGER) -> int:
+    """Return the integer in ``text`` plus an amount.
+
+    Raise ``error`` if ``text`` is not an integer, or an error if the result overflows 64 bits.
+    """
+    total = parse_int(text, error=error) + amount
+    if not I64_MIN <= total <= I64_MAX:
+        raise CommandError(errors.OVERFLOW)
+    return total
+
+
+def incremented_float(text: bytes, amount: LongDouble, error: bytes = errors.NOT_FLOAT) -> bytes:
+    """Return the formatted sum of the 80-bit float in ``text`` and an amount.
+
+    Raise ``error`` if ``text`` is not a number, or an error if the result is infinite.
+    """
+    total = long_double_sum(parse_long_double(text, error), amount)
+    if isinstance(total, float):
+        raise CommandError(errors.NAN_OR_INFINITY)
+    return format_long_double(total)
+
+
 def _increment(session: Session, key: bytes, amount: int) -> Reply:
     value = session.db.string(key)
-    if value is None:
-        number = 0
-    else:
-        found = try_int(value if type(value) is bytes else bytes(value[:21]))
-        if found is None:
-            raise CommandError(errors.NOT_INTEGER)
-        number = found
-    number += amount
-    if not I64_MIN <= number <= I64_MAX:
-        raise CommandError(errors.OVERFLOW)
+    number = incremented(b"0" if value is None else bytes(value[:21]), amount)
     session.db.set(key, b"%d" % number, True)
     return number
 
@@ -70,11 +82,8 @@ def decrby(session: Session, args: Args) -> Reply:
 def incrbyfloat(session: Session, args: Args) -> Reply:
     """Increment the value of a key by a floating-point number and return the new value."""
     value = session.db.string(args[0])
-    present = parse_long_double(b"0" if value is None else bytes(value))
-    total = long_double_sum(present, parse_long_double(args[1]))
-    if isinstance(total, float) and not math.isfinite(total):
-        raise CommandError(errors.NAN_OR_INFINITY)
-    text = format_long_double(total)
+    present = b"0" if value is None else bytes(value)
+    text = incremented_float(present, parse_long_double(args[1]))
     is_integer = try_int(text) is not None
     session.db.set(args[0], UnpackedInteger(text) if is_integer else text, keep_ttl=True)
     return text
