@@ -81,8 +81,8 @@ def _span(start: int, end: int, length: int) -> tuple[int, int]:
     return start, min(end, length - 1)
 
 
-_BLOCK = 1 << 16
 _BYTES_A_STEP = 200
+_BLOCK = 1 << 16
 """Bytes that are processed together. An integer as large as a huge value would multiply its memory."""
 
 

@@ -76,8 +76,8 @@ class FieldSpec:
     def words(self) -> list[str]:
         """Return the field as SEARCH.DESCRIBE shows it: name, type, options."""
         options = {"FAST": self.fast, "NOSTEM": self.nostem, "NOTOKENIZE": self.notokenize}
-        told = [self.name, self.kind, *(word for word, given in options.items() if given)]
-        return told if self.source is None else [*told, "FROM", self.source]
+        words = [self.name, self.kind, *(word for word, given in options.items() if given)]
+        return words if self.source is None else [*words, "FROM", self.source]
 
 
 @dataclass(frozen=True)

@@ -191,7 +191,7 @@ def expect_search(
     missing = [wanted] if isinstance(wanted, str) and "*" not in wanted else []
 
     def show(search: Search) -> str:
-        lines = [_told(search)]
+        lines = [_described(search)]
         for key in missing:
             if search.keys and key in search.keys:
                 continue
@@ -209,7 +209,7 @@ def expect_search(
     )
 
 
-def _told(search: Search) -> str:
+def _described(search: Search) -> str:
     answer = f"{search.total} document(s)"
     if search.command == "query":
         answer += f", returned [{', '.join(search.keys)}]"

@@ -130,13 +130,13 @@ def parse_long_double(text: bytes, error: bytes = NOT_FLOAT) -> LongDouble:
                 return fractions.Fraction(0)
             raise CommandError(error)
         # Fraction parses at most 4,300 digits of a string.
-        told = fractions.Fraction(decimal.Decimal(text.decode()))
+        exact = fractions.Fraction(decimal.Decimal(text.decode()))
     elif _HEXADECIMAL.fullmatch(text):
-        told = _hexadecimal(text)
+        exact = _hexadecimal(text)
     else:
         raise CommandError(error)
-    number = _to_64_bits(told)
-    if isinstance(number, float) or 0 < abs(told) * _TO_NOTHING <= 1:
+    number = _to_64_bits(exact)
+    if isinstance(number, float) or 0 < abs(exact) * _TO_NOTHING <= 1:
         raise CommandError(error)
     return number
 

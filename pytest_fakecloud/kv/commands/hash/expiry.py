@@ -72,8 +72,8 @@ def _expire(session: Session, args: Args, name: str, seconds: bool, absolute: bo
         else:
             value.expire_at(field, at_ms)
             results.append(1)
-    told = [event for result, event in ((1, "hexpire"), (2, "hexpired")) if result in results]
-    _changed(session, args[0], value, *told)
+    events = [event for result, event in ((1, "hexpire"), (2, "hexpired")) if result in results]
+    _changed(session, args[0], value, *events)
     return results
 
 

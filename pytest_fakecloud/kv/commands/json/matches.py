@@ -116,10 +116,10 @@ def reply_for(
     """
     if of_last and path.legacy and matches:
         answers = [operation(match.value) for match in matches]
-        told = [answer for answer in answers if answer is not ABSENT]
-        if not told:
+        results = [answer for answer in answers if answer is not ABSENT]
+        if not results:
             raise wrong_type(expected, matches[0].value)
-        last: Reply = told[-1]
+        last: Reply = results[-1]
         return last
     if not path.legacy:
         answers = [operation(match.value) for match in matches]

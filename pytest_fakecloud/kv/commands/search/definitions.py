@@ -10,7 +10,7 @@ from ...reply import Map, Reply
 from ...search.index import SearchIndex
 from ...search.schema import FIELD_TYPES, KEY_TYPES, Definition, FieldSpec, SearchError
 from ...table.registry import Args, command
-from .reading import Words, indexes_of, text, told
+from .reading import Words, as_command_errors, indexes_of, text
 
 if TYPE_CHECKING:
     from ...engine.engine import Session
@@ -24,7 +24,7 @@ def search_create(session: Session, args: Args) -> Reply:
 
     Existing keys are scanned. Returns 1, or 0 with EXISTSOK for an index with the same definition.
     """
-    with told():
+    with as_command_errors():
         definition, flags = _read_definition(Words(args, 1))
         keyspace, indexes = session.db, indexes_of(session)
         name = args[0]
@@ -163,7 +163,7 @@ def search_listindexes(session: Session, args: Args) -> Reply:
 
     LIMIT 0 lists all.
     """
-    with told():
+    with as_command_errors():
         pattern, limit, offset = b"*", 0, 0
         words = Words(args, 0)
         while words:

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 @contextmanager
-def told() -> Iterator[None]:
+def as_command_errors() -> Iterator[None]:
     """Raise a `SearchError` of the block as a `CommandError`."""
     try:
         yield

@@ -17,7 +17,7 @@ from ...search.schema import SearchError
 from ...search.scoring import MODIFIERS, FieldValue, ScoreFunction
 from ...table.registry import Args, command
 from ...table.syntax import parse_float
-from .reading import Words, indexes_of, text, told
+from .reading import Words, as_command_errors, indexes_of, text
 
 if TYPE_CHECKING:
     from ...engine.engine import Session
@@ -32,7 +32,7 @@ _LIMIT_ERROR = f"limit should be a positive number less than {_MOST_HITS}"
 @command("SEARCH.QUERY")
 def search_query(session: Session, args: Args) -> Reply:
     """Return the matches of a filter: for each its key, its score as a string, and its content."""
-    with told():
+    with as_command_errors():
         found = _find(session, args[0])
         options = _read_query(Words(args, 2))
         if (session.in_exec or session.in_script) and not options.no_content:
@@ -48,7 +48,7 @@ def search_query(session: Session, args: Args) -> Reply:
 @command("SEARCH.COUNT")
 def search_count(session: Session, args: Args) -> Reply:
     """Return the number of documents that match a filter; -1 if there is no index."""
-    with told():
+    with as_command_errors():
         found = _find(session, args[0])
         if found is None:
             return -1
@@ -60,7 +60,7 @@ def search_count(session: Session, args: Args) -> Reply:
 @command("SEARCH.AGGREGATE")
 def search_aggregate(session: Session, args: Args) -> Reply:
     """Return the aggregations of the matching documents by alias; nil if there is no index."""
-    with told():
+    with as_command_errors():
         found = _find(session, args[0])
         if found is None:
             return None

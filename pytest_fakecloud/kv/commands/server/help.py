@@ -22,11 +22,11 @@ def help_reply(session: Session, container: str) -> Reply:
     text = HELP_TEXTS.get(container, "")
     lines = [f"{container} <subcommand> [<arg> [value] [opt] ...]. Subcommands are:"]
     lines += text.splitlines()
-    told = {line.split()[0] for line in lines}
+    listed = {line.split()[0] for line in lines}
     if session.engine.dialect == "vendor" or not text:
         for spec in (session.engine.table.commands[container].subcommands or {}).values():
             word = spec.name.split()[1]
-            if word not in told and word != "HELP":
+            if word not in listed and word != "HELP":
                 words = " ".join(f"[{option}]" for option in spec.options)
                 lines += [f"{word} {words}".strip(), f"    {summary(spec)}"]
     lines += ["HELP", "    Prints this help."]
