@@ -219,7 +219,10 @@ def case_files() -> frozenset[Path]:
     """Return the test modules with the cases of commands."""
     here = Path(__file__).parent
     folders = [*(here / "commands").rglob("test_*.py"), *(here / "scripting").glob("test_*.py")]
-    search = [here / "search" / f"test_{name}.py" for name in ("following", "aggregations")]
+    search = [
+        here / "search" / f"test_{name}.py"
+        for name in ("definitions", "following", "queries", "aggregations")
+    ]
     return frozenset([*folders, *search, here / "engine" / "test_engine.py"])
 
 
