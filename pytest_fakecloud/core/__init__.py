@@ -1,1 +1,1 @@
-"""What the services share and that knows no HTTP: clock, journal, ids, errors, credentials, waiting."""
+"""Shared parts of the services: clock, journal, ids, errors, credentials, waiting."""

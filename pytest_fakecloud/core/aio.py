@@ -1,6 +1,6 @@
-"""Awaitable twins of calls that wait or drive, for asyncio and trio alike.
+"""Awaitable versions of blocking calls, for asyncio and trio.
 
-asyncio is imported in functions: who has a running loop has it, and others need not wait for it.
+asyncio is imported inside functions, because programs that use only trio should not pay for it.
 """
 
 from __future__ import annotations
@@ -20,17 +20,17 @@ T = TypeVar("T")
 
 
 class Steps(Protocol):
-    """What moves time as far as ``drive()`` goes: one timer at a time."""
+    """Move a clock towards a target time, one timer at a time."""
 
     def now_us(self) -> int:
-        """The present instant in microseconds since the epoch."""
+        """Return the current time in microseconds since the epoch."""
 
     def steps(self, target: Callable[[], int]) -> Generator[Timer, None, None]:
-        """The timers that fall due on the way to an instant, each at its own."""
+        """Yield the timers due on the way to a target time, each at its due time."""
 
 
 async def in_thread(function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
-    """Run a blocking call in a worker thread of whichever loop is running."""
+    """Run a blocking call in a worker thread of the running event loop (asyncio or trio)."""
     call = functools.partial(function, *args, **kwargs)
     trio = sys.modules.get("trio")
     if trio is not None and _in_trio(trio):
@@ -42,7 +42,7 @@ async def in_thread(function: Callable[P, T], *args: P.args, **kwargs: P.kwargs)
 
 
 async def checkpoint() -> None:
-    """Let the other tasks of whichever loop is running have their turn; cancellation comes here."""
+    """Yield to the other tasks of the running event loop; a cancellation is raised here."""
     trio = sys.modules.get("trio")
     if trio is not None and _in_trio(trio):
         await trio.lowlevel.checkpoint()
@@ -66,11 +66,11 @@ async def drive(
     *,
     done: Callable[[], bool] = lambda: False,
 ) -> list[Fired]:
-    """Fire what falls due on the way to an instant; deliveries are awaited in the running loop.
+    """Fire the timers due on the way to a target time; await deliveries in the running event loop.
 
-    Stops after what makes ``done`` hold.
+    Stops after the first timer that makes ``done()`` true.
     """
-    # A loop of these calls lets other tasks, and its own cancellation, in.
+    # A caller that repeats this call must still let other tasks run, and be cancellable.
     await checkpoint()
     fired = []
     steps = clock.steps(target)
@@ -90,34 +90,36 @@ async def drive(
 
 
 class AioClock:
-    """The clock's driving calls, awaitable: handlers that need the running loop get it."""
+    """Awaitable versions of the clock's moving calls, for handlers that need the running event
+    loop.
+    """
 
     def __init__(self, time: Timekeeper) -> None:
         self._time = time
 
     async def advance(self, duration: Duration) -> list[Fired]:
-        """``Clock.advance``, awaitable."""
+        """Awaitable ``Clock.advance()``."""
         return await drive(self._time, self._time.after(duration))
 
     async def move_to(self, instant: Instant) -> list[Fired]:
-        """``Clock.move_to``, awaitable."""
+        """Awaitable ``Clock.move_to()``."""
         return await drive(self._time, self._time.until(instant))
 
     async def advance_to_next(self) -> list[Fired]:
-        """``Clock.advance_to_next``, awaitable."""
+        """Awaitable ``Clock.advance_to_next()``."""
         target = self._time.onward()
         return [] if target is None else await drive(self._time, target)
 
     async def run_due(self) -> list[Fired]:
-        """``Clock.run_due``, awaitable."""
+        """Awaitable ``Clock.run_due()``."""
         return await drive(self._time, self._time.now_us)
 
 
 class Twin:
-    """Awaitable twins of an object's methods, each run in a worker thread.
+    """Awaitable versions of an object's methods, each run in a worker thread.
 
-    ``names`` are the methods that have a twin. For calls that wait but need no event loop of the
-    caller's.
+    ``names`` are the methods that can be awaited. For calls that block but do not need the caller's
+    event loop.
     """
 
     def __init__(self, target: object, names: Iterable[str]) -> None:

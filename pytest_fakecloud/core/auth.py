@@ -1,4 +1,4 @@
-"""Credentials: bearer tokens and basic users, read from headers and compared in constant time."""
+"""Read bearer tokens and basic credentials from headers; compare them in constant time."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ import os
 
 
 def new_token(length: int = 48) -> str:
-    """A fresh random token of that many hexadecimal digits; never from the seed."""
+    """Return a random token of ``length`` hexadecimal digits. It never depends on the seed."""
     return os.urandom((length + 1) // 2).hex()[:length]
 
 
 def bearer_token(header: str | None) -> str | None:
-    """The token of an ``Authorization: Bearer`` header, or None."""
+    """Return the token of an ``Authorization: Bearer`` header, or None."""
     if header is None:
         return None
     scheme, _, token = header.partition(" ")
@@ -22,9 +22,9 @@ def bearer_token(header: str | None) -> str | None:
 
 
 def basic_credentials(header: str | None) -> tuple[bytes, bytes] | None:
-    """User and password bytes of an ``Authorization: Basic`` header, or None.
+    """Return the user and password of an ``Authorization: Basic`` header as bytes, or None.
 
-    Bytes, because clients disagree about the encoding: compare with ``same``.
+    They are bytes because clients disagree about the encoding: compare them with ``same()``.
     """
     if header is None:
         return None
@@ -40,7 +40,7 @@ def basic_credentials(header: str | None) -> tuple[bytes, bytes] | None:
 
 
 def same(given: str | bytes | None, expected: str) -> bool:
-    """Return whether a credential is the expected one, in UTF-8 or Latin-1 bytes."""
+    """Return whether a credential equals the expected one, encoded as UTF-8 or Latin-1."""
     if given is None:
         return False
     if isinstance(given, str):

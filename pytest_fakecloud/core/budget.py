@@ -1,8 +1,8 @@
-"""The budget of steps that bounds one command or request, whatever its arguments are.
+"""Bound the work of one command or request by a budget of steps.
 
-Code whose work grows faster than what it is given calls `spend()` as it goes. A step is about a
-tenth of a microsecond of Python, so that a budget lasts a second or two on any machine, and the
-same request fails at the same step on all of them.
+Code whose work grows faster than its input calls `spend()` as it runs. A step takes about a tenth
+of a microsecond of Python, so a budget lasts a second or two on any machine, and the same request
+fails at the same step everywhere.
 """
 
 from __future__ import annotations
@@ -35,9 +35,9 @@ running = _Running()
 
 
 def spend(steps: float) -> None:
-    """Take steps off the budget of the running command; raises `OverBudget` when none are left.
+    """Take steps off the budget of the running command; raise `OverBudget` when none are left.
 
-    Does nothing between commands: a test's own look at a fake is not bounded.
+    Does nothing between commands: inspections by a test are not bounded.
     """
     running.left = left = running.left - steps
     if left < 0:
@@ -46,7 +46,7 @@ def spend(steps: float) -> None:
 
 @contextmanager
 def budgeted(steps: int | None = None) -> Iterator[None]:
-    """Give the block a budget, `STEPS` unless given; inside another block, that of the other goes on."""
+    """Give the block a budget of `STEPS` unless given; a nested block shares the outer budget."""
     begins = running.left == UNBOUNDED
     if begins:
         running.left = STEPS if steps is None else steps

@@ -1,4 +1,4 @@
-"""What a journal is made of: calls with their answers, and events that are not HTTP."""
+"""The entries of a journal: calls with their answers, and events other than HTTP calls."""
 
 from __future__ import annotations
 
@@ -33,15 +33,15 @@ from .matching import (
 from .timeparse import to_datetime
 
 KEEP_BYTES = 128 * 1024 * 1024
-"""The most bytes of heavy calls that a cloud's journal keeps whole, unless it is told otherwise."""
+"""Most bytes of large calls that a cloud's journal keeps in full, by default."""
 LIGHT = 4096
-"""Bytes of head, body and answer up to which a call is light: it is never cut, only forgotten."""
+"""Most bytes of headers, body and answer of a small call. Small calls are forgotten but never cut."""
 KEPT_OF_CUT = 1024
-"""Bytes that are left of a body, an answer or a fact that is cut."""
+"""Bytes kept of a body, an answer or a fact that is cut."""
 ITEMS_OF_CUT = 16
-"""Items that are left of a list among the facts that is cut."""
+"""Items kept of a list that is cut."""
 _HEADERS_OF_CUT, _HEADER_OF_CUT = 64, 256
-_PER_HEADER = 160  # what Python needs for a pair of texts besides their characters
+_PER_HEADER = 160  # what Python needs for a pair of strings besides their characters
 
 
 Outcome: TypeAlias = Literal[
@@ -55,21 +55,22 @@ Outcome: TypeAlias = Literal[
     "streamed",
     "truncated",
 ]
-"""What became of a call; it is ``"open"`` while its answer is not out."""
+"""The outcome of a call; ``"open"`` until its answer is complete."""
 
 
 class CutBytes(bytes):
-    """The beginning of a body that the journal has cut, with a word that says so.
+    """The beginning of a body that the journal has cut, followed by a note that says so.
 
-    ``size`` is the true one. What only the whole could tell is refused with a ``ContractError``: a
-    comparison, and a search for what is not in the beginning. ``CutBytes.of`` makes one.
+    ``size`` is the size of the whole body. Operations that need the whole body raise
+    ``ContractError``: comparing it, and searching for bytes that are not in the beginning. Made by
+    ``CutBytes.of()``.
     """
 
     size: int
 
     @classmethod
     def of(cls, whole: bytes, size: int | None = None) -> CutBytes:
-        """The beginning of a body, which may itself be one of something longer."""
+        """Return the beginning of a body of ``size`` bytes, of which ``whole`` may be only a part."""
         size = len(whole) if size is None else size
         made = cls(b"%b... (cut by the journal: %d bytes in all)" % (whole[:KEPT_OF_CUT], size))
         made.size = size
@@ -138,7 +139,7 @@ class Headers(Mapping[str, str]):
         return f"Headers({list(self.pairs)!r})"
 
     def getlist(self, name: str) -> list[str]:
-        """Return all values of a header in order, an empty list where there is no such header.
+        """Return all values of a header in order; an empty list if the header is missing.
 
         Raises ``ContractError`` for a name that is not a string.
         """
@@ -154,18 +155,17 @@ class Headers(Mapping[str, str]):
 class Call:
     """One request and its answer.
 
-    ``at_us`` is the instant on the cloud's clock, ``target`` the request target as it came,
-    ``headers`` and ``answer_headers`` mappings that ignore case, ``route`` the name of the endpoint,
-    ``facts`` the details that the service adds (``command``, ``topic``, …), ``fault`` the faults
-    applied, in words, and ``faults`` the same as data (``kind``, ``description``, ``function``,
-    ``moment``), ``problem`` why a strict test should fail, ``note`` the diagnosis for reports,
-    ``outcome`` an ``Outcome``.
-    ``reached`` tells whether the endpoint did what was asked, whatever a fault made of its answer.
-    ``cut`` names the fields and facts of which the journal has kept the beginning only, with their
-    true sizes.
+    ``at_us`` is its time on the cloud's clock, ``target`` the request target as sent, ``headers``
+    and ``answer_headers`` mappings that ignore case, ``route`` the name of the endpoint, ``facts`` details from the service
+    (``command``, ``topic``, …), ``fault`` a description of the injected faults, ``faults`` the same
+    as data (``kind``, ``description``, ``function``, ``moment``), ``problem`` the reason why a
+    strict test fails, ``note`` the diagnosis shown in reports, ``outcome`` an ``Outcome``.
+    ``reached`` is True if the endpoint handled the request, even if a fault then changed the
+    answer. ``cut`` maps the fields and facts that the journal has cut to their full sizes.
     """
 
-    # One is made for every request, so only what is always known is set; the rest is the class's.
+    # Every request creates a Call, so __init__ sets only what every call has. The class holds the
+    # other defaults.
     status: int | None = None
     answer_headers: Headers = Headers()
     answer: bytes = b""
@@ -208,14 +208,14 @@ class Call:
 
     @property
     def facts(self) -> dict[str, Any]:
-        """What the service tells of the call; read when first asked for, as most calls never are."""
+        """Details from the service, read on first access because most calls are never inspected."""
         if self._facts is None:
             self._facts = {} if self._read_facts is None else self._read_facts(self)
         return self._facts
 
     @property
     def at(self) -> datetime:
-        """The instant of the call as an aware UTC datetime."""
+        """The time of the call as an aware UTC datetime."""
         return to_datetime(self.at_us)
 
     @property
@@ -224,11 +224,11 @@ class Call:
         return self.target.partition("?")[0]
 
     def json(self) -> Any:
-        """The request body as JSON; ``ContractError`` where it was cut."""
+        """Return the request body parsed as JSON; raise ``ContractError`` if it was cut."""
         return json.loads(whole_body(self))
 
     def answer_json(self) -> Any:
-        """The answer's body as JSON; ``ContractError`` where it was cut."""
+        """Return the body of the answer parsed as JSON; raise ``ContractError`` if it was cut."""
         return json.loads(cast("bytes", field_of(self, "answer")))
 
     def __repr__(self) -> str:
@@ -238,10 +238,10 @@ class Call:
 
 
 class CallFields(TypedDict, total=False):
-    """The fields of a call that assertions and listings ask about.
+    """The fields that a call can be filtered by.
 
-    The first are the attributes of ``Call``, with ``json`` and ``answer_json`` for the parsed bodies.
-    The others are facts, which only the calls of their service have.
+    The first group are attributes of ``Call``, with ``json`` and ``answer_json`` for the parsed
+    bodies. The others are facts, which only calls to their service have.
     """
 
     number: object
@@ -266,12 +266,12 @@ class CallFields(TypedDict, total=False):
     reached: object
     problem: object
     note: object
-    # Of key-value servers; vector indexes have a command too.
+    # Key-value servers. Calls to vector indexes have a command too.
     command: object
     words: object
     index: object
     encoding: object
-    # Of vector indexes: their namespace and what a body contains besides vectors.
+    # Vector indexes: the namespace, and fields of the body other than vectors.
     namespace: object
     additionalK: object
     cursor: object
@@ -294,11 +294,11 @@ class CallFields(TypedDict, total=False):
     topK: object
     uuid: object
     weightingStrategy: object
-    # Of brokers.
+    # Brokers.
     topic: object
     group: object
     instance: object
-    # Of queues.
+    # Queues.
     url: object
     label: object
     destination: object
@@ -311,9 +311,9 @@ class CallFields(TypedDict, total=False):
 
 
 class EventFields(TypedDict, total=False):
-    """The data of events that listings ask about; which of them an event has depends on its kind."""
+    """The data that events can be filtered by. The kind of an event determines which it has."""
 
-    # Of a queue's attempts.
+    # Delivery attempts of a queue.
     message_id: object
     url: object
     number: object
@@ -336,7 +336,7 @@ class EventFields(TypedDict, total=False):
     location: object
     logged: object
     signature: object
-    # Of a broker's groups.
+    # Consumer groups of a broker.
     group: object
     instance: object
     topics: object
@@ -346,7 +346,7 @@ class EventFields(TypedDict, total=False):
     offsets: object
     reason: object
     cause: object
-    # Of runs that are tried out.
+    # Runs of ``every_failure``.
     began: object
     alone: object
     held: object
@@ -356,7 +356,7 @@ class EventFields(TypedDict, total=False):
 
 
 def field_of(call: Call, name: str) -> object:
-    """A field or fact by name; ``ContractError`` where it was cut."""
+    """Return a field or fact by name; raise ``ContractError`` if it was cut."""
     if call.cut:
         size = call.cut.get(name) or call.cut.get(_CUT_WITH.get(name, name))
         known = hasattr(call, name)
@@ -369,12 +369,12 @@ def field_of(call: Call, name: str) -> object:
 
 
 def whole_body(call: Call) -> bytes:
-    """The request body; ``ContractError`` where it was cut."""
+    """Return the request body; raise ``ContractError`` if it was cut."""
     return cast("bytes", field_of(call, "body"))
 
 
 def weight_of(call: Call) -> int:
-    """About how many bytes the journal keeps for it."""
+    """Return roughly how many bytes the journal keeps for a call."""
     heads = (*call.headers.pairs, *call.answer_headers.pairs)
     return (
         len(call.body)
@@ -385,10 +385,10 @@ def weight_of(call: Call) -> int:
 
 
 def shorten(call: Call, *, read_facts: bool = True) -> None:
-    """Keep the beginning of whatever is long, and say so in ``cut`` and ``note``.
+    """Keep only the beginning of long fields, and record the cuts in ``cut`` and ``note``.
 
-    Without ``read_facts`` its facts are given up: who sends much without credentials must not
-    have it read too.
+    With ``read_facts=False`` facts that were not read yet are dropped: parsing a large
+    unauthenticated request would be wasted work.
     """
     facts = call.facts if read_facts or call._facts is not None else {}
     cut = dict(call.cut)
@@ -414,7 +414,7 @@ def shorten(call: Call, *, read_facts: bool = True) -> None:
         name: value for name, value in long.items() if len(value) > KEPT_OF_CUT and name not in cut
     }
     cut |= {name: len(value) for name, value in long.items()}
-    # First what says that it was cut, so that nobody takes the beginning for the whole.
+    # Record the cut first, so that no other thread mistakes the beginning for the whole.
     _tell_cut(call, cut)
     call._facts, call._read_facts = kept, None
     for name, value in long.items():
@@ -431,29 +431,29 @@ def _tell_cut(call: Call, cut: Mapping[str, int]) -> None:
 
 
 def begin_cut(call: Call, **sizes: int) -> None:
-    """Say that only the beginning of some fields was ever recorded, and their true sizes."""
+    """Record that only the beginning of some fields was ever received, with their full sizes."""
     _tell_cut(call, {**call.cut, **sizes})
 
 
 def end_faults(call: Call, number: int) -> None:
-    """Keep the journal's number at which what faults did to a call had ended."""
+    """Remember the journal's number at which the effects of faults on a call ended."""
     call._until = number
 
 
 def faults_ended(call: Call) -> int:
-    """The journal's number at which what faults did to a call had ended; 0 where there were none."""
+    """Return the journal's number at which the effects of faults on a call ended; 0 without faults."""
     return call._until
 
 
 def parts_of(call: Call) -> dict[str, Any]:
-    """All that a call holds, its facts read: what it takes to make one like it."""
+    """Return all attributes of a call, including its facts, so that ``call_of()`` can rebuild it."""
     parts = {**vars(call), "_facts": call.facts}
     parts.pop("_read_facts", None)
     return parts
 
 
 def call_of(parts: Mapping[str, Any]) -> Call:
-    """The call of its parts, those of ``CALL_NEEDS`` and any of ``CALL_MAY_HAVE``."""
+    """Build a call from its attributes: those in ``CALL_NEEDS`` and any in ``CALL_MAY_HAVE``."""
     call = Call.__new__(Call)
     vars(call).update(parts)
     return call
@@ -467,7 +467,7 @@ _CUT_WITH = {"path": "target"}
 
 
 def _size_of(value: object, most: int = 1 << 20) -> int:
-    """About the bytes of a fact, counted no further than ``most``."""
+    """Return the approximate size of a fact in bytes; stop counting beyond ``most``."""
     if isinstance(value, str | bytes):
         return len(value)
     if isinstance(value, Mapping):
@@ -483,9 +483,11 @@ def _size_of(value: object, most: int = 1 << 20) -> int:
 
 
 def _beginning(value: Any, most: int = KEPT_OF_CUT) -> Any:
-    """A fact of which only so much is left that it can be shown."""
+    """Return the beginning of a fact: at most ``most`` bytes or characters, or ``ITEMS_OF_CUT``
+    items.
+    """
     if isinstance(value, str):
-        # A text of its own class (a command's name) stays what it is.
+        # A short string of a subclass (a command's name) keeps its class.
         return value if len(value) <= most else f"{value[:most]}…"
     if isinstance(value, bytes):
         return value[:most]
@@ -493,15 +495,15 @@ def _beginning(value: Any, most: int = KEPT_OF_CUT) -> Any:
         return [_beginning(item, 64) for item in value[:ITEMS_OF_CUT]]
     if isinstance(value, Mapping):
         return {_beginning(k, 64): _beginning(v, 64) for k, v in list(value.items())[:ITEMS_OF_CUT]}
-    return value  # a number, or nothing
+    return value  # a number or None
 
 
 @dataclass(slots=True, eq=False)
 class Event:
-    """Something that happened inside a service and is no HTTP call to it.
+    """Something other than an HTTP call that happened inside a service.
 
-    ``kind`` is the service's own word (``"attempt"``, ``"rebalance"``, …), ``text`` one readable
-    line, ``data`` the details.
+    ``kind`` is the service's name for it (``"attempt"``, ``"rebalance"``, …), ``text`` a one-line
+    description, ``data`` the details.
     """
 
     number: int
@@ -514,16 +516,16 @@ class Event:
 
     @property
     def at(self) -> datetime:
-        """The instant of the event as an aware UTC datetime."""
+        """The time of the event as an aware UTC datetime."""
         return to_datetime(self.at_us)
 
 
 @dataclass(slots=True, eq=False)
 class Action(Event):
-    """Something that the test did on a fake.
+    """An action of the test on a fake.
 
-    ``call`` are the arguments of the method named ``kind``, for a report that replays the journal;
-    None where there is nothing to replay.
+    ``call`` holds the arguments of the method named ``kind``, so that a report can replay the
+    journal; None if there is nothing to replay.
     """
 
     call: tuple[Sequence[Any], Mapping[str, Any]] | None = None
@@ -543,7 +545,7 @@ def _json_or_absent(read: Callable[[Call], Any]) -> Callable[[Call], Any]:
 
 
 def part(name: str) -> Callable[[Call], Any]:
-    """What reads a field or fact of a call."""
+    """Return a function that reads a field or fact of a call."""
     return lambda call: field_of(call, name)
 
 
@@ -576,7 +578,7 @@ CALL_FIELDS: Mapping[str, Field] = {
     "json": Field(JSON, _json_or_absent(Call.json)),
     "answer_json": Field(JSON, _json_or_absent(Call.answer_json)),
 }
-"""What may be asked about every call, whatever its service; services add facts of their own."""
+"""The fields that calls to every service can be filtered by. Services add their own facts."""
 EVENT_SORTS: Mapping[str, Sort] = {
     **dict.fromkeys(EventFields.__annotations__, ANYTHING),
     "message_id": MESSAGE_ID,
@@ -584,13 +586,13 @@ EVENT_SORTS: Mapping[str, Sort] = {
     "url": URL,
     "method": METHOD,
 }
-"""What may be asked about the data of events."""
+"""The data that events can be filtered by."""
 EVENT_KINDS = frozenset(("refused", "run"))
-"""Kinds of events of every service: bytes that are not a request, and a run of ``every_failure``."""
+"""Kinds of events of every service: bytes that are not a request, and runs of ``every_failure``."""
 
 
 class CallNames(Sort):
-    """A call by one text: ``"POST /path"``, a path, a route's name, or a command's."""
+    """Matches a call by one string: ``"POST /path"``, a path, the name of a route or of a command."""
 
     expected = "'POST /path', '/path', a route or a command as text, a pattern"
 
@@ -614,7 +616,7 @@ class CallNames(Sort):
             TARGET.check(name, wanted)
         else:
             words = set(self._words())
-            # What is spelled as it is known needs no look at some four hundred others.
+            # A name spelled exactly as known needs no comparison with the four hundred others.
             known = wanted in words or wanted.upper() in words
             if words and not (known or any(self.equals(word, wanted) for word in words)):
                 raise ContractError(
@@ -627,24 +629,24 @@ class CallNames(Sort):
             return True
         if "/" in wanted or not isinstance(found, str):
             return False
-        # Commands are written in any case.
+        # Command names ignore case.
         return super().equals(found.upper(), wanted.upper())
 
     def differs(self, name: str, found: Any, wanted: Any) -> str:
         return f"is {found.shown}, not {wanted}"
 
     def check_whole(self, found: Any, wanted: Any) -> None:
-        # A name with a slash is no command, so the facts have no say in it.
+        # A name with a slash cannot be a command, so only the target matters.
         cut = {"target"} if isinstance(wanted, str) and "/" in wanted else _TELL_NAMES
         if not found.call.cut.keys().isdisjoint(cut):
             raise _cannot_tell(f"whether {found.call!r} is {wanted!r}")
 
 
 class Listed(Sort):
-    """A string of a list that the fakes supply when the question is asked.
+    """A string from a list that the fakes supply at the time of the query.
 
-    ``what`` names an item with its article. ``""`` is accepted too: a call that no route took has it.
-    Without any item nothing is known, and every string is accepted.
+    ``what`` names an item with its article. ``""`` is accepted too: calls that no route handled
+    have it. While the list is empty every string is accepted.
     """
 
     samples: tuple[object, ...] = ("",)
@@ -672,7 +674,7 @@ _TELL_NAMES = frozenset({"target", "command", "facts"})
 
 
 class NamesOf(list[str]):
-    """The texts that name a call; ``shown`` is the one that tells most."""
+    """The strings that name a call. ``shown`` is the most specific of them."""
 
     def __init__(self, call: Call) -> None:
         self.call = call
@@ -680,7 +682,7 @@ class NamesOf(list[str]):
         self.shown = commands or call.route or call.path
         for each in commands if isinstance(commands, list) else [commands]:
             if each:
-                # A command with sub-commands is meant by its own name too.
+                # A command with a subcommand is also matched by its own name.
                 self += dict.fromkeys((each, each.partition(" ")[0]))
         self += [call.route, call.path, call.target]
         self += [f"{call.method} {call.path}", f"{call.method} {call.target}"]

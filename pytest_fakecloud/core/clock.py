@@ -1,4 +1,4 @@
-"""The clock of a cloud as a test holds it: read it, stop it, move it."""
+"""The clock of a cloud, as tests use it: read it, stop it, move it."""
 
 from __future__ import annotations
 
@@ -13,14 +13,15 @@ if TYPE_CHECKING:
 
 
 class Clock:
-    """Time as every fake of one cloud sees it.
+    """The time that all fakes of a cloud share.
 
-    *Running* is the process's own ``time.time()`` plus an offset, so tools that steer process time
-    steer it too; *frozen* moves only when told. What falls due on the way of a move happens in order,
-    each at its own instant; work that it creates joins the same move.
+    A *running* clock is the process's ``time.time()`` plus an offset, so it follows tools that
+    change the process's time. A *frozen* clock moves only when the test moves it. Moving it makes
+    everything due on the way happen in order, each at its own due time, including work that is
+    created on the way.
 
-    Time ends with the year 9999, as datetimes do (decided here): a running clock stands there, a move
-    beyond is refused, and what would fall due later never does.
+    The clock ends with the year 9999, as datetimes do (decided here): a running clock stops there,
+    a move beyond it raises an error, and later events never happen.
     """
 
     def __init__(self, time: Timekeeper) -> None:
@@ -32,59 +33,63 @@ class Clock:
         return self._time.mode
 
     def now(self) -> datetime:
-        """The present instant as an aware UTC datetime."""
+        """Return the current time as an aware UTC datetime."""
         return self._time.now()
 
     def now_ms(self) -> int:
-        """The present instant in milliseconds since the Unix epoch."""
+        """Return the current time in milliseconds since the Unix epoch."""
         return self._time.now_ms()
 
     def now_us(self) -> int:
-        """The present instant in microseconds since the Unix epoch."""
+        """Return the current time in microseconds since the Unix epoch."""
         return self._time.now_us()
 
     def next_due(self) -> datetime | None:
-        """Return when the next event is due, or None when nothing is planned."""
+        """Return the time at which the next event is due, or None if nothing is planned."""
         due = self._time.next_due_us()
         return None if due is None else to_datetime(due)
 
     def freeze(self) -> None:
-        """Stop the clock where it is."""
+        """Stop the clock at its current time."""
         self._time.freeze()
 
     def resume(self) -> None:
-        """Let the clock run on from where it is.
+        """Let the clock run on from its current time.
 
-        Raises ``ContractError`` where the process's time follows it (``process_time=True``).
+        Raises ``ContractError`` if the process's time follows the clock (``process_time=True``).
         """
         self._time.resume()
 
     def advance(self, duration: Duration) -> list[Fired]:
-        """Move forward by a span; returns what fell due on the way.
+        """Move the clock forward by a duration; return what happened on the way.
 
-        Raises ``ContractError`` when an advance is already under way (a handler that calls it, or
-        another thread), in this call and in the outer one.
+        Raises ``ContractError`` if another move is in progress (when called from a handler or from
+        a second thread), both in this call and in the outer one.
         """
         return self._time.advance(duration)
 
     def move_to(self, instant: Instant) -> list[Fired]:
-        """Move forward to an instant; returns what fell due on the way.
+        """Move the clock forward to a time; return what happened on the way.
 
-        Raises ``ContractError`` for an instant in the past of this clock.
+        Raises ``ContractError`` for a time earlier than the clock's.
         """
         return self._time.move_to(instant)
 
     def advance_to_next(self) -> list[Fired]:
-        """Move to the next instant at which anything is due; ``[]`` when nothing is planned."""
+        """Move the clock to the time of the next event and return what happened; ``[]`` if nothing
+        is planned.
+        """
         return self._time.advance_to_next()
 
     def run_due(self) -> list[Fired]:
-        """Make everything happen that is due now, without moving time."""
+        """Make everything happen that is due now, without moving the clock."""
         return self._time.run_due()
 
     @property
     def wait_cap(self) -> float:
-        """Real seconds a wait of a client may last while time is frozen; may be set."""
+        """Most real seconds that a client's blocking call waits while the clock is frozen. Can be
+        set.
+        """
         return self._time.wait_cap
 
     @wait_cap.setter
@@ -93,12 +98,12 @@ class Clock:
 
     @property
     def aio(self) -> AioClock:
-        """The driving calls, awaitable in asyncio and trio."""
+        """Awaitable versions of the calls that move the clock, for asyncio and trio."""
         from .aio import AioClock
 
         return AioClock(self._time)
 
 
 def timekeeper_of(clock: Clock) -> Timekeeper:
-    """What a clock shows and moves: for the fakes, not for tests."""
+    """Return the ``Timekeeper`` behind a clock. For the fakes, not for tests."""
     return clock._time

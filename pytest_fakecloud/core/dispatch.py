@@ -1,4 +1,4 @@
-"""The thread that delivers in the background, as the clock passes, and those it hands over to."""
+"""The thread that makes background deliveries as time passes."""
 
 from __future__ import annotations
 
@@ -16,20 +16,21 @@ from .timers import Lane
 from .workers import WorkerPool
 
 AT_ONCE = 64
-"""How many deliveries are made side by side; what is due beyond them waits for one to end."""
+"""Most deliveries made at the same time. Others wait until one of them ends."""
 _LANES: tuple[Lane, ...] = ("background",)
 _AT_EXIT = 1.0
-"""Seconds an interpreter that ends waits for deliveries under way."""
-# A running clock follows the process's wall clock, which tools may move without telling anybody.
+"""Seconds that an exiting interpreter waits for deliveries in progress."""
+# A running clock follows the process's wall clock, which test tools can move without notice.
 _LONGEST_NAP = 0.05
 
 
 class Dispatcher:
-    """Fires the timers of lane ``"background"`` when they fall due; starts with the first of them.
+    """Fires timers of the lane ``"background"`` when they are due. Starts its thread with the first
+    one.
 
-    Timers begin one after the other, in order, in one thread; what they leave to do is done side by
-    side, ``at_once`` at most, each in a thread of its own. ``report`` takes what a timer raises;
-    without it, it is printed. Either way the next timer fires.
+    Timers begin in order in one thread. The work that a timer's ``begin`` returns runs in other
+    threads, at most ``at_once`` at a time. ``report`` receives exceptions that timers raise; they
+    are printed without it. Either way the next timer fires.
     """
 
     def __init__(
@@ -60,11 +61,12 @@ class Dispatcher:
             self._wake.set()
 
     def _start(self) -> None:
-        # What the thread needs is made with it: most clouds have nothing to deliver.
+        # Create the thread's resources with it, because most clouds deliver nothing.
         self._wake = threading.Event()
-        # None of these threads outlives the dispatcher, so none may be kept for another.
+        # No thread outlives the dispatcher, so none is kept for another.
         self._workers = WorkerPool(keep=0, spare=self._at_once, name="fakecloud-delivery")
-        # Neither of them keeps alive what a cloud is made of: one that nobody holds is given back.
+        # Neither the thread nor the exit hook keeps the cloud alive, so an unused cloud is
+        # garbage-collected.
         me = weakref.ref(self)
         self._at_exit = partial(_stop, me)
         thread = threading.Thread(
@@ -72,16 +74,16 @@ class Dispatcher:
         )
         thread.start()
         self._thread = thread
-        # Cut down inside a library of compiled code, a thread takes the process along.
+        # A thread killed at exit inside a C extension can crash the process.
         atexit.register(self._at_exit)
 
     def _turn(self) -> float | None:
-        """Fire what is due; returns how many seconds to wait then, None for until it is woken."""
+        """Fire due timers; return the seconds to wait, or None to wait until woken."""
         self._wake.clear()
         try:
             self._clock.dispatch(_LANES, self._holds, self._hand_over)
         except Exception as error:
-            # The timer is gone; those behind it must not wait for ever.
+            # The failed timer is done. The timers behind it must still fire.
             self._report(error)
         due = self._clock.next_due_us(_LANES)
         if due is None or self._holds():
@@ -90,7 +92,7 @@ class Dispatcher:
 
     @property
     def place(self) -> str:
-        """Where in their code the threads are at this moment, for who waits for them in vain."""
+        """Where in their code the threads are now, for the error after a wait that timed out."""
         thread = self._thread
         idents = {
             *self._busy,
@@ -115,7 +117,7 @@ class Dispatcher:
             try:
                 rest()
             except BaseException as error:
-                # Nobody above could catch it, and the thread has more to do.
+                # The exception has no other handler, and the thread must go on.
                 self._report(error)
             finally:
                 self._busy.discard(me)
@@ -125,11 +127,11 @@ class Dispatcher:
                 if full:
                     self._wake.set()
 
-        # Without a thread to be had it is made here, one at a time.
+        # If no thread can be started, run the job here.
         self._workers.submit(job, job)
 
     def stop(self, timeout: float = 6.0) -> bool:
-        """Deliver nothing more and wait for the deliveries under way; whether they ended in time.
+        """Stop delivering and wait for deliveries in progress; return whether they ended in time.
 
         A delivery that stops the dispatcher does not wait for itself.
         """

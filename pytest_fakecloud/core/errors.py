@@ -1,4 +1,4 @@
-"""The two kinds of error: what a service would answer, and misuse by the tester."""
+"""The two kinds of errors: error responses of a service, and misuse by the test."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from types import FunctionType, TracebackType
 
 
 class ServiceError(Exception):
-    """An answer the real service would give to a bad request.
+    """An error response of the real service to a bad request.
 
-    ``status`` is the HTTP status, ``message`` the service's own text, ``headers`` extra response
-    headers. Every service subclasses it; its app renders the body in the service's envelope.
+    ``status`` is the HTTP status, ``message`` the service's own text, ``headers`` are extra
+    response headers. Every service subclasses it; its app formats the body as the service does.
     """
 
     def __init__(
@@ -26,30 +26,31 @@ class ServiceError(Exception):
 
 
 class ContractError(Exception):
-    """The tester used a handle, the clock or a setting in a way that has no meaning.
+    """The test used a fake, the clock or a setting in an invalid way.
 
-    The text says what came, what was expected and what to do. Never answered to a client.
+    The message says what was wrong, what was expected and what to do. Clients never receive it.
     """
 
 
 class CannotTell(ContractError):
-    """A question that only the whole of something could answer, of which too little was kept."""
+    """Raised for a question about data of which the journal has kept too little."""
 
 
 def shown(value: object) -> str:
-    """The repr of an object that may be a tester's; only its type where its repr raises."""
+    """Return the repr of an object of the test; only its type if its repr raises."""
     try:
         return repr(value)
     except KeyboardInterrupt:
         raise
-    except BaseException:  # what pytest.fail() raises is no Exception
+    except BaseException:  # pytest.fail() raises a BaseException
         return f"<{type(value).__name__}, whose repr raises>"
 
 
 def check_function(value: object, kind: str) -> None:
-    """Raise ``ContractError`` for what cannot be called, or returns what nobody would await.
+    """Raise ``ContractError`` for an object that is not callable, or whose result must be awaited
+    or iterated.
 
-    ``kind`` ends the sentence "give one ...".
+    ``kind`` completes the phrase "give one …" of the message.
     """
     if not callable(value):
         raise ContractError(f"{shown(value)} is not a function: give one {kind}")
@@ -61,7 +62,7 @@ def check_function(value: object, kind: str) -> None:
 
 
 def only_begins(function: object) -> bool:
-    """Return whether a call of this does nothing yet: it makes a coroutine or a generator."""
+    """Return whether calling this only creates a coroutine or a generator."""
     if inspect.iscoroutinefunction(function):
         return True
     if isinstance(function, FunctionType):
@@ -79,9 +80,10 @@ _BEGINS = inspect.CO_GENERATOR | inspect.CO_ASYNC_GENERATOR
 
 
 def words_of(error: BaseException) -> str:
-    """An error that came up while something was explained, in one line that never raises itself.
+    """Return a one-line description of an error; never raises.
 
-    What nobody wrote for a reader has its type, and the place that raised it.
+    A message that was not written for readers is preceded by the error's type and followed by the
+    place that raised it.
     """
     try:
         text = str(error).partition("\n")[0]
@@ -97,10 +99,11 @@ def words_of(error: BaseException) -> str:
 
 
 class telling:
-    """A with-block that explains something: what it raises becomes one line and goes no further.
+    """A context manager that turns an exception into one line of text and suppresses it.
 
-    ``failed`` begins that line, ``tell`` gets it. For reports: explaining calls code of the tester's
-    (a ``repr``, a predicate, an error's text), and an error in a hook would end the whole run.
+    The line begins with ``failed`` and is passed to ``tell``. Reports use it: they call code of the
+    test (a ``repr``, a predicate, an exception's ``__str__``), and an exception in a pytest hook
+    would abort the whole run.
     """
 
     __slots__ = ("_failed", "_tell")

@@ -1,4 +1,4 @@
-"""Lists of what an inspection found, and the one way in which an assertion about them fails."""
+"""Lists of results of an inspection, and the failures of assertions about them."""
 
 from __future__ import annotations
 
@@ -42,20 +42,22 @@ Predicate = Callable[[T], bool] | None
 _NEAREST = 5
 _MATCHED = 10
 _COMPARED = 1000
-"""How many misses are compared by how alike they are; more take seconds."""
+"""Most mismatches that are ranked by similarity. Ranking more would take seconds."""
 
 
 class Found(list[T], Generic[T]):
-    """A plain list of what an inspection found, with ``only()``, ``last`` and ``where()``."""
+    """A list of results with ``only()``, ``last`` and ``where()``."""
 
     _fields: Mapping[str, Field] | None = None
-    """What may be asked about the items, where more is known than they show by themselves."""
+    """The fields that can be filtered by, if more is known than the items show."""
     _kind: str = "item"
     _notes: Callable[[], Iterable[str]] | None = None
-    """What a failure of ``only()`` or ``last`` says where there are no items, line by line."""
+    """Return lines to add to a failure of ``only()`` or ``last`` on an empty list."""
 
     def only(self) -> T:
-        """The single item; ``AssertionError`` listing the items when there are none or several."""
+        """Return the only item; raise ``AssertionError`` with a listing unless there is exactly
+        one.
+        """
         __tracebackhide__ = True
         if len(self) != 1:
             listing = "".join(f"\n  {item!r}" for item in self[:_MATCHED])
@@ -65,7 +67,7 @@ class Found(list[T], Generic[T]):
 
     @property
     def last(self) -> T:
-        """The newest item; ``AssertionError`` when there is none."""
+        """The newest item; raises ``AssertionError`` if the list is empty."""
         __tracebackhide__ = True
         if not self:
             raise AssertionError(
@@ -74,7 +76,7 @@ class Found(list[T], Generic[T]):
         return self[-1]
 
     if TYPE_CHECKING:
-        # Type checkers know the fields by the class of the items, so a misspelled one is an error.
+        # Type checkers derive the fields from the item's class, so a misspelled field is an error.
 
         @overload
         def where(
@@ -206,11 +208,11 @@ class Found(list[T], Generic[T]):
     else:
 
         def where(self, predicate: Predicate[T] = None, /, **fields: object) -> Found[T]:
-            """The items the predicate holds for and whose named fields agree with what is given.
+            """Return the items that satisfy the predicate and whose fields match the given values.
 
-            A field is an attribute, a key where the item is a mapping, or a fact of a call; see
-            ``core.matching`` for what agrees. Raises ``ContractError`` for a field that no item has,
-            for what it can never be, and for a predicate that raises.
+            A field is an attribute, a key if the item is a mapping, or a fact of a call;
+            ``core.matching`` defines what matches. Raises ``ContractError`` for an unknown field, a
+            value that the field can never have, or a predicate that raises.
             """
             __tracebackhide__ = True
             check_predicate(predicate)
@@ -234,7 +236,7 @@ class Found(list[T], Generic[T]):
                 for name in vars(item):
                     if not name.startswith("_"):
                         known.setdefault(name, Field())
-        # Nothing can be said about the fields of what is not there.
+        # The fields of an empty list are unknown, so accept any.
         return known if self else dict.fromkeys(asked, Field())
 
     def _like(self, items: Iterable[T]) -> Found[T]:
@@ -257,14 +259,14 @@ class Found(list[T], Generic[T]):
 
 
 def found_of(items: Iterable[T], fields: Mapping[str, Field], kind: str) -> Found[T]:
-    """A list of items, each of a ``kind``, with the fields that may be asked about."""
+    """Return a list of items of a ``kind``, with the fields they can be filtered by."""
     found = Found(items)
     found._fields, found._kind = fields, kind
     return found
 
 
 def check_predicate(predicate: object) -> None:
-    """Raise ``ContractError`` for what is no function, or a function that is to be awaited."""
+    """Raise ``ContractError`` unless this is None or a plain, non-async function."""
     if predicate is not None and not callable(predicate):
         raise ContractError(
             f"{predicate!r} is not a function: give a predicate, or fields by name such as "
@@ -284,14 +286,14 @@ def expect(
     notes: Callable[[int], Iterable[str]] = lambda found: (),
     none: str = "there is none at all",
 ) -> Found[T]:
-    """Return the items that agree; fail unless one does, or exactly ``times``.
+    """Return the items that match; fail unless at least one does, or exactly ``times``.
 
-    ``what`` begins the failure ("a call"); it goes on with what was asked, what matched and, nearest
-    first, the others with what differs in each. ``show`` writes an item, in one line or several.
-    ``not_counted`` are items that do not count, and why. ``notes`` takes how many agree and returns
-    further lines for the failure. ``none`` is said where there are no items. Raises
-    ``AssertionError``, ``ContractError`` for a ``times`` that is no count, and ``CannotTell`` where it
-    depends on items of which too little was kept.
+    The failure begins with ``what`` ("a call") and lists the query, the matches, and then the other
+    items with their differences, nearest first. ``show`` formats an item, in one or more lines.
+    ``not_counted`` are pairs of an item that does not count and the reason. ``notes`` receives the
+    number of matches and returns further lines. ``none`` is the line for an empty list. Raises
+    ``AssertionError``, ``ContractError`` for an invalid ``times``, and ``CannotTell`` if the result
+    depends on items that the journal has cut.
     """
     __tracebackhide__ = True
     check_times(times)
@@ -305,7 +307,7 @@ def expect(
             undecided.append(error)
     found = found_of(matched, query.fields, query.kind)
     if undecided and (len(found) <= times if times is not None else not found):
-        # Whether it holds or not depends on items of which too little is left.
+        # The result depends on items of which too little was kept.
         raise undecided[0]
     if (times is None and found) or (times is not None and len(found) == times):
         return found

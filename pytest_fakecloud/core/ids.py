@@ -1,4 +1,4 @@
-"""Seeded ids and randomness: one independent stream for each service and purpose."""
+"""Seeded ids and random values: one independent stream per service and purpose."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ T = TypeVar("T")
 BASE58 = "123456789ABCDEFGHJKLMNPQRSTUVWXYZabcdefghijkmnopqrstuvwxyz"
 BASE62 = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
 _changing_streams = threading.Lock()
-_MOST_BITS = 4096  # of a seed: what nobody can print is no help in repeating a test
+_MOST_BITS = 4096  # of a seed; nobody can copy a longer one to repeat a test
 
 
 def check_seed(seed: object) -> None:
-    """Raise ``ContractError`` for a seed that is not a whole number or a text."""
+    """Raise ``ContractError`` for a seed that is not an integer or a string."""
     if isinstance(seed, str):
         return
     if not isinstance(seed, int) or isinstance(seed, bool):
@@ -40,57 +40,57 @@ class RandomStream:
 
     @cached_property
     def _random(self) -> _random.Random:
-        # Most streams of most tests are never asked for anything. Of two threads that ask first,
-        # both get one source: from two of the same seed they would get the same values.
+        # Created on first use, because most tests never use most streams. Two threads that arrive
+        # together get the same generator: two generators of one seed would produce the same ids.
         made: _random.Random = vars(self).setdefault("_random", _random.Random(self._seed()))
         return made
 
     def restart(self) -> None:
-        """Start over, from what is the seed by now."""
+        """Start over from the current seed."""
         self._random.seed(self._seed())
 
     def random(self) -> float:
-        """A number from 0 up to, and without, 1."""
+        """Return a float from 0 (included) to 1 (excluded)."""
         return self._random.random()
 
     def gauss(self, mu: float = 0.0, sigma: float = 1.0) -> float:
-        """A number of the normal distribution."""
+        """Return a normally distributed float."""
         return self._random.gauss(mu, sigma)
 
     def randrange(self, start: int, stop: int | None = None) -> int:
-        """A number in ``range(start)`` or ``range(start, stop)``."""
+        """Return an integer from ``range(start)`` or ``range(start, stop)``."""
         return self._random.randrange(start, stop)
 
     def choice(self, items: Sequence[T]) -> T:
-        """One of the items."""
+        """Return one of the items."""
         return self._random.choice(items)
 
     def sample(self, items: Sequence[T], count: int) -> list[T]:
-        """``count`` different items in random order."""
+        """Return ``count`` different items in random order."""
         return self._random.sample(items, count)
 
     def shuffle(self, items: MutableSequence[T]) -> None:
-        """Put the items into a random order, in place."""
+        """Shuffle the items in place."""
         self._random.shuffle(items)
 
     def bytes(self, count: int) -> bytes:
-        """``count`` random bytes."""
+        """Return ``count`` random bytes."""
         return self._random.randbytes(count)
 
     def hex(self, digits: int) -> str:
-        """Text of that many lower-case hexadecimal digits."""
+        """Return that many lower-case hexadecimal digits."""
         return self._random.randbytes((digits + 1) // 2).hex()[:digits]
 
     def text(self, length: int, alphabet: str = BASE62) -> str:
-        """Text of that many characters of the alphabet."""
+        """Return a string of that many characters of the alphabet."""
         return "".join(self._random.choices(alphabet, k=length))
 
 
 class Ids:
-    """The test's randomness: ``stream()`` hands out one source for each purpose.
+    """The randomness of a test: ``stream()`` returns one source per purpose.
 
-    Streams are independent of each other and of the order in which they are asked for, so adding a
-    fake to a test does not shift another fake's ids.
+    Streams are independent of each other and of the order of their creation, so adding a fake to a
+    test does not change another fake's ids.
     """
 
     def __init__(self, seed: int | str) -> None:
@@ -100,7 +100,7 @@ class Ids:
         self._enough = 64
 
     def stream(self, *purpose: str) -> RandomStream:
-        """A fresh stream for the purpose; the same words give the same values again."""
+        """Return a new stream for the purpose; the same purpose yields the same values again."""
         stream = RandomStream(partial(self._digest, purpose))
         with _changing_streams:
             self._streams.append(weakref.ref(stream))
@@ -109,14 +109,14 @@ class Ids:
         return stream
 
     def _forget_lost(self) -> None:
-        # Some are asked for a moment only, again and again.
+        # Some callers create streams for a moment only, many times.
         self._streams = [reference for reference in self._streams if reference() is not None]
         self._enough = 2 * len(self._streams) + 64
 
     def reseed(self, seed: int | str) -> None:
-        """Start every stream over from another seed, those handed out before included.
+        """Restart every stream from another seed, including existing ones.
 
-        Raises ``ContractError`` for what is no seed.
+        Raises ``ContractError`` for an invalid seed.
         """
         check_seed(seed)
         self.seed = seed

@@ -1,4 +1,4 @@
-"""What happened: the journal as a test reads it, and the recorder that the fakes write it by."""
+"""The journal that tests read, and the recorder that the fakes write it with."""
 
 from __future__ import annotations
 
@@ -40,9 +40,9 @@ if TYPE_CHECKING:
 
 _PACKAGE = f"{__package__.partition('.')[0]}."
 _ACTIONS = 1_000
-"""How many actions of a test are kept, the newest."""
+"""Most actions of a test that are kept, newest first to stay."""
 _NOTHING_HEAVY: OrderedDict[Call, int] = OrderedDict()
-"""Of every journal that had no call beyond 4 KiB yet; stays empty."""
+"""Shared by journals that have had no call above 4 KiB; stays empty."""
 
 
 class Teacher(Protocol):
@@ -52,13 +52,14 @@ class Teacher(Protocol):
     event_kinds: ClassVar[frozenset[str]]
 
     def words(self) -> Iterable[str]:
-        """The names of its routes and commands."""
+        """Yield the names of the routes and commands."""
 
 
 class Came(Protocol):
-    """A request as it came in.
+    """A request as received.
 
-    ``head_bytes`` is about how long target and headers are, where a stranger wrote them.
+    ``head_bytes`` is the approximate size of target and headers if the client is not trusted, else
+    0.
     """
 
     method: str
@@ -70,19 +71,19 @@ class Came(Protocol):
 
 
 class Recorder:
-    """Writes down the calls and events of one handle, or of a whole cloud, in order.
+    """Records the calls and events of one fake, or of a whole cloud, in order.
 
-    A handle's hands each entry on to its cloud's (``parent``), so the cloud's is the merged one.
-    Appending is safe from any thread. The cloud's bounds what both hold: by entries (``keep``) and by
-    bytes (``keep_bytes``). ``entries`` are those that are kept.
+    A fake's recorder also adds each entry to its cloud's recorder (``parent``), which merges all.
+    Recording is thread-safe. The cloud's recorder limits what both keep, by number (``keep``) and
+    by size (``keep_bytes``). ``entries`` holds the entries that are kept.
     """
 
     keep: int | None = None
-    """How many entries are kept at least; older ones are forgotten. None: all of them."""
+    """Number of entries to keep; older ones may be forgotten. None keeps all."""
     keep_bytes = KEEP_BYTES
-    """How many bytes of calls beyond 4 KiB the whole cloud keeps; the oldest are cut first."""
+    """Most bytes of calls above 4 KiB that the whole cloud keeps; the oldest are cut first."""
     was_read = False
-    """Whether a test has looked at the journal, or asserted on it."""
+    """Whether a test has read the journal or asserted on it."""
     _watchers: tuple[Callable[[Entry], None], ...] = ()
 
     def __init__(
@@ -99,22 +100,22 @@ class Recorder:
         self.entries: list[Entry] = []
         self._teachers: dict[str, tuple[type[Teacher], weakref.ref[Teacher]]] = {}
         self._names = {handle} - {""}
-        """The names of the fakes whose calls this journal records, of closed ones too."""
+        """Names of all fakes whose calls this journal records, including closed ones."""
         if parent is None:
             self._root = self
             self._numbers: Iterator[int] = itertools.count(1)
             self._lock = threading.Lock()
-            # Only a cloud's has these.
+            # Only a cloud's recorder has the following.
             self.actions: deque[Action] = deque(maxlen=_ACTIONS)
             self.find_site: Callable[[], dict[str, str | int] | None] | None = None
-            """Finds the line that makes a call, when these are recorded."""
+            """Returns the source line that makes a call, if call sites are recorded."""
             self.reads: Reads | None = None
-            """The clock's readings, in which calls and actions are marked; None: not recorded."""
+            """The clock's readings, with marks of calls and actions; None: not recorded."""
             self.sites: dict[int, dict[str, str | int]] = {}
-            """The line that made each call, by the call's number."""
+            """The source line that made each call, by the call's number."""
             self._children: set[weakref.ref[Recorder]] = set()
             self._heavy = _NOTHING_HEAVY
-            """The calls beyond 4 KiB, oldest first, and about how many bytes each of them holds."""
+            """The calls above 4 KiB, oldest first, with the approximate bytes of each."""
             self._heavy_bytes = 0
         else:
             self._root = parent._root
@@ -125,13 +126,13 @@ class Recorder:
             parent._children.add(weakref.ref(self, parent._children.discard))
 
     def learn(self, service: str, teacher: Teacher) -> None:
-        """Take in what may be asked about a service's calls: its facts, its routes and commands."""
+        """Register the facts, routes and commands that a service's calls can be filtered by."""
         taught = self._teachers[service] = type(teacher), weakref.ref(teacher)
         if self._parent is not None:
             self._parent._teachers[service] = taught
 
     def words(self) -> Iterator[str]:
-        """The names that calls can be asked for by: routes and commands."""
+        """Yield the names that calls can be filtered by: routes and commands."""
         for _, teacher in self._teachers.values():
             known = teacher()
             if known is not None:
@@ -139,7 +140,7 @@ class Recorder:
 
     @property
     def call_fields(self) -> Mapping[str, Field]:
-        """What may be asked about calls: their own fields and the facts of their services."""
+        """The fields that calls can be filtered by: their own and their services' facts."""
         taught: dict[str, list[Field]] = {}
         for teacher, _ in self._teachers.values():
             for name, known in teacher.fact_fields.items():
@@ -174,9 +175,10 @@ class Recorder:
         at_us: int | None = None,
         facts: Callable[[Call], dict[str, Any]] | None = None,
     ) -> Call:
-        """Record a request that came in at an instant, or just now; the pipeline fills in its answer.
+        """Record a received request; the server fills in the answer later.
 
-        ``facts`` reads what the service tells of the call, when that is asked for.
+        ``at_us`` is its time (now by default). ``facts`` reads details from the call on first
+        access.
         """
         call = Call(
             0,
@@ -201,7 +203,7 @@ class Recorder:
         return call
 
     def answered(self, call: Call) -> None:
-        """Look again at how much a call holds, now that its answer is there."""
+        """Update the size of a call after its answer was recorded."""
         if len(call.answer) > LIGHT or call in self._root._heavy:
             self._root._weigh(call)
 
@@ -213,18 +215,20 @@ class Recorder:
             self._heavy_bytes += weight - self._heavy.get(call, 0)
             self._heavy[call] = weight
             too_many = self._too_many() if self._heavy_bytes > self.keep_bytes else ()
-        # Not with the lock: it may read a large body for its facts.
+        # Without the lock, because it may parse a large body for its facts.
         for each in too_many:
             shorten(each)
 
     def _too_many(self) -> list[Call]:
-        """Take the oldest off the scales until what is left may stay; with the lock."""
+        """Remove the oldest large calls until the rest fits; return them. The caller holds the
+        lock.
+        """
         going: list[Call] = []
         under_way: list[tuple[Call, int]] = []
         while self._heavy and self._heavy_bytes > self.keep_bytes:
             call, weight = self._heavy.popitem(last=False)
             if call.outcome == "open":
-                under_way.append((call, weight))  # somebody else holds it whole anyway
+                under_way.append((call, weight))  # the server still holds it in full anyway
             else:
                 self._heavy_bytes -= weight
                 going.append(call)
@@ -234,7 +238,7 @@ class Recorder:
         return going
 
     def cut(self, call: Call) -> None:
-        """Keep of a large call only its beginning, and none of its facts."""
+        """Cut a large call to its beginning and drop its facts."""
         with self._lock:
             if call not in self._root._heavy:
                 return
@@ -243,11 +247,11 @@ class Recorder:
 
     @property
     def is_known(self) -> bool:
-        """Whether a test has looked at this journal, or at the cloud's."""
+        """Whether a test has read this journal or its cloud's."""
         return self.was_read or self._root.was_read
 
     def add_event(self, kind: str, text: str, *, at_us: int | None = None, **data: object) -> Event:
-        """Record something that happened inside the service."""
+        """Record an event inside the service."""
         event = Event(
             0,
             self._now_us() if at_us is None else at_us,
@@ -268,10 +272,10 @@ class Recorder:
         call: tuple[Sequence[Any], Mapping[str, Any]] | None = None,
         **data: object,
     ) -> None:
-        """Record something that the test did on the fake, at the number that was reserved for it.
+        """Record an action of the test on the fake, at a number from ``reserve()``.
 
-        ``caller`` is the frame that did it, ``call`` the arguments of the method
-        ``kind``. Actions are not entries: only reports show them.
+        ``caller`` is the frame that acted, ``call`` the arguments of the method ``kind``. Actions
+        are not entries: only reports show them.
         """
         code = caller.f_code
         where = {"file": code.co_filename, "line": caller.f_lineno, "function": code.co_name}
@@ -281,7 +285,7 @@ class Recorder:
         )  # fmt: skip
 
     def reserve(self) -> int:
-        """Take the next number for something that begins now and is recorded when it has ended."""
+        """Reserve the next number, for something that begins now and is recorded when it ends."""
         number = next(self._numbers)
         self._mark(number)
         return number
@@ -309,7 +313,7 @@ class Recorder:
                         break
 
     def watch(self, watcher: Callable[[Entry], None]) -> Callable[[], None]:
-        """Call the watcher with each new entry; return what takes it off again."""
+        """Call the watcher with each new entry; return a function that stops it."""
         with self._lock:
             self._watchers = (*self._watchers, watcher)
 
@@ -322,7 +326,7 @@ class Recorder:
     def _append(self, entry: Entry) -> None:
         parent = self._parent
         forgotten: Iterable[Call] = ()
-        # Numbered with the lock, so that the order of numbers is the order of every list.
+        # Numbered inside the lock, so that numbers increase in every list.
         with self._lock:
             entry.number = next(self._numbers)
             self.entries.append(entry)
@@ -342,9 +346,9 @@ class Recorder:
                 watcher(entry)
 
     def _forget(self) -> Iterable[Call]:
-        """Drop the oldest entries; returns the heavy ones, which a handle's journal may still have."""
-        # Now and then, so that a full journal costs no more than an empty one; a new list, because
-        # somebody may be looking at the old one.
+        """Drop the oldest entries; return the large ones, which a fake's journal may still hold."""
+        # Only now and then, so that a full journal is as fast as an empty one. Create a new list,
+        # because another thread may be reading the old one.
         keep = self.keep or 0
         if len(self.entries) <= keep + keep // 4:
             return ()
@@ -356,13 +360,13 @@ class Recorder:
         gone = [call for call in self._heavy if call.number <= last and call.outcome != "open"]
         self._take_off(gone)
         for child in self._open_children():
-            # Of many handles' journals each would keep that many entries; together they do.
+            # The limit applies to the journals of all fakes together.
             kept = child.entries
             child.entries = kept[bisect_right(kept, last, key=_number_of) :]
         return gone
 
     def _open_children(self) -> list[Recorder]:
-        # Of a copy, because a handle may go, and its reference with it, at any moment.
+        # Iterate over a copy, because a fake, and its reference, can be collected at any time.
         found = (reference() for reference in self._children.copy())
         return [child for child in found if child is not None]
 
@@ -371,7 +375,7 @@ class Recorder:
             self._heavy_bytes -= self._heavy.pop(call, 0)
 
     def clear(self) -> None:
-        """Forget everything, here and what the parent has of it."""
+        """Forget all entries, also in the parent."""
         with self._lock:
             gone = set(map(id, self.entries))
             mine = [
@@ -388,9 +392,9 @@ class Recorder:
                 self._root._take_off(e for e in entries if isinstance(e, Call))
 
     def forget_since(self, number: int) -> None:
-        """Forget what has come since a number of ``reserve()``, in the handles' journals too.
+        """Forget the entries after a number from ``reserve()``, also in the fakes' journals.
 
-        For the cloud's journal: what was only tried out.
+        Used by the cloud's recorder to undo a trial run.
         """
         with self._lock:
             gone: list[Entry] = []
@@ -403,19 +407,19 @@ class Recorder:
 
 
 def is_own(frame: FrameType) -> bool:
-    """Return whether a frame is of this package."""
+    """Return whether a frame belongs to this package."""
     return str(frame.f_globals.get("__name__", "")).startswith(_PACKAGE)
 
 
 class Journal:
-    """All calls and events of one handle, or of a whole cloud, in order: as a test reads them."""
+    """The recorded calls and events of one fake, or of a whole cloud, in order."""
 
     def __init__(self, recorder: Recorder) -> None:
         self._recorder = recorder
 
     @property
     def keep(self) -> int | None:
-        """How many entries are kept at least; older ones are forgotten. None: all. May be set."""
+        """Number of entries to keep; older ones may be forgotten. None keeps all. Can be set."""
         return self._recorder.keep
 
     @keep.setter
@@ -424,10 +428,11 @@ class Journal:
 
     @property
     def keep_bytes(self) -> int:
-        """How many bytes of calls beyond 4 KiB the whole cloud keeps; may be set on the cloud's journal.
+        """Most bytes of calls above 4 KiB that the whole cloud keeps. Set it on the cloud's
+        journal.
 
-        Of more the oldest are cut first: such a call stays an entry, with the beginning of what was
-        long, and a question only the whole could answer is a ``ContractError``.
+        Beyond it the oldest calls are cut: they stay in the journal with the beginning of their
+        long fields, and a question that needs the rest raises ``ContractError``.
         """
         return self._recorder.keep_bytes
 
@@ -436,14 +441,14 @@ class Journal:
         self._recorder.keep_bytes = size
 
     def clear(self) -> None:
-        """Forget everything; what a handle's journal forgets, the cloud's forgets too."""
+        """Forget all entries. Clearing a fake's journal also removes them from the cloud's."""
         self._recorder.clear()
 
     # -- looking ---------------------------------------------------------------------------------
 
     @property
     def entries(self) -> Found[Entry]:
-        """Calls and events in the order they came."""
+        """Calls and events in the order they were recorded."""
         return Found(self._read())
 
     def __len__(self) -> int:
@@ -456,7 +461,9 @@ class Journal:
     def calls(
         self, predicate: Callable[[Call], bool] | None = None, /, **where: Unpack[CallFields]
     ) -> Found[Call]:
-        """The clients' calls, filtered by fields of ``Call`` or by its facts (``command="SET"``)."""
+        """Return the clients' calls, filtered by fields of ``Call`` or by facts
+        (``command="SET"``).
+        """
         __tracebackhide__ = True
         check_predicate(predicate)
         calls = found_of(
@@ -467,13 +474,13 @@ class Journal:
         return calls.where(predicate, **where) if predicate or where else calls
 
     def events(self, kind: str | None = None, **where: Unpack[EventFields]) -> Found[Event]:
-        """Return the events, all or those of one kind, filtered by their data.
+        """Return the events, optionally of one kind, filtered by their data.
 
         Raises ``ContractError`` for a kind that the fakes of this journal never record.
         """
         __tracebackhide__ = True
         events = [entry for entry in self._read() if isinstance(entry, Event)]
-        # Where there are no events, all that the events of any service have.
+        # Without events, accept all data that events of any service can have.
         names = {name for event in events for name in event.data} if events else EVENT_SORTS
         asked = {name: Field(EVENT_SORTS.get(name, ANYTHING), _datum(name)) for name in names}
         kinds = self._recorder.event_kinds()
@@ -494,8 +501,8 @@ class Journal:
     ) -> Found[Call]:
         """Return the calls that match; fail unless there is at least one, or exactly ``times``.
 
-        ``what`` is ``"POST /path"``, ``"/path"``, a route's name or a command's name; ``where`` are
-        fields or facts of the call. The failure lists the nearest calls and what differed in each.
+        ``what`` is ``"POST /path"``, ``"/path"``, the name of a route or of a command; ``where``
+        are fields or facts of the call. The failure lists the nearest calls and their differences.
         """
         __tracebackhide__ = True
         fields = self._recorder.call_fields
@@ -516,13 +523,13 @@ class Journal:
     def assert_not_called(
         self, what: str | re.Pattern[str] | None = None, **where: Unpack[CallFields]
     ) -> None:
-        """Fail when any call matches."""
+        """Fail if any call matches."""
         __tracebackhide__ = True
         self.assert_called(what, times=0, **where)
 
 
 def recorder_of(journal: Journal) -> Recorder:
-    """What writes a journal: for the fakes, not for tests."""
+    """Return the ``Recorder`` behind a journal. For the fakes, not for tests."""
     return journal._recorder
 
 

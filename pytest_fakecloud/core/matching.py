@@ -1,22 +1,23 @@
-"""What a test may ask of a value, and what agrees with it: one vocabulary for every "which?".
+"""Compare values with what a test asks for.
 
-Assertions, ``where()``, fault matchers, listings, ``allow()`` and the control API all ask with it:
+Assertions, ``where()``, fault matchers, listings, ``allow()`` and the control API share these
+rules:
 
 ==========================  ======================================================================
-given                       agrees with
+given                       matches
 ==========================  ======================================================================
-a value                     what equals it, by the value's own ``__eq__`` (``mock.ANY`` works)
-text with ``*``             that text with anything in the star's place; ``\\*`` is a star itself
-a compiled pattern          text in which ``search`` finds it
-a function                  what it returns something true for
+a value                     values equal to it by the given value's ``__eq__`` (``mock.ANY`` works)
+a string with ``*``         strings with anything in place of the star; ``\\*`` is a literal star
+a compiled pattern          strings in which ``search`` finds it
+a function                  values for which it returns something true
 ==========================  ======================================================================
 
-Bytes are asked with texts and text patterns as the UTF-8 text they hold.
+Bytes are compared with strings and string patterns as the UTF-8 text they contain.
 
-What could never agree is a ``ContractError`` that says what can be asked: in an assertion that
-something did not happen it would prove nothing. That includes a string without the shape of its field,
-such as a URL without a scheme. So is a function that raises, or whose result says
-nothing because it has to be awaited or iterated first. Decided here.
+A value that could never match raises a ``ContractError`` that lists what can be given: an assertion
+that something did not happen would otherwise pass vacuously. This includes a string without the
+form of its field, such as a URL without a scheme, and a function that raises or whose result must
+be awaited or iterated. Decided here.
 """
 
 from __future__ import annotations
@@ -41,11 +42,11 @@ from .wording import brief, differences, never_awaited
 
 V = TypeVar("V")
 Asked: TypeAlias = V | re.Pattern[str] | Callable[[V], object] | None
-"""What an assertion takes for a field of a type: a value, a pattern, a function, None for any."""
+"""What an assertion accepts for a field: a value, a pattern, a function, or None for any."""
 
 
 class Absent:
-    """Stands for the value of a field that an item does not have; ``why`` says what it is instead."""
+    """The value of a field that an item does not have. ``why`` describes the field instead."""
 
     def __init__(self, why: str = "absent") -> None:
         self.why = why
@@ -55,14 +56,14 @@ ABSENT: Any = Absent()
 """The value of a field that an item does not have."""
 _MOST_DIFFERENCES = 3
 _METHODS = ("GET", "HEAD", "POST", "PUT", "DELETE", "CONNECT", "OPTIONS", "TRACE", "PATCH", "RESP")
-"""RESP stands where a command came over the database port of a key-value server."""
+"""RESP is the method of commands received over the Redis protocol."""
 
 
 # -- what kinds of values there are ----------------------------------------------------------------
 
 
 def _is_pattern(wanted: object) -> bool:
-    # By what it can do, so that patterns of the ``regex`` library are patterns too.
+    # Checked by attribute, so that patterns of the ``regex`` library work too.
     return not isinstance(wanted, type) and isinstance(
         getattr(wanted, "pattern", None), str | bytes
     )
@@ -73,27 +74,27 @@ def _is_text_pattern(wanted: Any) -> bool:
 
 
 _PLAIN = (str, bytes, bytearray, int, float, Mapping, list, tuple, set, frozenset, datetime)
-"""Types of values that compare with their like and with nothing else."""
+"""Types whose values compare equal only to values of the same kind."""
 
 
 def _compares(wanted: object, samples: Iterable[object]) -> bool:
-    """Return whether a value knows by itself what it equals, as ``mock.ANY`` and dirty-equals do.
+    """Return whether a value defines its own equality, as ``mock.ANY`` and dirty-equals do.
 
-    It is asked about a sample of each type the field's values have: a ``Path`` or a dataclass has
-    an ``__eq__`` too, and leaves the answer for a text to the text. Arrays do not: their ``==``
-    compares number by number.
+    Its ``__eq__`` is called with a sample of each type that the field can have: a ``Path`` or a
+    dataclass has an ``__eq__`` too, but returns NotImplemented for a string. Arrays do not count,
+    because their ``==`` compares element by element.
     """
     if hasattr(type(wanted), "__array__"):
         return False
     if isinstance(wanted, _PLAIN) or type(wanted).__eq__ in (object.__eq__, type.__eq__):
         return False
-    # A class is asked through its own class, as == does.
+    # For a class use its metaclass's __eq__, as == does.
     equals = partial(type(wanted).__eq__, wanted) if isinstance(wanted, type) else wanted.__eq__
     for sample in samples:
         try:
             if equals(sample) is not NotImplemented:
                 return True
-        except Exception:  # it looks into what it is given, so it is meant to
+        except Exception:  # it inspects its argument, so it is a comparer
             return True
     return False
 
@@ -103,21 +104,23 @@ def _is_predicate(wanted: object, samples: Iterable[object]) -> bool:
 
 
 class Sort:
-    """A kind of field: what can be asked of it, and what its values equal.
+    """A kind of field: accepts what a test asks for and compares the field's values with it.
 
-    ``expected`` says in words what can be given. Subclasses read and compare.
+    ``expected`` describes valid arguments in error messages. Subclasses accept and compare.
     """
 
     expected = "a value"
     samples: tuple[object, ...] = ("", 0, b"", True, None, [], {})
-    """A value of each type that the field's values have."""
+    """One value of each type that the field can have."""
 
     def accepts(self, wanted: Any) -> bool:
-        """Return whether some value of the field could equal this one; patterns and functions apart."""
+        """Return whether a value of the field could equal this one. Patterns and functions are not
+        checked here.
+        """
         return True
 
     def check(self, name: str, wanted: Any) -> None:
-        """Raise ``ContractError`` for what no value of the field could agree with."""
+        """Raise ``ContractError`` for an argument that no value of the field could match."""
         if _is_predicate(wanted, self.samples):
             if only_begins(wanted):
                 raise ContractError(
@@ -130,24 +133,26 @@ class Sort:
             )
 
     def searched(self, found: Any, pattern: Any) -> bool:
-        """Return whether a compiled pattern finds itself in a value."""
+        """Return whether a compiled pattern is found in a value."""
         return isinstance(found, type(pattern.pattern)) and bool(pattern.search(found))
 
     def equals(self, found: Any, wanted: Any) -> bool:
-        """Return whether a value is the wanted one."""
+        """Return whether a value equals the wanted one."""
         if isinstance(wanted, str) and isinstance(found, str) and "*" in wanted:
             return found == wanted or fits(_glob(wanted), found)
         return bool(found == wanted)
 
     def equals_by_itself(self, found: Any, wanted: Any) -> bool:
-        """Return whether a value is what ``accepts()`` does not know: None, or what compares itself."""
+        """Return whether a value equals one that ``accepts()`` rejects: None, or a comparer such as
+        ``ANY``.
+        """
         return bool(found == wanted)
 
     def check_whole(self, found: Any, wanted: Any) -> None:
-        """Raise ``CannotTell`` where a value does not agree because too little of it was kept."""
+        """Raise ``CannotTell`` for a value that may fail to match only because the journal cut it."""
 
     def differs(self, name: str, found: Any, wanted: Any) -> str:
-        """The words for a value that is not the wanted one."""
+        """Describe how a value differs from the wanted one."""
         if isinstance(found, str) and isinstance(wanted, str) and "*" not in wanted:
             return next(differences(found, wanted, name))
         return f"{name} is {brief(found)}, not {brief(wanted)}"
@@ -159,13 +164,13 @@ _STAR = re.compile(r"(?<!\\)\*")
 
 @lru_cache(maxsize=256)
 def _glob(text: str) -> tuple[str, ...]:
-    """The literal pieces of a glob, between its stars."""
+    """Return the literal pieces of a glob, between its stars."""
     return tuple(piece.replace("\\*", "*") for piece in _STAR.split(text))
 
 
 def fits(pieces: tuple[str, ...], found: str) -> bool:
-    """Return whether a string is these pieces with anything between each two."""
-    # Not by a regular expression: with several stars that takes for ever on a long text.
+    """Return whether a string consists of these pieces with anything between them."""
+    # A regular expression with several stars would take exponential time on a long string.
     first, *middle = pieces
     if not middle:
         return found == first
@@ -190,7 +195,7 @@ class _Text(Sort):
 
 
 class _OneOf(Sort):
-    """A text of a closed list; ``fold`` where the case of its letters does not matter."""
+    """A string from a closed list; ``fold`` ignores case."""
 
     samples: tuple[object, ...] = ("",)
 
@@ -226,9 +231,10 @@ class _OneOf(Sort):
 
 
 class _Shaped(_Text):
-    """A string of a known shape: how it can begin, what it never contains, what the whole must be.
+    """A string of a known form: its possible beginnings, what it never contains, what the whole
+    must be.
 
-    A string with ``*`` is checked as far as its literal pieces show.
+    Of a string with ``*`` only the literal pieces are checked.
     """
 
     def __init__(
@@ -274,7 +280,7 @@ class _Shaped(_Text):
 
 
 class _Method(_Text):
-    """An HTTP method. Any token may be one, so only the case of the known ones is checked."""
+    """An HTTP method. Any token can be a method, so only the case of known ones is checked."""
 
     def check(self, name: str, wanted: Any) -> None:
         super().check(name, wanted)
@@ -290,7 +296,7 @@ class _Method(_Text):
 
 
 class _Either(Sort):
-    """A field that several services have, each with a sort of its own."""
+    """A field that several services have, each with its own sort."""
 
     def __init__(self, sorts: Iterable[Sort]) -> None:
         self._sorts = tuple(sorts)
@@ -328,12 +334,12 @@ class _Number(Sort):
     samples: tuple[object, ...] = (0, 0.0)
 
     def accepts(self, wanted: Any) -> bool:
-        # Numbers of other libraries are numbers too.
+        # Accept numbers of other libraries too.
         return isinstance(wanted, numbers.Real) and not isinstance(wanted, bool)
 
 
 class _Whole(_Number):
-    """A whole number within bounds, both included."""
+    """An integer within bounds, both included."""
 
     def __init__(self, minimum: int, maximum: int | None) -> None:
         self.minimum, self.maximum = minimum, maximum
@@ -358,7 +364,7 @@ class _Flag(Sort):
 
 
 class _Bytes(Sort):
-    """Bytes; a text or a text pattern asks for the UTF-8 text they hold."""
+    """Bytes. A string or string pattern is compared with the UTF-8 text they contain."""
 
     expected = "bytes, a text (* stands for anything), a pattern"
     samples: tuple[object, ...] = (b"",)
@@ -380,7 +386,7 @@ class _Bytes(Sort):
 
 
 class _Json(Sort):
-    """A JSON value; tuples are compared as the lists they become on the wire."""
+    """A JSON value. Tuples compare equal to the lists that JSON makes of them."""
 
     expected = "what JSON can hold (dict with text keys, list, text, number, True, False, None)"
     samples: tuple[object, ...] = ({}, [], "", 0, True, None)
@@ -399,9 +405,10 @@ class _Json(Sort):
 
 
 class _Document(_Json):
-    """A text that may hold JSON: asked as text by text and patterns, as JSON by all else.
+    """A string that may contain JSON: compared as a string with strings and patterns, else as JSON.
 
-    What compares by itself is compared with the JSON it holds, or with a text that is none.
+    A comparer such as ``ANY`` is compared with the parsed JSON, or with the string if it is not
+    JSON.
     """
 
     def equals(self, found: Any, wanted: Any) -> bool:
@@ -436,7 +443,9 @@ class _Mapping(Sort):
 
 
 class _Pairs(Sort):
-    """Names with texts, of which one name may have several: those asked for must be among them."""
+    """Pairs of names and strings, with names possibly repeated. The wanted pairs must be among
+    them.
+    """
 
     fold = False
     samples: tuple[object, ...] = ({}, [])
@@ -504,7 +513,7 @@ class _Instant(Sort):
     def check(self, name: str, wanted: Any) -> None:
         super().check(name, wanted)
         if self.accepts(wanted):
-            instant_us(wanted)  # which says best what it cannot read
+            instant_us(wanted)  # raises the best message for a string it cannot parse
 
     def accepts(self, wanted: Any) -> bool:
         return isinstance(wanted, str | datetime)
@@ -515,7 +524,7 @@ class _Instant(Sort):
 
 ANYTHING = Sort()
 ITEM = Sort()
-"""Anything, asked as the one thing it is; of ``ANYTHING`` that is a list any part may agree."""
+"""Like ``ANYTHING``, but a list is compared as a whole only, not item by item."""
 TEXT, NUMBER, FLAG, BYTES, JSON = _Text(), _Number(), _Flag(), _Bytes(), _Json()
 DOCUMENT, MAPPING, HEADERS, PAIRS, INSTANT = (
     _Document(),
@@ -551,15 +560,17 @@ TARGET = _Shaped(
 PATH = _Shaped(
     "a path without a query", "/v2/messages", begins=("/", *_WEB), never=r"[^\x21-\x7e]|\?"
 )
-"""As clients send it: what is not ASCII, and spaces, are percent-encoded."""
+"""Paths as sent: spaces and non-ASCII characters are percent-encoded."""
 MESSAGE_ID = _Shaped(
     "the id of a message", "msg_5b5eb2f7", begins=("msg_",), never=r"[^0-9A-Za-z_]"
 )
-"""Of a queue; here because the problems of every cloud name messages."""
+"""The id of a queue's message. Defined here because strict-mode violations of every cloud contain
+it.
+"""
 
 
 def one_of(what: str, words: Iterable[str], *, fold: bool = False) -> Sort:
-    """The sort of a text that is always one of these words, each a ``what``."""
+    """Return the sort of a string that is always one of these words. ``what`` names a word."""
     return _OneOf(what, words, fold=fold)
 
 
@@ -571,23 +582,23 @@ def shaped(
     never: str | None = None,
     fits: Callable[[str], bool] | None = None,
 ) -> Sort:
-    """The sort of a string of a known shape.
+    """Return the sort of a string of a known form.
 
     ``what`` names it with its article and ``example`` is a valid one, both for error messages.
-    ``begins`` are the beginnings it can have, ``never`` is a regular expression of what it
-    never contains, ``fits`` tells whether a whole string, without ``*``, is one.
+    ``begins`` are its possible beginnings, ``never`` is a regular expression that it never
+    contains, ``fits`` returns whether a whole string, without ``*``, is valid.
     """
     return _Shaped(what, example, begins=begins, never=never, fits=fits)
 
 
 def either(sorts: Iterable[Sort]) -> Sort:
-    """The sort of a field that may be of any of several sorts."""
+    """Return the sort of a field that may be of any of these sorts."""
     found = tuple(dict.fromkeys(sorts))
     return found[0] if len(found) == 1 else _Either(found)
 
 
 def whole_number(minimum: int, maximum: int | None = None) -> Sort:
-    """The sort of a whole number that is never below ``minimum`` nor above ``maximum``."""
+    """Return the sort of an integer between ``minimum`` and ``maximum``, both included."""
     return _Whole(minimum, maximum)
 
 
@@ -637,13 +648,13 @@ def _pairs(found: Any) -> list[tuple[str, str]]:
 
 @dataclass(frozen=True)
 class Field:
-    """A field tests may ask about: its sort, how it is read, and whether it holds several values.
+    """A field that tests can filter by.
 
-    ``read`` takes an item and returns the value, or ``ABSENT``; without it the field is the item's
-    attribute, or its key where the item is a mapping. Of ``several`` values any may agree, and a
-    function is asked about each; where nothing is known of the field any may agree too, and a
-    function is asked about all of them at once. A ``bare`` field is shown without its name. None may be
-    asked for only where a value is ``optional``.
+    ``sort`` compares its values. ``read`` takes an item and returns the value or ``ABSENT``;
+    without it the field is the item's attribute, or its key if the item is a mapping. Of a field
+    with ``several`` values any may match, and a function is called with each. If the sort is
+    ``ANYTHING``, any item of a list may match too, but a function is called with the whole list. A
+    ``bare`` field is shown without its name. None is rejected unless the field is ``optional``.
     """
 
     sort: Sort = field(default_factory=lambda: ANYTHING)
@@ -654,7 +665,7 @@ class Field:
 
 
 class Question:
-    """What is asked of one field. Raises ``ContractError`` for what nothing could agree with."""
+    """A condition on one field. Raises ``ContractError`` for a value that nothing could match."""
 
     def __init__(
         self, name: str, wanted: Any, sort: Sort | None = None, several: bool = False
@@ -673,10 +684,10 @@ class Question:
         self._accepted = not self.is_predicate and self.sort.accepts(wanted)
 
     def agrees(self, found: Any) -> bool:
-        """Return whether a value is what is asked for; ``ABSENT`` never is.
+        """Return whether a value matches; ``ABSENT`` never does.
 
-        Raises ``ContractError`` where the test's function raises, or returns what is to be awaited,
-        and ``CannotTell`` where too little of the value was kept.
+        Raises ``ContractError`` if the test's function raises or returns an awaitable, and
+        ``CannotTell`` if the journal has cut the value.
         """
         if isinstance(found, Absent):
             return False
@@ -689,11 +700,13 @@ class Question:
         return False
 
     def why_not(self, found: Any) -> str | None:
-        """None where the value agrees; else, in words, what it is. Raises as ``agrees()`` does."""
+        """Return None for a match, else a description of the difference. Raises as ``agrees()``
+        does.
+        """
         return None if self.agrees(found) else self.refusal(found)
 
     def refusal(self, found: Any) -> str:
-        """The words for a value that does not agree."""
+        """Describe a value that does not match."""
         if isinstance(found, Absent):
             return f"{self.name} is {found.why}, not {brief(self.wanted)}"
         if self.is_predicate:
@@ -715,7 +728,7 @@ class Question:
 
     def _agrees(self, found: Any) -> bool:
         if self._parts is not None:
-            return False  # a list is asked for, and only all of them can be one
+            return False  # a list was given, which only the list as a whole can match
         if self.is_predicate:
             return self._decides(found)
         if self._is_pattern:
@@ -757,11 +770,11 @@ class Question:
 
 
 class Query:
-    """Several questions asked of one item: all must agree.
+    """Several conditions on one item, all of which must hold.
 
-    ``fields`` are what may be asked about, by name; a name that is not among them is a
-    ``ContractError`` that lists them and the nearest one. ``kind`` says what an item is, in words.
-    Functions are asked last, and only about items that agree in all else.
+    ``fields`` are the known fields by name; an unknown name raises a ``ContractError`` that lists
+    them and suggests the nearest. ``kind`` names an item, for messages. Functions are called last,
+    and only for items that match otherwise.
     """
 
     def __init__(
@@ -786,9 +799,9 @@ class Query:
         self.kind = kind
 
     def why_not(self, item: Any) -> list[str]:
-        """In what the item is not the one asked for, in words; [] where it is.
+        """Return descriptions of the item's differences; an empty list for a match.
 
-        Raises ``CannotTell`` where too little of it was kept, and nothing else speaks against it.
+        Raises ``CannotTell`` if only fields that the journal has cut could differ.
         """
         reasons: list[str] = []
         undecided: CannotTell | None = None
@@ -807,7 +820,7 @@ class Query:
         return reasons
 
     def __call__(self, item: Any) -> bool:
-        """Return whether the item is the one asked for; raises as ``why_not`` does."""
+        """Return whether the item matches; raises as ``why_not()`` does."""
         try:
             return all(
                 question.agrees(self._value(item, question.name)) for question in self.questions
@@ -816,7 +829,7 @@ class Query:
             return not self.why_not(item)
 
     def unlikeness(self, item: Any) -> float:
-        """From 0 to 1, how unlike the item's texts and numbers are to those asked for."""
+        """Return a number from 0 to 1 for how different the item's values are from the wanted ones."""
         import difflib
 
         ratios = []
@@ -845,7 +858,7 @@ class Query:
 
 
 def check_fields(given: Iterable[str], known: Collection[str], kind: str) -> None:
-    """Raise ``ContractError`` for names that are no fields of this kind of item."""
+    """Raise ``ContractError`` for names that are not fields of this kind of item."""
     for name in given:
         if name not in known:
             article = "an" if kind[:1] in "aeiou" else "a"
@@ -856,7 +869,7 @@ def check_fields(given: Iterable[str], known: Collection[str], kind: str) -> Non
 
 
 def nearest(word: str, known: Iterable[str]) -> str:
-    """``", did you mean …?"`` where one of the known words is near; else nothing."""
+    """Return ``", did you mean …?"`` if one of the known words is similar, else an empty string."""
     import difflib
 
     folded = {one.lower(): one for one in known}
@@ -878,9 +891,9 @@ _SORTS_OF_TYPES: Mapping[type, Sort] = {
 
 @lru_cache(maxsize=256)
 def fields_of(kind: type) -> Mapping[str, Field]:
-    """The public attributes and properties of a class as fields, of the sorts they are annotated as.
+    """Return the public attributes and properties of a class as fields, with sorts by annotation.
 
-    What an annotation does not tell, or tells of several types, may be asked with anything.
+    A field without annotation, or of several types, accepts any value.
     """
     found: dict[str, Field] = {}
     for base in reversed(kind.__mro__):
@@ -900,7 +913,7 @@ def fields_of(kind: type) -> Mapping[str, Field]:
 def _annotations(kind: type) -> Mapping[str, Any]:
     try:
         hints = typing.get_type_hints(kind)
-    except Exception:  # a name that is imported for type checkers only
+    except Exception:  # a name imported only for type checkers
         hints = {}
     return {name: hints.get(name, Any) for name in vars(kind).get("__annotations__", {})}
 
@@ -908,7 +921,7 @@ def _annotations(kind: type) -> Mapping[str, Any]:
 def _returned(value: property) -> Any:
     try:
         return typing.get_type_hints(value.fget).get("return", Any)
-    except Exception:  # a name that is imported for type checkers only
+    except Exception:  # a name imported only for type checkers
         return Any
 
 

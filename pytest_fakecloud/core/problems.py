@@ -1,4 +1,4 @@
-"""Findings that fail a strict test, and the exceptions that belong to the test itself."""
+"""Strict-mode violations, and the exceptions that belong to the test itself."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from .errors import ContractError, words_of
 
 @dataclass(frozen=True, slots=True)
 class Problem:
-    """Something a strict test fails for.
+    """A strict-mode violation: the reason why a strict test fails.
 
-    ``kind`` is ``unrouted``, ``unstubbed``, ``bug``, ``unused_fault``, ``unmet``, ``rejected_step``,
-    ``assertion`` or ``undelivered``;
-    ``text`` says what came, what was nearest and how to allow it; ``facts`` are what ``allow``
-    matches on.
+    ``kind`` is ``unrouted``, ``unstubbed``, ``bug``, ``unused_fault``, ``unmet``,
+    ``rejected_step``, ``assertion`` or ``undelivered``. ``text`` describes what happened, the
+    nearest valid alternative, and how to allow it. ``facts`` are the values that ``allow()``
+    matches.
     """
 
     kind: str
@@ -27,10 +27,10 @@ class Problem:
 
 
 class Problems(list[Problem]):
-    """The problems of one cloud, in the order they came: the newest ``keep`` at most.
+    """The strict-mode violations of one cloud in order of occurrence, at most the newest ``keep``.
 
-    The exceptions of the first ``keep_exceptions`` keep their frames, which hold all that was under
-    way when they were raised.
+    Only the first ``keep_exceptions`` exceptions keep their frames, because frames keep alive
+    everything that was in progress when the exception was raised.
     """
 
     keep: int = 10_000
@@ -39,7 +39,7 @@ class Problems(list[Problem]):
     def report(
         self, kind: str, text: str, *, exception: BaseException | None = None, **facts: Any
     ) -> Problem:
-        """Remember one more problem."""
+        """Record a violation."""
         if exception is not None and len(self) >= self.keep_exceptions:
             exception.__traceback__ = exception.__context__ = exception.__cause__ = None
         del self[: max(0, len(self) - self.keep + 1)]
@@ -48,15 +48,15 @@ class Problems(list[Problem]):
         return problem
 
     def report_raised(self, error: BaseException, where: str, **facts: Any) -> Problem:
-        """Remember an exception of the test's own that a callback raised (see ``raised_by_test``).
+        """Record an exception of the test itself that a callback raised (see ``raised_by_test``).
 
-        ``where`` begins the text, and is what the callback was called for.
+        ``where`` begins the text and describes what the callback was called for.
         """
         return self.report("assertion", _raised_text(error, where), exception=error, **facts)
 
 
 def raised_problem(error: BaseException, where: str, **facts: Any) -> Problem:
-    """Return the problem that ``Problems.report_raised`` remembers."""
+    """Return the violation that ``Problems.report_raised()`` records."""
     return Problem("assertion", _raised_text(error, where), facts, error)
 
 
@@ -71,7 +71,7 @@ _LONGEST_PROBLEM = 20_000
 
 
 def shortened(text: str, most: int = 2000) -> str:
-    """A text a stranger wrote, short enough to be kept."""
+    """Cut a string from an untrusted client to a length that is safe to keep."""
     return text if len(text) <= most else f"{text[:most]}… ({len(text):,} characters)"
 
 
@@ -79,13 +79,13 @@ def shortened(text: str, most: int = 2000) -> str:
 
 
 def ends_the_test(error: BaseException | None) -> BaseException | None:
-    """Return the exception that must end the test as itself; None for the application's own failure.
+    """Return the exception that must end the test unchanged; None for a failure of the application.
 
-    An ``Exception`` is the application's own failure. Everything else ends the test: the outcomes of
+    An ``Exception`` is a failure of the application. Everything else ends the test: the outcomes of
     pytest (``fail``, which pytest-timeout calls inside the code under test, ``skip``, ``xfail``,
     ``exit``), ``unittest.SkipTest``, ``KeyboardInterrupt`` and ``SystemExit``. An outcome of pytest
-    or a ``KeyboardInterrupt`` also counts inside an exception group, and where the application has
-    caught it and raised another exception.
+    or a ``KeyboardInterrupt`` also counts inside an exception group, and if the application caught
+    it and raised another exception.
     """
     if error is None:
         return None
@@ -104,13 +104,13 @@ def ends_the_test(error: BaseException | None) -> BaseException | None:
                 waiting.append(each)
     unittest = sys.modules.get("unittest.case")
     skips = unittest is not None and isinstance(error, unittest.SkipTest)
-    # A group may hold a failed assertion beside the cancellation of what ran next to it.
+    # A group can contain a failed assertion beside the cancellation of a sibling task.
     own = isinstance(error, Exception) or broken_promise(error) is not None
     return error if skips or not own else None
 
 
 def _outcomes() -> tuple[type[BaseException], ...]:
-    # Looked up among the loaded modules, since a server outside of pytest must not import it.
+    # Looked up among the loaded modules, because a server outside pytest must not import it.
     pytest = sys.modules.get("pytest")
     if pytest is None:
         return (KeyboardInterrupt,)
@@ -123,7 +123,7 @@ def _outcomes() -> tuple[type[BaseException], ...]:
 
 
 def broken_promise(error: BaseException | None) -> AssertionError | None:
-    """Return the failed assertion that an exception is or, as a group, holds; else None."""
+    """Return the failed assertion that an exception is or contains as a group; else None."""
     if error is None or isinstance(error, AssertionError):
         return error
     if isinstance(error, BaseExceptionGroup):
@@ -132,9 +132,9 @@ def broken_promise(error: BaseException | None) -> AssertionError | None:
 
 
 def raised_by_test(error: BaseException | None) -> BaseException | None:
-    """Return the exception of the test's own that a callback raised: an assertion, or an outcome.
+    """Return the exception of the test itself that a callback raised: an assertion or an outcome.
 
-    A ``ContractError`` that a callback's exception was wrapped in is looked through.
+    Looks through a ``ContractError`` that wraps the callback's exception.
     """
     found = ends_the_test(error) or broken_promise(error)
     if found is None and isinstance(error, ContractError):
@@ -143,7 +143,8 @@ def raised_by_test(error: BaseException | None) -> BaseException | None:
 
 
 def runs_through_test(error: BaseException) -> bool:
-    """Return whether a function of a test file or a conftest is on an exception's traceback.
+    """Return whether the traceback of an exception includes a function of a test file or a
+    conftest.
 
     A test file is a module whose assertions pytest has rewritten, or whose name is ``conftest``,
     ``test_…`` or ``…_test``.

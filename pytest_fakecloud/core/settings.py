@@ -9,7 +9,7 @@ A service declares its settings as the fields of a frozen dataclass, each with i
         idle_close_ms: int | None = setting("300s", optional(duration("ms")))
         \"\"\"…\"\"\"
 
-``read()`` makes one from the keywords that a tester gives. The name of a duration's field ends in
+``read()`` makes one from the keywords that a test passes. The name of a duration's field ends in
 the unit that the duration is converted to; its keyword does not (``idle_close="5m"``). Type
 checkers learn the keywords from a ``TypedDict`` (``BrokerSettings``), which
 ``tests/test_settings.py`` compares with the dataclass. The documentation is generated from the
@@ -39,12 +39,11 @@ MOST_PORT = 65_535
 
 @dataclass(frozen=True)
 class Kind(Generic[A_co]):
-    """A kind of setting: the values it accepts, and what it makes of them.
+    """A kind of setting: the values it accepts, and their conversion.
 
-    ``accepts`` is the annotation of its values, ``expected`` completes the sentence "must be …" of
-    an error, ``fits`` decides about a value, ``convert`` makes the attribute's value of one that
-    fits and may raise ``ContractError``. ``suffix`` is the end of a field's name that its keyword
-    lacks.
+    ``accepts`` is the type annotation of its values, ``expected`` completes the sentence "must be
+    …" of an error, ``fits`` validates a value, ``convert`` converts a valid one and may raise
+    ``ContractError``. ``suffix`` is the end of the field's name that its keyword lacks.
     """
 
     accepts: Any
@@ -54,7 +53,7 @@ class Kind(Generic[A_co]):
     suffix: str = ""
 
     def read(self, name: str, value: object, of: str = "") -> A_co:
-        """Return the converted value; raise ``ContractError`` for one that is not of this kind."""
+        """Return the converted value; raise ``ContractError`` for an invalid one."""
         if not self.fits(value):
             of = f" of {of}" if of else ""
             raise ContractError(f"{name}={shown(value):.200}{of} must be {self.expected}")
@@ -65,7 +64,7 @@ class Kind(Generic[A_co]):
 
 
 def either(first: Kind[A], second: Kind[B]) -> Kind[A | B]:
-    """Accept what one of two kinds accepts."""
+    """Accept what either of two kinds accepts."""
     return Kind(
         first.accepts | second.accepts,
         f"{first.expected}, or {second.expected}",
@@ -76,7 +75,7 @@ def either(first: Kind[A], second: Kind[B]) -> Kind[A | B]:
 
 
 def optional(kind: Kind[A]) -> Kind[A | None]:
-    """Accept None, too."""
+    """Also accept None."""
     return either(kind, _NONE)
 
 
@@ -93,7 +92,7 @@ SWITCH: Kind[bool] = Kind(bool, "True or False", lambda value: isinstance(value,
 
 
 def whole(minimum: int | None = None, maximum: int | None = None) -> Kind[int]:
-    """Accept an integer of these bounds."""
+    """Accept an integer within these bounds."""
 
     def fits(value: object) -> bool:
         return (
@@ -106,12 +105,12 @@ def whole(minimum: int | None = None, maximum: int | None = None) -> Kind[int]:
 
 
 def number(minimum: float, maximum: float | None = None) -> Kind[float]:
-    """Accept a real number of these bounds."""
+    """Accept a real number within these bounds."""
 
     def fits(value: Any) -> bool:
         if not issubclass(type(value), Real) or type(value) is bool:
             return False
-        # Written so that NaN does not fit.
+        # Written so that NaN is rejected.
         return bool(value >= minimum and (maximum is None or value <= maximum))
 
     return Kind(float, f"a number{_bounds(minimum, maximum)}", fits)
@@ -131,7 +130,7 @@ def text(
 
 
 def texts(*known: str) -> Kind[tuple[str, ...]]:
-    """Accept a list of strings, and make a tuple of it."""
+    """Accept a list of strings and convert it to a tuple."""
     expected = f"a list of {' or '.join(map(repr, known))}" if known else "a list of strings"
     return Kind(
         Sequence[str],
@@ -150,7 +149,7 @@ def mapping(accepts: Any, expected: str) -> Kind[Any]:
 
 
 def duration(unit: Literal["us", "ms"], minimum: int = 0) -> Kind[int]:
-    """Accept a duration of at least ``minimum`` units, and make an integer of units of it."""
+    """Accept a duration of at least ``minimum`` units and convert it to an integer of units."""
     size = {"us": 1, "ms": 1000}[unit]
 
     def convert(value: Duration) -> int:
@@ -167,14 +166,14 @@ def duration(unit: Literal["us", "ms"], minimum: int = 0) -> Kind[int]:
 
 
 def setting(default: object, kind: Kind[A]) -> A:
-    """Declare a field of a dataclass of settings, with its default as a tester would give it."""
+    """Declare a field of a dataclass of settings. The default is given as a test would give it."""
     value = kind.read("the default", default)
     found: A = field(default=value, metadata={"kind": kind, "default": default})
     return found
 
 
 class Setting(NamedTuple):
-    """A declared setting: its field's name, its kind, and its default as a tester would give it."""
+    """A declared setting: its field's name, its kind, and its default as a test would give it."""
 
     attribute: str
     kind: Kind[Any]
@@ -193,7 +192,7 @@ def settings_of(declared: Any) -> Mapping[str, Setting]:
 
 
 def reject_unknown(declared: Any, given: Mapping[str, Any], of: str) -> None:
-    """Raise ``ContractError`` for names that are not settings, with the nearest one that is."""
+    """Raise ``ContractError`` for names that are not settings, suggesting the nearest valid one."""
     known = settings_of(declared)
     unknown = sorted((name for name in given if name not in known), key=shown)
     if unknown:
@@ -223,7 +222,7 @@ def read(declared: Callable[..., A], given: Mapping[str, Any], of: str) -> A:
 
 
 def check(made: Any, of: str) -> None:
-    """Check the values of a dataclass of settings that testers make themselves."""
+    """Validate a dataclass of settings that a test created directly."""
     declared: Any = type(made)
     for name, each in settings_of(declared).items():
         each.kind.read(name, getattr(made, name), of)

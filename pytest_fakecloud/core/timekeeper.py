@@ -1,6 +1,6 @@
-"""What keeps the time of a cloud: running or frozen, with timers in due order and bounded waits.
+"""The clock's implementation: running or frozen time, timers in order of due time, bounded waits.
 
-The fakes hold the ``Timekeeper``; a test holds the ``Clock`` in front of it.
+The fakes use the ``Timekeeper``; tests use the ``Clock`` that wraps it.
 """
 
 from __future__ import annotations
@@ -40,14 +40,14 @@ STANDS = (
     "with process_time=True the process's time follows it, and both stand until they are told to move. "
     "Move them with advance() or move_to(), or leave out process_time"
 )
-_STANDS = 0.02  # real seconds after which an unmoved clock is seen to stand
-_PATIENCE = 10.0  # real seconds one who moves time waits for another to finish
-_COURTESY = 0.01  # and one who only sleeps, who can do without
+_STANDS = 0.02  # real seconds without movement after which a clock counts as frozen
+_PATIENCE = 10.0  # real seconds that an advance waits for another one to finish
+_COURTESY = 0.01  # the same for a sleeping caller, who can do without
 
 
 @dataclass(frozen=True, slots=True)
 class Fired:
-    """One timer that fell due: when, what it was, and what its callback returned."""
+    """A timer that fired: its time, its label, and what its callback returned."""
 
     at_us: int
     label: str
@@ -55,7 +55,7 @@ class Fired:
 
     @property
     def at(self) -> datetime:
-        """The instant it fired at, as an aware UTC datetime."""
+        """The time at which it fired, as an aware UTC datetime."""
         return to_datetime(self.at_us)
 
 
@@ -64,27 +64,27 @@ class Occupied(Exception):
 
 
 class Timekeeper:
-    """Time as every fake of one cloud sees it.
+    """The time that all fakes of a cloud share.
 
-    *Running* is the process's own ``time.time()`` plus an offset, so tools that steer process time
-    steer it too; *frozen* moves only when told. ``now`` is an aware datetime or ISO text with an
-    offset, and freezes the clock unless ``mode`` says otherwise. Instants inside are whole
-    microseconds since the Unix epoch.
+    A *running* clock is the process's ``time.time()`` plus an offset, so it follows tools that
+    change the process's time. A *frozen* clock moves only when it is moved. ``now`` is an aware
+    datetime or an ISO string with an offset; it freezes the clock unless ``mode`` says otherwise.
+    Times inside are microseconds since the Unix epoch, as integers.
 
-    Timers fire in (due, sequence) order inside ``advance`` and ``move_to``, each seeing its own due
-    time; work that a timer creates joins the same advance. Timers of lane ``"state"`` (pure changes
-    of an engine) also fire in ``settle()``; those of lane ``"driven"`` only in driving calls; those
-    of lane ``"background"`` also in the dispatcher's thread.
+    Timers fire in (due, sequence) order inside ``advance`` and ``move_to``, each at its own due
+    time; timers that a timer creates join the same advance. Timers of the lane ``"state"`` (pure
+    changes of an engine) also fire in ``settle()``, those of ``"driven"`` only in moving calls,
+    those of ``"background"`` also in the dispatcher's thread.
 
-    Time ends with the year 9999, as datetimes do (decided here): a running clock stands there, a move
-    beyond is refused, and what would fall due later never does.
+    The clock ends with the year 9999, as datetimes do (decided here): a running clock stops there,
+    a move beyond it raises an error, and later timers never fire.
     """
 
     _wait_cap = 1.0
     reads: Reads | None = None
     """Each reading of the clock while it runs, where a report may replay the journal."""
     was_driven = False
-    """Whether anything due was ever asked for: by an advance, a move or a delivering call."""
+    """Whether due work was ever requested: by an advance, a move or a delivering call."""
     _carrying: frozenset[object] = frozenset()
 
     def __init__(self, now: Instant | None = None, mode: Mode | None = None) -> None:
@@ -105,7 +105,7 @@ class Timekeeper:
         self._listeners: tuple[Callable[[], None], ...] = ()
         self._ties: tuple[str, ...] = ()
         self.on_background: Callable[[], object] | None = None
-        """Called when a timer of lane ``"background"`` is planned, before those who listen to moves."""
+        """Called when a timer of the lane ``"background"`` is planned, before the listeners."""
         self._start_us, self._starts_frozen = _start(now, mode)
         self._begin_at(self._start_us, self._starts_frozen)
 
@@ -113,7 +113,7 @@ class Timekeeper:
 
     @property
     def wait_cap(self) -> float:
-        """Real seconds a wait may last while time is frozen or held; may be set."""
+        """Real seconds that a wait may last while the clock is frozen or held. Can be set."""
         return self._wait_cap
 
     @wait_cap.setter
@@ -128,22 +128,23 @@ class Timekeeper:
 
     @property
     def anchored(self) -> bool:
-        """Whether it stands for good, since the process's time follows it."""
+        """Whether the clock cannot run because the process's time follows it."""
         return self._anchored
 
     @property
     def driving(self) -> bool:
-        """Whether an advance is under way."""
+        """Whether an advance is in progress."""
         return self._driver is not None and not self._dispatching
 
     def now(self) -> datetime:
-        """The present instant as an aware UTC datetime."""
+        """Return the current time as an aware UTC datetime."""
         return to_datetime(self.now_us())
 
     def now_us(self) -> int:
-        """The present instant in microseconds since the Unix epoch."""
-        # Without the lock, for everybody asks. What was read of a running clock counts only if that
-        # still ran afterwards: it would be ahead of where the clock was made to stand meanwhile.
+        """Return the current time in microseconds since the Unix epoch."""
+        # Read without the lock, because every request does. A value of a running clock counts only
+        # if the clock still ran afterwards: it could be later than the time at which another thread
+        # stopped it.
         offset = self._live_us
         if offset is not None:
             running = int(time.time() * 1_000_000) + offset
@@ -161,15 +162,16 @@ class Timekeeper:
             return self._there_us()
 
     def now_ms(self) -> int:
-        """The present instant in milliseconds since the Unix epoch."""
+        """Return the current time in milliseconds since the Unix epoch."""
         return self.now_us() // 1000
 
     # -- moving ----------------------------------------------------------------------------------
 
     def tie_to_real_time(self, reason: str) -> Callable[[], None]:
-        """Refuse to stop or to move from now on, for that reason; return what ends the refusal.
+        """Forbid stopping or moving the clock, for the given reason; return a function that ends
+        this.
 
-        For whatever lives in real time and cannot follow: engines that are real servers.
+        For fakes that live in real time: engines that are real servers.
         """
         with self._lock:
             self._ties = (*self._ties, reason)
@@ -184,7 +186,7 @@ class Timekeeper:
         return untie
 
     def _there_us(self) -> int:
-        """The present instant, for whoever has the lock."""
+        """Return the current time; the caller holds the lock."""
         if self._held_us is not None:
             return self._held_us
         if self._frozen_us is not None:
@@ -192,12 +194,14 @@ class Timekeeper:
         return min(_process_us() + self._offset_us, LAST_US)
 
     def _stand_us(self) -> int:
-        """The instant at which a clock is about to stand: nobody reads a later one before it does."""
+        """Return the time at which the clock is about to stop. No thread reads a later one before
+        it does.
+        """
         self._live_us = None
         return self._there_us()
 
     def _begin_at(self, start_us: int | None, frozen: bool) -> None:
-        """Begin at an instant (None: at the process's time), running or frozen."""
+        """Start at a time (None: the process's time), running or frozen."""
         self._live_us = None
         process_us = _process_us()
         first_us = process_us if start_us is None else start_us
@@ -209,7 +213,7 @@ class Timekeeper:
         self._live_us = self._offset_us if self._frozen_us is None else None
 
     def check_real_time(self) -> None:
-        """Raise ``ContractError`` unless this clock runs and shows the process's own time."""
+        """Raise ``ContractError`` unless the clock runs and shows the process's own time."""
         frozen = self._frozen_us is not None
         if frozen or abs(self.now_us() - _process_us()) > 1_000_000:
             state = "frozen" if frozen else "not at the process's time"
@@ -227,7 +231,7 @@ class Timekeeper:
             raise ContractError(f"this clock cannot run: {STANDS}")
 
     def freeze(self) -> None:
-        """Stop the clock where it is."""
+        """Stop the clock at its current time."""
         self._check_free()
         with self._lock:
             if self._frozen_us is None:
@@ -235,11 +239,11 @@ class Timekeeper:
         self._moved()
 
     def anchor(self) -> Callable[[], None]:
-        """Stop the clock where it is, and make this what ``rewind()`` returns to; return what ends it.
+        """Stop the clock and make its current time the one ``rewind()`` returns to; return a
+        function that ends this.
 
-        For a clock that the process's time follows, which then is nothing to run with: until the end
-        it moves when it is told, and refuses to run. After it a clock that ran runs on from where it
-        is.
+        For a clock that the process's time follows: until the end it moves only when it is moved,
+        and cannot run. Afterwards a clock that ran before runs on from its current time.
         """
         before = self.mode, self._anchored, self._start_us, self._starts_frozen
         self.freeze()
@@ -256,9 +260,9 @@ class Timekeeper:
         return weigh
 
     def resume(self) -> None:
-        """Let the clock run on from where it is.
+        """Let the clock run on from its current time.
 
-        Raises ``ContractError`` where the process's time follows it (``process_time=True``).
+        Raises ``ContractError`` if the process's time follows the clock (``process_time=True``).
         """
         self._check_can_run()
         with self._lock:
@@ -270,25 +274,25 @@ class Timekeeper:
         self._moved()
 
     def advance(self, duration: Duration) -> list[Fired]:
-        """Move forward by a span, firing all that falls due on the way; returns what fired.
+        """Move forward by a duration and fire the timers due on the way; return those that fired.
 
-        Raises ``ContractError`` when an advance is already under way (a handler that calls it, or
-        another thread), in this call and in the outer one.
+        Raises ``ContractError`` if another move is in progress (when called from a handler or from
+        a second thread), both in this call and in the outer one.
         """
         return self.fire(self.after(duration))
 
     def move_to(self, instant: Instant) -> list[Fired]:
-        """Move forward to an instant, firing all that falls due on the way; returns what fired.
+        """Move forward to a time and fire the timers due on the way; return those that fired.
 
-        Raises ``ContractError`` for an instant in the past of this clock.
+        Raises ``ContractError`` for a time earlier than the clock's.
         """
         return self.fire(self.until(instant))
 
     def spend_until(self, instant_us: int) -> None:
-        """Let time pass without making what falls due on the way happen; that comes at its next chance.
+        """Let time pass without firing timers; they fire at the next opportunity.
 
-        For work within an advance, or within a delivery in the background, that takes time itself. A
-        clock that runs stays as it is.
+        For work inside an advance, or inside a background delivery, that takes time itself. Does
+        not affect a running clock.
         """
         self._check_free()
         self._within_reach(instant_us)
@@ -300,30 +304,32 @@ class Timekeeper:
         self._moved()
 
     def after(self, duration: Duration) -> Callable[[], int]:
-        """The target of an advance: the instant that far from the moment it begins."""
+        """Return the target of an advance, computed when the advance begins."""
         self._check_free()
         span = duration_us(duration)
         return lambda: self.now_us() + span
 
     def until(self, instant: Instant) -> Callable[[], int]:
-        """The target of a move: the instant itself, refused when it is past by then."""
+        """Return the target of a move; calling it raises ``ContractError`` if the time is past by
+        then.
+        """
         self._check_free()
         target = instant_us(instant)
         return lambda: self._forward(target)
 
     def onward(self) -> Callable[[], int] | None:
-        """The target of a move to the next due instant; None when nothing is planned."""
+        """Return the target of a move to the next due time; None if nothing is planned."""
         self._check_free()
         due = self.next_due_us()
         return None if due is None else lambda: max(due, self.now_us())
 
     def rewind(self, now: Instant | None = None, mode: Mode | None = None) -> None:
-        """Return to how the clock was made: its mode, and its start or the process's time.
+        """Return to the clock's initial mode and time, or for this once to the given ones.
 
-        Or, for this once, to how it would begin with ``now`` and ``mode``. For a cloud that serves
-        many tests, between two of them: the only way back. Timers stay; whoever owns them replaces
-        them. Raises ``ContractError`` while an advance is under way, for another beginning where time
-        cannot be moved, and for a running one where the process's time follows.
+        For a cloud that serves many tests, between two of them: nothing else moves time back.
+        Timers stay; their owners replace them. Raises ``ContractError`` while an advance is in
+        progress, for another start time if the clock cannot be moved, and for a running mode if the
+        process's time follows it.
         """
         start_us, frozen = self._start_us, self._starts_frozen
         if now is not None or mode is not None:
@@ -336,16 +342,16 @@ class Timekeeper:
         self._moved()
 
     def next_due_us(self, lanes: tuple[Lane, ...] = LANES) -> int | None:
-        """Return when the next timer falls due, or None when none is planned."""
+        """Return when the next timer is due, or None if none is planned."""
         return self.timers.next_due_us(lanes)
 
     def advance_to_next(self) -> list[Fired]:
-        """Move to the next due instant and fire what is due there; ``[]`` when nothing is planned."""
+        """Move to the next due time and fire its timers; return ``[]`` if nothing is planned."""
         target = self.onward()
         return [] if target is None else self.fire(target)
 
     def run_due(self, lanes: tuple[Lane, ...] = LANES) -> list[Fired]:
-        """Fire everything that is due now, in order, without moving time."""
+        """Fire the timers that are due now, in order, without moving the clock."""
         return self.fire(self.now_us, lanes)
 
     def dispatch(
@@ -354,12 +360,12 @@ class Timekeeper:
         stopped: Callable[[], bool] = lambda: False,
         hand_over: Callable[[Callable[[], object]], None] | None = None,
     ) -> int:
-        """Fire what is due in the lanes while time goes on; how many timers fired.
+        """Fire due timers of the lanes without moving the clock; return how many fired.
 
-        For the thread that delivers in the background. What a timer's ``begin`` leaves to do goes to
-        ``hand_over``, which has it done in any thread; without it, everything is done here. Waits
-        for an advance that is under way; an advance waits for this and for what was handed over.
-        Fires nothing more once ``stopped()``.
+        For the thread that delivers in the background. The function that a timer's ``begin``
+        returns is passed to ``hand_over``, which may run it in any thread; without it, callbacks
+        run here. Waits for an advance in progress; an advance waits for this call and for the
+        functions handed over. Fires nothing more once ``stopped()`` is true.
         """
         fired = 0
         while (
@@ -382,7 +388,8 @@ class Timekeeper:
             finally:
                 with self._lock:
                     if rest is not None:
-                        # From here on, so that no advance slips in before it is taken up.
+                        # Register it now, so that no advance starts before another thread takes it
+                        # over.
                         self._carrying |= {rest}
                     self._dispatching = False
                     self._go_idle()
@@ -401,9 +408,11 @@ class Timekeeper:
                 self._wake_idle()
 
     def settle(self) -> int:
-        """Fire the due timers of lane ``"state"``, before anybody looks at an engine; the present."""
+        """Fire the due timers of lane ``"state"`` before an engine is read; return the current
+        time.
+        """
         now = self.now_us()
-        # Every request calls this, so the first look takes no lock.
+        # Every request calls this, so check without the lock first.
         if not self.timers.is_due("state", now) or self.driving:
             return now
         with self._settling:
@@ -412,7 +421,7 @@ class Timekeeper:
         return self.now_us()
 
     def on_move(self, listener: Callable[[], None]) -> Callable[[], None]:
-        """Call the listener after each move of this clock; returns what takes it off again."""
+        """Call the listener after each move of the clock; return a function that removes it."""
         with self._lock:
             self._listeners = (*self._listeners, listener)
 
@@ -434,11 +443,12 @@ class Timekeeper:
         async_callback: Callable[[int], Awaitable[object]] | None = None,
         begin: Begin | None = None,
     ) -> Timer:
-        """Plan ``callback(due_us)`` for an instant; a due time in the past fires at the next chance.
+        """Call ``callback(due_us)`` at a time; a due time in the past fires at the next
+        opportunity.
 
-        One beyond the end of time is not even planned: nobody would see it pass.
-        ``async_callback`` is used instead when an awaitable driver fires the timer, ``begin`` when
-        ``dispatch()`` does and may hand over. Callbacks run without any lock of the clock held.
+        A timer after the end of time is not planned. Moving calls of the asynchronous API await
+        ``async_callback`` instead, and ``dispatch()`` uses ``begin`` if it may hand over work.
+        Callbacks run without holding any lock of the clock.
         """
         timer = self.timers.add(due_us, callback, lane, label, async_callback, begin)
         if due_us > LAST_US:
@@ -453,7 +463,7 @@ class Timekeeper:
     # -- waiting ---------------------------------------------------------------------------------
 
     def signal(self) -> Signal:
-        """A new signal that also wakes at every move of this clock."""
+        """Return a new signal that also wakes at every move of the clock."""
         signal = Signal()
         with self._lock:
             if self._signals is None:
@@ -462,13 +472,15 @@ class Timekeeper:
         return signal
 
     def wait(self, signal: Signal, poll: Callable[[], T | None], deadline_us: int) -> T | None:
-        """What ``poll()`` returns as soon as it is not None, or None when the wait is over.
+        """Wait until ``poll()`` returns something other than None and return it; None if the wait
+        ends first.
 
-        The wait ends at the deadline on this clock, when the signal is closed, and, while time is
-        frozen or held, after ``wait_cap`` real seconds. ``poll`` is called without any lock held.
+        The wait ends at the deadline on this clock, when the signal is closed, and, while the clock
+        is frozen or held, after ``wait_cap`` real seconds. ``poll`` is called without holding any
+        lock.
         """
-        # Even a running clock never waits longer than the span that was left at the start: the
-        # process clock it follows may be set back.
+        # A running clock waits no longer than the time left at the start, because the process's
+        # clock may be set back.
         running_left = max(0.0, (deadline_us - self.now_us()) / 1e6) + 0.01
         standing_left = self._wait_cap
         while True:
@@ -485,7 +497,7 @@ class Timekeeper:
             started = monotonic()
             signal.sleep(seen, min(patience, _nap()))
             slept = monotonic() - started
-            # A clock that runs with a process clock that stands, stands.
+            # A running clock does not move while the process's clock is frozen.
             if standing or (slept >= _STANDS and self.now_us() == now_us):
                 standing_left -= slept
             else:
@@ -496,12 +508,13 @@ class Timekeeper:
     def steps(
         self, target: Callable[[], int], lanes: tuple[Lane, ...] = LANES, *, yielding: bool = False
     ) -> Generator[Timer, None, None]:
-        """The timers due on the way to an instant, one by one, time held at each one's due time.
+        """Yield the timers due on the way to a target time, holding the clock at each one's due
+        time.
 
-        The driving loop itself: whoever iterates fires each timer before asking for the next, so a
-        synchronous and an awaitable driver share the rules. Raises ``ContractError`` when another
-        advance is under way (``yielding``: ``Occupied``, which does that advance no harm), and for an
-        instant yet to come where time cannot be moved.
+        The caller fires each timer before it takes the next, so the synchronous and the
+        asynchronous API share this loop. Raises ``ContractError`` if another advance is in progress
+        (with ``yielding``: ``Occupied``, which does not fail that advance), and for a later time if
+        the clock cannot be moved.
         """
         with self._drive(yielding):
             self.was_driven = True
@@ -527,7 +540,7 @@ class Timekeeper:
                 raise self._breach
 
     def fire(self, target: Callable[[], int], lanes: tuple[Lane, ...] = LANES) -> list[Fired]:
-        """Fire what falls due on the way to an instant, in this thread; ``steps`` in one call."""
+        """Fire the timers due on the way to a target time in this thread; return those that fired."""
         __tracebackhide__ = True
         fired = []
         steps = self.steps(target, lanes)
@@ -622,7 +635,7 @@ class Timekeeper:
                 else:
                     self._offset_us += max(0, held - (_process_us() + self._offset_us))
             self._go_live()
-            # Last, because `now` is read without the lock and must not go back for a moment.
+            # Last, because now_us() reads without the lock and must never go back.
             self._held_us = None
         self._moved()
 
@@ -635,17 +648,17 @@ class Timekeeper:
             listener()
 
 
-# What was handed over and is being done here, in whatever thread or task of it.
+# The handed-over work that this thread or task is running.
 _delivering: ContextVar[object] = ContextVar("delivering", default=None)
 
 
 def _nap() -> float:
-    # Tools that move the process's clock tell nobody, so where one is about, waits look up often.
+    # Tools that move the process's clock send no notice, so waits wake often while one is loaded.
     return 0.05 if "time_machine" in sys.modules or "freezegun" in sys.modules else 1.0
 
 
 def _start(now: Instant | None, mode: Mode | None) -> tuple[int | None, bool]:
-    """Where a clock starts (None: at the process's time), and whether frozen."""
+    """Return the time at which a clock starts (None: the process's time), and whether it is frozen."""
     if mode not in (None, "running", "frozen"):
         raise ContractError(f"clock={shown(mode)} is not a mode: give 'running' or 'frozen'")
     frozen = mode == "frozen" or (mode is None and now is not None)

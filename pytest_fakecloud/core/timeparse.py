@@ -1,4 +1,4 @@
-"""Durations and instants as testers write them, as whole microseconds."""
+"""Parse durations and times into microseconds."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from typing import TypeAlias
 from .errors import ContractError, shown
 
 Duration: TypeAlias = timedelta | float | str
-"""A span of time: ``timedelta``, a number of seconds, or text such as ``"1d2h"`` or ``"200ms"``."""
+"""A duration: a ``timedelta``, a number of seconds, or a string such as ``"1d2h"`` or ``"200ms"``."""
 
 Instant: TypeAlias = datetime | str
-"""A point in time: an aware ``datetime`` or ISO 8601 text with an offset (``Z`` included)."""
+"""A time: an aware ``datetime`` or an ISO 8601 string with an offset (or ``Z``)."""
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _MICROSECOND = timedelta(microseconds=1)
@@ -32,18 +32,18 @@ _UNITS = {
     "w": 604_800_000_000,
 }
 _PART = re.compile(r"(\d+(?:\.\d+)?)(us|ms|s|m|h|d|w)")
-# Nothing is looked at twice: the search for parts alone would begin again at each of many digits.
+# Possessive quantifiers avoid backtracking: a plain search would start over at each of many digits.
 _PARTS = re.compile(r"(?:\d++(?:\.\d++)?(?:us|ms|s|m|h|d|w))++")
-# A hundred years: far beyond any schedule, and still a valid datetime when added to today.
+# A hundred years is far beyond any schedule, and today plus that is still a valid datetime.
 _LONGEST_US = 36_525 * 86_400_000_000
 
 
 def duration_us(value: Duration) -> int:
-    """Microseconds in a span of time.
+    """Return a duration in microseconds.
 
-    Accepts a ``timedelta``, a number of seconds, or text made of number-unit groups with the units
-    ``us ms s m h d w`` (``"24h"``, ``"1d2h"``, ``"200ms"``). Raises ``ContractError`` for anything
-    else, for negative spans, and for spans above a hundred years.
+    Accepts a ``timedelta``, a number of seconds, or a string of numbers with the units ``us ms s m
+    h d w`` (``"24h"``, ``"1d2h"``, ``"200ms"``). Raises ``ContractError`` for other values,
+    negative durations, and durations above a hundred years.
     """
     if isinstance(value, timedelta):
         microseconds = value // _MICROSECOND
@@ -52,7 +52,7 @@ def duration_us(value: Duration) -> int:
     elif isinstance(value, int | float):
         if value != value or value in (float("inf"), float("-inf")):
             raise _bad_duration(value)
-        # Bounded first: a million times more than a large number is infinite.
+        # Clamp first: multiplying a large float by a million gives infinity.
         microseconds = round(min(max(value, -1e15), 1e15) * 1_000_000)
     elif isinstance(value, str):
         text = value.replace(" ", "")
@@ -72,17 +72,17 @@ def duration_us(value: Duration) -> int:
 
 
 def check_seconds(name: str, value: object) -> None:
-    """Raise ``ContractError`` for anything but a number of real seconds from 0 up."""
+    """Raise ``ContractError`` unless the value is a number of seconds, 0 or more."""
     number = isinstance(value, int | float) and not isinstance(value, bool)
     if not number or not value >= 0:  # type: ignore[operator]
         raise ContractError(f"{name}={shown(value)} are not seconds: give a number from 0 up")
 
 
 def instant_us(value: Instant) -> int:
-    """Microseconds since the Unix epoch of a point in time.
+    """Return a time in microseconds since the Unix epoch.
 
-    Accepts an aware ``datetime`` or ISO 8601 text with an offset. Raises ``ContractError`` for naive
-    values, unreadable text and other types.
+    Accepts an aware ``datetime`` or an ISO 8601 string with an offset. Raises ``ContractError`` for
+    naive times, invalid strings and other types.
     """
     if isinstance(value, str):
         try:
@@ -95,7 +95,7 @@ def instant_us(value: Instant) -> int:
         raise _bad_instant(value)
     try:
         offset = moment.utcoffset()
-    except Exception as error:  # the tester's own tzinfo
+    except Exception as error:  # from a tzinfo of the test
         raise ContractError(f"the time zone of {shown(value)} is of no use: {error}") from error
     if offset is None:
         raise ContractError(
@@ -104,15 +104,16 @@ def instant_us(value: Instant) -> int:
         )
     microseconds = (moment - _EPOCH) // _MICROSECOND
     if not _FIRST_US <= microseconds <= LAST_US:
-        # The first hours of year 1 east of Greenwich, or the last of 9999 west of it.
+        # The first hours of year 1 in an eastern time zone, or the last of 9999 in a western one.
         raise ContractError(f"{shown(value)} is outside of the years 1 to 9999 in UTC")
     return microseconds
 
 
 def to_datetime(microseconds: int) -> datetime:
-    """The aware UTC datetime of a number of microseconds since the Unix epoch.
+    """Return the aware UTC datetime of a number of microseconds since the Unix epoch.
 
-    The nearest there is, where no datetime reaches: services keep instants far beyond the year 9999.
+    Times outside the range of datetime become the nearest datetime: services keep times far beyond
+    the year 9999.
     """
     if not _FIRST_US <= microseconds <= LAST_US:
         microseconds = _FIRST_US if microseconds < 0 else LAST_US
@@ -134,12 +135,12 @@ def _bad_instant(value: object) -> ContractError:
 
 
 def _true_monotonic() -> Callable[[], float]:
-    # freezegun rewrites attributes that *are* time.monotonic, also in this module, and time-machine
-    # moves wall clocks only: where the system has a coarse monotonic clock, no tool knows of it.
-    # Elsewhere a default argument hides the function from freezegun's attribute search.
+    # freezegun replaces attributes that *are* time.monotonic, in this module too. time-machine
+    # moves only wall clocks. Neither knows Linux's coarse monotonic clock. On other systems a
+    # default argument hides the function from freezegun's search.
     if sys.platform.startswith("linux") and hasattr(time, "clock_gettime"):
         read = time.clock_gettime
-        coarse = 6  # CLOCK_MONOTONIC_COARSE: 1-4 ms resolution, enough for caps
+        coarse = 6  # CLOCK_MONOTONIC_COARSE: 1-4 ms resolution, enough for timeouts
         try:
             read(coarse)
         except OSError:  # pragma: no cover - a kernel without the coarse clock
@@ -158,9 +159,11 @@ def _true_monotonic() -> Callable[[], float]:
 
 
 monotonic = _true_monotonic()
-"""Seconds on a monotonic clock that freezegun and time-machine do not move; for real-time caps."""
+"""Return seconds of a monotonic clock that freezegun and time-machine do not move, for real
+timeouts.
+"""
 
 
 def give_way(sleep: Callable[[float], None] = time.sleep) -> None:
-    """Let other threads have the interpreter, should one wait for it."""
+    """Let another waiting thread run."""
     sleep(0)

@@ -1,4 +1,4 @@
-"""What a clock wakes: timers that fall due, and signals that waiting calls sleep on."""
+"""Timers that a clock fires, and signals that wake waiting calls."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ _COMPACT = 64
 """The number of timers in a lane below which cancelled timers are left alone."""
 
 Begin = Callable[[int], Callable[[], object] | None]
-"""Does the ordered part of a timer's work; returns the rest, which any thread may run."""
+"""Does the ordered part of a timer's work and returns the rest, which can run in any thread."""
 
 
 class Timer:
-    """Something that falls due at an instant of the clock.
+    """A callback that is due at a time of the clock.
 
-    ``due_us`` is the instant in microseconds, ``label`` what reports call it. ``cancel()`` is final
-    and may be called any number of times.
+    ``due_us`` is the time in microseconds, ``label`` the name in reports. ``cancel()`` is final and
+    may be called repeatedly.
     """
 
     __slots__ = (
@@ -68,7 +68,7 @@ _Planned = tuple[int, int, Timer]
 
 
 class Timers:
-    """The planned timers of a clock, by lane. Safe to use from any thread."""
+    """The planned timers of a clock, by lane. Thread-safe."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -101,7 +101,7 @@ class Timers:
         return timer
 
     def pop(self, lanes: tuple[Lane, ...], until_us: int) -> Timer | None:
-        """Remove and return the first timer of the lanes that is due by then, if there is one."""
+        """Remove and return the first timer of the lanes that is due by ``until_us``, or None."""
         with self._lock:
             first: _Planned | None = None
             for lane in lanes:
@@ -119,13 +119,13 @@ class Timers:
         return min(heads, default=None)
 
     def is_due(self, lane: Lane, now_us: int) -> bool:
-        """Return whether a timer of the lane may be due, without taking the lock."""
+        """Return whether a timer of the lane may be due, without the lock."""
         # Another thread may remove the only timer in between, which a slice tolerates.
         first = self._lanes[lane][:1]
         return bool(first) and first[0][0] <= now_us
 
     def planned(self, most: int) -> tuple[int, list[Timer]]:
-        """Return how many timers are planned, and the first of them in their order."""
+        """Return how many timers are planned, and the first ``most`` of them in order."""
         with self._lock:
             planned = [one for lane in self._lanes.values() for one in lane if not one[2].cancelled]
         return len(planned), [timer for *_, timer in heapq.nsmallest(most, planned)]
@@ -138,7 +138,7 @@ class Timers:
 
 
 class Signal:
-    """Wakes the calls that sleep on it: at ``notify()``, when the clock moves, and at ``close()``."""
+    """Wakes sleeping calls: at ``notify()``, when the clock moves, and at ``close()``."""
 
     __slots__ = ("__weakref__", "_condition", "_lock", "_sleeping", "_version", "closed")
 
@@ -150,24 +150,24 @@ class Signal:
         self.closed = False
 
     def notify(self) -> None:
-        """Wake all waiting calls: there may be something new to see."""
+        """Wake all waiting calls, so that they look for changes."""
         with self._lock:
             self._version += 1
             if self._sleeping:
                 self._condition.notify_all()
 
     def close(self) -> None:
-        """End every wait, now and in future."""
+        """End every current and future wait."""
         self.closed = True
         self.notify()
 
     @property
     def version(self) -> int:
-        """A number that grows at each notification."""
+        """A number that increases with each notification."""
         return self._version
 
     def sleep(self, seen: int, seconds: float) -> None:
-        """Sleep until a notification later than ``seen``, at most that many real seconds."""
+        """Sleep until a notification later than ``seen``, at most ``seconds`` real seconds."""
         with self._lock:
             if self._version == seen:
                 self._sleeping += 1

@@ -1,7 +1,4 @@
-"""What the failed assertions of all services have in common: predicates, counts, and differences.
-
-Everything a test may do wrong is a ``ContractError``; what merely is not so becomes words.
-"""
+"""Formatting of values, counts and differences in error messages and failed assertions."""
 
 from __future__ import annotations
 
@@ -12,40 +9,40 @@ from typing import Any
 from .errors import ContractError, shown
 
 SHOWN = 200
-"""The longest value that is shown whole."""
+"""Most characters of a value that is shown in full."""
 PIECE = 60
 _ABSENT = object()
 
 
 def brief(value: object, length: int = SHOWN) -> str:
-    """A value in a message: a function by its name, anything else as its repr, cut where too long."""
+    """Format a value for a message: a function by its name, others by repr, cut if too long."""
     text = getattr(value, "__name__", "") if callable(value) else ""
     text = text or shown(value)
     return text if len(text) <= length else f"{text[:length]}…"
 
 
 def one_line(text: str, length: int = 1000) -> str:
-    """Return a message for a terminal: in one line, without control characters, cut where too long."""
+    """Return a message as one line without control characters, cut if too long."""
     cut = text[: length + 1]
     plain = " ".join("".join(c if c.isprintable() else " " for c in cut).split())
     return plain if len(text) <= length else f"{plain[:length]}…"
 
 
 def check_times(times: object) -> None:
-    """Raise ``ContractError`` for a ``times=`` that is not a whole number from 0 up."""
+    """Raise ``ContractError`` for ``times=`` other than an integer, 0 or more."""
     if times is not None and (type(times) is not int or times < 0):
         raise ContractError(f"times={brief(times)} is not a count: give a whole number from 0 up")
 
 
 def never_awaited(result: object) -> bool:
-    """Return whether a result must be awaited, which nobody can do; a coroutine is closed silently."""
+    """Return whether a result must be awaited. A coroutine is closed, so that it causes no warning."""
     if inspect.iscoroutine(result):
         result.close()
     return inspect.isawaitable(result)
 
 
 def differences(found: Any, wanted: Any, place: str) -> Iterator[str]:
-    """Each place in which two JSON values differ, in words."""
+    """Describe each difference between two JSON values."""
     if isinstance(found, dict) and isinstance(wanted, dict):
         for name in {**wanted, **found}:
             one, other = found.get(name, _ABSENT), wanted.get(name, _ABSENT)

@@ -1,4 +1,4 @@
-"""The threads that serve connections and make deliveries."""
+"""Threads that serve connections and make deliveries."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from ..core.timeparse import monotonic
 
 
 class WorkerPool:
-    """Named daemon threads that run one job each at a time; as many as there are jobs.
+    """Named daemon threads, one for each running job.
 
-    A thread that has had nothing to do for ``linger`` seconds ends, down to ``keep`` of them; one
-    that finishes its job while ``spare`` others are idle ends at once, so that thousands of
-    connections closed together do not leave thousands of threads that wake together.
+    A thread that has been idle for ``linger`` seconds ends if there are more than ``keep``. A
+    thread that finishes its job while ``spare`` others are idle ends immediately, so that closing
+    thousands of connections does not leave thousands of threads that wake together.
     """
 
     def __init__(
@@ -35,18 +35,18 @@ class WorkerPool:
 
     @property
     def threads(self) -> int:
-        """How many threads there are now."""
+        """The number of threads."""
         return len(self._workers)
 
     @property
     def idle(self) -> int:
-        """How many of them wait for a job."""
+        """The number of threads that wait for a job."""
         return len(self._idle)
 
     def close(self, timeout: float = 1.0) -> bool:
-        """End every thread, one that is busy when its job has ended; whether all did in time.
+        """End all threads, busy ones after their job; return whether all ended in time.
 
-        The caller's own thread is not waited for.
+        Does not wait for the calling thread.
         """
         with self._lock:
             self._closed = True
@@ -56,16 +56,16 @@ class WorkerPool:
             worker.wake.release()
         give_up = monotonic() + timeout
         for thread in threads - {threading.current_thread()}:
-            # One that is not started yet cannot be joined; it ends with its job.
+            # A thread that is not started yet cannot be joined. It ends after its job.
             if thread.ident is not None:
                 thread.join(max(0.0, give_up - monotonic()))
         return not any(one.is_alive() for one in threads - {threading.current_thread()})
 
     def submit(self, job: Callable[[], None], abandon: Callable[[], None]) -> None:
-        """Have an idle thread run the job, or a new one; ``abandon()`` when none can be started."""
+        """Run the job in an idle or a new thread; call ``abandon()`` if no thread can be started."""
         with self._lock:
             if self._idle:
-                # The one that was busy last, so that those nobody needs are idle for long.
+                # Take the one that was busy last, so that surplus threads stay idle and end.
                 worker = self._idle.pop()
                 worker.job = job
                 worker.wake.release()
@@ -97,7 +97,7 @@ class WorkerPool:
                 self._idle.append(worker)
             while not worker.wake.acquire(timeout=self.linger):
                 with self._lock:
-                    # Not among the idle, it has just been claimed: its job is there.
+                    # If the worker is not in the list, a job has just been assigned to it.
                     if worker in self._idle and len(self._workers) > self.keep:
                         self._idle.remove(worker)
                         self._workers.discard(worker)
@@ -105,7 +105,7 @@ class WorkerPool:
 
 
 class _Worker:
-    """A thread of the pool: its job, and the lock it sleeps on while it has none."""
+    """A thread of the pool: its job, and the lock it sleeps on without one."""
 
     __slots__ = ("job", "thread", "wake")
 
@@ -118,4 +118,4 @@ class _Worker:
 
 
 def _nothing() -> None:
-    """What an idle worker has to do."""
+    """Do nothing: the job of an idle worker."""

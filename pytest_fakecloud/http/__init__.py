@@ -1,1 +1,1 @@
-"""The HTTP server of every fake: sockets and connections, the parser, the pipeline, routes, readers."""
+"""The HTTP server of every fake: sockets, connections, parser, request pipeline, routes."""

@@ -1,4 +1,6 @@
-"""The pipeline every request takes: record, authenticate, fault, route, endpoint, JSON."""
+"""The pipeline of every request: record, authenticate, inject faults, route, call the endpoint,
+encode.
+"""
 
 from __future__ import annotations
 
@@ -25,37 +27,38 @@ _encode = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode
 
 
 def _slim(body: bytes) -> bytes:
-    """The same bytes in no more memory than they need, for the journal to keep."""
-    # orjson leaves 4 KB to each text it makes, however short.
+    """Return the same bytes in as little memory as possible, because the journal keeps them."""
+    # orjson allocates 4 KB for each result, however short.
     return b"%b" % body if len(body) < 4096 else body
 
 
 class Interference(Protocol):
-    """What may come between a request and its endpoint: the plan of a handle's faults."""
+    """The faults of a fake, as the app uses them."""
 
     @property
     def active(self) -> tuple[object, ...]:
-        """What can still come between; requests skip the plan while there is nothing."""
+        """The faults that can still fire. Requests skip the plan while there are none."""
 
     def run(self, request: Request, serve: Serve) -> Response:
-        """Return what becomes of ``serve()`` for this request."""
+        """Return the response to a request; ``serve()`` returns the one without faults."""
 
     def attach(self, app: App) -> None:
-        """Ask that app for what faults need: its facts, its names, its dialect."""
+        """Take the facts, names and error format that faults need from the app."""
 
 
 class App:
-    """One service's HTTP face; subclasses name the routes and the dialect of errors.
+    """The HTTP side of one service. Subclasses define its routes and error format.
 
-    A subclass gives ``service``, ``routes()``, ``authenticate()``, and where its dialect differs
-    ``render_error()``, ``unknown_path()``, ``wrong_method()``, ``facts()`` and ``dump()``. Endpoints
-    take a ``Request`` and return an ``Answer``, a ``Stream`` or any object to send as JSON; they
-    raise ``ServiceError`` for what the service would refuse, and may wait only through the clock.
+    A subclass defines ``service``, ``routes()``, ``authenticate()``, and overrides
+    ``render_error()``, ``unknown_path()``, ``wrong_method()``, ``facts()`` and ``dump()`` as
+    needed. Endpoints take a ``Request`` and return an ``Answer``, a ``Stream`` or any object to
+    send as JSON. They raise ``ServiceError`` for requests that the service would reject, and may
+    wait only through the clock.
     """
 
     service: ClassVar[str] = ""
     fact_fields: ClassVar[Mapping[str, Field]] = {}
-    """The facts that ``facts()`` can tell, as fields to ask about."""
+    """The facts that ``facts()`` can return, as fields to filter by."""
     event_kinds: ClassVar[frozenset[str]] = frozenset()
     """The kinds of events that the service records in its journal."""
 
@@ -65,7 +68,7 @@ class App:
     problems: Problems
     name: str = ""
     guard: Callable[[Request], object] | None = None
-    """Raises ``ServiceError`` for requests to reject before anything else is known of them."""
+    """Raises ``ServiceError`` for requests that must be rejected before routing."""
 
     def attach(
         self,
@@ -76,7 +79,7 @@ class App:
         problems: Problems,
         name: str,
     ) -> None:
-        """Connect the app to its cloud; done once by its handle."""
+        """Connect the app to its cloud. The fake calls this once."""
         self.clock = clock
         self.recorder = recorder
         self.faults = faults
@@ -87,60 +90,61 @@ class App:
 
     @cached_property
     def table(self) -> RouteTable:
-        """The routes, ready to be looked up; made with the first request."""
+        """The route table, created with the first request."""
         return RouteTable(self.routes())
 
     # -- the dialect -----------------------------------------------------------------------------
 
     def routes(self) -> list[Route]:
-        """All endpoints of the service."""
+        """Return all endpoints of the service."""
         raise NotImplementedError
 
     def authenticate(self, request: Request) -> object:
-        """Who is asking; raises ``ServiceError`` for missing or wrong credentials."""
+        """Return the client's identity; raise ``ServiceError`` for missing or wrong credentials."""
         return None
 
     def render_error(self, error: ServiceError) -> Answer:
-        """The service's error envelope."""
+        """Return an error in the service's format."""
         return Answer({"error": error.message}, error.status, error.headers)
 
     def unknown_path(self, request: Request) -> Answer:
-        """The service's answer to a path it does not have."""
+        """Return the service's answer to an unknown path."""
         raise ServiceError(404, f"Not Found: {request.method} {request.path}")
 
     def wrong_method(self, request: Request, allowed: frozenset[str]) -> Answer:
-        """The service's answer to a method its path does not take."""
+        """Return the service's answer to a method that the path does not accept."""
         raise ServiceError(
             405, "Method Not Allowed", headers=[("Allow", ", ".join(sorted(allowed)))]
         )
 
     def bug(self, request: Request, error: BaseException) -> Answer:
-        """The answer when the engine itself fails: a 500 in the service's envelope."""
+        """Return the answer to a failure of the engine itself: a 500 in the service's format."""
         return self.render_error(ServiceError(500, f"internal error: {shown(error)}"))
 
     def facts(self, request: Request) -> dict[str, Any]:
-        """What faults and reports may know of a request (``command``, ``topic``, …)."""
+        """Return the facts of a request for faults and reports (``command``, ``topic``, …)."""
         return {}
 
     def words(self) -> Iterable[str]:
-        """The names a call can be asked for by: those of its routes, and of commands."""
+        """Yield the names that calls can be filtered by: those of the routes and commands."""
         return (route.name for route in self.table.routes)
 
     def dump(self, value: object) -> bytes:
-        """The JSON bytes of an answer."""
+        """Encode an answer as JSON."""
         try:
             return orjson.dumps(value)
         except TypeError:
-            # Integers beyond 64 bits, keys that are not text, lone surrogates.
+            # orjson rejects integers beyond 64 bits, keys that are not strings, and lone
+            # surrogates.
             return _encode(value).encode("utf-8", "surrogatepass")
 
     # -- the pipeline ----------------------------------------------------------------------------
 
     def answer(self, request: Request) -> Response:
-        """Take one request through the whole pipeline."""
+        """Process one request through the whole pipeline."""
         unsettled: Exception | None = None
         try:
-            # What fell due before the request is in the journal before it.
+            # Fire due timers first, so that their entries precede the request in the journal.
             at_us = self.clock.settle()
         except Exception as error:
             at_us, unsettled = self.clock.now_us(), error
@@ -164,14 +168,14 @@ class App:
         except ServiceError as error:
             response = self._finished(self.render_error(error))
             if error.status == 401 and request.principal is None:
-                # The client was not let in: the beginning of its request says what it wanted.
+                # Without valid credentials, keep only the beginning of the request.
                 self._record(call, response)
                 self.recorder.cut(call)
                 return response
         except Exception as error:
             response = self._failed(request, error)
         except BaseException:
-            call.outcome = "broken off"  # so that it does not count as one under way for ever
+            call.outcome = "broken off"  # so that the call does not count as in progress forever
             raise
         self._record(call, response)
         return response
@@ -201,15 +205,15 @@ class App:
         return result
 
     def refused(self, status: int, reason: str) -> None:
-        """Note that the server has refused bytes that were not a request of the service yet."""
+        """Record that the server rejected bytes that are not a valid request."""
         shown = shortened(reason)
         self.recorder.add_event("refused", f"{status} to what is not a request: {shown}")
 
     def foreign(self, request: Request) -> Answer:
-        """The answer to a method that no path takes; only its method and its target were read.
+        """Answer a method that no path accepts, of which only method and target were read.
 
-        It is an unrouted request like any other; it needs no credentials, and where the path is
-        unknown too, the methods of the whole service are named.
+        It is recorded as an unrouted request and needs no credentials. If the path is unknown too,
+        the answer lists the methods of the whole service.
         """
         call = request.call = self.recorder.open_call(request, facts=self._facts_of)
         found = self.table.find(request.method, request.path)
@@ -225,15 +229,15 @@ class App:
         return answer
 
     def stream_failed(self, request: Request, error: Exception) -> None:
-        """Report what broke a stream off; its client sees an answer without an end."""
+        """Report an exception that interrupted a stream; its client receives a truncated response."""
         request.call.outcome = "broken off"
         self._report_bug(request, error)
 
     def broken_off(self, request: Request, error: BaseException) -> Response:
-        """Report what ended a request in a thread of the server's, and return the 500 for its client.
+        """Report an exception that ended a request in a server thread; return a 500 for its client.
 
-        A callback of the test raised it, such as ``pytest.fail()``. In the test's own thread it goes
-        on to the test.
+        A callback of the test raised it, such as ``pytest.fail()``. In the test's own thread it
+        propagates to the test.
         """
         response = self._failed(request, error)
         self._record(request.call, response)
@@ -289,7 +293,7 @@ class App:
         )
 
     def _facts_of(self, call: Call) -> dict[str, Any]:
-        # Read once more from what the journal has, so that it need not keep the requests as well.
+        # Parse the recorded request again, so that the journal need not keep requests as well.
         request = Request(call.method, call.target, call.headers, call.body, call.client)
         found = self.table.find(request.method, request.path)
         if isinstance(found, tuple):
@@ -297,7 +301,7 @@ class App:
             request.route = route.name
         try:
             return self.facts(request)
-        except Exception:  # an unreadable body has no facts; the endpoint says why
+        except Exception:  # an unreadable body has no facts; the endpoint reports the error
             return {}
 
     def _record(self, call: Call, response: Response) -> None:

@@ -1,7 +1,7 @@
-"""One accepted connection, and who may do what to it.
+"""One accepted connection, and which threads may close it.
 
-Only the worker that serves a connection closes it: everybody else shuts it down at most, so that no
-descriptor can change its owner under a thread's feet.
+Only the worker that serves a connection closes its socket. All other threads only shut it down, so
+that no file descriptor is reused while a thread still works with it.
 """
 
 from __future__ import annotations
@@ -21,27 +21,27 @@ if TYPE_CHECKING:
     from .mount import Mount
 
 MOST_EARLY = 1024 * 1024
-"""The most bytes a client may send ahead while an answer is on its way to it."""
+"""Most bytes that a client may send ahead while a response is being sent."""
 RESET_ON_CLOSE = struct.pack("hh" if sys.platform == "win32" else "ii", 1, 0)
 
 
 def tls_error() -> type[OSError]:
-    """What a TLS connection raises besides, for an ``except``: looked up when something was raised."""
+    """Return the exception class of TLS errors, for an ``except`` clause that evaluates it lazily."""
     import ssl  # takes 3 ms, and most connections have no TLS
 
     return ssl.SSLError
 
 
 ConnectionHandler = Callable[["Connection"], None]
-"""Serves a connection until it ends, in a worker's thread."""
+"""Serves a connection to its end, in a worker thread."""
 
 
 class Connection:
-    """One accepted connection, held by the mount it came in at and by no other.
+    """One accepted connection, owned by the mount that accepted it.
 
-    ``sock`` is the blocking socket (a TLS one where the mount has a context), ``address`` the
-    client's, ``mount`` where it came in. A protocol calls ``enter()`` before it goes into the
-    engine and ``leave()`` after.
+    ``sock`` is the blocking socket (a TLS socket if the mount has a context), ``address`` the
+    client's address, ``mount`` the mount that accepted it. A protocol calls ``enter()`` before it
+    calls the engine and ``leave()`` afterwards.
     """
 
     __slots__ = (
@@ -68,18 +68,19 @@ class Connection:
         self.ended = False
         self.worker: threading.Thread | None = None
         self.early = b""
-        """What the client sent while an answer was on its way: the next requests."""
+        """Bytes that the client sent while a response was being sent: its next requests."""
         self.received = self.handled = 0
-        """How many bytes of the client were read, and how many of them are dealt with."""
+        """Number of bytes read from the client, and of those processed."""
         self.unsent: Callable[[], bool] | None = None
-        """Whether messages wait to be sent to the client, for a protocol that pushes some."""
+        """Whether messages wait to be sent, for protocols that push messages."""
 
     def enter(self, doing: object) -> bool:
-        """Announce a call into the engine; False when the connection has been ended meanwhile.
+        """Announce a call into the engine; return False if the connection has been ended.
 
-        ``doing`` says what for, should the handler not leave in time when the mount is closed.
+        ``doing`` describes the call, for the warning if the handler does not return in time when
+        the mount is closed.
         """
-        # Set first, look second; who ends connections does it the other way round, so one of the
+        # Set the flag before the check. Threads that end connections do the reverse, so one of the
         # two always sees the other.
         self.doing = doing
         self.inside = True
@@ -89,16 +90,17 @@ class Connection:
         return True
 
     def leave(self) -> None:
-        """Announce that the engine has been left."""
+        """Announce that the call into the engine has returned."""
         self.inside = False
         if self.ended and self.mount.left is not None:
             self.mount.left.set()
 
     @contextlib.contextmanager
     def watched(self, gone: Callable[[], None], *, reads: bool = False) -> Iterator[None]:
-        """Have ``gone`` called, from the hub's thread, when the client closes its side meanwhile.
+        """Call ``gone`` from the hub's thread if the client closes its side during the block.
 
-        What it sends first hides that, unless the watch ``reads``: then it is in ``early`` after.
+        Unread data hides the end of a connection, unless ``reads`` is true: then the data is read
+        into ``early``.
         """
         watch = Watch(self, gone, reads)
         if self.mount.hub.register(self.sock, watch):
@@ -110,9 +112,9 @@ class Connection:
             yield
 
     def has_hung_up(self) -> bool:
-        """Whether the client has closed its side; looks without waiting and without reading.
+        """Return whether the client has closed its side, without waiting and without reading.
 
-        Where the system has no POLLRDHUP (macOS, Windows), data that was not read hides the end.
+        On systems without POLLRDHUP (macOS, Windows) unread data hides the end.
         """
         try:
             if hung_up := getattr(select, "POLLRDHUP", 0):
@@ -132,20 +134,20 @@ class Connection:
         return f"<Connection from {self.address} to {self.mount.address}>"
 
     def serve(self) -> None:
-        """Have the mount's protocol serve it to its end, in the worker's thread that calls this."""
+        """Serve the connection to its end with the mount's protocol, in the calling worker thread."""
         self.worker = threading.current_thread()
         mount = self.mount
         try:
             if self._prepare():
                 mount.protocol(self)
         except (TimeoutError, ConnectionError):
-            # The client went away, or the mount was closed while it was served.
+            # The client disconnected, or the mount was closed while serving.
             pass
         except tls_error():
             pass
         except BaseException as error:
-            # Anything at all, such as what pytest.fail() raises in a handler of the test's: the
-            # thread belongs to the pool and must live on.
+            # Includes BaseExceptions such as pytest.fail() in a handler of the test: the thread
+            # belongs to the pool and must survive.
             mount.report(error)
         finally:
             mount.forget(self)
@@ -154,11 +156,11 @@ class Connection:
     def _prepare(self) -> bool:
         sock = self.sock
         try:
-            # A test may have set a default timeout for its own sockets; ours block.
+            # The test may have set a default timeout for sockets; connections here must block.
             sock.settimeout(None)
             sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             if sys.platform != "win32":
-                # What remains of this connection must not be in the way of listening again.
+                # The closed connection must not prevent listening on the port again.
                 sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             if self.mount.tls is not None:
                 self._secure(self.mount.tls)
@@ -175,26 +177,28 @@ class Connection:
         secured.do_handshake()
 
     def abandon(self) -> None:
-        """Close it unserved."""
+        """Close the connection without serving it."""
         self.mount.forget(self)
 
     def close_with_reset(self) -> None:
-        """Have the closing of this connection be a TCP reset."""
+        """Make the connection close with a TCP reset."""
         with contextlib.suppress(OSError):
             self.sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, RESET_ON_CLOSE)
 
     def end(self) -> None:
-        """Shut it down; to be called with the mount's lock, so that nobody closes it meanwhile."""
-        # The raw socket's shutdown: that of a TLS socket changes state its reader relies on.
+        """Shut the connection down. The caller holds the mount's lock, so that no thread closes it
+        meanwhile.
+        """
+        # Shut the raw socket down: a TLS socket's shutdown changes state that its reader relies on.
         self.ended = True
-        # No TIME_WAIT for a port that is given up; the peer sees the end either way.
+        # Avoid TIME_WAIT, so that the port can be reused. The peer sees the end either way.
         self.close_with_reset()
         with contextlib.suppress(OSError):
             socket.socket.shutdown(self.sock, socket.SHUT_RDWR)
 
 
 class Watch:
-    """Tells when the peer of a connection closes its side while nobody reads from it."""
+    """Detects that the peer of a connection closes its side while no thread reads from it."""
 
     def __init__(self, connection: Connection, gone: Callable[[], None], reads: bool) -> None:
         self._connection = connection
@@ -211,14 +215,14 @@ class Watch:
                 return
             going = True
             try:
-                # A TLS connection cannot be looked into without reading; a client that sends
-                # anything while an answer is on its way to it is saying goodbye.
+                # A TLS connection cannot be inspected without reading. A client that sends data
+                # while its response is being sent is closing the connection.
                 if self._connection.mount.tls is not None:
                     pass
                 elif not self._reads:
                     going = not self._sock.recv(1, socket.MSG_PEEK)
                 elif data := self._sock.recv(65_536):
-                    # Taken, because what is left there would hide the end that comes behind it.
+                    # Read the data, because it would hide the end behind it.
                     self._connection.early += data
                     if len(self._connection.early) <= MOST_EARLY:
                         return

@@ -1,4 +1,4 @@
-"""Answers as bytes of HTTP/1.1."""
+"""Encode answers as HTTP/1.1."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _STATUS_LINES = {
 
 
 def encode(message: Message, answer: Answer) -> bytes:
-    """The bytes of a whole answer, framed for the request it answers."""
+    """Return the bytes of a whole answer, framed for the request it answers."""
     body = answer.body
     assert isinstance(body, bytes)
     status = answer.status
@@ -40,7 +40,7 @@ def encode(message: Message, answer: Answer) -> bytes:
 
 
 def _own_headers(message: Message, headers: Iterable[tuple[str, str]]) -> str:
-    """The headers an answer brings along; how it is framed is not theirs to say."""
+    """Return the answer's own headers, without those that frame it."""
     lines = []
     for name, value in headers:
         lower = name.lower()
@@ -62,7 +62,7 @@ def connection_header(message: Message) -> str:
 
 
 def header(name: str, value: str) -> str:
-    # What a service echoes must not become a header of its own.
+    # A value echoed by a service must not start a new header.
     return f"{name}: {value.translate(_CLEAN)}\r\n"
 
 
@@ -77,12 +77,12 @@ def head_bytes(head: str) -> bytes:
         return head.encode("utf-8", "surrogateescape")
 
 
-# Of the present second: the openings of answers, by status.
+# The openings of answers in the current second, by status.
 _openings: tuple[int, str, dict[int, str]] = (-1, "", {})
 
 
 def _opening(status: int) -> str:
-    """Status line and Date header, made once a second for each status."""
+    """Return the status line and Date header, cached for a second per status."""
     now = int(time.time())
     second, _, made = _openings
     found = made.get(status) if second == now else None
@@ -96,12 +96,12 @@ def _opening(status: int) -> str:
 
 
 def http_date() -> str:
-    """The present second of the process's clock as a Date header has it."""
+    """Return the current second of the process's clock in the format of a Date header."""
     global _openings
     now = int(time.time())
     second, date, _ = _openings
     if second != now:
-        # Not by email.utils: its datetime fails at the end of the year 9999 in frozen process time.
+        # email.utils fails at the end of the year 9999 in frozen process time.
         t = time.gmtime(now)
         date = (
             f"{_DAYS[t.tm_wday]}, {t.tm_mday:02} {_MONTHS[t.tm_mon - 1]} {t.tm_year} "

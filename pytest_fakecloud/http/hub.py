@@ -1,9 +1,10 @@
-"""One acceptor for every listening socket of the process, and the workers that serve connections.
+"""One acceptor thread for all listening sockets of the process, and the workers that serve
+connections.
 
-Mounting an application costs a socket, a bind and a registration; no thread is started or joined.
-One daemon thread waits on all listening sockets; an accepted connection goes to an idle worker of
-a pool that grows without a bound, since a handler may block for as long as it likes (a long poll,
-a callback into the same process) and a keep-alive connection owns its worker.
+Mounting an application creates a socket, binds and registers it, but starts no thread. One daemon
+thread waits on all listening sockets and passes accepted connections to idle workers. The pool
+grows without a limit, because a handler may block for long (a long poll, a callback into the same
+process) and a keep-alive connection occupies its worker.
 """
 
 from __future__ import annotations
@@ -37,14 +38,14 @@ _NO_SOCKET = {errno.EBADF, errno.EINVAL, errno.ENOTSOCK}
 _SCARCE = {errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM}
 _gone_already = contextlib.suppress(KeyError, ValueError, OSError)
 SCARCE_SECONDS = 0.05
-"""How long the thread waits before it tries to accept again what the system has no room for."""
+"""Seconds to wait before accepting again after the system ran out of file descriptors or memory."""
 
 
 class Hub:
     """The listening sockets of the process and the thread that accepts on all of them.
 
-    Starts with the first mount and stops at exit, both without delay. One is enough for a process
-    (``default_hub()``); it is safe to use from any thread.
+    Starts with the first mount and stops at exit, both without delay. One hub per process is enough
+    (``default_hub()``). Thread-safe.
     """
 
     def __init__(self) -> None:
@@ -66,7 +67,7 @@ class Hub:
 
     @property
     def mounts(self) -> int:
-        """How many applications are mounted now."""
+        """The number of mounted applications."""
         return len(self._mounts)
 
     def mount(
@@ -79,20 +80,19 @@ class Hub:
         protocol: ConnectionHandler | None = None,
         held: bool = True,
     ) -> Mount:
-        """Serve an application at an address of its own, from now on.
+        """Serve an application at its own address.
 
-        ``app`` is a ``http.app.App`` or any WSGI callable. ``port`` 0 takes the next free one.
-        ``tls`` serves HTTPS (or whatever the protocol is) with that context. ``protocol`` replaces
-        HTTP: it is called with each ``Connection``, in a thread of its own, and the connection is
-        closed when it returns. Without ``held`` the hub does not keep the mount alive: it gives its
-        address up when nobody holds it any more. Raises ``ContractError`` when a given address
-        cannot be had.
+        ``app`` is an ``http.app.App`` or any WSGI callable. ``port`` 0 takes the next free one.
+        ``tls`` is the context of an HTTPS (or other TLS) server. ``protocol`` replaces HTTP: it is
+        called with each ``Connection`` in a thread of its own, and the connection is closed when it
+        returns. With ``held=False`` the mount closes when the caller drops its last reference.
+        Raises ``ContractError`` if the given address is not available.
         """
         if protocol is None:
             protocol = _http()
         if self._selector is None:
             self._start()
-        # "localhost." is "localhost", said to be complete; clients compare it as text.
+        # "localhost." is the fully qualified form of "localhost", but clients compare strings.
         mount = Mount(self, app, host.rstrip(".") or host, port, tls, protocol)
         self._mounts.add(mount)
         if held:
@@ -101,7 +101,7 @@ class Hub:
         return mount
 
     def stop(self) -> None:
-        """Close every mount and end the hub's thread; the next mount starts it again."""
+        """Close every mount and end the hub's thread. The next mount starts it again."""
         for mount in list(self._mounts):
             mount.close()
         with self._lock:
@@ -117,14 +117,14 @@ class Hub:
     # -- for mounts and connections --------------------------------------------------------------
 
     def bind(self, host: str, port: int) -> tuple[socket.socket, int]:
-        """A listening socket on the port, or on the next free one when it is 0; and which it is."""
+        """Return a listening socket and its port: the given one, or the next free one for 0."""
         if (sock := kept(host, port)) is not None:
             return sock, port
         try:
             return listen(host, port or functools.partial(self._bind_next, host))
         except OSError as error:
             if error.errno in (errno.EMFILE, errno.ENFILE):
-                raise  # the port is not the reason
+                raise  # the system is out of file descriptors; the port is not the reason
             wanted = f"port {port} of {host}" if port else f"any port of {host}"
             raise ContractError(
                 f"cannot listen on {wanted}: {error.strerror or error}. "
@@ -138,20 +138,20 @@ class Hub:
                     sock.bind((host, port))
                     return port
                 except OSError as error:
-                    # Taken, or (Windows) reserved by the system: the next one.
+                    # In use, or (Windows) reserved by the system: try the next one.
                     if error.errno not in (errno.EADDRINUSE, errno.EACCES):
                         raise
         raise OSError(errno.EADDRINUSE, "every port of the range is taken")
 
     def register(self, sock: socket.socket, data: Acceptor | Watch) -> bool:
-        """Have ``data.ready()`` called in the hub's thread whenever the socket is readable."""
+        """Call ``data.ready()`` in the hub's thread whenever the socket is readable."""
         selector = self._selector
         if selector is None:
             return False
         try:
             selector.register(sock, selectors.EVENT_READ, data)
         except KeyError:
-            # Somebody closed a socket of ours behind our back, and this one got its descriptor.
+            # Foreign code closed a socket of the hub, and this one got its file descriptor.
             selector.unregister(sock.fileno())
             selector.register(sock, selectors.EVENT_READ, data)
         if self._wakes:
@@ -159,7 +159,7 @@ class Hub:
         return True
 
     def unregister(self, sock: socket.socket) -> None:
-        """Take a socket off again; to be called before it is closed."""
+        """Stop watching a socket. Call this before closing it."""
         selector = self._selector
         if selector is None:
             return
@@ -169,12 +169,12 @@ class Hub:
             self._nudge()
 
     def later(self, function: Callable[[], object]) -> None:
-        """Have a function called in the hub's thread; takes no lock, so ``__del__`` may call it."""
+        """Call a function in the hub's thread. Takes no lock, so ``__del__`` may call it."""
         self._later.put(function)
         self._nudge()
 
     def forget(self, mount: Mount) -> None:
-        """Drop a closed mount."""
+        """Remove a closed mount."""
         self._mounts.discard(mount)
         self._held.discard(mount)
 
@@ -189,7 +189,8 @@ class Hub:
             inner.setblocking(False)
             self._wake.setblocking(False)
             selector.register(inner, selectors.EVENT_READ, None)
-            # epoll and kqueue see what other threads add while they wait; the others must be woken.
+            # epoll and kqueue notice sockets added by other threads while they wait; other
+            # selectors must be woken.
             self._wakes = type(selector).__name__ not in ("EpollSelector", "KqueueSelector")
             self._thread = threading.Thread(
                 target=self._run, args=(selector, inner), name="fakecloud-hub", daemon=True
@@ -213,8 +214,8 @@ class Hub:
                 except (OSError, ValueError):
                     _drop_closed(selector)
                     continue
-                # Nothing of it stays behind here while the thread sleeps: a mount would keep the
-                # data of its test.
+                # Keep no reference to a mount while the thread sleeps, because it would keep the
+                # test's data alive.
                 while ready:
                     if not self._attend(selector, inner, ready.pop(0)[0], breath):
                         return
@@ -229,7 +230,7 @@ class Hub:
         key: selectors.SelectorKey,
         breath: threading.Event,
     ) -> bool:
-        """See to one socket that something came to; whether the thread goes on."""
+        """Handle one ready socket; return whether the thread continues."""
         if key.data is None:
             if not _drained(inner):
                 return False
@@ -242,12 +243,12 @@ class Hub:
             if error.errno in _NO_SOCKET:
                 _drop(selector, key)
             else:
-                # Whoever waits in the backlog can be accepted when others have left.
+                # Clients in the backlog can be accepted after others have disconnected.
                 self._tell_scarce(key.data, error)
                 breath.wait(SCARCE_SECONDS)
         except Exception as error:
-            # Whatever is wrong with one socket, even a tool that forbids to make any, the others go
-            # on, and this one may get well.
+            # A failing socket must not affect the others. It may recover, e.g. when a tool that
+            # forbids creating sockets is switched off.
             traceback.print_exception(error, file=sys.stderr)
             breath.wait(0.01)
         return True
@@ -261,7 +262,7 @@ class Hub:
 
     def _tell_scarce(self, data: object, error: OSError) -> None:
         if self._scarce:
-            return  # once for each time that it begins
+            return  # report each shortage once
         self._scarce = True
         advice = ""
         if error.errno in _SCARCE:
@@ -280,7 +281,7 @@ class Hub:
             mount.after_fork()
         if selector is not None:
             keys = list((selector.get_map() or {}).values())
-            # Only this process's copy is closed; the parent's waits on.
+            # Close only this process's copy; the parent's stays open.
             selector.close()
             for key in keys:
                 if key.data is None and isinstance(key.fileobj, socket.socket):
@@ -307,7 +308,7 @@ def _drop(selector: selectors.BaseSelector, key: selectors.SelectorKey) -> None:
 def _drop_closed(selector: selectors.BaseSelector) -> None:
     for key in list((selector.get_map() or {}).values()):
         try:
-            # Asked of the socket, because on Windows it is no file descriptor.
+            # Call the socket's method, because on Windows it is not a file descriptor.
             key.fileobj.getsockopt(socket.SOL_SOCKET, socket.SO_TYPE)  # type: ignore[union-attr]
         except OSError:
             _drop(selector, key)
@@ -315,7 +316,7 @@ def _drop_closed(selector: selectors.BaseSelector) -> None:
 
 @functools.cache
 def _http() -> ConnectionHandler:
-    # Only here, so that the hub alone does not import the HTTP server.
+    # Imported late, so that the hub alone does not import the HTTP server.
     from .server import serve_http
 
     return serve_http
@@ -327,7 +328,7 @@ _shared_lock = threading.Lock()
 
 
 def default_hub() -> Hub:
-    """The hub of this process."""
+    """Return the hub of this process."""
     global _shared
     with _shared_lock:
         if _shared is None:

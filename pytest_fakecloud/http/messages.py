@@ -1,4 +1,4 @@
-"""What goes in and what comes out: requests as they came, answers, streams, and ruined connections."""
+"""Requests as received, answers, streams, and broken connections."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ JSON_TYPE = "application/json"
 
 
 class Request:
-    """A request as it came in: nothing decoded, nothing merged.
+    """A request as received, not decoded or merged.
 
-    ``target`` is the raw request target (Latin-1 text of the bytes), ``path`` and ``query_string``
-    its two halves, ``headers`` a mapping that ignores case, ``fields`` the first value of each by
-    its name in lower case (many requests share one: only to be read), ``client`` the peer's address,
-    ``principal`` what authentication returned, ``params`` the raw parameters of the route's pattern,
-    ``route`` the endpoint's name, ``call`` the journal's record until the answer is made.
-    ``head_bytes`` is about how long target and headers are, where they came over a socket.
+    ``target`` is the raw request target (its bytes as Latin-1), ``path`` and ``query_string`` are
+    its two parts, ``headers`` is a mapping that ignores case, ``fields`` maps lower-case names
+    to first values (shared between requests, so read-only), ``client`` is the peer's address,
+    ``principal`` the result of authentication, ``params`` are the raw parameters of the route's
+    pattern, ``route`` is the endpoint's name, ``call`` the journal's entry. ``head_bytes`` is the
+    approximate size of target and headers of a request received over a socket.
     """
 
     __slots__ = (
@@ -52,7 +52,7 @@ class Request:
         self.method = method
         self.target = target
         path, _, self.query_string = target.partition("?")
-        # A client behind a proxy setting sends the absolute form; only its path matters here.
+        # Clients behind a proxy setting send an absolute URL; only its path matters here.
         if not path.startswith("/"):
             _, _, rest = path.partition("://")
             path = "/" + rest.partition("/")[2]
@@ -65,25 +65,27 @@ class Request:
         self.route = ""
         self.head_bytes = 0
         self.call: Call = _NO_CALL
-        # Every service looks for its credentials there.
+        # Every service reads credentials from there.
         self.fields = first_of_each(self.headers.pairs) if fields is None else fields
 
     def __str__(self) -> str:
         return f"{self.method} {self.target}"
 
     def query_items(self) -> list[tuple[str, str]]:
-        """Decoded names and values of the query, in order, duplicates and empty values kept."""
+        """Return the decoded names and values of the query in order, with duplicates and empty
+        values.
+        """
         return query_items(self.query_string) if self.query_string else []
 
     def query(self, name: str) -> str | None:
-        """The first query value of that name, or None."""
+        """Return the first query value of that name, or None."""
         if not self.query_string:
             return None
         return next((value for key, value in self.query_items() if key == name), None)
 
 
 def first_of_each(headers: HeaderPairs) -> dict[str, str]:
-    """The first value of each header, by its name in lower case."""
+    """Return the first value of each header by its lower-case name."""
     found: dict[str, str] = {}
     for name, value in headers:
         found.setdefault(name.lower(), value)
@@ -95,7 +97,7 @@ _NO_CALL = Call(0, 0, "", "", "", "")
 
 @dataclass(slots=True)
 class Answer:
-    """A whole response: ``bytes`` bodies go out as they are, any other object as JSON."""
+    """A complete response. ``bytes`` bodies are sent unchanged, other objects as JSON."""
 
     body: object = b""
     status: int = 200
@@ -105,9 +107,9 @@ class Answer:
 
 @dataclass(slots=True)
 class Stream:
-    """A response whose chunks come as they are made (server-sent events).
+    """A response whose chunks are sent as they are produced (server-sent events).
 
-    ``chunks`` is closed when the client goes or the server does; ``on_close`` runs once after.
+    ``chunks`` is closed when the client or the server closes; then ``on_close`` is called once.
     """
 
     chunks: Iterator[bytes]
@@ -119,13 +121,12 @@ class Stream:
 
 @dataclass(slots=True)
 class Effect:
-    """What a fault does to the connection instead of answering well.
+    """What an injected fault does to the connection instead of sending the answer.
 
-    ``kind`` is ``"drop"`` (close without an answer, the engine was not reached), ``"lose"`` (the
-    same, after the engine did what ``answer`` would have told), ``"refuse"`` (as if nobody
-    listened), ``"hang"`` (stay silent until the client gives up or the server closes) or
-    ``"truncate"`` (announce the whole answer, send the first ``keep`` bytes of its body, close).
-    ``reset`` closes with a TCP reset.
+    ``kind`` is ``"drop"`` (close without an answer, before the engine), ``"lose"`` (close without
+    the ``answer``, after the engine), ``"refuse"`` (as if no server listened), ``"hang"`` (send
+    nothing until the client or the server closes) or ``"truncate"`` (announce the whole answer,
+    send the first ``keep`` bytes of its body, close). ``reset`` closes with a TCP reset.
     """
 
     kind: str
@@ -136,7 +137,7 @@ class Effect:
 
 Response: TypeAlias = Answer | Stream | Effect
 Serve: TypeAlias = Callable[[], Response]
-"""What would happen to a request without a fault."""
+"""Returns the response without faults."""
 
 OUTCOME_OF_EFFECT: Mapping[str, Outcome] = {
     "drop": "dropped",
@@ -145,4 +146,4 @@ OUTCOME_OF_EFFECT: Mapping[str, Outcome] = {
     "hang": "hung",
     "truncate": "truncated",
 }
-"""What the journal calls a request that an effect befell."""
+"""The journal's outcome of a call by the kind of its effect."""

@@ -1,4 +1,4 @@
-"""An application at an address: its listening socket, its connections, and how both end."""
+"""An application at an address: its listening socket and its connections."""
 
 from __future__ import annotations
 
@@ -22,20 +22,20 @@ if TYPE_CHECKING:
 
     from .hub import Hub
 
-# Where a clean way to refuse connections while keeping the port exists.
+# Linux can refuse connections and still keep the port.
 CAN_STOP_LISTENING = sys.platform.startswith("linux")
 LEAVE_SECONDS = 1.0
-_ACCEPTS = 64  # of one listener, before the others have their turn
+_ACCEPTS = 64  # connections accepted from one listener before the others get their turn
 
 
 class Acceptor:
-    """Accepts connections for a mount, without keeping the mount alive."""
+    """Accepts connections for a mount without keeping the mount alive."""
 
     def __init__(self, mount: Mount) -> None:
         self._mount = weakref.ref(mount)
 
     def ready(self) -> None:
-        """Accept what waits; called by the hub's thread."""
+        """Accept waiting connections. The hub's thread calls this."""
         mount = self._mount()
         if mount is not None:
             mount.ready()
@@ -45,14 +45,14 @@ class Acceptor:
 
 
 class Mount:
-    """An application at an address: what ``Hub.mount`` gives.
+    """An application at an address, as ``Hub.mount()`` returns it.
 
-    ``url`` has no trailing slash. Functions appended to
-    ``on_close`` are called while the mount closes, after its connections were shut down: there an
-    application wakes those of its handlers that wait. ``on_reset`` is the same for
-    ``reset_connections()``, and ``on_error`` receives what escaped a plain application. ``stuck`` has
-    a text for each handler that did not leave when the mount was closed or reset.
-    ``body_limit`` is the most bytes of a request's body, where it is not the server's own limit.
+    ``url`` has no trailing slash. The functions in ``on_close`` are called while the mount closes,
+    after its connections were shut down, so that an application can wake its waiting handlers;
+    those in ``on_reset`` likewise for ``reset_connections()``. The functions in ``on_error``
+    receive exceptions from a plain application. ``stuck`` describes each handler that did not
+    return when the mount was closed or reset. ``body_limit`` is the most bytes of a request's body,
+    if it differs from the server's limit.
     """
 
     body_limit: int | None = None
@@ -84,30 +84,30 @@ class Mount:
         self.acceptor = Acceptor(self)
 
     def __del__(self) -> None:
-        # No lock: the collector may come in the midst of code that has it.
+        # Takes no lock: the garbage collector may run in code that holds it.
         if hasattr(self, "bell") and not self.closed:
             self.hub.unregister(self.listener)
             self.listener.close()
 
     @property
     def address(self) -> tuple[str, int]:
-        """Host and port."""
+        """The host and the port."""
         return self.host, self.port
 
     @property
     def origin(self) -> tuple[str, str, int]:
-        """Scheme, host and port."""
+        """The scheme, the host and the port."""
         return "http" if self.tls is None else "https", self.host, self.port
 
     @property
     def url(self) -> str:
-        """The origin as text."""
+        """The origin as a string."""
         scheme, host, port = self.origin
         return f"{scheme}://[{host}]:{port}" if ":" in host else f"{scheme}://{host}:{port}"
 
     @property
     def connections(self) -> int:
-        """How many connections are open now."""
+        """The number of open connections."""
         return len(self._live)
 
     def __repr__(self) -> str:
@@ -120,11 +120,11 @@ class Mount:
         self.close()
 
     def close(self) -> None:
-        """Give the address up and end every connection; returns at once unless a handler is busy.
+        """Close the address and all connections. Returns immediately unless a handler is busy.
 
-        Handlers inside the engine get one real second to leave; a ``RuntimeWarning`` names each
-        that does not, with the place where it is. Idle connections are not waited for. Any number
-        of calls, from any thread, a handler's included.
+        Handlers inside the engine get one real second to return; a ``RuntimeWarning`` names each
+        one that does not, with its stack. Does not wait for idle connections. Can be called
+        repeatedly and from any thread, including a handler's.
         """
         with self.lock:
             if self.closed:
@@ -138,7 +138,7 @@ class Mount:
         self._let_go(live, self.on_close)
 
     def reset_connections(self) -> None:
-        """End the open connections and the requests in flight; the address stays.
+        """Close all connections and requests in progress, but keep the address.
 
         Waits like ``close()`` for handlers inside the engine.
         """
@@ -147,7 +147,7 @@ class Mount:
         self._let_go(live, self.on_reset)
 
     def refuse(self) -> None:
-        """Stop listening and end the connections, keeping the port, until ``accept()``."""
+        """Stop listening and close all connections, but keep the port, until ``accept()``."""
         with self.lock:
             if self.closed or not self._listening:
                 return
@@ -169,8 +169,8 @@ class Mount:
                 self._listen_again()
                 return
             except ContractError:
-                # Windows gives the port back when the last of its old connections is closed, which
-                # takes the lock.
+                # Windows releases the port when its last connection is closed, which needs the
+                # lock.
                 if monotonic() > deadline:
                     raise
             breath.wait(0.01)
@@ -187,24 +187,24 @@ class Mount:
             self.hub.register(self.listener, self.acceptor)
 
     def gate(self, shut: bool) -> None:
-        """``refuse()`` or ``accept()``."""
+        """Call ``refuse()`` or ``accept()``."""
         if shut:
             self.refuse()
         else:
             self.accept()
 
     def report(self, error: BaseException) -> None:
-        """Hand on what escaped a handler; printed to standard error when nobody takes it."""
+        """Pass an exception from a handler to ``on_error``, or print it to standard error."""
         if not self.on_error:
             traceback.print_exception(error, file=sys.stderr)
         for take in tuple(self.on_error):
             take(error)
 
     def ready(self) -> None:
-        """Accept what waits; called by the hub's thread."""
+        """Accept waiting connections. The hub's thread calls this."""
         for _ in range(_ACCEPTS):
-            # With the lock, so that the listener cannot be closed, and its descriptor given to
-            # another mount's, between the look at it and the call.
+            # Hold the lock, so that the listener is not closed, and its descriptor reused by
+            # another mount, between the check and the call.
             with self.lock:
                 if self.closed or not self._listening:
                     return
@@ -217,7 +217,7 @@ class Mount:
             self.hub.workers.submit(connection.serve, connection.abandon)
 
     def forget(self, connection: Connection) -> None:
-        """Close a connection whose serving has ended; called by the worker that served it."""
+        """Close a connection after the worker served it. That worker calls this."""
         with self.lock:
             self._live.discard(connection)
             with contextlib.suppress(OSError):
@@ -226,7 +226,7 @@ class Mount:
     def _shut_down(self) -> list[Connection]:
         live = list(self._live)
         if live and self.left is None:
-            # Before any is ended: whoever leaves from then on looks for it.
+            # Create the event before ending a connection: handlers that return from then on set it.
             self.left = threading.Event()
         for connection in live:
             connection.end()
@@ -254,7 +254,9 @@ class Mount:
             busy = [c for c in busy if c.inside]
 
     def after_fork(self) -> None:
-        """Give this process's descriptors back and shut nothing down: the parent serves on."""
+        """Close this process's file descriptors without a shutdown, because the parent keeps
+        serving.
+        """
         self.lock = threading.Lock()
         self.closed = True
         for sock in (self.listener, *(connection.sock for connection in self._live)):

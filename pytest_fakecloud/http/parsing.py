@@ -1,7 +1,6 @@
-"""Bytes in, whole HTTP/1.1 requests out; no socket here.
+"""Parse bytes into complete HTTP/1.1 requests, without sockets.
 
-``httptools`` reads, strict about framing: a request that two servers could read differently is
-refused.
+``httptools`` parses strictly: a request that two servers could interpret differently is rejected.
 """
 
 from __future__ import annotations
@@ -17,27 +16,27 @@ from ..core.calls import Headers
 from .messages import Request
 
 HEAD_LIMIT = 64 * 1024
-"""The most bytes of a request's line and headers, and of its trailers; beyond it the answer is 431."""
+"""Most bytes of a request line with headers, and of trailers. Larger ones are answered 431."""
 HEADERS_LIMIT = 1000
-"""The most headers of a request: each costs more to keep than to send."""
+"""Most headers of a request, because each costs more memory than its bytes."""
 BODY_LIMIT = 64 * 1024 * 1024
-"""The most bytes of a request's body; above every service's own limit, so those answer first."""
+"""Most bytes of a request body: more than any service's own limit, so that those apply first."""
 
 _METHOD = re.compile(rb"[!#$%&'*+\-.^_`|~0-9A-Za-z]{1,32} ")
 _TLS_HELLO = b"\x16\x03"
-# Headers a connection remembers, and the longest of them: most requests repeat the last one's.
+# Most headers cached per connection, and the longest of them: most requests repeat the last one's.
 _REMEMBERED = 64
 _LONGEST_REMEMBERED = 512
-# Whole heads it remembers, and the longest of them: many requests differ in their body only.
+# Most whole heads cached, and the longest of them: many requests differ only in their body.
 _REMEMBERED_HEADS = 32
 _LONGEST_HEAD = 2048
 _FRAMING = frozenset({"expect", "transfer-encoding", "content-length"})
 
 
 class Refusal(Exception):
-    """A request the server itself refuses: status and the reason in words.
+    """A request that the server itself rejects: the status and the reason.
 
-    ``method`` and ``target`` are there when it is refused for its method alone.
+    ``method`` and ``target`` are set if it is rejected only because of its method.
     """
 
     def __init__(self, status: int, reason: str, method: str = "", target: str = "") -> None:
@@ -49,10 +48,11 @@ class Refusal(Exception):
 
 
 class Message(Request):
-    """A request with what matters for its connection only.
+    """A request with the details that matter to its connection.
 
-    ``version`` is ``"1.0"`` or ``"1.1"``, ``keep_alive`` whether the connection stays open after the
-    answer, ``expects`` whether the client waits for a ``100 Continue`` that has not been sent.
+    ``version`` is ``"1.0"`` or ``"1.1"``, ``keep_alive`` is True if the connection stays open after
+    the answer, ``expects`` is True if the client waits for a ``100 Continue`` that has not been
+    sent.
     """
 
     __slots__ = ("expects", "keep_alive", "version")
@@ -63,7 +63,7 @@ class Message(Request):
 
 
 class _Head(NamedTuple):
-    """What a head said that came before: its bytes alone decide it."""
+    """A parsed head, cached by its bytes."""
 
     method: str
     target: str
@@ -77,9 +77,9 @@ class _Head(NamedTuple):
 class RequestReader:
     """Reads the requests of one connection.
 
-    ``feed()`` appends what is complete to ``messages``. When the bytes are no acceptable request,
-    ``refusal`` says why and nothing more is read. ``pending`` is the request whose head has come
-    and whose body has not. ``client`` is the address that requests are given.
+    ``feed()`` appends complete requests to ``messages``. After invalid bytes ``refusal`` has the
+    reason and nothing more is read. ``pending`` is the request whose body is incomplete. ``client``
+    is the address given to requests.
     """
 
     __slots__ = (
@@ -142,7 +142,7 @@ class RequestReader:
         self._begun = False
 
     def feed(self, data: bytes) -> None:
-        """Take in what has come."""
+        """Parse received bytes."""
         if self._missing:
             data = self._continue(data)
         while not self._begun and not self._missing:
@@ -155,7 +155,7 @@ class RequestReader:
             self._parse(data)
 
     def _repeat(self, head: _Head, data: bytes) -> bytes:
-        """Begin a request whose head is known; the bytes that belong to no body of its own."""
+        """Start a request with a cached head; return the bytes after its body."""
         message = self.pending = Message(
             head.method, head.target, head.headers, b"", self.client, head.fields
         )
@@ -176,8 +176,8 @@ class RequestReader:
         return data[len(part) :]
 
     def _add(self, part: bytes) -> None:
-        # In one piece as soon as there are two: a body may come in millions of them, and each would
-        # cost more than what it carries.
+        # Append to a bytearray from the second part on: a body can arrive in millions of parts, and
+        # an object for each would cost more than its bytes.
         if not self._body:
             self._body = part
             return
@@ -190,10 +190,12 @@ class RequestReader:
         fresh = not self._begun
         if fresh:
             end = data.find(b"\r\n\r\n") + 4
-            # A head that begins and ends here; empty lines in front of one would end too early.
+            # Cache only a head that begins and ends in this data. Empty lines before a head would
+            # make it end too early.
             whole = 3 < end <= _LONGEST_HEAD and data[:1].isalpha()
             self._learning = data[:end] if whole else None
-            # Asking the parser makes a text out of two numbers: as dear as all the rest it does.
+            # The parser builds the version from two numbers, which takes as long as all its other
+            # work.
             self._is_1_1 = data.startswith(b" HTTP/1.1", data.find(b"\r\n") - 9)
         self._behind_body += len(data)
         try:
@@ -220,18 +222,18 @@ class RequestReader:
             self.refusal = Refusal(400, str(error))
             return
         if self._begun and self.pending is None:
-            # In the middle of a head; how much of a packet belongs to it is known only when no
-            # other request ended in the packet.
+            # In the middle of a head. How much of the data belongs to it is known only if no other
+            # request ended in the data.
             self._head_fed += len(data) if len(self.messages) == done else 1
             if self._head_fed > self.head_limit:
                 self.refusal = self._too_large_a_head()
         elif self._behind_body > self.head_limit and self.pending is not None:
-            # A single trailer or chunk extension without an end, of which no part is told before.
+            # A single endless trailer or chunk extension, for which the parser calls nothing.
             self.refusal = self._too_large_a_tail()
 
     def _serve_without_upgrade(self, rest: bytes) -> None:
-        # The parser takes an upgrade for granted and reads no body after it. No fake upgrades, so
-        # the same head is read again without the wish, and the client sees it is not granted.
+        # The parser assumes that an upgrade is granted and reads no body after it. No fake
+        # upgrades, so parse the same head again without the Upgrade header.
         asked = self.messages.pop()
         if asked.method == "CONNECT":
             reason = "CONNECT is for proxies; this is a server"
@@ -264,7 +266,7 @@ class RequestReader:
 
     def on_header(self, name: bytes, value: bytes) -> None:
         if self.pending is not None:
-            # A trailer: nobody asks for any, so none is kept.
+            # Drop trailers: no service uses them.
             self._trailers += len(name) + len(value) + 4
             if self._trailers > self.head_limit:
                 raise self._too_large_a_tail()
@@ -275,14 +277,14 @@ class RequestReader:
         header = name.decode("latin-1"), value.rstrip(b" \t").decode("latin-1")
         lower = header[0].lower()
         if lower in _FRAMING:
-            # Looked at anew in every request; lines of the same name are one list.
+            # Never cached, because they are checked per request: repeated ones form one list.
             before = self._framing.get(lower)
             self._framing[lower] = header[1] if before is None else f"{before}, {header[1]}"
             return header
         if lower == "host":
             if self._host in self._headers:
                 raise _two_hosts()
-            # Only one is remembered at a time, so a second one in a request comes by here.
+            # Only one is cached at a time, so a second one in a request arrives here.
             self._known = {raw: known for raw, known in self._known.items() if known != self._host}
             self._host = header
         if len(value) <= _LONGEST_REMEMBERED:
@@ -348,20 +350,20 @@ class RequestReader:
             message.body = bytes(self._body)
         message.keep_alive = self._parser.should_keep_alive()
         if message.keep_alive and message.version == "1.0":
-            # Beside "close", the parser obeys "keep-alive" there (RFC 9112, section 9.3).
+            # The parser lets "keep-alive" override "close" (RFC 9112, section 9.3).
             message.keep_alive = not _says_close(message)
         self.messages.append(message)
         learning, self._learning = self._learning, None
         if not message.keep_alive:
-            self._heads.clear()  # what comes after the last request is the parser's to judge
+            self._heads.clear()  # the parser judges the bytes after the last request
         elif learning is not None:
             self._learn_head(learning, message)
-        self._is_1_1 = False  # of what comes behind it in the same packet, nothing is known
+        self._is_1_1 = False  # nothing is known of the bytes behind it in the same data
         self._start()
 
     def _learn_head(self, head: bytes, message: Message) -> None:
         plain = self._framing.keys() <= {"content-length"} and message.method != "CONNECT"
-        # With lines that end otherwise, the head ended where the parser saw it and not here.
+        # With other line endings the head ended where the parser found its end, not here.
         if not plain or "upgrade" in message.fields or head.count(b"\n") != head.count(b"\r\n"):
             return
         if len(self._heads) >= _REMEMBERED_HEADS:
@@ -379,9 +381,9 @@ class RequestReader:
 
 
 def _no_method(data: bytes) -> Refusal | None:
-    """What to say of a request that begins with none of the methods the parser knows."""
+    """Return the refusal of a request whose method the parser does not know, or None."""
     if _METHOD.match(data) is not None:
-        # The parser knows the registered ones; another token is no syntax error.
+        # The parser knows the registered methods; another token is still valid syntax.
         method, target, *_ = [*data.split(b"\r\n")[0].decode("latin-1").split(" "), ""]
         return Refusal(501, f"the method {method!r} is not known", method, target)
     if data.startswith(_TLS_HELLO):
@@ -399,9 +401,11 @@ def _two_hosts() -> Refusal:
 
 
 def _escape(data: bytes) -> bytes | None:
-    """The same request with the raw non-ASCII bytes of its target percent-encoded, if it has any.
+    """Return the request with raw non-ASCII bytes of its target percent-encoded; None if it has
+    none.
 
-    Other servers take such a target (``curl http://…/set/key/é`` sends one), the parser does not.
+    Other servers accept such a target (``curl http://…/set/key/é`` sends one), but the parser does
+    not.
     """
     line, newline, rest = data.partition(b"\r\n")
     if line.isascii() or not newline:

@@ -1,4 +1,4 @@
-"""Which ports fakes are given."""
+"""Choose the ports of fakes."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator
 
 BACKLOG = 1024
 _kept: dict[tuple[str, int], socket.socket] = {}
-"""Sockets that listen for servers of this process that are about to start."""
+"""Listening sockets for servers of this process that are about to start."""
 
 
 def listen(host: str, port: int | Callable[[socket.socket], int]) -> tuple[socket.socket, int]:
@@ -18,15 +18,15 @@ def listen(host: str, port: int | Callable[[socket.socket], int]) -> tuple[socke
     A function binds the socket itself and returns the port. Raises ``OSError``.
     """
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
-    # The protocol is named because libraries look for it before they set TCP_NODELAY.
+    # Some libraries check the protocol number before they set TCP_NODELAY.
     sock = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
     try:
         sock.setblocking(False)
         if sys.platform == "win32":  # pragma: no cover - Windows
-            # There SO_REUSEADDR would let a second process take the port away.
+            # On Windows SO_REUSEADDR would let a second process take the port.
             sock.setsockopt(socket.SOL_SOCKET, socket.SO_EXCLUSIVEADDRUSE, 1)
         elif isinstance(port, int):
-            # A chosen port must be usable again right after a restart.
+            # A chosen port must be usable again immediately after a restart.
             sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         if isinstance(port, int):
             sock.bind((host, port))
@@ -68,17 +68,17 @@ def kept(host: str, port: int) -> socket.socket | None:
 
 
 def release() -> None:
-    """Close the sockets that no server has asked for."""
+    """Close the sockets that no server has taken."""
     while _kept:
         _kept.popitem()[1].close()
 
 
 class PortAllocator:
-    """Ports one after the other, from a random place, outside the system's ephemeral range.
+    """Yields consecutive ports from a random start, outside the system's ephemeral range.
 
-    The system hands a freed ephemeral port out again soon (1,362 of 20,000 binds within the next
-    thousand), so a late request of a finished test could reach the next one's server. In sequence
-    a port comes again only after the whole range.
+    The system soon reuses a freed ephemeral port (1,362 of 20,000 binds within the next thousand),
+    so a late request of a finished test could reach the next test's server. A sequence returns to a
+    port only after the whole range.
     """
 
     LOWEST, HIGHEST = 10_240, 65_535
@@ -88,19 +88,19 @@ class PortAllocator:
         below = range(self.LOWEST, max(self.LOWEST, min(first, self.HIGHEST)))
         above = range(max(last + 1, self.LOWEST), self.HIGHEST + 1)
         best = max(below, above, key=len)
-        # A system whose ephemeral range is nearly everything leaves no room: share it.
+        # If the ephemeral range leaves no room, share it.
         self.ports = best if len(best) >= 1024 else range(self.LOWEST, self.HIGHEST + 1)
         self._first = self._next = random.SystemRandom().randrange(len(self.ports))
 
     def __iter__(self) -> Iterator[int]:
-        """Candidates for one bind: each port of the range once, going on where the last one ended."""
+        """Yield each port of the range once, continuing after the last bind."""
         for _ in range(len(self.ports)):
             port = self.ports[self._next]
             self._next = (self._next + 1) % len(self.ports)
             yield port
 
     def has_given(self, port: int) -> bool:
-        """Whether a port was a candidate before; all are once the whole range has been used."""
+        """Return whether a port was yielded before; True for all once the range has been used up."""
         if port not in self.ports:
             return False
         size = len(self.ports)
@@ -109,7 +109,7 @@ class PortAllocator:
 
 
 def ephemeral_range() -> tuple[int, int]:
-    """First and last of the ports the system gives to clients."""
+    """Return the first and the last port that the system assigns to clients."""
     try:
         with open("/proc/sys/net/ipv4/ip_local_port_range", encoding="ascii") as file:
             first, last = file.read().split()

@@ -1,4 +1,4 @@
-"""Typed readers for what requests carry: raw path segments, JSON, flags, integers."""
+"""Parse parts of requests: path segments, JSON, booleans, integers."""
 
 from __future__ import annotations
 
@@ -8,17 +8,17 @@ from urllib.parse import unquote_to_bytes
 
 
 def segment_bytes(raw: str) -> bytes:
-    """The bytes of one raw path segment, percent escapes decoded once."""
+    """Return the bytes of one raw path segment, with percent escapes decoded once."""
     return unquote_to_bytes(raw.encode("latin-1"))
 
 
 def decode_segment(raw: str) -> str:
-    """The text of one raw path segment; invalid UTF-8 becomes U+FFFD."""
+    """Return one raw path segment as a string; invalid UTF-8 becomes U+FFFD."""
     return segment_bytes(raw).decode("utf-8", "replace")
 
 
 def query_items(query_string: str) -> list[tuple[str, str]]:
-    """Names and values of a raw query string, decoded, in order, empty values kept."""
+    """Return the decoded names and values of a raw query string in order, with empty values."""
     items = []
     for part in query_string.split("&"):
         if part:
@@ -32,9 +32,9 @@ def _unquote(raw: str) -> str:
 
 
 def json_value(body: bytes) -> Any:
-    """The JSON value of a body, whatever its Content-Type; ``ValueError`` naming line and column.
+    """Parse a body as JSON, whatever its Content-Type; raise ``ValueError`` with line and column.
 
-    Values nested too deeply for the parser are a ``ValueError`` too.
+    Values nested too deeply for the parser also raise ``ValueError``.
     """
     try:
         return json.loads(body)
@@ -47,7 +47,9 @@ def json_value(body: bytes) -> Any:
 
 
 def flag(text: str | None, default: bool = False) -> bool:
-    """A boolean word, in any case: ``true``/``false``, ``1``/``0``; ``ValueError`` otherwise."""
+    """Parse a boolean, in any case: ``true``/``false``, ``1``/``0``; raise ``ValueError``
+    otherwise.
+    """
     if text is None:
         return default
     word = text.strip().lower()
@@ -61,7 +63,7 @@ def flag(text: str | None, default: bool = False) -> bool:
 def integer(
     text: str, *, minimum: int | None = None, maximum: int | None = None, name: str = "value"
 ) -> int:
-    """A decimal integer within bounds; ``ValueError`` naming what came otherwise."""
+    """Parse a decimal integer within bounds; raise ``ValueError`` otherwise."""
     stripped = text.strip()
     digits = stripped[1:] if stripped[:1] == "-" else stripped
     if not (digits.isascii() and digits.isdigit() and len(digits) <= 20):

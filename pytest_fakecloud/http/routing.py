@@ -1,4 +1,4 @@
-"""Route tables over raw request paths, with hints at the nearest route."""
+"""Match raw request paths against routes, and find the nearest route."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from typing import Any, NamedTuple, TypeAlias
 
 
 class Route(NamedTuple):
-    """One endpoint: the methods and path pattern it answers.
+    """One endpoint: the methods and the path pattern it handles.
 
-    ``methods`` is a text of names (``"GET POST"``), ``pattern`` has literal segments, ``{name}`` for
-    one raw segment that is not empty and ``{name*}`` last for the raw rest, slashes included (it may
-    be empty). ``name`` is what faults and the journal call it. ``lingers`` marks an endpoint that may
-    wait or stream: a request to it always takes the socket.
+    ``methods`` is a string of names (``"GET POST"``). ``pattern`` consists of literal segments,
+    ``{name}`` for one non-empty raw segment, and as its last segment ``{name*}`` for the raw rest
+    including slashes (possibly empty). ``name`` is the route's name in faults and in the journal.
+    ``lingers`` marks an endpoint that may wait or stream: requests to it always use the socket.
     """
 
     methods: str
@@ -30,7 +30,9 @@ class Route(NamedTuple):
 
 
 RouteMatch: TypeAlias = tuple[Route, dict[str, str]] | frozenset[str] | None
-"""A route and the raw parameters; or the methods the path takes, when it exists for others; or None."""
+"""A route with the raw parameters; or the methods that the path accepts, if the method is wrong; or
+None.
+"""
 
 
 class _Entry(NamedTuple):
@@ -42,18 +44,18 @@ class _Entry(NamedTuple):
 class RouteTable:
     """All routes of a service.
 
-    The first that fits wins, in the order given, except that routes with a literal first segment
-    come before those that begin with a parameter.
+    The first matching route wins, in the given order, except that routes with a literal first
+    segment precede those that begin with a parameter.
     """
 
     def __init__(self, routes: Iterable[Route]) -> None:
         self.routes = tuple(routes)
-        # Every fake has a table of its own, for its endpoints are bound methods; what can be
-        # shared by all fakes of a service is made once.
+        # Every fake has its own table, because its endpoints are bound methods. The index is shared
+        # by all fakes of a service.
         self._by_head, self._others = _index(tuple((r.methods, r.pattern) for r in self.routes))
 
     def find(self, method: str, path: str) -> RouteMatch:
-        """Where a request goes: a route, the methods that would be right, or nowhere."""
+        """Return the route of a request, the methods that the path accepts, or None."""
         entries = self._by_head.get(path.split("/", 2)[1], self._others)
         others: frozenset[str] = frozenset()
         for shape, allowed, number in entries:
@@ -65,11 +67,11 @@ class RouteTable:
         return others or None
 
     def nearest(self, method: str, path: str) -> str:
-        """A hint for reports: the known routes most like the request."""
+        """Return the known routes most similar to a request, for reports."""
         import difflib
 
         shapes = [f"{m} {route.pattern}" for route in self.routes for m in sorted(route.allowed)]
-        # Comparing costs the product of the lengths, and no pattern is as long.
+        # Cut the path: comparing costs the product of the lengths, and no pattern is longer.
         near = difflib.get_close_matches(f"{method} {path[:200]}", shapes, n=3, cutoff=0.4)
         return ", ".join(near or shapes[:3])
 
@@ -92,7 +94,7 @@ def _index(
 
 @lru_cache(maxsize=1024)
 def _shape(pattern: str) -> re.Pattern[str]:
-    """The expression of a pattern: one match is half as dear as taking a path apart."""
+    """Compile a pattern: one match is twice as fast as splitting the path."""
     if pattern == "/":
         return re.compile("/")
     expression, optional = "", "/?"

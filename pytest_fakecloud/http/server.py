@@ -1,7 +1,7 @@
-"""HTTP/1.1 on one connection: requests read whole, answers sent whole, kept open in between.
+"""Serve HTTP/1.1 on one connection: complete requests, complete answers, keep-alive.
 
-A handler owns the connection and serves both the fakes' own apps, without any WSGI environment in
-between, and plain WSGI applications.
+A handler owns the connection. It serves the fakes' own apps without a WSGI environment, and plain
+WSGI applications.
 """
 
 from __future__ import annotations
@@ -27,15 +27,15 @@ _CONTINUE = b"HTTP/1.1 100 Continue\r\n\r\n"
 
 
 def serve_http(connection: Connection, begun: bytes = b"") -> None:
-    """Serve HTTP on the connection until either side ends it.
+    """Serve HTTP on the connection until either side closes it.
 
-    ``begun`` is what has been read from it already, to find out what it speaks.
+    ``begun`` is data that was already read to detect the protocol.
     """
     HTTPHandler(connection).handle(begun)
 
 
 class HTTPHandler:
-    """Owns one connection: reads requests, has them answered, writes the answers in order."""
+    """Owns one connection: reads requests and writes their answers in order."""
 
     def __init__(self, connection: Connection) -> None:
         self.connection = connection.sock
@@ -53,7 +53,7 @@ class HTTPHandler:
         sock, reader = self.connection, self.reader
         messages = reader.messages
         answer = self.run_app if self.native else self.run_wsgi_app
-        # A request that has only half come when the client leaves is nobody's: it never reaches the
+        # Drop a request that is incomplete when the client disconnects: it never reaches the
         # engine.
         data = begun or sock.recv(16_384)
         while data:
@@ -90,7 +90,8 @@ class HTTPHandler:
             except Exception:
                 raise
             except BaseException as error:
-                # A pytest.fail() in a callback: the client gets an answer, and the test is told.
+                # pytest.fail() in a callback: the client gets an answer, and the violation fails
+                # the test.
                 response = self.app.broken_off(message, error)
             if type(response) is Stream:
                 return self.stream(message, response)
@@ -102,7 +103,7 @@ class HTTPHandler:
         return self.perform(message, response)
 
     def perform(self, message: Message, effect: Effect) -> bool:
-        """Do to the connection what a fault says; it is never kept."""
+        """Apply a fault's effect to the connection; return False, because the connection ends."""
         if effect.kind == "truncate" and effect.answer is not None:
             whole = encode(message, effect.answer)
             body = effect.answer.body
@@ -115,7 +116,7 @@ class HTTPHandler:
         return False
 
     def stream(self, message: Message, stream: Stream) -> bool:
-        """Send chunks as they are made; a failure on the way ends without the last chunk."""
+        """Send chunks as they are produced; after a failure the last chunk is not sent."""
         sock = self.connection
         chunked = message.version == "1.1"
         framing = "Transfer-Encoding: chunked\r\n" if chunked else "Connection: close\r\n"
@@ -158,7 +159,7 @@ class HTTPHandler:
     # -- plain WSGI applications -----------------------------------------------------------------
 
     def run_wsgi_app(self, message: Message) -> bool:
-        # Most fakes have no such application, and werkzeug costs the first of a run 25 ms.
+        # Imported late: most fakes have no such application, and werkzeug takes 25 ms to import.
         from .wsgi import run_wsgi_app
 
         if not self.held.enter(message):
@@ -171,7 +172,7 @@ class HTTPHandler:
     # -- ending ----------------------------------------------------------------------------------
 
     def refuse(self, refusal: Refusal) -> None:
-        """Say why the connection ends, and let the client read it."""
+        """Send the reason for closing the connection, and let the client read it."""
         status = refusal.status
         message = Message(refusal.method or "GET", refusal.target, client=self.client_address)
         message.version, message.keep_alive = "1.1", False
@@ -183,14 +184,14 @@ class HTTPHandler:
             phrase = status_line(status)[9:-2]
             answer = Answer(f"{phrase}: {refusal.reason}\n".encode(), status, (), "text/plain")
         self.connection.sendall(encode(message, answer))
-        # Closing now, with bytes of the client unread, would reset the connection and take the
-        # answer away from it.
+        # Closing now, with unread bytes of the client, would reset the connection and discard the
+        # answer.
         with contextlib.suppress(OSError):
             socket.socket.shutdown(self.connection, socket.SHUT_WR)
         self.wait_for_goodbye(DRAIN_SECONDS)
 
     def wait_for_goodbye(self, seconds: float) -> None:
-        """Read and forget until the client closes, at most so many real seconds."""
+        """Read and discard until the client closes, for at most ``seconds`` real seconds."""
         deadline = monotonic() + seconds
         with contextlib.suppress(OSError):
             while (left := deadline - monotonic()) > 0:

@@ -1,4 +1,4 @@
-"""Plain WSGI applications on a connection, by werkzeug's rules for their environment."""
+"""Serve plain WSGI applications on a connection, with werkzeug's environment."""
 
 from __future__ import annotations
 
@@ -25,12 +25,12 @@ if TYPE_CHECKING:
 
 
 def run_wsgi_app(held: Connection, message: Message) -> bool:
-    """Have the mounted application answer a request; False ends the connection."""
+    """Answer a request with the mounted application; return False to close the connection."""
     return _WSGICall(held, message).run()
 
 
 class _Environ(WSGIRequestHandler):
-    """What werkzeug's server knows of one request when it makes the environment."""
+    """The attributes of one request that werkzeug's server needs to make the environment."""
 
     def __init__(self, held: Connection, message: Message) -> None:
         # Not the base class's constructor, which serves a connection and closes it.
@@ -48,10 +48,10 @@ class _Environ(WSGIRequestHandler):
 
 
 def _environ(held: Connection, message: Message) -> dict[str, Any]:
-    """The environment of a request, by werkzeug's rules, plus what they lose.
+    """Return the WSGI environment of a request as werkzeug makes it, plus raw values.
 
-    ``RAW_URI`` is the raw target, ``fakecloud.headers`` the raw header list. The body is whole, so
-    ``CONTENT_LENGTH`` is always given.
+    ``RAW_URI`` is the raw target, ``fakecloud.headers`` the raw header list. The body is complete,
+    so ``CONTENT_LENGTH`` is always set.
     """
     environ = _Environ(held, message).make_environ()
     environ["wsgi.input_terminated"] = True
@@ -63,7 +63,7 @@ def _environ(held: Connection, message: Message) -> dict[str, Any]:
 
 
 class _Origin:
-    """What werkzeug's ``make_environ`` asks of its server."""
+    """The attributes of its server that werkzeug's ``make_environ`` reads."""
 
     multithread = True
     multiprocess = False
@@ -74,11 +74,11 @@ class _Origin:
         self.server_address = mount.address
 
     def log(self, kind: str, message: str, *args: object) -> None:
-        """Requests are in the journal, not in a log."""
+        """Log nothing: the journal has the requests."""
 
 
 class _WSGICall:
-    """One call of a WSGI application: collects what it says and writes it."""
+    """One call of a WSGI application: collects its output and writes it."""
 
     def __init__(self, held: Connection, message: Message) -> None:
         self.held = held
@@ -101,10 +101,11 @@ class _WSGICall:
                     close()
         except (ConnectionError, ssl.SSLError):
             raise
-        except BaseException as error:  # what pytest.fail() raises is no Exception
+        except BaseException as error:  # pytest.fail() raises a BaseException
             held.mount.report(error)
             if self.head_sent:
-                # Half an answer must not look whole: no last chunk, and the connection ends.
+                # A partial answer must not look complete: send no last chunk and close the
+                # connection.
                 return False
             self.status, self.headers = "500 Internal Server Error", []
             self.headers.append(("Content-Type", "text/plain"))
@@ -142,7 +143,7 @@ class _WSGICall:
         return next((v for n, v in self.headers if n.lower() == "content-length"), None)
 
     def send_whole(self, body: bytes) -> None:
-        """One write for head and body."""
+        """Write head and body in one call."""
         announced = self._announced()
         if announced is None and not self._no_body():
             self.headers.append(("Content-Length", str(len(body))))
