@@ -1,1 +1,1 @@
-"""Prepared misbehaviour: faults, the plan that chooses among them, and the answers they make up."""
+"""Injected faults: their kinds, the plan that tests use, and the table that requests pass through."""

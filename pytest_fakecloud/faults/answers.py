@@ -1,4 +1,4 @@
-"""Answers that a tester makes up: whether they can be sent, before a client sees what comes of it."""
+"""Validate answers that a test defines, before a client receives them."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _NAME = re.compile(r"[!#$%&'*+\-.^_`|~0-9A-Za-z]+")
 
 
 def checked_status(status: object) -> int:
-    """A status from 200 to 599; raises ``ContractError``."""
+    """Return a status from 200 to 599; raise ``ContractError`` for anything else."""
     if isinstance(status, bool) or not isinstance(status, int) or not 200 <= status <= 599:
         raise ContractError(
             f"{shown(status)} is not a status of an answer: give a number from 200 to 599"
@@ -21,7 +21,7 @@ def checked_status(status: object) -> int:
 
 
 def checked_headers(headers: object) -> HeaderPairs:
-    """Names and values as text; a number as value is written out. Raises ``ContractError``."""
+    """Return names and values as strings, numbers converted; raise ``ContractError`` if invalid."""
     pairs = headers.items() if isinstance(headers, Mapping) else headers
     if isinstance(pairs, str | bytes) or not isinstance(pairs, Iterable):
         raise _no_headers(headers)
@@ -41,7 +41,7 @@ def checked_headers(headers: object) -> HeaderPairs:
 
 
 def checked_body(body: object, dump: Callable[[object], bytes] | None) -> bytes:
-    """The bytes of a body: ``bytes`` as they are, text in UTF-8, anything else as JSON."""
+    """Return a body as bytes: ``bytes`` unchanged, a string as UTF-8, anything else as JSON."""
     if isinstance(body, bytes):
         return body
     if isinstance(body, str):
@@ -50,14 +50,14 @@ def checked_body(body: object, dump: Callable[[object], bytes] | None) -> bytes:
 
 
 def checked(answer: Answer, dump: Callable[[object], bytes] | None) -> Answer:
-    """A tester's own ``Answer``, ready to be sent; raises ``ContractError``."""
+    """Return the test's ``Answer`` with an encoded body; raise ``ContractError`` if it is invalid."""
     body = answer.body if isinstance(answer.body, bytes) else _dumped(answer.body, dump)
     kind = checked_type(answer.content_type)
     return Answer(body, checked_status(answer.status), checked_headers(answer.headers), kind)
 
 
 def checked_type(content_type: object) -> str | None:
-    """A content type on one line, or None."""
+    """Return a content type of one line, or None; raise ``ContractError`` if it is invalid."""
     if content_type is None:
         return None
     if not isinstance(content_type, str) or not content_type.isprintable():

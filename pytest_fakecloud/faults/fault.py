@@ -1,6 +1,6 @@
-"""What every fault has: which requests it is meant for, how often it fires, and where it was set.
+"""What all faults share: matching requests, counting hits, and the line that set the fault.
 
-A test holds the ``Fault``; requests meet the ``Rule`` behind it.
+Tests use a ``Fault``; requests pass through the ``Rule`` behind it.
 """
 
 from __future__ import annotations
@@ -28,14 +28,13 @@ _PACKAGE = str(Path(__file__).resolve().parents[1])
 
 
 class Matchers(TypedDict, total=False):
-    """The keywords every fault takes.
+    """The keywords that every fault accepts.
 
-    ``times`` is how often it fires at most, ``skip`` how many matching requests pass first,
-    ``route`` an endpoint's name, path or ``"POST /path"``, ``when`` a predicate on the ``Request`` (its
-    ``call`` has the facts). The others are what the services say a request is about, each its own:
-    ``command``, ``words``, ``index`` and ``encoding``, ``namespace``, ``topic`` with ``group`` and
-    ``instance``, ``url`` with ``label``, ``kind``, ``queue`` and ``message_id``. See
-    ``core.matching`` for what agrees.
+    ``times`` is the most hits, ``skip`` the number of matching requests to pass first, ``route`` an
+    endpoint's name, path or ``"POST /path"``, ``when`` a predicate on the ``Request`` (its ``call``
+    has the facts). The others are facts that depend on the service: ``command``, ``words``,
+    ``index`` and ``encoding``, ``namespace``, ``topic`` with ``group`` and ``instance``, ``url``
+    with ``label``, ``kind``, ``queue`` and ``message_id``. ``core.matching`` defines what matches.
     """
 
     times: int | None
@@ -58,29 +57,30 @@ class Matchers(TypedDict, total=False):
 
 
 class Rules(Protocol):
-    """What a rule asks of the table it is in."""
+    """The table of a rule, as the rule uses it."""
 
     clock: Timekeeper
     fact_fields: Mapping[str, Field]
 
     @property
     def call_words(self) -> Callable[[], Iterable[str]]:
-        """What gives the names of routes and commands."""
+        """Returns the names of routes and commands."""
 
     def remove(self, rule: Any) -> None:
-        """Take the rule back."""
+        """Remove the rule."""
 
     def act(self, kind: str, caller: FrameType, **data: object) -> None:
-        """Record in reports what the test did to the faults."""
+        """Record in reports what the test did with a fault."""
 
     def pause(self, seconds: float) -> None:
-        """Wait for so many real seconds, or until the handle closes."""
+        """Wait for that many real seconds, or until the fake closes."""
 
 
 class Rule:
-    """One prepared misbehaviour as requests meet it.
+    """One injected fault, as requests pass through it.
 
-    ``hits`` counts how often it fired; a strict test fails when one that ``must_fire`` never did.
+    ``hits`` counts how often it fired. A strict test fails if a fault with ``must_fire`` never
+    fired.
     """
 
     order: ClassVar[int] = REPLACE
@@ -122,22 +122,22 @@ class Rule:
 
     @property
     def active(self) -> bool:
-        """Whether it can still fire."""
+        """Whether the fault can still fire."""
         return not self.taken_back and (self.times is None or self.hits < self.times)
 
     @property
     def applied(self) -> dict[str, str]:
-        """A hit as a call's ``faults`` have it."""
+        """The entry of a hit in a call's ``faults``."""
         return {"kind": self.kind, "description": self.description}
 
     @cached_property
     def fault(self) -> Fault:
-        """What the test holds of it."""
+        """The object that the test holds."""
         return Fault(self)
 
     @property
     def limits(self) -> list[str]:
-        """The matchers that were given."""
+        """The given matchers, as ``name=value``."""
         limits = {"times": self.times, "skip": self.skip or None, "route": self.route, **self.facts}
         given = {**limits, "when": self.when}
         return [f"{name}={brief(value)}" for name, value in given.items() if value is not None]
@@ -148,9 +148,9 @@ class Rule:
         return f"<{text}, set {self.origin}>" if self.origin else f"<{text}>"
 
     def matches(self, request: Any) -> bool:
-        """Return whether the fault is meant for this request.
+        """Return whether the fault matches this request.
 
-        Raises ``ContractError`` when a predicate of the test's does not get to an answer.
+        Raises ``ContractError`` if a predicate of the test fails.
         """
         try:
             if self._route is not None and not self._route.agrees(NamesOf(request.call)):
@@ -166,22 +166,22 @@ class Rule:
             raise ContractError(f"a predicate of {shown(self)} failed: {shown(error)}") from error
 
     def wants(self) -> bool:
-        """Return whether it fires on a matching request; called in turn, with the table's lock held."""
+        """Return whether to fire on a matching request. Called in turn, with the table's lock held."""
         return True
 
     def apply(self, request: Request, serve: Serve, hit: int) -> Response:
-        """The response to a request the fault fires on, for the ``hit``-th time.
+        """Return the response to a request on which the fault fires for the ``hit``-th time.
 
-        ``serve()`` is what would happen without it.
+        ``serve()`` returns the response without this fault.
         """
         return serve()
 
 
 class Fault:
-    """One prepared misbehaviour.
+    """One injected fault.
 
-    ``hits`` counts how often it fired; a strict test fails when it never did. ``remove()`` takes it
-    back; as a context manager it is taken back at the end of the block.
+    ``hits`` counts how often it fired; a strict test fails if it never did. ``remove()`` removes
+    it; as a context manager it is removed at the end of the block.
     """
 
     def __init__(self, rule: Rule) -> None:
@@ -189,26 +189,26 @@ class Fault:
 
     @property
     def kind(self) -> str:
-        """What prepared it: the name of the method of ``faults``."""
+        """The name of the method of ``faults`` that injected it."""
         return self._rule.kind
 
     @property
     def description(self) -> str:
-        """What it does, in words."""
+        """What the fault does, as text."""
         return self._rule.description
 
     @property
     def hits(self) -> int:
-        """How often it has fired."""
+        """How often the fault has fired."""
         return self._rule.hits
 
     @property
     def active(self) -> bool:
-        """Whether it can still fire."""
+        """Whether the fault can still fire."""
         return self._rule.active
 
     def remove(self) -> None:
-        """Take the fault back; it fires no more."""
+        """Remove the fault, so that it never fires again."""
         self._remove(sys._getframe(1))
 
     def _remove(self, caller: FrameType) -> None:
@@ -226,12 +226,12 @@ class Fault:
 
 
 def rule_of(fault: Fault) -> Rule:
-    """What requests meet of a fault: for the fakes, not for tests."""
+    """Return the ``Rule`` behind a fault. For the fakes, not for tests."""
     return fault._rule
 
 
 def count(name: str, value: object, least: int) -> int | None:
-    """A whole number of a tester's, None where none was given; raises ``ContractError``."""
+    """Return an integer given by the test, or None; raise ``ContractError`` if it is invalid."""
     if value is None:
         return None
     if isinstance(value, bool) or not isinstance(value, int) or value < least:
@@ -242,7 +242,7 @@ def count(name: str, value: object, least: int) -> int | None:
 
 
 setting_over: ContextVar[str] = ContextVar("setting_over", default="")
-"""By which way faults are set here, where it is not by a line of a tester's code."""
+"""The way in which faults are being set, if not by a line of the test's code."""
 
 
 def _caller() -> str:

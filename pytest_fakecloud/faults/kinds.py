@@ -1,4 +1,4 @@
-"""The kinds of faults there are, each a rule: what it makes of ``serve()``."""
+"""The kinds of faults. Each is a rule that returns a response in place of ``serve()``."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ Apply = Callable[[Serve], Response]
 
 
 class AnswerRule(Rule):
-    """Answers in the endpoint's place."""
+    """Answers instead of the endpoint."""
 
     def __init__(
         self,
@@ -33,7 +33,7 @@ class AnswerRule(Rule):
 
 
 class CutRule(Rule):
-    """Does something to the connection before the engine is reached."""
+    """Breaks the connection before the engine is reached."""
 
     order = CUT
 
@@ -53,19 +53,19 @@ class CutRule(Rule):
 
 
 class DownRule(CutRule):
-    """The service is down."""
+    """Makes the service unavailable."""
 
-    # A client that is refused a connection leaves no trace, so nobody can say it never fired.
+    # A refused connection leaves no trace, so it is unknown whether the rule ever fired.
     must_fire = False
 
     @property
     def whole(self) -> bool:
-        """Whether nobody at all gets in, so that it need not even listen."""
+        """Whether it affects every request, so that the server can stop listening."""
         return self.times is None and not (self.skip or self.route or self.facts or self.when)
 
 
 class LoseAnswerRule(Rule):
-    """Lets the engine do it and sends nothing."""
+    """Lets the engine process the request and sends no answer."""
 
     order = SPOIL
 
@@ -78,7 +78,7 @@ class LoseAnswerRule(Rule):
 
 
 class TruncateRule(Rule):
-    """Sends a part of the answer; ``keep`` bytes or chunks, None for the usual."""
+    """Sends a part of the answer; ``keep`` bytes or chunks, by default half the bytes or one chunk."""
 
     order = SPOIL
 
@@ -91,7 +91,7 @@ class TruncateRule(Rule):
 
 
 class DelayRule(Rule):
-    """Makes requests wait for so many real seconds."""
+    """Delays requests by real seconds."""
 
     order = WAIT
 
@@ -105,7 +105,7 @@ class DelayRule(Rule):
 
 
 class SequenceRule(Rule):
-    """Takes one step after the other."""
+    """Applies one step after the other."""
 
     def __init__(
         self,
@@ -124,7 +124,7 @@ class SequenceRule(Rule):
 
 
 class RandomRule(Rule):
-    """Takes a step at a share of the requests."""
+    """Applies a step to a share of the requests."""
 
     def __init__(
         self,
@@ -141,7 +141,7 @@ class RandomRule(Rule):
         self._stream = stream
 
     def wants(self) -> bool:
-        # A draw that never came up is luck and no mistake; one that was never made is.
+        # A draw may never hit by chance, but a rule that never drew is a mistake.
         self.must_fire = False
         return self._stream.random() < self._rate
 
@@ -150,7 +150,7 @@ class RandomRule(Rule):
 
 
 class RateLimitRule(Rule):
-    """Lets so many requests pass in each span of the fake's clock."""
+    """Lets a number of requests pass in each period of the fake's clock."""
 
     def __init__(
         self,
@@ -242,7 +242,7 @@ class CallRule(Rule):
 
 
 def lost(response: Response, reset: bool = False) -> Response:
-    """The end of a connection whose answer is not sent."""
+    """Return the effect that closes the connection without the answer."""
     if isinstance(response, Stream):
         _close_stream(response)
         return Effect("lose", reset=reset)
@@ -252,7 +252,9 @@ def lost(response: Response, reset: bool = False) -> Response:
 
 
 def truncated(response: Response, keep: int | None = None) -> Response:
-    """The first ``keep`` bytes of an answer (half of them), or chunks of a stream (one)."""
+    """Return the first ``keep`` bytes of an answer (default: half), or chunks of a stream (default:
+    one).
+    """
     if isinstance(response, Effect):
         return response
     if isinstance(response, Stream):

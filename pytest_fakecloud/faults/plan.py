@@ -1,6 +1,6 @@
-"""Prepared misbehaviour as a test sets it: every method makes a fault.
+"""The methods with which tests inject faults.
 
-What a request passes through, and in which order, is the ``FaultTable``'s.
+``FaultTable`` defines the order in which requests pass through them.
 """
 
 from __future__ import annotations
@@ -30,10 +30,10 @@ from .table import FaultTable, Step
 
 
 class FaultPlan:
-    """The faults of one handle.
+    """The faults of one fake.
 
-    Every method prepares a ``Fault`` and returns it; all take the keywords of ``Matchers``. A
-    service with more kinds of its own has a subclass with more methods.
+    Every method injects a ``Fault`` and returns it. All accept the keywords of ``Matchers``. A
+    service with additional kinds has a subclass with more methods.
     """
 
     def __init__(self, table: FaultTable) -> None:
@@ -50,42 +50,43 @@ class FaultPlan:
         content_type: str | None = None,
         **matchers: Unpack[Matchers],
     ) -> Fault:
-        """Answer in the endpoint's place; the engine is not reached.
+        """Answer instead of the endpoint; the engine is not reached.
 
-        Without a body the service's own error envelope is sent; ``bytes`` and ``str`` go out as they
-        are, anything else as JSON.
+        Without a body the answer has the service's error format. ``bytes`` and ``str`` are sent
+        unchanged, anything else as JSON.
         """
         make = self._table.answer_maker(status, body, headers, content_type)
         return self._add(AnswerRule(self._table, make, f"answer {status}", matchers))
 
     def drop(self, *, reset: bool = False, **matchers: Unpack[Matchers]) -> Fault:
-        """Close the connection before the engine is reached; ``reset=True`` with a TCP reset."""
+        """Close the connection before the engine is reached; with ``reset=True`` by a TCP reset."""
         effect = Effect("drop", reset=_switch("reset", reset))
         return self._add(CutRule(self._table, "drop", effect, "drop", matchers))
 
     def lose_answer(self, *, reset: bool = False, **matchers: Unpack[Matchers]) -> Fault:
-        """Let the engine do it, then close the connection without the answer."""
+        """Let the engine process the request, then close the connection without an answer."""
         return self._add(LoseAnswerRule(self._table, _switch("reset", reset), matchers))
 
     def delay(self, seconds: Duration, **matchers: Unpack[Matchers]) -> Fault:
-        """Make the request wait for so many real seconds before anything else happens to it."""
+        """Delay the request by real seconds before anything else happens to it."""
         return self._add(DelayRule(self._table, duration_us(seconds) / 1e6, matchers))
 
     def hang(self, **matchers: Unpack[Matchers]) -> Fault:
-        """Never answer: silent until the client gives up or the fake closes (a minute at most)."""
+        """Never answer: send nothing until the client or the fake closes (a minute at most)."""
         return self._add(CutRule(self._table, "hang", Effect("hang"), "hang", matchers))
 
     def truncate(self, keep: int | None = None, **matchers: Unpack[Matchers]) -> Fault:
-        """Announce the whole answer, send ``keep`` bytes of its body (half of it), and close.
+        """Announce the whole answer, send ``keep`` bytes of its body (default: half), and close.
 
-        Of a stream, ``keep`` is the number of chunks (one).
+        For a stream, ``keep`` is the number of chunks (default: one).
         """
         return self._add(TruncateRule(self._table, count("keep", keep, 0), matchers))
 
     def down(self, status: int | None = None, **matchers: Unpack[Matchers]) -> Fault:
-        """The service is down until ``up()``: connections are refused and the open ones end.
+        """Make the service unavailable until ``up()``: refuse connections and close the open ones.
 
-        With a ``status`` a gateway answers it instead; with matchers, only what matches is reset.
+        With ``status`` the fake answers it to every request instead. With matchers, only matching
+        requests get a connection reset.
         """
         if status is not None:
             make = self._table.answer_maker(status, None, (), None)
@@ -110,10 +111,11 @@ class FaultPlan:
         headers: HeaderPairs | Mapping[str, str] | None = None,
         **matchers: Unpack[Matchers],
     ) -> Fault:
-        """Let that many matching requests pass in each span of the fake's clock, refuse the others.
+        """Let that many matching requests pass in each period of the fake's clock, and reject the
+        others.
 
-        A span starts with the first request after the last one's end. Without ``headers`` the
-        refusal carries ``Retry-After`` and ``RateLimit-Limit``/``-Remaining``/``-Reset`` in seconds.
+        A period starts with the first request after the previous one ended. Without ``headers`` the
+        rejection has ``Retry-After`` and ``RateLimit-Limit``/``-Remaining``/``-Reset`` in seconds.
         """
         limit = count("requests", requests, 0) or 0
         per_us = duration_us(per)
@@ -129,10 +131,10 @@ class FaultPlan:
         return self._add(RateLimitRule(self._table, limit, per_us, make, matchers))
 
     def sequence(self, steps: Iterable[Step], **matchers: Unpack[Matchers]) -> Fault:
-        """Take the steps one by one, a matching request each: ``[503, None, 429, "drop"]``.
+        """Apply the steps one by one to matching requests: ``[503, None, 429, "drop"]``.
 
-        After the last step requests are served normally; ``times=`` above the number of steps goes
-        round again.
+        After the last step requests are served normally. ``times=`` above the number of steps
+        repeats the sequence.
         """
         if isinstance(steps, str | bytes) or not isinstance(steps, Iterable):
             raise ContractError(
@@ -146,7 +148,7 @@ class FaultPlan:
         return self._add(SequenceRule(self._table, taken, f"sequence [{told}]", matchers))
 
     def random(self, rate: float, step: Step = 503, **matchers: Unpack[Matchers]) -> Fault:
-        """Do the step to this share of the matching requests, drawn from the test's seed."""
+        """Apply the step to this share of the matching requests, drawn from the test's seed."""
         if isinstance(rate, bool) or not isinstance(rate, int | float) or not 0 <= rate <= 1:
             raise ContractError(f"rate={shown(rate)} is not a share: give a number from 0 to 1")
         taken = self._table.step(step)
@@ -161,8 +163,8 @@ class FaultPlan:
     ) -> Fault:
         """Call the test's function before or after the endpoint, in the request's thread.
 
-        It is given the ``Request`` if it takes an argument; an ``Answer`` it returns replaces the
-        endpoint's.
+        The function receives the ``Request`` if it takes an argument. An ``Answer`` that it returns
+        replaces the endpoint's.
         """
         if not callable(function):
             raise ContractError(f"call() needs a function, got {shown(function)}")
@@ -188,15 +190,15 @@ class FaultPlan:
 
     @property
     def is_down(self) -> bool:
-        """Whether ``down()`` keeps everybody out at present."""
+        """Whether ``down()`` currently refuses all connections."""
         return self._table.shut
 
     def unused(self) -> list[Fault]:
-        """The faults that never fired, and should have."""
+        """Return the faults that should have fired but never did."""
         return [rule.fault for rule in self._table.unused()]
 
     def clear(self) -> None:
-        """Take all faults back and forget them."""
+        """Remove all faults."""
         self._table.clear()
         self._table.act("clear_faults", sys._getframe(1))
 
@@ -209,12 +211,12 @@ class FaultPlan:
 
 
 def table_of(plan: FaultPlan) -> FaultTable:
-    """What requests meet of a plan: for the fakes, not for tests."""
+    """Return the ``FaultTable`` behind a plan. For the fakes, not for tests."""
     return plan._table
 
 
 def fault_words(kind: type[FaultPlan]) -> list[str]:
-    """The names of the methods that prepare a fault."""
+    """Return the names of the methods that inject a fault."""
     return sorted(
         name
         for name, method in inspect.getmembers(kind, inspect.isfunction)

@@ -1,10 +1,10 @@
-"""The faults of one handle as requests meet them: rules in order, which fire and are counted.
+"""The faults of one fake, in the order in which requests pass through them.
 
-A table stands between authentication and the endpoint. A request passes through every rule that
-matches it, from the outside in: first those that make it wait or call the test's code, then those
-that cut the connection before anything happens, those that spoil whatever answer comes, and last
-those that answer in the endpoint's place. Among equals the one added first is asked first, so
-``answer(503, times=1)`` followed by ``answer(429)`` is one 503 and then 429s.
+The table is applied between authentication and the endpoint. A request passes through every
+matching rule, from the outside in: first rules that delay or call the test's code, then those that
+break the connection before the engine, then those that damage the answer, and last those that
+answer instead of the endpoint. Rules of the same level apply in the order they were added, so
+``answer(503, times=1)`` followed by ``answer(429)`` gives one 503 and then 429s.
 """
 
 from __future__ import annotations
@@ -30,25 +30,27 @@ if TYPE_CHECKING:
     from ..http.app import App
 
 Step = int | None | tuple[int, Any] | Answer | Literal["drop", "hang", "lose_answer", "truncate"]
-"""One item of a sequence: a status, None for a normal answer, ``(status, body)``, or a fault's name."""
+"""One step of a sequence: a status, None for a normal answer, ``(status, body)``, or a fault's
+name.
+"""
 
 
 class FaultTable:
-    """The rules of one handle.
+    """The rules of one fake.
 
-    ``fact_fields`` are the facts they can match on, by default the app's. A service with kinds of
-    its own asks for them with ``claim()``.
+    ``fact_fields`` are the facts they can match, by default the app's. A service with its own kinds
+    of faults queries them with ``claim()``.
     """
 
     fact_fields: Mapping[str, Field] = MappingProxyType({})
     shut = False
-    """Whether ``down()`` keeps everybody out at present."""
+    """Whether ``down()`` currently refuses all connections."""
     _closing: threading.Event | None = None
 
     def __init__(self, stream: Callable[[], RandomStream], clock: Timekeeper) -> None:
         self.clock = clock
         self.gate: Callable[[bool], None] | None = None
-        """Stops (True) and starts (False) listening, where the handle has a server of its own."""
+        """Stops (True) and starts (False) listening, if the fake has a server of its own."""
         self._app: App | None = None
         self._new_stream = stream
         self._lock = threading.Lock()
@@ -59,15 +61,16 @@ class FaultTable:
 
     @cached_property
     def stream(self) -> RandomStream:
-        """What is random about them."""
-        # Most plans are never asked for anything random; of two threads that ask first, both get one.
+        """The source of randomness."""
+        # Created on first use, because most plans never need it. Two threads that arrive together
+        # get the same stream.
         made: RandomStream = vars(self).setdefault("stream", self._new_stream())
         return made
 
     def attach(self, app: App) -> None:
-        """Ask that app for what faults need: its facts, its names, its dialect.
+        """Take the facts, names and error format that faults need from the app.
 
-        Where a service has ``fact_fields`` of its own for faults, they stay.
+        Keeps ``fact_fields`` of the service's own faults.
         """
         if not self.fact_fields:
             self.fact_fields = app.fact_fields
@@ -75,42 +78,42 @@ class FaultTable:
 
     @property
     def call_words(self) -> Callable[[], Iterable[str]]:
-        """The names of routes and commands there are; none, where nobody knows."""
+        """Returns the names of routes and commands; nothing without an app."""
         return tuple if self._app is None else self._app.words
 
     @property
     def dump(self) -> Callable[[object], bytes] | None:
-        """The service's JSON, for bodies given as objects."""
+        """The service's JSON encoder, for bodies given as objects."""
         return None if self._app is None else self._app.dump
 
     def render(self, error: ServiceError) -> Answer:
-        """The service's error envelope, for faults that give a status without a body."""
+        """Return an error in the service's format, for faults with a status but no body."""
         if self._app is None:
             return Answer(f"{error.message}\n".encode(), error.status, error.headers, "text/plain")
         return self._app.render_error(error)
 
     def act(self, kind: str, caller: FrameType, **data: object) -> None:
-        """Record in reports what the test did to the faults, unless this package did it."""
+        """Record in reports what the test did with a fault, unless this package did it."""
         recorder = getattr(self._app, "recorder", None)
         if recorder is not None and not is_own(caller):
             recorder.act(kind, caller, recorder.reserve(), **data)
 
     def add(self, rule: Rule) -> None:
-        """Put a rule into the table."""
+        """Add a rule."""
         with self._lock:
             self.active = tuple(sorted((*self.active, rule), key=lambda each: each.order))
             self._all.append(rule)
         self._look_at_gate()
 
     def remove(self, rule: Rule) -> None:
-        """Take a rule back; it fires no more."""
+        """Remove a rule, so that it never fires again."""
         with self._lock:
             rule.taken_back = True
             self._retire(rule)
         self._look_at_gate()
 
     def clear(self) -> None:
-        """Take all rules back and forget them."""
+        """Remove all rules."""
         with self._lock:
             gone, self.active = self.active, ()
             self._all.clear()
@@ -119,35 +122,36 @@ class FaultTable:
         self._look_at_gate()
 
     def unused(self) -> list[Rule]:
-        """The rules that never fired, and should have."""
+        """Return the rules that should have fired but never did."""
         return [rule for rule in self._all if rule.must_fire and not rule.hits]
 
     def __bool__(self) -> bool:
-        # Asked by the way past the socket, which a fault takes away, and by what explore puts before it.
+        # True sends a request over the socket, because faults need it, and into the exploration.
         return bool(self.active)
 
     def pause(self, seconds: float) -> None:
-        """Wait so many real seconds, or until the handle closes."""
+        """Wait for that many real seconds, or until the fake closes."""
         with self._lock:
             if self._closing is None:
-                # An event's wait is not moved by tools that freeze the process's time.
+                # Tools that freeze the process's time do not affect an event's wait.
                 self._closing = threading.Event()
             if self._closed:
                 self._closing.set()
         self._closing.wait(seconds)
 
     def close(self) -> None:
-        """End the delays that are under way."""
+        """End the delays in progress."""
         with self._lock:
             self._closed = True
             if self._closing is not None:
                 self._closing.set()
 
     def claim(self, kind: str, subject: Any) -> Rule | None:
-        """The first fault of a service's own kind that fires on the subject, counted as a hit.
+        """Return the first fault of a service's own kind that fires on the subject, and count the
+        hit.
 
-        The subject is a ``Request``, or anything whose ``call`` has ``facts``, ``route``, ``method``,
-        ``path`` and ``fault``.
+        The subject is a ``Request``, or an object whose ``call`` has ``facts``, ``route``,
+        ``method``, ``path`` and ``fault``.
         """
         for rule in self.active:
             if rule.kind == kind and self._claim(rule, subject):
@@ -155,12 +159,12 @@ class FaultTable:
         return None
 
     def run(self, request: Request, serve: Serve) -> Response:
-        """The response to a request: what the matching faults make of ``serve()``."""
+        """Return the response to a request; matching faults replace that of ``serve()``."""
         return self._pass_through(self.active, request, serve)
 
     def _pass_through(self, rules: tuple[Rule, ...], request: Request, serve: Serve) -> Response:
         for index, rule in enumerate(rules):
-            # A plain Rule is of a service's own kind, which asks for it itself.
+            # A plain Rule is of a service's own kind; the service calls claim() for it.
             if type(rule) is not Rule and (hit := self._claim(rule, request)):
                 inner = partial(self._pass_through, rules[index + 1 :], request, serve)
                 return rule.apply(request, inner, hit)
@@ -173,7 +177,9 @@ class FaultTable:
         headers: HeaderPairs | Mapping[str, str],
         content_type: str | None,
     ) -> Callable[[], Answer]:
-        """What makes an answer of what a tester gave; raises ``ContractError``."""
+        """Return a function that makes an answer from the test's values; raise ``ContractError`` if
+        invalid.
+        """
         checked_status(status)
         listed = checked_headers(headers)
         for name, value in listed:
@@ -195,11 +201,11 @@ class FaultTable:
         return make
 
     def dumped(self, answer: Answer) -> Answer:
-        """An answer of a tester's as bytes; raises ``ContractError``."""
+        """Encode the test's answer; raise ``ContractError`` if it is invalid."""
         return checked(answer, self.dump)
 
     def step(self, step: Step) -> Callable[[Serve], Response]:
-        """What does a step of a sequence; raises ``ContractError`` for what is none."""
+        """Return the function for one step of a sequence; raise ``ContractError`` if it is invalid."""
         if step is None:
             return lambda serve: serve()
         if step in ("drop", "hang"):
@@ -224,8 +230,8 @@ class FaultTable:
         return lambda serve: make()
 
     def _claim(self, rule: Rule, request: Any) -> int:
-        """Count the request; the number of the hit when the fault fires on it, else 0."""
-        # The predicate is the test's own code and may look at the plan, so it runs without the lock.
+        """Count the request; return the number of the hit if the fault fires on it, else 0."""
+        # The predicate is the test's code and may read the plan, so call it without the lock.
         if not rule.active or not rule.matches(request):
             return 0
         with self._lock:

@@ -1,4 +1,4 @@
-"""Process time that follows a cloud's clock (extra ``time``), and sleeps that move it."""
+"""Make the process's time follow a cloud's clock (extra ``time``), and let sleeps move the clock."""
 
 from __future__ import annotations
 
@@ -16,15 +16,15 @@ if TYPE_CHECKING:
 __all__ = ["AUTOJUMP", "ProcessTime", "ProcessTimeMode", "check_process_time"]
 
 ProcessTimeMode: TypeAlias = bool | Literal["autojump"]
-"""Whether the process's time follows the clock; with ``"autojump"``, sleeps move the clock."""
+"""True: the process's time follows the clock. ``"autojump"``: sleeps also move the clock."""
 AUTOJUMP: Literal["autojump"] = "autojump"
 _lock = threading.Lock()
 _sleeping: list[ProcessTime] = []
-"""Who has the sleeps of this process: one at most."""
+"""The instance that controls the sleeps of this process, at most one."""
 
 
 def check_process_time(value: object) -> None:
-    """Raise ``ContractError`` for what is no mode of process time."""
+    """Raise ``ContractError`` for an invalid mode of process time."""
     if not isinstance(value, bool) and value != AUTOJUMP:
         raise ContractError(
             f"process_time={shown(value)} is unknown: give True, False or 'autojump'"
@@ -32,12 +32,12 @@ def check_process_time(value: object) -> None:
 
 
 class ProcessTime:
-    """What makes ``time.time()`` and ``datetime.now()`` of this process follow a clock.
+    """Makes ``time.time()`` and ``datetime.now()`` of this process follow a clock.
 
-    Between ``start()`` and ``stop()`` the clock is frozen, since a process time that follows a clock
-    that follows process time has no anchor; both move when the clock is told to. With ``autojump``
-    they also move when the process sleeps (see ``sleepers``). Raises ``ContractError`` without
-    time-machine, and where the sleeps of this process move another cloud's clock already.
+    The clock is frozen between ``start()`` and ``stop()``: if each followed the other, nothing
+    would determine the time. Both move when the clock is moved, and with ``autojump`` also when the
+    process sleeps (see ``sleepers``). Raises ``ContractError`` without time-machine, or if the
+    sleeps of this process already move another cloud's clock.
     """
 
     def __init__(self, clock: Timekeeper, mode: ProcessTimeMode = True) -> None:
@@ -48,7 +48,7 @@ class ProcessTime:
         self.wall = Wall(clock)
 
     def start(self) -> None:
-        """Begin to steer process time."""
+        """Start controlling the process's time."""
         try:
             if self._autojump and not self._claim():
                 return
@@ -70,7 +70,7 @@ class ProcessTime:
             raise
 
     def _claim(self) -> bool:
-        """Take the sleeps of this process; False where they move this clock already."""
+        """Take control of the sleeps of this process; return False if they move this clock already."""
         with _lock:
             if _sleeping and _sleeping[0]._clock is self._clock:
                 return False
@@ -83,9 +83,11 @@ class ProcessTime:
             return True
 
     def stop(self) -> None:
-        """Give process time back; a clock that ran before runs on from where it is.
+        """Stop controlling the process's time. A clock that ran before runs on from its current
+        time.
 
-        Raises what a handler raised while the clock moved to a timeout of an event loop.
+        Raises the exception of a handler that failed while the clock moved to a timeout of an event
+        loop.
         """
         try:
             while self._ends:

@@ -1,4 +1,4 @@
-"""Who reads or sleeps: code under test, or what carries it."""
+"""Tell code under test from infrastructure, which keeps real time."""
 
 from __future__ import annotations
 
@@ -13,18 +13,20 @@ INFRASTRUCTURE = frozenset(
         "selenium", "time_machine", "trio", "uvicorn", "uvloop", "werkzeug", "xdist",
     }
 )  # fmt: skip
-"""What keeps real time besides the standard library: test runners, servers' own loops, debuggers."""
+"""Packages that keep real time, besides the standard library: test runners, event loops of servers,
+debuggers.
+"""
 CARRIERS = frozenset({"asyncio", "concurrent", "contextvars", "functools", "threading", "trio"})
-"""What calls a sleep on another's behalf, as ``Thread(target=time.sleep)`` does."""
+"""Packages that sleep on behalf of their callers, as ``Thread(target=time.sleep)`` does."""
 
 _LIBRARIES_OF_TIMEOUTS = CARRIERS | {"contextlib", "anyio"}
-"""What sets a timeout on another's behalf."""
+"""Packages that set timeouts on behalf of their callers."""
 
 _known: dict[str, bool] = {}
 
 
 def is_infrastructure_module(name: str) -> bool:
-    """Whether a module's sleeps and clocks stay real."""
+    """Return whether a module's sleeps and clocks stay real."""
     found = _known.get(name)
     if found is None:
         top = name.partition(".")[0]
@@ -34,12 +36,12 @@ def is_infrastructure_module(name: str) -> bool:
 
 
 def is_infrastructure(frame: FrameType) -> bool:
-    """Whether a frame is of such a module."""
+    """Return whether a frame belongs to such a module."""
     return is_infrastructure_module(str(frame.f_globals.get("__name__", "")))
 
 
 def times_out_really(frame: FrameType | None) -> bool:
-    """Whether a timeout set in a frame, or by a library that carries it, is one of infrastructure."""
+    """Return whether a timeout, set directly or through a library, belongs to infrastructure."""
     while frame is not None:
         name = str(frame.f_globals.get("__name__", ""))
         if name.partition(".")[0] not in _LIBRARIES_OF_TIMEOUTS:
@@ -49,6 +51,6 @@ def times_out_really(frame: FrameType | None) -> bool:
 
 
 def sleeps_really(frame: FrameType) -> bool:
-    """Whether a sleep asked for in a frame is one of infrastructure."""
+    """Return whether a sleep called from a frame belongs to infrastructure."""
     name = str(frame.f_globals.get("__name__", ""))
     return is_infrastructure_module(name) and name.partition(".")[0] not in CARRIERS

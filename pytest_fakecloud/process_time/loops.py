@@ -1,11 +1,12 @@
-"""Sleeps in event loops: asyncio's own and trio; anyio follows, for it sleeps by them.
+"""Sleeps in event loops: asyncio and trio, and anyio, which uses their sleeps.
 
-A loop's own time goes with the clock, so timeouts (``wait_for``, ``asyncio.timeout``,
-``move_on_after``) end when they would. The first sleeper of a loop waits until nothing else in it
-can run; where an answer may still come from outside (a socket is being read, a worker thread is
-busy), it gives that ``PATIENCE`` real seconds. Then the clock goes to the next end of a sleep, or
-to a timeout that ends before it. While nobody in a loop sleeps, a watcher moves the clock to its
-timeouts, with more patience (``OUTSIDE``). A loop's time never goes back: what it is ahead, it stays.
+A loop's time follows the clock, so timeouts (``wait_for``, ``asyncio.timeout``, ``move_on_after``)
+end at the expected time. The sleeper of a loop that ends first waits until nothing else in the loop
+can run. If an answer may still arrive from outside (a socket is being read, a worker thread is
+busy), it waits ``PATIENCE`` real seconds more. Then it moves the clock to the next end of a sleep,
+or to a timeout before that. While no task of a loop sleeps, a watcher moves the clock to the loop's
+timeouts, with more patience (``OUTSIDE``). A loop's time never goes back, even after the patches
+end.
 """
 
 from __future__ import annotations
@@ -25,55 +26,56 @@ from ..core.timeparse import monotonic
 from .sleepers import GRACE, Sleeper, Sleepers
 
 PATIENCE = 0.05
-"""Real seconds that an answer from outside may take before the clock goes on without it."""
+"""Real seconds to wait for an answer from outside before the clock moves."""
 OUTSIDE = 2.0
-"""Real seconds that it may take before the clock goes on to a timeout, where nobody sleeps.
+"""Real seconds to wait before the clock moves to a timeout while no task sleeps.
 
-Longer than a fake waits for what does not come: the timeout may be that of the request itself.
+Longer than a blocking call waits in a fake, because the timeout may belong to that request.
 """
 SHORTEST = 0.05
-"""Seconds that a timeout lasts at least for the clock to be moved to it; others take real time."""
+"""Shortest timeout in seconds that the clock moves to; shorter ones take real time."""
 LONGEST = 3.2e9
-"""And at most: a century. A pause that trio or a library has no end for is longer."""
+"""Longest one: a century. trio and libraries use longer ones for waits without end."""
 _CALM = 3  # turns of a loop in which nothing else ran
-_NOISE = 0.25  # real seconds a loop that never rests is waited for
+_NOISE = 0.25  # real seconds to wait for a loop that never becomes idle
 _NAP = 0.002
 
 
 class Loop(Protocol):
-    """What a sleep needs of the event loop it is in; ``key`` is the loop's own."""
+    """The event loop of a sleep; ``key`` identifies it."""
 
     @property
     def key(self) -> object: ...
 
     @property
     def cancelled(self) -> type[BaseException]:
-        """What a task gets that is cancelled."""
+        """The exception raised in a cancelled task."""
 
     async def rest(self, patience: float = ..., ends: Callable[[], bool] = ...) -> bool:
-        """Return when nothing else in the loop can run, and nothing has come from outside for long.
+        """Return when nothing else in the loop can run and nothing has arrived from outside for
+        long.
 
-        False where the loop does not come to rest in time, or as soon as ``ends()``.
+        Returns False if the loop does not become idle in time, or as soon as ``ends()`` is true.
         """
 
     def spawn(self, work: Callable[[], Coroutine[Any, Any, None]]) -> None:
-        """Have work done in the loop; to be called in its thread."""
+        """Run a coroutine in the loop. Call this in the loop's thread."""
 
     def has_timeouts(self) -> bool:
-        """Whether a timeout is to come that the clock moves to while nobody sleeps."""
+        """Return whether a pending timeout exists that the clock may move to while no task sleeps."""
 
     def next_timeout(self) -> float | None:
-        """In how many seconds of the loop's time its next own timeout ends."""
+        """Return the seconds of the loop's time until its next timeout, or None."""
 
     def event(self) -> tuple[Callable[[], None], Callable[[], Any]]:
-        """What ends a wait, from any thread, and what waits."""
+        """Return a function that ends a wait, from any thread, and one that waits."""
 
     async def nap(self, seconds: float) -> None:
-        """Let some real time pass."""
+        """Sleep for real."""
 
 
 async def sleep_in(loop: Loop, sleepers: Sleepers, seconds: float) -> None:
-    """Sleep in an event loop; what is left when all is over is slept in real time."""
+    """Sleep in an event loop. If the patches end first, sleep the rest for real."""
     until_us = sleepers.until_us(seconds)
     with sleepers.asleep(until_us, loop.key) as sleeper:
         while not sleepers.over and sleepers.clock.now_us() < until_us:
@@ -88,14 +90,14 @@ async def sleep_in(loop: Loop, sleepers: Sleepers, seconds: float) -> None:
                 sleeper.settled = False
     if sleepers.first_of(loop.key) is None and loop.has_timeouts():
         watch(loop, sleepers)
-    # Also a sleep that is over at once lets the others run.
+    # Also let other tasks run after a sleep that is over already.
     await loop.nap(sleepers.left(until_us))
 
 
 def watch(loop: Loop, sleepers: Sleepers) -> None:
-    """Have the clock moved to the timeouts of a loop while nobody in it sleeps.
+    """Move the clock to the timeouts of a loop while no task in it sleeps.
 
-    To be called in the loop's thread, when a timeout was set or the last sleeper has gone.
+    Call this in the loop's thread, after a timeout was set or the last sleeper has finished.
     """
     if loop.key not in sleepers.watched and not sleepers.over:
         sleepers.watched.add(loop.key)
@@ -107,7 +109,7 @@ async def _watch(loop: Loop, sleepers: Sleepers) -> None:
         return sleepers.over or sleepers.first_of(loop.key) is not None
 
     try:
-        # One who sleeps moves the clock to timeouts as well, and watches anew in the end.
+        # A sleeper also moves the clock to timeouts, and starts a new watcher when it finishes.
         while not ends() and loop.has_timeouts():
             if not await loop.rest(OUTSIDE, ends) or (left := loop.next_timeout()) is None:
                 continue
@@ -118,7 +120,8 @@ async def _watch(loop: Loop, sleepers: Sleepers) -> None:
                 except loop.cancelled:
                     raise
                 except BaseException as error:
-                    # Of a handler, say: nobody awaits this, so it comes up at the end.
+                    # An error of a handler, for example. No task awaits this one, so stop() raises
+                    # it.
                     sleepers.failure = error
                     return
     finally:
@@ -150,7 +153,7 @@ async def _go_on(
     if timeout is not None:
         target_us = min(target_us, now_us + max(0, round(timeout * 1_000_000)))
     if target_us <= now_us:
-        # A timeout has come already; its task is to hear of it.
+        # A timeout has expired; let its task run.
         await loop.nap(0 if timeout is not None and timeout <= 0 else 1e-6)
         return
     sleeper.moving = True
@@ -163,11 +166,11 @@ async def _go_on(
 
 
 _loops: weakref.WeakKeyDictionary[Any, AsyncioLoop] = weakref.WeakKeyDictionary()
-"""The loops of asyncio whose time has been moved."""
+"""The asyncio loops whose time is controlled."""
 
 
 class AsyncioLoop:
-    """A loop of asyncio."""
+    """An asyncio event loop."""
 
     cancelled: type[BaseException] = asyncio.CancelledError
 
@@ -194,7 +197,7 @@ class AsyncioLoop:
 
     @classmethod
     def running(cls, sleepers: Sleepers, really: Callable[[float], Any]) -> AsyncioLoop:
-        """The loop that runs in this thread."""
+        """Return the object for the loop that runs in this thread."""
         loop = asyncio.get_running_loop()
         found = _loops.get(loop)
         if found is None:
@@ -203,12 +206,12 @@ class AsyncioLoop:
         return found
 
     def move(self, moved_us: int) -> None:
-        """Move the loop's time, and have it look."""
+        """Move the loop's time and wake the loop."""
         self._ahead += moved_us / 1e6
         self._call(lambda: None)
 
     def _call(self, function: Callable[[], object]) -> None:
-        # It may be closed, or gone.
+        # The loop may be closed or collected.
         with contextlib.suppress(ReferenceError, RuntimeError):
             self._loop.call_soon_threadsafe(function)
 
@@ -234,14 +237,16 @@ class AsyncioLoop:
         return True
 
     def spawn(self, work: Callable[[], Coroutine[Any, Any, None]]) -> None:
-        """Have work done in a task of the loop."""
+        """Run a coroutine in a task of the loop."""
         task = self._loop.create_task(work(), name="fakecloud autojump")
-        # The loop itself knows its tasks only weakly.
+        # The loop itself has only weak references to its tasks.
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 
     def _awaits_others(self) -> bool:
-        """Whether an answer may come from outside: by a socket, or from a worker thread."""
+        """Return whether an answer may arrive from outside: through a socket or from a worker
+        thread.
+        """
         executor = getattr(self._loop, "_default_executor", None)
         threads = getattr(executor, "_threads", ())
         idle = getattr(getattr(executor, "_idle_semaphore", None), "_value", 0)
@@ -256,31 +261,31 @@ class AsyncioLoop:
         return any(fd != own.fileno() for fd in list(selector.get_map()))
 
     def add_timeout(self, handle: asyncio.TimerHandle) -> None:
-        """Have the clock moved to a timeout; those of servers' own loops are not added."""
+        """Let the clock move to a timeout. Not called for timeouts of infrastructure."""
         self._timeouts.add(handle)
 
     def has_timeouts(self) -> bool:
-        """Whether a timeout is to come that the clock moves to while nobody sleeps."""
+        """Return whether a pending timeout exists that the clock may move to while no task sleeps."""
         now = self._loop.time()
         return any(not one.cancelled() and one.when() > now for one in list(self._timeouts))
 
     def next_timeout(self) -> float | None:
-        """In how many seconds of the loop's time its next own timeout ends."""
+        """Return the seconds of the loop's time until its next timeout, or None."""
         ends = [one.when() for one in self._loop._scheduled if not one.cancelled()]
         return min(ends) - self._loop.time() if ends else None
 
     def event(self) -> tuple[Callable[[], None], Callable[[], Any]]:
-        """What ends a wait, from any thread, and what waits."""
+        """Return a function that ends a wait, from any thread, and one that waits."""
         event = asyncio.Event()
         return (lambda: self._call(event.set)), event.wait
 
     async def nap(self, seconds: float) -> None:
-        """Let some real time pass."""
+        """Sleep for real."""
         await self._really(seconds)
 
 
 class TrioRun:
-    """A run of trio."""
+    """A trio run."""
 
     def __init__(self, trio: Any, really: Callable[[float], Any]) -> None:
         self._trio = trio
@@ -297,18 +302,18 @@ class TrioRun:
 
     @classmethod
     def running(cls, sleepers: Sleepers, really: Callable[[float], Any]) -> TrioRun:
-        """The run of this thread."""
+        """Return the object for the run of this thread."""
         found = cls(sys.modules["trio"], really)
         sleepers.carry(found.key, found.move)
         return found
 
     def move(self, moved_us: int) -> None:
-        """Move the run's time, and have it look."""
+        """Move the run's time."""
         self._call(lambda: self._jump(moved_us / 1e6))
 
     def _jump(self, seconds: float) -> None:
         if hasattr(self._clock, "offset"):
-            # The class is frozen for users; every read of the time takes the field anew.
+            # trio freezes the class, but reads the attribute at each use.
             object.__setattr__(self._clock, "offset", self._clock.offset + seconds)
         else:
             self._clock.jump(seconds)
@@ -336,7 +341,8 @@ class TrioRun:
             await trio.testing.wait_all_tasks_blocked(0.0)
             began = monotonic()
             while self._awaits_others() and monotonic() - began < patience:
-                # In short spells: one who sleeps waits until all others are blocked, too.
+                # In short intervals, because a sleeper also waits until all other tasks are
+                # blocked.
                 await trio.testing.wait_all_tasks_blocked(PATIENCE)
                 scope.deadline = self._trio.current_time() + _NOISE
                 if ends():
@@ -344,37 +350,37 @@ class TrioRun:
         return not scope.cancelled_caught and not ends()
 
     def spawn(self, work: Callable[[], Coroutine[Any, Any, None]]) -> None:
-        """Have work done in a system task of the run."""
+        """Run a coroutine in a system task of the run."""
         self._trio.lowlevel.spawn_system_task(work)
 
     def _awaits_others(self) -> bool:
         io = self._trio.lowlevel.current_statistics().io_statistics
         waiting = getattr(io, "tasks_waiting_read", 1) + getattr(io, "tasks_waiting_write", 1)
-        # One of them is what wakes the run from other threads.
+        # One of the waiting tasks is trio's own, which wakes the run from other threads.
         limiter = self._trio.to_thread.current_default_thread_limiter()
         return waiting > 1 or limiter.borrowed_tokens > 0
 
     def has_timeouts(self) -> bool:
-        """Whether a timeout is to come that the clock moves to while nobody sleeps."""
+        """Return whether a pending timeout exists that the clock may move to while no task sleeps."""
         return self.next_timeout() is not None
 
     def next_timeout(self) -> float | None:
-        """In how many seconds of the run's time its next own timeout ends."""
+        """Return the seconds of the run's time until its next timeout, or None."""
         left: float = self._trio.lowlevel.current_statistics().seconds_to_next_deadline
         return None if left == float("inf") else left
 
     def event(self) -> tuple[Callable[[], None], Callable[[], Any]]:
-        """What ends a wait, from any thread, and what waits."""
+        """Return a function that ends a wait, from any thread, and one that waits."""
         event = self._trio.Event()
         return (lambda: self._call(event.set)), event.wait
 
     async def nap(self, seconds: float) -> None:
-        """Let some real time pass."""
+        """Sleep for real."""
         await self._really(seconds)
 
 
 class TrioTimeouts:
-    """An instrument of trio that has the clock moved to timeouts while nobody in the run sleeps."""
+    """A trio instrument that lets the clock move to timeouts while no task of the run sleeps."""
 
     def __init__(self, sleepers: Sleepers, really: Callable[[float], Any]) -> None:
         self._sleepers = sleepers
@@ -382,17 +388,17 @@ class TrioTimeouts:
         self._token: Any = None
 
     def before_io_wait(self, timeout: float) -> None:
-        """See that the run has nothing to do until a timeout, or until something comes."""
+        """Start a watcher if the run is idle until a timeout."""
         if self._sleepers.over or not SHORTEST < timeout < LONGEST:
             return
         if self._token is None:
             self._token = sys.modules["trio"].lowlevel.current_trio_token()
         if self._token not in self._sleepers.watched:
-            # What is begun here would not run before the wait is over.
+            # A task started here would not run before the wait ends.
             self._token.run_sync_soon(self._watch, idempotent=True)
 
     def _watch(self) -> None:
-        # Its clock may be one that cannot be moved, and a run that ends takes no more tasks.
+        # The run's clock may not be movable, and a run that ends accepts no more tasks.
         with contextlib.suppress(ContractError, RuntimeError):
             loop = TrioRun.running(self._sleepers, self._really)
             if self._sleepers.first_of(loop.key) is None:

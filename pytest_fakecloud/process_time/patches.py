@@ -1,9 +1,10 @@
-"""The names by which a process sleeps and measures, replaced for as long as sleeps move the clock.
+"""Replace the functions with which a process sleeps and measures time, while sleeps move the clock.
 
-``time.sleep``, ``asyncio.sleep``, ``trio.sleep`` and ``trio.sleep_until``; with them
-``time.monotonic`` and ``time.perf_counter`` (and their ``_ns``), which are ahead of the real ones by
-what was slept. Names that a module took by ``from time import sleep`` are replaced too. The standard
-library's own waits, test runners and servers' own loops keep real time (see ``callers``).
+These are ``time.sleep``, ``asyncio.sleep``, ``trio.sleep`` and ``trio.sleep_until``, and
+``time.monotonic`` and ``time.perf_counter`` (with their ``_ns`` variants), which run ahead of the
+real ones by the time slept. Names imported with ``from time import sleep`` are replaced too. The
+standard library's own waits, test runners and event loops of servers keep real time (see
+``callers``).
 """
 
 from __future__ import annotations
@@ -38,16 +39,16 @@ _HOMES: dict[str, tuple[str, ...]] = {
     "time": ("time",),
 }
 MOMENT = 1e-6
-"""What a ``time.sleep(0)`` takes, in seconds of the clock."""
+"""Seconds of the clock that ``time.sleep(0)`` takes."""
 _REPLACES = "_fakecloud_replaces"
 _BaseLoop: Any = asyncio.BaseEventLoop
 
 
 class Patches:
-    """What is replaced in this process, between ``start()`` and ``stop()``.
+    """The replaced functions of this process, between ``start()`` and ``stop()``.
 
-    What somebody else has put in a name's place meanwhile stays there. A function of ours that is
-    left behind somewhere does after the end what the one it replaced does.
+    ``stop()`` keeps replacements by other code. A replacement that another module still holds calls
+    the original after ``stop()``.
     """
 
     def __init__(self, sleepers: Sleepers) -> None:
@@ -58,7 +59,7 @@ class Patches:
         self._trio_moving: Callable[[float], Any] = lambda seconds: None
 
     def start(self) -> None:
-        """Replace the names."""
+        """Replace the functions."""
         self._replace("time", {
             "sleep": self._sleep,
             **{name: partial(self._clock_of, 1) for name in ("monotonic", "perf_counter")},
@@ -84,7 +85,7 @@ class Patches:
             "run": self._trio_run,
         })  # fmt: skip
         trio = sys.modules["trio"]
-        # Of a run that is under way already.
+        # For a run that has already started.
         with suppress(RuntimeError):
             trio.lowlevel.add_instrument(self._instrument())
 
@@ -92,7 +93,7 @@ class Patches:
         for name, make in made.items():
             homes = [vars(sys.modules[home]) for home in _HOMES[module] if home in sys.modules]
             for names in homes:
-                # Left behind by a tool that put it back after the end.
+                # A replacement may be left from a tool that restored it after stop().
                 names[name] = getattr(names[name], _REPLACES, names[name])
             original = homes[0][name]
             ours = make(original)
@@ -107,7 +108,7 @@ class Patches:
             self._replaced.append((names, name, original, ours))
 
     def _everywhere(self) -> None:
-        """Replace what modules have taken by ``from … import``."""
+        """Replace names imported with ``from … import``."""
         taken = [
             vars(module)
             for module_name, module in list(sys.modules.items())
@@ -120,7 +121,7 @@ class Patches:
                     self._put(names, name, *found)
 
     def stop(self) -> None:
-        """Put back what was there, wherever ours still is."""
+        """Restore the originals wherever a replacement is still in place."""
         if _BaseLoop.call_at is self._our_call_at:
             _BaseLoop.call_at = self._call_at
         if self._finder in sys.meta_path:
@@ -130,7 +131,7 @@ class Patches:
             if names.get(name) is ours:
                 names[name] = original
         mine = {id(ours): original for original, ours in self._ours.values()}
-        # Modules that were imported meanwhile.
+        # Modules imported since start().
         for module in list(sys.modules.values()):
             if isinstance(module, ModuleType):
                 for name, value in list(vars(module).items()):
@@ -144,7 +145,7 @@ class Patches:
 
         @functools.wraps(really)
         def sleep(seconds: float, /) -> None:
-            # A sleep of nothing takes a moment too: who waits for more than an instant counts on it.
+            # A zero sleep takes a moment too, because a loop around it expects time to pass.
             span = MOMENT if seconds == 0 else seconds
             if _is_plain(sleepers, span) or sleeps_really(sys._getframe(1)):
                 really(seconds)
@@ -248,7 +249,7 @@ async def _trio_moving(sleepers: Sleepers, really: Any, seconds: float) -> None:
 
 
 def _is_plain(sleepers: Sleepers, seconds: object) -> bool:
-    """Whether a sleep is none that time can pass over: of nothing, for ever, or no number at all."""
+    """Return whether a sleep must be real: a zero, infinite or invalid time, or after the end."""
     return (
         sleepers.over
         or not isinstance(seconds, int | float)
@@ -258,10 +259,10 @@ def _is_plain(sleepers: Sleepers, seconds: object) -> bool:
 
 
 def _names_of_loops() -> list[dict[str, Any]]:
-    """The names of the modules that anyio has its loops from.
+    """Return the namespaces of anyio's event-loop modules.
 
-    It keeps them for good, also after a run of pytest inside a test, which forgets all modules that
-    were imported meanwhile.
+    anyio keeps them permanently, even after a nested pytest run, which removes modules imported
+    during it from ``sys.modules``.
     """
     anyio = sys.modules.get("anyio._core._eventloop")
     loops: dict[str, Any] = getattr(anyio, "loaded_backends", {})
@@ -275,7 +276,7 @@ def _marked(function: Any) -> Any:
 
 
 class _Late(importlib.abc.MetaPathFinder):
-    """Tell when trio has been imported, should that come later."""
+    """Calls a function when trio is imported later."""
 
     def __init__(self, tell: Callable[[], None]) -> None:
         self._tell = tell
@@ -283,7 +284,7 @@ class _Late(importlib.abc.MetaPathFinder):
     def find_spec(
         self, name: str, path: Sequence[str] | None, target: ModuleType | None = None
     ) -> importlib.machinery.ModuleSpec | None:
-        """The spec of trio, whose loader tells; None for all other modules."""
+        """Return the spec of trio with a loader that calls the function; None for other modules."""
         if name != "trio":
             return None
         sys.meta_path.remove(self)

@@ -1,13 +1,13 @@
-"""Who of a process sleeps, until when, and who of them moves the clock there.
+"""Track the sleeps of a process and decide which one moves the clock.
 
-The rule, decided here: the clock goes to the nearest end of all sleeps, as soon as everybody sleeps
-who is known to: the thread that began, and each that has slept. Where one of them is busy, it gets
-``GRACE`` real seconds to come to its next sleep; after that the clock goes on without it. So any
-sleeper goes on by itself, whatever the others do, and none can wait for another for ever.
+The rule, decided here: the clock moves to the next end of a sleep as soon as all known threads
+sleep, i.e. the thread that started this and every thread that has slept. A busy thread gets
+``GRACE`` real seconds to sleep; after that the clock moves without it. So every sleep ends,
+whatever other threads do, and no two can wait for each other forever.
 
-Moving is what ``Clock.advance`` does: what falls due on the way happens, in order. Within an advance
-(a handler that sleeps), and while a delivery in the background does not end by itself, time only
-passes, and what falls due comes after.
+Moving works like ``Clock.advance``: everything due on the way happens, in order. Inside an advance
+(a handler that sleeps), and while a background delivery does not end, only time passes, and what is
+due happens afterwards.
 """
 
 from __future__ import annotations
@@ -21,14 +21,14 @@ from ..core.timekeeper import Occupied, Timekeeper
 from ..core.timeparse import monotonic
 
 GRACE = 0.01
-"""Real seconds that somebody who is busy may take to come to a sleep of its own."""
+"""Real seconds that a busy thread gets to call a sleep."""
 
 
 class Sleeper:
-    """One sleep: until when, of which thread and loop.
+    """One sleep: its end, its thread and its loop.
 
-    ``settled`` is whether its thread has nothing else to do (a loop may), ``moving`` whether it is
-    moving the clock at this moment, ``wake`` what ends its waiting in a loop.
+    ``settled`` is True if its thread is otherwise idle (a loop may not be), ``moving`` while it
+    moves the clock. ``wake`` ends its wait in a loop.
     """
 
     __slots__ = ("loop", "moving", "settled", "thread", "until_us", "wake")
@@ -43,7 +43,7 @@ class Sleeper:
 
 
 class Yielding:
-    """A clock as one who sleeps moves it: never into another's advance."""
+    """A clock whose moves give way to another advance instead of breaking it."""
 
     def __init__(self, clock: Timekeeper) -> None:
         self._clock = clock
@@ -52,7 +52,7 @@ class Yielding:
         return getattr(self._clock, name)
 
     def steps(self, target: Callable[[], int]) -> Any:
-        """``Timekeeper.steps``, yielding."""
+        """``Timekeeper.steps()`` with ``yielding=True``."""
         return self._clock.steps(target, yielding=True)
 
 
@@ -64,11 +64,13 @@ class Sleepers:
         self.yielding: Any = Yielding(clock)
         self.over = False
         self.ahead_us = 0
-        """How far the clock has moved since the start: what a monotonic time is ahead of the real."""
+        """Microseconds that the clock has moved since the start: the lead of monotonic time over
+        real time.
+        """
         self.failure: BaseException | None = None
-        """What was raised while the clock moved to a timeout, which nobody awaits."""
+        """The exception raised while the clock moved to a timeout, which no task awaits."""
         self.watched: set[object] = set()
-        """The loops whose timeouts move the clock while nobody in them sleeps, by their keys."""
+        """Keys of the loops whose timeouts move the clock while no task in them sleeps."""
         self._lock = threading.Lock()
         self._sleeping: list[Sleeper] = []
         self._known = {threading.get_ident()}
@@ -78,7 +80,7 @@ class Sleepers:
         self._unlisten = clock.on_move(self._follow)
 
     def stop(self) -> None:
-        """End all sleeps; whoever is at one sleeps what is left of it in real time."""
+        """End all sleeps. Each sleeps its remaining time for real."""
         self.over = True
         self._unlisten()
         self._signal.close()
@@ -86,7 +88,7 @@ class Sleepers:
             sleeper.wake()
 
     def carry(self, key: object, move: Callable[[int], None]) -> None:
-        """Take a loop along: ``move`` gets the microseconds of each move forward from now on."""
+        """Call ``move`` with the microseconds of each later move of the clock."""
         with self._lock:
             self._carried[key] = move
 
@@ -111,16 +113,16 @@ class Sleepers:
     # -- one sleep -------------------------------------------------------------------------------
 
     def until_us(self, seconds: float) -> int:
-        """The instant that many seconds from now."""
+        """Return the time that many seconds from now."""
         return self.clock.now_us() + max(1, round(seconds * 1_000_000))
 
     def left(self, until_us: int) -> float:
-        """How many seconds there are until an instant."""
+        """Return the seconds left until a time."""
         return max(0.0, (until_us - self.clock.now_us()) / 1e6)
 
     @contextmanager
     def asleep(self, until_us: int, loop: object | None = None) -> Iterator[Sleeper]:
-        """A sleep, as long as the block lasts."""
+        """Register a sleep for the duration of the block."""
         sleeper = Sleeper(until_us, loop)
         with self._lock:
             self._known.add(sleeper.thread)
@@ -135,24 +137,26 @@ class Sleepers:
                 first.wake()
 
     def first_of(self, loop: object) -> Sleeper | None:
-        """The one of a loop that is to wake first, of those who wait."""
+        """Return the sleeper of a loop that wakes first, of those that are waiting."""
         mine = [one for one in self._all() if one.loop is loop and not one.moving]
         return min(mine, key=lambda one: one.until_us, default=None)
 
     def settle(self, sleeper: Sleeper) -> None:
-        """Know that the loop of a sleeper has nothing else to do."""
+        """Record that the loop of a sleeper is otherwise idle."""
         if not sleeper.settled:
             sleeper.settled = True
             self._signal.notify()
 
     def is_turn(self, sleeper: Sleeper) -> bool:
-        """Whether a sleeper may move the clock at once: it is the first, and all others sleep."""
+        """Return whether a sleeper may move the clock now: it wakes first, and all other threads
+        sleep.
+        """
         now_us = self.clock.now_us()
         alive = {thread.ident for thread in threading.enumerate()}
         with self._lock:
             self._known &= alive
             asleep = {one.thread for one in self._sleeping if one.settled or one.moving}
-            # One whose time has come is about to get up.
+            # A sleeper whose time has come is about to wake.
             up = {one.thread for one in self._sleeping if one.until_us <= now_us}
             waiting = [one for one in self._sleeping if not one.moving and one.until_us > now_us]
             first = min((one.until_us for one in waiting), default=sleeper.until_us)
@@ -161,7 +165,7 @@ class Sleepers:
             )
 
     def next_us(self, sleeper: Sleeper) -> int:
-        """The nearest end of a sleep that is yet to come, at most this one's."""
+        """Return the next end of a sleep, at most this one's."""
         now_us = self.clock.now_us()
         ends = [one.until_us for one in self._all() if not one.moving and one.until_us > now_us]
         return min(ends, default=sleeper.until_us)
@@ -169,7 +173,7 @@ class Sleepers:
     # -- in a thread -----------------------------------------------------------------------------
 
     def sleep(self, seconds: float, really: Callable[[float], object]) -> None:
-        """Sleep in this thread; what is left when all is over is slept ``really``."""
+        """Sleep in this thread. If the patches end first, sleep the rest with ``really``."""
         until_us = self.until_us(seconds)
         with self.asleep(until_us) as sleeper:
             while not self.over and self.clock.now_us() < until_us:
@@ -179,7 +183,7 @@ class Sleepers:
             really(left)
 
     def _wait_for_turn(self, sleeper: Sleeper) -> bool:
-        """Wait until a sleeper is to move the clock; False when somebody else has."""
+        """Wait until a sleeper may move the clock; return False if another one has moved it."""
         now_us, give_up = self.clock.now_us(), monotonic() + GRACE
         while True:
             seen = self._signal.version

@@ -1,4 +1,4 @@
-"""The wall clock of the process, moved by time-machine or by a freezegun that is at it already."""
+"""Control the wall clock of the process with time-machine, or with an active freezegun."""
 
 from __future__ import annotations
 
@@ -16,17 +16,17 @@ from ..core.timeparse import monotonic
 from .callers import is_infrastructure
 
 POLLS = 20
-"""How many times in a row one place may read a time that stands before it is asked for how long."""
+"""Consecutive reads of an unmoved time at one line after which the duration is checked."""
 STANDING_SECONDS = 20.0
-"""And for how many real seconds."""
+"""Real seconds of such reads after which the read raises."""
 _AS_IT_IS_US = 1_000_000
 
 
 class Wall:
-    """``time.time()``, ``datetime.now()`` and their like, as a clock has them.
+    """Makes ``time.time()``, ``datetime.now()`` and similar functions follow a clock.
 
-    A loop that does nothing but read a time that stands would never end: after some real time the
-    read raises ``ContractError``, which says where and why.
+    A loop that only reads a frozen time would never end. After some real time the read raises
+    ``ContractError`` with the place and the reason.
     """
 
     def __init__(self, clock: Timekeeper) -> None:
@@ -44,7 +44,7 @@ class Wall:
         """Called with the frame that reads the time."""
 
     def start(self) -> None:
-        """Begin to steer; the clock stands by now."""
+        """Start controlling the wall clock. The clock is frozen by now."""
         if datetime.datetime.__name__ == "FakeDatetime" and "freezegun" in sys.modules:
             self._check_same()
             self._frozen_by_other = True
@@ -117,7 +117,7 @@ class Wall:
             _move_others(self._traveller, moved)
 
     def stop(self) -> None:
-        """Give the wall clock back, whoever else has begun to steer it meanwhile."""
+        """Restore the wall clock, even if another tool controls it now."""
         self._unlisten()
         with self._lock:
             traveller, self._traveller = self._traveller, None
@@ -127,7 +127,8 @@ class Wall:
             if stack[-1:] == [traveller]:
                 self._travel.stop()
             elif traveller in stack:
-                # Another travel began in between and goes on; it ends at what was before this one.
+                # Another travel began since and continues; make it end at the time zone before this
+                # one.
                 above = stack[stack.index(traveller) + 1]
                 if hasattr(above, "_orig_tz") and hasattr(traveller, "_orig_tz"):
                     above._orig_tz = traveller._orig_tz
@@ -148,7 +149,9 @@ def _set_zone(name: str | None) -> None:
 
 
 def _travellers() -> list[Any]:
-    """The travels of time-machine, the innermost last; the name of the list depends on its version."""
+    """Return the active travels of time-machine, innermost last. The attribute's name depends on
+    its version.
+    """
     import time_machine
 
     for name in ("traveller_stack", "coordinates_stack"):
@@ -160,7 +163,7 @@ def _travellers() -> list[Any]:
 
 
 def _move_others(own: Any, span: datetime.timedelta) -> None:
-    """Move what a test steers with tools of its own, inside of ours, by the same span."""
+    """Move times that the test controls with its own tools, nested inside, by the same duration."""
     if own is not None:
         top = _travellers()[-1:]
         if top and top[0] is not own:

@@ -1,1 +1,1 @@
-"""Ways from a client to a fake other than a plain socket, and what clients cost."""
+"""Ways from a client to a fake that avoid its socket, and savings in client libraries."""

@@ -1,7 +1,8 @@
-"""The line of the application that makes a call, found while the call is recorded.
+"""Find the line of the application that makes a call, while the call is recorded.
 
-A client of this process is on the stack of the call's own thread, or it waits for the answer in
-another thread or in a task of an event loop. When several wait, none is named.
+A client in this process is on the stack of the thread that handles the call, or waits for the
+answer in another thread or in a task of an event loop. If several threads or tasks wait, the line
+is unknown.
 """
 
 from __future__ import annotations
@@ -16,12 +17,12 @@ from types import FrameType
 
 _PACKAGE = str(Path(__file__).parents[1])
 _MOST = 300
-"""How many frames of a stack are looked at."""
+"""Most frames of a stack that are searched."""
 Site = dict[str, str | int]
 
 
 def call_site() -> Site | None:
-    """Return the file, line and function of the application's code that is calling, if it is known."""
+    """Return the file, line and function of the application code that makes the call, or None."""
     mine = _outermost_calls(sys._getframe(1))
     here = _application(mine)
     if here is not None:
@@ -39,7 +40,7 @@ def call_site() -> Site | None:
 
 
 def _outermost_calls(frame: FrameType | None) -> list[FrameType]:
-    """The frames of a stack, the innermost first."""
+    """Return the frames of a stack, innermost first."""
     stack: list[FrameType] = []
     while frame is not None and len(stack) < _MOST:
         stack.append(frame)
@@ -48,37 +49,39 @@ def _outermost_calls(frame: FrameType | None) -> list[FrameType]:
 
 
 def _application(stack: list[FrameType]) -> FrameType | None:
-    """The innermost frame of the application or the test."""
+    """Return the innermost frame of the application or the test."""
     return next((one for one in stack if _is_application(one.f_code.co_filename)), None)
 
 
 def _waits(frame: FrameType) -> bool:
-    """Whether a thread is in a library, as one that waits for an answer is."""
+    """Return whether a thread is inside a library, as when it waits for an answer."""
     return not _is_application(frame.f_code.co_filename) and (
         not frame.f_code.co_filename.startswith(_PACKAGE)
     )
 
 
 def _tasks(stack: list[FrameType]) -> Iterator[FrameType]:
-    """The application's frames in tasks that wait in a library, of an event loop on the stack."""
+    """Yield the application's frames of tasks that wait inside a library, for event loops on the
+    stack.
+    """
     for frame in stack:
         loop = frame.f_locals.get("self") if frame.f_code.co_name == "run_forever" else None
         if not isinstance(loop, asyncio.AbstractEventLoop):
             continue
         try:
             tasks = list(asyncio.all_tasks(loop))
-        except RuntimeError:  # the loop's thread changed the set meanwhile
+        except RuntimeError:  # the loop's thread changed the set during the iteration
             return
         for task in tasks:
             frames = _innermost(task)
             application = _application(frames[::-1])
-            # A task that waits in the application's own code waits for no answer.
+            # A task that waits in the application's own code does not wait for an answer.
             if application is not None and application is not frames[-1]:
                 yield application
 
 
 def _innermost(task: asyncio.Task[object]) -> list[FrameType]:
-    """The frames of the coroutines that a task awaits, the outermost first."""
+    """Return the frames of the coroutines that a task awaits, outermost first."""
     frames: list[FrameType] = []
     awaited: object = task.get_coro()
     while awaited is not None and len(frames) < _MOST:

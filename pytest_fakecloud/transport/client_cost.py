@@ -1,12 +1,12 @@
-"""What a client's constructor costs: one TLS context for all clients made while fakes are mounted.
+"""Make clients cheap to construct: share one TLS context among clients while fakes are mounted.
 
-httpx, which every official client stands on, builds a TLS context and loads the certificate
-authorities for each client: some 20 ms, many times the rest of a test. While a fake is mounted,
-clients with default settings share one. Everything else is passed on: other ``verify`` settings, client
-certificates, and a context is never shared across a change of ``SSL_CERT_FILE`` or
-``SSL_CERT_DIR`` or of what they name. The context itself is kept for the next fake; httpx is as it
-was as soon as the last fake is gone. Second to that is the search for proxies, which takes the whole
-environment apart; where it names none, a look at the names is enough. The ini setting
+httpx, which every official client uses, builds a TLS context and loads the certificate authorities
+for each client. That takes some 20 ms, many times the rest of a test. While a fake is mounted,
+clients with default settings share one context. Other ``verify`` settings and client certificates
+are not affected, and a context is never shared across a change of ``SSL_CERT_FILE`` or
+``SSL_CERT_DIR`` or of the files they name. The context is kept for the next fake; httpx itself is
+restored when the last fake closes. The second largest cost is the search for proxies, which parses
+the whole environment; it is skipped if no environment variable names a proxy. The ini setting
 ``fakecloud_share_tls_context = false`` switches both off.
 """
 
@@ -26,7 +26,7 @@ _contexts: dict[tuple[object, ...], Any] = {}
 
 
 def _trusted(variable: str) -> tuple[object, ...]:
-    """What a variable names, and which version of it."""
+    """Return the path that a variable names, with the version of the file."""
     name = os.environ.get(variable)
     if not name:
         return ()
@@ -58,7 +58,7 @@ def _wrap(original: Callable[..., Any], active: Callable[[], bool]) -> Callable[
 
 
 def _names_no_proxy() -> bool:
-    """Return whether the environment names no proxy that httpx takes; nothing else tells of one."""
+    """Return whether no environment variable names a proxy."""
     names = b" ".join(os.environb).lower()
     return not any(word in names for word in (b"http_proxy", b"https_proxy", b"all_proxy"))
 
@@ -80,7 +80,7 @@ _hooks = [
         saves="sharing a TLS context between clients",
     )
 ]
-if sys.platform not in ("win32", "darwin"):  # there, proxies are settings of the system too
+if sys.platform not in ("win32", "darwin"):  # on these systems proxies are also system settings
     _hooks.append(
         Hook(
             "httpx._client",
@@ -92,20 +92,20 @@ if sys.platform not in ("win32", "darwin"):  # there, proxies are settings of th
 
 
 def enter() -> None:
-    """Spare clients the cost from now on."""
+    """Start sharing."""
     with _lock:
         for hook in _hooks:
             hook.enter()
 
 
 def refresh() -> None:
-    """Reach httpx if it has been imported since, or put back by another tool."""
+    """Patch httpx if it has been imported since, or restored by another tool."""
     for hook in _hooks:
         hook.refresh()
 
 
 def leave() -> None:
-    """Spare it no more; the last one out puts the originals back."""
+    """Stop sharing. The last caller restores the original functions."""
     with _lock:
         for hook in _hooks:
             hook.leave()

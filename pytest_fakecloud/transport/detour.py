@@ -1,4 +1,4 @@
-"""Another address for the requests to an origin, whichever client library sends them."""
+"""Redirect the requests for an origin to another address, for any client library."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from urllib.parse import urlsplit
 
 
 class Detour:
-    """Another address for the requests to an origin: a fake's, over its socket.
+    """Redirects the requests for an origin to a fake's address, over its socket.
 
-    Each client library gets connections of its own here, past the proxies and certificates of the
-    client that sent the request, and none outlives its request.
+    Each client library gets separate connections here, which ignore the proxies and certificates of
+    the client. A connection lasts for one request.
     """
 
     def __init__(self, url: str, ca_file: str | None = None) -> None:
@@ -27,21 +27,21 @@ class Detour:
         return ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
 
     def httpx(self) -> Any:
-        """A transport of ``httpx``."""
+        """The transport for ``httpx``."""
         import httpx
 
         limits = httpx.Limits(max_keepalive_connections=0)
         return httpx.HTTPTransport(verify=self._context(), trust_env=False, limits=limits)
 
     def httpx_async(self) -> Any:
-        """An asynchronous transport of ``httpx``."""
+        """The asynchronous transport for ``httpx``."""
         import httpx
 
         limits = httpx.Limits(max_keepalive_connections=0)
         return httpx.AsyncHTTPTransport(verify=self._context(), trust_env=False, limits=limits)
 
     def httpx_request(self, request: Any) -> Any:
-        """The request of ``httpx``, to the other address."""
+        """Return an ``httpx`` request for the other address."""
         import httpx
 
         parts = urlsplit(self.url)
@@ -56,9 +56,9 @@ class Detour:
     def requests(
         self, send: Callable[..., Any] | None, request: Any, *args: Any, **kwargs: Any
     ) -> Any:
-        """Send a prepared request of ``requests``; ``send`` is how adapters send.
+        """Send a prepared request of ``requests``; ``send`` is the adapter's original function.
 
-        Where ``responses`` is about, that is what sent before it came.
+        If ``responses`` is loaded, the original function that it saved takes precedence.
         """
         from requests.adapters import HTTPAdapter
 
@@ -81,7 +81,7 @@ class Detour:
         return answer
 
     def urllib3(self) -> Any:
-        """A connection pool of ``urllib3``."""
+        """Return a connection pool of ``urllib3`` for the other address."""
         import urllib3
 
         options: dict[str, Any] = {} if self._ca_file is None else {"ca_certs": self._ca_file}
@@ -89,5 +89,5 @@ class Detour:
 
 
 def target_of(path: str, query: str) -> str:
-    """The request target of a path and a query, as ``requests`` sends it."""
+    """Return the request target of a path and a query, as ``requests`` sends it."""
     return f"{path or '/'}?{query}" if query else path or "/"

@@ -1,4 +1,4 @@
-"""Proxy settings must not send requests for a fake to a proxy: NO_PROXY while fakes are mounted."""
+"""Set NO_PROXY while fakes are mounted, so that proxy settings do not divert their requests."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ _VARIABLES = ("NO_PROXY", "no_proxy")
 
 
 class _NoProxy:
-    """Counts who is in; the first sets the variables, the last gives them back."""
+    """Counts its users: the first sets the variables, the last restores them."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -25,7 +25,7 @@ class _NoProxy:
                 self._apply()
 
     def refresh(self) -> None:
-        # A look at one of the two is enough to see that somebody has put the environment back.
+        # Checking one of the two variables is enough to notice that the environment was restored.
         name = _VARIABLES[1]
         if os.environ.get(name) != self._set.get(name, ""):
             with self._lock:
@@ -33,7 +33,7 @@ class _NoProxy:
                     self._apply()
 
     def _apply(self) -> None:
-        # Whether there is a proxy or not: a test may well name one while its fakes are open.
+        # Set it even without a proxy, because a test may set one while its fakes are open.
         for name in _VARIABLES:
             before = os.environ.get(name)
             hosts = [part.strip() for part in (before or "").split(",") if part.strip()]
@@ -49,7 +49,7 @@ class _NoProxy:
             if self._users:
                 return
             for name, before in self._before.items():
-                # Somebody who changed it since then wants it that way.
+                # Keep a value that other code has set since.
                 if os.environ.get(name) != self._set[name]:
                     continue
                 if before is None:

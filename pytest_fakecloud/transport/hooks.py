@@ -1,4 +1,4 @@
-"""Replacing one function of a client library, in peace with other tools that do the same."""
+"""Replace one function of a client library, compatibly with other tools that do the same."""
 
 from __future__ import annotations
 
@@ -9,17 +9,17 @@ from typing import Any
 
 
 class ShortcutWarning(UserWarning):
-    """A client library is not as this version knows it, so a shortcut is off."""
+    """A client library differs from the versions that this package knows, so a shortcut is off."""
 
 
 class Hook:
-    """One function of a library, wrapped while somebody needs it.
+    """One function of a library, replaced while it has users.
 
     ``module`` and ``path`` name the function (``"httpx"``, ``"HTTPTransport.handle_request"``);
-    ``wrap`` makes the replacement from the original. Nothing happens before the library has been
-    imported. Another tool may replace the function before, after and in any order with us: we take
-    our replacement away only while it is the one in place, and otherwise leave it, inert, to
-    whoever holds it.
+    ``wrap`` makes the replacement from the original. The function is replaced once the library has
+    been imported. Other tools may replace the function before or after, in any order: the
+    replacement is removed only while it is the current one. Otherwise it stays, inactive, wherever
+    the other tool keeps it.
     """
 
     def __init__(
@@ -43,17 +43,17 @@ class Hook:
 
     @property
     def active(self) -> bool:
-        """Whether somebody needs the replacement now."""
+        """Return whether the replacement has users."""
         return self._users > 0
 
     def enter(self) -> None:
-        """Need the replacement; it is put in place as soon as the library is there."""
+        """Add a user; install the replacement as soon as the library is imported."""
         self._users += 1
         if self._users == 1:
             self.refresh()
 
     def refresh(self) -> None:
-        """Put the replacement in place if it is needed, missing, and the library is imported."""
+        """Install the replacement if it is needed, missing, and the library is imported."""
         if not self._users:
             return
         if self._ours is not None and self._is_in_place():
@@ -65,7 +65,7 @@ class Hook:
         if present is self._ours:
             return
         if self._spare is not None and self._original is present:
-            # As we left it: the replacement of last time fits again.
+            # The function is unchanged since the last use, so the last replacement still fits.
             self._ours, self._spare = self._spare, None
         else:
             self._original, self._spare = present, None
@@ -74,7 +74,7 @@ class Hook:
         self._place = (sys.modules[self.module], holder, name)
 
     def leave(self) -> None:
-        """Need it no more; the last one out puts the original back where that is still possible."""
+        """Remove a user; the last one restores the original if that is still possible."""
         self._users = max(0, self._users - 1)
         if self._users or self._ours is None:
             return

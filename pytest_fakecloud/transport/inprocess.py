@@ -1,13 +1,12 @@
-"""Requests to a mounted fake that skip the socket: ``transport="inprocess"``.
+"""Send requests to a mounted fake without its socket: ``transport="inprocess"``.
 
-The functions that send in ``httpx``, ``requests`` and ``urllib3`` are wrapped while a cloud asks for
-it. A request whose origin is a mounted fake goes straight into the fake's pipeline: the same journal
-and the same answers. Everything else, and whatever only a socket can show (endpoints that wait or
-stream, armed faults, bodies that are not plain bytes, a client's own proxy, what the server would
-refuse), takes the socket as before.
+Wraps the sending functions of ``httpx``, ``requests`` and ``urllib3`` while a cloud uses them. A
+request for the origin of a mounted fake goes directly into the fake's pipeline, with the same
+journal and the same answers. Everything that needs a socket still uses it: endpoints that wait or
+stream, armed faults, bodies other than plain bytes, a client's own proxy, and requests that the
+server would reject.
 
-An origin that is hard-coded in an application is redirected here too (``intercept``): its requests
-go to a fake, over the fake's socket.
+It also redirects origins that are hard-coded in an application (``intercept``) to a fake's socket.
 """
 
 from __future__ import annotations
@@ -39,7 +38,7 @@ _EXPECT_NO_BODY = frozenset({"GET", "HEAD", "DELETE", "TRACE", "OPTIONS", "CONNE
 
 
 class Origins:
-    """All origins that can be reached in process, for the whole process."""
+    """All origins of the process that can be reached without a socket."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -71,22 +70,23 @@ class Origins:
         )
 
     def enter(self) -> None:
-        """Wrap the client libraries from now on."""
+        """Wrap the client libraries."""
         with self._lock:
             for hook in self.hooks:
                 hook.enter()
 
     def leave(self) -> None:
-        """Wrap them no more; the last one out puts the originals back."""
+        """Stop wrapping. The last caller restores the original functions."""
         with self._lock:
             for hook in self.hooks:
                 hook.leave()
 
     def add(self, mount: Mount, *, lingers: bool = False) -> Shortcut | None:
-        """Reach a mounted app at its origin without a socket, while the libraries are wrapped.
+        """Make a mounted app reachable at its origin without a socket, while the libraries are
+        wrapped.
 
-        With ``lingers``, requests that may wait for something to come skip it too. Returns what was
-        there before, for ``put_back()``.
+        With ``lingers``, requests to endpoints that may wait skip the socket too. Returns the
+        previous shortcut, for ``put_back()``.
         """
         with self._lock:
             before = self._shortcuts.get(mount.origin)
@@ -94,7 +94,7 @@ class Origins:
         return before
 
     def put_back(self, origin: Origin, before: Shortcut | None) -> None:
-        """Reach an origin as before an ``add()``."""
+        """Restore the shortcut that ``add()`` replaced."""
         with self._lock:
             if before is None:
                 self._shortcuts.pop(origin, None)
@@ -102,12 +102,12 @@ class Origins:
                 self._shortcuts[origin] = before
 
     def remove(self, origin: Origin) -> None:
-        """Reach it by socket again."""
+        """Use the socket for this origin again."""
         with self._lock:
             self._shortcuts.pop(origin, None)
 
     def redirect(self, origin: Origin, detour: Detour) -> bool:
-        """Send what is for an origin to a fake; False when another one has the origin already."""
+        """Redirect an origin to a fake; return False if it is redirected already."""
         with self._lock:
             if self._detours.setdefault(origin, detour) is not detour:
                 return False
@@ -116,25 +116,25 @@ class Origins:
         return True
 
     def restore(self, origin: Origin) -> None:
-        """Send what is for an origin to where it went before."""
+        """Stop redirecting an origin."""
         with self._lock:
             if self._detours.pop(origin, None) is not None:
                 for hook in (*self.hooks, self.mocks):
                     hook.leave()
 
     def refresh(self) -> None:
-        """Wrap libraries imported since, and those another tool has put back."""
+        """Wrap libraries that were imported since, or restored by another tool."""
         with self._lock:
             for hook in (*self.hooks, self.mocks):
                 hook.refresh()
 
     def find(self, scheme: str, host: str, port: int | None) -> Shortcut | None:
-        """The shortcut to an origin, or None."""
+        """Return the shortcut to an origin, or None."""
         return self._shortcuts.get((scheme, host.rstrip("."), port or _PORTS.get(scheme, 0)))
 
     def detour(self, scheme: str, host: str, port: int | None) -> Detour | None:
-        """Where else a request goes, or None."""
-        # A name with a dot at its end is the same name, said to be complete.
+        """Return the redirection of an origin, or None."""
+        # A host name with a final dot is the same name, fully qualified.
         return self._detours.get((scheme, host.rstrip("."), port or _PORTS.get(scheme, 0)))
 
     # -- httpx -----------------------------------------------------------------------------------
@@ -183,8 +183,8 @@ class Origins:
             length = shortcut.takes(request.method, target, headers)
             if length is None or len(body := await request.aread()) != length:
                 return await original(transport, request)
-            # Others have their turn, as while a socket is waited for: what polls would keep the
-            # loop for itself, and could not be cancelled.
+            # Let other tasks run, as waiting for a socket would. A polling caller would otherwise
+            # block the loop and could not be cancelled.
             await (shortcut.leaves or checkpoint)()
             response = _httpx_exchange(shortcut, request, target, headers, body)
             if shortcut.arrives is not None:
@@ -207,7 +207,7 @@ class Origins:
             if detour is not None:
                 return detour.requests(original, request, *args, **kwargs)
             shortcut = self.find(parts.scheme, parts.hostname or "", parts.port)
-            # What is left to the library comes by again, as a request of urllib3.
+            # A request passed on to the library arrives again as a request of urllib3.
             if shortcut is None or args or not _is_usual(adapter, request, kwargs):
                 return original(adapter, request, *args, **kwargs)
             body = request.body or b""
@@ -216,8 +216,8 @@ class Origins:
             headers = [(_text(n), _text(v)) for n, v in request.headers.items()]
             headers.insert(0, ("Host", parts.netloc.rpartition("@")[2]))
             target = target_of(parts.path, parts.query)
-            # Where urllib3 has headers of its own to add, it does. Older versions of requests send one
-            # slash in place of several.
+            # Use the socket if urllib3 would add headers, or for a target with a double slash, of
+            # which older versions of requests send only one.
             names = [name for name, _ in headers]
             if (
                 target.startswith("//")
@@ -272,7 +272,7 @@ class Origins:
                     if pool.port in (None, _PORTS[pool.scheme])
                     else f"{pool.host}:{pool.port}"
                 )
-                # The connection is nobody's to keep, so it ends with its answer.
+                # The connection belongs to no pool, so it ends with its answer.
                 options["headers"] = {
                     "Host": host, **(options.get("headers") or {}), "Connection": "close",
                 }  # fmt: skip
@@ -316,10 +316,10 @@ _READING = ("preload_content", "decode_content", "enforce_content_length")
 
 
 def _is_plain(transport: Any, request: Any) -> bool:
-    """Return whether a transport of ``httpx`` would do with a request what any other does.
+    """Return whether a transport of ``httpx`` would send a request in the usual way.
 
-    Not with a proxy or a socket of its own, with a timeout that leaves no time, nor when it is to
-    tell of its connection.
+    It would not with a proxy or socket of its own, with a timeout of zero or less, or with a trace
+    extension.
     """
     pool = getattr(transport, "_pool", None)
     if type(pool).__name__ not in _POOLS or getattr(pool, "_uds", None) is not None:
@@ -336,9 +336,9 @@ _BODIES = frozenset({bytes, str, type(None)})
 
 
 def _is_usual(adapter: Any, request: Any, options: Mapping[str, Any]) -> bool:
-    """Return whether ``requests`` would hand a request on without anything of its own on the way.
+    """Return whether ``requests`` would send a request in the usual way.
 
-    Such as tries of its own, a proxy, a timeout that is none, or what a class of adapters does.
+    It would not with retries, a proxy, an unusual timeout, or a subclass of the adapter.
     """
     if type(adapter).__module__ != "requests.adapters" or options.get("proxies"):
         return False
@@ -355,9 +355,9 @@ def _is_usual(adapter: Any, request: Any, options: Mapping[str, Any]) -> bool:
 def _urllib3_headers(
     pool: Any, method: str, given: Mapping[str, str], body: bytes | None
 ) -> list[tuple[str, str]] | None:
-    """The headers a connection of ``urllib3`` would send: the given ones and those it adds.
+    """Return the headers that a connection of ``urllib3`` would send: given ones and its own.
 
-    None when it would refuse them.
+    None if it would reject them.
     """
     from urllib3.util import SKIP_HEADER
 
@@ -406,7 +406,7 @@ def _httpx_exchange(
 
 
 def _requests_error(error: NoAnswer, request: Any) -> Exception:
-    """What ``requests`` makes of a connection that ended without an answer."""
+    """Return the error of ``requests`` for a connection that ended without an answer."""
     from requests.exceptions import ConnectionError
     from urllib3.exceptions import ProtocolError
 
@@ -425,7 +425,7 @@ def _httpx_answer(answer: tuple[int, list[tuple[str, str]], bytes]) -> Any:
         extensions={"http_version": b"HTTP/1.1", "reason_phrase": phrase(status).encode("ascii")},
     )
     if all(name.isascii() and value.isascii() for name, value in headers):
-        # What httpx would find out by trying, again for each copy it makes.
+        # httpx would detect this encoding by trial, again for each copy.
         response.headers.encoding = "ascii"
     return response
 
@@ -445,7 +445,7 @@ def _urllib3_answer(
         collected.add(name, value)
     whole = Whole(body)
     if "connection" in options:
-        # What looks for cookies there is dear, and only somebody's connection has to be given back.
+        # The search for cookies is slow, and only a pooled connection must be returned.
         whole.headers = headers
         options["original_response"] = whole
     response = urllib3.HTTPResponse(
@@ -464,4 +464,4 @@ def _urllib3_answer(
 
 
 origins = Origins()
-"""The process's one table of origins: client libraries are patched per process."""
+"""The origins of the process. There is one table because client libraries are patched per process."""

@@ -1,8 +1,8 @@
-"""Answering requests to an origin that is hard-coded in the application under test.
+"""Answer requests for an origin that is hard-coded in the application under test.
 
-``requests`` (also while ``responses`` is active), ``httpx`` and ``urllib3`` are sent to the fake's own
-address instead, so that all it can do happens there as well. What the service has no route for is
-reported like any unrouted request.
+``requests`` (also while ``responses`` is active), ``httpx`` and ``urllib3`` are redirected to the
+fake's own address, where all features of the fake work. A request that the service has no route for
+is reported like any unrouted request.
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ _PORTS = {"http": 80, "https": 443}
 
 
 def parse_origin(text: str) -> Origin:
-    """Scheme, host and port of an origin; ``ContractError`` for anything with a path."""
+    """Parse an origin into scheme, host and port; raise ``ContractError`` if it has a path."""
     try:
         parts = urlsplit(text)
         port = parts.port
-    except (AttributeError, TypeError, ValueError):  # no text at all, or no port
+    except (AttributeError, TypeError, ValueError):  # not a string, or an invalid port
         parts = None
     if (
         parts is None
@@ -40,17 +40,17 @@ def parse_origin(text: str) -> Origin:
 
 
 class Fake(Protocol):
-    """What answers for an origin."""
+    """The fake that answers for an origin."""
 
     @property
     def url(self) -> str:
-        """Its base address, without a trailing slash."""
+        """The fake's address, without a trailing slash."""
 
 
 class Interception(AbstractContextManager["Interception"]):
-    """Requests to one origin, answered by a fake; active from construction to ``close()``.
+    """Redirects one origin to a fake, from construction until ``close()``.
 
-    Raises ``ContractError`` when the origin is intercepted already.
+    Raises ``ContractError`` if the origin is intercepted already.
     """
 
     def __init__(self, handle: Fake, origin: str, ca_file: str | None = None) -> None:
@@ -61,7 +61,7 @@ class Interception(AbstractContextManager["Interception"]):
             raise ContractError(f"{self.origin} is intercepted already: leave that block first")
 
     def close(self) -> None:
-        """Let requests to the origin go where they went before; any number of calls."""
+        """Stop intercepting. Can be called repeatedly."""
         if self._open:
             self._open = False
             origins.restore(self._key)

@@ -1,4 +1,4 @@
-"""What open clouds change in their process, and give back: proxies, clients' cost, shortcuts."""
+"""Changes to the process while clouds are open: proxy settings, client libraries, shortcuts."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from . import client_cost, environment
 
 
 class _Part(Protocol):
-    """One kind of change, counted by who asks for it."""
+    """One kind of change, which counts its users."""
 
     def enter(self) -> None: ...
     def refresh(self) -> None: ...
@@ -18,7 +18,7 @@ class _Part(Protocol):
 
 
 class Changes:
-    """The changes that clouds of the same settings ask for; ``close()`` is for each of them."""
+    """The changes of one cloud; ``close()`` undoes them."""
 
     def __init__(self, shares_tls_context: bool, in_process: bool) -> None:
         self._shares_tls_context = shares_tls_context
@@ -37,12 +37,12 @@ class Changes:
         return parts
 
     def refresh(self) -> None:
-        """Make them anew where something else in the process has undone or evaded them."""
+        """Repeat the changes that other code has undone."""
         for part in self._parts:
             part.refresh()
 
     def enter(self) -> None:
-        """One more asks."""
+        """Add a user."""
         with _lock:
             self._users += 1
             if self._users == 1:
@@ -50,7 +50,7 @@ class Changes:
                     part.enter()
 
     def close(self) -> None:
-        """One asks no more; the last one gives everything back."""
+        """Remove a user. The last one undoes the changes."""
         with _lock:
             self._users -= 1
             if not self._users:
@@ -67,7 +67,7 @@ _all = {
 
 
 def changes(*, shares_tls_context: bool, in_process: bool) -> Changes:
-    """Ask for the changes of these settings, a cloud's own, until ``close()``."""
+    """Make the changes for a cloud of these settings, until ``close()``."""
     found = _all[shares_tls_context, in_process]
     found.enter()
     return found

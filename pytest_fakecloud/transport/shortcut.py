@@ -1,8 +1,7 @@
-"""The in-process face of one fake: which requests may skip its socket, and their answers.
+"""Answer a client's request without a socket, if it is plain enough.
 
-Only a request that the server would take as it stands may: whatever it would refuse, what a client
-library would refuse to write, and how a connection is asked to behave, takes the socket, so that
-both ways agree.
+Only a request that the server would accept as it is qualifies. Requests that the server or a client
+library would reject, and those with connection options, use the socket, so that both ways agree.
 """
 
 from __future__ import annotations
@@ -29,36 +28,36 @@ _LONGEST_TARGET = 8 * 1024
 _NAME = re.compile(r"[!#$%&'*+\-.^_`|~0-9A-Za-z]+")
 _VALUE = re.compile(r"(?:[!-~\x80-\xff](?:[\t -~\x80-\xff]*[!-~\x80-\xff])?)?")
 _LENGTH = re.compile(r"\d{1,12}")
-# Together far below the server's limit of a head.
+# In total far below the server's limit for a head.
 _MOST_HEADERS = 64
 _LONGEST_HEADER = 512
 _LONG_HEADERS = 16 * 1024
 _REMEMBERED = 1024
-# What a header says about its request; other numbers are lengths of bodies.
+# Results of reading a header; other numbers are body lengths.
 _NOTHING, _HOST, _SOCKET = -1, -2, -3
 
 
 class NoAnswer(ConnectionError):
-    """The connection ended without an answer; each client library has its own words for it."""
+    """The connection ended without an answer. Each client library turns this into its own error."""
 
 
 class Shortcut:
-    """The in-process face of what is mounted at an address.
+    """Answers requests for one mount without its socket.
 
-    ``lingers`` lets requests in that may wait for something to come, where no wait is a real one.
-    ``leaves`` and ``arrives``, where set, are awaited before an asynchronous request and after its
-    answer.
+    ``lingers`` also accepts requests to endpoints that may wait, for callers whose waits are never
+    real. ``leaves`` and ``arrives``, if set, are awaited before an asynchronous request and after
+    its answer.
     """
 
     def __init__(self, mount: Mount, *, lingers: bool = False) -> None:
         self.leaves: Callable[[], Awaitable[object]] | None = None
         self.arrives: Callable[[], Awaitable[object]] | None = None
-        # Weakly: it must not keep a fake that nothing else holds any more.
+        # A weak reference, so that an unused fake can be garbage-collected.
         self._mount = weakref.ref(mount)
         self._lingers = lingers
 
     def takes(self, method: str, target: str, headers: list[tuple[str, str]]) -> int | None:
-        """How long the body of a request must be that may skip the socket; None when it may not."""
+        """Return the body length of a request that may skip the socket; None if it may not."""
         mount = self._mount()
         if mount is None:
             return None
@@ -77,9 +76,9 @@ class Shortcut:
     def send(
         self, method: str, target: str, headers: list[tuple[str, str]], body: bytes
     ) -> tuple[int, list[tuple[str, str]], bytes]:
-        """Status, headers and body of the answer, as the server would have sent them.
+        """Return status, headers and body of the answer as the server would send them.
 
-        Raises ``NoAnswer`` where the server would have closed the connection without one.
+        Raises ``NoAnswer`` if the server would close the connection without an answer.
         """
         mount = self._mount()
         if mount is None:
@@ -104,12 +103,12 @@ def _limit_of(mount: Mount) -> int:
 
 
 _LARGEST_BODY = 4 * 1024 * 1024
-# By name and value: clients send the same headers again and again.
+# Keyed by name and value, because clients send the same headers repeatedly.
 _known: dict[tuple[str, str], int] = {}
 
 
 def _body_length(headers: list[tuple[str, str]]) -> int | None:
-    """The length that a plain request announces for its body; None when the request is not plain."""
+    """Return the announced body length of a plain request; None if the request is not plain."""
     length: int | None = None
     hosts = long = 0
     for header in headers:
@@ -153,7 +152,7 @@ def _read(header: tuple[str, str]) -> int:
 
 
 def are_timeouts(*values: object) -> bool:
-    """Return whether each timeout leaves time for an answer: it is None, or a real span."""
+    """Return whether each timeout is None or a positive number."""
     for value in values:
         if value is not None and (type(value) not in _NUMBERS or value <= 0):  # type: ignore[operator]
             return False
@@ -165,7 +164,7 @@ _NUMBERS = frozenset({int, float})
 
 @functools.cache
 def phrase(status: int) -> str:
-    """The reason phrase that the server sends with a status."""
+    """Return the reason phrase that the server sends with a status."""
     try:
         return HTTPStatus(status).phrase
     except ValueError:
@@ -173,21 +172,21 @@ def phrase(status: int) -> str:
 
 
 class Whole(io.BytesIO):
-    """The body of an answer; at its end it counts as closed, as a connection's does.
+    """The body of an answer; counts as closed when it is read to its end, like a connection's.
 
-    Stands for the standard library's response too, of which ``urllib3`` asks whether its connection
-    is free again, and ``requests`` for cookies.
+    Also replaces the standard library's response, which ``urllib3`` checks for a reusable
+    connection and ``requests`` for cookies.
     """
 
     headers: Sequence[tuple[str, str]] = ()
 
     def isclosed(self) -> bool:
-        """Return whether nothing is left to be read."""
+        """Return whether everything has been read."""
         return self.closed or self.tell() == len(self.getbuffer())
 
     @property
     def msg(self) -> HTTPMessage:
-        """The headers, as the standard library has them."""
+        """The headers in the standard library's type."""
         message = HTTPMessage()
         for name, value in self.headers:
             message[name] = value

@@ -1,4 +1,4 @@
-"""HTTPS for fakes: a certificate authority made for the run (extra ``tls``, on trustme)."""
+"""HTTPS for fakes: a certificate authority for the test run (extra ``tls``, uses trustme)."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from ..core.errors import ContractError
 
 
 class Authority:
-    """A certificate authority that exists for one run, and what clients need to trust it.
+    """A certificate authority for one test run, with the settings that make clients trust it.
 
-    ``ca_file`` is the path of its certificate (PEM), ``variables`` the environment variables that
-    make httpx, requests, curl and Node.js trust it, ``server_context`` what servers on loopback
-    use. Raises ``ContractError`` without trustme.
+    ``ca_file`` is the path of its certificate (PEM), ``variables`` are the environment variables
+    for httpx, requests, curl and Node.js, ``server_context`` is the context for servers on
+    loopback. Raises ``ContractError`` if trustme is not installed.
     """
 
     def __init__(self) -> None:
@@ -42,11 +42,11 @@ class Authority:
         return dict.fromkeys(names, self.ca_file)
 
     def client_context(self) -> ssl.SSLContext:
-        """A TLS context that trusts the authority, for clients that take one."""
+        """A TLS context that trusts the authority, for clients that accept one."""
         return ssl.create_default_context(cafile=self.ca_file)
 
     def close(self) -> None:
-        """Remove the files; in a process forked since, nothing, as they are its parent's."""
+        """Delete the files. Does nothing in a forked process, because they belong to its parent."""
         self._remove()
 
 
