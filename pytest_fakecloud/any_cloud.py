@@ -1,4 +1,4 @@
-"""AnyCloud: what every cloud offers, in this process (``Cloud``) or in a server's (``RemoteCloud``)."""
+"""The interface of all clouds: in this process (``Cloud``) or in a server (``RemoteCloud``)."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ if TYPE_CHECKING:
 
 
 class ProblemFields(TypedDict, total=False):
-    """The facts of problems that ``allow()`` asks about; which of them one has depends on its kind."""
+    """The facts that ``allow()`` can match. The kind of a violation determines which it has."""
 
     handle: object
     method: object
@@ -71,15 +71,17 @@ PROBLEM_KINDS: Mapping[str, Mapping[str, Field]] = {
     "rejected_step": {"run_id": Field(TEXT), "url": Field(URL), "handle": Field(TEXT)},
     "assertion": {"handle": Field(TEXT)},
 }
-"""What a strict test fails for, each with the facts that ``allow()`` may ask about."""
+"""The kinds of strict-mode violations, each with the facts that ``allow()`` can match."""
 NAMED_KINDS: Mapping[str, Mapping[str, Field]] = {"undelivered": {"handle": Field(TEXT)}}
-"""What is warned of, and fails a test whose ``strict=`` names it."""
+"""Kinds that cause a warning, or fail a test whose ``strict=`` names them."""
 ALLOWABLE: Mapping[str, Mapping[str, Field]] = {
     **PROBLEM_KINDS,
     **NAMED_KINDS,
     "refused": {"path": Field(PATH), "method": Field(METHOD), "handle": Field(TEXT)},
 }
-"""What ``allow()`` takes: these, and clients that get nothing but 401, which are warned of."""
+"""The kinds that ``allow()`` accepts: these, and clients that only get 401 answers, which cause a
+warning.
+"""
 PROBLEM_FIELDS: Mapping[str, Field] = {
     "kind": Field(one_of("kind of problem", [*PROBLEM_KINDS, *NAMED_KINDS])),
     "text": Field(TEXT),
@@ -94,13 +96,13 @@ HANDLE_FIELDS: Mapping[str, Field] = {
 
 
 class AnyCloud(ABC):
-    """Fakes of cloud services that share one clock and one seed, wherever they run.
+    """Fakes of cloud services that share one clock and one seed, in this process or a server.
 
-    A with-block; leaving it closes what was started through it.
+    A context manager that closes what was started through it.
     """
 
     _fixture_settings: Mapping[str, Any] = MappingProxyType({})
-    """Settings of the fixtures' handles, by fixture name."""
+    """Settings of the fixtures' fakes, by fixture name."""
 
     def __init__(self) -> None:
         self.closed = False
@@ -113,11 +115,11 @@ class AnyCloud(ABC):
     @property
     @abstractmethod
     def seed(self) -> int | str:
-        """What all randomness comes from."""
+        """The seed of all randomness."""
 
     @abstractmethod
     def reseed(self, seed: int | str) -> None:
-        """Start all randomness over from another seed; raises ``ContractError`` for what is none."""
+        """Restart all randomness from another seed; raise ``ContractError`` for an invalid one."""
 
     @property
     @abstractmethod
@@ -127,77 +129,77 @@ class AnyCloud(ABC):
     @property
     @abstractmethod
     def journal(self) -> Journal:
-        """What happened on all fakes."""
+        """The recorded calls and events of all fakes."""
 
     @property
     @abstractmethod
     def authority(self) -> Authority | None:
-        """The authority of HTTPS, None without it or where another process has it."""
+        """The certificate authority of HTTPS; None without HTTPS or if another process has it."""
 
     @property
     @abstractmethod
     def env(self) -> dict[str, str]:
-        """The environment variables of all handles; the first handle of a service has its names."""
+        """The environment variables of all fakes. The first fake of a service wins."""
 
     # -- handles ---------------------------------------------------------------------------------
 
     def kv_server(self, **settings: Unpack[KVSettings]) -> KVServer:
-        """Start one more key-value server."""
+        """Start another key-value server."""
         return cast("KVServer", self.start("kv_server", settings))
 
     def vector_index(self, **settings: Unpack[VectorSettings]) -> VectorIndex:
-        """Start one more vector index."""
+        """Start another vector index."""
         return cast("VectorIndex", self.start("vector_index", settings))
 
     def broker(self, **settings: Unpack[BrokerSettings]) -> Broker:
-        """Start one more broker."""
+        """Start another broker."""
         return cast("Broker", self.start("broker", settings))
 
     def queue(self, **settings: Unpack[QueueSettings]) -> Queue:
-        """Start one more queue."""
+        """Start another queue."""
         return cast("Queue", self.start("queue", settings))
 
     def callback_capture(self, **settings: Unpack[CallbackCaptureSettings]) -> CallbackCapture:
-        """Start one more receiver of callbacks."""
+        """Start another receiver of callbacks."""
         return cast("CallbackCapture", self.start("callback_capture", settings))
 
     def destination(self, **settings: Unpack[DestinationSettings]) -> Destination:
-        """Start one more pytest-httpserver on the hub."""
+        """Start another pytest-httpserver."""
         return cast("Destination", self.start("destination", settings))
 
     @abstractmethod
     def start(self, fixture: str, settings: Mapping[str, Any]) -> Handle:
-        """Start a handle by the name of its fixture; unknown settings are a ``ContractError``.
+        """Start a fake by the name of its fixture; raise ``ContractError`` for unknown settings.
 
-        Besides the handle's own settings: ``host`` and ``port`` to stand at a chosen address, and
-        ``token`` for chosen credentials.
+        Besides the settings of the service, ``host`` and ``port`` choose its address and ``token``
+        its credentials.
         """
 
     @abstractmethod
     def fixture_handle(self, fixture: str) -> Any:
-        """Return the one handle of a fixture in this cloud, started when it is first asked for.
+        """Return the fake of a fixture in this cloud, started on first use.
 
-        Raises ``ContractError`` for a name that is no fixture's.
+        Raises ``ContractError`` for an unknown fixture.
         """
 
     @property
     @abstractmethod
     def handles(self) -> Found[Handle]:
-        """The open handles, in the order they were started."""
+        """The open fakes, in the order they were started."""
 
     @property
     @abstractmethod
     def _gone(self) -> Gone:
-        """What reports need of handles that are closed."""
+        """The closed fakes, for reports."""
 
     @abstractmethod
     def _keep_only(self, known: Iterable[Handle]) -> None:
-        """Close the handles that are neither known nor a fixture's."""
+        """Close all fakes except the given ones and those of fixtures."""
 
     def _on_start(self, listener: Callable[[Handle], None]) -> Callable[[], None]:
-        """Call the listener with each handle started from now on, until the result is called.
+        """Call the listener with each fake started from now on; return a function that stops it.
 
-        Raises ``ContractError`` for what is no function.
+        Raises ``ContractError`` if the listener is not a function.
         """
         check_function(listener, "that takes a handle")
         listeners = self._listeners
@@ -214,25 +216,24 @@ class AnyCloud(ABC):
     @property
     @abstractmethod
     def problems(self) -> Found[Problem]:
-        """What a strict test would fail for, so far, less what ``allow`` covers."""
+        """The strict-mode violations so far, except those that ``allow()`` covers."""
 
     @abstractmethod
     def allow(self, kind: str, **where: Unpack[ProblemFields]) -> None:
-        """Do not count a kind of problem, or only those whose facts agree with what is given.
+        """Ignore strict-mode violations of a kind, or only those whose facts match.
 
         ``kind`` is ``unrouted``, ``unstubbed``, ``bug``, ``unused_fault``, ``unmet``,
-        ``rejected_step`` or ``assertion``. Two more are otherwise warned of: ``undelivered`` for
-        messages that are meant to stay undelivered, and ``refused`` for calls that are meant to be
-        answered 401. ``where`` names
-        facts such as ``path=`` or ``url=``: a value, a text with ``*``, a compiled pattern or a
-        function (see ``core.matching``). Raises ``ContractError`` for a kind or a fact there is
-        none of, naming the nearest.
+        ``rejected_step`` or ``assertion``. Two more kinds suppress warnings: ``undelivered`` for
+        messages that the test never delivers, and ``refused`` for calls that are answered 401 on
+        purpose. ``where`` gives facts such as ``path=`` or ``url=``: a value, a string with ``*``,
+        a compiled pattern or a function (see ``core.matching``). Raises ``ContractError`` for an
+        unknown kind or fact, suggesting the nearest.
         """
 
     def _undelivered(self, strict: Container[str]) -> list[str]:
-        """Return, in words, the queues whose messages a test published and never delivered.
+        """Describe the queues whose messages a test published and never delivered.
 
-        Where ``strict`` names them they become problems instead.
+        If ``strict`` contains the kind, they are recorded as strict-mode violations instead.
         """
         return []
 
@@ -246,53 +247,54 @@ class AnyCloud(ABC):
         self._allowed.append((kind, query))
 
     def _allows(self, kind: str, facts: Mapping[str, Any]) -> bool:
-        """Whether ``allow()`` was told of it."""
+        """Return whether ``allow()`` covers a violation."""
         return any(kind == allowed and query(facts) for allowed, query in self._allowed)
 
     # -- data ------------------------------------------------------------------------------------
 
     @abstractmethod
     def snapshot(self) -> Any:
-        """The present data of all handles."""
+        """Return the current data of all fakes."""
 
     @abstractmethod
     def restore(self, snapshot: Any) -> None:
-        """Put the data of a snapshot back into the handles that are still open."""
+        """Restore the data of a snapshot in the fakes that are still open."""
 
     @abstractmethod
     def reset(self) -> None:
-        """Return every handle to its baseline and forget problems and journal."""
+        """Return every fake to its baseline; forget violations and journal."""
 
     @abstractmethod
     def begin(self, now: Instant | None = None, clock: Mode | None = None) -> None:
-        """Start over for another test: nothing of the last one is left.
+        """Prepare for another test: remove all traces of the previous one.
 
-        Requests in flight and open connections end, every handle returns to its baseline, the clock
-        to its start, or to how it would begin with ``now`` and ``clock``.
+        Closes requests in progress and open connections, returns every fake to its baseline and the
+        clock to its start, or to ``now`` and ``clock`` if given.
         """
 
     # -- running code ----------------------------------------------------------------------------
 
     @abstractmethod
     def autojump(self) -> AbstractContextManager[None]:
-        """A block in which sleeping moves the clock instead of taking real time.
+        """Return a context manager in which sleeping moves the clock instead of taking real time.
 
-        In it the process's time follows the clock (extra ``time``), and ``time.sleep``,
-        ``asyncio.sleep`` and ``trio.sleep`` (so anyio's too) advance both, and with them
-        ``time.monotonic()``, ``time.perf_counter()`` and the timeouts of event loops. Several that
-        sleep at once share the time: it goes to the nearest end. Sleeps of test runners, of servers'
-        own loops and inside the standard library stay real, and so do waits for an answer. After it
-        all is as it was, and the clock goes on from where it is.
+        Inside it the process's time follows the clock (extra ``time``), and ``time.sleep``,
+        ``asyncio.sleep`` and ``trio.sleep`` (so anyio's too) advance both, including
+        ``time.monotonic()``, ``time.perf_counter()`` and the timeouts of event loops. Concurrent
+        sleeps share the time: the clock moves to the next end of a sleep. Sleeps of test runners,
+        of servers' event loops and inside the standard library stay real, and so does waiting for
+        an answer. Afterwards the process's time is real again, and the clock goes on from its
+        current time.
 
-        Raises ``ContractError`` without time-machine, inside another cloud's, and of a stand-alone
-        server, which is another process.
+        Raises ``ContractError`` without time-machine, inside another cloud's ``autojump()``, and
+        for a stand-alone server, which is another process.
         """
 
     @abstractmethod
     def every_failure(
         self, run: Callable[[], object], **options: Unpack[FailureOptions]
     ) -> Failures:
-        """Rerun code once per call it makes, failing another call each time.
+        """Run code once per call it makes, with a fault in a different call each time.
 
         See ``failures.every_failure`` for the options ``services``, ``faults``, ``status`` and
         ``check``, and for what counts as a broken promise.
@@ -310,25 +312,28 @@ class AnyCloud(ABC):
         check: Checks = None,
         **options: Unpack[ExploreOptions],
     ) -> Exploration:
-        """Run code under many schedules of faults, orders, time and deliveries, and check a promise.
+        """Run code under many schedules of faults, orders, time and deliveries, and check a
+        promise.
 
         Raises ``BrokenSchedule`` with the smallest schedule that breaks the promise. See
-        ``explore.explore`` for the options ``workers``, ``setup``, ``budget``, ``seed``, ``schedule``,
-        ``kinds``, ``services``, ``patience``, ``horizon`` and ``process_time``.
+        ``explore.explore`` for the options ``workers``, ``setup``, ``budget``, ``seed``,
+        ``schedule``, ``kinds``, ``services``, ``patience``, ``horizon`` and ``process_time``.
         """
 
     @staticmethod
     def linearizable(
         model: Callable[[], Any], *, final: Callable[[Any], object] | None = None
     ) -> Check:
-        """The promise that clients are linearizable; see ``promises.linearizable``."""
+        """Return the promise that clients are linearizable; see ``promises.linearizable``."""
         from .explore.promises import linearizable
 
         return linearizable(model, final=final)
 
     @staticmethod
     def once(key: str) -> Check:
-        """The promise that an effect kept under a key happens exactly once; see ``promises.once``."""
+        """Return the promise that an effect stored under a key happens exactly once; see
+        ``promises.once``.
+        """
         from .explore.promises import once
 
         return once(key)
@@ -337,56 +342,62 @@ class AnyCloud(ABC):
     def nothing_lost(
         sent: str | Callable[[], Iterable[object]], handled: Callable[[], Iterable[object]]
     ) -> Check:
-        """The promise that all that was sent is handled; see ``promises.nothing_lost``."""
+        """Return the promise that everything sent is handled; see ``promises.nothing_lost``."""
         from .explore.promises import nothing_lost
 
         return nothing_lost(sent, handled)
 
     @staticmethod
     def monotonic_reads(name: str) -> Check:
-        """The promise that no client sees a value go back; see ``promises.monotonic_reads``."""
+        """Return the promise that no client sees a value decrease; see
+        ``promises.monotonic_reads``.
+        """
         from .explore.promises import monotonic_reads
 
         return monotonic_reads(name)
 
     @staticmethod
     def always(predicate: Callable[..., object]) -> Check:
-        """The promise that a predicate holds after every step; see ``promises.always``."""
+        """Return the promise that a predicate holds after every step; see ``promises.always``."""
         from .explore.promises import always
 
         return always(predicate)
 
     @staticmethod
     def never(predicate: Callable[..., object]) -> Check:
-        """The promise that a predicate never holds; see ``promises.never``."""
+        """Return the promise that a predicate never holds; see ``promises.never``."""
         from .explore.promises import never
 
         return never(predicate)
 
     @staticmethod
     def at_most_one(found: Callable[..., object]) -> Check:
-        """The promise that a function returns at most one; see ``promises.at_most_one``."""
+        """Return the promise that a function returns at most one item; see
+        ``promises.at_most_one``.
+        """
         from .explore.promises import at_most_one
 
         return at_most_one(found)
 
     @staticmethod
     def sometimes(predicate: Callable[..., object]) -> Check:
-        """The promise that a predicate holds in at least one schedule; see ``promises.sometimes``."""
+        """Return the promise that a predicate holds in some schedule; see ``promises.sometimes``."""
         from .explore.promises import sometimes
 
         return sometimes(predicate)
 
     @staticmethod
     def follows(model: Callable[[], Any]) -> Check:
-        """The promise that every answer is a model's; see ``promises.follows``."""
+        """Return the promise that every answer agrees with a model; see ``promises.follows``."""
         from .explore.promises import follows
 
         return follows(model)
 
     @staticmethod
     def eventually(predicate: Callable[..., object], *, within: Duration) -> Check:
-        """The promise that a predicate holds a while after the run; see ``promises.eventually``."""
+        """Return the promise that a predicate holds some time after the run; see
+        ``promises.eventually``.
+        """
         from .explore.promises import eventually
 
         return eventually(predicate, within=within)
@@ -411,14 +422,14 @@ class AnyCloud(ABC):
 
     @property
     def aio(self) -> AioCloud:
-        """The calls that run code or drive the clock, awaitable."""
+        """Awaitable versions of the calls that run code or move the clock."""
         return AioCloud(self)
 
     # -- the end ---------------------------------------------------------------------------------
 
     @abstractmethod
     def close(self) -> None:
-        """Close what was started through this cloud; may be called any number of times."""
+        """Close what was started through this cloud. Can be called repeatedly."""
 
     def __enter__(self) -> Self:
         return self
@@ -428,7 +439,7 @@ class AnyCloud(ABC):
 
 
 class AioCloud:
-    """Awaitable twins of a cloud's calls, for asyncio and trio."""
+    """Awaitable versions of a cloud's calls, for asyncio and trio."""
 
     def __init__(self, cloud: AnyCloud) -> None:
         self._cloud = cloud
@@ -436,7 +447,7 @@ class AioCloud:
     async def every_failure(
         self, run: Callable[[], object], **options: Unpack[FailureOptions]
     ) -> Failures:
-        """``Cloud.every_failure`` for code that is awaited."""
+        """Run ``Cloud.every_failure()`` for asynchronous code."""
         __tracebackhide__ = True
         return await self._cloud._every_failure(run, **options)
 
@@ -446,12 +457,14 @@ class AioCloud:
         check: Checks = None,
         **options: Unpack[ExploreOptions],
     ) -> Exploration:
-        """``Cloud.explore`` where a loop is running; ``run`` and ``check`` may be of either kind."""
+        """Run ``Cloud.explore()`` in a running event loop; ``run`` and ``check`` may be
+        asynchronous.
+        """
         __tracebackhide__ = True
         return await self._cloud._explore(run, check, **options)
 
     async def replay(self, file: str | Path, **options: Unpack[ReplayOptions]) -> Differences:
-        """``Cloud.replay``, awaitable."""
+        """Run ``Cloud.replay()`` without blocking the event loop."""
         __tracebackhide__ = True
         from .core.aio import in_thread
 
@@ -459,12 +472,12 @@ class AioCloud:
 
 
 def found_problems(problems: Iterable[Problem]) -> Found[Problem]:
-    """Problems, with the fields that may be asked about them."""
+    """Return a list of violations with the fields they can be filtered by."""
     return found_of(problems, PROBLEM_FIELDS, "problem")
 
 
 def found_handles(handles: Iterable[Handle]) -> Found[Handle]:
-    """Return a list of fakes; its ``where()`` rejects a name or service that none of them has."""
+    """Return a list of fakes whose ``where()`` rejects unknown names and services."""
     found = list(handles)
     names = {
         name: Field(

@@ -1,4 +1,4 @@
-"""Cloud: one clock and one seed for any number of fakes, with or without pytest."""
+"""``Cloud``: fakes that share one clock and one seed, with or without pytest."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ _making_dispatchers = threading.Lock()
 
 @dataclass(frozen=True, slots=True)
 class CloudSnapshot:
-    """The data of all handles of a cloud at one moment."""
+    """The data of all fakes of a cloud at one time."""
 
     handles: Mapping[str, Snapshot]
 
@@ -52,18 +52,18 @@ class CloudSnapshot:
 class Cloud(AnyCloud):
     """Fakes of cloud services that share one clock and one seed.
 
-    ``seed`` makes ids and randomness repeatable (a random one is chosen, and kept in ``seed``,
-    when none is given); ``now`` and ``clock`` set up the clock; ``process_time=True`` makes
-    ``time.time()`` and ``datetime.now()`` of this process follow it, and freezes it: both stand until
-    the clock is told to move (decided here; ``clock="running"`` and ``resume()`` are refused then,
-    since a clock cannot follow the time that follows it); ``process_time="autojump"`` also moves both
-    whenever this process sleeps (see ``autojump``). ``delivery`` says who delivers
-    the queues' messages: ``"background"`` or ``"driven"``. ``transport="inprocess"`` lets requests of
-    this process skip the socket; ``tls=True`` serves HTTPS with an authority made for the run (in
-    ``authority``); ``share_tls_context=False`` leaves the cost of clients as it is. A with-block;
-    leaving it closes all.
+    ``seed`` makes ids and random values reproducible; without one, a random seed is chosen and
+    available as ``seed``. ``now`` and ``clock`` set the clock. With ``process_time=True``,
+    ``time.time()`` and ``datetime.now()`` of this process follow the clock, which is frozen
+    (decided here: ``clock="running"`` and ``resume()`` raise an error then, because the clock
+    cannot follow the time that follows it). ``process_time="autojump"`` also moves both whenever
+    this process sleeps (see ``autojump()``). ``delivery`` determines who delivers the queues'
+    messages: ``"background"`` or ``"driven"``. With ``transport="inprocess"``, requests of this
+    process skip the socket. ``tls=True`` serves HTTPS with a certificate authority made for the run
+    (``authority``). ``share_tls_context=False`` gives every client a TLS context of its own. A
+    context manager that closes all fakes.
 
-    Raises ``ContractError`` for settings without meaning.
+    Raises ``ContractError`` for invalid settings.
     """
 
     def __init__(
@@ -126,7 +126,7 @@ class Cloud(AnyCloud):
                 steering.start()
                 self._exits.append(steering.stop)
         except BaseException:
-            # A cloud that never was must not keep what it changed in the process.
+            # Undo all changes to the process if the cloud cannot be created.
             self._give_back()
             self.closed = True
             raise
@@ -147,7 +147,7 @@ class Cloud(AnyCloud):
         _call_all(reversed(exits))
 
     def _deliver(self) -> None:
-        """Have somebody see to the timers in the background: most clouds have none."""
+        """Start the background thread for deliveries on demand, because most clouds need none."""
         if self._dispatcher is None:
             with _making_dispatchers:
                 if self._dispatcher is None and not self.closed:
@@ -173,9 +173,11 @@ class Cloud(AnyCloud):
 
     @staticmethod
     def connect(url: str, token: str | None = None) -> RemoteCloud:
-        """The cloud of a stand-alone server (``pytest-fakecloud serve``), with the same handles.
+        """Return the cloud of a stand-alone server (``pytest-fakecloud serve``), with the same
+        fakes.
 
-        ``token`` is its control token, by default the variable ``PYTEST_FAKECLOUD_TOKEN``.
+        ``token`` is the server's control token; by default the environment variable
+        ``PYTEST_FAKECLOUD_TOKEN``.
         """
         from .standalone.remote import connect
 
@@ -183,11 +185,11 @@ class Cloud(AnyCloud):
 
     @property
     def seed(self) -> int | str:
-        """What all randomness comes from."""
+        """The seed of all randomness."""
         return self._seed
 
     def reseed(self, seed: int | str) -> None:
-        """Start all randomness over from another seed; raises ``ContractError`` for what is none."""
+        """Restart all randomness from another seed; raise ``ContractError`` for an invalid one."""
         self._context.ids.reseed(seed)
         self._seed = seed
 
@@ -198,22 +200,22 @@ class Cloud(AnyCloud):
 
     @property
     def journal(self) -> Journal:
-        """What happened on all fakes."""
+        """The recorded calls and events of all fakes."""
         return self._journal
 
     @property
     def authority(self) -> Authority | None:
-        """The authority of HTTPS, None without ``tls=True``."""
+        """The certificate authority of HTTPS; None without ``tls=True``."""
         return self._authority
 
     # -- handles ---------------------------------------------------------------------------------
 
     def start(self, fixture: str, settings: Mapping[str, Any]) -> Handle:
-        """Start a handle by the name of its fixture; unknown settings are a ``ContractError``.
+        """Start a fake by the name of its fixture; raise ``ContractError`` for unknown settings.
 
-        Besides the handle's own settings: ``host`` and ``port`` to stand at a chosen address, and
-        ``token`` for chosen credentials. Raises ``ContractError`` too where the system has no file or
-        socket left for it.
+        Besides the settings of the service, ``host`` and ``port`` choose its address and ``token``
+        its credentials. Also raises ``ContractError`` if the system has no file descriptor left for
+        it.
         """
         try:
             return self._start(fixture, settings)
@@ -246,9 +248,10 @@ class Cloud(AnyCloud):
         return handle
 
     def fixture_handle(self, fixture: str) -> Any:
-        """Return the one handle of a fixture in this cloud, started with the fixture's settings.
+        """Return the fake of a fixture in this cloud, started on first use with the fixture's
+        settings.
 
-        Raises ``ContractError`` for a name that is no fixture's.
+        Raises ``ContractError`` for an unknown fixture.
         """
         fixture = find(fixture).fixture
         handle = self._fixture_handles.get(fixture)
@@ -264,17 +267,17 @@ class Cloud(AnyCloud):
 
     @property
     def handles(self) -> Found[Handle]:
-        """The open handles, in the order they were started."""
+        """The open fakes, in the order they were started."""
         return found_handles(self._context.handles)
 
     @property
     def _gone(self) -> Gone:
-        """What reports need of handles that are closed."""
+        """The closed fakes, for reports."""
         return self._context.gone
 
     @property
     def env(self) -> dict[str, str]:
-        """The environment variables of all handles; the first handle of a service has its names."""
+        """The environment variables of all fakes. The first fake of a service wins."""
         merged: dict[str, str] = {}
         for handle in self._context.handles:
             for name, value in handle.env.items():
@@ -287,7 +290,7 @@ class Cloud(AnyCloud):
 
     @property
     def problems(self) -> Found[Problem]:
-        """What a strict test would fail for, so far, less what ``allow`` covers."""
+        """The strict-mode violations so far, except those that ``allow()`` covers."""
         found = list(self._recorded)
         for handle in (*self._context.handles, *self._gone.last):
             found += handle._left_behind()
@@ -315,7 +318,7 @@ class Cloud(AnyCloud):
     # -- data ------------------------------------------------------------------------------------
 
     def snapshot(self) -> CloudSnapshot:
-        """The present data of all handles."""
+        """Return the current data of all fakes."""
         return CloudSnapshot({h.name: h.snapshot() for h in self._context.handles})
 
     def restore(self, snapshot: CloudSnapshot) -> None:
@@ -392,15 +395,15 @@ class Cloud(AnyCloud):
     # -- the end ---------------------------------------------------------------------------------
 
     def close(self) -> None:
-        """Deliver nothing more and close every handle; may be called any number of times.
+        """Stop deliveries and close every fake. Can be called repeatedly.
 
-        A handler that does not end is not waited for: a ``RuntimeWarning`` says which, and where it is.
-        What a tester's ``on_close`` raises comes up when everything is closed.
+        Does not wait for a handler that hangs: a ``RuntimeWarning`` names it with its stack. An
+        exception of an ``on_close`` callback is raised after everything is closed.
         """
         if self.closed:
             return
         self.closed = True
-        # A new list each time a handle comes or goes: this one stays as it is.
+        # This list does not change, because starting or closing a fake creates a new one.
         self._context.gone.last = handles = self._context.handles
         ends: list[Callable[[], object]] = [handle.close for handle in reversed(handles)]
         _call_all([self._stop_delivering, *ends, *reversed(self._exits)])
@@ -414,7 +417,8 @@ class Cloud(AnyCloud):
             stacklevel=2,
             source=self,
         )
-        # The collector may come in the midst of code that has a lock, so another thread closes.
+        # The garbage collector may run in code that holds a lock, so another thread closes the
+        # cloud.
         _dropped.put(self)
         for handle in self._context.handles:
             handle._mount.hub.later(_close_dropped)
@@ -437,7 +441,7 @@ class Cloud(AnyCloud):
 
 
 _dropped: queue.SimpleQueue[Cloud] = queue.SimpleQueue()
-"""Clouds that nobody closed and nobody holds any more."""
+"""Clouds that were garbage-collected without being closed."""
 
 
 def _close_dropped() -> None:
@@ -447,7 +451,7 @@ def _close_dropped() -> None:
 
 
 def _call_all(ends: Iterable[Callable[[], object]]) -> None:
-    """Call each, whatever the others raise; in the end, what the first of them raised is raised."""
+    """Call all functions even if some raise, then raise the first exception."""
     first: BaseException | None = None
     for end in ends:
         try:

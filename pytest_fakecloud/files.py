@@ -1,4 +1,4 @@
-"""Read files that somebody named: regular files of a bounded size, and nothing else."""
+"""Read files given by the user: regular files of a limited size only."""
 
 from __future__ import annotations
 
@@ -11,16 +11,16 @@ from typing import BinaryIO
 from .core.errors import ContractError
 
 MOST_BYTES = 128 << 20
-"""The largest file that is parsed as a whole, which can take 40 times as much memory."""
+"""Largest file that is parsed at once, which can take 40 times its size in memory."""
 DATA_BYTES = 1 << 30
-"""The largest file of records, lines or arrays."""
+"""Largest file that is read in records, lines or arrays."""
 
 
 def open_file(path: str | PathLike[str], most: int = MOST_BYTES) -> BinaryIO:
     """Open a regular file for reading.
 
-    Raises ``ContractError`` for a file that cannot be opened, is larger than ``most`` bytes, or is a
-    folder, a pipe or a device: reading those may never end.
+    Raises ``ContractError`` for a file that cannot be opened, is larger than ``most`` bytes, or is
+    a folder, a pipe or a device, where reading may never end.
     """
     file = None
     try:
@@ -32,8 +32,8 @@ def open_file(path: str | PathLike[str], most: int = MOST_BYTES) -> BinaryIO:
             raise ContractError(
                 f"{_cannot(path)}: it has {state.st_size} bytes, and at most {most} are read"
             )
-    except (OSError, ValueError) as error:  # a name with a NUL in it is a ValueError
-        # The reason alone: the file's own name is shown already.
+    except (OSError, ValueError) as error:  # a name with a NUL character raises ValueError
+        # Only the reason, because the message contains the file's name already.
         reason = getattr(error, "strerror", None) or error
         raise ContractError(f"{_cannot(path)}: {reason}") from None
     except ContractError:
@@ -44,10 +44,10 @@ def open_file(path: str | PathLike[str], most: int = MOST_BYTES) -> BinaryIO:
 
 
 def read_file(path: str | PathLike[str], most: int = MOST_BYTES) -> bytes:
-    """Return the content of a regular file of at most ``most`` bytes; raises as ``open_file``."""
+    """Return the content of a regular file of at most ``most`` bytes; raise like ``open_file()``."""
     with open_file(path, most) as file:
         try:
-            # One that grows meanwhile, as some of /proc do, is cut off here.
+            # Read at most ``most`` bytes of a file that grows, as some in /proc do.
             return file.read(most)
         except OSError as error:
             raise ContractError(f"{_cannot(path)}: {error.strerror or error}") from None
@@ -55,11 +55,11 @@ def read_file(path: str | PathLike[str], most: int = MOST_BYTES) -> bytes:
 
 def _cannot(path: str | PathLike[str]) -> str:
     folder = ""
-    with contextlib.suppress(OSError):  # somebody removed it
+    with contextlib.suppress(OSError):  # another process removed it
         folder = f" (in {os.getcwd()!r:.200})"
     return f"cannot read {os.fspath(path)!r:.200}{folder}"
 
 
 def _without_waiting(path: str, flags: int) -> int:
-    # Opening a named pipe would wait for somebody to write into it.
+    # Opening a named pipe would wait for a writer.
     return os.open(path, flags | getattr(os, "O_NONBLOCK", 0))

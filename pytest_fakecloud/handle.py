@@ -1,4 +1,4 @@
-"""What all handles have in common: address, credentials, baseline, journal, faults, assertions."""
+"""The base class of all fakes: address, credentials, baseline, journal, faults, assertions."""
 
 from __future__ import annotations
 
@@ -42,19 +42,19 @@ C = TypeVar("C", bound=HandleConfig)
 Method = TypeVar("Method", bound=Callable[..., Any])
 Interceptor = Callable[["Handle", str], AbstractContextManager[object]]
 _GIVEN: deque[str] = deque(maxlen=1000)
-"""The tokens of the last handles of this process, by which a report knows a client of another test."""
+"""Tokens of the latest fakes of this process, so that a report recognizes a client of another test."""
 SECRETS = (
     "token", "read_only_token", "password", "_password", "current_signing_key", "next_signing_key",
 )  # fmt: skip
-"""The properties of handles that no report may show."""
+"""Properties of fakes that no report may show."""
 _making_stacks = threading.Lock()
 _changing_handles = threading.Lock()
 
 
 def action(method: Method) -> Method:
-    """Record calls of a method in reports, as something that the test did on the fake.
+    """Record calls of a method in reports, as an action of the test on the fake.
 
-    Calls from inside this package are not the test's.
+    Ignores calls from inside this package.
     """
 
     @functools.wraps(method)
@@ -68,7 +68,7 @@ def action(method: Method) -> Method:
         # The values of headers may be secret.
         shown = {name: [*it] if name == "headers" and it else it for name, it in named.items()}
         told = [*map(_argument, given), *(f"{name}={_argument(it)}" for name, it in shown.items())]
-        # To read a message's public id counts as looking at it.
+        # Only an inspection by the test itself may read the public id of a message.
         message = getattr(result, "_id", None)
         about = {"message_id": message} if isinstance(message, str) else {}
         call = given, named
@@ -79,7 +79,7 @@ def action(method: Method) -> Method:
 
 
 def _argument(value: object) -> str:
-    """An argument in a few characters, without the repr of anything large."""
+    """Format an argument in a few characters, without calling repr on large values."""
     if value is None or isinstance(value, str | bytes | int | float):
         return brief(value, 60)
     if isinstance(value, dict | list | tuple | set):
@@ -88,28 +88,29 @@ def _argument(value: object) -> str:
 
 
 class Engine(Protocol):
-    """What a handle asks of any engine."""
+    """The methods of an engine that ``Handle`` uses."""
 
     def snapshot(self) -> Any:
-        """A cheap copy of all data, opaque to everybody else."""
+        """Return a cheap copy of all data, opaque to the caller."""
 
     def restore(self, snapshot: Any) -> None:
-        """Put the data of a snapshot back, timers included."""
+        """Restore the data of a snapshot, including timers."""
 
 
 @dataclass(frozen=True, slots=True)
 class Snapshot:
-    """The data of one handle at one moment; give it to ``restore()`` of the same handle."""
+    """The data of one fake at one time, for ``restore()`` of the same fake."""
 
     fixture: str
     data: Any
 
 
 class Gone:
-    """What reports need of fakes and credentials that are no more.
+    """Names, addresses and credentials of closed fakes, for reports.
 
-    ``last`` are the handles that were open when all were closed: they are asked when a report is
-    made, because most tests have none. Of a handle that closes alone only this is kept.
+    ``last`` are the fakes that were open when the whole cloud closed. They are read only when a
+    report is made, because most tests have none. For a fake that closes alone only its strings are
+    kept.
     """
 
     def __init__(self) -> None:
@@ -118,53 +119,53 @@ class Gone:
         self._secrets: set[str] = set()
 
     def add(self, handle: Handle) -> None:
-        """Keep a handle's address and credentials."""
+        """Record a fake's address and credentials."""
         self._homes[handle.name] = handle.fixture, handle.url
         self.add_secrets(handle)
 
     def add_secrets(self, handle: Handle) -> None:
-        """Keep a handle's credentials."""
+        """Record a fake's credentials."""
         self._secrets.update(secrets_of(handle))
 
     @property
     def homes(self) -> dict[str, tuple[str, str]]:
-        """The fixture and the address of each closed handle, by its name."""
+        """The fixture and the address of each closed fake, by name."""
         return self._homes | {each.name: (each.fixture, each.url) for each in self.last}
 
     @property
     def secrets(self) -> set[str]:
-        """Credentials that once let somebody in."""
+        """Credentials that were valid earlier."""
         return self._secrets.union(*map(secrets_of, self.last))
 
     def clear(self) -> None:
-        """Forget them, with the journal they are in."""
+        """Forget all of them, together with the journal."""
         self.last = ()
         self._homes.clear()
         self._secrets.clear()
 
 
 def gone_of(cloud: AnyCloud) -> Gone:
-    """Return what is kept of the closed handles of a cloud: for reports, not for tests."""
+    """Return the closed fakes of a cloud. For reports, not for tests."""
     return cloud._gone
 
 
 def was_given(token: str) -> bool:
-    """Whether it is the token that a handle of this process began with, of the last thousand."""
+    """Return whether one of the last thousand fakes of this process started with this token."""
     return token in _GIVEN
 
 
 def secrets_of(handle: Handle) -> set[str]:
-    """The credentials that let somebody in now."""
+    """Return the credentials that are valid now."""
     return {value for name in SECRETS if isinstance(value := getattr(handle, name, None), str)}
 
 
 class Context:
-    """What the handles of one cloud share.
+    """What the fakes of one cloud share.
 
-    ``clock``, ``ids`` and ``journal`` are the cloud's, ``time`` is what the clock shows and moves;
-    ``problems`` collects what a strict test fails for; ``delivery`` says who delivers the queue's
-    messages; ``interceptor`` answers requests to a hard-coded origin; ``handles`` are the open handles
-    made in this context, ``gone`` tells of the others.
+    ``clock``, ``ids`` and ``journal`` are the cloud's, ``time`` is the clock's timekeeper,
+    ``problems`` collects strict-mode violations, ``delivery`` determines who delivers the queue's
+    messages, ``interceptor`` answers requests for hard-coded origins, ``handles`` are the open
+    fakes, ``gone`` has records of the closed ones.
     """
 
     def __init__(
@@ -197,25 +198,25 @@ class Context:
         seed: int | str = 0,
         delivery: Delivery = "driven",
     ) -> Context:
-        """A context without a cloud, for a handle on its own."""
+        """Return a context without a cloud, for a single fake."""
         time = Timekeeper(now, clock)
         return cls(Clock(time), Ids(seed), Journal(Recorder(time.now_us)), delivery=delivery)
 
     def enter(self, handle: Handle) -> None:
-        """Count a handle among the open ones."""
-        # A new list each time: other threads may be going through the old one.
+        """Add an open fake."""
+        # Create a new list each time, because other threads may be iterating over the old one.
         with _changing_handles:
             self.handles = [*self.handles, handle]
 
     def leave(self, handle: Handle) -> None:
-        """Count it no more; any number of calls."""
+        """Remove a fake. Can be called repeatedly."""
         with _changing_handles:
             self.handles = [each for each in self.handles if each is not handle]
 
     def name_for(self, fixture: str, given: str | None) -> str:
-        """The handle's name: the given one, the fixture's, or the fixture's with a number.
+        """Return the fake's name: the given one, the fixture's, or the fixture's with a number.
 
-        Raises ``ContractError`` when an open handle has the given one.
+        Raises ``ContractError`` if an open fake has the given name.
         """
         taken = [handle.name for handle in self.handles] if self.handles else ()
         if given is not None:
@@ -231,7 +232,7 @@ class Context:
         return name
 
     def mount(self, app: Any, **options: Any) -> Mount:
-        """Put an app on an address of its own."""
+        """Serve an app at its own address."""
         if self.hub is None:
             self.hub = default_hub()
         if self.tls is not None:
@@ -240,10 +241,10 @@ class Context:
 
 
 class Handle:
-    """One fake: where it is, how to get in, what it holds, what happened to it.
+    """One fake: its address, credentials, data, journal and faults.
 
-    A with-block; leaving it closes the fake. What a tester does through a handle skips faults and
-    does not count as a client's call.
+    A context manager that closes the fake. Calls by a test on this object bypass faults and are not
+    recorded as calls of clients.
     """
 
     service: ClassVar[str] = ""
@@ -257,7 +258,7 @@ class Handle:
     _started_with: Mapping[str, Any] | None = None
     """The settings that a cloud started the fake with, for reports that replay its journal."""
     _rewound = 0
-    """The journal's number when data was last put back."""
+    """The journal's number when data was last restored."""
 
     def __init__(
         self,
@@ -279,7 +280,7 @@ class Handle:
             self._time.now_us, self.service, self.name, recorder_of(context.journal)
         )
         self.journal = Journal(self._recorder)
-        # An empty plan is false, and still the one the service asks.
+        # An empty plan is falsy, but the service may query it later.
         if faults is None:
             table = FaultTable(partial(context.ids.stream, self.name, "faults"), self._time)
             faults = FaultPlan(table)
@@ -306,7 +307,7 @@ class Handle:
 
     @classmethod
     def _configure(cls, context: Context, declared: type[C], given: Mapping[str, Any]) -> C:
-        """Read the keywords of the constructor, and choose a name where they have none."""
+        """Parse the constructor's keywords and choose a name if none is given."""
         values = read_some(declared, given, cls.fixture)
         values["name"] = context.name_for(cls.fixture, values.get("name"))
         return declared(**values)
@@ -320,21 +321,21 @@ class Handle:
 
     @property
     def headers(self) -> dict[str, str]:
-        """The headers that let a request in."""
+        """The headers that authenticate a request."""
         return {"Authorization": f"Bearer {self.token}"}
 
     @property
     def env(self) -> dict[str, str]:
-        """The environment variables the official clients read, with this fake's values."""
+        """The environment variables that official clients read, with this fake's values."""
         return self._env_variables()
 
     def _env_variables(self) -> dict[str, str]:
-        """Subclasses name their clients' variables here."""
+        """Return the variables of the service's clients. Subclasses override this."""
         return {}
 
     @action
     def rotate_token(self) -> str:
-        """Replace the credentials; the old ones are refused from now on."""
+        """Replace the credentials. Requests with the old ones are rejected from now on."""
         self._context.gone.add_secrets(self)
         self.token = self._new_token()
         return self.token
@@ -350,19 +351,21 @@ class Handle:
     # -- clients ---------------------------------------------------------------------------------
 
     def client(self, **options: Any) -> Any:
-        """The official client, ready-made; ``ContractError`` where it is not installed."""
+        """Return the official client, configured for this fake; ``ContractError`` if it is not
+        installed.
+        """
         return self._official(self._make_client, options)
 
     def async_client(self, **options: Any) -> Any:
-        """The official asynchronous client, ready-made."""
+        """Return the official asynchronous client, configured for this fake."""
         return self._official(self._make_async_client, options)
 
     def _make_client(self, **options: Any) -> Any:
-        """Subclasses build their official client here."""
+        """Create the official client. Subclasses override this."""
         raise ContractError(f"{self.service} has no official client")
 
     def _make_async_client(self, **options: Any) -> Any:
-        """Subclasses build their official asynchronous client here."""
+        """Create the official asynchronous client. Subclasses override this."""
         raise ContractError(f"{self.service} has no official asynchronous client")
 
     def _official(self, make: Callable[..., Any], options: Mapping[str, Any]) -> Any:
@@ -378,16 +381,16 @@ class Handle:
         return client
 
     def intercept(self, origin: str) -> AbstractContextManager[object]:
-        """Answer requests to a hard-coded origin (``"https://kv.example.com"``) too.
+        """Also answer requests for a hard-coded origin (``"https://kv.example.com"``).
 
-        Those of this process that go through ``requests``, ``httpx`` or ``urllib3``, as the official
-        clients' do; others (aiohttp, ``http.client``, a Redis client) need the fake's own address.
-        Active until the returned context manager is left or the handle closes.
+        Works for requests of this process through ``requests``, ``httpx`` or ``urllib3``, as
+        official clients send them. Other clients (aiohttp, ``http.client``, a Redis client) need
+        the fake's own address. Active until the returned context manager exits or the fake closes.
         """
         if self._context.interceptor is None:
             raise ContractError("intercept() needs a handle that was made by a Cloud")
         if self.closed:
-            # Nothing would ever take it back.
+            # A closed fake would never remove the interception.
             raise ContractError(f"{self.name} is closed and cannot answer for {shown(origin)}")
         interception = self._context.interceptor(self, origin)
         self._stack().push(interception)
@@ -396,16 +399,16 @@ class Handle:
     # -- data ------------------------------------------------------------------------------------
 
     def load(self, data: Any) -> None:
-        """Put data in; subclasses say which shapes."""
+        """Add data. Each subclass accepts its own formats."""
         raise NotImplementedError
 
     def snapshot(self) -> Snapshot:
-        """The present data, to ``restore()`` later."""
+        """Return the current data, for a later ``restore()``."""
         return Snapshot(self.fixture, self._engine.snapshot())
 
     @action
     def restore(self, snapshot: Snapshot) -> None:
-        """Put the data of a snapshot back; journal, faults, credentials and clock stay."""
+        """Restore the data of a snapshot. Journal, faults, credentials and clock stay."""
         if not isinstance(snapshot, Snapshot) or snapshot.fixture != self.fixture:
             raise ContractError(
                 f"{shown(snapshot)} is not a snapshot of a {self.fixture}: "
@@ -415,20 +418,20 @@ class Handle:
         self._rewound = self._recorder.reserve()
 
     def _first_baseline(self) -> Snapshot | None:
-        """What a new handle returns to; None, for ``_new_snapshot()`` when it is asked for."""
+        """Return a new fake's baseline; None to call ``_new_snapshot()`` on demand."""
         return self.snapshot()
 
     def _new_snapshot(self) -> Snapshot:
-        """The data of a handle like this one that nobody has used."""
+        """Return the data of an unused fake with the same settings."""
         raise NotImplementedError
 
     def set_baseline(self) -> None:
-        """Make the present data what ``reset()`` returns to."""
+        """Make the current data the baseline that ``reset()`` returns to."""
         self._baseline = self.snapshot()
 
     @action
     def reset(self) -> None:
-        """Go back to the baseline: its data, no faults, an empty journal.
+        """Return to the baseline: restore its data, remove all faults, clear the journal.
 
         Address, credentials and clock stay.
         """
@@ -437,7 +440,7 @@ class Handle:
         self.journal.clear()
 
     def on_close(self, callback: Callable[[], object]) -> None:
-        """Call this when the handle closes."""
+        """Call a function when the fake closes."""
         check_function(callback, "without arguments")
         self._at_close(callback)
 
@@ -445,14 +448,14 @@ class Handle:
         self._stack().callback(callback)
 
     def _stack(self) -> ExitStack:
-        # Most handles have nothing to end but their mount.
+        # Created on first use, because most fakes only have their mount to close.
         with _making_stacks:
             if self._exits is None:
                 self._exits = ExitStack()
             return self._exits
 
     def _left_behind(self) -> list[Problem]:
-        """What a strict test fails for that shows only when nothing more is to come."""
+        """Return the strict-mode violations that are known only at the end of a test."""
         found = [
             Problem(
                 "unused_fault",
@@ -469,26 +472,26 @@ class Handle:
         return found
 
     def _undelivered(self) -> str | None:
-        """What was published and never delivered, in words; for the fakes that deliver."""
+        """Describe messages that were published and never delivered, for fakes that deliver."""
         return None
 
     def _unmet(self) -> list[str]:
-        """What was expected of the fake and has not come, in words; subclasses say what."""
+        """Describe expectations that were not met. Subclasses override this."""
         return []
 
     def end_connections(self) -> None:
-        """End requests in flight and close every open connection; the address stays."""
+        """Abort requests in progress and close every open connection. The address stays."""
         self._mount.reset_connections()
 
     def close(self) -> None:
-        """End the fake: refuse connections, end those that are open, wake who waits.
+        """Stop the fake: refuse connections, close open ones, wake waiting calls.
 
-        May be called any number of times.
+        Can be called repeatedly.
         """
         if self.closed:
             return
         self.closed = True
-        # Whatever a tester's on_close raises, nobody may find the fake still there.
+        # The fake must be removed even if an on_close callback raises.
         try:
             try:
                 if self._exits is not None:
@@ -534,9 +537,10 @@ class Handle:
         times: int | None = None,
         **where: Unpack[CallFields],
     ) -> Found[Call]:
-        """Return the clients' calls that match; fail unless one does, or exactly ``times``.
+        """Return the clients' calls that match; fail unless at least one does, or exactly
+        ``times``.
 
-        See ``Journal.assert_called`` for what can be asked.
+        See ``Journal.assert_called()`` for the arguments.
         """
         __tracebackhide__ = True
         return self.journal.assert_called(what, times=times, **where)
@@ -544,16 +548,16 @@ class Handle:
     def assert_not_called(
         self, what: str | re.Pattern[str] | None = None, **where: Unpack[CallFields]
     ) -> None:
-        """Fail when any client's call matches."""
+        """Fail if any client's call matches."""
         __tracebackhide__ = True
         self.journal.assert_not_called(what, **where)
 
 
 def _close_client(client: Any) -> None:
-    """Close what an official client keeps open; not all of them have a way to say so."""
+    """Close the connections of an official client. Not all clients have a method for it."""
     for owner in (client, *vars(client).values()):
         connections = getattr(owner, "_client", None)
         close = getattr(connections, "close", None)
-        # Asynchronous clients have aclose() instead, and a loop of their own to call it in.
+        # Asynchronous clients have aclose() instead, which needs their event loop.
         if close is not None and not hasattr(connections, "aclose"):
             close()

@@ -1,4 +1,4 @@
-"""Settings of a test's whole cloud: the keywords of the marker beside those of the fakes."""
+"""Settings of a test's cloud: the keywords of the marker, besides those of the fakes."""
 
 from __future__ import annotations
 
@@ -28,29 +28,30 @@ _STRICT: Kind[Any] = Kind(
 
 @dataclass(frozen=True, kw_only=True)
 class MarkerConfig:
-    """Settings of a test's whole cloud.
+    """Settings of a test's cloud.
 
-    None stands for the default, which is the ini setting of the same name where there is one
-    (``fakecloud_clock``).
+    None means the default: the ini setting of the same name (``fakecloud_clock``), if there is one.
     """
 
     now: Any = setting(None, optional(_INSTANT))
-    """The time at which the clock begins; the present by default."""
+    """The time at which the clock starts; now by default."""
     clock: Literal["running", "frozen"] | None = setting(
         None, optional(choice("running", "frozen"))
     )
     """Whether the clock runs with real time, or moves only when it is moved."""
     seed: Any = setting(None, optional(_SEED))
-    """The source of all ids and randomness; the test's node id by default."""
+    """The seed of all ids and random values; the test's node id by default."""
     process_time: bool | Literal["autojump"] = setting(False, either(SWITCH, choice("autojump")))
-    """Whether ``time.time()`` and ``datetime.now()`` follow the clock, which is then frozen;
-    ``"autojump"`` lets sleeps of the process move it (extra ``time``)."""
+    """Whether ``time.time()`` and ``datetime.now()`` follow the clock, which is then frozen; with
+    ``"autojump"``, sleeps of the process also move it (extra ``time``).
+    """
     strict: Any = setting(None, optional(_STRICT))
-    """The kinds of problems that fail a passing test."""
+    """The kinds of strict-mode violations that fail a passing test."""
     env: bool | None = setting(None, optional(SWITCH))
-    """Whether the variables that official clients read are set."""
+    """Whether to set the environment variables that official clients read."""
     transport: Literal["socket", "inprocess"] | None = setting(None, optional(TRANSPORT))
     """How requests, httpx and urllib3 of this process reach the fakes; ``"inprocess"`` skips the
-    socket."""
+    socket.
+    """
     tls: bool = setting(False, SWITCH)
-    """Whether the fakes speak HTTPS (extra ``tls``)."""
+    """Whether the fakes serve HTTPS (extra ``tls``)."""

@@ -1,8 +1,9 @@
-"""The services there are: one descriptor for each, and the only list of them.
+"""The list of all services, with a descriptor for each.
 
-The cloud, the plugin, the command, the control API and the console read it. What a new service
-needs besides is what types need: a fixture in ``plugin`` and a method of ``AnyCloud``. Imported in
-every pytest run that checks a setting or has fakes, so it names modules and imports none.
+The cloud, the plugin, the command, the control API and the console read it. For the sake of types a
+new service also needs a fixture in ``plugin`` and a method of ``AnyCloud``. This module names
+modules without importing them, because every pytest run that checks a setting or has fakes imports
+it.
 """
 
 from __future__ import annotations
@@ -16,13 +17,13 @@ if TYPE_CHECKING:
 
 
 class Service(NamedTuple):
-    """One kind of fake: what it is called, where its parts are, and what it can do.
+    """One kind of fake: its names, its modules and its features.
 
-    ``fixture`` is the name of its fixture, ``word`` its name on the command line and in the server's
-    file, None where nobody starts one there. ``handle`` and ``view`` are import paths
-    (``"package.module:name"``): the class of its handle, and the function that tells what a handle
-    holds as plain JSON for the console. ``in_process`` says that clients of this process may reach
-    it without a socket.
+    ``fixture`` is the name of its fixture, ``word`` its name on the command line and in the
+    server's file (None if it cannot be started there). ``handle`` and ``view`` are import paths
+    (``"package.module:name"``): the class of the fake, and the function that returns its content as
+    JSON for the console. ``in_process`` is True if clients of this process may reach it without a
+    socket.
     """
 
     fixture: str
@@ -33,7 +34,9 @@ class Service(NamedTuple):
 
     @property
     def alias(self) -> str | None:
-        """The name of its fixture that no suite has of its own (``fakecloud_kv``)."""
+        """The second name of its fixture, for suites in which the first is taken
+        (``fakecloud_kv``).
+        """
         return None if self.word is None else f"fakecloud_{self.word}"
 
 
@@ -73,23 +76,25 @@ SERVICES = _list(
     Service("callback_capture", "pytest_fakecloud.queue.capture.handle:CallbackCapture"),
     Service("destination", "pytest_fakecloud.queue.delivery.destination_server:Destination"),
 )
-"""Every service by the name of its fixture, in the order in which they are told of."""
+"""Every service by the name of its fixture, in the order in which they are listed."""
 
 
 def by_word() -> dict[str, Service]:
-    """The services that the command line and the server's file start, by their names there."""
+    """Return the services that the command line and the server's file can start, by word."""
     return {service.word: service for service in SERVICES.values() if service.word is not None}
 
 
 def named(name: object) -> Service | None:
-    """Return the service of a fixture's name or of a word (``"kv_server"``, ``"kv"``), or None."""
+    """Return the service with this fixture name or word (``"kv_server"``, ``"kv"``), or None."""
     if not isinstance(name, str):
         return None
     return SERVICES.get(name) or by_word().get(name)
 
 
 def find(fixture: object) -> Service:
-    """Return the service of a fixture's name or of a word; ``ContractError`` names the nearest."""
+    """Return the service with this fixture name or word; raise ``ContractError`` with the nearest
+    one.
+    """
     found = named(fixture)
     if found is not None:
         return found
@@ -103,13 +108,13 @@ def find(fixture: object) -> Service:
 
 
 def handle_class(service: Service) -> type[Handle]:
-    """Import the class of a service's handle."""
+    """Import the class of a service's fake."""
     found: type[Handle] = _imported(service.handle)
     return found
 
 
 def view_of(service: Service) -> Callable[[Any], dict[str, Any]] | None:
-    """Import the function that tells what a handle of the service holds, None where there is none."""
+    """Import the function that returns a fake's content for the console; None if there is none."""
     found: Callable[[Any], dict[str, Any]] | None
     found = None if service.view is None else _imported(service.view)
     return found

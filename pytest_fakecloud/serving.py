@@ -1,4 +1,4 @@
-"""Serve a cloud with its control API: the options of ``pytest-fakecloud serve`` put into effect."""
+"""Serve a cloud with its control API, from the options of ``pytest-fakecloud serve``."""
 
 from __future__ import annotations
 
@@ -23,17 +23,17 @@ if TYPE_CHECKING:
     from .standalone.control.clouds import Opener
 
 PROBLEMS = 1_000
-"""How many problems a server keeps."""
+"""Most strict-mode violations that a server keeps."""
 TELL_SECONDS = 1.0
-"""How often a long load logs its progress."""
+"""Seconds between the log lines of a long load."""
 
 
 class Usage(Exception):
-    """A wrong option, variable or file; the text says which and what is right."""
+    """A wrong option, variable or file. The text names it and the valid values."""
 
 
 class Served(NamedTuple):
-    """A cloud that is served, its control API and the address of that."""
+    """A served cloud with its control API."""
 
     cloud: Cloud
     app: ControlApp
@@ -99,9 +99,9 @@ def _default_port(name: str, port: int, host: str, of: str, log: Log) -> int:
 def serve_cloud(
     options: Mapping[str, Any], log: Log, *, isolated: bool = False
 ) -> Iterator[Served]:
-    """Serve the fakes that the options describe, with their control API, for a with-block.
+    """Serve the fakes described by the options, with their control API, for a with-block.
 
-    An ``isolated`` cloud is one that a server started for a client of its control API.
+    An ``isolated`` cloud is one that the server started for a client of its control API.
     """
     from .cloud import Cloud
     from .standalone.api import ControlApp
@@ -161,7 +161,7 @@ def _prepare(
     forwards: Mapping[str, str],
     log: Log,
 ) -> None:
-    """Load the state files and set up the forwards; that is what a reset returns to."""
+    """Load the state files and set up the forwards, as the baseline for a reset."""
     from .core.timeparse import monotonic
     from .standalone.state_file import load_state
 
@@ -197,7 +197,9 @@ def _prepare(
 
 
 def _opener(options: Mapping[str, Any], log: Log) -> Opener:
-    """Return the function that serves isolated clouds: as the server, but at places of their own."""
+    """Return the function that serves isolated clouds: with the server's options, at other
+    addresses.
+    """
     own = ("host", "port", "token", "database_port", "database_password", "dev_credentials")
     services: Mapping[str, Any] = {
         word: {name: value for name, value in settings.items() if name not in own}
@@ -239,7 +241,7 @@ def _opener(options: Mapping[str, Any], log: Log) -> Opener:
 
 
 def _part_for(services: Collection[str], content: Mapping[str, Any]) -> dict[str, Any]:
-    """Return what a state file has for some of the services."""
+    """Return the part of a state file that belongs to some of the services."""
     absent = {word for word in by_word() if word not in services}
     if "queue" in absent:
         absent.add("destinations")
