@@ -1,39 +1,39 @@
 """Real HTTP fakes of four cloud services as pytest fixtures.
 
-A test asks for a fixture and gets a handle::
+A test requests a fixture and receives a fake::
 
-    fixture             class             what it is
-    kv_server           KVServer          key-value commands, over REST and on a database port
+    fixture             class             fake of
+    kv_server           KVServer          key-value commands, over REST and the Redis protocol
     vector_index        VectorIndex       vectors: dense, sparse, hybrid
     broker              Broker            a partitioned log with consumer groups
-    queue               Queue             a message queue that delivers, retries and calls back
-    callback_capture    CallbackCapture   the queue's callbacks and failure callbacks
+    queue               Queue             a message queue with deliveries, retries and callbacks
+    callback_capture    CallbackCapture   a receiver of the queue's callbacks
     destination         Destination       a pytest-httpserver for deliveries
-    fakecloud           Cloud             all fakes of a test: its clock, its problems, more fakes
+    fakecloud           Cloud             all fakes of a test: clock, violations, more fakes
 
-Every handle (``Handle``) has ``url``, ``token`` and ``client()`` to get in, ``load()``, ``reset()``
+Every fake (``Handle``) has ``url``, ``token`` and ``client()`` to connect, ``load()``, ``reset()``
 and ``snapshot()`` for its data, ``faults`` (``FaultPlan``), ``journal`` (``Journal``, of ``Call``) and
-``assert_called()``; each service has more. ``fakecloud.clock`` is a ``Clock``. What a fake can be
-told is in ``KVSettings``, ``VectorSettings``, ``BrokerSettings`` and ``QueueSettings``.
-``ContractError`` is a mistake of the test itself.
+``assert_called()``. Each service adds its own methods. ``fakecloud.clock`` is a ``Clock``. The
+settings are in ``KVSettings``, ``VectorSettings``, ``BrokerSettings`` and ``QueueSettings``.
+``ContractError`` is raised for a mistake in the test itself.
 
-``with Cloud() as cloud: cloud.kv_server()`` gives the same without pytest, ``Cloud.connect(url)``
-those of a server elsewhere.
+``with Cloud() as cloud: cloud.kv_server()`` does the same without pytest, ``Cloud.connect(url)`` with
+the fakes of a server.
 
-The map of the package, for who changes it::
+The package for contributors::
 
-    plugin.py  session.py            the pytest face: options, hooks, fixtures, one run
-    outcomes.py                      what a test's outcome says of its fakes
-    cli.py  standalone               the command, and fakes from outside their process
-    reporting  recordings.py         what a failing test shows, and archives of its calls
-    cloud.py  any_cloud.py           Cloud: one clock, one seed, any number of handles
-    services.py                      the only list of services
+    plugin.py  session.py            pytest: options, hooks, fixtures, one run
+    outcomes.py                      failures, warnings and reports of tests
+    cli.py  standalone               the command, and fakes in another process
+    reporting  recordings.py         reports of failing tests, and archives of their calls
+    cloud.py  any_cloud.py           Cloud: one clock, one seed, any number of fakes
+    services.py                      the list of services
     kv  vector  broker  queue        the services: handle, settings, model, errors, engine in each
-    faults  http  core               misbehaviour; server and pipeline; clock, journal, ids, errors
+    faults  http  core               faults; server and pipeline; clock, journal, ids, errors
 
 Only the names imported below are public; everything else may change.
 
-PYTEST_DONT_REWRITE: there are no tests in here whose asserts pytest should rewrite.
+PYTEST_DONT_REWRITE: this package has no assertions of tests for pytest to rewrite.
 """
 
 from __future__ import annotations
@@ -138,10 +138,10 @@ if TYPE_CHECKING:
 
 
 class _AsCompiled:
-    """Finds the modules of this package before pytest does, as they were compiled.
+    """Finds the compiled modules of this package before pytest's assertion rewriting does.
 
-    pytest parses every module of a plugin's package anew to rewrite its asserts. All of ours take
-    it 0.3 seconds of processor time, in a first run and wherever no bytecode may be written.
+    pytest parses every module of a plugin's package to rewrite its assertions. For this package
+    that takes 0.3 seconds of CPU time, in the first run and wherever no bytecode can be written.
     """
 
     @staticmethod
@@ -156,8 +156,8 @@ if __spec__ is not None and type(__spec__.loader).__name__ == "AssertionRewritin
 
 
 def __getattr__(name: str) -> Any:
-    # Every pytest run of an environment imports this package for its plugin, so a name is imported
-    # when it is first used.
+    # Every pytest run in an environment imports this package for its plugin, so names are imported
+    # on first use.
     from .public_names import PUBLIC_NAMES
 
     if name == "__all__":

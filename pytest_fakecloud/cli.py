@@ -1,4 +1,4 @@
-"""``pytest-fakecloud``: serve the fakes, run a command with them, command a server, verify."""
+"""The command ``pytest-fakecloud``: serve fakes, run a command with them, control a server, verify."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 
 VARIABLE = "PYTEST_FAKECLOUD_"
 JOURNAL_ENTRIES = 10_000
-"""What a server that runs for weeks keeps of its past, unless told otherwise."""
+"""Most entries in the journal of a server by default, because it may run for weeks."""
 ELSEWHERE = (
     "An option that is not given is looked up in the environment (--kv-port is "
     "PYTEST_FAKECLOUD_KV_PORT, --kv is PYTEST_FAKECLOUD_KV='SETTING=VALUE SETTING=VALUE'), then in "
@@ -50,7 +50,7 @@ SETTINGS_PAGE = "https://pytest-fakecloud.github.io/pytest-fakecloud/reference/s
 OPEN_FILES = 10_240
 SHELLS = ("bash", "zsh", "fish")
 NAP_SECONDS = 0.5
-"""How long a server sleeps at a time: on Windows a signal is only seen between two waits."""
+"""Longest sleep of a server: Windows delivers signals only between two waits."""
 YES, NO = ("1", "true", "yes", "on"), ("", "0", "false", "no", "off")
 MOST_DIGITS = 19
 EXIT_USAGE = 2
@@ -62,8 +62,8 @@ EXIT_INTERRUPTED = 130
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command and return its exit code.
 
-    0 after a stop, 2 for wrong options, 3 when a server cannot start, 130 after Ctrl+C elsewhere;
-    ``run`` gives the command's own exit code, 127 when there is no such command.
+    0 after a stop, 2 for invalid options, 3 if a server cannot start, 130 after Ctrl+C otherwise.
+    ``run`` returns the exit code of its command, or 127 if the command does not exist.
     """
     parser = _parser()
     given = parser.parse_args(arguments)
@@ -80,7 +80,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             return _serve(options, opens=given.open)
         return _run(options, given.program)
     except (Usage, ContractError, OSError) as error:
-        # What the system denies has a cause; a setting that is wrong by itself has none.
+        # An error of the system has a cause; an invalid setting has none.
         wrong = isinstance(error, Usage) or (
             isinstance(error, ContractError) and error.__cause__ is None
         )
@@ -103,10 +103,10 @@ def _completion(parser: argparse.ArgumentParser, shell: str) -> str:
 
 
 class _Parser(argparse.ArgumentParser):
-    """A parser whose help lists the settings of each service, where a command takes them."""
+    """A parser whose help also lists the settings of each service."""
 
     def format_help(self) -> str:
-        """Return the help, with the settings below for ``serve`` and ``run``."""
+        """Return the help; for ``serve`` and ``run``, followed by the settings."""
         if self.prog.split()[-1] not in ("serve", "run"):
             return super().format_help()
         found = []
@@ -199,7 +199,7 @@ def _parser() -> argparse.ArgumentParser:
 def _add_options(
     parser: argparse.ArgumentParser, development: Mapping[str, Mapping[str, Any]]
 ) -> None:
-    """Add the options of ``serve`` and ``run``; ``development`` has the defaults of services."""
+    """Add the options of ``serve`` and ``run``; ``development`` has default ports and tokens."""
     known = ", ".join(by_word())
     parser.add_argument(
         "services",
@@ -268,7 +268,7 @@ def _options(given: argparse.Namespace) -> dict[str, Any]:
     flags = vars(given)
 
     def found(name: str) -> tuple[Any, str]:
-        """The value, and how the user called it."""
+        """Return the value of an option and the name under which the user gave it."""
         if flags.get(name) not in (None, []):
             return flags[name], f"--{name.replace('_', '-')}"
         text = os.environ.get(VARIABLE + name.upper())
@@ -343,7 +343,7 @@ def _options(given: argparse.Namespace) -> dict[str, Any]:
 
 
 def _names(value: Any, where: str) -> list[str]:
-    """Which services, from a list or a text with commas; all of them unless told."""
+    """Return the chosen services from a list or a comma-separated string; all by default."""
     services = by_word()
     if value is None:
         return list(services)
@@ -367,7 +367,7 @@ def _word(name: str) -> str:
 
 
 def _hosts(value: Any, where: str) -> list[str]:
-    """The names of a list, or of a text with spaces or commas."""
+    """Return host names from a list, or a string separated by spaces or commas."""
     words = value.replace(",", " ").split() if isinstance(value, str) else (value or [])
     if not isinstance(words, list) or not all(isinstance(word, str) for word in words):
         raise Usage(f"{where}={value!r} is not a list of host names")
@@ -375,7 +375,9 @@ def _hosts(value: Any, where: str) -> list[str]:
 
 
 def _words(name: str, value: Any, where: str) -> list[str]:
-    """What a list names, or a text with spaces, or a table of a file (``KEY=VALUE``)."""
+    """Return the words of a list, a space-separated string, or a table of a file (as
+    ``KEY=VALUE``).
+    """
     if isinstance(value, dict):
         value = [f"{key}={one}" for key, one in value.items()]
     words = value.split() if isinstance(value, str) else (value or [])
@@ -385,7 +387,7 @@ def _words(name: str, value: Any, where: str) -> list[str]:
 
 
 def _forwards(words: Sequence[str], services: Sequence[str]) -> dict[str, str]:
-    """Targets by URL; ``Usage`` where there is no queue, or a word is of another form."""
+    """Return targets by URL; raise ``Usage`` without a queue, or for a malformed word."""
     if words and "queue" not in services:
         raise Usage("--forward is for the queue, which is not among the services: name it too")
     found: dict[str, str] = {}
@@ -421,7 +423,7 @@ def _check_token(value: str | None, where: str) -> None:
 
 
 def _number(value: Any, where: str, most: int | None = None) -> int | None:
-    """A whole number from 0 on; a port when there is a ``most``."""
+    """Return an integer of 0 or more; with ``most``, a port."""
     if isinstance(value, str) and value.isascii() and value.isdigit() and len(value) < MOST_DIGITS:
         value = int(value)
     if value is None or (type(value) is int and 0 <= value <= (value if most is None else most)):
@@ -500,7 +502,9 @@ def _settings(words: Sequence[str], where: str) -> dict[str, Any]:
 
 
 def _allow_more_files() -> None:
-    """Raise the soft limit of open files: a hundred clouds need more than systems often allow."""
+    """Raise the soft limit of open files, because a hundred clouds need more than most systems
+    allow.
+    """
     if sys.platform != "win32":
         import resource
 
@@ -537,7 +541,7 @@ def _serve(options: Mapping[str, Any], *, opens: bool) -> int:
                 stop.get(timeout=NAP_SECONDS)
                 break
         log.say("stopping", "stopping")
-    # With much data the interpreter's last look for garbage alone would take seconds.
+    # With much data the interpreter's last garbage collection would take seconds.
     gc.freeze()
     return 0
 
@@ -566,7 +570,7 @@ def _run(options: Mapping[str, Any], program: list[str]) -> int:
         code = _wait_for(process)
         if journal is not None:
             written = _write_journal(cloud, journal)
-            # What the command says by its exit code is worth more than that of a lost file.
+            # The exit code of the command takes precedence over that of a lost file.
             code = code or (0 if written else EXIT_CANNOT_START)
         if code:
             from .reporting.text import section
@@ -576,7 +580,7 @@ def _run(options: Mapping[str, Any], program: list[str]) -> int:
 
 
 def _make_writable(journal: Path) -> None:
-    """Find out before the command runs, maybe for an hour, that its journal cannot be kept."""
+    """Check that the journal can be written before the command runs, perhaps for an hour."""
     try:
         make_private(journal)
     except OSError as error:
@@ -598,11 +602,11 @@ def _write_journal(cloud: Cloud, journal: Path) -> bool:
 
 
 def _wait_for(process: subprocess.Popen[bytes]) -> int:
-    """The command's exit code; signals meant for us go to the command, which decides."""
+    """Return the command's exit code. Pass signals on to the command."""
 
     def pass_on(number: int, _: object) -> None:
-        # Ctrl+C reaches the command from the terminal; once more would be a second Ctrl+C, which
-        # many a program takes for "leave at once".
+        # The terminal sends Ctrl+C to the command as well. Passing it on would be a second Ctrl+C,
+        # at which many programs exit immediately.
         if number != signal.SIGINT or not _has_terminal():
             process.send_signal(signal.Signals(number))
 
@@ -613,7 +617,7 @@ def _wait_for(process: subprocess.Popen[bytes]) -> int:
 
 
 def _has_terminal() -> bool:
-    """Whether keys pressed in a terminal become signals for this process and its command."""
+    """Return whether keys pressed in a terminal send signals to this process and its command."""
     if sys.platform == "win32":
         return True
     try:
@@ -660,7 +664,7 @@ def _summary(served: Served, options: Mapping[str, Any]) -> str:
     for handle in cloud.handles:
         database = handle.env.get("REDIS_URL", "")
         lines.append(f"  {handle.name:<14} {handle.url:<26} {database}".rstrip())
-    # Commands use this address and the kept token unless they are given others.
+    # Commands use this address and the stored token by default.
     place = "" if served.url == CONTROL_URL else f" --url {shlex.quote(served.url)}"
     secret = "" if options.get("token_is_kept") else f" --token {shlex.quote(app.token)}"
     command = f"pytest-fakecloud env{place}{secret}"

@@ -1,4 +1,4 @@
-"""Rerunning a piece of code once for each call it makes, failing another call each time."""
+"""Run code once per call it makes, with a fault in a different call each time."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ MOST_CALLS = 1_000
 
 
 class FailureOptions(TypedDict, total=False):
-    """The options of ``every_failure``."""
+    """The options of ``every_failure()``."""
 
     services: str | Iterable[str] | None
     faults: FailureName | Sequence[FailureName]
@@ -35,11 +35,11 @@ class FailureOptions(TypedDict, total=False):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Failure:
-    """One run with one call failing.
+    """One run with one failing call.
 
-    ``number`` is the call's place in the run (1 is the first), ``fault`` what was done to it,
-    ``call`` the journal's record of it. ``exception`` is what the code raised, None when it coped;
-    ``broken`` is the ``AssertionError`` that says its promise did not hold, None when it held.
+    ``number`` is the call's position in the run, from 1, ``fault`` the kind of fault, ``call`` the
+    recorded call. ``exception`` is the exception that the code raised, or None. ``broken`` is the
+    ``AssertionError`` of a broken promise, or None.
     """
 
     number: int
@@ -61,15 +61,15 @@ class Failure:
 
 
 class Failures(Found[Failure]):
-    """All runs of one ``every_failure``."""
+    """All runs of one ``every_failure()``."""
 
     @property
     def broken(self) -> Found[Failure]:
-        """The runs in which the promise did not hold."""
+        """The runs in which the promise was broken."""
         return Found(failure for failure in self if not failure.held)
 
     def assert_held(self) -> None:
-        """Fail when the promise was broken in any run, listing all of them."""
+        """Fail if the promise was broken in any run, and list these runs."""
         __tracebackhide__ = True
         if self.broken:
             listing = "\n".join(f"  {shown(failure)}" for failure in self)
@@ -87,18 +87,19 @@ def every_failure(
     status: int = 503,
     check: Callable[[], object] | None = None,
 ) -> Failures:
-    """Run the code once as it is, then once per call and fault, failing call 1, 2, 3… in turn.
+    """Run the code once without faults, then once per call and fault, failing call 1, 2, 3… in
+    turn.
 
-    ``run`` does the work; its promise is what it and ``check`` (called after it, with no fault left)
-    assert: an ``AssertionError`` breaks it, also within an exception group; any other ``Exception``
-    is the code giving up, which may well be right. Everything else ends the test as itself: the
-    outcomes of pytest (``fail``, ``skip``, ``xfail``, ``exit``), a time-out of pytest-timeout,
-    ``KeyboardInterrupt``, ``SystemExit``. ``services`` limits the calls to one or more fixtures or
-    handles by name.
-    ``faults`` are ``"answer"`` (with ``status``, the engine not reached), ``"drop"`` (no answer, no
-    effect) and ``"lose_answer"`` (effect, no answer). Every run starts from the data as it was.
+    ``run`` does the work. Its promise is what it and ``check`` assert (``check`` is called after
+    it, without faults): an ``AssertionError`` breaks the promise, also inside an exception group.
+    Any other ``Exception`` means that the code gave up, which may be correct. Everything else ends
+    the test: the outcomes of pytest (``fail``, ``skip``, ``xfail``, ``exit``), a timeout of
+    pytest-timeout, ``KeyboardInterrupt``, ``SystemExit``. ``services`` limits the calls to one or
+    more fixtures, or fakes by name. ``faults`` are ``"answer"`` (with ``status``; the engine is not
+    reached), ``"drop"`` (no answer, no effect) and ``"lose_answer"`` (an effect, but no answer).
+    Every run starts from the original data.
 
-    Raises ``ContractError`` when the code makes no call, and whatever the undisturbed run raises.
+    Raises ``ContractError`` if the code makes no call, and any exception of the run without faults.
     """
     __tracebackhide__ = True
     return _driven(_plan(cloud, run, services, faults, status, check))
@@ -113,7 +114,7 @@ async def every_failure_async(
     status: int = 503,
     check: Callable[[], object] | None = None,
 ) -> Failures:
-    """``every_failure`` for code that is awaited; ``run`` and ``check`` may be of either kind."""
+    """Run ``every_failure()`` for asynchronous code; ``run`` and ``check`` may be of either kind."""
     __tracebackhide__ = True
     plan = _plan(cloud, run, services, faults, status, check)
     error: BaseException | None = None
@@ -136,7 +137,9 @@ async def every_failure_async(
 
 
 _Plan = Generator[Callable[[], object], "BaseException | None", Failures]
-"""Yields what is to be run next and is sent what it raised; so code of both kinds shares the rules."""
+"""Yields the next function to call and receives its exception, so that synchronous and asynchronous
+code share the rules.
+"""
 
 
 def _driven(plan: _Plan) -> Failures:
@@ -196,7 +199,7 @@ def _plan(
             + ", so there is nothing to fail"
         )
     found = Failures()
-    # As with the last round: what shows how many calls there are is no run of the result.
+    # The first run, which only counts the calls, is not part of the result.
     recorder_of(handles[0].journal).add_event(
         "run", "no call was to fail", began=began, alone=True, held=None
     )
@@ -239,7 +242,7 @@ def _one(
             armed.append(handle.faults.drop(when=is_the_one))
         else:
             armed.append(handle.faults.lose_answer(when=is_the_one))
-        # The last round finds no call left to fail; that is no forgotten fault.
+        # The last round finds no call to fail, so an unused fault is not a mistake.
         rule_of(armed[-1]).must_fire = False
     recorder = recorder_of(handles[0].journal)
     began = recorder.reserve()
@@ -250,7 +253,7 @@ def _one(
             one.remove()
     _end_as_itself(exception, fault, hit)
     if not hit:
-        # It counts for no run of the result, so it is none of those that held either.
+        # The last round is not part of the result either.
         recorder.add_event("run", "no call was left to fail", began=began, alone=True, held=None)
         return None
     broken = broken_promise(exception)
@@ -261,7 +264,7 @@ def _one(
         if broken is None and error is not None:
             raise error
     failure = Failure(number, fault, hit[0], exception, broken)
-    # For reports: all that happened since was this run.
+    # Reports assign everything recorded since to this run.
     recorder.add_event(
         "run", shown(failure)[1:-1].partition("\n")[0], began=began, alone=True, held=failure.held
     )
@@ -269,7 +272,7 @@ def _one(
 
 
 def _end_as_itself(error: BaseException | None, fault: FailureName, hit: list[Call]) -> None:
-    """Raise what ends the test, with a note of the run that it ended."""
+    """Raise the exception that ends the test, with a note about the run."""
     ending = ends_the_test(error)
     if ending is not None:
         for call in hit:
@@ -282,7 +285,7 @@ def _named(call: Call) -> str:
 
 
 def names_of(what: str, given: str | Iterable[str]) -> list[str]:
-    """One name or many, as a list."""
+    """Return one or more names as a list; raise ``ContractError`` for anything else."""
     if isinstance(given, str):
         return [given]
     names = list(given) if isinstance(given, Iterable) else []
@@ -292,7 +295,7 @@ def names_of(what: str, given: str | Iterable[str]) -> list[str]:
 
 
 def chosen_handles(cloud: AnyCloud, services: str | Iterable[str] | None) -> list[Handle]:
-    """The handles whose calls can fail: all, or those of one or more fixtures or handles by name."""
+    """Return the fakes whose calls can fail: all, or those of the given fixtures or names."""
     handles = [handle for handle in cloud.handles if hasattr(handle, "faults")]
     if services is None:
         return handles

@@ -68,7 +68,7 @@ def action(method: Method) -> Method:
         # The values of headers may be secret.
         shown = {name: [*it] if name == "headers" and it else it for name, it in named.items()}
         told = [*map(_argument, given), *(f"{name}={_argument(it)}" for name, it in shown.items())]
-        # Only an inspection by the test itself may read the public id of a message.
+        # The private attribute, because reading the public id counts as an inspection by the test.
         message = getattr(result, "_id", None)
         about = {"message_id": message} if isinstance(message, str) else {}
         call = given, named

@@ -1,4 +1,4 @@
-"""What the outcome of a test says of its fakes: they fail what passed, and explain what failed."""
+"""Connect test outcomes with fakes: fail passing tests for violations, explain failing ones."""
 
 from __future__ import annotations
 
@@ -28,16 +28,17 @@ UNTOLD = "what the fakes saw cannot be told"
 
 
 class FakecloudWarning(pytest.PytestWarning):
-    """Something looks wrong, but the real service would have done the same."""
+    """Something looks wrong, but the real service would accept it."""
 
 
 def check(run: Run) -> None:
-    """Fail a test that passed, for what it left behind."""
+    """Fail a passing test for its strict-mode violations."""
     untold: list[str] = []
     failure: BaseException | None = None
     warned: list[str] = []
     with telling("whether the test left problems behind cannot be told", untold.append):
-        # First, because what follows reads the journals, as a test that looks does.
+        # First, because the rest reads the journals, which would count as an inspection by the
+        # test.
         warned = _undelivered(run)
         failure = _failure(run)
     if untold:
@@ -49,7 +50,9 @@ def check(run: Run) -> None:
 
 
 def _undelivered(run: Run) -> list[str]:
-    """What a passing test published and never delivered, masked; nothing of what fails it."""
+    """Describe messages that a passing test published and never delivered, without those that fail
+    it.
+    """
     found = [(cloud, text) for cloud in run.clouds() for text in cloud._undelivered(run.strict)]
     if not found:
         return []
@@ -59,9 +62,9 @@ def _undelivered(run: Run) -> list[str]:
 
 
 def explain(run: Run, error: Exception) -> None:
-    """Give the error of a test that failed the exception of a callback that was raised before it.
+    """Connect the error of a failed test with an earlier exception of a callback.
 
-    Raises an outcome of pytest, which ends the test as itself whatever came after it. An assertion
+    Raises an outcome of pytest, which ends the test whatever happened afterwards. An assertion
     becomes the cause of the error, so that pytest shows both.
     """
     found: _Found = []
@@ -82,9 +85,9 @@ _Found: TypeAlias = list[tuple["AnyCloud", "Problem"]]
 
 
 def _found(run: Run) -> _Found:
-    """The problems that fail a test, each with its cloud.
+    """Return the violations that fail a test, each with its cloud.
 
-    An outcome of pytest that a callback raised ends the test, strict or not.
+    An outcome of pytest raised by a callback ends the test even without strict mode.
     """
     return [
         (cloud, problem)
@@ -95,19 +98,19 @@ def _found(run: Run) -> _Found:
 
 
 def _ending(found: _Found) -> BaseException | None:
-    """The first outcome of pytest that a callback raised, if any."""
+    """Return the first outcome of pytest that a callback raised, or None."""
     ends = (ends_the_test(one.exception) for _, one in found if one.kind == "assertion")
     return next(filter(None, ends), None)
 
 
 def _failed_assertion(found: _Found) -> BaseException | None:
-    """The first assertion that failed in a callback, if any."""
+    """Return the first assertion that failed in a callback, or None."""
     failed = (one.exception for _, one in found if one.kind == "assertion")
     return next(filter(None, failed), None)
 
 
 def _failure(run: Run) -> BaseException | None:
-    """What a passing test fails for, if anything."""
+    """Return the failure of a passing test, or None."""
     clouds = run.clouds()
     found = _found(run)
     if not found:
@@ -135,7 +138,7 @@ def _failure(run: Run) -> BaseException | None:
     )
     failed = _failed_assertion(found)
     if failed is not None:
-        # pytest shows its message, its source line and the values in it.
+        # pytest then shows its message, its source line and its values.
         failed.add_note(text)
         return failed
     failure = pytest.fail.Exception(text, pytrace=False)
@@ -163,7 +166,7 @@ def _is_meant(cloud: AnyCloud, call: Call) -> bool:
 
 
 def _warn(text: str) -> None:
-    # Whatever the run makes of warnings, these never fail a passing test, or the run.
+    # These warnings must never fail a passing test or the run, whatever the warning filters.
     with warnings.catch_warnings():
         warnings.simplefilter("always")
         warnings.warn(FakecloudWarning(text), stacklevel=1)
@@ -173,7 +176,7 @@ def report_on(
     run: Run, item: pytest.Item, call: pytest.CallInfo[None], report: pytest.TestReport
 ) -> None:
     """Add the journal of a test's fakes to its report."""
-    # A server elsewhere may be gone. An error here would end the whole run.
+    # A stand-alone server may be gone, and an exception here would abort the whole run.
     with telling(UNTOLD, lambda line: report.sections.append(("fakecloud", line))):
         _explain(run, item, call, report)
 
@@ -185,7 +188,7 @@ def _explain(
     if not clouds:
         return
     in_call = call.when == "call"
-    # Each cloud has a clock of its own, so the run's has a page of its own beside the test's.
+    # Each cloud has its own clock, so the run's cloud gets a page beside the test's.
     names = [item.nodeid, f"{item.nodeid} (session)"]
     if run.recordings and (in_call or (call.when == "setup" and report.failed)):
         from .recordings import write as record
@@ -236,7 +239,7 @@ def _told(
             test=name,
             failure=str(report.longrepr) if report.failed else "",
             served=run.served(cloud),
-            # By its own clock: pytest's is the tests' to freeze.
+            # Measured with the run's own clock, because tests can freeze pytest's.
             idle_s=run.idle_s() if call.when == "call" else None,
             raised=None if call.excinfo is None else call.excinfo.value,
             hints=lines,
@@ -260,7 +263,7 @@ def _written(
         written = page.write(cloud, run.timelines, data, _picture_of(raised))
         as_json.write(data, written.with_suffix(".json"))
         links.append(str(written))
-        # As JUnit's XML has them, with the report of the teardown.
+        # The report of the teardown passes these on to JUnit's XML.
         item.user_properties.append(("fakecloud_timeline", str(written)))
     return "".join(links)
 
@@ -276,12 +279,13 @@ def _picture_of(raised: BaseException | None) -> Picture | None:
 
 
 def finish(config: pytest.Config) -> None:
-    """Close the session's fakes and list the timelines."""
+    """Close the fakes that outlive tests and write the index of timelines."""
     run = run_of(config)
     folder = run.timelines
-    # What a tester hung on a fake's end may raise; the outcomes are out, and stand.
+    # An ``on_close`` callback may raise. Test outcomes have already been reported, so only print
+    # the error.
     with telling("fakecloud: no index of the timelines", partial(print, file=sys.stderr)):
-        # A name that no system takes was refused before there was anything to list.
+        # If the folder could not be created, that was reported before.
         if folder is not None and os.path.isdir(folder):
             from .reporting.page import write_index
 

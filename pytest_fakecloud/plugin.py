@@ -1,7 +1,7 @@
-"""The pytest face: options, ini settings, marker, hooks and fixtures.
+"""The pytest plugin: options, ini settings, marker, hooks and fixtures.
 
-Imported in every pytest run of an environment, so it imports pytest only. What a run with fakes
-needs is imported when a test first asks for one; until then the hooks look, and do nothing.
+Every pytest run in an environment imports it, so it imports only pytest. Everything else is
+imported when a test first uses a fake; until then the hooks do nothing.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ OPTIONS: dict[str, dict[str, Any]] = {
 
 
 class Default(str):
-    """The value of a setting that nobody has set."""
+    """The default value of a setting, to tell it from the same value set by the user."""
 
     __slots__ = ()
 
@@ -107,18 +107,18 @@ SETTINGS: dict[str, tuple[str, Any, Any]] = {
         [],
     ),
 }
-"""Ini settings: what each is for, its type and its default."""
+"""Ini settings by name: help text, type and default."""
 CHECKED = ("--fakecloud-report", "--fakecloud-record")
-"""Options whose values are looked at before the run begins, as all settings are."""
+"""Options that are validated before the run begins, as all ini settings are."""
 
 _FAKED_FILES = frozenset({"fs", "fs_class", "fs_module", "fs_session"})
-"""The fixtures of pyfakefs, which forgets at their end all modules that were imported meanwhile."""
+"""Fixtures of pyfakefs. At their end, pyfakefs forgets all modules imported since."""
 _SESSION = f"{__package__}.session"
 _ITEM = pytest.StashKey[pytest.Item | None]()
 _configs: list[pytest.Config] = []
-"""The runs of this process: one, and inside a test that runs pytest itself, that one's after it.
+"""The runs of this process: one, followed by those that run inside a test.
 
-Fixtures look here because asking for ``request`` costs each test some 40 us.
+Fixtures read it because requesting ``request`` takes 40 us per test.
 """
 
 
@@ -132,7 +132,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Register the marker, and check the settings that hold for the whole run."""
+    """Register the marker and validate the settings of the run."""
     config.addinivalue_line("markers", MARKER)
     if _is_set(config):
         from .session import check_settings
@@ -142,7 +142,7 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 def _is_set(config: pytest.Config) -> bool:
-    """Whether any setting is other than its default, and so may be one that has no meaning."""
+    """Return whether any setting differs from its default, and so may be invalid."""
     if any(config.getoption(option, None) for option in CHECKED):
         return True
     try:
@@ -153,7 +153,7 @@ def _is_set(config: pytest.Config) -> bool:
 
 @pytest.hookimpl(wrapper=True)
 def pytest_load_initial_conftests(early_config: pytest.Config) -> Generator[None, None, None]:
-    """Start the early fakes before anybody imports conftests or an application's settings."""
+    """Start the early fakes before conftests and the application's settings are imported."""
     early = early_config.getini("fakecloud_early")
     if early:
         from .session import begin_early
@@ -163,7 +163,7 @@ def pytest_load_initial_conftests(early_config: pytest.Config) -> Generator[None
 
 
 def pytest_unconfigure(config: pytest.Config) -> None:
-    """Close the session's fakes."""
+    """Close the fakes that outlive tests."""
     if config in _configs:
         _configs.remove(config)
     run = _run_of(config)
@@ -183,13 +183,13 @@ def pytest_unconfigure(config: pytest.Config) -> None:
 
 
 def _run_of(config: pytest.Config) -> Run | None:
-    """The run of a configuration, None while no test of this process has asked for a fake."""
+    """Return the run of a configuration; None until a test of this process uses a fake."""
     session: Any = sys.modules.get(_SESSION)
     return None if session is None else session.run_of(config)
 
 
 def present() -> Run:
-    """The run whose test is running; it hears of that test at the latest now."""
+    """Return the run of the current test, and announce the test to it if necessary."""
     config = _configs[-1]
     run, item = _run_of(config), config.stash.get(_ITEM, None)
     if run is None:
@@ -204,7 +204,7 @@ def present() -> Run:
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
-    """See an overridden ``fakecloud_settings``, which may have parameters."""
+    """Detect an overridden ``fakecloud_settings``, which may have parameters."""
     if _SESSION in sys.modules or not _FIXTURES.isdisjoint(metafunc.fixturenames):
         from .session import ask_for_settings
 
@@ -213,7 +213,7 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_runtest_setup(item: pytest.Item) -> None:
-    """Reset the session's fakes, and refuse a marker with unknown keys whatever the fixtures."""
+    """Reset the fakes that outlive tests. Reject a marker with unknown keys, even without fixtures."""
     item.config.stash[_ITEM] = item
     names: tuple[str, ...] | list[str] = getattr(item, "fixturenames", ())
     if not _FAKED_FILES.isdisjoint(names) and not _FIXTURES.isdisjoint(names):
@@ -233,7 +233,7 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_call(item: pytest.Item) -> Generator[None, None, None]:
-    """Fail a passing test, in its call phase, for what it left behind."""
+    """Fail a passing test in its call phase for strict-mode violations."""
     run = _run_of(item.config)
     if run is not None:
         run.begin_call()
@@ -247,7 +247,7 @@ def pytest_runtest_call(item: pytest.Item) -> Generator[None, None, None]:
             explain(run, error)
         raise
     run = run or _run_of(item.config)
-    # A unittest.TestCase keeps its failure, skip or expected failure to itself until the report.
+    # unittest.TestCase stores its failure, skip or expected failure until the report.
     if run is not None and run.has_fakes and not getattr(item, "_excinfo", None):
         from .outcomes import check
 
@@ -293,13 +293,13 @@ def pytest_exception_interact(call: pytest.CallInfo[None], report: object) -> No
 
 @pytest.fixture(scope="session")
 def fakecloud_settings() -> dict[str, Any]:
-    """Settings of the fakes, as the marker takes them; override it to set them for many tests."""
+    """Settings of the fakes, with the marker's keywords. Override it to apply them to many tests."""
     return {}
 
 
 @pytest.fixture(scope="session")
 def fakecloud_session_settings() -> dict[str, Any]:
-    """Settings of the session's fakes, as the marker takes them; override it in a conftest."""
+    """Settings of the session's fakes, with the marker's keywords. Override it in a conftest."""
     return {}
 
 
@@ -307,10 +307,10 @@ def fakecloud_session_settings() -> dict[str, Any]:
 def fakecloud_session(
     pytestconfig: pytest.Config, fakecloud_session_settings: dict[str, Any]
 ) -> AnyCloud:
-    """A Cloud that lives as long as the run, for session fixtures of your own.
+    """A Cloud that lasts for the whole run, for your own session fixtures.
 
-    Its handles keep address and credentials and return to their baseline before each test:
-    ``load`` what all tests start from, then ``set_baseline()``.
+    Its fakes keep their address and credentials and return to their baseline before each test:
+    ``load()`` the data that all tests start from, then call ``set_baseline()``.
     """
     from .session import run_of
 
@@ -320,20 +320,21 @@ def fakecloud_session(
 
 @pytest.fixture
 def fakecloud() -> AnyCloud:
-    """The test's Cloud: its clock, its seed, and more fakes than the fixtures give.
+    """The test's Cloud: its clock, its seed, and additional fakes.
 
-    ``fakecloud.clock.advance("24h")`` moves time for all fakes of the test;
-    ``fakecloud.kv_server(name="second")`` starts another one at once.
+    ``fakecloud.clock.advance("24h")`` moves the clock of all fakes of the test.
+    ``fakecloud.kv_server(name="second")`` starts another fake.
     """
     return present().test_cloud()
 
 
 @pytest.fixture
 def kv_server() -> KVServer:
-    """A key-value server (Redis' command language over REST), fresh for this test.
+    """A key-value server (Redis commands over REST and the Redis protocol), empty for each test.
 
-    Point code at ``kv_server.url`` and ``kv_server.token``, or take ``kv_server.client()``; look
-    inside with ``kv_server.value(key)``, ``.values()``, ``.ttl(key)``.
+    Configure your code with ``kv_server.url`` and ``kv_server.token``, or use
+    ``kv_server.client()``. Inspect data with ``kv_server.value(key)``, ``.values()`` and
+    ``.ttl(key)``.
     """
     handle: KVServer = present().test_handle("kv_server")
     return handle
@@ -341,10 +342,10 @@ def kv_server() -> KVServer:
 
 @pytest.fixture
 def vector_index() -> VectorIndex:
-    """A vector index, fresh for this test.
+    """A vector index, empty for each test.
 
-    Its dimension is that of the first upsert unless the marker sets one; look inside with
-    ``vector_index.vectors()``, check with ``assert_upserted`` and ``assert_queried``.
+    The first upsert sets its dimension unless the marker does. Inspect data with
+    ``vector_index.vectors()``; assert with ``assert_upserted()`` and ``assert_queried()``.
     """
     handle: VectorIndex = present().test_handle("vector_index")
     return handle
@@ -352,9 +353,9 @@ def vector_index() -> VectorIndex:
 
 @pytest.fixture
 def broker() -> Broker:
-    """A partitioned log with consumer groups, fresh for this test.
+    """A message broker (partitioned log with consumer groups), empty for each test.
 
-    Make topics with ``broker.create_topic("orders", partitions=3)``; look inside with
+    Create topics with ``broker.create_topic("orders", partitions=3)``. Inspect data with
     ``broker.records("orders")`` and ``broker.group("g")``.
     """
     handle: Broker = present().test_handle("broker")
@@ -363,9 +364,9 @@ def broker() -> Broker:
 
 @pytest.fixture
 def queue() -> Queue:
-    """An HTTP message queue that delivers, retries and calls back, fresh for this test.
+    """An HTTP message queue with deliveries, retries and callbacks, empty for each test.
 
-    Nothing is delivered until the test drives it: ``queue.run_until_idle()``,
+    Messages are delivered only when the test runs the queue: ``queue.run_until_idle()``,
     ``queue.advance("24h")``, ``queue.deliver_due()``.
     """
     handle: Queue = present().test_handle("queue")
@@ -374,9 +375,9 @@ def queue() -> Queue:
 
 @pytest.fixture
 def callback_capture() -> CallbackCapture:
-    """A receiver of the queue's callbacks and failure callbacks.
+    """A receiver for the queue's callbacks and failure callbacks.
 
-    Publish with ``callback_capture.callback_url`` and ``.failure_url``; look at ``.callbacks`` and
+    Publish with ``callback_capture.callback_url`` and ``.failure_url``. Inspect ``.callbacks`` and
     ``.failures``, or wait with ``wait_for_callback()`` and ``wait_for_failure()``.
     """
     handle: CallbackCapture = present().test_handle("callback_capture")
@@ -385,35 +386,35 @@ def callback_capture() -> CallbackCapture:
 
 @pytest.fixture
 def destination() -> Destination:
-    """A pytest-httpserver with ``.url``, to receive deliveries; unmet expectations fail the test."""
+    """A pytest-httpserver with ``.url`` that receives deliveries. Unmet expectations fail the test."""
     handle: Destination = present().test_handle("destination")
     return handle
 
 
 @pytest.fixture
 def fakecloud_kv() -> KVServer:
-    """The same fake as ``kv_server``, by a name no suite has of its own."""
+    """The same fake as ``kv_server``, for suites that already use that name."""
     handle: KVServer = present().test_handle("kv_server")
     return handle
 
 
 @pytest.fixture
 def fakecloud_vector() -> VectorIndex:
-    """The same fake as ``vector_index``, by a name no suite has of its own."""
+    """The same fake as ``vector_index``, for suites that already use that name."""
     handle: VectorIndex = present().test_handle("vector_index")
     return handle
 
 
 @pytest.fixture
 def fakecloud_broker() -> Broker:
-    """The same fake as ``broker``, by a name no suite has of its own."""
+    """The same fake as ``broker``, for suites that already use that name."""
     handle: Broker = present().test_handle("broker")
     return handle
 
 
 @pytest.fixture
 def fakecloud_queue() -> Queue:
-    """The same fake as ``queue``, by a name no suite has of its own."""
+    """The same fake as ``queue``, for suites that already use that name."""
     handle: Queue = present().test_handle("queue")
     return handle
 
@@ -422,10 +423,11 @@ def fakecloud_queue() -> Queue:
 def fakecloud_env(
     fakecloud: AnyCloud, monkeypatch: pytest.MonkeyPatch
 ) -> Generator[AnyCloud, None, None]:
-    """Set the variables that clients read their address and token from, for every fake of the test.
+    """Set the environment variables that clients read, for every fake of the test.
 
-    The official clients' own, and ``KV_URL`` and ``REDIS_URL`` for Redis clients, task queues and
-    caches. A fake started later sets its own at that moment; the first fake of a service has the names.
+    These are the official clients' own variables, and ``KV_URL`` and ``REDIS_URL`` for Redis
+    clients, task queues and caches. A fake that starts later sets its variables then. The first
+    fake of a service wins.
     """
     from .session import publish_env
 

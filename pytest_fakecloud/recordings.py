@@ -1,4 +1,4 @@
-"""Recordings: a cloud's journal as an HTTP archive (HAR 1.2), and sending one to a fake again."""
+"""Write a cloud's journal as an HTTP archive (HAR 1.2), and replay an archive against fakes."""
 
 from __future__ import annotations
 
@@ -29,16 +29,16 @@ VOLATILE = frozenset(
     {"messageId", "scheduleId", "dlqId", "uuid", "timestamp", "time", "createdAt", "updatedAt"}
     | {"notBefore", "cursor", "endpointId", "topicId", "taskId", "jti", "workflowRunId"}
 )
-"""Fields whose values differ from run to run; their recorded values are translated afterwards."""
+"""Fields whose values differ between runs. Their recorded values are translated in later requests."""
 _CREDENTIALS = frozenset({"_token", "qstash_token"})
-"""Parts of a query that get in; a fake has its own."""
+"""Query parameters with credentials; a fake has its own."""
 _NOT_SENT_AGAIN = frozenset(
     {"host", "content-length", "connection", "transfer-encoding", "authorization", "expect"}
 )
 
 
 def archive(cloud: AnyCloud) -> dict[str, Any]:
-    """The cloud's journal as a HAR object; credentials masked, instants of the cloud's clock."""
+    """Return the cloud's journal as a HAR object, with masked credentials and the cloud's times."""
     mask = Mask(cloud)
     homes = dict(gone_of(cloud).homes)
     homes.update((handle.name, (handle.fixture, handle.url)) for handle in cloud.handles)
@@ -55,7 +55,7 @@ def archive(cloud: AnyCloud) -> dict[str, Any]:
 
 
 def write(cloud: AnyCloud, path: Path) -> Path:
-    """Write the archive to a file that only its owner can read, folders included; return its path."""
+    """Write the archive to a file that only its owner can read, creating folders; return its path."""
     return write_private(path, json.dumps(archive(cloud), indent=1, ensure_ascii=False))
 
 
@@ -81,7 +81,7 @@ def _entry(call: Call, fixture: str, origin: str, mask: Mask) -> dict[str, Any]:
             **({"text": body} if isinstance(body, str) else _text(body, mask)),
         }
     answer_type = call.answer_headers.get("Content-Type", "application/json")
-    # What a HEAD would have had for a body was never sent.
+    # The body that a GET would have had was never sent to a HEAD.
     answer = call.answer if isinstance(call.answer, bytes) and call.method != "HEAD" else b""
     return {
         "startedDateTime": to_datetime(call.at_us).isoformat(),
@@ -121,7 +121,7 @@ def _text(body: bytes, mask: Mask) -> dict[str, str]:
 
 @dataclass(frozen=True, slots=True)
 class Difference:
-    """One answer that was not as recorded: which request, where, and both values."""
+    """One answer that differs from the recording: the request, the field and both values."""
 
     number: int
     request: str
@@ -137,10 +137,10 @@ class Difference:
 
 
 class Differences(Found[Difference]):
-    """What differed in a replay; empty when the fake answers as recorded."""
+    """The differences found by a replay; empty if the fakes answered as recorded."""
 
     def assert_none(self) -> None:
-        """Fail when anything differed, listing it."""
+        """Fail if there are differences, and list them."""
         __tracebackhide__ = True
         if self:
             raise AssertionError(
@@ -150,7 +150,7 @@ class Differences(Found[Difference]):
 
 
 class ReplayOptions(TypedDict, total=False):
-    """The options of ``replay``."""
+    """The options of ``replay()``."""
 
     into: Mapping[str, Handle] | Handle | None
     ignore: Iterable[str]
@@ -165,20 +165,20 @@ def replay(
     ignore: Iterable[str] = (),
     move_clock: bool = True,
 ) -> Differences:
-    """Send a recorded session to fakes again and compare the answers.
+    """Send a recorded session to fakes and compare the answers.
 
-    ``file`` is a HAR file, of ours or of a browser, a proxy or a client of the real service.
-    ``into`` says which fake takes which origin (``{"https://kv.example.com": kv_server}``), or the
-    one fake that takes all; without it the recorded fixtures' fakes are asked for by name. Status and
-    body are compared, JSON by value; fields in ``VOLATILE`` and ``ignore`` are not, but their
-    recorded values are replaced in later requests by what the fake answered. ``move_clock``
-    advances the clock by the recorded gaps. Left out are requests that a fault answered in the
-    recording, that got no answer there (status 0), streams, and those whose words were hidden because
-    they held a password; what was hidden in an answer, or left out of the file, may be anything. A
-    fake that gives no answer is a difference.
+    ``file`` is a HAR file from this package, a browser, a proxy or a client of the real service.
+    ``into`` maps origins to fakes (``{"https://kv.example.com": kv_server}``), or is one fake for
+    all requests; without it the fakes of the recorded fixtures are used. Status and body are
+    compared, JSON by value. Fields in ``VOLATILE`` and ``ignore`` are not compared, but their
+    recorded values are replaced in later requests by the fake's values. ``move_clock`` advances the
+    clock by the recorded intervals. Some requests are skipped: those that a fault answered in the
+    recording, that got no answer there (status 0), streams, and requests that were masked because
+    they contained a password. Masked or missing parts of an answer match anything. A missing answer
+    of a fake is a difference.
 
-    Raises ``ContractError`` for an unreadable file, for requests that cannot be sent or that no
-    fake takes, and for options of no meaning.
+    Raises ``ContractError`` for an unreadable file, for requests that cannot be sent or have no
+    fake, and for invalid options.
     """
     __tracebackhide__ = True
     if not isinstance(file, str | Path):
@@ -227,7 +227,7 @@ def replay(
 
 
 class _NoAnswer(Exception):
-    """The fake gave none; the text says how."""
+    """The fake did not answer. The text says how the connection ended."""
 
 
 def _is_left_out(entry: Mapping[str, Any]) -> bool:
@@ -243,7 +243,7 @@ def _is_left_out(entry: Mapping[str, Any]) -> bool:
 
 
 def _is_unknown(content: Mapping[str, Any]) -> bool:
-    """Whether there was a body that the file does not have: many tools leave them out."""
+    """Return whether the file omits a body that was sent, as many tools do."""
     return content.get("text") is None and content.get("size") != 0
 
 
@@ -275,7 +275,7 @@ def _are_texts(values: Iterable[object]) -> bool:
 
 def _entries(path: Path) -> list[dict[str, Any]]:
     try:
-        # Some tools begin the file with a byte order mark.
+        # Some tools write a byte order mark.
         entries = json.loads(read_file(path, DATA_BYTES).decode("utf-8-sig"))["log"]["entries"]
         if not isinstance(entries, list):
             raise TypeError(f"log.entries is {entries!r:.100}, not a list")
@@ -289,7 +289,7 @@ def _entries(path: Path) -> list[dict[str, Any]]:
 
 
 def _wrong_in(entry: Any) -> str:
-    """The first thing in an entry that is not as HAR has it; nothing when all is well."""
+    """Return the first deviation of an entry from the HAR format, or an empty string."""
     for where, kind, needed in _SHAPE:
         value = entry
         for name in filter(None, where.split(".")):
@@ -408,7 +408,7 @@ def _send(
 def _translated(text: str, translation: Mapping[str, str]) -> str:
     if not translation:
         return text
-    # All at once, so that no answer is taken for something recorded.
+    # In one pass, so that a replaced value is never replaced again.
     known = "|".join(map(re.escape, sorted(translation, key=len, reverse=True)))
     return re.sub(known, lambda found: translation[found[0]], text)
 
@@ -448,7 +448,7 @@ def _compare(
 
 
 def _may_be(recorded: Any, answered: Any) -> bool:
-    """Whether an answer fits a recorded text of which parts were hidden."""
+    """Return whether an answer matches a recorded string with masked parts."""
     if not isinstance(recorded, str) or HIDDEN not in recorded or not isinstance(answered, str):
         return False
     return fits(tuple(recorded.split(HIDDEN)), answered)

@@ -1,6 +1,6 @@
-"""One pytest run: its settings, the test it is at, and the cloud that outlives the tests.
+"""One pytest run: its settings, the current test, and the cloud that outlives the tests.
 
-Imported when a test first asks for a fake, or a setting is to be checked, so it imports pytest only.
+Imports only pytest. It is imported when a test first uses a fake, or to check a setting.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from .services import SERVICES, by_word, named
 
 try:
     import resource
-except ImportError:  # Windows has no such counts
+except ImportError:  # Windows has no such counters
     resource = None  # type: ignore[assignment]
 
 if TYPE_CHECKING:
@@ -61,13 +61,13 @@ CHOICES = {
 SWITCHES = ("fakecloud_env", "fakecloud_share_tls_context")
 FOLDERS = ("--fakecloud-record", "--fakecloud-report")
 _FRAMEWORKS = ("flask", "django.core.signals", "starlette.testclient", "httpx")
-"""Modules of frameworks that tell of the requests they serve, as reporting.applications hears."""
+"""Modules of frameworks that announce the requests they serve (see reporting.applications)."""
 _RUN = pytest.StashKey["Run"]()
 _OVERRIDDEN = pytest.StashKey[bool]()
 
 
 def run_of(config: pytest.Config) -> Run:
-    """The run of a configuration; it starts nothing until asked."""
+    """Return the run of a configuration. Creating it starts nothing."""
     run = config.stash.get(_RUN, None)
     if run is None:
         run = config.stash[_RUN] = Run(config)
@@ -75,7 +75,7 @@ def run_of(config: pytest.Config) -> Run:
 
 
 def check_settings(config: pytest.Config) -> None:
-    """Refuse ini settings that have no meaning, whether a test has fakes or not."""
+    """Reject invalid ini settings, whether or not a test uses fakes."""
     for name, known in CHOICES.items():
         value = config.getini(name)
         if value not in known:
@@ -98,7 +98,7 @@ def check_settings(config: pytest.Config) -> None:
         except (ValueError, pytest.UsageError) as error:
             raise pytest.UsageError(f"{name}: {error}; give true or false") from None
     strict = config.getini("fakecloud_strict")
-    # Which kinds there are is known to modules that a run without fakes never loads.
+    # The valid kinds are defined in modules that a run without fakes never imports.
     if _switch_of(strict) is None:
         try:
             _kinds_of_text(strict)
@@ -117,13 +117,13 @@ def check_settings(config: pytest.Config) -> None:
 
 
 def _says(config: pytest.Config, name: str, value: str) -> bool:
-    """Whether somebody has set that, and it is not only the default, which has a type of its own."""
+    """Return whether a setting was set to this value, and does not only have it by default."""
     found = config.getini(name)
     return found == value and type(found) is str
 
 
 def _nearest(place: Path) -> Path:
-    """The path, or the nearest above it that exists; not by exists(), which hides other errors."""
+    """Return the path, or its nearest existing parent. Path.exists() would hide other errors."""
     while True:
         try:
             place.stat()
@@ -141,7 +141,7 @@ def _folder(config: pytest.Config, option: str) -> Path | None:
 
 
 def begin_early(config: pytest.Config, names: list[str]) -> None:
-    """Start fakes, with their variables, before conftests are imported."""
+    """Start fakes and set their variables before conftests are imported."""
     known = [service.fixture for service in by_word().values()]
     names = [_fixture_of(name) for name in names]
     unknown = [name for name in names if name not in known]
@@ -150,7 +150,7 @@ def begin_early(config: pytest.Config, names: list[str]) -> None:
             f"fakecloud_early: {', '.join(unknown)} is not a service; "
             f"the services are: {', '.join(known)}"
         )
-    # Without a configured run, as where a conftest cannot be imported, there is no other end.
+    # If a conftest cannot be imported, nothing else would close the fakes.
     config.add_cleanup(partial(end, config))
     check_settings(config)
     from .core.errors import ContractError
@@ -162,14 +162,14 @@ def begin_early(config: pytest.Config, names: list[str]) -> None:
 
 
 def end(config: pytest.Config) -> None:
-    """Close what a run keeps."""
+    """Close the fakes that a run keeps open."""
     run = config.stash.get(_RUN, None)
     if run is not None:
         run.close()
 
 
 NOT_OF_A_TEST = ("__main__", "cli", "kafka", "redis", "standalone", "support", "tls", "verify")
-"""Modules that no fake of a test imports unless it is asked for a library or a server."""
+"""Modules that a test's fakes do not import unless the test uses a library or a server."""
 
 
 IMPORTED_LATER = (
@@ -182,14 +182,14 @@ IMPORTED_LATER = (
     "sysconfig",
     "zoneinfo",
 )
-"""Modules that functions of this package import when they are first called."""
+"""Modules that functions of this package import on their first call."""
 
 
 def import_fakes() -> None:
-    """Import all that fakes may need, now and not when it is needed.
+    """Import every module that fakes may need.
 
-    For tests that fake the file system: a module that is imported meanwhile keeps what was faked, is
-    forgotten at the end, and some cannot be imported twice.
+    For tests that fake the file system: a module imported meanwhile would keep faked objects and be
+    forgotten at the end, and some modules cannot be imported twice.
     """
     from . import __path__
 
@@ -201,12 +201,12 @@ def import_fakes() -> None:
 
 
 def misuse(text: str) -> BaseException:
-    """What a wrong setting does to its test: an error whose text is all there is to see."""
+    """Return the failure of a test with an invalid setting: an error without a traceback."""
     return pytest.fail.Exception(f"fakecloud: {text}", pytrace=False)
 
 
 _A_SLEEP_S = 0.04
-"""From how many seconds on a wait is a sleep, and not a turn of other processes."""
+"""Seconds from which a wait counts as a sleep, and not as a turn of other processes."""
 
 
 _pread = getattr(os, "pread", None)
@@ -214,7 +214,7 @@ _pread = getattr(os, "pread", None)
 
 @cache
 def _schedule() -> int | None:
-    """The open file in which Linux counts how long this thread waited for its turn, if there is one."""
+    """Open the file in which Linux counts how long this thread waited for the CPU; None elsewhere."""
     try:
         return os.open("/proc/thread-self/schedstat", os.O_RDONLY) if _pread else None
     except OSError:
@@ -222,9 +222,10 @@ def _schedule() -> int | None:
 
 
 def _turns() -> tuple[int, float]:
-    """How often this thread (or process) got the processor, and how many seconds it queued for that.
+    """Return how often this thread or process got the CPU, and for how many seconds it waited for
+    it.
 
-    Zeros where no system counts them.
+    Both are 0 on systems without these counters.
     """
     file = _schedule()
     if file is not None and _pread is not None:
@@ -240,11 +241,12 @@ def _turns() -> tuple[int, float]:
 
 
 class Run:
-    """What the hooks and fixtures of one pytest run share.
+    """The state that the hooks and fixtures of one pytest run share.
 
-    ``item`` is the test that runs, ``cloud`` its cloud if it has one by now, ``told`` whether a
-    report of it has the journal, ``strict`` the kinds of problem it fails for. Besides the clouds of
-    tests there may be one that lives as long as the run and returns to its baseline before each.
+    ``item`` is the current test, ``cloud`` its cloud if created, ``told`` is True after the journal
+    was added to a report, ``strict`` are the kinds of strict-mode violations that fail it. Besides
+    the clouds of tests the run may have one that lasts until its end and returns to its baseline
+    before each test.
     """
 
     def __init__(self, config: pytest.Config) -> None:
@@ -268,7 +270,7 @@ class Run:
 
     @cached_property
     def fixtures(self) -> frozenset[str]:
-        """The names of all fixtures that give fakes."""
+        """The names of all fixtures that return fakes."""
         aliases = (service.alias for service in SERVICES.values() if service.alias is not None)
         return frozenset((*SERVICES, *aliases, "fakecloud", "fakecloud_env"))
 
@@ -279,12 +281,12 @@ class Run:
 
     @cached_property
     def recordings(self) -> Path | None:
-        """The folder for the archives of all tests' calls."""
+        """The folder for HTTP archives of the tests' calls, or None."""
         return self._folder("--fakecloud-record")
 
     @cached_property
     def timelines(self) -> Path | None:
-        """The folder for the timelines of failing tests."""
+        """The folder for timelines of failing tests, or None."""
         return self._folder("--fakecloud-report")
 
     def _folder(self, option: str) -> Path | None:
@@ -309,7 +311,7 @@ class Run:
 
     @cached_property
     def _outlives_tests(self) -> bool:
-        """Whether the fixtures' fakes live in the cloud that lives as long as the run."""
+        """Whether the fixtures' fakes belong to the cloud that lasts for the whole run."""
         return (
             bool(self.early)
             or self._url is not None
@@ -319,7 +321,7 @@ class Run:
     def settings_of(
         self, item: pytest.Item, overrides: Mapping[str, Any] | None = None
     ) -> dict[str, Any]:
-        """A test's settings: function > class > module > fakecloud_settings > options > ini.
+        """Return a test's settings: function > class > module > fakecloud_settings > options > ini.
 
         Settings of a service are merged key by key. Fails the test for unknown keys.
         """
@@ -361,15 +363,17 @@ class Run:
     # -- the test's cloud ------------------------------------------------------------------------
 
     def test_cloud(self) -> AnyCloud:
-        """The cloud of the test that runs; what keeps it from being made is one line, no traceback."""
+        """Return the current test's cloud. If it cannot be created, fail with one line, no
+        traceback.
+        """
         return self.given(self._test_cloud)
 
     def test_handle(self, fixture: str) -> Any:
-        """The handle of one of the test's fixtures, likewise."""
+        """Return the fake of a fixture. If it cannot be created, fail with one line, no traceback."""
         return self.given(lambda: self._test_cloud().fixture_handle(fixture))
 
     def given(self, make: Callable[[], T]) -> T:
-        """What a function makes; a ``ContractError`` of it is one line of the report."""
+        """Call a function; turn its ``ContractError`` into a failure without a traceback."""
         try:
             return make()
         except Exception as error:
@@ -377,13 +381,14 @@ class Run:
 
             if not isinstance(error, ContractError):
                 raise
-            # A missing extra, or settings without meaning: nothing of it is in the code of the plugin.
+            # A missing extra or an invalid setting: the plugin's frames would not help.
             raise misuse(str(error)) from None
 
     def _test_cloud(self) -> AnyCloud:
-        """Make it, if that is still to be done, for whichever of its fixtures asks first.
+        """Return the current test's cloud, created by the first fixture that needs it.
 
-        Not through the fixture ``fakecloud``, because each fixture more costs a test some 40 us.
+        It does not use the fixture ``fakecloud``, because each additional fixture takes 40 us per
+        test.
         """
         found, item = self.cloud, self.item
         if found is not None and not found.closed:
@@ -419,22 +424,22 @@ class Run:
 
     @cached_property
     def tells_of_passing(self) -> bool:
-        """Whether tests that pass are told of too: their journal, or a recording."""
+        """Whether passing tests are reported or recorded, too."""
         return self.journal_when == "always" or self.recordings is not None
 
     @property
     def has_fakes(self) -> bool:
-        """Whether any fake is about that a report could tell of."""
+        """Whether a report could have fakes to show."""
         return self.cloud is not None or self._long is not None
 
     def clouds(self) -> list[AnyCloud]:
-        """The clouds the test used: its own, and the run's if anything happened there.
+        """Return the clouds of the test: its own, and the run's if it was used.
 
-        An application that read its settings at import calls fakes that its tests never name.
+        An application that reads its settings at import calls fakes that its tests never name.
         """
         found = [] if self.cloud is None else [self.cloud]
         long = self._long
-        # What happens in a server elsewhere may be somebody else's affair.
+        # Other clients may use a stand-alone server at the same time.
         if long is not None and long is not self.cloud and self._url is None:
             if self.cloud is None and self.item is not None and long.problems:
                 self.strict = _kinds_of(self._settings(self.item)[0])
@@ -443,8 +448,8 @@ class Run:
         return found
 
     def _keep_changes(self, settings: Mapping[str, Any]) -> None:
-        # Taking back what a cloud changes in the process and doing it again for the next test's is
-        # a good part of what a fake costs a test.
+        # Undoing a cloud's changes to the process and repeating them for the next test would be a
+        # large part of the cost of a fake.
         if self._kept is None:
             from .transport.patches import changes
 
@@ -464,7 +469,7 @@ class Run:
     # -- the cloud that outlives tests -----------------------------------------------------------
 
     def long_cloud(self, settings: Mapping[str, Any] | None = None) -> AnyCloud:
-        """The cloud that lives as long as the run; made when first asked for."""
+        """Return the cloud that lasts for the whole run, created on first use."""
         if self._long is None and self._url is not None:
             from .cloud import Cloud
 
@@ -492,7 +497,7 @@ class Run:
                 self._environment.setenv(variable, value)
 
     def _is_shared(self, url: str) -> bool:
-        """Whether all workers have that server; a conftest may give each one of its own."""
+        """Return whether all workers use the same server. A conftest may give each worker its own."""
         config = self.config
         worker = getattr(config, "workerinput", {})
         words = (
@@ -505,10 +510,10 @@ class Run:
     # -- from test to test -----------------------------------------------------------------------
 
     def begin_test(self, item: pytest.Item) -> None:
-        """Return every handle to its baseline; nothing of an earlier test is left.
+        """Return every fake to its baseline and remove all traces of earlier tests.
 
-        Randomness starts over from the test's own seed, whatever ran before it. A test without
-        fakes finds the process as if there were none.
+        Random values start over from the test's own seed. A test without fakes gets an unchanged
+        process.
         """
         self.item = item
         self.cloud = None
@@ -521,12 +526,14 @@ class Run:
             if self._known is not None:
                 self._long._keep_only(self._known)
             self._known = None
-            # A server's clock begins as the server was started, unless the suite says otherwise.
+            # A server's clock starts as configured there, unless the suite has a setting for it.
             self._long.begin(clock=self._defaults["clock"] if self._url is not None else None)
             self._long.reseed(self._seed)
 
     def _listen(self, cloud: AnyCloud | None) -> None:
-        """Hear what the application under test is asked, if it has a framework that tells."""
+        """Watch the requests that the application under test serves, if its framework announces
+        them.
+        """
         if cloud is not None and self._url is None:
             from .core.journal import recorder_of
 
@@ -551,7 +558,7 @@ class Run:
 
     @property
     def _call_site(self) -> Callable[[], Any] | None:
-        """Finds the line that makes a call, in tests for which these are recorded."""
+        """Returns the source line that makes a call, in tests that record call sites."""
         wanted = self.config.getini("fakecloud_call_sites")
         failed = (
             wanted == "auto" and self.item is not None and self.item.nodeid in self._last_failed
@@ -564,38 +571,38 @@ class Run:
 
     @cached_property
     def _last_failed(self) -> frozenset[str]:
-        """The tests that failed in the last run, as pytest remembers them."""
+        """The tests that failed in the last run, from pytest's cache."""
         cache = getattr(self.config, "cache", None)
         return frozenset(cache.get("cache/lastfailed", {}) if cache is not None else ())
 
     def served(self, cloud: AnyCloud) -> list[Served]:
-        """The requests to the application under test that were made under a cloud's clock."""
+        """Return the requests that the application under test served during a cloud's test."""
         listener = self._listener
         return list(listener.served) if listener is not None and listener.cloud is cloud else []
 
     @cached_property
     def _real_s(self) -> Callable[[], float]:
-        """Tells real time in seconds, whatever tools make of the process's."""
+        """Returns real seconds, even if tools change the process's time."""
         from .core.timeparse import monotonic
 
         return monotonic
 
     def begin_call(self) -> None:
-        """Mark what came in between the reset and the test's own code."""
+        """Mark calls recorded between the reset and the test's own code."""
         self._busy_s, self._began_s = process_time(), self._real_s()
         self._times, self._queued_s = _turns()
         self._listen(self.cloud or self._long)
         if self._long is not None:
-            # What a test's own code starts from here on ends with the test.
+            # Fakes started by the test's own code end with the test.
             self._known = list(self._long.handles)
             for call in self._long.journal.calls():
                 call.note = call.note or "came before the test's own code: maybe an earlier test's"
 
     def idle_s(self) -> float:
-        """How many seconds of the test's own code so far the process slept; 0 where nobody can tell.
+        """Return how many seconds the test's own code has slept so far; 0 if unknown.
 
-        On a machine that is busy a process queues for its turn as well. Linux tells for how long;
-        elsewhere it is many times and never for long: what counts is how long it waited each time.
+        On a busy machine a process also waits for the CPU. Linux measures that. Elsewhere such
+        waits are frequent and short, so only a long average wait counts as sleep.
         """
         times, queued_s = _turns()
         times, queued_s = times - self._times, queued_s - self._queued_s
@@ -603,13 +610,13 @@ class Run:
         return idle_s if times > 0 and idle_s / times >= _A_SLEEP_S else 0.0
 
     def end_test(self) -> None:
-        """Let go of the test's cloud: with it, its data would live as long as the run."""
+        """Release the test's cloud, because its data would otherwise live as long as the run."""
         self.item = self.cloud = None
         if self._listener is not None:
             self._listener.listen(None)
 
     def close(self) -> None:
-        """End the fakes that outlive tests and give the environment back."""
+        """Close the fakes that outlive tests and restore the environment."""
         self.end_test()
         self._environment.undo()
         self._take_changes_back()
@@ -618,9 +625,10 @@ class Run:
 
 
 def publish_env(cloud: AnyCloud, monkeypatch: pytest.MonkeyPatch) -> Callable[[], None]:
-    """Set the variables of a cloud's handles, and of those it starts until the result is called.
+    """Set the variables of a cloud's fakes, including later ones until the returned function is
+    called.
 
-    The cloud may outlive the test, and what is set for the next one nobody would take back.
+    The cloud may outlive the test, and nothing would undo variables set after it.
     """
     seen: set[str] = set()
 
@@ -662,7 +670,7 @@ def _merge(settings: dict[str, Any], name: str, value: Any, general: Iterable[st
 
 
 def _check_service_settings(name: str, settings: Mapping[str, Any]) -> None:
-    """Refuse settings that a service has not, also where no fixture of the test starts it."""
+    """Reject unknown settings of a service, even if no fixture of the test starts it."""
     if not settings:
         return
     from .core.errors import ContractError
@@ -694,7 +702,7 @@ def _kinds_of_text(text: str) -> tuple[str, ...]:
 
 
 def _kinds(value: object) -> tuple[str, ...]:
-    """The kinds of problem that fail a test, out of a bool or names."""
+    """Return the kinds of violations that fail a test, from a boolean or names."""
     from .any_cloud import NAMED_KINDS, PROBLEM_KINDS
 
     if isinstance(value, bool):
@@ -728,16 +736,16 @@ def _new_cloud(settings: Mapping[str, Any], delivery: Any) -> Cloud:
 
 
 def _fixture_value(item: pytest.Item, name: str) -> Any:
-    """What ``request.getfixturevalue`` gives, without a request."""
+    """Return the value of a fixture, as ``request.getfixturevalue()`` does."""
     found: Any = item
     return found._request.getfixturevalue(name)
 
 
 def ask_for_settings(metafunc: pytest.Metafunc) -> None:
-    """Let a test with fakes be parametrized by ``fakecloud_settings`` without naming it.
+    """Let ``fakecloud_settings`` parametrize a test with fakes that does not request it.
 
-    pytest takes parameters only for what a test asks for by the time it is collected. Not every
-    test asks, because that would cost each some 20 us.
+    pytest accepts parameters only for fixtures that a test requests at collection. Requesting it in
+    every test would take 20 us each.
     """
     fixtures = run_of(metafunc.config).fixtures
     if SETTINGS in metafunc.fixturenames or fixtures.isdisjoint(metafunc.fixturenames):
@@ -764,9 +772,10 @@ def _is_parametrized(item: pytest.Item) -> bool:
 
 
 def _is_overridden(item: pytest.Item) -> bool:
-    """Whether a test has a ``fakecloud_settings`` other than the plugin's, which is empty.
+    """Return whether a test overrides the plugin's empty ``fakecloud_settings``.
 
-    Asked once for all tests of a module or class: getting a fixture's value costs each test 20 us.
+    Computed once for all tests of a module or class, because reading the fixture takes 20 us per
+    test.
     """
     parent = item.parent
     if parent is None or SETTINGS in getattr(item, "fixturenames", ()):
@@ -779,14 +788,14 @@ def _is_overridden(item: pytest.Item) -> bool:
             known = item.session._fixturemanager.getfixturedefs(SETTINGS, item)
             found = known is None or len(known) != 1
         except Exception:
-            # Not for plugins to rely on, so another pytest may have another one.
+            # This API of pytest is private and may change.
             found = True
         parent.stash[_OVERRIDDEN] = found
     return found
 
 
 def _given_to(item: pytest.Item, own: Mapping[str, Any]) -> set[str]:
-    """What the test itself, its class or module, or its settings fixture sets."""
+    """Return the names of settings given by the test, its class or module, or its settings fixture."""
     given = {name for marker in item.iter_markers("fakecloud") for name in marker.kwargs}
     return {_fixture_of(name) for name in given.union(own)}
 
