@@ -156,12 +156,13 @@ class Call:
     """One request and its answer.
 
     ``at_us`` is its time on the cloud's clock, ``target`` the request target as sent, ``headers``
-    and ``answer_headers`` mappings that ignore case, ``route`` the name of the endpoint, ``facts`` details from the service
-    (``command``, ``topic``, …), ``fault`` a description of the injected faults, ``faults`` the same
-    as data (``kind``, ``description``, ``function``, ``moment``), ``problem`` the reason why a
-    strict test fails, ``note`` the diagnosis shown in reports, ``outcome`` an ``Outcome``.
-    ``reached`` is True if the endpoint handled the request, even if a fault then changed the
-    answer. ``cut`` maps the fields and facts that the journal has cut to their full sizes.
+    and ``answer_headers`` are mappings that ignore case, ``route`` is the name of the endpoint,
+    ``facts`` are details from the service (``command``, ``topic``, …), ``fault`` describes the
+    injected faults, ``faults`` has the same as data (``kind``, ``description``, ``function``,
+    ``moment``), ``problem`` is the reason why a strict test fails, ``note`` the diagnosis shown in
+    reports, ``outcome`` an ``Outcome``. ``reached`` is True if the endpoint handled the request,
+    even if a fault then changed the answer. ``cut`` maps the fields and facts that the journal has
+    cut to their full sizes.
     """
 
     # Every request creates a Call, so __init__ sets only what every call has. The class holds the
