@@ -41,7 +41,7 @@ VARIABLE = "PYTEST_FAKECLOUD_"
 JOURNAL_ENTRIES = 10_000
 """Most entries in the journal of a server by default, because it may run for weeks."""
 ELSEWHERE = (
-    "An option that is not given is looked up in the environment (--kv-port is "
+    "Options can also be set in the environment (--kv-port is "
     "PYTEST_FAKECLOUD_KV_PORT, --kv is PYTEST_FAKECLOUD_KV='SETTING=VALUE SETTING=VALUE'), then in "
     "the TOML file (control_port = 8000, and a table [kv] with port, token and settings; the file "
     "itself may be PYTEST_FAKECLOUD_CONFIG)."
@@ -146,8 +146,8 @@ def _parser() -> argparse.ArgumentParser:
     run = subparsers.add_parser(
         "run",
         help="run a command with the fakes and their environment variables",
-        description="Run a command with the fakes and their environment variables; its exit code "
-        "is the result.",
+        description="Run a command with the fakes and their environment variables; exit with "
+        "its exit code.",
         epilog=ELSEWHERE,
     )
     _add_options(serve, DEVELOPMENT)
@@ -171,12 +171,12 @@ def _parser() -> argparse.ArgumentParser:
         "--journal-bytes",
         type=int,
         metavar="N",
-        help=f"how many bytes of large calls the journal keeps whole (default: {KEEP_BYTES})",
+        help=f"how many bytes of large calls the journal keeps in full (default: {KEEP_BYTES})",
     )
     serve.add_argument(
         "--log-format",
         choices=FORMATS,
-        help="what the server says of itself on standard error: lines of text, or of JSON",
+        help="format of the server's log on standard error: lines of text or of JSON",
     )
     serve.add_argument(
         "--json",
@@ -188,10 +188,10 @@ def _parser() -> argparse.ArgumentParser:
         "--random",
         action="store_true",
         default=None,
-        help="free ports and random credentials, instead of the same ones after every start",
+        help="use free ports and random credentials instead of fixed ones",
     )
     serve.add_argument("--open", action="store_true", help="open the console in the browser")
-    run.add_argument("--journal", metavar="FILE", help="write what happened as an HTTP archive")
+    run.add_argument("--journal", metavar="FILE", help="write all calls as an HTTP archive (HAR)")
     run.add_argument("program", nargs=argparse.REMAINDER, metavar="-- COMMAND")
     return parser
 
@@ -216,7 +216,7 @@ def _add_options(
         action="append",
         metavar="NAME",
         default=[],
-        help="a name under which the control API and the console may be asked for, besides "
+        help="a host name that the control API and the console accept, besides "
         "loopback names and --host; may be repeated",
     )
     control = f" (default: {CONTROL_PORT})" if development else " (default: any free)"
@@ -235,14 +235,14 @@ def _add_options(
             action="append",
             metavar="SETTING=VALUE",
             default=[],
-            help=f"a setting of {name}, the value as JSON or text; may be repeated",
+            help=f"a setting of {name}, the value as JSON or a plain string; may be repeated",
         )
     parser.add_argument(
         "--load",
         action="append",
         metavar="FILE",
         default=[],
-        help="a state file (data, and what answers deliveries) or an .rdb file of a real server; "
+        help="a state file (data and destinations) or an .rdb file of a real server; "
         "may be repeated",
     )
     parser.add_argument(
@@ -254,7 +254,7 @@ def _add_options(
         "https://app.example=http://127.0.0.1:3000, also beyond this machine; may be repeated",
     )
     parser.add_argument("--seed", help="random seed (default: random)")
-    parser.add_argument("--now", help="start of the clock, as ISO text with offset; freezes it")
+    parser.add_argument("--now", help="start of the clock, an ISO string with offset; freezes it")
     parser.add_argument("--clock", choices=("running", "frozen"), help="the clock's mode")
     parser.add_argument("--tls", action="store_true", default=None, help="serve HTTPS")
 
@@ -279,7 +279,7 @@ def _options(given: argparse.Namespace) -> dict[str, Any]:
     def text(name: str) -> Any:
         value, where = found(name)
         if value is not None and not isinstance(value, str):
-            raise Usage(f"{where}={value!r} is not text")
+            raise Usage(f"{where}={value!r} is not a string")
         if name.endswith("token"):
             _check_token(value, where)
         return value
@@ -319,7 +319,7 @@ def _options(given: argparse.Namespace) -> dict[str, Any]:
             for other, one in services.items()
             if other != name
         ):
-            raise Usage(f"two fakes are to be called {called!r}: give each a name of its own")
+            raise Usage(f"two fakes have the name {called!r}: give each its own name")
     return {
         "services": services,
         "host": text("host") or "127.0.0.1",
@@ -399,7 +399,7 @@ def _forwards(words: Sequence[str], services: Sequence[str]) -> dict[str, str]:
                 "https://app.example=http://127.0.0.1:3000"
             )
         if url in found:
-            raise Usage(f"--forward {url} is given twice: where is it to go?")
+            raise Usage(f"--forward {url} is given twice: give one target")
         found[url] = target
     return found
 
@@ -418,7 +418,7 @@ def _check_token(value: str | None, where: str) -> None:
         raise Usage(f"{where} is empty: leave it out for a random token")
     if value is not None and not (value.isascii() and value.isprintable()):
         raise Usage(
-            f"{where}={value!r} cannot be a token: a header cannot carry it. Give plain ASCII"
+            f"{where}={value!r} cannot be a token, because headers allow only printable ASCII"
         )
 
 
@@ -428,15 +428,15 @@ def _number(value: Any, where: str, most: int | None = None) -> int | None:
         value = int(value)
     if value is None or (type(value) is int and 0 <= value <= (value if most is None else most)):
         return value
-    wanted = "no whole number" if most is None else f"no port number: give 0 (any free) to {most}"
-    raise Usage(f"{where}={brief(value)} is {wanted}")
+    wanted = "an integer" if most is None else f"a port number: give 0 (any free) to {most}"
+    raise Usage(f"{where}={brief(value)} is not {wanted}")
 
 
 def _seed(value: Any, where: str) -> int | str | None:
     if value is None or type(value) in (int, str):
         found: int | str | None = value
         return found
-    raise Usage(f"{where}={value!r} is not a seed: give a number or a text")
+    raise Usage(f"{where}={value!r} is not a seed: give an integer or a string")
 
 
 def _flag(value: Any, where: str) -> bool:
@@ -445,7 +445,7 @@ def _flag(value: Any, where: str) -> bool:
         return False
     if word in YES:
         return True
-    raise Usage(f"{where}={value!r} is neither yes nor no: give {', '.join(YES)} or {NO[1]}, ...")
+    raise Usage(f"{where}={value!r} is not a boolean: give {', '.join(YES)} or {NO[1]}, ...")
 
 
 def _file(path: Path) -> dict[str, Any]:
@@ -469,7 +469,7 @@ def _file(path: Path) -> dict[str, Any]:
     known |= {"log_format", *by_word()}
     twice = [name for name in content if _word(name) != name and _word(name) in content]
     if twice:
-        raise Usage(f"{path}: {twice[0]} and {_word(twice[0])} are one fake: give one table")
+        raise Usage(f"{path}: {twice[0]} and {_word(twice[0])} name the same fake: give one table")
     content = {_word(name): value for name, value in content.items()}
     unknown = sorted(set(content) - known)
     if unknown:
@@ -478,7 +478,7 @@ def _file(path: Path) -> dict[str, Any]:
         )
     for name in by_word():
         if not isinstance(content.get(name, {}), dict):
-            raise Usage(f"{path}: {name} is a table of settings, not {content[name]!r}")
+            raise Usage(f"{path}: {name} must be a table of settings, not {content[name]!r}")
     return content
 
 
@@ -487,7 +487,9 @@ def _settings(words: Sequence[str], where: str) -> dict[str, Any]:
     for word in words:
         name, sign, text = word.partition("=")
         if not sign or not name:
-            hint = "" if where.startswith("--") else " (a value in a variable holds no spaces)"
+            hint = (
+                "" if where.startswith("--") else " (a value in a variable cannot contain spaces)"
+            )
             raise Usage(f"{where}: {brief(word)} is not a SETTING=VALUE{hint}")
         try:
             settings[name] = json.loads(text)
@@ -561,7 +563,7 @@ def _run(options: Mapping[str, Any], program: list[str]) -> int:
         try:
             process = subprocess.Popen(command, env=environment)
         except OSError as error:
-            hint = " (which fakes to start is said by --services)" if named(command[0]) else ""
+            hint = " (--services chooses the fakes)" if named(command[0]) else ""
             print(
                 f"pytest-fakecloud: cannot run {command[0]}: {error.strerror}{hint}",
                 file=sys.stderr,
@@ -638,8 +640,8 @@ def _warn_of_other_addresses(options: Mapping[str, Any], log: Log) -> None:
         if not is_loopback(host):
             log.say(
                 "address",
-                f"{host} is reachable from other machines; the fakes are for tests and must not face "
-                "a network you do not trust",
+                f"{host} is reachable from other machines; the fakes are for tests and must not "
+                "be exposed to a network you do not trust",
                 level="warning",
                 host=host,
             )

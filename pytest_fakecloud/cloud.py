@@ -90,7 +90,7 @@ class Cloud(AnyCloud):
 
             check_process_time(process_time)
             if clock == "running":
-                raise ContractError(f"clock='running' is refused: {STANDS}")
+                raise ContractError(f"clock='running' is not possible: {STANDS}")
         _close_dropped()
         super().__init__()
         self._seed = secrets.randbits(32) if seed is None else seed
@@ -155,7 +155,7 @@ class Cloud(AnyCloud):
 
     def _delivery_failed(self, error: BaseException) -> None:
         self._recorded.report(
-            "bug", f"a delivery in the background failed: {shown(error)}", exception=error
+            "bug", f"a background delivery failed: {shown(error)}", exception=error
         )
 
     def _intercept(self, handle: Handle, origin: str) -> Interception:
@@ -224,8 +224,8 @@ class Cloud(AnyCloud):
                 raise
             raise ContractError(
                 f"{fixture} cannot be started: {error.strerror}. Each fake and each open connection "
-                "takes one: close clients and clouds that are done with (with-blocks do), or allow "
-                "the process more (ulimit -n)"
+                "takes one: close unused clients and clouds (use with-blocks), or raise the limit of "
+                "the process (ulimit -n)"
             ) from error
 
     def _start(self, fixture: str, settings: Mapping[str, Any]) -> Handle:
@@ -342,7 +342,7 @@ class Cloud(AnyCloud):
         )
         if strange := [each for each in known if not isinstance(each, Handle)]:
             raise ContractError(
-                f"{', '.join(map(shown, strange))} are not handles: give those that are to stay open"
+                f"{', '.join(map(shown, strange))} are not fakes: give those that must stay open"
             )
         kept = {id(handle) for handle in (*known, *self._fixture_handles.values())}
         for handle in self.handles:
@@ -429,8 +429,7 @@ class Cloud(AnyCloud):
             dispatcher = self._dispatcher
         if dispatcher is not None and not dispatcher.stop():
             warnings.warn(
-                "a delivery in the background has not ended and is left alone; its handler is at\n"
-                + dispatcher.place,
+                "a background delivery has not ended; its handler is at\n" + dispatcher.place,
                 RuntimeWarning,
                 stacklevel=4,
             )

@@ -155,7 +155,7 @@ def _driven(plan: _Plan) -> Failures:
                 error = raised
             else:
                 if never_awaited(result):
-                    raise ContractError("the code has to be awaited: use cloud.aio.every_failure")
+                    raise ContractError("the code must be awaited: use cloud.aio.every_failure")
             step = plan.send(error)
     except StopIteration as end:
         found: Failures = end.value
@@ -177,7 +177,7 @@ def _plan(
     unknown = [fault for fault in faults if fault not in FAILURES]
     if unknown:
         raise ContractError(
-            f"{shown(unknown)} is not a failure: give names out of {', '.join(FAILURES)}"
+            f"{shown(unknown)} is not a kind of fault: give some of {', '.join(FAILURES)}"
         )
     for name, given in (("run", run), ("check", check)):
         if given is not None and not callable(given):
@@ -290,7 +290,7 @@ def names_of(what: str, given: str | Iterable[str]) -> list[str]:
         return [given]
     names = list(given) if isinstance(given, Iterable) else []
     if not names or not all(isinstance(name, str) for name in names):
-        raise ContractError(f"{what}={shown(given)} are not names: give one or a list of them")
+        raise ContractError(f"{what}={shown(given)} is not valid: give a name or a list of names")
     return names
 
 

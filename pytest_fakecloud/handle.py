@@ -222,7 +222,7 @@ class Context:
         if given is not None:
             if given in taken:
                 raise ContractError(
-                    f"there is a handle named {shown(given)} already: give another name"
+                    f"a fake named {shown(given)} is open already: give another name"
                 )
             return given
         for number in self._numbers.setdefault(fixture, itertools.count(1)):
@@ -388,7 +388,7 @@ class Handle:
         the fake's own address. Active until the returned context manager exits or the fake closes.
         """
         if self._context.interceptor is None:
-            raise ContractError("intercept() needs a handle that was made by a Cloud")
+            raise ContractError("intercept() needs a fake that was started by a Cloud")
         if self.closed:
             # A closed fake would never remove the interception.
             raise ContractError(f"{self.name} is closed and cannot answer for {shown(origin)}")
@@ -412,7 +412,7 @@ class Handle:
         if not isinstance(snapshot, Snapshot) or snapshot.fixture != self.fixture:
             raise ContractError(
                 f"{shown(snapshot)} is not a snapshot of a {self.fixture}: "
-                "give what its snapshot() returned"
+                "give a return value of its snapshot()"
             )
         self._engine.restore(snapshot.data)
         self._rewound = self._recorder.reserve()

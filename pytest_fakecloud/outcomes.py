@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from .reporting.model import Report
     from .reporting.page import Picture
 
-UNTOLD = "what the fakes saw cannot be told"
+UNTOLD = "the report of the fakes could not be made"
 
 
 class FakecloudWarning(pytest.PytestWarning):
@@ -36,7 +36,7 @@ def check(run: Run) -> None:
     untold: list[str] = []
     failure: BaseException | None = None
     warned: list[str] = []
-    with telling("whether the test left problems behind cannot be told", untold.append):
+    with telling("the check for strict-mode violations failed", untold.append):
         # First, because the rest reads the journals, which would count as an inspection by the
         # test.
         warned = _undelivered(run)
@@ -68,7 +68,7 @@ def explain(run: Run, error: Exception) -> None:
     becomes the cause of the error, so that pytest shows both.
     """
     found: _Found = []
-    with telling("what callbacks raised cannot be told", _warn):
+    with telling("the exceptions of callbacks could not be read", _warn):
         found = _found(run)
     ending = _ending(found)
     if ending is not None:
@@ -133,8 +133,9 @@ def _failure(run: Run) -> BaseException | None:
         for one in problems(cloud)
         if one.values.get("problem") in kinds
     ]
-    text = f"fakecloud: the test passed, but left {len(found)} problem(s) behind\n" + "\n".join(
-        lines
+    text = (
+        f"fakecloud: the test passed, but with {len(found)} strict-mode violation(s)\n"
+        + "\n".join(lines)
     )
     failed = _failed_assertion(found)
     if failed is not None:
@@ -224,7 +225,7 @@ def _told(
         from .reporting.hints import hints, strangers, suspicions, unread_variables
         from .reporting.mistakes import mistakes
 
-        with telling("what kept requests from their fakes cannot be told", lines.append):
+        with telling("the hints about missing requests could not be made", lines.append):
             lines += hints(cloud, call.excinfo.value) or strangers(cloud)
             if not lines and call.when == "call" and cloud is run.cloud:
                 known = list(vars(getattr(item, "module", None) or object).values())

@@ -32,7 +32,7 @@ MARKER = (
 OPTIONS: dict[str, dict[str, Any]] = {
     "--fakecloud-seed": {
         "metavar": "SEED",
-        "help": "random seed of every test's fakes (default: made from the test's node id)",
+        "help": "random seed of the fakes in every test (default: the test's node id)",
     },
     "--fakecloud-journal": {
         "choices": ("failed", "always", "never"),
@@ -42,7 +42,7 @@ OPTIONS: dict[str, dict[str, Any]] = {
     "--fakecloud-url": {
         "metavar": "URL",
         "help": "use the fakes of a stand-alone server (pytest-fakecloud serve) instead of "
-        "starting some; PYTEST_FAKECLOUD_TOKEN is its control token",
+        "starting them; PYTEST_FAKECLOUD_TOKEN is its control token",
     },
     "--fakecloud-report": {
         "metavar": "DIR",
@@ -50,7 +50,7 @@ OPTIONS: dict[str, dict[str, Any]] = {
     },
     "--fakecloud-record": {
         "metavar": "DIR",
-        "help": "keep the calls of each test as an HTTP archive (HAR) in this folder",
+        "help": "write the calls of each test as an HTTP archive (HAR) into this folder",
     },
 }
 
@@ -63,9 +63,9 @@ class Default(str):
 
 SETTINGS: dict[str, tuple[str, Any, Any]] = {
     "fakecloud_strict": (
-        "what fails a passing test: true, false, or names out of "
+        "strict-mode violations that fail a passing test: true, false, or some of "
         "'unrouted unstubbed bug unused_fault unmet rejected_step assertion undelivered'; "
-        "true is all but undelivered",
+        "true means all except undelivered",
         None,
         "true",
     ),
@@ -76,32 +76,32 @@ SETTINGS: dict[str, tuple[str, Any, Any]] = {
         False,
     ),
     "fakecloud_call_sites": (
-        "record the application's line of each call for reports: auto (in tests that failed in the "
+        "record the source line of each call for reports: auto (in tests that failed in the "
         "last run), true or false",
         None,
         "auto",
     ),
     "fakecloud_transport": (
-        "how clients of the test process reach the fakes: socket, or inprocess (quicker; requests, "
+        "how clients in the test process reach the fakes: socket, or inprocess (faster; requests, "
         "httpx and urllib3)",
         None,
         "socket",
     ),
     "fakecloud_share_tls_context": (
-        "let httpx clients made while a fake is open share one TLS context, which saves some 20 ms "
+        "share one TLS context among httpx clients while a fake is open, which saves some 20 ms "
         "for each",
         "bool",
         True,
     ),
     "fakecloud_scope": (
-        "how long the fixtures' fakes live: function, or session (same address and credentials "
-        "for all tests, back to the baseline before each)",
+        "how long the fixtures' fakes last: function, or session (same address and credentials "
+        "for all tests, reset before each)",
         None,
         Default("function"),
     ),
     "fakecloud_early": (
         "fakes to start, with their environment variables, before conftests and the settings of "
-        "the application are imported: names out of 'kv_server vector_index broker queue'; "
+        "the application are imported: some of 'kv_server vector_index broker queue'; "
         "implies fakecloud_scope = session",
         "args",
         [],

@@ -258,7 +258,7 @@ def _check_takers(into: object) -> None:
     if not all(isinstance(key, str) for key in keys) or not all(
         isinstance(taker, Handle) or (taker is None and not keys) for taker in takers
     ):
-        raise ContractError(f"into={into!r:.200}: give a handle, or a dict of origins to handles")
+        raise ContractError(f"into={into!r:.200}: give a fake, or a dict from origins to fakes")
 
 
 def _names(ignore: object) -> set[str]:
@@ -266,7 +266,7 @@ def _names(ignore: object) -> set[str]:
         names = list(ignore)
         if _are_texts(names):
             return set(names)
-    raise ContractError(f"ignore={ignore!r:.200}: give a list of the fields' names")
+    raise ContractError(f"ignore={ignore!r:.200}: give a list of field names")
 
 
 def _are_texts(values: Iterable[object]) -> bool:
@@ -324,7 +324,7 @@ def _wrong_in(entry: Any) -> str:
     return ""
 
 
-_WORDS = {dict: "an object", str: "a text", int: "a whole number", list: "a list"}
+_WORDS = {dict: "an object", str: "a string", int: "an integer", list: "a list"}
 _SHAPE: tuple[tuple[str, type, bool], ...] = (
     ("", dict, True),
     ("startedDateTime", str, True),
@@ -351,7 +351,7 @@ def _taker(
         for origin, handle in into.items():
             if f"{parts.scheme}://{parts.netloc}" == origin.rstrip("/"):
                 return handle
-        raise ContractError(f"no fake takes {url}: name its origin in into={{origin: handle}}")
+        raise ContractError(f"no fake for {url}: give its origin in into={{origin: fake}}")
     if into is not None:
         return into
     for handle in cloud.handles:
@@ -361,8 +361,8 @@ def _taker(
         taker: Handle = cloud.fixture_handle(entry["_fixture"])
         return taker
     raise ContractError(
-        f"the recording does not say which fake {entry['request']['url']} was for: "
-        "give into=handle or into={origin: handle}"
+        f"the recording does not name the fake for {entry['request']['url']}: "
+        "give into=fake or into={origin: fake}"
     )
 
 

@@ -39,18 +39,18 @@ BECAUSE_OF_SESSION = (
     "session fixture fakecloud_session_settings"
 )
 BECAUSE_OF_SERVER = (
-    "the fakes are a stand-alone server's (--fakecloud-url), another process: start it with --tls, "
-    "and run tests of process time or of another transport with fakes of their own"
+    "the fakes run in a stand-alone server (--fakecloud-url): start it with --tls, "
+    "and run tests that need process_time or transport with fakes in the test process"
 )
 BECAUSE_OF_WORKERS = (
     "tests of several workers (pytest -n) cannot share one stand-alone server (--fakecloud-url): "
-    "each test returns all of it to its baseline, under the others' feet. Leave out -n, run with "
-    "fakes of the tests' own process, or give each worker a server (config.option.fakecloud_url)"
+    "each test resets the whole server, also for the other workers. Leave out -n, run with "
+    "fakes in the test process, or give each worker its own server (config.option.fakecloud_url)"
 )
 SETTINGS = "fakecloud_settings"
 BECAUSE_OF_INI = (
-    "process_time is refused beside fakecloud_clock = running: a clock cannot follow the time that "
-    "follows it. Leave that line out, which is how clocks are anyway, or give clock='frozen' with it"
+    "process_time is not possible with fakecloud_clock = running: a clock cannot follow the time that "
+    "follows it. Remove that line, because running is the default, or give clock='frozen'"
 )
 CHOICES = {
     "fakecloud_call_sites": ("auto", "true", "false"),
@@ -82,15 +82,15 @@ def check_settings(config: pytest.Config) -> None:
             raise pytest.UsageError(f"{name} = {value} is unknown: give {' or '.join(known)}")
     if config.getini("fakecloud_early") and _says(config, "fakecloud_scope", "function"):
         raise pytest.UsageError(
-            "fakecloud_early and fakecloud_scope = function contradict each other: what starts before "
-            "the first test lives as long as the run. Leave out one of them"
+            "fakecloud_early and fakecloud_scope = function contradict each other: fakes that start "
+            "before the first test last for the whole run. Remove one of the two settings"
         )
     if config.getoption("--fakecloud-url", None) and (
         config.getini("fakecloud_transport") == "inprocess"
     ):
         raise pytest.UsageError(
-            "fakecloud_transport = inprocess and --fakecloud-url contradict each other: the fakes are "
-            "another process's. Add -o fakecloud_transport=socket"
+            "fakecloud_transport = inprocess and --fakecloud-url contradict each other: the fakes run "
+            "in another process. Add -o fakecloud_transport=socket"
         )
     for name in SWITCHES:
         try:
@@ -356,7 +356,7 @@ class Run:
         from .core.timekeeper import STANDS
 
         if settings["clock"] == "running":
-            raise misuse(f"clock='running' is refused: {STANDS}")
+            raise misuse(f"clock='running' is not possible: {STANDS}")
         if settings["clock"] is None and _says(self.config, "fakecloud_clock", "running"):
             raise misuse(BECAUSE_OF_INI)
 
@@ -419,7 +419,7 @@ class Run:
             return self.settings_of(item), {}
         own = _fixture_value(item, SETTINGS)
         if not isinstance(own, Mapping):
-            raise misuse(f"the fixture {SETTINGS} returns a dict of settings, got {own!r}")
+            raise misuse(f"the fixture {SETTINGS} must return a dict of settings, got {own!r}")
         return self.settings_of(item, own), own
 
     @cached_property
@@ -596,7 +596,7 @@ class Run:
             # Fakes started by the test's own code end with the test.
             self._known = list(self._long.handles)
             for call in self._long.journal.calls():
-                call.note = call.note or "came before the test's own code: maybe an earlier test's"
+                call.note = call.note or "made before the test's own code, maybe by an earlier test"
 
     def idle_s(self) -> float:
         """Return how many seconds the test's own code has slept so far; 0 if unknown.
@@ -666,7 +666,7 @@ def _merge(settings: dict[str, Any], name: str, value: Any, general: Iterable[st
         _check_service_settings(name, value)
         settings[name] = {**settings.get(name, {}), **value}
     else:
-        raise misuse(f"the setting {name} is a dict of that service's settings, got {value!r}")
+        raise misuse(f"the setting {name} must be a dict of that service's settings, got {value!r}")
 
 
 def _check_service_settings(name: str, settings: Mapping[str, Any]) -> None:
@@ -713,7 +713,7 @@ def _kinds(value: object) -> tuple[str, ...]:
     if unknown:
         raise misuse(
             f"strict={value!r}: {', '.join(map(repr, unknown))} is not a kind of problem; "
-            f"give a bool or names out of: {', '.join(known)}"
+            f"give True, False, or some of: {', '.join(known)}"
         )
     return kinds
 

@@ -1,8 +1,9 @@
-"""Coverage by folder, after ``coverage combine``: ``python -m tests.branches [--least PERCENT]``.
+"""Print coverage by folder after ``coverage combine``: ``python -m tests.branches [--least
+PERCENT]``.
 
-A branch is one of the ways that a line with a decision can go on. Told are branches, lines, and what
-``coverage report`` tells: both together. ``--least`` is about branches alone as well as about both. What
-is left out stands in pyproject.toml, each with its reason.
+A branch is one of the ways to continue after a decision. The table shows branches, lines, and both
+together as in ``coverage report``. ``--least`` applies to branches alone and to both.
+pyproject.toml lists the exclusions with their reasons.
 """
 
 from __future__ import annotations
@@ -21,7 +22,9 @@ PACKAGE = "pytest_fakecloud"
 
 
 def by_folder(files: Mapping[str, Mapping[str, Any]]) -> dict[str, Counter[str]]:
-    """The sums of each folder, without those below it, and of ``all``; by the report's names."""
+    """Return the sums of each folder, without its subfolders, and of ``all``, keyed as in the
+    report.
+    """
     found: dict[str, Counter[str]] = {}
     for name, told in sorted(files.items()):
         folder = PurePath(name.replace("\\", "/")).parent
@@ -33,12 +36,12 @@ def by_folder(files: Mapping[str, Mapping[str, Any]]) -> dict[str, Counter[str]]
 
 
 def percent(part: int, whole: int) -> float:
-    """A hundred where there is nothing to cover."""
+    """Return the percentage; 100 if there is nothing to cover."""
     return 100 * part / whole if whole else 100.0
 
 
 def table(folders: Mapping[str, Mapping[str, int]]) -> str:
-    """Branches and lines of each folder, as text."""
+    """Format the branches and lines of each folder."""
     lines = [f"{'':40} {'branches':>9} {'covered':>9} {'lines':>7} {'covered':>9} {'both':>9}"]
     for name, told in folders.items():
         branches = alone(told)
@@ -51,7 +54,7 @@ def table(folders: Mapping[str, Mapping[str, int]]) -> str:
 
 
 def both(told: Mapping[str, int]) -> float:
-    """Branches and lines together, as coverage.py reckons where branches are measured."""
+    """Return the percentage of branches and lines together, as coverage.py computes it."""
     return percent(
         told["covered_branches"] + told["covered_lines"],
         told["num_branches"] + told["num_statements"],
@@ -59,19 +62,19 @@ def both(told: Mapping[str, int]) -> float:
 
 
 def alone(told: Mapping[str, int]) -> float:
-    """Branches without lines, of which there are more and which are easier to reach."""
+    """Return the percentage of branches alone, which are fewer than lines and harder to cover."""
     return percent(told["covered_branches"], told["num_branches"])
 
 
 def too_few(told: Mapping[str, int], least: float) -> Iterator[str]:
-    """What is below ``least`` percent, in words."""
+    """Yield what is below ``least`` percent."""
     for reached, what in ((alone(told), "branches"), (both(told), "branches and lines together")):
         if reached < least:
             yield f"{reached:.2f}% of {what} are covered, fewer than {least:g}%"
 
 
 def missing(files: Mapping[str, Mapping[str, Any]]) -> Iterable[str]:
-    """Each file with branches that no test took: where from, and where to."""
+    """Yield each file with its uncovered branches: from and to."""
     for name, told in sorted(files.items()):
         ways = [f"{start}->{'exit' if end < 0 else end}" for start, end in told["missing_branches"]]
         if ways:
@@ -79,7 +82,7 @@ def missing(files: Mapping[str, Mapping[str, Any]]) -> Iterable[str]:
 
 
 def main() -> int:
-    """Print the table; 1 where fewer branches are covered than is asked for."""
+    """Print the table; return 1 if coverage is too low."""
     parser = argparse.ArgumentParser(prog="python -m tests.branches", description=__doc__)
     parser.add_argument("--least", type=float, default=0.0, metavar="PERCENT")
     parser.add_argument("--missing", action="store_true", help="each branch that no test took")

@@ -1,11 +1,11 @@
-"""How many cases a test makes up: one number for the whole suite."""
+"""The number of generated cases in all tests, set in one place."""
 
 import os
 
 EXAMPLES = int(os.environ.get("PYTEST_FAKECLOUD_EXAMPLES", "30"))
-"""Few while one works; the gate tries 150. Which ones are tried is the same in every run."""
+"""Few during development; .ci/run uses 150. The selection is the same in every run."""
 
 
 def cases(usual: int) -> int:
-    """How many cases of a kind to try, where ``usual`` are tried while one works."""
+    """Return how many cases to generate, where ``usual`` is the number during development."""
     return max(1, usual * EXAMPLES // 30)

@@ -22,12 +22,13 @@ from .harness import pytester as pytester
 from .harness import run as run
 from .harness import what_runs_need as what_runs_need
 
-# How long an example takes is the machine's affair; which ones are tried is not.
+# No deadline, because the time of an example depends on the machine. The examples are always the
+# same.
 settings.register_profile("fakecloud", max_examples=EXAMPLES, deadline=None, derandomize=True)
 settings.load_profile("fakecloud")
 
-# Where nothing compiled may be kept beside the source it is kept elsewhere: each run, each worker and
-# each process that a test starts would compile all of it again, which costs as much as 2,000 tests.
+# Cache bytecode elsewhere if it cannot be written next to the source. Otherwise each run, worker
+# and child process would compile everything, which takes as long as 2,000 tests.
 if sys.dont_write_bytecode:
     sys.pycache_prefix = str(Path(__file__).parent.parent / "__pycache__")
     sys.dont_write_bytecode = False
@@ -35,21 +36,23 @@ if sys.dont_write_bytecode:
     os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 
 
-# What collection makes stays to the end: to look for garbage in it again and again is a third of it.
+# Objects from collection live until the end; searching them for garbage repeatedly takes a third of
+# it.
 gc.disable()
 
 
 def pytest_collection_finish() -> None:
-    """Have the garbage collector look past modules and tests, which stay to the end anyway."""
+    """Exclude modules and tests, which live until the end, from garbage collection."""
     gc.collect()
     gc.freeze()
-    # Tests make much and keep little: to look for garbage as often as usual is a tenth of the suite.
+    # Tests allocate much and keep little: collecting garbage at the usual rate takes a tenth of the
+    # suite's time.
     gc.set_threshold(5_000, 100, 30)
     gc.enable()
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Leave long runs out unless they are asked for by their marker."""
+    """Deselect long runs unless their marker is selected."""
     if "long" in (config.option.markexpr or ""):
         return
     skip = pytest.mark.skip("a long run: ask for it with -m long")
@@ -60,10 +63,10 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_runtest_protocol(item: pytest.Item, nextitem: pytest.Item | None) -> bool | None:
-    """Let a worker of xdist send what says something of a test, not that its set-up passed.
+    """Let a worker of xdist skip reports of a setup that passed.
 
-    A report costs two processes half a millisecond: of three to each test, that was a twentieth of the
-    suite. Who asks how long a set-up took, or for XML, is sent all of them.
+    A report takes both processes half a millisecond. With three per test, that was a twentieth of
+    the suite. All reports are sent for ``--durations`` and XML.
     """
     options = item.config.option
     if not hasattr(item.config, "workerinput") or options.durations is not None or options.xmlpath:
@@ -77,14 +80,16 @@ def pytest_runtest_protocol(item: pytest.Item, nextitem: pytest.Item | None) -> 
 
 
 def _askers(config: pytest.Config) -> list[int]:
-    """How many clouds ask for each kind of change to this process; the plugin keeps one of its own."""
+    """Return the number of clouds that use each kind of change to this process. The plugin keeps
+    one.
+    """
     kept = run_of(config)._kept
     return [changes._users - (changes is kept) for changes in patches._all.values()]
 
 
 @pytest.fixture(autouse=True)
 def _no_cloud_is_left_open(pytestconfig: pytest.Config) -> Iterator[None]:
-    """Fail the test that leaves its cloud's changes of the process to the tests after it."""
+    """Fail a test that leaves its cloud's changes of the process to later tests."""
     before = _askers(pytestconfig)
     yield
     if (after := _askers(pytestconfig)) != before:
@@ -96,7 +101,7 @@ def _no_cloud_is_left_open(pytestconfig: pytest.Config) -> Iterator[None]:
 
 @pytest.fixture
 def hub() -> Iterator[Hub]:
-    """A hub of the test's own."""
+    """A separate hub for the test."""
     hub = Hub()
     yield hub
     hub.stop()

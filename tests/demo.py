@@ -1,4 +1,6 @@
-"""A small service to test the server and the pipeline with, and a raw client that shows every byte."""
+"""A small service for tests of the server and the pipeline, and a raw client that exposes every
+byte.
+"""
 
 from __future__ import annotations
 
@@ -18,7 +20,7 @@ from pytest_fakecloud.http.routing import Route
 
 
 class Engine:
-    """A list of words and a signal that tells of new ones."""
+    """A list of words, with a signal for new ones."""
 
     def __init__(self, clock: Any) -> None:
         self.clock = clock
@@ -156,7 +158,7 @@ class Reply:
     headers: list[tuple[str, str]]
     body: bytes
     interim: int = 0
-    """How many 100 Continue came first."""
+    """Number of preceding 100 Continue responses."""
     chunks: list[bytes] = field(default_factory=list)
     complete: bool = True
 
@@ -165,7 +167,7 @@ class Reply:
 
 
 class Raw:
-    """A client that sends exactly what it is told and reads one reply at a time."""
+    """A client that sends exact bytes and reads one reply at a time."""
 
     def __init__(self, address: tuple[str, int], timeout: float = 10.0) -> None:
         self.sock = socket.create_connection(address, timeout)
@@ -244,21 +246,21 @@ class Raw:
         return reply
 
     def rest(self) -> bytes:
-        """Everything until the server closes."""
+        """Read until the server closes."""
         while self._more():
             pass
         data, self.buffer = self.buffer, b""
         return data
 
     def is_closed(self) -> bool:
-        """Whether the server closes now, sending nothing more."""
+        """Return whether the server closes now without sending more."""
         try:
             return self.rest() == b""
         except ConnectionResetError:
             return True
 
     def is_silent(self, seconds: float = 0.05) -> bool:
-        """Whether nothing comes for a moment."""
+        """Return whether nothing arrives for ``seconds``."""
         self.sock.settimeout(seconds)
         try:
             return not self.buffer and not self._more()

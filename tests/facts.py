@@ -1,10 +1,11 @@
-"""Count what reports would say in tests that pass: ``python -m tests.facts examples tests/kv``.
+"""Count the findings that reports would show for passing tests: ``python -m tests.facts examples
+tests/kv``.
 
-Every cloud of a passing test gets its report when it closes, as a failure would have brought it: the
-fixtures' and those that a test opened itself. The findings and hints in them are counted,
-each distinct one with a test it came from, to be read: in a passing test a fact may be true, since tests
-provoke what is wrong, and none may be false. ``--to FILE`` adds every one to a file, as lines of JSON.
-Further arguments are pytest's.
+Every cloud of a passing test gets its report when it closes, as after a failure: the fixtures'
+cloud and those opened by the test. The findings and hints are counted, each distinct one with an
+example test, for review: a finding may be true in a passing test, because tests provoke errors, but
+never false. ``--to FILE`` appends each one to a file as a line of JSON. Other arguments are passed
+to pytest.
 """
 
 from __future__ import annotations
@@ -33,12 +34,12 @@ _ONE_OF_MANY = re.compile(
 
 
 def alike(text: str) -> str:
-    """A fact without what differs from test to test: ids, ports, numbers."""
+    """Return a finding without details that differ between tests: ids, ports, numbers."""
     return _ONE_OF_MANY.sub("#", text)
 
 
 def said_of(cloud: Any, idle_s: float | None = None) -> list[str]:
-    """The facts about a cloud; a line for a section that cannot be made."""
+    """Return the findings about a cloud, and a line for each section that fails."""
     try:
         report = report_of(cloud, idle_s=idle_s)
         as_text(report)
@@ -49,7 +50,7 @@ def said_of(cloud: Any, idle_s: float | None = None) -> list[str]:
 
 @dataclass(eq=False)
 class Counted:
-    """A plugin of pytest that counts; ``found`` has each fact and hint with the test it is of."""
+    """A pytest plugin that counts; ``found`` maps each finding and hint to its test."""
 
     to: Path | None = None
     tests: int = 0
@@ -62,7 +63,7 @@ class Counted:
     _passed: bool = False
 
     def closing(self, cloud: Any) -> None:
-        """Look at a cloud that is about to close, once."""
+        """Inspect a cloud that is about to close, once."""
         item = self._item
         if item is None or cloud.closed or id(cloud) in self._seen:
             return
@@ -75,7 +76,7 @@ class Counted:
 
     @pytest.hookimpl(wrapper=True)
     def pytest_runtest_protocol(self, item: pytest.Item) -> Any:
-        # A run inside of a test is a part of that test.
+        # Count a nested pytest run as a part of its test.
         if self._item is not None:
             return (yield)
         self._item, self._passed = item, False
@@ -117,7 +118,7 @@ class Counted:
 
 
 def main() -> int:
-    """Run pytest with the counter in it; its exit code."""
+    """Run pytest with the counter; return its exit code."""
     parser = argparse.ArgumentParser(prog="python -m tests.facts", description=__doc__)
     parser.add_argument("--to", type=Path, help="a file that gets every fact with its test")
     given, rest = parser.parse_known_args()

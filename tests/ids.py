@@ -6,7 +6,7 @@ import re
 
 
 def steady(value: object) -> str:
-    """The text of a value without addresses, so that all workers of a run name a case alike."""
+    """Return the repr of a value without addresses, so that all workers use the same test names."""
     return re.sub(
         r" at 0x[0-9a-fA-F]+| id='\d+'", "", value if isinstance(value, str) else repr(value)
     )

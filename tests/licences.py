@@ -1,10 +1,10 @@
-"""Licences of all that an installation brings along: ``python -m tests.licences`` prints the report.
+"""Print the licences of everything that an installation includes: ``python -m tests.licences``.
 
-``--pins FILE`` writes the same distributions with their versions, for whoever looks for known
-vulnerabilities: nothing else that is installed beside them is in it.
+``--pins FILE`` writes the same distributions with their versions, for a search for known
+vulnerabilities.
 
-What is read is the metadata of installed distributions, so it works without a network. The run-time
-dependencies and the extras that bring libraries the package itself uses are followed to their ends.
+Reads the metadata of installed distributions, without a network. Follows the run-time dependencies
+and the extras with libraries that the package uses, recursively.
 """
 
 from __future__ import annotations
@@ -21,16 +21,16 @@ from pathlib import Path
 from packaging.requirements import Requirement
 
 EXTRAS = ("redis", "kafka", "tls", "time", "explore")
-"""Extras of libraries that the package uses; the others bring tools of its own tests."""
+"""Extras with libraries that the package uses; the others are for its own tests."""
 ALLOWED = re.compile(
     r"MIT|MIT-0|BSD-[23]-Clause|0BSD|Apache-2\.0|PSF-2\.0|Python-2\.0|ISC|ISCL|MPL-2\.0"
 )
-"""The families MIT, BSD, Apache, PSF, ISC and MPL, by their SPDX names."""
+"""SPDX identifiers of the families MIT, BSD, Apache, PSF, ISC and MPL."""
 BESIDES = {
-    # Sources that numpy has copied in; both licences ask for nothing when it is only used.
+    # Code copied into numpy; both licences require nothing of its users.
     "numpy": {"Zlib", "CC0-1.0"},
 }
-"""Further terms of single distributions, each with its reason."""
+"""Additional terms of single distributions, each with its reason."""
 SAME = {
     "MIT style": "MIT",
     "MIT License": "MIT",
@@ -43,12 +43,12 @@ SAME = {
     "ISC License (ISCL)": "ISC",
     "Mozilla Public License 2.0 (MPL 2.0)": "MPL-2.0",
 }
-"""What older metadata says, in words of SPDX."""
+"""SPDX identifiers of older metadata."""
 
 
 @dataclass(frozen=True)
 class Licence:
-    """One distribution and what its metadata says of its licence: an SPDX expression, or nothing."""
+    """A distribution and the licence in its metadata: an SPDX expression or an empty string."""
 
     name: str
     version: str
@@ -56,7 +56,7 @@ class Licence:
 
 
 def closure() -> tuple[list[Licence], list[str]]:
-    """All distributions that an installation with ``EXTRAS`` brings, and those that are not here."""
+    """Return all distributions that an installation with ``EXTRAS`` includes, and the missing ones."""
     root = Path(__file__).resolve().parents[1]
     project = tomllib.loads((root / "pyproject.toml").read_text("utf-8"))["project"]
     extras = project["optional-dependencies"]
@@ -87,7 +87,7 @@ def _applies(wanted: Requirement, extra: str) -> bool:
 
 
 def _says(here: Distribution) -> str:
-    """The expression, or else the classifiers, or else a short text of the old field."""
+    """Return the licence expression, else the classifiers, else a short value of the old field."""
     metadata = here.metadata
     if expression := metadata.get("License-Expression"):
         return str(expression)
@@ -104,9 +104,10 @@ def _says(here: Distribution) -> str:
 
 
 def terms_of(says: str) -> Iterator[frozenset[str]]:
-    """Each choice that an expression leaves, as the terms that then hold together.
+    """Yield each alternative of an expression, as the set of terms that apply together.
 
-    ``A AND (B OR C)`` leaves ``{A, B}`` and ``{A, C}``. Text that is no expression is one term.
+    ``A AND (B OR C)`` yields ``{A, B}`` and ``{A, C}``. A string that is not an expression is one
+    term.
     """
     words = re.findall(r"[()]|[^\s()]+", says)
     if not re.fullmatch(r"[\w.+()\s-]+", says) or not {"AND", "OR"} & set(words):
@@ -146,7 +147,7 @@ def _one(words: list[str]) -> list[frozenset[str]]:
 
 
 def wrong_with(licence: Licence) -> str | None:
-    """Why a licence is not on the list, or None where one of its choices is."""
+    """Return why a licence is not on the list; None if one of its alternatives is."""
     if not licence.says:
         return f"{licence.name} {licence.version} names no licence"
     besides = BESIDES.get(licence.name, set())
@@ -157,7 +158,7 @@ def wrong_with(licence: Licence) -> str | None:
 
 
 def main(words: list[str] | None = None) -> int:
-    """Print the report; 1 where a licence is not on the list."""
+    """Print the report; return 1 if a licence is not on the list."""
     parser = argparse.ArgumentParser(prog="python -m tests.licences", description=__doc__)
     parser.add_argument("--pins", type=Path, metavar="FILE", help="write name==version lines")
     given = parser.parse_args(words)

@@ -1,8 +1,8 @@
-"""Whatever a test hands a handle in a wrong type is named at once: nothing else is raised for it.
+"""Check that arguments of a wrong type raise ``ContractError``.
 
-A table gives each public method arguments that it takes, and the kinds of values that each of them may
-be. All other kinds are ``ContractError``, never a bare error, and never taken in silence: an assertion
-that nothing could satisfy would pass with ``times=0``.
+A table lists for each public method valid arguments, and the kinds of values that each may have.
+All other kinds must raise ``ContractError``, never another error, and must not be accepted: an
+assertion that cannot match would pass with ``times=0``.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from pytest_fakecloud.handle import Handle
 
 
 class Matcher:
-    """As other libraries have them: equal to whatever it likes."""
+    """A matcher as in other libraries, equal to any value."""
 
     def __eq__(self, other: object) -> bool:
         return True
@@ -42,16 +42,16 @@ COMMON: Mapping[str, Any] = {
     "object": object(),
     "matcher": Matcher(),
 }
-"""The kinds of values that mean the same to every service."""
+"""Kinds of values that every service treats alike."""
 Kinds = Mapping[str, set[str]]
 Table = Mapping[str, tuple[Mapping[str, Any], Kinds]]
-"""By the name of a method: arguments that are right, and the kinds that each parameter may be."""
+"""By method name: valid arguments, and the kinds that each parameter accepts."""
 OTHERS = {"client", "async_client"}
-"""Methods that hand everything on to the client, which says itself what it takes."""
+"""Methods that pass everything on to the client, which validates it."""
 
 
 def cases(table: Table) -> list[Any]:
-    """A case for each parameter of each method."""
+    """Return a case for each parameter of each method."""
     return [
         pytest.param(method, name, id=f"{method}-{name}")
         for method, (_, parameters) in table.items()
@@ -60,18 +60,18 @@ def cases(table: Table) -> list[Any]:
 
 
 def outcome(call: Callable[..., object], arguments: Mapping[str, Any]) -> str:
-    """``"taken"``, or how the call was refused."""
+    """Return ``"taken"``, or the message of the error."""
     try:
         call(**arguments)
     except ContractError as error:
         return f"refused: {error}"
     except AssertionError:
-        pass  # of the right type, and not so
+        pass  # the right type, but not for long
     return "taken"
 
 
 def check_table(kind: type[Handle], table: Table, without_parameters: set[str]) -> None:
-    """The table has every public method of the handle, and every parameter of each."""
+    """Check that the table has every public method of the fake with all its parameters."""
     own = {
         name: method
         for owner in (kind, *kind.__bases__)
@@ -104,14 +104,14 @@ def check_wrong_types(
     values: Mapping[str, Any],
     state: Callable[[], object],
 ) -> None:
-    """What a parameter may not be is refused, and changes nothing. The refusal says which it is."""
+    """Check that a wrong kind raises an error that names it, and changes nothing."""
     method, name = case
     before = state()
     good, parameters = table[method]
     for kind in values.keys() - parameters[name]:
         refusal = outcome(getattr(handle, method), {**good, name: values[kind]})
         assert refusal.startswith("refused: "), kind
-        # Of a list or a mapping the refusal may name only the item that is wrong.
+        # For a list or a mapping the message may name only the wrong item.
         value = repr(values[kind])
         item = re.search(r"[\w.']+", value)
         named = (name.removesuffix("s"), method, item[0] if item else value)
@@ -125,7 +125,7 @@ def check_right_types(
     table: Table,
     values: Mapping[str, Any],
 ) -> None:
-    """What a parameter may be is taken: otherwise the refusals might have another reason."""
+    """Check that valid kinds are accepted; otherwise the errors might have another reason."""
     method, name = case
     good, parameters = table[method]
     for kind in parameters[name]:

@@ -74,7 +74,7 @@ def _lines(name: str) -> Iterator[str]:
 
 
 def _declared(kind: type) -> dict[str, object]:
-    """What a class and its bases in this package declare, the nearest first."""
+    """Return what a class and its bases in this package declare, the class itself first."""
     found: dict[str, object] = {}
     for owner in kind.__mro__:
         if owner.__module__.startswith("pytest_fakecloud."):
@@ -115,7 +115,7 @@ def _signature(function: Any) -> str:
         text = str(inspect.signature(function))
     except (TypeError, ValueError):
         return "(...)"
-    # Annotations are texts here; and no address may make two runs differ.
+    # Annotations are strings here. Addresses must not make two runs differ.
     text = re.sub(r"(: |-> )'((?:[^'\\]|\\.)*)'", r"\1\2", text)
     return re.sub(r" at 0x[0-9a-f]+", "", text)
 
@@ -125,20 +125,20 @@ def _fields(kind: Any) -> dict[str, object]:
     for owner in reversed(kind.__mro__):
         if owner.__module__.startswith("pytest_fakecloud."):
             for name, annotation in inspect.get_annotations(owner).items():
-                # A TypedDict wraps what was written.
+                # A TypedDict wraps the annotations.
                 found[name] = getattr(annotation, "__forward_arg__", annotation)
     return found
 
 
 def _assigned(kind: type) -> set[str]:
-    """The public attributes that an object has because its ``__init__`` sets them."""
+    """Return the public attributes that a class sets in ``__init__``."""
     found = set()
     for owner in kind.__mro__:
         if not owner.__module__.startswith("pytest_fakecloud.") or "__init__" not in vars(owner):
             continue
         try:
             source = textwrap.dedent(inspect.getsource(vars(owner)["__init__"]))
-        except (OSError, TypeError):  # a dataclass has its own made
+        except (OSError, TypeError):  # a dataclass has a generated one
             continue
         for node in ast.walk(ast.parse(source)):
             if (

@@ -1,4 +1,4 @@
-"""The public face: every name users rely on is there, and nothing else is public by accident."""
+"""The public names: all of them exist, and no others."""
 
 from __future__ import annotations
 

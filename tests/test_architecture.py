@@ -1,7 +1,7 @@
-"""What may import what, read from the source: the folder a module is in tells it.
+"""Which modules may import which, determined by their folders.
 
-A floor may use the floors below it and never one above; ``CONTRIBUTING.md`` draws the house. Imports
-for type checkers and imports inside functions count like all others.
+A folder may use the floors below it, never one above or beside it; ``CONTRIBUTING.md`` has the map.
+Imports for type checkers and inside functions count too.
 """
 
 from __future__ import annotations
@@ -41,20 +41,20 @@ FLOORS = (
     ("plugin", "cli"),
     ("__main__",),
 )
-"""From the ground up. What stands on one floor does not know its neighbours."""
+"""From bottom to top. Folders on one floor do not import each other."""
 
 PURE = {"acl", "algorithms", "commands", "engine", "filter", "rdb", "scripting", "search", "table",
         "values", "wire", "workflow", "errors", "model", "reply", "settings"}  # fmt: skip
-"""The rooms of a service that know no HTTP, no pytest, no wall clock, and nothing of its edge."""
+"""Folders of a service without HTTP, pytest, the wall clock, or its own interfaces."""
 OUTSIDE = {"http", "pytest", "random", "requests", "responses", "socket", "ssl", "time", "urllib3",
            "werkzeug"}  # fmt: skip
 MOST_MODULES = 19
-"""What fits on one screen."""
+"""As many as fit on one screen."""
 
 
 @cache
 def modules() -> Mapping[str, Path]:
-    """Every module of the package by its dotted name below it; ``""`` is the package itself."""
+    """Return every module of the package by its dotted name; ``""`` is the package itself."""
     found = {}
     for path in sorted(PACKAGE.rglob("*.py")):
         parts = path.relative_to(PACKAGE).with_suffix("").parts
@@ -64,23 +64,23 @@ def modules() -> Mapping[str, Path]:
 
 @dataclass(frozen=True)
 class Module:
-    """What is looked at of a module's source, whose tree nobody keeps."""
+    """The parts of a module's source that are checked, without its syntax tree."""
 
     imports: frozenset[str]
     """The absolute dotted names of everything it imports."""
     at_import: frozenset[str]
-    """Without what is imported later, in functions, and for type checkers."""
+    """Only imports at module level, not those in functions or for type checkers."""
     for_types: frozenset[str]
-    """Imported for type checkers and nowhere else."""
+    """Imported only for type checkers."""
     froms: tuple[ast.ImportFrom, ...]
-    """Its ``from`` statements, wherever they are."""
+    """Its ``from`` statements."""
     has_globals: bool
     """Whether it has a ``global`` statement."""
 
 
 @cache
 def module(name: str) -> Module:
-    """What a module says."""
+    """Parse a module."""
     package = ["pytest_fakecloud", *modules()[name].relative_to(PACKAGE).parts[:-1]]
     imports: set[str] = set()
     at_import: set[str] = set()
@@ -102,7 +102,7 @@ def module(name: str) -> Module:
 
 
 _BLOCKS = ("body", "orelse", "finalbody", "handlers", "cases")
-"""Where statements stand below others. No expression holds any, and most of a tree is expressions."""
+"""Attributes that contain statements. Expressions contain none, and most of a tree is expressions."""
 
 
 def _statements(node: ast.AST, scope: str) -> Iterator[tuple[ast.AST, str]]:
@@ -132,19 +132,21 @@ def _scope(node: ast.AST) -> str:
 
 @cache
 def own(name: str, for_types: bool = True) -> frozenset[str]:
-    """The modules of this package that a module imports, with or without imports for type checkers."""
+    """Return the modules of this package that a module imports, with or without those for type
+    checkers.
+    """
     found = set()
     for each in module(name).imports - (frozenset() if for_types else module(name).for_types):
         if each.partition(".")[0] == "pytest_fakecloud":
             below = each.partition(".")[2]
-            # ``from ..http import app`` is about the module; its package is only on the way.
+            # ``from ..http import app`` imports the module; the package is only its parent.
             found.add(below if below in modules() else below.rpartition(".")[0])
     packages = {each for each in found if any(other.startswith(f"{each}.") for other in found)}
     return frozenset(found - packages - {name, ""})
 
 
 def floor(name: str) -> int:
-    """On which floor a module stands."""
+    """Return the number of a module's floor."""
     return next(number for number, rooms in enumerate(FLOORS) if name.split(".")[0] in rooms)
 
 
@@ -190,14 +192,14 @@ def stays_pure(name: str) -> None:
 
 
 def test_no_modules_import_each_other() -> None:
-    # Annotations do not count: classes that hold each other may name each other as types.
+    # Without annotations, because classes may refer to each other in types.
     graph = {name: own(name, for_types=False) for name in modules()}
     found = [" <-> ".join(sorted(circle)) for circle in circles(graph)]
     assert not found, "\n".join(found)
 
 
 def circles(graph: Mapping[str, frozenset[str]]) -> list[list[str]]:
-    """The groups of modules that reach each other (Tarjan's strongly connected components)."""
+    """Return the groups of modules that import each other (Tarjan's strongly connected components)."""
     number: dict[str, int] = {}
     low: dict[str, int] = {}
     stack: list[str] = []
@@ -287,7 +289,7 @@ def test_nothing_is_described_twice() -> None:
 
 
 def is_described_once(name: str) -> None:
-    # Strings that stand alone are seen by no linter, whatever is written again below a field.
+    # Strings below fields are invisible to linters, so check for repetitions.
     again = re.search(r'^( *""".*""")\n\1$', modules()[name].read_text(encoding="utf-8"), re.M)
     assert again is None, f"{name} says twice in a row: {again and again[1].strip()}"
 
@@ -295,7 +297,7 @@ def is_described_once(name: str) -> None:
 # -- reports: data first, words last ---------------------------------------------------------------
 
 WORDS = {"what", "answer", "below", "remarks", "note", "text"}
-"""The fields that wording fills."""
+"""Fields that are filled by wording."""
 PARSING = {"startswith", "endswith", "partition", "rpartition", "split", "removeprefix",
            "removesuffix", "replace", "find", "index", "search", "match", "fullmatch"}  # fmt: skip
 RENDERERS = {"text", "as_json", "page"}
@@ -323,7 +325,7 @@ def test_data_of_reports_has_no_sentences() -> None:
 
 
 def _explains(node: ast.AST) -> bool:
-    """Whether a node is a docstring, a pattern, or the beginning of an error of ours."""
+    """Return whether a node is a docstring, a pattern, or the beginning of this package's errors."""
     if isinstance(node, ast.Expr):
         return isinstance(node.value, ast.Constant)
     function = getattr(node, "func", None)

@@ -1,4 +1,4 @@
-"""The benchmarks: that all of them run, what they tell, and how two commits are compared."""
+"""The benchmarks: all of them run, their output, and the comparison of two commits."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ ROOT = Path(__file__).resolve().parents[1]
 
 @pytest.fixture
 def fresh(monkeypatch: pytest.MonkeyPatch) -> Results:
-    """Nothing measured yet."""
+    """Return empty results."""
     for name, value in vars(Results()).items():
         monkeypatch.setattr(results, name, value)
     return results
@@ -50,7 +50,7 @@ def benchmarks(*words: str, **more: Any) -> subprocess.CompletedProcess[str]:
 def refusal(
     words: list[str], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> str:
-    """What the command says to words that it does not take."""
+    """Return the error of the command for invalid arguments."""
     monkeypatch.setattr(sys, "argv", ["benchmarks", *words])
     with pytest.raises(SystemExit) as end:
         main()
@@ -92,7 +92,7 @@ def test_a_short_run_gives_no_verdict(fresh: Results, capsys: pytest.CaptureFixt
 
 
 def test_every_round_calls_everything(fresh: Results, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(gc, "collect", lambda: 0)  # it would look through all that the suite made
+    monkeypatch.setattr(gc, "collect", lambda: 0)  # it is slow in a large suite
     calls: list[str] = []
     table = compare(
         {"a": lambda: calls.append("a"), "b": lambda: calls.append("b")},
@@ -235,7 +235,7 @@ def test_an_unknown_part_is_named(
 @pytest.mark.skipif(sys.platform != "linux", reason="some parts read /proc")
 @pytest.mark.parametrize("name", known())
 def test_every_part_runs(name: str, tmp_path: Path) -> None:
-    """Small sizes and no limits: what breaks is told here, and not when figures are wanted."""
+    """Small sizes without limits: this only detects broken benchmarks."""
     out = tmp_path / "out.json"
     done = benchmarks(name, "--quick", "--json", str(out), "--plots", str(tmp_path / "plots"))
     assert done.returncode == 0, done.stdout[-2000:] + done.stderr[-2000:]

@@ -1,4 +1,4 @@
-"""What the report of coverage adds up."""
+"""The sums of the coverage report."""
 
 from __future__ import annotations
 

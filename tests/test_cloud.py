@@ -1,4 +1,4 @@
-"""What a Cloud refuses, in words, and what it does not count."""
+"""Errors of a Cloud, and what it ignores."""
 
 from __future__ import annotations
 
@@ -34,10 +34,10 @@ from .http.test_hub import descriptors, wait_until
         ({"process_time": "no"}, "process_time='no' is unknown: give True, False or 'autojump'"),
         ({"tls": "x"}, "tls='x' of Cloud must be True or False"),
         ({"share_tls_context": None}, "share_tls_context=None of Cloud must be True or False"),
-        ({"seed": []}, r"seed=\[\] is not a seed: give a whole number or a text"),
+        ({"seed": []}, r"seed=\[\] is not a seed: give an integer or a string"),
         ({"seed": 1.5}, "seed=1.5 is not a seed"),
         ({"clock": []}, r"clock=\[\] is not a mode"),
-        ({"now": 5}, "5 is not an instant"),
+        ({"now": 5}, "5 is not a time"),
         ({"transport": None}, "transport=None of Cloud must be 'socket' or 'inprocess'"),
         ({"delivery": 1}, "delivery=1 of Cloud must be 'background' or 'driven'"),
     ],
@@ -75,7 +75,7 @@ def test_a_listener_hears_of_new_handles_until_it_is_stopped() -> None:
 def test_each_open_handle_has_a_name_of_its_own() -> None:
     with Cloud() as cloud:
         store = cloud.kv_server(name="store")
-        with pytest.raises(ContractError, match="there is a handle named 'store' already"):
+        with pytest.raises(ContractError, match="a fake named 'store' is open already"):
             cloud.broker(name="store")
         cloud.kv_server(name="kv_server_2")
         names = [cloud.kv_server().name, cloud.kv_server().name]
@@ -101,7 +101,7 @@ def test_a_delivery_that_does_not_end_is_named_and_left_alone(
         queue.destinations.call("https://app.test/hook", stuck_handler)
         queue.publish("https://app.test/hook")
         assert begun.wait(10)
-        with pytest.warns(RuntimeWarning, match="delivery in the background has not ended") as told:
+        with pytest.warns(RuntimeWarning, match="background delivery has not ended") as told:
             cloud.close()
         assert any("stuck_handler" in str(one.message) for one in told)
         assert cloud.closed
@@ -231,7 +231,7 @@ def test_what_is_allowed_is_asked_as_everywhere(wanted: Any, covers: bool) -> No
         ("unrouted", {"paht": "/x"}, "^a problem of kind 'unrouted' has no field 'paht', did you"),
         ("unmet", {"path": "/x"}, "^a problem of kind 'unmet' has no field 'path'; there are: h"),
         ("unrouted", {"method": "get"}, "methods have capital letters"),
-        ("unrouted", {"path": 5}, "path=5 can never be"),
+        ("unrouted", {"path": 5}, "path=5 can never match"),
     ],
 )
 def test_what_can_never_be_is_not_allowed(kind: Any, where: dict[str, Any], told: str) -> None:

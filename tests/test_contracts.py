@@ -1,7 +1,7 @@
-"""What the public calls of Cloud, Timekeeper, Journal, faults and handles are given, they check.
+"""Public calls of Cloud, Timekeeper, Journal, faults and fakes validate their arguments.
 
-Every call here gets a value of each wrong kind. It must refuse each with ``ContractError`` and
-words: an acceptance would go wrong later and elsewhere, a bare error says nothing of what to do.
+Every call here receives a value of each wrong kind and must raise ``ContractError`` with a message.
+Accepting it would fail later and elsewhere, and another error would not say what to do.
 """
 
 from __future__ import annotations
@@ -23,14 +23,14 @@ NOON = "2026-01-01T12:00:00Z"
 
 
 class Unshowable:
-    """Not even to be put into the message that refuses it, if one is not careful."""
+    """An object without a repr, which the error message must survive."""
 
     def __repr__(self) -> str:
         raise RuntimeError("no repr")
 
 
 async def coroutine(*_: object) -> None:
-    """What nobody would await."""
+    """A coroutine that is never awaited."""
 
 
 KINDS: dict[str, Any] = {
@@ -55,7 +55,7 @@ SECONDS = "int float"
 FUNCTIONS = "function"
 
 CALLS: dict[str, tuple[Callable[[Cloud, Any], object], str]] = {
-    # what is called, and the kinds that it takes
+    # the call, and the kinds that it accepts
     "Cloud(seed=)": (lambda cloud, v: Cloud(seed=v).close(), "none int negative text empty"),
     "Cloud(now=)": (lambda cloud, v: Cloud(now=v).close(), "none"),
     "Cloud(clock=)": (lambda cloud, v: Cloud(clock=v).close(), "none"),
@@ -176,7 +176,7 @@ def _is_refused(shared: Cloud, call: str, kind: str) -> None:
     with pytest.raises(ContractError) as refusal:
         CALLS[call][0](shared, KINDS[kind])
     assert len(str(refusal.value)) > 20
-    # What was refused has changed nothing.
+    # A rejected call has changed nothing.
     assert shared.handles == before or "kv_server" in {handle.name for handle in shared.handles}
     assert shared.seed == 1
 
@@ -195,7 +195,7 @@ def test_what_cannot_even_be_shown_is_refused_in_words(shared: Cloud) -> None:
 
 def test_a_number_beyond_all_printing_is_refused_in_words() -> None:
     for call in (lambda: Cloud(seed=10**5000), lambda: Timekeeper().advance(10**5000)):
-        with pytest.raises(ContractError, match=r"bits is not a seed|above 100 years"):
+        with pytest.raises(ContractError, match=r"bits is too large for a seed|exceed 100 years"):
             call()
 
 

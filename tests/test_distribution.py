@@ -1,4 +1,4 @@
-"""What is built and published: metadata, the two distributions, and the files about the project."""
+"""What is built and published: metadata, both distributions, and the project's files."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ import pytest
 ROOT = Path(__file__).resolve().parents[1]
 PROJECT: dict[str, Any] = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))
 LIBRARIES = ("redis", "kafka", "tls", "time", "completion")
-"""Extras that bring libraries the package itself uses."""
+"""Extras with libraries that the package uses."""
 REPOSITORY = PROJECT["project"]["urls"]["Source"]
 
 needs_checkout = pytest.mark.skipif(
@@ -30,7 +30,7 @@ needs_checkout = pytest.mark.skipif(
 
 
 def floors() -> dict[str, str]:
-    """The oldest version that is promised of each library, by its name as it is compared."""
+    """Return the oldest supported version of each library, by normalized name."""
     project = PROJECT["project"]
     extras = project["optional-dependencies"]
     lines = [*project["dependencies"], *(line for name in LIBRARIES for line in extras[name])]
@@ -54,7 +54,7 @@ def test_what_tox_calls_lowest_is_the_lowest() -> None:
 
 
 def test_every_import_of_the_package_is_declared() -> None:
-    """What is imported unconditionally somewhere is a dependency, and every dependency is imported."""
+    """Every unconditional import is a dependency, and every dependency is imported."""
     names = {"jwt": "pyjwt", "jsonpath": "python-jsonpath", "confluent_kafka": "confluent-kafka",
              "Stemmer": "pystemmer"}  # fmt: skip
     imported = set()
@@ -75,7 +75,7 @@ def test_every_import_of_the_package_is_declared() -> None:
 
 @pytest.fixture(scope="module")
 def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Source distribution and wheel, the wheel made from the source distribution."""
+    """Build a source distribution, and a wheel from it."""
     for module in ("build", "hatchling"):
         pytest.importorskip(module)
     folder: Path = tmp_path_factory.mktemp("dist")
@@ -157,7 +157,7 @@ def test_the_metadata_says_what_holds(built: Path) -> None:
 
 @pytest.mark.slow
 def test_two_builds_have_the_same_bytes(built: Path, tmp_path: Path) -> None:
-    """The wheel of the second is made from the checkout, with nothing in between."""
+    """The second wheel is built directly from the checkout."""
     build("hatchling", "build", "-d", str(tmp_path))
     first, second = (
         {path.name: sha256(path.read_bytes()).hexdigest() for path in folder.iterdir()}
@@ -171,7 +171,7 @@ def test_two_builds_have_the_same_bytes(built: Path, tmp_path: Path) -> None:
 
 
 def test_the_repository_has_one_address() -> None:
-    """It is in pyproject.toml; files that cannot read it there have the same."""
+    """It is in pyproject.toml. Files that cannot read it there must contain the same."""
     for name in ("CITATION.cff", "README.md", "SECURITY.md", "CONTRIBUTING.md", "pyproject.toml"):
         text = (ROOT / name).read_text("utf-8")
         for found in re.findall(r"https://github\.com/[\w.-]*fakecloud[\w.-]*/[\w.-]+", text):

@@ -1,4 +1,6 @@
-"""At both ends of time every service answers, every report can be made, and nothing moves beyond."""
+"""At both ends of time every service answers, every report can be made, and the clock goes no
+further.
+"""
 
 from __future__ import annotations
 
@@ -105,9 +107,9 @@ def test_the_queue_and_every_report_of_it(cloud: Cloud, tmp_path: Path) -> None:
     for path in ("schedules", "events", "logs", "dlq", "queues"):
         ask(queue, "GET", f"/v2/{path}")
     assert all(one.timeline for one in queue.pending())
-    # Retries lie beyond the end: driving says so, and does not go round for ever.
+    # Retries would be after the end: delivering raises an error instead of looping forever.
     if cloud.clock.now().year == 9999:
-        with pytest.raises(ContractError, match="time ends for it with the year 9999"):
+        with pytest.raises(ContractError, match="which ends with the year 9999"):
             queue.run_until_idle(within="365d")
     for text in (
         section(cloud),
@@ -143,7 +145,7 @@ def test_the_control_api(cloud: Cloud) -> None:
     now = ask(Api, "GET", "/clock")
     if now["now"].startswith("9999"):
         refused = ask(Api, "POST", "/clock", {"action": "advance", "by": "90d"})
-        assert "time ends for it with the year 9999" in refused["error"]["message"]
+        assert "which ends with the year 9999" in refused["error"]["message"]
     for action in ("advance_to_next", "resume", "freeze"):
         ask(Api, "POST", "/clock", {"action": action})
     mount.close()

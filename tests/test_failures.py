@@ -1,4 +1,4 @@
-"""every_failure: each call of a piece of code fails once, in each way."""
+"""every_failure: each call of some code fails once, in each way."""
 
 from __future__ import annotations
 
@@ -108,16 +108,16 @@ def test_services_limits_the_calls(cloud: Cloud, orders: Broker) -> None:
 def test_misuse_is_named(cloud: Cloud, orders: Broker) -> None:
     with pytest.raises(ContractError, match="made no call to broker"):
         cloud.every_failure(lambda: None)
-    with pytest.raises(ContractError, match="give names out of answer, drop, lose_answer"):
+    with pytest.raises(ContractError, match="give some of answer, drop, lose_answer"):
         cloud.every_failure(lambda: None, faults=["explode"])
     with pytest.raises(ContractError, match="check=3 is not a function"):
         cloud.every_failure(lambda: None, check=3)
     with pytest.raises(ContractError, match="run='send' is not a function"):
         cloud.every_failure("send")  # type: ignore[arg-type]
     for wrong in (5, [], [5]):
-        with pytest.raises(ContractError, match=r"services=.* are not names: give one or a list"):
+        with pytest.raises(ContractError, match=r"services=.* is not valid: give a name or a list"):
             cloud.every_failure(lambda: None, services=wrong)
-        with pytest.raises(ContractError, match=r"faults=.* are not names"):
+        with pytest.raises(ContractError, match=r"faults=.* is not valid"):
             cloud.every_failure(lambda: None, faults=wrong)
     with pytest.raises(ContractError, match="made no call"):
         cloud.every_failure(lambda: None, faults="drop")
@@ -285,7 +285,7 @@ def test_what_is_not_the_applications_failure_ends_the_test(
         trio.run(both)
     assert caught.value is outcome
     del outcome.__notes__
-    # No fault is left behind.
+    # No fault is left.
     send(orders, "b")
 
 

@@ -1,4 +1,4 @@
-"""What the first fake of a run imports: what its service needs, and nothing that only others need."""
+"""The imports of a run's first fake: what its service needs, and nothing that only others need."""
 
 from __future__ import annotations
 
@@ -44,11 +44,11 @@ NOBODYS = {
 }  # fmt: skip
 """Modules that no first answer needs, except those that pytest imports in every run."""
 MOST = {"kv": 106, "queue": 108, "vector": 70, "broker": 73}
-"""Modules of the package that a first answer may import: each takes 0.1 ms and more."""
+"""Most modules of the package that a first answer may import; each takes at least 0.1 ms."""
 
 
 def told(code: str) -> str:
-    """What a program prints in a process of its own."""
+    """Return the output of a program in its own process."""
     done = subprocess.run(
         [sys.executable, "-c", code], capture_output=True, text=True, check=True, env=UNMEASURED
     )
@@ -57,14 +57,14 @@ def told(code: str) -> str:
 
 @cache
 def loaded_by(service: str) -> frozenset[str]:
-    """The modules that a process has after the first answer of a fake of that service."""
+    """Return the modules that a process has imported after the first answer of a service's fake."""
     return frozenset(told(f"{ASK}{CLIENT}{FIRSTS[service]}\nprint(*sys.modules)").split())
 
 
 @pytest.mark.parametrize("service", FIRSTS)
 def test_the_first_answer_imports_what_it_needs(service: str) -> None:
     loaded = loaded_by(service)
-    # numpy is the vector index's own, and imports some of these.
+    # The vector index needs numpy, which imports some of these.
     assert ("numpy" in loaded) == (service == "vector")
     base = "import sys, numpy\nprint(*sys.modules)"
     allowed = set(told(base).split()) if service == "vector" else set()

@@ -1,4 +1,4 @@
-"""What all handles have in common."""
+"""What all fakes share."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def test_journal_faults_and_calls_show_what_a_tester_uses_and_nothing_else(demo:
 
 @pytest.fixture
 def switching() -> Iterator[None]:
-    """Threads that give way to each other all the time."""
+    """Switch between threads as often as possible."""
     interval = sys.getswitchinterval()
     sys.setswitchinterval(1e-6)
     yield

@@ -1,4 +1,4 @@
-"""What the tests share fails when it should."""
+"""The shared test helpers fail when they should."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What an installation brings along is under licences that everybody may use."""
+"""All licences of an installation are on the list."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ def test_every_licence_is_on_the_list() -> None:
     found, missing = closure()
     assert [why for one in found if (why := wrong_with(one))] == []
     names = {one.name for one in found}
-    # Dependencies, dependencies of those, and libraries of extras.
+    # Dependencies, their dependencies, and libraries of extras.
     assert {"requests", "certifi", "numpy", "pytest", "werkzeug", "markupsafe"} <= names
-    # Extras may be left out, and nothing else.
+    # Only extras may be missing.
     assert set(missing) <= {
         "confluent-kafka", "redis", "trustme", "cryptography", "time-machine", "hypothesis",
     }  # fmt: skip

@@ -1,4 +1,4 @@
-"""Nothing of the public surface changes unannounced, and its types are checked where they are used."""
+"""The public surface does not change unnoticed, and its types are checked in use."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ USE = Path(__file__).parent / "typed_use.py"
 
 def mypy_errors(tmp_path: Path) -> str:
     pytest.importorskip("mypy")
-    # With the options of a run on the package itself, whose cache spares this one nine tenths.
+    # With the options of a run on the package, whose cache saves nine tenths of the time.
     done = subprocess.run(
         [
             *(sys.executable, "-m", "mypy", "--no-error-summary"),
@@ -122,15 +122,15 @@ def test_what_a_method_of_a_handle_returns_can_be_named() -> None:
         for owner in handle.__mro__
         if owner.__module__.startswith("pytest_fakecloud.")
         for name, word in _returned(owner)
-        # What is awaited is used where it stands.
+        # Awaitables are used immediately.
         if word not in public and name != "aio"
     }
-    # Item and Word are names for types of Python.
+    # Item and Word are aliases of Python's types.
     assert {one.partition(": ")[2] for one in unnamed} <= {"Item", "Word"}, unnamed
 
 
 def _returned(owner: type) -> Iterator[tuple[str, str]]:
-    """Each public method or property, with each name of this package in what it returns."""
+    """Yield each public method or property with each name of this package in its return type."""
     module = sys.modules[owner.__module__]
     tree = ast.parse(inspect.getsource(module))
     own = {each.name for each in tree.body if isinstance(each, ast.ClassDef)} | {

@@ -1,4 +1,4 @@
-"""What the README promises besides its blocks of Python, which tests/docs runs."""
+"""The claims of the README, besides its Python blocks, which tests/docs runs."""
 
 from __future__ import annotations
 

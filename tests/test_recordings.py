@@ -1,4 +1,4 @@
-"""Recordings by other tools, edited and broken ones, and fakes that give no answer."""
+"""Recordings by other tools, edited and broken ones, and fakes that do not answer."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def har(path: Path, *entries: Any) -> Path:
 
 
 def edited(where: str, value: Any) -> dict[str, Any]:
-    """The entry with another value at a place."""
+    """Return the entry with another value at a place."""
     entry = copy.deepcopy(ENTRY)
     *parents, last = where.split(".")
     place = entry
@@ -59,30 +59,30 @@ def test_the_entry_itself_is_right(cloud: Cloud, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("where", "value", "text"),
     [
-        ("startedDateTime", 5, "startedDateTime is 5, not a text"),
-        ("startedDateTime", "2026-01-01T00:00:00", "names no time zone"),
-        ("startedDateTime", "soon", "is not an instant"),
+        ("startedDateTime", 5, "startedDateTime is 5, not a string"),
+        ("startedDateTime", "2026-01-01T00:00:00", "has no time zone"),
+        ("startedDateTime", "soon", "is not a time"),
         ("request", [], "request is [], not an object"),
         ("request.url", None, "request.url is missing"),
         ("request.url", "/relative", "request.url is '/relative', not an absolute URL"),
         ("request.url", "http://[::1", "Invalid IPv6 URL"),
-        ("request.method", 5, "request.method is 5, not a text"),
+        ("request.method", 5, "request.method is 5, not a string"),
         ("request.method", "", "request.method is empty"),
         ("request.headers", "x", "request.headers is 'x', not a list"),
         ("request.headers", [5], "the header 5 has no name and value"),
         ("request.headers", [{"name": "a"}], "has no name and value"),
         ("request.postData", "x", "request.postData is 'x', not an object"),
-        ("request.postData.text", 5, "request.postData.text is 5, not a text"),
+        ("request.postData.text", 5, "request.postData.text is 5, not a string"),
         ("response", None, "response is missing"),
-        ("response.status", "200", "response.status is '200', not a whole number"),
-        ("response.status", True, "response.status is True, not a whole number"),
+        ("response.status", "200", "response.status is '200', not an integer"),
+        ("response.status", True, "response.status is True, not an integer"),
         ("response.content", [], "response.content is [], not an object"),
         (
             "response.content",
             {"text": "a", "encoding": "base64"},
             "response.content.text cannot be read",
         ),
-        ("_fixture", 5, "_fixture is 5, not a text"),
+        ("_fixture", 5, "_fixture is 5, not a string"),
     ],
 )
 def test_an_entry_that_is_none_is_said(
@@ -131,12 +131,12 @@ def test_a_byte_order_mark_is_read_over(cloud: Cloud, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("options", "text"),
     [
-        ({"into": "kv_server"}, "give a handle, or a dict of origins to handles"),
-        ({"into": {"https://kv.example": "kv"}}, "give a handle, or a dict of origins to handles"),
-        ({"into": {5: None}}, "give a handle, or a dict of origins to handles"),
-        ({"ignore": "result"}, "ignore='result': give a list of the fields' names"),
-        ({"ignore": 5}, "ignore=5: give a list of the fields' names"),
-        ({"ignore": [5]}, "give a list of the fields' names"),
+        ({"into": "kv_server"}, "give a fake, or a dict from origins to fakes"),
+        ({"into": {"https://kv.example": "kv"}}, "give a fake, or a dict from origins to fakes"),
+        ({"into": {5: None}}, "give a fake, or a dict from origins to fakes"),
+        ({"ignore": "result"}, "ignore='result': give a list of field names"),
+        ({"ignore": 5}, "ignore=5: give a list of field names"),
+        ({"ignore": [5]}, "give a list of field names"),
     ],
 )
 def test_an_option_of_no_meaning_is_said(
@@ -203,7 +203,7 @@ def test_a_session_is_replayed_over_tls(tmp_path: Path) -> None:
 
 
 def test_an_answer_with_many_hidden_parts_takes_no_longer(cloud: Cloud, tmp_path: Path) -> None:
-    """Forty stars in a regular expression would look at this answer for years."""
+    """A regular expression with forty stars would backtrack for years."""
     recorded = json.dumps({"result": "***a" * 40 + "b"})
     file = har(tmp_path / "x.har", edited("response.content", {"size": 9, "text": recorded}))
     kv = cloud.kv_server()

@@ -1,4 +1,6 @@
-"""The promises of SECURITY.md: each names its tests, and those that no other file holds are here."""
+"""The promises of SECURITY.md: each names its tests. Those without a test elsewhere are tested
+here.
+"""
 
 from __future__ import annotations
 
@@ -33,14 +35,14 @@ READS = {
     "broker": "/topics",
     "queue": "/v2/queues",
 }
-"""A request of each service that changes nothing and wants its token."""
+"""A request of each service that changes nothing and needs its token."""
 BAD_BODIES = {
     "kv_server": "/pipeline",
     "vector_index": "/upsert",
     "broker": "/produce/topic",
     "queue": "/v2/batch",
 }
-"""A path of each service that reads a body of JSON."""
+"""A path of each service that parses a JSON body."""
 
 
 @pytest.fixture
@@ -70,7 +72,7 @@ ROW = re.compile(
 
 
 def promises() -> list[tuple[str, str, list[str]]]:
-    """Section, promise and tests of each row of the last table."""
+    """Return the section, promise and tests of each row of the last table."""
     text = (ROOT / "SECURITY.md").read_text("utf-8")
     table = text.partition("\n## Each promise has its test\n")[2]
     return [
@@ -81,7 +83,7 @@ def promises() -> list[tuple[str, str, list[str]]]:
 
 @cache
 def names_in(path: str) -> frozenset[str]:
-    """The names of a file's tests, those of a class as ``Class::test``."""
+    """Return the names of a file's tests, with classes as ``Class::test``."""
     tree = ast.parse((ROOT / path).read_text("utf-8"))
     found = set()
     for node in tree.body:
@@ -117,7 +119,7 @@ def test_a_fake_listens_on_one_loopback_address(cloud: Cloud) -> None:
         place = httpx.URL(handle.url)
         assert place.host == "127.0.0.1"
         socket.create_connection((place.host, place.port)).close()
-        if sys.platform == "linux":  # elsewhere nothing answers at the other loopback addresses
+        if sys.platform == "linux":  # elsewhere nothing listens on the other loopback addresses
             with pytest.raises(ConnectionRefusedError):
                 socket.create_connection(("127.0.0.2", place.port))
 
@@ -218,13 +220,13 @@ WORDS = re.compile(
     r"\b(eval|exec|__import__|pickle|marshal|shelve|yaml|os|subprocess|import_module|importlib"
     r"|compare_digest)\b"
 )
-"""One of them stands where anything is called or imported that is looked for."""
+"""Every searched call or import contains one of them."""
 
 
 def calls() -> Iterator[tuple[str, str]]:
-    """Each module of the package with each name of these words that it calls or imports, dotted."""
+    """Yield each module of the package with each dotted name containing these words that it uses."""
     for path in sorted(PACKAGE.rglob("*.py")):
-        # Python reads names by this form. To take all trees apart would take seconds.
+        # Python normalizes identifiers to this form. Parsing all modules would take seconds.
         if not WORDS.search(normalize("NFKC", path.read_text("utf-8"))):
             continue
         module = path.relative_to(PACKAGE).as_posix()
@@ -240,7 +242,7 @@ def calls() -> Iterator[tuple[str, str]]:
 
 
 def dotted(called: ast.expr) -> str:
-    """A name as it is written; empty for what is called without one."""
+    """Return a dotted name as written; an empty string for other calls."""
     if isinstance(called, ast.Attribute):
         return f"{dotted(called.value)}.{called.attr}"
     return called.id if isinstance(called, ast.Name) else ""
@@ -251,17 +253,17 @@ def test_nothing_is_evaluated_unpickled_or_started() -> None:
     found: dict[str, set[str]] = {}
     for module, name in calls():
         found.setdefault(name, set()).add(module)
-    # The scan sees calls and imports.
+    # The scan finds calls and imports.
     assert "core/auth.py" in found["hmac.compare_digest"]
     assert "standalone/wire.py" in found["importlib.import_module"]
     for name in ("eval", "exec", "__import__", "pickle.load", "pickle.loads", "marshal.loads",
                  "marshal.load", "shelve.open", "yaml.load", "os.system", "os.popen"):  # fmt: skip
         assert name not in found, found.get(name)
-    # `run` starts the command its user gave it; explore() notices processes that others start.
+    # `run` starts the user's command; explore() detects processes started by others.
     starts = re.compile(r"subprocess\b|os\.(exec|spawn|posix_spawn)")
     started = {one for name, modules in found.items() if starts.match(name) for one in modules}
     assert started <= {"cli.py", "explore/cooperation.py"}
-    # The places that import by a name: each takes it from a list of the package's own.
+    # Imports by name, each from a fixed list of the package.
     assert found["importlib.import_module"] | found.get("import_module", set()) == {
         "__init__.py", "kv/commands/__init__.py", "services.py", "session.py",
         "standalone/browse/routes.py", "standalone/wire.py",
@@ -338,7 +340,7 @@ def test_no_file_is_written_without_being_asked_for(
     pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("PYTHONDONTWRITEBYTECODE", "1")
-    # What coverage.py measures of a process it writes into a file.
+    # coverage.py writes its measurements into a file.
     for name in [name for name in os.environ if name.startswith("COVERAGE_")]:
         monkeypatch.delenv(name)
     pytester.makeconftest(WATCH)
@@ -347,5 +349,5 @@ def test_no_file_is_written_without_being_asked_for(
     result.assert_outcomes(passed=2)
     wrote = [line for line in result.errlines if line.startswith("WROTE ")]
     assert any(line.endswith("mark") for line in wrote)
-    # What the temporary folders of tests are made in is pytest's own.
+    # The parent of the tests' temporary folders belongs to pytest.
     assert [line for line in wrote if "/runpytest-0" not in line] == []

@@ -1,4 +1,4 @@
-"""One list of services: a new one in it is known to everything, and plugin and clouds offer them all."""
+"""A service in the one list is known everywhere: the plugin and clouds offer all of them."""
 
 from __future__ import annotations
 
@@ -103,8 +103,8 @@ def toy():
 
 @pytest.fixture
 def toy(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
-    """A fifth service in a package elsewhere, with its line in the list."""
-    # Another name for each test: what was imported for one is gone with its folder.
+    """Create a fifth service in another package, with its entry in the list."""
+    # A new name for each test, because imported modules disappear with its folder.
     package = f"toys_{tmp_path.name}"
     (tmp_path / f"{package}.py").write_text(TOY)
     monkeypatch.syspath_prepend(str(tmp_path))
@@ -121,7 +121,7 @@ def add(url: str, text: str) -> int:
 
 @pytest.fixture
 def control(toy: str) -> Iterator[tuple[Cloud, str]]:
-    """A cloud with a toy, and the address of its control API, whose token is ``secret``."""
+    """A cloud with the toy service, and the address of its control API, whose token is ``secret``."""
     with Cloud(seed=1, delivery="driven") as cloud:
         cloud.start("toy", {})
         app = ControlApp(cloud, "secret")
@@ -185,7 +185,7 @@ def test_marker_strictness_and_report_know_it(
     result.stdout.fnmatch_lines(
         [
             "*toy has no setting 'fist', did you mean 'first'?; it has: name, host, port, token, first*",
-            "*left 1 problem(s) behind",
+            "*with 1 strict-mode violation(s)",
             "*[[]unrouted] *GET /nope*",
             "*toy http://*",
             "*POST /notes*",

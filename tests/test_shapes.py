@@ -1,4 +1,4 @@
-"""A string that its field can never hold is an error wherever a test may ask for that field."""
+"""A string that a field can never hold is an error wherever a test can filter by that field."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ Fields = Mapping[str, Field]
 Ask = Callable[..., object]
 
 FREE = {
-    # Words that the code under test or a test chooses, and words that the fakes write.
+    # Names chosen by the code under test or a test, and strings written by the fakes.
     "calls": "dlq event fault group index instance key name namespace note problem run",
     "messages": "schedule_id timeline",
     "dead letters": "timeline",
@@ -91,13 +91,13 @@ FREE = {
     **dict.fromkeys((f"allow {kind}" for kind in ALLOWABLE), "handle"),
     "allow rejected_step": "handle run_id",
 }
-"""Fields whose strings have no shape."""
+"""Fields whose strings have no known form."""
 CANDIDATES = ("a.test/h", "Not a shape, nor a word!", "")
 
 
 @pytest.fixture(scope="module")
 def cloud() -> Iterator[Cloud]:
-    """One of each fake, with something in each list that a test can ask."""
+    """One of each fake, with an item in each list that a test can filter."""
     with Cloud(seed=1, clock="frozen") as cloud:
         kv, broker, queue, capture, index = map(
             cloud.fixture_handle,
@@ -145,7 +145,7 @@ def fields_of_list(found: Any) -> Fields:
 
 
 def wrong(sort: Sort) -> str | None:
-    """A string that no value of a sort can be; None where any string can."""
+    """Return a string that no value of a sort can equal; None if any string can."""
     for text in CANDIDATES:
         try:
             sort.check("x", text)
@@ -193,7 +193,7 @@ def test_type_checkers_know_the_facts_of_problems_and_of_faults(cloud: Cloud) ->
     assert set(ProblemFields.__annotations__) == facts
     known = tables(cloud)
     matched = {name for each in known if each.startswith("faults") for name in known[each]}
-    # What else a body of a vector index contains, when= finds.
+    # Use when= for other fields of a vector index's body.
     expected = {"times", "skip", "route", "when", "namespace", *matched}
     assert set(Matchers.__annotations__) == expected
 
@@ -266,7 +266,7 @@ def test_every_string_field_has_a_shape_or_is_known_to_have_none(cloud: Cloud) -
 
 
 def asked(cloud: Cloud) -> dict[str, tuple[Fields, Ask]]:
-    """Each thing that takes questions, with the fields that it takes."""
+    """Return each method that filters, with the fields it accepts."""
     made: Any = {each.name: each for each in cloud.handles}
     broker, queue, capture = made["broker"], made["queue"], made["callback_capture"]
     index, kv = made["vector_index"], made["kv_server"]
@@ -382,7 +382,7 @@ def test_what_a_shape_takes(sort: Sort, right: list[str], never: list[str]) -> N
     for text in (*right, re.compile("anything"), str.isupper, None):
         Question("x", text, sort)
     for text in never:
-        with pytest.raises(ContractError, match=r"x='.*' can never be: .*such as '"):
+        with pytest.raises(ContractError, match=r"x='.*' can never match: .*such as '"):
             Question("x", text, sort)
 
 
@@ -391,8 +391,8 @@ def test_the_error_says_what_is_wrong_and_what_to_give(cloud: Cloud) -> None:
     with pytest.raises(ContractError) as told:
         queue.assert_not_delivered("a.test/h")
     assert str(told.value) == (
-        "url='a.test/h' can never be: an absolute URL begins with 'http://' or 'https://'. Give an "
-        "absolute URL such as 'https://app.example.com/hook' (* stands for anything), a pattern, or a "
+        "url='a.test/h' can never match: an absolute URL begins with 'http://' or 'https://'. Give an "
+        "absolute URL such as 'https://app.example.com/hook' (* matches anything), a pattern, or a "
         "function of it"
     )
 
@@ -402,7 +402,7 @@ def test_a_key_is_asked_for_with_a_prefix_of_its_index(cloud: Cloud) -> None:
     kv.assert_not_searched("ix", keys="p:1")
     kv.assert_not_searched(keys="1")
     with pytest.raises(
-        ContractError, match="keys='1' can never be: a key of 'ix' begins with 'p:'"
+        ContractError, match="keys='1' can never match: a key of 'ix' begins with 'p:'"
     ):
         kv.assert_not_searched("ix", keys="1")
 
@@ -414,6 +414,6 @@ def test_a_fact_of_several_services_may_be_what_it_is_in_any(cloud: Cloud) -> No
 
 def test_a_delivery_is_never_to_a_group(cloud: Cloud) -> None:
     queue: Any = cloud.fixture_handle("queue")
-    with pytest.raises(ContractError, match="url='news' can never be: an absolute URL"):
+    with pytest.raises(ContractError, match="url='news' can never match: an absolute URL"):
         queue.faults.duplicate(url="news")
     queue.faults.drop(url="news").remove()

@@ -1,7 +1,7 @@
-"""What one thread looks at while others change it: no look fails, and none passes by what is there.
+"""Reading in one thread while others write never fails and never skips an item.
 
-Threads take turns far more often than usual here, so that a structure that is iterated over without
-a lock, or without a copy, is caught in the middle.
+Threads switch far more often than usual, so that iterating over a structure without a lock or a
+copy fails.
 """
 
 from __future__ import annotations
@@ -26,12 +26,12 @@ from pytest_fakecloud.reporting.rows import rows
 from .budget import cases
 
 SECONDS = cases(12) / 100
-"""How long threads try to meet each other badly."""
+"""How long threads try to interfere."""
 
 
 @pytest.fixture(autouse=True)
 def restless() -> Iterator[None]:
-    """Have threads take turns after every few steps."""
+    """Let threads switch after every few steps."""
     usual = sys.getswitchinterval()
     sys.setswitchinterval(1e-6)
     yield
@@ -45,7 +45,7 @@ def cloud() -> Iterator[Cloud]:
 
 
 def at_once(*jobs: Callable[[], object]) -> None:
-    """Do each job again and again in a thread of its own; raises what any of them raised."""
+    """Repeat each job in its own thread; raise the exceptions of any."""
     until = monotonic() + SECONDS
     errors: list[BaseException] = []
 
@@ -67,7 +67,7 @@ def at_once(*jobs: Callable[[], object]) -> None:
 
 
 def send(handle: Any, method: str, target: str, body: bytes = b"") -> None:
-    """A request of a client, without a socket."""
+    """Send a request without a socket."""
     response = handle._app.answer(Request(method, target, list(handle.headers.items()), body))
     assert response.status < 500, (method, target, response)
 

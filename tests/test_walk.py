@@ -1,4 +1,4 @@
-"""The way of a request through the package: as CONTRIBUTING tells it, and as short as it is."""
+"""The modules that a request passes through, as described in CONTRIBUTING."""
 
 from __future__ import annotations
 
@@ -12,12 +12,14 @@ import pytest
 ROOT = Path(__file__).resolve().parents[1]
 CONTRIBUTING = ROOT / "CONTRIBUTING.md"
 MOST_STEPS_BACK = {"ZADD over REST": 19, "A publish until its callback is delivered": 210}
-"""Some above what they are, since threads may come in another order. Raise none without a reason."""
+"""Slightly above the measured values, because threads may run in another order. Raise them only for
+a reason.
+"""
 
 
 @pytest.mark.slow
 def test_a_request_goes_the_way_that_is_told_and_back_no_more_often() -> None:
-    # In a process of its own: threads that run already cannot be watched.
+    # In its own process, because threads that are already running cannot be traced.
     done = subprocess.run(
         [sys.executable, "-m", "benchmarks.walk"],
         cwd=ROOT,

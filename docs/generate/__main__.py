@@ -1,4 +1,4 @@
-"""Write the generated pages of the documentation anew: ``python -m docs.generate``."""
+"""Regenerate the generated pages of the documentation: ``python -m docs.generate``."""
 
 from __future__ import annotations
 

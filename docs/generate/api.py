@@ -1,4 +1,4 @@
-"""The pages of the public names: which there are, in groups; Sphinx adds their docstrings."""
+"""Generate the API pages: the public names in groups. Sphinx adds their docstrings."""
 
 from __future__ import annotations
 
@@ -32,11 +32,11 @@ _GROUPS: Mapping[str, tuple[str, ...]] = {
     "What happened": ("core.calls", "core.journal", "core.found", "http.", "recordings"),
     "Problems and errors": ("",),
 }
-"""Headings, and the modules whose names stand below each; the first that fits."""
+"""Headings, each with the modules whose names it contains. The first match wins."""
 
 
 def index() -> str:
-    """The page that lists all names."""
+    """Return the page that lists all names."""
     parts = [
         f"{HEAD}\n# API\n\nAll names that can be imported from `pytest_fakecloud`. All else "
         "may change without notice; `help(pytest_fakecloud)` shows the same map in an interpreter.\n\n"
@@ -53,7 +53,7 @@ def index() -> str:
 
 
 def pages() -> dict[str, Callable[[], str]]:
-    """A page for each group, by its place."""
+    """Return a function for each group's page, by path."""
     return {f"reference/api/{_slug(title)}.md": partial(_page, title) for title in _GROUPS}
 
 
@@ -66,7 +66,7 @@ def _page(title: str) -> str:
 
 
 def _groups() -> dict[str, list[str]]:
-    """The names below each heading."""
+    """Return the names below each heading."""
     left = dict(PUBLIC_NAMES)
     found = {}
     for title, places in _GROUPS.items():
@@ -97,7 +97,7 @@ def _about(name: str) -> str:
 
 
 def _told(name: str) -> str:
-    """What Sphinx makes of a name's own docstring; an alias of types has its text here."""
+    """Return the Sphinx directive for a name's docstring; for a type alias, its text."""
     value = getattr(pytest_fakecloud, name)
     if isinstance(value, FunctionType):
         return f"```{{eval-rst}}\n.. autofunction:: pytest_fakecloud.{name}\n```\n"
@@ -115,7 +115,7 @@ _TOLD_ELSEWHERE = (
     "Handle, AnyCloud, Found, FaultPlan, Destination, HTTPServer, ServiceError, list, tuple, dict, str, "
     "BaseException, Exception, AssertionError, OSError, Warning, UserWarning"
 )
-"""Bases whose members a reader finds under their own names, or in Python's documentation."""
+"""Base classes whose members are documented elsewhere."""
 
 
 def _is_settings(value: object) -> bool:

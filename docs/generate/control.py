@@ -1,4 +1,4 @@
-"""The page of the control API, from its OpenAPI file."""
+"""Generate the page of the control API from its OpenAPI file."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ itself at `/__control__/openapi.json`.
 
 
 def page() -> str:
-    """The whole page in Markdown."""
+    """Return the page as Markdown."""
     return _HEAD + table(("", "Path", "What it does"), _rows())
 
 

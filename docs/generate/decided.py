@@ -1,6 +1,6 @@
-"""The page of what was decided where no source says what a service does.
+"""Generate the page of behavior decided by this project, because no source documents the service's.
 
-The docstrings of the package say so in the paragraph concerned, with the words "decided here".
+It collects the paragraphs of the package's docstrings that contain the words "decided here".
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ changed by itself.
 
 
 def page() -> str:
-    """The whole page in Markdown."""
+    """Return the page as Markdown."""
     found: dict[str, list[str]] = {title: [] for title in dict.fromkeys(_PARTS.values())}
     for path, module in modules():
         if path.endswith("__init__.py"):
@@ -57,7 +57,7 @@ def _of_module(path: str, module: ast.Module) -> Iterator[str]:
 
 
 def _paragraphs(docstring: str) -> Iterator[tuple[str, list[str]]]:
-    """Each paragraph that tells a decision, with the list that it announces."""
+    """Yield each paragraph that contains a decision, with the list that follows it."""
     paragraphs = inspect.cleandoc(docstring).split("\n\n")
     for paragraph, after in zip(paragraphs, [*paragraphs[1:], ""], strict=True):
         text = inline(paragraph).removeprefix("- ")
@@ -70,7 +70,7 @@ def _paragraphs(docstring: str) -> Iterator[tuple[str, list[str]]]:
 
 
 def _from_the_decision(text: str) -> str:
-    """What follows "Decided here:", or the whole where the words stand within a sentence."""
+    """Return the text after "Decided here:", or the whole text if the words are inside a sentence."""
     found = re.search(r"\*?Decided here\*?(?:, [^:]{0,60})?: (.*)", text)
     if found is None:
         return text

@@ -1,4 +1,4 @@
-"""The page of error texts, read out of the modules that hold them."""
+"""Generate the page of error texts from the modules that define them."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ for them.
 
 
 def page() -> str:
-    """The whole page in Markdown."""
+    """Return the page as Markdown."""
     return "".join(chain([_HEAD], *(_service(*names) for names in _SERVICES.values())))
 
 
@@ -50,7 +50,7 @@ def _about(node: ast.FunctionDef) -> str:
 
 
 class _Filled(ast.NodeTransformer):
-    """Puts a text that a function gave a name in the place of that name."""
+    """Replaces a function's local names by the strings assigned to them."""
 
     def __init__(self, texts: dict[str, ast.expr]) -> None:
         self._texts = texts
@@ -74,7 +74,7 @@ def _returned(function: ast.FunctionDef) -> Iterator[str]:
 
 
 def _shown(value: ast.expr) -> Iterator[str]:
-    """The texts of a returned value, with the status of an exception in front."""
+    """Yield the strings of a returned value, preceded by the status of an exception."""
     if isinstance(value, ast.IfExp):
         yield from _shown(value.body)
         yield from _shown(value.orelse)
@@ -94,7 +94,7 @@ def _shown(value: ast.expr) -> Iterator[str]:
 
 
 def _text(value: ast.expr) -> str:
-    """A text as it is written, ``<name>`` for what is filled in; empty for what is no text."""
+    """Return a string with ``<name>`` for its placeholders; an empty string for other expressions."""
     if isinstance(value, ast.Constant):
         found = value.value
         if isinstance(found, bytes):

@@ -1,4 +1,4 @@
-"""The page of known differences from real servers, out of the tables of the comparison."""
+"""Generate the page of known differences from real servers, from the comparison's tables."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from .markdown import HEAD, table
 
 
 def page() -> str:
-    """The whole page in Markdown."""
+    """Return the page as Markdown."""
     return "".join(
         [
             f"{HEAD}\n# Known differences\n\n",

@@ -1,4 +1,4 @@
-"""Pieces of Markdown that the generated pages are made of."""
+"""Format pieces of Markdown for the generated pages."""
 
 from __future__ import annotations
 
@@ -16,30 +16,30 @@ PACKAGE = Path(__file__).resolve().parents[2] / "pytest_fakecloud"
 
 
 def inline(text: str) -> str:
-    """A docstring's words as Markdown on one line."""
+    """Return a docstring as one line of Markdown."""
     return " ".join(re.sub(r"``(.+?)``", r"`\1`", text, flags=re.S).split())
 
 
 def cell(text: str) -> str:
-    """A text that may stand in a table."""
+    """Escape a string for a table cell."""
     return inline(text).replace("|", "\\|")
 
 
 def table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
-    """A table; its cells are Markdown already."""
+    """Return a table; its cells are Markdown."""
     lines = [f"| {' | '.join(head)} |", "|" + "---|" * len(head)]
     lines += [f"| {' | '.join(map(cell, row))} |" for row in rows]
     return "\n".join(lines) + "\n"
 
 
 def first_sentence(text: str | None) -> str:
-    """The first sentence of a docstring."""
+    """Return the first sentence of a docstring."""
     found = inline((text or "").strip().partition("\n\n")[0])
     return re.split(r"(?<=\.) (?=[A-Z`])", found)[0]
 
 
 def attribute_docs(kind: Any) -> dict[str, str]:
-    """The text below each field of a class and of its bases."""
+    """Return the docstring below each field of a class and its bases."""
     found: dict[str, str] = {}
     for owner in reversed(kind.__bases__):
         if owner.__module__.startswith("pytest_fakecloud"):
@@ -50,7 +50,7 @@ def attribute_docs(kind: Any) -> dict[str, str]:
 
 
 def alias_docs(module: str) -> dict[str, str]:
-    """The text below each name that a module gives a type."""
+    """Return the docstring below each type alias of a module."""
     file = PACKAGE / f"{module.replace('.', '/')}.py"
     return _texts_below(ast.parse(file.read_text(encoding="utf-8")).body)
 
@@ -67,6 +67,6 @@ def _texts_below(body: Sequence[ast.stmt]) -> dict[str, str]:
 
 
 def modules() -> Iterator[tuple[str, ast.Module]]:
-    """Every module of the package, by its path below the package."""
+    """Yield every module of the package with its path inside the package."""
     for file in sorted(PACKAGE.rglob("*.py")):
         yield file.relative_to(PACKAGE).as_posix(), ast.parse(file.read_text(encoding="utf-8"))

@@ -1,4 +1,4 @@
-"""The pages of fixtures, of pytest's options and ini settings, and of the command."""
+"""Generate the pages of fixtures, of pytest's options and ini settings, and of the command."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from .markdown import HEAD, PACKAGE, inline, table
 
 
 def fixtures_page() -> str:
-    """The page of fixtures in Markdown."""
+    """Return the page of fixtures as Markdown."""
     parts = [
         f"{HEAD}\n# Fixtures\n\n",
         "Every fixture of the plugin, as `pytest --fixtures -v` lists them. A fake lives as long as its "
@@ -41,7 +41,7 @@ _WORDS = (
 
 
 def _variables() -> Iterator[tuple[str, str, str]]:
-    """Each environment variable of each fake, and which of its attributes that is."""
+    """Yield each environment variable of each fake, with the attribute that it contains."""
     with Cloud() as cloud:
         for fixture in ("kv_server", "vector_index", "broker", "queue"):
             handle = cloud.fixture_handle(fixture)
@@ -68,7 +68,7 @@ def _fixtures() -> Iterator[tuple[str, str, str, str]]:
 
 
 class _Options:
-    """What a plugin declares, taken down as pytest's own parser takes it."""
+    """Records the options that a plugin declares, like pytest's own parser."""
 
     def __init__(self) -> None:
         self.options: list[tuple[str, dict[str, Any]]] = []
@@ -85,7 +85,7 @@ class _Options:
 
 
 def page() -> str:
-    """The page of options in Markdown."""
+    """Return the page of options as Markdown."""
     declared = _Options()
     parser: Any = declared
     plugin.pytest_addoption(parser)

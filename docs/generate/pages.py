@@ -1,4 +1,4 @@
-"""The generated pages: where each stands, and what writes it."""
+"""The generated pages: their paths and the functions that write them."""
 
 from __future__ import annotations
 

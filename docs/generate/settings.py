@@ -1,4 +1,4 @@
-"""The page of settings: of the marker, of each fake, and the limits of plans."""
+"""Generate the page of settings: of the marker, of each fake, and the limits of plans."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ ISO text with an offset, or a `datetime` with a time zone.
 
 
 def page() -> str:
-    """The whole page in Markdown."""
+    """Return the page as Markdown."""
     parts = [_HEAD, table(_COLUMNS, _general())]
     for fixture, service in SERVICES.items():
         declared = handle_class(service)._settings
@@ -71,7 +71,7 @@ def _general() -> Iterator[tuple[str, ...]]:
 
 
 def _rows(declared: Any) -> Iterator[tuple[str, str, str, str]]:
-    """A row for each setting, without those that every fake has; inherited ones are the last."""
+    """Yield a row for each setting, except those that every fake has. Inherited settings come last."""
     meanings = attribute_docs(declared)
     inherited = {
         each.name for base in declared.__bases__ if is_dataclass(base) for each in fields(base)
@@ -86,7 +86,7 @@ def _rows(declared: Any) -> Iterator[tuple[str, str, str, str]]:
 
 
 def _type(accepts: Any) -> str:
-    """An annotation in words that a reader of the table knows."""
+    """Return an annotation in words that readers of the table know."""
     union = get_origin(accepts) in (Union, UnionType)
     members = set(get_args(accepts)) if union else {accepts}
     parts = []

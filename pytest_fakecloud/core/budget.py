@@ -22,7 +22,7 @@ class OverBudget(Exception):
     """Raised by `spend()` once a command has taken more than `STEPS`."""
 
     def __init__(self) -> None:
-        super().__init__(f"it takes more than {STEPS:,} steps: ask for less at once")
+        super().__init__(f"it takes more than {STEPS:,} steps; request less")
 
 
 class _Running(threading.local):

@@ -96,9 +96,9 @@ class CutBytes(bytes):
 
 def _cannot_tell(what: str) -> CannotTell:
     return CannotTell(
-        f"cannot tell {what}: the journal has cut it. Let it keep more before the calls are made "
-        f"(cloud.journal.keep_bytes, {KEEP_BYTES:,} unless set), clear it earlier, or look at "
-        "what the fake holds; what came without credentials is never kept whole"
+        f"cannot tell {what}: the journal has cut it. Raise the limit before the calls are made "
+        f"(cloud.journal.keep_bytes, {KEEP_BYTES:,} by default), clear it earlier, or inspect "
+        "the fake's data; requests without valid credentials are always cut"
     )
 
 
@@ -595,7 +595,7 @@ EVENT_KINDS = frozenset(("refused", "run"))
 class CallNames(Sort):
     """Matches a call by one string: ``"POST /path"``, a path, the name of a route or of a command."""
 
-    expected = "'POST /path', '/path', a route or a command as text, a pattern"
+    expected = "'POST /path', '/path', a route or a command, or a pattern"
 
     def __init__(self, words: Callable[[], Iterable[str]]) -> None:
         self._words = words
@@ -606,7 +606,9 @@ class CallNames(Sort):
     def check(self, name: str, wanted: Any) -> None:
         given = shown(wanted) if name == "what" else f"{name}={shown(wanted)}"
         if callable(wanted) or not self.accepts(wanted):
-            raise ContractError(f"{given} names no call: give {self.expected}, or fields by name")
+            raise ContractError(
+                f"{given} does not name a call: give {self.expected}, or fields by name"
+            )
         if not isinstance(wanted, str):
             return
         method, space, target = wanted.partition(" ")
@@ -655,7 +657,7 @@ class Listed(Sort):
     def __init__(self, what: str, words: Callable[[], Iterable[str]]) -> None:
         self._what = what
         self._words = words
-        self.expected = f"{what} (* stands for anything), a pattern"
+        self.expected = f"{what} (* matches anything), a pattern"
 
     def accepts(self, wanted: Any) -> bool:
         return TEXT.accepts(wanted)

@@ -56,7 +56,7 @@ def check_function(value: object, kind: str) -> None:
         raise ContractError(f"{shown(value)} is not a function: give one {kind}")
     if only_begins(value):
         raise ContractError(
-            f"{shown(value)} has to be awaited or iterated, which does not happen here: "
+            f"{shown(value)} must be awaited or iterated, which is not supported here: "
             f"give a function {kind}"
         )
 
@@ -90,7 +90,7 @@ def words_of(error: BaseException) -> str:
     except KeyboardInterrupt:
         raise
     except BaseException:
-        text = "its own text raises"
+        text = "str() of it raises"
     if issubclass(type(error), ContractError | OSError) and text:
         return text
     frames = traceback.extract_tb(error.__traceback__)

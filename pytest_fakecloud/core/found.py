@@ -284,7 +284,7 @@ def expect(
     show: Callable[[T], str] = repr,
     not_counted: Iterable[tuple[T, str]] = (),
     notes: Callable[[int], Iterable[str]] = lambda found: (),
-    none: str = "there is none at all",
+    none: str = "there are none",
 ) -> Found[T]:
     """Return the items that match; fail unless at least one does, or exactly ``times``.
 

@@ -517,7 +517,7 @@ class Journal:
             self.calls(),
             Query(given, fields, "call"),
             times=times,
-            none="no client has called at all",
+            none="no client has made a call",
         )
 
     def assert_not_called(

@@ -124,12 +124,12 @@ class Sort:
         if _is_predicate(wanted, self.samples):
             if only_begins(wanted):
                 raise ContractError(
-                    f"{name}={brief(wanted)} has to be awaited or iterated, so it would hold for "
+                    f"{name}={brief(wanted)} must be awaited or iterated, so it would match "
                     "everything: give a plain function"
                 )
         elif not (wanted is None or self.accepts(wanted) or _compares(wanted, self.samples)):
             raise ContractError(
-                f"{name}={brief(wanted)} can never be: give {self.expected}, or a function of it"
+                f"{name}={brief(wanted)} can never match: give {self.expected}, or a function of it"
             )
 
     def searched(self, found: Any, pattern: Any) -> bool:
@@ -187,7 +187,7 @@ def fits(pieces: tuple[str, ...], found: str) -> bool:
 
 
 class _Text(Sort):
-    expected = "a text (* stands for anything), a pattern"
+    expected = "a string (* matches anything), a pattern"
     samples: tuple[object, ...] = ("",)
 
     def accepts(self, wanted: Any) -> bool:
@@ -249,7 +249,7 @@ class _Shaped(_Text):
     ) -> None:
         self.what = what
         self._fold = fold
-        self.expected = f"{what} such as {example!r} (* stands for anything), a pattern"
+        self.expected = f"{what} such as {example!r} (* matches anything), a pattern"
         self.begins = tuple(begins)
         self._never = None if never is None else re.compile(never)
         self._fits = fits
@@ -258,7 +258,8 @@ class _Shaped(_Text):
         super().check(name, wanted)
         if isinstance(wanted, str) and (why := self._why_never(wanted)) is not None:
             raise ContractError(
-                f"{name}={brief(wanted)} can never be: {why}. Give {self.expected}, or a function of it"
+                f"{name}={brief(wanted)} can never match: {why}. "
+                f"Give {self.expected}, or a function of it"
             )
 
     def _why_never(self, wanted: str) -> str | None:
@@ -366,7 +367,7 @@ class _Flag(Sort):
 class _Bytes(Sort):
     """Bytes. A string or string pattern is compared with the UTF-8 text they contain."""
 
-    expected = "bytes, a text (* stands for anything), a pattern"
+    expected = "bytes, a string (* matches anything), a pattern"
     samples: tuple[object, ...] = (b"",)
 
     def accepts(self, wanted: Any) -> bool:
@@ -388,7 +389,7 @@ class _Bytes(Sort):
 class _Json(Sort):
     """A JSON value. Tuples compare equal to the lists that JSON makes of them."""
 
-    expected = "what JSON can hold (dict with text keys, list, text, number, True, False, None)"
+    expected = "a JSON value (dict with string keys, list, string, number, True, False, None)"
     samples: tuple[object, ...] = ({}, [], "", 0, True, None)
 
     def accepts(self, wanted: Any) -> bool:
@@ -429,7 +430,7 @@ class _Document(_Json):
 
 
 class _Mapping(Sort):
-    expected = "a dict, with text keys, of what JSON can hold"
+    expected = "a dict of JSON values with string keys"
     samples: tuple[object, ...] = ({},)
 
     def accepts(self, wanted: Any) -> bool:
@@ -449,17 +450,19 @@ class _Pairs(Sort):
 
     fold = False
     samples: tuple[object, ...] = ({}, [])
-    expected = "a dict of names to texts, patterns or functions"
+    expected = "a dict from names to strings, patterns or functions"
 
     def check(self, name: str, wanted: Any) -> None:
         super().check(name, wanted)
         if isinstance(wanted, Mapping):
             for key, value in wanted.items():
                 if not isinstance(key, str):
-                    raise ContractError(f"{name}: {key!r} is not a name of a header: give a text")
+                    raise ContractError(
+                        f"{name}: {key!r} is not the name of a header: give a string"
+                    )
                 if value is None:
                     raise ContractError(
-                        f"{name}[{key!r}]=None: give a text, a pattern or a function"
+                        f"{name}[{key!r}]=None: give a string, a pattern or a function"
                     )
                 TEXT.check(f"{name}[{key!r}]", value)
 
@@ -500,13 +503,13 @@ class _Headers(_Pairs):
         for key in wanted if isinstance(wanted, Mapping) else ():
             if not _TOKEN.fullmatch(key):
                 raise ContractError(
-                    f"{name}: {brief(key)} can never be the name of a header: give one such as "
+                    f"{name}: {brief(key)} cannot be the name of a header: give one such as "
                     "'Content-Type', without a colon or spaces"
                 )
 
 
 class _Instant(Sort):
-    expected = "an instant (an aware datetime, ISO text with an offset)"
+    expected = "a time (an aware datetime, an ISO string with an offset)"
 
     samples: tuple[object, ...] = (datetime(2000, 1, 1, tzinfo=UTC),)
 
@@ -744,7 +747,7 @@ class Question:
         except Exception as error:
             raise ContractError(
                 f"{self.name}={brief(wanted)} raised {brief(error)} when it was compared with "
-                f"{brief(found)}: give a value whose == answers for every value it may meet"
+                f"{brief(found)}: give a value whose == works with every value of the field"
             ) from error
 
     def _decides(self, found: Any) -> bool:
@@ -756,12 +759,12 @@ class Question:
         except Exception as error:
             raise ContractError(
                 f"{self.name}={brief(self.wanted)} raised {brief(error)} for {brief(found)}: "
-                "give a function that answers for every value it may meet"
+                "give a function that works for every value of the field"
             ) from error
         if never_awaited(answer) or inspect.isgenerator(answer):
             raise ContractError(
-                f"what {self.name}={brief(self.wanted)} returns has to be awaited or iterated: "
-                "give a function that answers at once"
+                f"what {self.name}={brief(self.wanted)} returns must be awaited or iterated: "
+                "give a plain function"
             )
         return holds
 
@@ -784,7 +787,7 @@ class Query:
         for name, wanted in given.items():
             if wanted is None and not fields[name].optional:
                 raise ContractError(
-                    f"{name}=None can never be: leave {name}= out to ask for any, or give "
+                    f"{name}=None can never match: leave {name}= out to match any, or give "
                     f"{fields[name].sort.expected}"
                 )
         self.given = given

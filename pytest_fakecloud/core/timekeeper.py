@@ -37,8 +37,8 @@ Reads: TypeAlias = deque[tuple[int, int]]
 """Threads, each with the time that it read, or with a negative number of the journal: what was
 recorded under that number read the times that follow in the same thread."""
 STANDS = (
-    "with process_time=True the process's time follows it, and both stand until they are told to move. "
-    "Move them with advance() or move_to(), or leave out process_time"
+    "with process_time=True the process's time follows it, and both are frozen until the test "
+    "moves them. Use advance() or move_to(), or leave out process_time"
 )
 _STANDS = 0.02  # real seconds without movement after which a clock counts as frozen
 _PATIENCE = 10.0  # real seconds that an advance waits for another one to finish
@@ -218,7 +218,7 @@ class Timekeeper:
         if frozen or abs(self.now_us() - _process_us()) > 1_000_000:
             state = "frozen" if frozen else "not at the process's time"
             raise ContractError(
-                f"this clock is {state}, and a real server lives in real time: use the in-memory "
+                f"this clock is {state}, but a real server uses real time: use the in-memory "
                 "engine (leave out engine=), or a running clock"
             )
 
@@ -572,16 +572,16 @@ class Timekeeper:
                 raise Occupied
             if self._driver is not None or delivering:
                 self._breach = ContractError(
-                    "the clock is already being advanced: an advance cannot be called from inside "
-                    "a handler or from a second thread. Let the outer call return first; to have "
+                    "the clock is already being advanced: it cannot be advanced again from inside "
+                    "a handler or from a second thread. Let the outer call return first; to make "
                     "an answer take time, give the destination a duration instead"
                 )
                 raise self._breach
             if self._carrying:
                 raise ContractError(
                     f"the clock cannot be moved: {len(self._carrying)} attempt(s) in the background"
-                    f" have not ended within {_PATIENCE:g} s of real time, and what they change"
-                    " belongs before the move. Let their destinations answer, or end them sooner"
+                    f" have not ended within {_PATIENCE:g} s of real time, and their effects"
+                    " belong before the move. Let their destinations answer, or end them sooner"
                     " with a lower attempt_cap="
                 )
             self._driver = me
@@ -617,8 +617,8 @@ class Timekeeper:
     def _within_reach(self, target_us: int) -> int:
         if target_us > LAST_US:
             raise ContractError(
-                f"it is {self.now().isoformat()} on this clock, and time ends for it with the year "
-                "9999: begin earlier (now=), or advance by less"
+                f"it is {self.now().isoformat()} on this clock, which ends with the year "
+                "9999: start earlier (now=), or advance by less"
             )
         return target_us
 

@@ -67,7 +67,7 @@ def duration_us(value: Duration) -> int:
     if microseconds < 0:
         raise ContractError(f"a duration cannot be negative: {shown(value)}")
     if microseconds > _LONGEST_US:
-        raise ContractError(f"a duration above 100 years is surely a mistake: {shown(value)}")
+        raise ContractError(f"a duration must not exceed 100 years: {shown(value)}")
     return microseconds
 
 
@@ -75,7 +75,7 @@ def check_seconds(name: str, value: object) -> None:
     """Raise ``ContractError`` unless the value is a number of seconds, 0 or more."""
     number = isinstance(value, int | float) and not isinstance(value, bool)
     if not number or not value >= 0:  # type: ignore[operator]
-        raise ContractError(f"{name}={shown(value)} are not seconds: give a number from 0 up")
+        raise ContractError(f"{name}={shown(value)} is not a number of seconds: give 0 or more")
 
 
 def instant_us(value: Instant) -> int:
@@ -96,16 +96,16 @@ def instant_us(value: Instant) -> int:
     try:
         offset = moment.utcoffset()
     except Exception as error:  # from a tzinfo of the test
-        raise ContractError(f"the time zone of {shown(value)} is of no use: {error}") from error
+        raise ContractError(f"the time zone of {shown(value)} is invalid: {error}") from error
     if offset is None:
         raise ContractError(
-            f"{shown(value)} names no time zone: give an aware datetime (tzinfo=UTC) or text with an "
+            f"{shown(value)} has no time zone: give an aware datetime (tzinfo=UTC) or a string with an "
             "offset, such as '2026-01-01T00:00:00Z'"
         )
     microseconds = (moment - _EPOCH) // _MICROSECOND
     if not _FIRST_US <= microseconds <= LAST_US:
         # The first hours of year 1 in an eastern time zone, or the last of 9999 in a western one.
-        raise ContractError(f"{shown(value)} is outside of the years 1 to 9999 in UTC")
+        raise ContractError(f"{shown(value)} is outside the years 1 to 9999 in UTC")
     return microseconds
 
 
@@ -123,13 +123,13 @@ def to_datetime(microseconds: int) -> datetime:
 def _bad_duration(value: object) -> ContractError:
     return ContractError(
         f"{shown(value)} is not a duration: give a timedelta, a number of seconds, "
-        "or text such as '24h', '1d2h' or '200ms'"
+        "or a string such as '24h', '1d2h' or '200ms'"
     )
 
 
 def _bad_instant(value: object) -> ContractError:
     return ContractError(
-        f"{shown(value)} is not an instant: give an aware datetime or ISO text with an offset, "
+        f"{shown(value)} is not a time: give an aware datetime or an ISO string with an offset, "
         "such as '2026-01-01T00:00:00Z'"
     )
 

@@ -31,7 +31,7 @@ def one_line(text: str, length: int = 1000) -> str:
 def check_times(times: object) -> None:
     """Raise ``ContractError`` for ``times=`` other than an integer, 0 or more."""
     if times is not None and (type(times) is not int or times < 0):
-        raise ContractError(f"times={brief(times)} is not a count: give a whole number from 0 up")
+        raise ContractError(f"times={brief(times)} is not a count: give an integer of at least 0")
 
 
 def never_awaited(result: object) -> bool:
@@ -53,14 +53,14 @@ def differences(found: Any, wanted: Any, place: str) -> Iterator[str]:
     elif found is _ABSENT:
         yield f"{place} is absent, not {brief(wanted)}"
     elif wanted is _ABSENT:
-        yield f"{place} is {brief(found)}, not asked for"
+        yield f"{place} is {brief(found)}, not expected"
     elif bool(found == wanted):
         return
     elif isinstance(found, str) and isinstance(wanted, str) and len(found) + len(wanted) > SHOWN:
         pairs = enumerate(zip(found, wanted, strict=False))
         at = next((n for n, (a, b) in pairs if a != b), min(len(found), len(wanted)))
         yield (
-            f"{place} from its character {at} on is {brief(found[at:], PIECE)}, "
+            f"{place} from character {at} on is {brief(found[at:], PIECE)}, "
             f"not {brief(wanted[at:], PIECE)}"
         )
     else:

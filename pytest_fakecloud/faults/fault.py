@@ -236,7 +236,7 @@ def count(name: str, value: object, least: int) -> int | None:
         return None
     if isinstance(value, bool) or not isinstance(value, int) or value < least:
         raise ContractError(
-            f"{name}={shown(value)} is not a count: give a whole number from {least} up"
+            f"{name}={shown(value)} is not a count: give an integer of at least {least}"
         )
     return value
 

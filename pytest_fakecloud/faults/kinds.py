@@ -231,7 +231,7 @@ class CallRule(Rule):
         if inspect.iscoroutine(result):
             result.close()
             raise ContractError(
-                f"the function of {shown(self)} has to be awaited: give a plain one"
+                f"the function of {shown(self)} must be awaited: give a plain function"
             )
         if isinstance(result, Answer):
             try:

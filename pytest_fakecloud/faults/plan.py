@@ -120,7 +120,7 @@ class FaultPlan:
         limit = count("requests", requests, 0) or 0
         per_us = duration_us(per)
         if not per_us:
-            raise ContractError(f"per={shown(per)} is not a span: give one that lasts")
+            raise ContractError(f"per={shown(per)} is not a period: give a positive duration")
         self._table.answer_maker(status, body, headers or (), None)
 
         def make(usual: HeaderPairs) -> Answer:
@@ -170,7 +170,7 @@ class FaultPlan:
             raise ContractError(f"call() needs a function, got {shown(function)}")
         if only_begins(function):
             raise ContractError(
-                f"{shown(function)} has to be awaited or iterated, and a fault does neither: "
+                f"{shown(function)} must be awaited or iterated, which a fault does not do: "
                 "give call() a plain function"
             )
         if moment not in ("before", "after"):
@@ -226,5 +226,5 @@ def fault_words(kind: type[FaultPlan]) -> list[str]:
 
 def _switch(name: str, value: object) -> bool:
     if not isinstance(value, bool):
-        raise ContractError(f"{name}={shown(value)} is not a switch: give True or False")
+        raise ContractError(f"{name}={shown(value)} must be True or False")
     return value

@@ -207,7 +207,7 @@ class App:
     def refused(self, status: int, reason: str) -> None:
         """Record that the server rejected bytes that are not a valid request."""
         shown = shortened(reason)
-        self.recorder.add_event("refused", f"{status} to what is not a request: {shown}")
+        self.recorder.add_event("refused", f"{status} to bytes that are not a request: {shown}")
 
     def foreign(self, request: Request) -> Answer:
         """Answer a method that no path accepts, of which only method and target were read.
@@ -261,7 +261,7 @@ class App:
             return
         call.problem = "bug"
         if isinstance(error, ContractError):
-            blame = f"was answered 500, because of what the test does while it is served: {error}"
+            blame = f"was answered 500, because of an error of the test in a callback: {error}"
         else:
             blame = (
                 f"made the fake itself fail: {shown(error)}\n"

@@ -128,7 +128,7 @@ class Hub:
             wanted = f"port {port} of {host}" if port else f"any port of {host}"
             raise ContractError(
                 f"cannot listen on {wanted}: {error.strerror or error}. "
-                "Leave the port out for a free one, or stop what uses it"
+                "Leave the port out for a free one, or stop the program that uses it"
             ) from error
 
     def _bind_next(self, host: str, sock: socket.socket) -> int:
@@ -266,7 +266,7 @@ class Hub:
         self._scarce = True
         advice = ""
         if error.errno in _SCARCE:
-            advice = ". Close clients that are not used any more, or raise the limit (ulimit -n)"
+            advice = ". Close unused clients, or raise the limit (ulimit -n)"
         print(
             f"pytest-fakecloud: {data!r} cannot accept a connection: {error.strerror or error}; "
             f"clients wait until there is room{advice}",

@@ -236,7 +236,7 @@ class RequestReader:
         # upgrades, so parse the same head again without the Upgrade header.
         asked = self.messages.pop()
         if asked.method == "CONNECT":
-            reason = "CONNECT is for proxies; this is a server"
+            reason = "CONNECT is for proxies; this is not a proxy"
             self.refusal = Refusal(405, reason, asked.method, asked.target)
             return
         kept = [f"{n}: {v}" for n, v in asked.headers.pairs if n.lower() != "upgrade"]
@@ -312,7 +312,7 @@ class RequestReader:
         if len(self._headers) > HEADERS_LIMIT:
             raise Refusal(431, f"a request is limited to {HEADERS_LIMIT} headers")
         if version not in ("1.1", "1.0"):
-            raise Refusal(505, f"HTTP/{version} is not spoken here, HTTP/1.1 is")
+            raise Refusal(505, f"HTTP/{version} is not supported, only HTTP/1.1")
         hosts = self._headers.count(self._host)
         if hosts != 1:
             if hosts:
@@ -387,7 +387,9 @@ def _no_method(data: bytes) -> Refusal | None:
         method, target, *_ = [*data.split(b"\r\n")[0].decode("latin-1").split(" "), ""]
         return Refusal(501, f"the method {method!r} is not known", method, target)
     if data.startswith(_TLS_HELLO):
-        return Refusal(400, "this is TLS, and plain HTTP is spoken here: use http:// (or tls=True)")
+        return Refusal(
+            400, "received TLS, but this server uses plain HTTP: use http:// (or tls=True)"
+        )
     return None
 
 

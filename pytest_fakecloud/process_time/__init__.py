@@ -76,8 +76,8 @@ class ProcessTime:
                 return False
             if _sleeping:
                 raise ContractError(
-                    "the sleeps of this process move the clock of another cloud already, and they "
-                    "can move only one: end that one's autojump first"
+                    "the sleeps of this process already move the clock of another cloud, and they "
+                    "can move only one: end its autojump first"
                 )
             _sleeping.append(self)
             return True

@@ -461,7 +461,7 @@ def test_assert_produced_fails_with_the_nearest_records_and_why(broker: Broker, 
         """  not orders-1@0 'not json': value 'not json' is not JSON, expected {'id': 1, 'total': 9}; """
         "key is 'z', not 'k'; header h is absent, not 'v' (there are: none)",
         """  not orders-0@0 '{"id": 1, "total": 8, "more": []}': value.total is 8, not 9; """
-        "value.more is [], not asked for; header h is absent, not 'v' (there are: none); "
+        "value.more is [], not expected; header h is absent, not 'v' (there are: none); "
         "partition is 0, not 1",
     ]
 
@@ -1148,5 +1148,5 @@ def test_a_predicate_to_be_awaited_is_refused(broker: Broker, rest: Rest) -> Non
         lambda: broker.wait_for_record("orders", is_a, timeout=0),
         lambda: broker.wait_for_record("orders", lambda r: is_a(r), timeout=0),
     ):
-        with pytest.raises(ContractError, match="has to be awaited"):
+        with pytest.raises(ContractError, match="must be awaited"):
             ask()  # type: ignore[no-untyped-call]

@@ -1,4 +1,4 @@
-"""Awaitable twins in asyncio and trio."""
+"""Awaitable versions of calls in asyncio and trio."""
 
 from __future__ import annotations
 

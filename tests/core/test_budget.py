@@ -12,7 +12,7 @@ from pytest_fakecloud.core.budget import STEPS, OverBudget, budgeted, spend
 def test_a_budget_ends_with_an_error() -> None:
     with budgeted():
         spend(STEPS)
-        with pytest.raises(OverBudget, match="more than 10,000,000 steps: ask for less"):
+        with pytest.raises(OverBudget, match="more than 10,000,000 steps; request less"):
             spend(1)
 
 

@@ -1,4 +1,4 @@
-"""Calls: what is left of one that was cut, what cannot be told of it any more, and its names."""
+"""Calls: what remains of one that was cut, which questions then raise, and how calls are named."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def call(facts: dict[str, Any] | None = None, **fields: Any) -> Call:
 
 
 class Name(str):
-    """A text of its own class, as a command's name is."""
+    """A subclass of str, like a command's name."""
 
 
 @pytest.mark.parametrize(
@@ -79,7 +79,7 @@ def test_a_short_text_of_its_own_class_stays_one() -> None:
     ("items", "cut"), [(["a" * 112] * 8, False), (["a" * 119] * 8, False), (["a" * 120] * 8, True)]
 )
 def test_what_items_take_counts(items: list[str], cut: bool) -> None:
-    # 8 bytes, and 8 for each item besides its own.
+    # 8 bytes, and 8 more for each item.
     one = call({"fact": items})
     shorten(one)
     assert ("fact" in one.cut) is cut
@@ -155,7 +155,7 @@ def test_who_sent_without_credentials_is_not_read() -> None:
     one = Call(1, 0, "demo", "demo_1", "POST", "/", [], b"x" * 10, facts=facts)
     shorten(one, read_facts=False)
     assert (read, one.facts, dict(one.cut)) == ([], {}, {"facts": 10})
-    # Facts that are there already are kept.
+    # Facts that were already read are kept.
     known = call({"command": "SET"})
     shorten(known, read_facts=False)
     assert (known.facts, dict(known.cut)) == ({"command": "SET"}, {})
@@ -241,10 +241,14 @@ def test_a_name_that_may_be_one(wanted: Any) -> None:
     ("name", "wanted", "told"),
     [
         *(
-            ("what", wanted, f"{named}=.* can never be: a request target begins with '/'")
+            ("what", wanted, f"{named}=.* can never match: a request target begins with '/'")
             for wanted, named in (("a/b", "what"), ("POST a/b", "target"), ("a/*", "what"))
         ),
-        ("what", "POST /a b", "target='/a b' can never be: a request target does not contain ' '"),
+        (
+            "what",
+            "POST /a b",
+            "target='/a b' can never match: a request target does not contain ' '",
+        ),
         (
             "what",
             "sett",
@@ -252,9 +256,9 @@ def test_a_name_that_may_be_one(wanted: Any) -> None:
         ),
         ("call", "sett", r"^call='sett' is neither"),
         ("what", "get me", r"^'get me' is neither"),
-        ("what", 3, r"^3 names no call: give 'POST /path', .*, or fields by name$"),
-        ("what", print, r"names no call"),
-        ("what", re.compile(b"x"), r"names no call"),
+        ("what", 3, r"^3 does not name a call: give 'POST /path', .*, or fields by name$"),
+        ("what", print, r"does not name a call"),
+        ("what", re.compile(b"x"), r"does not name a call"),
         ("what", "get /x", r"^method='get' is not an HTTP method: .*, give 'GET'$"),
         ("what", "post http://a/b", r"give 'POST'$"),
         ("what", "post /a b", r"give 'POST'$"),
@@ -301,7 +305,7 @@ def test_a_name_is_not_denied_where_what_tells_it_was_cut() -> None:
     names = NamesOf(one)
     with pytest.raises(CannotTell, match=r"whether <Call 7 .* is 'GET'"):
         NAMES.check_whole(names, "GET")
-    NAMES.check_whole(names, "GET /x")  # a path has nothing to do with commands
+    NAMES.check_whole(names, "GET /x")  # commands do not matter for a path
     long = call(target="/" + "t" * 2000)
     shorten(long)
     with pytest.raises(CannotTell):

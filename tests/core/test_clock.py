@@ -1,4 +1,4 @@
-"""The clock as a test holds it: what it shows is what a tester uses, and it moves one timekeeper."""
+"""The clock as tests see it: its public surface, and that it moves one timekeeper."""
 
 from __future__ import annotations
 

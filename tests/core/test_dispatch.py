@@ -1,4 +1,4 @@
-"""The thread that delivers in the background."""
+"""The thread that makes background deliveries."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def test_it_delivers_when_due_and_in_order(clock: Timekeeper, dispatcher: Dispat
         if len(fired) == 3:
             done.set()
 
-    # Frozen meanwhile, or a slow machine would let the first fall due before the others are planned.
+    # Frozen, because on a slow machine the first would be due before the others are planned.
     clock.freeze()
     now = clock.now_us()
     for name, delay in (("c", 60_000), ("a", 20_000), ("b", 40_000)):
@@ -144,7 +144,7 @@ def test_a_failing_delivery_is_reported_and_the_next_one_made(clock: Timekeeper)
 
 
 def plan(clock: Timekeeper, begin: Callable[[int], Callable[[], object] | None]) -> None:
-    """Plan a delivery for now; to be fired in the background only."""
+    """Plan a background delivery that is due now."""
 
     def whole(at_us: int) -> None:
         rest = begin(at_us)
@@ -329,7 +329,7 @@ def test_what_was_handed_over_cannot_move_the_clock(
 
     def rest() -> None:
         with pytest.raises(ContractError) as caught:
-            # In a task of its own, as a coroutine that a handler awaits.
+            # In its own task, like a coroutine that a handler awaits.
             contextvars.copy_context().run(clock.advance, 1)
         told.append(str(caught.value))
         done.set()

@@ -1,4 +1,6 @@
-"""Errors: how values of a tester's are shown, what begins only, and what is told instead of raised."""
+"""Errors: reprs of the test's values, functions that return awaitables, and errors turned into
+text.
+"""
 
 from __future__ import annotations
 
@@ -21,7 +23,7 @@ from pytest_fakecloud.core.errors import (
 
 
 class Mute:
-    """Its repr raises what it was made with."""
+    """Its repr raises a given exception."""
 
     def __init__(self, error: BaseException) -> None:
         self.error = error
@@ -49,7 +51,7 @@ def test_who_interrupts_a_repr_is_heard() -> None:
 
 
 async def coroutine() -> None:
-    """Nobody awaits it."""
+    """A coroutine that is never awaited."""
 
 
 def generator() -> Iterator[int]:
@@ -65,7 +67,7 @@ def plain() -> None:
 
 
 def called_as(kind: Callable[..., Any]) -> Any:
-    """An object whose call is that function."""
+    """Return an object whose __call__ is this function."""
     return type("Called", (), {"__call__": kind})()
 
 
@@ -102,7 +104,7 @@ def test_a_function_is_what_can_be_called_and_does_something_at_once() -> None:
     with pytest.raises(ContractError) as caught:
         check_function(generator, "that says yes")
     assert str(caught.value) == (
-        f"{generator!r} has to be awaited or iterated, which does not happen here: "
+        f"{generator!r} must be awaited or iterated, which is not supported here: "
         "give a function that says yes"
     )
 
@@ -118,7 +120,7 @@ class Interrupts(Exception):
 
 
 def raised(error: BaseException) -> BaseException:
-    """The error, as somebody caught it."""
+    """Return the error after it was raised and caught."""
     try:
         raise error
     except BaseException as caught:
@@ -134,7 +136,7 @@ def raised(error: BaseException) -> BaseException:
         (PermissionError("not yours"), "not yours"),
         (KeyError("x"), "KeyError: 'x'"),
         (ValueError("one\ntwo"), "ValueError: one"),
-        (Mumbles(), "Mumbles: its own text raises"),
+        (Mumbles(), "Mumbles: str() of it raises"),
     ],
 )
 def test_an_error_is_told_in_one_line(error: BaseException, words: str) -> None:

@@ -1,4 +1,4 @@
-"""Lists of what was found, and the one way in which an assertion about them fails."""
+"""Lists of results, and the failures of assertions about them."""
 
 from __future__ import annotations
 
@@ -108,11 +108,11 @@ def test_where(things: Found[Item], asked: dict[str, Any], expected: list[Item])
     ("predicate", "asked", "text"),
     [
         (None, {"nam": "a"}, r"a thing has no field 'nam', did you mean 'name'\?; there are: name"),
-        (None, {"size": "1"}, "size='1' can never be: give a number"),
-        (None, {"name": 5}, "name=5 can never be: give a text"),
+        (None, {"size": "1"}, "size='1' can never match: give a number"),
+        (None, {"name": 5}, "name=5 can never match: give a string"),
         ("a", {}, "'a' is not a function: give a predicate, or fields by name"),
         (lambda item: item.nope, {}, "predicate=<lambda> raised AttributeError"),
-        (lambda item: (one for one in [item]), {}, "to be awaited or iterated"),
+        (lambda item: (one for one in [item]), {}, "must be awaited or iterated"),
     ],
 )
 def test_where_refuses_what_says_nothing(predicate: Any, asked: Any, text: str) -> None:
@@ -127,11 +127,11 @@ async def awaited(item: object) -> bool:
 def test_what_can_be_asked_is_checked_though_nothing_is_there() -> None:
     with pytest.raises(ContractError, match="no field 'nam'"):
         listed().where(nam="a")
-    with pytest.raises(ContractError, match="to be awaited"):
+    with pytest.raises(ContractError, match="must be awaited"):
         listed().where(awaited)
-    with pytest.raises(ContractError, match=r"^predicate=awaited has to be awaited"):
+    with pytest.raises(ContractError, match=r"^predicate=awaited must be awaited"):
         check_predicate(awaited)
-    # Nobody knows what the items would have been.
+    # The type of the items is unknown.
     assert Found[Item]().where(anything=5) == []
 
 
@@ -191,7 +191,7 @@ def test_items_of_several_classes_are_asked_for_the_fields_of_each() -> None:
 def test_slots_and_properties_are_fields_and_what_a_mapping_inherits_is_none() -> None:
     things = Found([Slotted(1), Slotted(2)])
     assert things.where(twice=4) == things.where(one=2) == things[1:]
-    with pytest.raises(ContractError, match=r"twice='4' can never be: give a number"):
+    with pytest.raises(ContractError, match=r"twice='4' can never match: give a number"):
         things.where(twice="4")
     with pytest.raises(ContractError, match=r"no field '_inner'; there are: one, twice$"):
         things.where(_inner=1)
@@ -235,7 +235,7 @@ def test_what_is_expected_is_returned(
 @pytest.mark.parametrize(
     ("items", "options", "text"),
     [
-        ([], {}, "expected a thing at least once, found 0\n  there is none at all"),
+        ([], {}, "expected a thing at least once, found 0\n  there are none"),
         ([], {"none": "nobody came"}, "expected a thing at least once, found 0\n  nobody came"),
         (
             [A],

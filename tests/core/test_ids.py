@@ -1,4 +1,4 @@
-"""Seeded randomness: repeatable, independent of order, one stream for each purpose."""
+"""Seeded random values: reproducible, independent of order, one stream per purpose."""
 
 from __future__ import annotations
 
@@ -73,14 +73,14 @@ def test_what_is_no_seed(seed: Any) -> None:
     for refuse in (Ids, Ids(1).reseed):
         with pytest.raises(ContractError) as caught:
             refuse(seed)
-        told = f"seed={seed!r} is not a seed: give a whole number or a text"
+        told = f"seed={seed!r} is not a seed: give an integer or a string"
         assert str(caught.value) == told
 
 
 def test_a_seed_that_nobody_can_print_is_none() -> None:
     with pytest.raises(ContractError) as caught:
         Ids(2**4096)
-    told = "a whole number of 4097 bits is not a seed: give one of at most 4096"
+    told = "an integer of 4097 bits is too large for a seed: give one of at most 4096"
     assert str(caught.value) == told
 
 
@@ -139,5 +139,5 @@ def test_the_process_random_state_plays_no_part() -> None:
 
 def test_threads_that_ask_a_stream_first_share_its_source() -> None:
     stream = Ids(1).stream("message ids")
-    make = RandomStream.__dict__["_random"].func  # what both run where none has been made
+    make = RandomStream.__dict__["_random"].func  # what both threads run before a source exists
     assert make(stream) is make(stream) is stream._random

@@ -18,7 +18,7 @@ from pytest_fakecloud.core.matching import TEXT, Field
 
 
 class Both(Recorder):
-    """A recorder and the journal in front of it, which a handle has side by side."""
+    """A recorder with its journal, which a fake has as two attributes."""
 
     def __getattr__(self, name: str) -> Any:
         return getattr(Journal(self), name)
@@ -303,7 +303,7 @@ def test_a_failure_of_a_count_shows_what_matched(used: Both) -> None:
 
 
 def test_a_failure_without_any_call_says_so(journal: Both) -> None:
-    with pytest.raises(AssertionError, match="no client has called at all"):
+    with pytest.raises(AssertionError, match="no client has made a call"):
         journal.assert_called("SET")
     assert journal.assert_called("SET", times=0) == []
     journal.assert_not_called()
@@ -330,11 +330,14 @@ def test_a_bounded_journal_forgets_the_oldest() -> None:
             "'SET' is not a function: give a predicate, or fields",
         ),
         (lambda journal: journal.calls().where(5), "5 is not a function"),
-        (lambda journal: journal.assert_called(["SET"]), r"\['SET'\] names no call: give 'POST"),
+        (
+            lambda journal: journal.assert_called(["SET"]),
+            r"\['SET'\] does not name a call: give 'POST",
+        ),
         (lambda journal: journal.assert_called("SET", times="2"), "times='2' is not a count"),
         (lambda journal: journal.assert_called(times=-1), "times=-1 is not a count"),
         (lambda journal: journal.assert_called(times=True), "times=True is not a count"),
-        (lambda journal: journal.assert_not_called(5), "5 names no call"),
+        (lambda journal: journal.assert_not_called(5), "5 does not name a call"),
     ],
 )
 def test_what_cannot_be_asked_is_said(used: Both, ask: Any, told: str) -> None:
@@ -355,7 +358,7 @@ def finished(journal: Both, body: bytes, answer: bytes = b"", **fields: Any) -> 
 
 @pytest.fixture
 def cloud() -> Both:
-    """A cloud's journal that keeps no more than 100 kB whole."""
+    """A cloud's journal that keeps at most 100 kB in full."""
     journal = Both(lambda: 0)
     journal.keep_bytes = 100_000
     return journal
@@ -415,7 +418,7 @@ def test_memory_stays_within_the_bound(cloud: Both) -> None:
     cloud.keep = 50
     parts = [Both(lambda: 0, parent=cloud) for _ in range(3)]
     for number in range(600):
-        # One handle hardly used keeps what the cloud has forgotten long since.
+        # A fake with few calls keeps entries that the cloud has forgotten.
         journal = parts[0] if number < 50 else parts[1 + number % 2]
         finished(journal, b"a" * 20_000, answer=b"b" * 5_000)
         held = {id(call): call for each in (cloud, *parts) for call in each.calls()}
@@ -458,7 +461,7 @@ WORDED = Worded()
 
 @pytest.fixture
 def cut(cloud: Both) -> Both:
-    """A journal of a call that is whole, and of two of which only the beginning is left."""
+    """A journal with one complete call and two that were cut."""
     cloud.learn("kv", WORDED)
     finished(cloud, b"a" * 60_000)
     finished(cloud, b"b" * 60_000)
@@ -609,7 +612,7 @@ def test_calls_are_filtered_by_predicate_and_by_fields(journal: Both) -> None:
 
 
 def test_what_an_assertion_cannot_ask_is_told_whole(used: Both) -> None:
-    with pytest.raises(ContractError, match=r"^5 names no call: give 'POST /path'"):
+    with pytest.raises(ContractError, match=r"^5 does not name a call: give 'POST /path'"):
         used.assert_called(5)
     with pytest.raises(ContractError, match=r"^a call has no field 'topci', did you mean 'topic'"):
         used.assert_called("SET", topci="orders")
@@ -619,7 +622,7 @@ def test_an_assertion_where_nobody_called_says_so(journal: Both) -> None:
     with pytest.raises(AssertionError) as caught:
         journal.assert_called(status=200)
     assert str(caught.value) == (
-        "expected a call status=200 at least once, found 0\n  no client has called at all"
+        "expected a call status=200 at least once, found 0\n  no client has made a call"
     )
 
 
@@ -627,7 +630,9 @@ def test_events_are_asked_for_by_what_they_have(journal: Both) -> None:
     assert journal.events(url="https://a.test") == []
     with pytest.raises(ContractError, match=r"^an event has no field 'ulr', did you mean 'url'"):
         journal.events(ulr="https://a.test")  # type: ignore[call-arg]
-    with pytest.raises(ContractError, match=r"^url='a.test' can never be: an absolute URL begins"):
+    with pytest.raises(
+        ContractError, match=r"^url='a.test' can never match: an absolute URL begins"
+    ):
         journal.events(url="a.test")
     journal.add_event("attempt", "first", url="https://a.test")
     journal.add_event("rebalance", "second", group="g")
@@ -639,7 +644,7 @@ def test_events_are_asked_for_by_what_they_have(journal: Both) -> None:
             ContractError, match=r"^an event has no field 'nope'; there are: group, kind, url$"
         ):
             ask(nope=1)
-    with pytest.raises(ContractError, match=r"^kind=5 can never be: give a kind of event"):
+    with pytest.raises(ContractError, match=r"^kind=5 can never match: give a kind of event"):
         journal.events(5)
     with pytest.raises(AssertionError, match=r"^expected exactly one event, found 0$"):
         journal.events("nothing").only()
@@ -711,7 +716,7 @@ def test_large_calls_are_cut_when_they_are_forgotten(through_a_handle: bool) -> 
     call_on(journal)
     assert cloud.entries[0] is others[0]
     assert forgotten.cut["body"] == 5_000
-    # Somebody still works with the one that is under way.
+    # The server still uses the open call.
     assert slow.cut == {}
     assert [call.cut for call in others] == [{}] * 3
     assert set(cloud._heavy) == {slow, *others}

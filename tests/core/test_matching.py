@@ -1,4 +1,4 @@
-"""What agrees with what, in the one vocabulary that all questions are asked in."""
+"""What matches what, for every way in which a test can filter."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ WORD = one_of("word", ("Set", "Get"), fold=True)
 
 
 class Text(str):
-    """A text of a class of the test's own."""
+    """A string subclass of the test's own."""
 
 
 class State(StrEnum):
@@ -68,13 +68,13 @@ class Meta(type):
 
 
 class AnyText(metaclass=Meta):
-    """A class that compares by itself without an instance, as those of dirty-equals do."""
+    """A class that defines equality without an instance, like those of dirty-equals."""
 
     kind = str
 
 
 class Has:
-    """Equal to any container that holds the item, as matchers of tests are written."""
+    """Equal to any container that holds the item, like matchers of test libraries."""
 
     def __init__(self, item: object) -> None:
         self.item = item
@@ -87,14 +87,14 @@ class Has:
 
 @dataclass
 class Plain:
-    """Compares with its own kind only."""
+    """Compares only with its own type."""
 
     a: int = 1
 
 
 @dataclass
 class Above:
-    """A function with an ``__eq__`` that knows nothing of texts."""
+    """A function with an ``__eq__`` that raises for strings."""
 
     limit: int
 
@@ -182,7 +182,7 @@ AGREE: list[tuple[Sort, Any, Any]] = [
     (ANYTHING, Plain(1), Plain(1)),
     (ANYTHING, [[1, 2]], [[1, 2]]),
     (ANYTHING, [[1, 2], [3]], [1, 2]),
-    # what knows by itself what it equals
+    # comparers
     *((sort, "a", mock.ANY) for sort in (TEXT, DOCUMENT, ANYTHING)),
     (NUMBER, 1, mock.ANY),
     (NUMBER, 0.1 + 0.2, pytest.approx(0.3)),
@@ -296,34 +296,37 @@ def test_what_differs_says_how() -> None:
 
 
 NEVER: list[tuple[Sort, Any, str]] = [
-    *((TEXT, wanted, "give a text") for wanted in (5, b"a", True, ["a"], {}, 1.5)),
-    *((TEXT, wanted, "give a text") for wanted in (PurePosixPath("/a"), uuid.UUID(int=1), Plain())),
-    (TEXT, re.compile(b"a"), "give a text"),
+    *((TEXT, wanted, "give a string") for wanted in (5, b"a", True, ["a"], {}, 1.5)),
+    *(
+        (TEXT, wanted, "give a string")
+        for wanted in (PurePosixPath("/a"), uuid.UUID(int=1), Plain())
+    ),
+    (TEXT, re.compile(b"a"), "give a string"),
     *((NUMBER, wanted, "give a number") for wanted in ("5", b"5", True, [5], re.compile("5"))),
     *((FLAG, wanted, "give True, False") for wanted in (1, 0, "True", re.compile("T"))),
-    *((BYTES, wanted, "give bytes, a text") for wanted in (5, True, ["a"], Plain())),
-    *((JSON, wanted, "give what JSON can hold") for wanted in (b"a", {1: 2}, {"a": {1}}, Plain())),
-    (JSON, {"a": [PurePosixPath("/a")]}, "give what JSON can hold"),
-    (JSON, re.compile(b"a"), "give what JSON can hold"),
-    (DOCUMENT, b"{}", "give what JSON can hold"),
+    *((BYTES, wanted, "give bytes, a string") for wanted in (5, True, ["a"], Plain())),
+    *((JSON, wanted, "give a JSON value") for wanted in (b"a", {1: 2}, {"a": {1}}, Plain())),
+    (JSON, {"a": [PurePosixPath("/a")]}, "give a JSON value"),
+    (JSON, re.compile(b"a"), "give a JSON value"),
+    (DOCUMENT, b"{}", "give a JSON value"),
     *((MAPPING, wanted, "give a dict") for wanted in ("a", [("a", 1)], 5, re.compile("a"))),
     *((HEADERS, wanted, "give a dict") for wanted in ("a", [("a", "1")], 5, re.compile("a"))),
-    (HEADERS, {1: "a"}, "x: 1 is not a name of a header"),
-    (HEADERS, {"a": None}, r"x\['a'\]=None: give a text"),
-    (HEADERS, {"a": 1}, r"x\['a'\]=1 can never be: give a text"),
-    (HEADERS, {"a": awaited}, r"x\['a'\]=awaited has to be awaited"),
-    *((INSTANT, wanted, "give an instant") for wanted in (5, True, b"a", re.compile("2026"))),
+    (HEADERS, {1: "a"}, "x: 1 is not the name of a header"),
+    (HEADERS, {"a": None}, r"x\['a'\]=None: give a string"),
+    (HEADERS, {"a": 1}, r"x\['a'\]=1 can never match: give a string"),
+    (HEADERS, {"a": awaited}, r"x\['a'\]=awaited must be awaited"),
+    *((INSTANT, wanted, "give a time") for wanted in (5, True, b"a", re.compile("2026"))),
     (INSTANT, "soon", "'soon' is not"),
     (INSTANT, datetime(2026, 1, 1), "offset"),
     (METHOD, "get", "'get' is not an HTTP method: .* give 'GET'"),
-    (METHOD, 5, "give a text"),
+    (METHOD, 5, "give a string"),
     (STATE, "DOEN", r"x='DOEN' is not a state, did you mean 'DONE'\?; there are: ACTIVE, DONE"),
     (STATE, "X*", r"x='X\*' is not a state; there are"),
     (STATE, re.compile("^E"), "is not a state; there are"),
     (STATE, 5, "give one of ACTIVE, DONE"),
     (WORD, "pet", "x='pet' is not a word"),
     *(
-        (sort, function, "has to be awaited or iterated")
+        (sort, function, "must be awaited or iterated")
         for sort in (TEXT, NUMBER, JSON, HEADERS, INSTANT, ANYTHING)
         for function in (
             awaited,
@@ -365,8 +368,8 @@ class NoTruth:
         (raises(KeyError("typo")), r"x=broken raised KeyError\('typo'\) for 'a': give a function"),
         (lambda found: NoTruth(), "x=<lambda> raised ValueError"),
         (lambda: True, "x=<lambda> raised TypeError"),
-        (lambda found: asyncio.sleep(0), "what x=<lambda> returns has to be awaited"),
-        (lambda found: (one for one in found), "what x=<lambda> returns has to be .*iterated"),
+        (lambda found: asyncio.sleep(0), "what x=<lambda> returns must be awaited"),
+        (lambda found: (one for one in found), "what x=<lambda> returns must be .*iterated"),
     ],
 )
 def test_a_function_that_does_not_answer_is_the_tests_mistake(wanted: Any, text: str) -> None:
@@ -473,7 +476,7 @@ def test_pairs_agree_with_themselves(sort: Sort, names: st.SearchStrategy[str]) 
 
 
 def fits(glob: str, text: str) -> bool:
-    """A glob by its definition: character by character."""
+    """Match a glob by its definition, character by character."""
     if glob.startswith("\\*"):
         return text[:1] == "*" and fits(glob[2:], text[1:])
     if glob.startswith("*"):
@@ -491,7 +494,7 @@ def test_globs_are_what_they_are_defined_as(glob: str, text: str) -> None:
 
 
 def test_no_glob_takes_long() -> None:
-    # By backtracking this would take longer than anybody waits.
+    # Backtracking would never end here.
     assert not Question("x", "*a" * 40 + "*b", TEXT).agrees("a" * 20_000)
 
 

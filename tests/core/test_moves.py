@@ -1,4 +1,4 @@
-"""How a clock moves, stands, is anchored and returns, and what it says where it may not."""
+"""Moving, freezing, anchoring and rewinding a clock, and the errors where that is not allowed."""
 
 from __future__ import annotations
 
@@ -24,8 +24,8 @@ NOON_US = instant_us(NOON)
 SECOND = 1_000_000
 DAY = 86_400 * SECOND
 UNDER_WAY = (
-    "the clock is already being advanced: an advance cannot be called from inside a handler or from "
-    "a second thread. Let the outer call return first; to have an answer take time, give the "
+    "the clock is already being advanced: it cannot be advanced again from inside a handler or from "
+    "a second thread. Let the outer call return first; to make an answer take time, give the "
     "destination a duration instead"
 )
 
@@ -36,7 +36,7 @@ def clock() -> Timekeeper:
 
 
 def refused(act: Callable[[], object]) -> str:
-    """What is said of what may not be done."""
+    """Return the message of the error that an action raises."""
     with pytest.raises(ContractError) as caught:
         act()
     return str(caught.value)
@@ -55,8 +55,8 @@ def test_every_refusal_says_how_it_is_and_what_to_do(clock: Timekeeper) -> None:
         "2026-01-01T11:59:59+00:00 is earlier"
     )
     assert refused(lambda: Timekeeper("9999-12-31T23:00:00Z").advance("1h")) == (
-        "it is 9999-12-31T23:00:00+00:00 on this clock, and time ends for it with the year 9999: "
-        "begin earlier (now=), or advance by less"
+        "it is 9999-12-31T23:00:00+00:00 on this clock, which ends with the year 9999: "
+        "start earlier (now=), or advance by less"
     )
     assert refused(lambda: Timekeeper(mode="still")) == (  # type: ignore[arg-type]
         "clock='still' is not a mode: give 'running' or 'frozen'"
@@ -74,7 +74,7 @@ def test_every_refusal_says_how_it_is_and_what_to_do(clock: Timekeeper) -> None:
 )
 def test_a_real_server_lives_in_real_time(make: Callable[[], Timekeeper], state: str) -> None:
     assert refused(make().check_real_time) == (
-        f"this clock is {state}, and a real server lives in real time: use the in-memory "
+        f"this clock is {state}, but a real server uses real time: use the in-memory "
         "engine (leave out engine=), or a running clock"
     )
 
@@ -227,7 +227,7 @@ def test_a_running_clock_cannot_spend_time_and_no_clock_more_than_there_is() -> 
     clock = Timekeeper(NOON, "running")
     clock.spend_until(NOON_US + DAY)
     assert clock.now_us() < NOON_US + DAY
-    with pytest.raises(ContractError, match="time ends for it with the year 9999"):
+    with pytest.raises(ContractError, match="which ends with the year 9999"):
         clock.spend_until(10**18)
 
 
@@ -346,7 +346,7 @@ def test_what_a_delivery_leaves_to_do_may_be_done_later(clock: Timekeeper) -> No
     assert not clock.driving
     kept[0]()
     assert made == ["whole", "begun", "done"]
-    clock.advance(1)  # nothing is under way any more
+    clock.advance(1)  # no advance is in progress any more
 
 
 def test_an_advance_that_waits_in_vain_says_for_what(
@@ -358,7 +358,7 @@ def test_an_advance_that_waits_in_vain_says_for_what(
     clock.dispatch(hand_over=kept.append)
     assert refused(lambda: clock.advance(1)) == (
         "the clock cannot be moved: 1 attempt(s) in the background have not ended within 0.01 s of "
-        "real time, and what they change belongs before the move. Let their destinations answer, or "
+        "real time, and their effects belong before the move. Let their destinations answer, or "
         "end them sooner with a lower attempt_cap="
     )
     kept[0]()
@@ -424,7 +424,7 @@ def test_an_advance_of_another_thread_breaks_the_one_under_way(clock: Timekeeper
 
 @pytest.mark.parametrize("seconds", [-1, float("nan"), "1", True, None])
 def test_what_is_no_cap_of_waits(clock: Timekeeper, seconds: Any) -> None:
-    told = f"wait_cap={seconds!r} are not seconds: give a number from 0 up"
+    told = f"wait_cap={seconds!r} is not a number of seconds: give 0 or more"
     assert refused(lambda: setattr(clock, "wait_cap", seconds)) == told
     assert clock.wait_cap == 1.0
 
@@ -446,7 +446,7 @@ def test_a_wait_whose_deadline_is_past_looks_once(mode: Any) -> None:
 
 
 def waited(clock: Timekeeper, poll: Callable[[], object], deadline_us: int) -> float:
-    """Real seconds that a wait for nothing takes."""
+    """Return the real seconds that an unsuccessful wait takes."""
     started = monotonic()
     assert clock.wait(clock.signal(), poll, deadline_us) is None
     return monotonic() - started
@@ -456,7 +456,7 @@ def waited(clock: Timekeeper, poll: Callable[[], object], deadline_us: int) -> f
 def test_a_wait_sleeps_no_longer_than_it_may(
     mode: Any, cap: float, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    # Where no tool that moves the process's time is about, waits look up seldom.
+    # Without a tool that moves the process's time, waits wake rarely.
     monkeypatch.setattr(timekeeper, "_nap", lambda: 10.0)
     clock = Timekeeper(NOON, mode)
     clock.wait_cap = cap
@@ -518,7 +518,7 @@ def test_a_wait_on_a_running_clock_that_is_set_back_takes_what_was_left_at_its_s
 
 
 def asleep(pool: ThreadPoolExecutor, signal: Signal, others: int = 0) -> Future[None]:
-    """One who sleeps there by now, for ten seconds at most."""
+    """Wait until another thread sleeps on the signal, for ten seconds at most."""
     sleeper = pool.submit(signal.sleep, signal.version, 10)
     deadline = monotonic() + 10
     while signal._sleeping <= others:

@@ -1,4 +1,4 @@
-"""What a strict test fails for: how many problems are kept, and how much of each."""
+"""Strict-mode violations: how many are kept, and how much of each."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from pytest_fakecloud.core.problems import Problem, Problems, shortened
 
 
 def raised() -> ValueError:
-    """An error with all that it can hold on to."""
+    """Return an error with a traceback, a cause and a context."""
     try:
         try:
             raise KeyError("cause")

@@ -1,4 +1,4 @@
-"""The clock: order, what is held, what waits, and what must never hang."""
+"""The clock: order of timers, waits, and situations that must never hang."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def background() -> Iterator[ThreadPoolExecutor]:
 def parked_wait(
     pool: ThreadPoolExecutor, clock: Timekeeper, poll: Callable[[], Any], deadline_us: int
 ) -> tuple[Any, Any]:
-    """A wait in another thread that is known to have begun."""
+    """Start a wait in another thread and return when it has begun."""
     signal = clock.signal()
     begun = threading.Event()
 
@@ -139,7 +139,7 @@ def test_time_cannot_go_back(clock: Timekeeper) -> None:
     with pytest.raises(ContractError):
         clock.advance(-1)
     assert clock.now_us() == NOON_US
-    clock.advance(1)  # and the clock is none the worse
+    clock.advance(1)  # the clock still works
 
 
 def test_a_running_clock_that_is_advanced_runs_on() -> None:
@@ -351,7 +351,7 @@ def test_time_never_goes_back_for_any_thread(mode: Any, background: ThreadPoolEx
 
 
 class Watch:
-    """A process clock that moves on a second each time it is read, and runs something at a reading."""
+    """A process clock that advances a second at each reading and runs a function at one of them."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self._seconds = itertools.count(1_000)
@@ -446,7 +446,7 @@ def test_time_that_is_read_just_before_it_stands_does_not_go_back(
 
     def read_elsewhere() -> None:
         reads.append(background.submit(clock.now_us))
-        wait(reads, 0.05)  # it may have to wait until the clock stands
+        wait(reads, 0.05)  # it may have to wait until the clock is frozen
 
     def look() -> None:
         seen.extend((reads[0].result(10), clock.now_us()))
@@ -465,7 +465,7 @@ def test_an_advance_inside_a_handler_is_an_error_in_both(clock: Timekeeper) -> N
         try:
             clock.advance(1)
         except ContractError as error:
-            inner.append(error)  # as an application does that answers 500 to anything
+            inner.append(error)  # like an application that answers 500 to any error
 
     clock.call_at(NOON_US + SECOND, handler)
     clock.call_at(NOON_US + 2 * SECOND, lambda at: inner.append(AssertionError("went on")))
@@ -502,7 +502,7 @@ def test_freezing_and_resuming_during_an_advance(clock: Timekeeper) -> None:
 
 def test_no_lock_is_held_in_a_callback(clock: Timekeeper, background: ThreadPoolExecutor) -> None:
     def fire(at_us: int) -> None:
-        # Everything another thread may want of the clock meanwhile.
+        # Call everything that another thread may need of the clock during an advance.
         for call in (
             clock.now_us,
             clock.next_due_us,
@@ -601,7 +601,7 @@ def test_a_wait_sees_what_an_advance_does_on_the_way(
     def produce(at_us: int) -> None:
         found.append(at_us)
         signal.notify()
-        # The waiting thread runs while this one is inside its timer.
+        # The waiting thread runs during this timer.
         assert future.result(10) == at_us
 
     clock.call_at(NOON_US + 30 * SECOND, produce)
@@ -653,7 +653,7 @@ def test_a_wait_goes_on_when_the_clock_is_resumed(background: ThreadPoolExecutor
     clock.wait_cap = 30.0
     deadline = NOON_US + 100_000
     future, _ = parked_wait(background, clock, lambda: None, deadline)
-    time.sleep(0.15)  # frozen time counts for nothing
+    time.sleep(0.15)  # frozen time does not count
     assert not future.done()
     clock.resume()
     assert future.result(10) is None
@@ -805,7 +805,7 @@ def test_a_clock_tied_to_real_time_neither_stops_nor_moves() -> None:
 
 def test_time_ends_with_the_year_9999() -> None:
     clock = Timekeeper("9999-12-31T23:00:00Z")
-    with pytest.raises(ContractError, match="time ends for it with the year 9999: begin earlier"):
+    with pytest.raises(ContractError, match="which ends with the year 9999: start earlier"):
         clock.advance("1h")
     assert clock.now().isoformat() == "9999-12-31T23:00:00+00:00"
     clock.advance("59m")
@@ -816,11 +816,11 @@ def test_a_running_clock_stands_at_the_end_of_time() -> None:
     clock = Timekeeper("9999-12-31T23:59:59.999Z", "running")
     assert await_end(clock) == LAST_US
     clock.wait_cap = 0.05
-    # Who waits there for later waits as with any clock that stands.
+    # A wait there ends like on any frozen clock.
     assert clock.wait(clock.signal(), lambda: None, LAST_US + 60 * SECOND) is None
     clock.freeze()
     clock.resume()
-    with pytest.raises(ContractError, match="time ends for it with the year 9999"):
+    with pytest.raises(ContractError, match="which ends with the year 9999"):
         clock.advance("1us")
     assert clock.advance(0) == []
 
@@ -848,9 +848,9 @@ def test_what_falls_due_after_the_end_of_time_never_does() -> None:
 
 
 def test_no_target_lies_beyond_the_end_of_time() -> None:
-    """Services look ahead on their own: a queue to a retry, whatever instant that is."""
+    """Services plan ahead at arbitrary times, e.g. a queue its retries."""
     clock = Timekeeper("9999-12-31T23:00:00Z")
-    with pytest.raises(ContractError, match="time ends for it with the year 9999"):
+    with pytest.raises(ContractError, match="which ends with the year 9999"):
         list(clock.steps(lambda: LAST_US + 1))
     assert clock.advance("1m") == []
 

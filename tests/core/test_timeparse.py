@@ -1,4 +1,4 @@
-"""Durations and instants as testers write them."""
+"""Parsing of durations and times."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ def test_what_is_no_duration() -> None:
             duration_us(value)
         assert str(caught.value) == (
             f"{value!r} is not a duration: give a timedelta, a number of seconds, "
-            "or text such as '24h', '1d2h' or '200ms'"
+            "or a string such as '24h', '1d2h' or '200ms'"
         )
 
     check_each(
@@ -91,7 +91,7 @@ def test_what_is_no_duration() -> None:
 
 
 def test_a_text_of_many_digits_takes_no_longer() -> None:
-    """Where the search for parts began again at each digit, this took minutes."""
+    """Searching again from each digit took minutes."""
     for text in ("9" * 200_000, "9." * 100_000, "1h" * 100_000 + "x"):
         with pytest.raises(ContractError, match="duration"):
             duration_us(text)
@@ -116,7 +116,7 @@ def test_negative_durations(value: Any) -> None:
 def test_durations_beyond_a_hundred_years(value: Any) -> None:
     with pytest.raises(ContractError) as caught:
         duration_us(value)
-    assert str(caught.value) == f"a duration above 100 years is surely a mistake: {value!r}"
+    assert str(caught.value) == f"a duration must not exceed 100 years: {value!r}"
 
 
 @pytest.mark.parametrize(
@@ -139,7 +139,7 @@ def test_instants_without_a_zone(value: Any) -> None:
     with pytest.raises(ContractError) as caught:
         instant_us(value)
     assert str(caught.value) == (
-        f"{value!r} names no time zone: give an aware datetime (tzinfo=UTC) or text with an "
+        f"{value!r} has no time zone: give an aware datetime (tzinfo=UTC) or a string with an "
         "offset, such as '2026-01-01T00:00:00Z'"
     )
 
@@ -148,7 +148,7 @@ def test_instants_without_a_zone(value: Any) -> None:
 def test_instants_that_utc_cannot_say(value: Any) -> None:
     with pytest.raises(ContractError) as caught:
         instant_us(value)
-    assert str(caught.value) == f"{value!r} is outside of the years 1 to 9999 in UTC"
+    assert str(caught.value) == f"{value!r} is outside the years 1 to 9999 in UTC"
 
 
 class Broken(tzinfo):
@@ -163,7 +163,7 @@ def test_a_time_zone_that_cannot_say_its_offset_is_of_no_use() -> None:
     value = datetime(2026, 1, 1, tzinfo=Broken())
     with pytest.raises(ContractError) as caught:
         instant_us(value)
-    assert str(caught.value) == f"the time zone of {value!r} is of no use: 'nowhere'"
+    assert str(caught.value) == f"the time zone of {value!r} is invalid: 'nowhere'"
 
 
 @pytest.mark.parametrize("seconds", [0, 0.0, 1, 2.5, float("inf")])
@@ -175,7 +175,7 @@ def test_real_seconds_are_numbers_from_0_up(seconds: float) -> None:
 def test_what_are_no_real_seconds(seconds: Any) -> None:
     with pytest.raises(ContractError) as caught:
         check_seconds("wait_cap", seconds)
-    assert str(caught.value) == f"wait_cap={seconds!r} are not seconds: give a number from 0 up"
+    assert str(caught.value) == f"wait_cap={seconds!r} is not a number of seconds: give 0 or more"
 
 
 @pytest.mark.parametrize(
@@ -200,7 +200,7 @@ def test_what_is_no_instant(value: Any) -> None:
     with pytest.raises(ContractError) as caught:
         instant_us(value)
     assert str(caught.value) == (
-        f"{value!r} is not an instant: give an aware datetime or ISO text with an offset, "
+        f"{value!r} is not a time: give an aware datetime or an ISO string with an offset, "
         "such as '2026-01-01T00:00:00Z'"
     )
 

@@ -1,4 +1,4 @@
-"""What failed assertions of all services say alike."""
+"""Formatting in failed assertions of all services."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def test_long_values_are_cut_and_functions_named() -> None:
     assert brief("x" * 8, 10) == "'xxxxxxxx'"
     assert brief("x" * 198) == repr("x" * 198)
     assert brief("x" * 199) == repr("x" * 199)[:200] + "…"
-    # A module has a name as well, and is no function.
+    # A module has a name too, but is not a function.
     assert brief(functools) == repr(functools)
     assert brief(functools.partial(len)) == "functools.partial(<built-in function len>)"
 
@@ -31,7 +31,7 @@ def test_long_values_are_cut_and_functions_named() -> None:
 @pytest.mark.parametrize("times", [-1, 1.0, "2", True, [], "x" * 1000])
 def test_what_is_no_count(times: Any) -> None:
     with pytest.raises(
-        ContractError, match="is not a count: give a whole number from 0 up"
+        ContractError, match="is not a count: give an integer of at least 0"
     ) as caught:
         check_times(times)
     assert len(str(caught.value)) < 300
@@ -47,7 +47,7 @@ def test_counts(times: int | None) -> None:
     [
         ({"a": [1, {"b": 2}]}, {"a": [1, {"b": 2}]}, []),
         ({"a": [1, {"b": 2}]}, {"a": [1, {"b": 3}]}, ["json.a[1].b is 2, not 3"]),
-        ({"a": 1}, {"b": 1}, ["json.b is absent, not 1", "json.a is 1, not asked for"]),
+        ({"a": 1}, {"b": 1}, ["json.b is absent, not 1", "json.a is 1, not expected"]),
         ([1], [1, 2], ["json is [1], not [1, 2]"]),
         ({}, None, ["json is {}, not None"]),
         (5, {"a": 1}, ["json is 5, not {'a': 1}"]),
@@ -55,9 +55,9 @@ def test_counts(times: int | None) -> None:
         (
             "t" * 101,
             "t" + "u" * 99,
-            [f"json from its character 1 on is '{'t' * 59}…, not '{'u' * 59}…"],
+            [f"json from character 1 on is '{'t' * 59}…, not '{'u' * 59}…"],
         ),
-        ("t" * 300, "t" * 299, ["json from its character 299 on is 't', not ''"]),
+        ("t" * 300, "t" * 299, ["json from character 299 on is 't', not ''"]),
     ],
 )
 def test_differences_are_named_by_their_place(found: Any, wanted: Any, told: list[str]) -> None:

@@ -1,4 +1,4 @@
-"""The pool of threads: names, what they take up, and how they end."""
+"""The pool of threads: names, jobs, and their end."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def until(holds: Callable[[], bool]) -> None:
 
 
 def never() -> None:
-    """What a job is given up by, where it must not be."""
+    """An abandon callback that must not be called."""
     raise AssertionError("a thread could be had")
 
 

@@ -1,4 +1,4 @@
-"""One request through a table of faults, without a server."""
+"""Send one request through a table of faults, without a server."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from pytest_fakecloud.http.messages import Answer, Request, Response
 
 
 def sent(table: FaultTable, answer: Response | None = None) -> Any:
-    """The response to one more request."""
+    """Return the response to another request."""
     request = Request("GET", "/x")
     request.call = Call(1, 0, "demo", "demo", "GET", "/x")
     return table.run(request, lambda: Answer(b"fine") if answer is None else answer)

@@ -1,4 +1,4 @@
-"""Answers that a tester makes up: what can be sent, and what is said of what cannot."""
+"""Answers that a test defines: valid ones, and the errors for invalid ones."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def test_a_status_is_a_number_from_200_to_599(status: int) -> None:
 def test_what_is_no_status(status: object) -> None:
     with pytest.raises(ContractError) as caught:
         checked_status(status)
-    told = f"{status!r} is not a status of an answer: give a number from 200 to 599"
+    told = f"{status!r} is not a valid status: give an integer from 200 to 599"
     assert str(caught.value) == told
 
 
@@ -52,19 +52,19 @@ def test_headers_are_pairs_of_text_in_the_order_given(headers: Any, listed: Any)
 @pytest.mark.parametrize(
     ("headers", "told"),
     [
-        ("X: 1", "headers='X: 1' are none: give a mapping, or pairs of name and value"),
-        (b"X: 1", "headers=b'X: 1' are none: give a mapping, or pairs of name and value"),
-        (5, "headers=5 are none: give a mapping, or pairs of name and value"),
-        ([("a",)], "headers=[('a',)] are none: give a mapping, or pairs of name and value"),
-        (["ab"], "headers=['ab'] are none: give a mapping, or pairs of name and value"),
+        ("X: 1", "headers='X: 1' is not valid: give a mapping, or pairs of name and value"),
+        (b"X: 1", "headers=b'X: 1' is not valid: give a mapping, or pairs of name and value"),
+        (5, "headers=5 is not valid: give a mapping, or pairs of name and value"),
+        ([("a",)], "headers=[('a',)] is not valid: give a mapping, or pairs of name and value"),
+        (["ab"], "headers=['ab'] is not valid: give a mapping, or pairs of name and value"),
         (
             "x" * 100,
-            f"headers='{'x' * 79} are none: give a mapping, or pairs of name and value",
+            f"headers='{'x' * 79} is not valid: give a mapping, or pairs of name and value",
         ),
-        ({"X Y": "1"}, "'X Y': '1' is not a header: give a name without spaces and a text"),
-        ({5: "1"}, "5: '1' is not a header: give a name without spaces and a text"),
-        ({"X": True}, "'X': True is not a header: give a name without spaces and a text"),
-        ({"X": b"1"}, "'X': b'1' is not a header: give a name without spaces and a text"),
+        ({"X Y": "1"}, "'X Y': '1' is not a header: give a name without spaces and a string"),
+        ({5: "1"}, "5: '1' is not a header: give a name without spaces and a string"),
+        ({"X": True}, "'X': True is not a header: give a name without spaces and a string"),
+        ({"X": b"1"}, "'X': b'1' is not a header: give a name without spaces and a string"),
         ({"X": "\ud800"}, "'\\ud800' cannot be sent: surrogates not allowed"),
     ],
 )
@@ -90,17 +90,17 @@ def test_bytes_go_as_they_are_text_as_utf_8_and_the_rest_as_json(body: object, s
             "the body {1} cannot be sent as JSON (Object of type set is not JSON serializable): "
             "give bytes, text, or what JSON knows",
         ),
-        (lambda: checked_body(5, None), "this plan sends bytes only, not 5"),
+        (lambda: checked_body(5, None), "this plan can only send bytes, not 5"),
         (lambda: checked_body("\ud800", dump), "'\\ud800' cannot be sent: surrogates not allowed"),
         (
             lambda: checked_type("a\nb"),
-            "content_type='a\\nb' is not one: give a text such as 'text/html'",
+            "content_type='a\\nb' is not a content type: give a string such as 'text/html'",
         ),
         (
             lambda: checked_type(b"text/html"),
-            "content_type=b'text/html' is not one: give a text such as 'text/html'",
+            "content_type=b'text/html' is not a content type: give a string such as 'text/html'",
         ),
-        (lambda: checked(Answer(5), None), "this plan sends bytes only, not 5"),
+        (lambda: checked(Answer(5), None), "this plan can only send bytes, not 5"),
     ],
 )
 def test_what_cannot_be_sent(check: Callable[[], object], told: str) -> None:
@@ -112,6 +112,6 @@ def test_what_cannot_be_sent(check: Callable[[], object], told: str) -> None:
 def test_an_answer_of_the_testers_own_is_made_ready_to_be_sent() -> None:
     given = Answer({"a": 1}, 207, [("X", 1)], "text/x-odd")  # type: ignore[list-item]
     assert checked(given, dump) == Answer(b'{"a": 1}', 207, (("X", "1"),), "text/x-odd")
-    # Text is a JSON value here, as it is where an endpoint answers with it.
+    # A string is a JSON value here, as in an endpoint's answer.
     assert checked(Answer("text"), dump).body == b'"text"'
     assert checked(Answer(b"raw", content_type=None), dump) == Answer(b"raw", content_type=None)

@@ -1,4 +1,4 @@
-"""What every fault has: what it is set for, how it shows itself, and which subjects it is meant for."""
+"""What all faults share: matching, repr, and subjects."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ def test_a_fault_tells_what_prepared_it_and_what_it_does(plan: FaultPlan) -> Non
 def test_what_is_no_count(plan: FaultPlan, value: Any) -> None:
     with pytest.raises(ContractError) as caught:
         plan.drop(times=value)
-    told = f"times={value!r} is not a count: give a whole number from 1 up"
+    told = f"times={value!r} is not a count: give an integer of at least 1"
     assert str(caught.value) == told
 
 

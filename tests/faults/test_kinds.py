@@ -1,4 +1,4 @@
-"""The kinds of faults: what each makes of a response, without a server between."""
+"""The kinds of faults and the responses they make, without a server."""
 
 from __future__ import annotations
 
@@ -97,7 +97,7 @@ def test_a_truncated_answer_lacks_its_end(body: bytes, keep: int | None, kept: i
 
 
 class Chunks:
-    """What a stream sends, and whether it was closed."""
+    """The chunks of a stream, which record whether they were closed."""
 
     def __init__(self, count: int) -> None:
         self.left = iter(range(count))
@@ -137,7 +137,7 @@ def test_a_stream_that_is_lost_is_closed() -> None:
     ended: list[str] = []
     lost(Stream(chunks, on_close=lambda: ended.append("ended")))
     assert (chunks.closed, ended) == (1, ["ended"])
-    # Not all that gives chunks can be closed.
+    # Some iterators have no close().
     assert lost(Stream(iter([b"1"]))) == Effect("lose")
 
 
@@ -241,7 +241,7 @@ def test_a_function_gets_the_request_where_it_takes_an_argument(
 def test_a_function_that_says_nothing_of_its_arguments_gets_none(
     plan: FaultPlan, table: FaultTable
 ) -> None:
-    fault = plan.call(dict)  # a type of compiled code, without a signature
+    fault = plan.call(dict)  # a built-in type without a signature
     assert sent(table) == Answer(b"fine")
     assert fault.hits == 1
 

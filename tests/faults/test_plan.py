@@ -1,4 +1,4 @@
-"""Faults: what each kind does to a client and to the engine, how they match, how they are counted."""
+"""Faults: their effects on client and engine, matching, and counting."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def client(demo: Demo) -> Iterator[httpx.Client]:
 
 
 def statuses(client: httpx.Client, count: int, path: str = "/echo/x") -> list[int | str]:
-    """What so many requests lead to: a status or the name of the client's exception."""
+    """Return the status, or the name of the client's exception, of that many requests."""
     found: list[int | str] = []
     for _ in range(count):
         try:
@@ -453,7 +453,7 @@ def test_a_failing_predicate_is_the_tests_own_problem(
     fault = demo.faults.answer(503, **{matcher: broken})  # type: ignore[arg-type]
     assert client.post("/add/w").status_code == 500
     (problem,) = demo.context.problems
-    assert "because of what the test does" in problem.text
+    assert "because of an error of the test" in problem.text
     assert f"a predicate of {fault!r} failed: " in problem.text
     assert "KeyError('typo')" in problem.text
     assert (fault.hits, demo._engine.words) == (0, [])
@@ -614,53 +614,59 @@ MISUSE: dict[str, tuple[Callable[[FaultPlan], object], str]] = {
         lambda f: f.answer(503, tpoic="x"),
         "a fault has no field 'tpoic'; there are: command, route, skip, times, when",
     ),  # type: ignore[call-arg]
-    "status": (lambda f: f.answer(99), "99 is not a status"),
-    "status text": (lambda f: f.answer("503"), "'503' is not a status"),  # type: ignore[arg-type]
-    "status bool": (lambda f: f.answer(True), "True is not a status"),
+    "status": (lambda f: f.answer(99), "99 is not a valid status"),
+    "status text": (lambda f: f.answer("503"), "'503' is not a valid status"),  # type: ignore[arg-type]
+    "status bool": (lambda f: f.answer(True), "True is not a valid status"),
     "times": (lambda f: f.drop(times=0), "times=0 is not a count"),
     "skip": (lambda f: f.drop(skip=-1), "skip=-1 is not a count"),
     "when": (lambda f: f.drop(when="x"), "when='x' is not a function"),  # type: ignore[arg-type]
     "delay": (lambda f: f.delay("soon"), "'soon' is not a duration"),
     "empty": (lambda f: f.sequence([]), "got no steps"),
     "step": (lambda f: f.sequence(["explode"]), "'explode' is not a step"),  # type: ignore[list-item]
-    "step status": (lambda f: f.sequence([42]), "42 is not a status"),
+    "step status": (lambda f: f.sequence([42]), "42 is not a valid status"),
     "rate": (lambda f: f.random(2), "rate=2 is not a share"),
     "rate bool": (lambda f: f.random(True), "rate=True is not a share"),
     "call": (lambda f: f.call("x"), "needs a function"),  # type: ignore[arg-type]
-    "call to await": (lambda f: f.call(awaited), "has to be awaited or iterated"),
-    "call to go through": (lambda f: f.call(gone_through), "has to be awaited or iterated"),
+    "call to await": (lambda f: f.call(awaited), "must be awaited or iterated"),
+    "call to go through": (lambda f: f.call(gone_through), "must be awaited or iterated"),
     "moment": (lambda f: f.call(print, "during"), "'before' or 'after'"),  # type: ignore[arg-type]
     "keep": (lambda f: f.truncate(-1), "keep=-1 is not a count"),
     "limit": (lambda f: f.rate_limit(-1), "requests=-1 is not a count"),
-    "span": (lambda f: f.rate_limit(1, 0), "per=0 is not a span"),
-    "limit status": (lambda f: f.rate_limit(1, status=7), "7 is not a status"),
-    "limit headers": (lambda f: f.rate_limit(1, headers=5), "headers=5 are none"),  # type: ignore[arg-type]
+    "span": (lambda f: f.rate_limit(1, 0), "per=0 is not a period"),
+    "limit status": (lambda f: f.rate_limit(1, status=7), "7 is not a valid status"),
+    "limit headers": (lambda f: f.rate_limit(1, headers=5), "headers=5 is not valid"),  # type: ignore[arg-type]
     "limit body": (lambda f: f.rate_limit(1, body={1}), "the body .* cannot be sent as JSON"),
     "body": (lambda f: f.answer(200, object()), "cannot be sent as JSON .*: give bytes, text, or"),
     "body text": (lambda f: f.answer(200, "\ud800"), "cannot be sent: surrogates not allowed"),
-    "headers": (lambda f: f.answer(200, headers="X: 1"), "headers='X: 1' are none: give a mapping"),  # type: ignore[arg-type]
-    "no headers": (lambda f: f.answer(200, headers=None), "headers=None are none"),  # type: ignore[arg-type]
-    "triple": (lambda f: f.answer(200, headers=[("a", "b", "c")]), "are none: give a mapping"),  # type: ignore[list-item]
+    "headers": (
+        lambda f: f.answer(200, headers="X: 1"),
+        "headers='X: 1' is not valid: give a mapping",
+    ),  # type: ignore[arg-type]
+    "no headers": (lambda f: f.answer(200, headers=None), "headers=None is not valid"),  # type: ignore[arg-type]
+    "triple": (lambda f: f.answer(200, headers=[("a", "b", "c")]), "is not valid: give a mapping"),  # type: ignore[list-item]
     "header name": (lambda f: f.answer(200, headers={"X Y": "1"}), "'X Y': '1' is not a header"),
     "header": (lambda f: f.answer(200, headers={"X": None}), "'X': None is not a header"),  # type: ignore[dict-item]
     "header text": (lambda f: f.answer(200, headers={"X": "\ud800"}), "surrogates not allowed"),
-    "type": (lambda f: f.answer(200, "x", content_type="a\r\nb: c"), "content_type=.* is not one"),
+    "type": (
+        lambda f: f.answer(200, "x", content_type="a\r\nb: c"),
+        "content_type=.* is not a content type",
+    ),
     "answer": (lambda f: f.sequence([Answer({1})]), "cannot be sent as JSON"),
-    "answer status": (lambda f: f.sequence([Answer(b"", "200")]), "'200' is not a status"),  # type: ignore[arg-type]
-    "answer headers": (lambda f: f.sequence([Answer(b"", 200, 5)]), "headers=5 are none"),  # type: ignore[arg-type]
+    "answer status": (lambda f: f.sequence([Answer(b"", "200")]), "'200' is not a valid status"),  # type: ignore[arg-type]
+    "answer headers": (lambda f: f.sequence([Answer(b"", 200, 5)]), "headers=5 is not valid"),  # type: ignore[arg-type]
     "number of steps": (lambda f: f.sequence(5), "5 are not steps: give a list"),  # type: ignore[arg-type]
     "word of steps": (lambda f: f.sequence("drop"), "'drop' are not steps"),  # type: ignore[arg-type]
-    "reset": (lambda f: f.drop(reset="no"), "reset='no' is not a switch"),  # type: ignore[arg-type]
-    "lost reset": (lambda f: f.lose_answer(reset=1), "reset=1 is not a switch"),  # type: ignore[arg-type]
-    "route": (lambda f: f.drop(route=5), "route=5 names no call: give 'POST /path'"),  # type: ignore[arg-type]
+    "reset": (lambda f: f.drop(reset="no"), "reset='no' must be True or False"),  # type: ignore[arg-type]
+    "lost reset": (lambda f: f.lose_answer(reset=1), "reset=1 must be True or False"),  # type: ignore[arg-type]
+    "route": (lambda f: f.drop(route=5), "route=5 does not name a call: give 'POST /path'"),  # type: ignore[arg-type]
     "no such route": (
         lambda f: f.drop(route="ecko"),
         "route='ecko' is neither .*did you mean 'echo'",
     ),
     "route's method": (lambda f: f.drop(route="post /x"), "'post' is not an HTTP method"),
-    "command": (lambda f: f.drop(command=5), "command=5 can never be: give a text"),  # type: ignore[arg-type]
-    "when to await": (lambda f: f.drop(when=awaited), "when=awaited has to be awaited"),
-    "command to await": (lambda f: f.drop(command=awaited), "command=awaited has to be awaited"),
+    "command": (lambda f: f.drop(command=5), "command=5 can never match: give a string"),  # type: ignore[arg-type]
+    "when to await": (lambda f: f.drop(when=awaited), "when=awaited must be awaited"),
+    "command to await": (lambda f: f.drop(command=awaited), "command=awaited must be awaited"),
 }
 
 
@@ -673,12 +679,15 @@ def test_a_number_as_header_is_written_out(demo: Demo, client: httpx.Client) -> 
     ("function", "told"),
     [
         (lambda: Answer({1}), "the answer of <call .* cannot be sent as JSON"),
-        (lambda: Answer(b"", 99), "the answer of <call .*99 is not a status"),
+        (lambda: Answer(b"", 99), "the answer of <call .*99 is not a valid status"),
         (
             lambda: Answer(b"", 200, [("X", None)]),
             "the answer of <call .*'X': None is not a header",
         ),  # type: ignore[list-item]
-        (lambda: asyncio.sleep(0), "the function of <call .* has to be awaited: give a plain one"),
+        (
+            lambda: asyncio.sleep(0),
+            "the function of <call .* must be awaited: give a plain function",
+        ),
     ],
 )
 def test_what_a_call_returns_and_nobody_can_send_is_the_tests_own_problem(
@@ -701,7 +710,7 @@ def test_misuse_says_what_to_give(demo: Demo) -> None:
     check_each(check, zip(MISUSE))
 
 
-AWAITED = "has to be awaited or iterated, and a fault does neither: give call() a plain function"
+AWAITED = "must be awaited or iterated, which a fault does not do: give call() a plain function"
 STEPS = (
     "give a status, None, (status, body), an Answer, or one of 'drop', 'hang', 'lose_answer', "
     "'truncate'"
@@ -712,7 +721,7 @@ STEPS = (
     ("prepare", "text"),
     [
         (lambda f: f.call("x"), "call() needs a function, got 'x'"),
-        # Its text has an address, and workers of xdist compare the names of tests.
+        # The repr contains an address, but workers of xdist must agree on test names.
         pytest.param(lambda f: f.call(awaited), f"{awaited!r} {AWAITED}", id="awaited"),
         (lambda f: f.call(print, "x"), "call() runs a function 'before' or 'after', not 'x'"),
         (lambda f: f.sequence([]), "sequence() got no steps: give for example [503, None, 429]"),
@@ -723,12 +732,12 @@ STEPS = (
         (lambda f: f.random(1.5), "rate=1.5 is not a share: give a number from 0 to 1"),
         (lambda f: f.random(-0.1), "rate=-0.1 is not a share: give a number from 0 to 1"),
         (lambda f: f.random("1"), "rate='1' is not a share: give a number from 0 to 1"),
-        (lambda f: f.rate_limit(per=0), "per=0 is not a span: give one that lasts"),
-        (lambda f: f.drop(reset=1), "reset=1 is not a switch: give True or False"),
-        (lambda f: f.lose_answer(reset=None), "reset=None is not a switch: give True or False"),
-        (lambda f: f.truncate(-1), "keep=-1 is not a count: give a whole number from 0 up"),
-        (lambda f: f.rate_limit(-1), "requests=-1 is not a count: give a whole number from 0 up"),
-        (lambda f: f.drop(skip=-1), "skip=-1 is not a count: give a whole number from 0 up"),
+        (lambda f: f.rate_limit(per=0), "per=0 is not a period: give a positive duration"),
+        (lambda f: f.drop(reset=1), "reset=1 must be True or False"),
+        (lambda f: f.lose_answer(reset=None), "reset=None must be True or False"),
+        (lambda f: f.truncate(-1), "keep=-1 is not a count: give an integer of at least 0"),
+        (lambda f: f.rate_limit(-1), "requests=-1 is not a count: give an integer of at least 0"),
+        (lambda f: f.drop(skip=-1), "skip=-1 is not a count: give an integer of at least 0"),
     ],
 )
 def test_misuse_is_told_whole(
@@ -791,7 +800,7 @@ def test_a_plan_without_a_server_answers_plainly() -> None:
     assert isinstance(response, Answer)
     assert (response.status, response.body) == (503, b"Service Unavailable\n")
     assert table.run(request, lambda: Answer(b"fine")) == Answer(b"fine")
-    with pytest.raises(ContractError, match="sends bytes only"):
+    with pytest.raises(ContractError, match="can only send bytes"):
         plan.answer(503, {"a": 1})
 
 

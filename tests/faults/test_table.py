@@ -1,4 +1,4 @@
-"""The table of faults: its steps, what it opens and shuts, and how it forgets."""
+"""The table of faults: its steps, its gate, and removal."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def test_what_a_step_makes_of_a_response(
     one, two = sent(table), sent(table)
     assert one == two == response
     if isinstance(step, Answer):
-        assert one is not two  # who sends one may write into it
+        assert one is not two  # the caller may modify the answer it receives
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""What tests of closing share."""
+"""Fixtures for tests of closing."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ Unhindered = Callable[[], AbstractContextManager[None]]
 
 @pytest.fixture
 def unhindered(monkeypatch: pytest.MonkeyPatch) -> Unhindered:
-    """A block that must not wait until busy handlers are given up, which takes a minute here."""
+    """A context manager for code that must not wait for busy handlers, which takes a minute here."""
     monkeypatch.setattr(mount, "LEAVE_SECONDS", 60.0)
 
     @contextmanager

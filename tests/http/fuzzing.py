@@ -1,10 +1,10 @@
-"""Hostile HTTP, made from a grammar and then damaged: what a reader must say of it.
+"""Generate hostile HTTP from a grammar, damage it, and check how it is parsed.
 
-``python -m tests.http.fuzzing 100000`` tries that many on the reader and a hundredth of it on a
-server; the suite tries a few. A round is one connection's bytes. However they are cut into packets,
-and whatever the connection remembers, the requests read from them are the same, none is larger than
-what was sent, and nothing else is raised. Raw non-ASCII bytes of a target are left out: they are
-taken only in one packet with their line.
+``python -m tests.http.fuzzing 100000`` runs that many rounds on the reader and a hundredth of them
+on a server; the suite runs a few. A round is the data of one connection. However it is split into
+packets, and whatever the connection has cached, the parsed requests are the same, none is larger
+than the data, and no other exception is raised. Raw non-ASCII bytes in a target are excluded,
+because they are accepted only if their whole line is in one packet.
 """
 
 from __future__ import annotations
@@ -81,7 +81,7 @@ Seen = tuple[str, str, tuple[tuple[str, str], ...], bytes]
 
 
 def request(luck: random.Random) -> str:
-    """One request, mostly well made, with one or several odd parts."""
+    """Return one request, mostly valid, with one or more odd parts."""
     odd = luck.random() < 0.35
 
     def one(usual: str, odd_ones: list[str], chance: float = 0.25) -> str:
@@ -120,7 +120,7 @@ def request(luck: random.Random) -> str:
 
 
 def wire(luck: random.Random) -> bytes:
-    """What one connection sends: some requests, maybe damaged."""
+    """Return the data of one connection: some requests, possibly damaged."""
     data = bytearray(
         "".join(request(luck) for _ in range(luck.randint(1, 4))).encode("utf-8", "replace")
     )
@@ -134,7 +134,7 @@ def wire(luck: random.Random) -> bytes:
 def read(
     parts: list[bytes], reader: RequestReader | None = None
 ) -> tuple[list[Seen], int | None, bool]:
-    """The requests that were read, the status of a refusal, whether one is under way."""
+    """Return the parsed requests, the status of a refusal, and whether a request is incomplete."""
     reader = reader or RequestReader(head_limit=2000, body_limit=10_000)
     seen: list[Seen] = []
     for part in parts:
@@ -143,20 +143,20 @@ def read(
             message = reader.messages.popleft()
             seen.append((message.method, message.target, tuple(message.headers.pairs), message.body))
             if not message.keep_alive:
-                return seen, None, False  # what comes behind it is nobody's
+                return seen, None, False  # the data after a refusal is ignored
         if reader.refusal is not None:
             break
     return seen, reader.refusal.status if reader.refusal else None, reader.pending is not None
 
 
 def cut(data: bytes, luck: random.Random) -> list[bytes]:
-    """The same bytes in other packets."""
+    """Split the data into packets."""
     edges = sorted(luck.randrange(len(data) + 1) for _ in range(luck.randint(0, 8)))
     return [data[a:b] for a, b in zip([0, *edges], [*edges, len(data)], strict=True) if a < b]
 
 
 def warmed(data: bytes) -> RequestReader | None:
-    """A reader that remembers the heads it was just sent, where those were fit to be served."""
+    """Return a reader that has cached the heads of this data; None if it was refused."""
     reader = RequestReader(head_limit=2000, body_limit=10_000)
     reader.feed(data)
     if reader.refusal is not None or reader.pending is not None or reader._begun:
@@ -168,14 +168,17 @@ def warmed(data: bytes) -> RequestReader | None:
 
 
 def attempt(luck: random.Random) -> str:
-    """Try one connection; how it ended. ``AssertionError`` with the bytes when readers disagree."""
+    """Check one connection on the reader; return how it ended. ``AssertionError`` contains the
+    data.
+    """
     data = wire(luck)
     whole = read([data])
     seen, status, _ = whole
     assert status is None or 400 <= status <= 505, (status, data)
     assert sum(len(body) for *_, body in seen) <= len(data), data
     for other in (read(cut(data, luck)), read([data[at : at + 1] for at in range(len(data))])):
-        # A refusal for the size of a head may come earlier or later; what is served may not differ.
+        # A refusal because of the size of a head may come earlier or later, but the parsed requests
+        # must agree.
         assert other[0] == seen, (data, seen, other)
         assert (other[1] is None) == (status is None), (data, whole, other)
     reader = warmed(data)
@@ -189,7 +192,7 @@ def attempt_port(
     luck: random.Random,
     change: Callable[[bytes], bytes] = lambda data: data,
 ) -> str:
-    """Try one connection on a server: it ends within ten seconds, and without a 500."""
+    """Check one connection on a server: it ends within ten seconds and without a 500."""
     data = change(wire(luck))
     got = b""
     with socket.create_connection(address, 10) as client, contextlib.suppress(ConnectionError):
@@ -203,7 +206,7 @@ def attempt_port(
 
 
 def main(rounds: int, on_port: int, seed: int = 0) -> tuple[Counter[str], Counter[str]]:
-    """So many rounds on the reader and on a server; how they ended."""
+    """Run that many rounds on the reader and on a server; return how they ended."""
     luck = random.Random(seed)
     read_ones = Counter(attempt(luck) for _ in range(rounds))
     with Demo() as demo:

@@ -1,4 +1,4 @@
-"""The pipeline: its order, what it records, and what becomes a problem."""
+"""The request pipeline: its order, its records, and strict-mode violations."""
 
 from __future__ import annotations
 
@@ -262,7 +262,7 @@ def test_large_bodies_are_kept_until_there_are_too_many(demo: Demo) -> None:
     with httpx.Client(base_url=demo.url) as client:
         for _ in range(5):
             client.post("/echo/a", content=b"x" * 500_000)
-    # Each is there twice: what came, and what the echo made of it.
+    # Each body is kept twice: in the request and in the echo.
     assert [bool(call.cut) for call in demo.journal.calls()] == [True, True, False, False, False]
     with pytest.raises(ContractError, match="cannot tell the body"):
         demo.journal.calls()[0].json()

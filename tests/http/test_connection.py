@@ -1,4 +1,4 @@
-"""What one end of a connection can say of the other."""
+"""What one end of a connection can detect about the other."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The hub: mounting, closing, accepting, and what must never leak."""
+"""The hub: mounting, closing, accepting, and leaks."""
 
 from __future__ import annotations
 
@@ -154,7 +154,7 @@ def test_threads_have_names_and_do_not_keep_the_process(hub: Hub) -> None:
 
 
 def test_the_process_ends_without_delay() -> None:
-    # Mounts, idle connections and a parked request are all still there at exit.
+    # Mounts, idle connections and a waiting request are still open at exit.
     script = """
 import socket, sys, threading, time
 sys.path.insert(0, ".")
@@ -362,7 +362,7 @@ def test_resetting_lets_parked_handlers_go(demo: Demo, unhindered: Unhindered) -
 
 @pytest.fixture(params=[pytest.param(True, marks=linux_only), False])
 def stops(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> bool:
-    """Whether listeners stop to listen and keep the port, or are closed as on other systems."""
+    """Whether listeners stop listening and keep the port (Linux), or are closed (other systems)."""
     monkeypatch.setattr(mount_module, "CAN_STOP_LISTENING", request.param)
     return bool(request.param)
 
@@ -434,7 +434,7 @@ def test_closing_leaves_no_port_in_time_wait(hub: Hub) -> None:
 
 def test_a_broken_socket_does_not_end_the_hub(hub: Hub) -> None:
     good, bad = hub.mount(hello), hub.mount(hello)
-    bad.listener.close()  # behind the hub's back
+    bad.listener.close()  # without the hub's knowledge
     third = hub.mount(hello)
     for mount in (good, third):
         with Raw(mount.address) as raw:
@@ -471,7 +471,7 @@ def test_a_select_based_hub_is_woken_for_new_sockets(
 
 
 class _Listener:
-    """A listening socket whose accept fails as told before it works."""
+    """A listening socket whose accept fails a given number of times."""
 
     def __init__(self, sock: socket.socket, errors: list[OSError]) -> None:
         self.sock = sock
@@ -681,7 +681,7 @@ def test_workers_are_used_again(hub: Hub) -> None:
 
 
 def test_the_pool_grows_while_handlers_are_parked(demo: Demo) -> None:
-    # Two hundred long polls, and each request that feeds them needs a worker of its own.
+    # Two hundred long polls are open, and each request that feeds them needs a worker.
     raws = [Raw(demo.mount.address) for _ in range(200)]
     try:
         for raw in raws:
@@ -755,7 +755,7 @@ def test_ten_thousand_mounts_leave_no_descriptor_and_no_thread(hub: Hub) -> None
     for _ in range(10_000):
         hub.mount(hello).close()
     after = descriptors(), threading.active_count()
-    # Fewer is fine: workers of earlier tests may have gone meanwhile.
+    # Fewer is fine: workers of earlier tests may have ended.
     assert after <= before
     assert after[1] <= before[1]
     assert hub.mounts == 0
@@ -780,7 +780,7 @@ def test_mounts_that_were_used_leave_no_descriptor(hub: Hub) -> None:
 
 @pytest.mark.slow
 def test_no_request_is_answered_by_another_mounts_app(hub: Hub) -> None:
-    # Four threads mount, hammer and close; their clients outlive the mounts and go on asking.
+    # Four threads mount apps and send requests. Their clients outlive the mounts and keep sending.
     rounds, stop = cases(20), time.monotonic() + 60
     answered = [0] * 4
     wrong: list[str] = []
@@ -837,7 +837,7 @@ def test_clients_that_vanish_at_any_point(demo: Demo) -> None:
             if position % 2:
                 raw.sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, RESET_ON_CLOSE)
     wait_until(lambda: demo.mount.connections == 0)
-    assert len(demo.app.seen) <= 1  # only a request that came whole
+    assert len(demo.app.seen) <= 1  # only a complete request counts
     with Raw(demo.mount.address) as raw:
         assert raw.get("/echo/x").status == 200
     assert demo.context.problems == []
@@ -855,7 +855,7 @@ def test_a_forked_child_leaves_the_parents_fakes_alone_and_has_its_own() -> None
             try:
                 with Raw(demo.mount.address) as raw:  # served by the parent
                     ok = raw.get("/add/child", method="POST").status == 200
-                with Demo() as own, Raw(own.mount.address) as raw:  # and by itself
+                with Demo() as own, Raw(own.mount.address) as raw:  # served by the child
                     ok = ok and raw.get("/echo/y").status == 200
                 demo.close()
                 verdict = b"fine" if ok else b"wrong"
@@ -893,7 +893,7 @@ def test_a_forked_child_does_not_keep_the_port() -> None:
 
 
 def test_long_polls_share_a_context(demo: Demo) -> None:
-    # Handles of one cloud share its clock: an advance ends the waits of all of them.
+    # Fakes of one cloud share its clock: an advance ends the waits of all of them.
     context = Context(
         Clock(Timekeeper("2026-01-01T00:00:00Z")), demo.context.ids, demo.context.journal
     )

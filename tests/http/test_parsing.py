@@ -1,4 +1,4 @@
-"""Requests out of bytes: wherever packets end, whatever was there before, and never a crash."""
+"""Parsing requests, for any split into packets and any earlier requests, without exceptions."""
 
 from __future__ import annotations
 
@@ -124,7 +124,7 @@ def reasons(reader: RequestReader) -> tuple[object, ...]:
 
 
 class Forgetful(RequestReader):
-    """Reads every head anew."""
+    """Parses every head without the cache."""
 
     def feed(self, data: bytes) -> None:
         self._heads.clear()
@@ -221,7 +221,7 @@ SIZED = b"POST /1 HTTP/1.1\r\nHost: h\r\nContent-Length: 100000\r\n\r\n"
 
 
 def peak_of(feed: Callable[[RequestReader], None]) -> int:
-    """The most bytes that were in use while a reader was fed."""
+    """Return the peak memory while a reader is fed."""
     reader = RequestReader()
     tracemalloc.start()
     try:

@@ -1,4 +1,4 @@
-"""Typed readers of what requests carry."""
+"""Parsing of path segments, queries, JSON, booleans and integers."""
 
 from __future__ import annotations
 

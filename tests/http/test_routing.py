@@ -1,4 +1,4 @@
-"""Route tables: raw parameters, which route wins, and hints."""
+"""Route tables: raw parameters, precedence of routes, and hints."""
 
 from __future__ import annotations
 

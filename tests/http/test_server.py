@@ -95,7 +95,7 @@ def test_a_clients_default_timeout_is_not_taken_over(demo: Demo) -> None:
     try:
         with Raw(demo.mount.address) as raw:
             raw.get("/echo/x")
-            time.sleep(0.15)  # longer than the default: the server must not have given up
+            time.sleep(0.15)  # longer than the default: the server must not time out
             assert raw.get("/echo/x").status == 200
     finally:
         socket.setdefaulttimeout(None)
@@ -435,7 +435,9 @@ def test_a_refusal_says_why(raw: Raw) -> None:
 def test_what_the_server_refuses_is_in_the_journal(demo: Demo, raw: Raw) -> None:
     raw.ask("GET / HTTP/1.1\r\n\r\n")
     event = demo.journal.events("refused").only()
-    assert event.text == "400 to what is not a request: an HTTP/1.1 request needs a Host header"
+    assert (
+        event.text == "400 to bytes that are not a request: an HTTP/1.1 request needs a Host header"
+    )
     assert demo.journal.calls() == []
     assert demo.context.problems == []
 
@@ -443,7 +445,8 @@ def test_what_the_server_refuses_is_in_the_journal(demo: Demo, raw: Raw) -> None
 def test_tls_to_a_plain_port_is_called_by_its_name(demo: Demo, raw: Raw) -> None:
     raw.ask(REFUSED["a TLS hello"][1])
     assert (
-        "this is TLS, and plain HTTP is spoken here" in demo.journal.events("refused").only().text
+        "received TLS, but this server uses plain HTTP"
+        in demo.journal.events("refused").only().text
     )
 
 
@@ -506,8 +509,8 @@ def test_an_endless_target_is_refused(raw: Raw) -> None:
 
 
 def test_a_refusal_stays_readable_while_the_client_still_sends(demo: Demo, raw: Raw) -> None:
-    # Eight megabytes are more than the buffers hold: a server that closed at once would reset the
-    # connection and take its answer away.
+    # Eight megabytes exceed the buffers: a server that closed immediately would reset the
+    # connection and discard its answer.
     raw.send(b"POST / HTTP/1.1\r\nContent-Length: 8000000\r\n\r\n")
     raw.sock.settimeout(5)
     for _ in range(8):
@@ -831,7 +834,7 @@ def test_pytest_httpserver_on_the_hub(hub: Hub) -> None:
     server = HTTPServer()
     server.expect_request("/hook", method="POST", json={"a": 1}).respond_with_json({"ok": True})
     application: Any = server.application
-    if not hasattr(application, "__wrapped__"):  # since 1.2 it takes a request
+    if not hasattr(application, "__wrapped__"):  # since version 1.2 it takes a request
         application = Request.application(application)
     mount = hub.mount(application)
     with httpx.Client() as client:
@@ -865,7 +868,7 @@ def test_https(hub: Hub, unhindered: Unhindered) -> None:
                 assert demo._engine.parked.acquire(timeout=10)
             assert demo.app.closed_streams.acquire(timeout=10)
         with Raw(mount.address) as raw:
-            raw.send("GET / HTTP/1.1\r\nHost: h\r\n\r\n")  # not TLS: ended, and nobody else is hurt
+            raw.send("GET / HTTP/1.1\r\nHost: h\r\n\r\n")  # not TLS: closed
             raw.is_closed()
         with Raw(mount.address) as silent, httpx.Client(verify=trust) as client:
             assert client.get(f"{mount.url}/echo/x").status_code == 200

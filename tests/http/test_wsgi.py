@@ -1,4 +1,4 @@
-"""WSGI applications behind a mount: what they may do with the response, and what ends it."""
+"""WSGI applications behind a mount: valid and invalid uses of the response."""
 
 from __future__ import annotations
 
@@ -19,7 +19,9 @@ PLAIN = [("Content-Type", "text/plain")]
 
 @pytest.fixture
 def ask() -> Iterator[Ask]:
-    """Mount an application for one request: the answer, what failed, whether the connection ended."""
+    """Mount an application for one request; return the answer, the error, and whether the
+    connection ended.
+    """
     hub = Hub()
 
     def ask(app: App, method: str = "GET", version: str = "1.1") -> Any:
@@ -30,7 +32,7 @@ def ask() -> Iterator[Ask]:
             raw.send(f"{method} / HTTP/{version}\r\nHost: h\r\n\r\n")
             reply = raw.reply(head_only=method == "HEAD")
             told = list(failed)
-            try:  # another request tells whether the connection goes on
+            try:  # a second request shows whether the connection is still open
                 ended = not raw.get("/", method=method).status
             except (EOFError, ConnectionError):
                 ended = True
@@ -61,7 +63,7 @@ def test_a_generator_is_sent_as_it_comes(ask: Ask) -> None:
 
     reply, _, ended = ask(app)
     assert (reply.chunks, ended) == ([b"one, ", b"two"], False)
-    # The older protocol has no chunks: the end of the body is that of the connection.
+    # HTTP/1.0 has no chunks: the end of the connection ends the body.
     reply, _, ended = ask(app, version="1.0")
     assert (reply.body, reply.header("Transfer-Encoding"), ended) == (b"one, two", None, True)
 

@@ -1,4 +1,4 @@
-"""Exceptions of callbacks: which fail the test, which end it as themselves, which are a 500."""
+"""Exceptions of callbacks: which fail the test, which end it, and which become a 500."""
 
 from __future__ import annotations
 
@@ -190,7 +190,7 @@ def test_a_failing_assertion_fails_the_test_with_its_message_and_line(run: Run, 
             '>  *assert total == 3, "wrong total"',
             "E  *AssertionError: wrong total",
             "E  *assert 2 == 3",
-            "E  *fakecloud: the test passed, but left * problem(s) behind",
+            "E  *fakecloud: the test passed, but with * strict-mode violation(s)",
             "E  *[[]assertion] *: a callback of the test raised AssertionError: wrong total"
             ' (test_*.py:*). To allow it: fakecloud.allow("assertion")*',
             "test_*.py:*: AssertionError",

@@ -1,4 +1,4 @@
-"""Other tools of a suite; tests/docs runs the recipes of docs/cookbook/tools.md besides."""
+"""Other tools in a suite; tests/docs also runs the recipes of docs/cookbook/tools.md."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""One suite with every fake beside plugins that many suites have; skipped where one is not installed.
+"""A suite with every fake beside common plugins; skipped for plugins that are not installed.
 
-``test_coexistence.py`` runs the recipes for tools that need one. These need none.
+``test_coexistence.py`` runs the recipes of tools that need one. These tools need none.
 """
 
 from __future__ import annotations
@@ -72,12 +72,12 @@ BESIDE = {
     "xdist": ("xdist", ["-n2"]),
     "xprocess": ("xprocess", []),
 }
-"""Modules, each with the name of its plugin and options that make it work."""
+"""Modules, each with its plugin's name and the options that enable it."""
 AGAIN = {
     "pytest_rerunfailures": ("rerunfailures", ["--reruns=1"]),
     "pytest_retry": ("pytest-retry", ["--retries=1"]),
 }
-"""Plugins that run a failed test again."""
+"""Plugins that rerun a failed test."""
 
 
 def beside(
@@ -85,7 +85,7 @@ def beside(
 ) -> pytest.RunResult:
     if importlib.util.find_spec(module) is None:
         pytest.skip(f"{module} is not installed")
-    # All others stay out: two of them may not get on with each other.
+    # Other plugins are disabled, because two of them may conflict.
     pytester._monkeypatch.setenv("PYTEST_DISABLE_PLUGIN_AUTOLOAD", "1")
     pytester.makepyfile(source)
     ours = ["-p", "pytest_fakecloud.plugin", "-p", plugin]

@@ -1,4 +1,4 @@
-"""Settings that contradict each other are refused wherever they come from, never half obeyed."""
+"""Contradicting settings are rejected from any source, never half applied."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ def test_process_time_and_a_running_clock(
         """
     )
     result.assert_outcomes(errors=1)
-    result.stdout.fnmatch_lines(["*fakecloud: clock='running' is refused: *"])
+    result.stdout.fnmatch_lines(["*fakecloud: clock='running' is not possible: *"])
 
 
 def test_class_and_function_together(run: Run) -> None:
@@ -82,7 +82,7 @@ def test_class_and_function_together(run: Run) -> None:
         """
     )
     result.assert_outcomes(errors=1)
-    result.stdout.fnmatch_lines(["*fakecloud: clock='running' is refused: *"])
+    result.stdout.fnmatch_lines(["*fakecloud: clock='running' is not possible: *"])
 
 
 @pytest.mark.parametrize("fixture", ["kv_server", "broker"])
@@ -103,5 +103,5 @@ def test_a_share_of_nothing(fixture: str) -> None:
 def test_a_real_server_and_a_clock_that_stands(
     settings: dict[str, Any], fixture: str, engine: str
 ) -> None:
-    with Cloud(**settings) as cloud, pytest.raises(ContractError, match="lives in real time"):
+    with Cloud(**settings) as cloud, pytest.raises(ContractError, match="uses real time"):
         cloud.start(fixture, {"engine": engine})

@@ -1,4 +1,4 @@
-"""Tests that fake the file system (pyfakefs) beside the fakes: what ours read is read past it."""
+"""Tests that fake the file system (pyfakefs) beside the fakes, which read real files."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ __all__: list[str] = []
 
 @pytest.fixture
 def no_files(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """No file can be opened or looked at in the usual ways."""
+    """Disable the usual ways to open or stat a file."""
 
     def refuse(*args: Any, **kwargs: Any) -> Any:
         raise FileNotFoundError(2, "No such file or directory")
@@ -75,7 +75,7 @@ SUITE = """
 def test_the_fixture_of_pyfakefs_beside_the_fakes(run: Run, pytester: pytest.Pytester) -> None:
     pytest.importorskip("pyfakefs")
     pytester.makepyfile(SUITE)
-    # In a process of its own, where nothing was imported before.
+    # In its own process, with nothing imported before.
     pytester.runpytest_subprocess(*QUIET).assert_outcomes(passed=4)
 
 

@@ -1,4 +1,4 @@
-"""The fixtures: what they are, what a test gets, and that nothing outlives it."""
+"""The fixtures: their fakes, their freshness in each test, and their end."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ from ..harness import QUIET, Run, apart
 def test_fixtures_are_listed_with_their_first_sentence(run: Run) -> None:
     result = run("", "--fixtures")
     for line in (
-        "kv_server -- *A key-value server (Redis' command language over REST)*",
-        "vector_index -- *A vector index, fresh for this test.*",
-        "broker -- *A partitioned log with consumer groups, fresh for this test.*",
-        "queue -- *An HTTP message queue that delivers, retries and calls back*",
-        "callback_capture -- *A receiver of the queue's callbacks and failure callbacks.*",
+        "kv_server -- *A key-value server (Redis commands over REST and the Redis protocol)*",
+        "vector_index -- *A vector index, empty for each test.*",
+        "broker -- *A message broker (partitioned log with consumer groups), empty for each test.*",
+        "queue -- *An HTTP message queue with deliveries, retries and callbacks*",
+        "callback_capture -- *A receiver for the queue's callbacks and failure callbacks.*",
         "destination -- *A pytest-httpserver with*",
     ):
         name, _, text = line.partition(" -- ")
@@ -312,7 +312,7 @@ def test_settings_that_are_no_dict_are_an_error_of_their_test(run: Run) -> None:
         """
     )
     result.assert_outcomes(errors=1)
-    result.stdout.fnmatch_lines(["*the fixture fakecloud_settings returns a dict*, got None"])
+    result.stdout.fnmatch_lines(["*the fixture fakecloud_settings must return a dict*, got None"])
 
 
 @pytest.mark.parametrize(
@@ -322,15 +322,15 @@ def test_settings_that_are_no_dict_are_an_error_of_their_test(run: Run) -> None:
             "brokr={}",
             "*fakecloud has no setting 'brokr', did you mean 'broker'?; the settings are: now, *",
         ),
-        ("broker=3", "*the setting broker is a dict of that service's settings, got 3*"),
+        ("broker=3", "*the setting broker must be a dict of that service's settings, got 3*"),
         ("3", "*the fakecloud marker takes keywords only, got (3,)*"),
-        ("strict='unruted'", "*is not a kind of problem; give a bool or names out of: unrouted*"),
+        ("strict='unruted'", "*is not a kind of problem; give True, False, or some of: unrouted*"),
         (
             "broker={'topix': {}}",
             "*broker has no setting 'topix', did you mean 'topics'?; it has: *topics*",
         ),
         ("clock='stopped'", "*clock='stopped' must be 'running' or 'frozen', or None*"),
-        ("now='yesterday'", "*'yesterday' is not an instant*"),
+        ("now='yesterday'", "*'yesterday' is not a time*"),
         ("transport='pigeon'", "*transport='pigeon' must be 'socket' or 'inprocess', or None*"),
     ],
 )
@@ -429,7 +429,9 @@ LOADED = """
 
 
 def loaded(result: pytest.RunResult, word: str) -> list[str]:
-    """What a run of pytest with that conftest had imported, or had rewritten, by its end."""
+    """Return the modules that a pytest run with that conftest had imported, or rewritten, at its
+    end.
+    """
     (line,) = [line for line in result.outlines if line.split()[:1] == [word]]
     return line.split()[1:]
 
@@ -486,7 +488,7 @@ def test_a_fake_asked_for_by_name_at_run_time_hears_of_its_test(run: Run) -> Non
 
 @pytest.mark.slow
 def test_pytest_rewrites_no_module_of_ours(pytester: pytest.Pytester) -> None:
-    # It would parse each of them again in every first run, and in all where no bytecode is written.
+    # It would parse each of them in every first run, and in all runs without bytecode.
     pytester.makeconftest(LOADED)
     pytester.makepyfile("def test_kv(kv_server): assert kv_server.client().set('a', '1')")
     result = apart(pytester)

@@ -1,4 +1,4 @@
-"""A missing extra, or a setting without meaning, is one line of the report and no traceback."""
+"""A missing extra or an invalid setting is one line of the report, without a traceback."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from ..harness import Run
         ("time_machine", "process_time=True", "*needs time-machine: pip install '*[[]time]'"),
         ("trustme", "tls=True", "*needs trustme: pip install '*[[]tls]'"),
         ("redis", "kv_server={'engine': 'redis://127.0.0.1:1'}", "*pip install '*[[]redis]'"),
-        ("trustme", "now='soon'", "now='soon': 'soon' is not an instant: *"),
+        ("trustme", "now='soon'", "now='soon': 'soon' is not a time: *"),
     ],
 )
 def test_one_line(run: Run, module: str, settings: str, line: str) -> None:
@@ -38,6 +38,6 @@ def test_one_line(run: Run, module: str, settings: str, line: str) -> None:
     result.assert_outcomes(errors=3)
     result.stdout.fnmatch_lines([f"fakecloud: {line}"])
     result.stdout.no_fnmatch_line("*Error:*")
-    # Three headings of a line each, each with its line, between a few rules of pytest's own.
+    # Three one-line headings, each with its line, between a few of pytest's own.
     assert len([each for each in result.outlines if each.startswith("fakecloud: ")]) == 3
     assert not [line for line in result.outlines if line.startswith((">", "E  "))]

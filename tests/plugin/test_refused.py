@@ -1,4 +1,4 @@
-"""Clients that get nothing but 401: a warning, unless it is meant."""
+"""Clients that only get 401 answers cause a warning, unless it is allowed."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The seed of a report reproduces the run: ids, and faults that strike at random."""
+"""The seed in a report reproduces the run: ids and random faults."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Fakes that live as long as the run: same address, a fresh baseline for each test."""
+"""Fakes that last for the whole run: the same address, a fresh baseline for each test."""
 
 from __future__ import annotations
 
@@ -195,7 +195,7 @@ def test_a_call_before_the_tests_own_code_is_marked(run: Run, pytester: pytest.P
         def test_marked(broker, straggler):
             ask(broker)
             first, second = broker.journal.calls()
-            assert "maybe an earlier test's" in first.note
+            assert "maybe by an earlier test" in first.note
             assert second.note == ""
         """
     ).assert_outcomes(passed=1)
@@ -275,7 +275,7 @@ def test_early_fakes_that_a_test_does_not_name_are_strict_and_explained(
     result.assert_outcomes(passed=3, failed=3)
     result.stdout.fnmatch_lines(
         [
-            "fakecloud: the test passed, but left 1 problem(s) behind",
+            "fakecloud: the test passed, but with 1 strict-mode violation(s)",
             "?unrouted? queue got GET /v9/x: *",
             "*AssertionError: own reason",
             "* --> queue GET /v2/queues[?]name=[*][*][*]*",
@@ -317,9 +317,9 @@ def test_fakes_of_session_fixtures_are_strict_and_explained_beside_the_tests_own
     result.assert_outcomes(passed=1, failed=3)
     result.stdout.fnmatch_lines(
         [
-            "fakecloud: the test passed, but left 1 problem(s) behind",
+            "fakecloud: the test passed, but with 1 strict-mode violation(s)",
             "?unused_fault? shop: *",
-            "fakecloud: the test passed, but left 2 problem(s) behind",
+            "fakecloud: the test passed, but with 2 strict-mode violation(s)",
             "?unrouted? broker got GET /nowhere: *",
             "?unused_fault? shop: *",
             "* --> kv_server GET k *",

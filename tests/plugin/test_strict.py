@@ -1,4 +1,4 @@
-"""Strictness: what fails a passing test, how it says so, and how to relax it."""
+"""Strict mode: what fails a passing test, the message, and how to relax it."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def test_an_unknown_path_fails_the_test_in_its_call_phase(run: Run) -> None:
     result.assert_outcomes(failed=1)
     result.stdout.fnmatch_lines(
         [
-            "fakecloud: the test passed, but left 1 problem(s) behind",
+            "fakecloud: the test passed, but with 1 strict-mode violation(s)",
             "[[]unrouted] broker got GET /nope: no route for it; nearest: *. "
             'To allow it: fakecloud.allow("unrouted", path="/nope")',
         ],
@@ -40,7 +40,7 @@ def test_what_a_client_did_again_is_told_once(run: Run) -> None:
     result.assert_outcomes(failed=1)
     result.stdout.fnmatch_lines(
         [
-            "fakecloud: the test passed, but left 4 problem(s) behind",
+            "fakecloud: the test passed, but with 4 strict-mode violation(s)",
             '[[]unrouted] broker got GET /nope: *path="/nope") (3 times)',
             '[[]unrouted] broker got GET /never: *path="/never")',
         ],
@@ -285,7 +285,10 @@ def test_unittest_cases_are_told_apart(run: Run) -> None:
     )
     result.assert_outcomes(passed=1, failed=2, skipped=1, xfailed=1)
     result.stdout.fnmatch_lines_random(
-        ["*AssertionError: own reason", "fakecloud: the test passed, but left 1 problem(s) behind"]
+        [
+            "*AssertionError: own reason",
+            "fakecloud: the test passed, but with 1 strict-mode violation(s)",
+        ]
     )
 
 

@@ -1,4 +1,4 @@
-"""Every call that waits or drives has an awaitable twin of the same name and parameters."""
+"""Every call that waits or delivers has an awaitable version of the same name and parameters."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ DRIVING = {
     "advance", "move_to", "advance_to_next", "run_due", "deliver_due", "run_until_idle",
     "every_failure", "explore", "replay",
 }  # fmt: skip
-"""Calls that drive; those that wait are known by their ``timeout`` or ``within``."""
+"""Calls that deliver. Those that wait have a parameter ``timeout`` or ``within``."""
 NO_WAITS = {
     "publish", "call", "asgi", "wsgi", "answers", "client", "async_client", "eventually",
 }  # fmt: skip
@@ -27,7 +27,7 @@ def waiting_calls(thing: object) -> Iterator[tuple[str, Callable[..., Any]]]:
         if name.startswith("_") or name in NO_WAITS:
             continue
         if not method.__module__.startswith("pytest_fakecloud."):
-            continue  # what a handle has from pytest-httpserver is that package's own
+            continue  # Methods inherited from pytest-httpserver belong to that package.
         parameters = inspect.signature(method).parameters
         if name in DRIVING or parameters.keys() & {"timeout", "within"}:
             yield name, method

@@ -1,4 +1,4 @@
-"""A passing test that published messages, and neither delivered any nor looked, is warned of."""
+"""A passing test that published messages but neither delivered nor inspected any causes a warning."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ TEST = """
 
 
 def left(do: Any, **settings: Any) -> list[str]:
-    """What is told of a queue to which a message was published before something was done."""
+    """Return the warning about a queue to which a message was published before an action."""
     with Cloud(seed=1, delivery="driven") as cloud:
         queue = cloud.queue(unstubbed="accept", **settings)
         do(queue, queue.publish(URL), cloud)
@@ -47,7 +47,9 @@ def test_it_is_a_failure_where_strict_names_it(run: Run, pytester: pytest.Pytest
     pytester.makeini("[pytest]\nfakecloud_strict = unrouted undelivered")
     result = run(TEST.format(then="pass"))
     result.assert_outcomes(failed=1, warnings=0)
-    result.stdout.fnmatch_lines(["*left 1 problem(s) behind", "*[[]undelivered] queue: the test *"])
+    result.stdout.fnmatch_lines(
+        ["*with 1 strict-mode violation(s)", "*[[]undelivered] queue: the test *"]
+    )
     allowed = "fakecloud.allow('undelivered', handle='queue')"
     run(TEST.format(then=allowed)).assert_outcomes(passed=1, warnings=0)
 
@@ -55,14 +57,14 @@ def test_it_is_a_failure_where_strict_names_it(run: Run, pytester: pytest.Pytest
 @pytest.mark.parametrize(
     "do",
     [
-        # It says so.
+        # The test declares it.
         lambda queue, message, cloud: cloud.allow("undelivered"),
-        # It delivers, or tries to.
+        # The test delivers, or tries to.
         lambda queue, message, cloud: queue.run_until_idle(),
         lambda queue, message, cloud: queue.deliver_due(),
         lambda queue, message, cloud: cloud.clock.advance("1s"),
         lambda queue, message, cloud: cloud.clock.run_due(),
-        # It looks, or asserts.
+        # The test inspects or asserts.
         lambda queue, message, cloud: message.state,
         lambda queue, message, cloud: message.attempts,
         lambda queue, message, cloud: queue.messages(),
@@ -76,7 +78,7 @@ def test_it_is_a_failure_where_strict_names_it(run: Run, pytester: pytest.Pytest
         lambda queue, message, cloud: queue.assert_not_called("batch"),
         lambda queue, message, cloud: cloud.journal.calls(),
         lambda queue, message, cloud: queue.client().log.list(),
-        # Nothing is left to deliver, or it is about something else.
+        # No message is left, or the action is unrelated.
         lambda queue, message, cloud: queue._engine.cancel(message._id),
         lambda queue, message, cloud: queue.reset(),
         lambda queue, message, cloud: refused(queue),

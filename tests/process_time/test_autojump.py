@@ -1,4 +1,4 @@
-"""Sleeps that move the clock: in threads and loops, with clients and tools, and given back."""
+"""Sleeps that move the clock: in threads and event loops, with clients and tools, and restored."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ NAMES = ("sleep", "monotonic", "monotonic_ns", "perf_counter", "perf_counter_ns"
 
 @contextmanager
 def in_no_time(most: float = 20.0) -> Iterator[None]:
-    """Fail what takes more real seconds than that; what is slept in it would take half a minute."""
+    """Fail if the block takes more real seconds; its sleeps would take half a minute."""
     began = monotonic()
     yield
     assert monotonic() - began < most
@@ -109,7 +109,7 @@ def test_sleeps_at_the_same_time_share_it_in_their_order() -> None:
             thread.start()
         for thread in threads:
             thread.join()
-        # What is sure, however the system schedules threads: each its own span, no time twice.
+        # These hold for any scheduling of threads: each sleeps its own time, and no time repeats.
         assert {name: [at for at, one in seen if one == name] for name in "ab"}["b"][-1] >= 75
         assert [at for at, _ in seen] == sorted(at for at, _ in seen)
         assert 75 <= since_noon(cloud) <= 105
@@ -157,7 +157,7 @@ def test_a_sleep_under_way_at_the_end_sleeps_the_rest_in_real_time() -> None:
             sleepers = _present_sleepers()
 
             def work() -> None:
-                # Somebody else is always first: this one sleeps until the end.
+                # Another thread always wakes first, so this one sleeps until the end.
                 sleepers.is_turn = lambda sleeper: entered.set() and False
                 sleepers._move = lambda sleeper: release.wait(0.001)
                 sleepers.sleep(50, really)
@@ -185,7 +185,8 @@ def test_what_is_no_span_is_left_to_the_real_sleep() -> None:
 def test_who_waits_until_a_deadline_is_over_comes_past_it() -> None:
     with jumping() as cloud:
         deadline = time.time() + 5
-        # A real sleep takes a little longer, one of nothing too; limiters of rates rely on it.
+        # A real sleep takes slightly longer than requested, even one of zero; rate limiters rely on
+        # it.
         for _ in range(3):
             time.sleep(max(0, deadline - time.time()))
             if time.time() > deadline:
@@ -196,7 +197,7 @@ def test_who_waits_until_a_deadline_is_over_comes_past_it() -> None:
 
 def test_the_standard_librarys_own_waits_stay_real() -> None:
     with jumping() as cloud:
-        # Waits with a timeout by sleeping in small steps.
+        # It waits with a timeout by sleeping in small steps.
         child = subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE)
         with pytest.raises(subprocess.TimeoutExpired):
             child.wait(0.05)
@@ -254,7 +255,7 @@ def test_a_loops_time_goes_with_the_clock_and_never_back() -> None:
                 await asyncio.sleep(50)
             end = loop.time()
             assert 50 <= end - began < 55
-            # The next one in the same loop goes on from there.
+            # The next sleep in the same loop continues from there.
             with cloud.autojump():
                 await asyncio.sleep(50)
             assert 100 <= loop.time() - began < 105
@@ -329,7 +330,7 @@ def test_anyio_follows(backend: str) -> None:
 
 
 def test_anyio_follows_after_a_run_in_this_process(run: Run) -> None:
-    # What a run imports is forgotten with it, and anyio keeps the module of its loop for good.
+    # A nested run's imports are forgotten with it, but anyio keeps its event-loop module.
     run("import anyio\ndef test(): anyio.run(anyio.sleep, 0)").assert_outcomes(passed=1)
     with jumping() as cloud:
         anyio.run(anyio.sleep, 0.25)
@@ -340,7 +341,7 @@ def test_anyio_follows_after_a_run_in_this_process(run: Run) -> None:
 def test_anyio_follows_by_a_loop_that_the_process_has_forgotten(
     backend: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    # As a tester's own run of pytest inside a test leaves it.
+    # As after a nested pytest run in the test.
     anyio.run(anyio.sleep, 0, backend=backend)
     monkeypatch.delitem(sys.modules, f"anyio._backends._{backend}")
     with jumping() as cloud:
@@ -433,7 +434,7 @@ def test_a_timeout_moves_the_clock_where_nobody_sleeps(loop: str, waits: Any) ->
     async def three_times() -> None:
         for _ in range(2):
             await waits()
-        # And after a sleep, which moves the clock itself.
+        # Including after a sleep, which moves the clock itself.
         await anyio.sleep(10)
         await waits()
 
@@ -505,7 +506,7 @@ def test_threads_and_loops_together() -> None:
         sleeping = asyncio.to_thread(time.sleep, 20)
         await asyncio.gather(sleeping, asyncio.sleep(10), asyncio.sleep(40))
         assert since_noon(cloud) == pytest.approx(40, abs=21)
-        # The loop is blocked by a thread it waits for, whose sleep is the longer one.
+        # The loop is blocked by a thread that sleeps longer.
         task = asyncio.create_task(asyncio.sleep(5))
         await asyncio.sleep(0)
         thread = threading.Thread(target=time.sleep, args=(90,))
@@ -665,7 +666,7 @@ def test_until_ready_takes_no_time() -> None:
 
 
 def retrying(call: Callable[[], Any], *, stop_after: float) -> Any:
-    """A loop as retry libraries have it: backoff that doubles, until a monotonic time is over."""
+    """Retry like retry libraries: doubling backoff until a monotonic deadline."""
     began, wait = time.monotonic(), 0.5
     while True:
         try:
@@ -720,7 +721,7 @@ def test_freezegun_around_it_is_ticked() -> None:
             assert datetime.now(UTC) == datetime(2026, 1, 1, 12, 1, 30, tzinfo=UTC)
             assert cloud.clock.now() == datetime.now(UTC)
         assert frozen() == datetime(2026, 1, 1, 12, 1, 30)
-        with pytest.raises(ContractError, match="freezegun has this process's time"):
+        with pytest.raises(ContractError, match="freezegun controls this process's time"):
             Cloud(now="2030-01-01T00:00:00Z", process_time=True)
 
 
@@ -746,7 +747,7 @@ def test_what_somebody_put_in_its_place_stays(monkeypatch: pytest.MonkeyPatch) -
     assert slept == [30, 20]
     assert cloud.closed
     monkeypatch.undo()
-    # What is put back late is ours, and does what the real one does.
+    # A replacement restored late works like the original.
     assert time.sleep is ours
     time.sleep(0.001)
     assert cloud.clock.now() == datetime(2026, 1, 1, 12, tzinfo=UTC)

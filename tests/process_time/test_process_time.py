@@ -1,4 +1,4 @@
-"""Process time that follows the fakes' clock: in the application, in deliveries, and given back."""
+"""Process time that follows the fakes' clock: in the application, in deliveries, and restored."""
 
 from __future__ import annotations
 
@@ -131,12 +131,12 @@ def test_without_time_machine_it_says_what_to_install(monkeypatch: pytest.Monkey
         Cloud(process_time=True)
 
 
-STANDS = "both stand until they are told to move. Move them with advance"
+STANDS = "both are frozen until the test moves them. Use advance"
 
 
 def test_a_running_clock_and_process_time_contradict_each_other() -> None:
     before = time.time()
-    with pytest.raises(ContractError, match=rf"clock='running' is refused: .*{STANDS}"):
+    with pytest.raises(ContractError, match=rf"clock='running' is not possible: .*{STANDS}"):
         Cloud(process_time=True, clock="running")
     with pytest.raises(ContractError, match=STANDS):
         Cloud(process_time=True, now=NOON, clock="running")
@@ -155,7 +155,7 @@ def test_a_clock_that_process_time_follows_does_not_run() -> None:
         ):
             with pytest.raises(ContractError, match=f"this clock cannot run: .*{STANDS}"):
                 run()
-            # Neither half of it was obeyed.
+            # Neither setting took effect.
             assert cloud.clock.mode == "frozen"
             assert datetime.now(UTC) == cloud.clock.now() == datetime(2026, 1, 1, 12, tzinfo=UTC)
         cloud.begin(now="2026-05-05T00:00:00Z")
@@ -180,12 +180,12 @@ def test_the_marker_refuses_the_contradiction_too(run: Run, pytester: pytest.Pyt
     """
     result = run(source)
     result.assert_outcomes(errors=1, passed=1)
-    result.stdout.fnmatch_lines(["*fakecloud: clock='running' is refused: *"])
-    # An ini file that says so is a word too, unless a nearer one takes it back.
+    result.stdout.fnmatch_lines(["*fakecloud: clock='running' is not possible: *"])
+    # An explicit ini setting counts too, unless a closer setting overrides it.
     pytester.makeini("[pytest]\nfakecloud_clock = running")
     result = run(source)
     result.assert_outcomes(errors=2)
-    result.stdout.fnmatch_lines(["*process_time is refused beside fakecloud_clock = running*"])
+    result.stdout.fnmatch_lines(["*process_time is not possible with fakecloud_clock = running*"])
     run(source.replace("process_time=True)", "process_time=True, clock='frozen')")).assert_outcomes(
         errors=1, passed=1
     )

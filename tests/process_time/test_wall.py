@@ -1,4 +1,4 @@
-"""The process's wall clock under process time: loops that wait for it, and travels that cross."""
+"""The process's wall clock under process time: busy loops, and nested travels."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def test_a_loop_that_waits_for_a_time_that_stands_is_broken(
             while time.time() < end:
                 pass
 
-        with pytest.raises(ContractError, match=r"test_wall.py:\d+ has read the time .* stands"):
+        with pytest.raises(ContractError, match=r"test_wall.py:\d+ has read the time .* frozen"):
             wait()
 
 
@@ -37,7 +37,7 @@ def test_many_reads_of_a_time_that_stands_are_no_loop_that_waits(
 ) -> None:
     monkeypatch.setattr(wall, "STANDING_SECONDS", 0.0)
     with Cloud(now=NOON, process_time=True) as cloud:
-        # From two places in turn, as code does that works.
+        # Alternating between two places, as working code does.
         for _ in range(100):
             time.time()
             datetime.now(UTC)

@@ -191,7 +191,7 @@ def test_a_strictness_check_that_cannot_be_made_fails_its_test_in_one_line(run: 
             """
         )
     )
-    assert "whether the test left problems behind cannot be told: path=refuses raised" in text
+    assert "the check for strict-mode violations failed: path=refuses raised" in text
     assert "raised RuntimeError('no predicate') for '/x'" in text
 
 

@@ -245,7 +245,7 @@ def test_run_gives_a_command_the_fakes_and_its_exit_code(tmp_path: Path, command
         (["serve", "--config", "/no/such/file.toml"], 2, "cannot read"),
         (["serve", "kv", "--kv", "dialect"], 2, "'dialect' is not a SETTING=VALUE"),
         (["serve", "kv", "--kv", "colour=red"], 2, "kv_server has no setting 'colour'"),
-        (["serve", "--now", "yesterday"], 2, "'yesterday' is not an instant"),
+        (["serve", "--now", "yesterday"], 2, "'yesterday' is not a time"),
         (["serve", "kv", "--kv-port", "99999"], 2, "--kv-port=99999 is no port number"),
         (["serve", "kv", "--control-port", "-1"], 2, "--control-port=-1 is no port number"),
         (["serve", "kv", "--kv", "port=70000"], 2, "the setting port of kv=70000 is no port"),
@@ -344,7 +344,7 @@ def test_a_fake_has_one_table(command: Command, tmp_path: Path) -> None:
     file.write_text("[kv]\n[kv_server]\n", encoding="utf-8")
     done = command("serve", "--config", str(file))
     assert done.returncode == 2
-    assert "kv_server and kv are one fake: give one table" in done.stderr
+    assert "kv_server and kv name the same fake: give one table" in done.stderr
 
 
 def test_a_token_of_any_signs_gets_in(serve: Serve) -> None:
@@ -380,7 +380,7 @@ def test_a_journal_that_cannot_be_written_in_the_end_is_said(
         ('control_port = "many"', "control_port='many' is no port number"),
         ("control_port = true", "control_port=True is no port number"),
         ('[kv]\nport = "x"', "the setting port of kv='x' is no port number"),
-        ("host = 5", "host=5 is not text"),
+        ("host = 5", "host=5 is not a string"),
         ("seed = [1]", "seed=[1] is not a seed"),
         ('tls = "maybe"', "tls='maybe' is neither yes nor no"),
         ("colour = 1", "colour is unknown"),

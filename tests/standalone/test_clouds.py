@@ -114,7 +114,7 @@ def test_a_cloud_can_have_services_and_a_clock_of_its_own(host: Server) -> None:
         ({"services": ["kv"]}, "is not an object of settings by service"),
         ({"services": {"kv": 5}}, "settings of kv are an object, not 5"),
         ({"services": {"kv": {"colour": 1}}}, "kv_server has no setting 'colour'"),
-        ({"services": {"kv": {}}, "now": "yesterday"}, "'yesterday' is not an instant"),
+        ({"services": {"kv": {}}, "now": "yesterday"}, "'yesterday' is not a time"),
         ({"service": {}}, "did you mean 'services'?"),
     ],
 )

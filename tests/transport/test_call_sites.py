@@ -1,4 +1,4 @@
-"""The report of a test that failed before has the line that made each call."""
+"""The report of a test that failed before contains the source line of each call."""
 
 from __future__ import annotations
 

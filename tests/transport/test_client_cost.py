@@ -1,4 +1,6 @@
-"""One TLS context for clients made while fakes are open: only where it is safe, and restored."""
+"""One TLS context for clients made while fakes are open: only if it is safe, and restored
+afterwards.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Proxies are passed by while a fake is open, and the environment is given back."""
+"""Fakes bypass proxies while they are open, and the environment is restored."""
 
 from __future__ import annotations
 

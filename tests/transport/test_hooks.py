@@ -1,4 +1,4 @@
-"""Replacing a function of a library in peace with others, and saying so when it is not there."""
+"""Replacing a library's function together with other tools, and the warning if it is missing."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from pytest_fakecloud.transport.hooks import Hook, ShortcutWarning
 
 
 class Thing:
-    """What a library would have."""
+    """A stand-in for a library's class."""
 
     def send(self) -> str:
         return "sent"

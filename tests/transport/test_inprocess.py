@@ -1,4 +1,4 @@
-"""In process: the same answers, journal and faults as over the socket, and nothing left behind."""
+"""In-process transport: the same answers, journal and faults as over the socket, and no traces."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ def kv(cloud: Cloud) -> KVServer:
 
 
 def sockets(handle: Any) -> int:
-    """How many connections a fake has had since the last look."""
+    """Return the number of new connections to a fake since the last call."""
     ports = {call.client[1] for call in handle.journal.calls() if call.client is not None}
     return len(ports - {0})
 
@@ -268,7 +268,7 @@ def test_a_patch_that_somebody_kept_sends_as_the_library_does(kv: KVServer) -> N
 
 
 class _Ours:
-    """Our patch as one that starts and stops like the others'."""
+    """This package's patch with the start and stop of other tools' patches."""
 
     def start(self) -> None:
         self.cloud = Cloud(transport="inprocess")
@@ -332,7 +332,7 @@ def test_patches_started_and_stopped_in_any_order_leave_nothing_behind(
             tools[number].start()
         for number in stops:
             tools[number].stop()
-        # Whatever is in place now does what the libraries themselves do.
+        # The current functions work like the libraries' own.
         for client in CLIENTS:
             assert client("GET", f"{kv.url}/get/k", kv.headers, None)[0] == 200
         assert sockets(kv) == len(CLIENTS)
@@ -374,7 +374,7 @@ def test_many_threads_send_at_once(kv: KVServer) -> None:
 def test_a_urllib3_that_takes_fewer_words_for_an_answer(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    # As the fork that niquests brings, which takes the place of urllib3.
+    # Like the fork that niquests installs in place of urllib3.
     whole = urllib3.HTTPResponse
 
     class Fewer(whole):  # type: ignore[misc, valid-type]

@@ -1,4 +1,4 @@
-"""A hard-coded origin: answered by a fake through every client, whoever else mocks."""
+"""A hard-coded origin: a fake answers it for every client, also with other mocking tools."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What may skip the socket, held against the socket: outcome, exception and journal agree."""
+"""The in-process shortcut compared with the socket: result, exception and journal agree."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ TRANSPORTS: list[Transport] = ["socket", "inprocess"]
 
 
 def both(case: Case) -> list[tuple[object, object, bool]]:
-    """What comes of a case by each way, its journal, and whether it took a socket."""
+    """Return a case's result both ways, with its journal and whether it used a socket."""
     found: list[tuple[object, object, bool]] = []
     for transport in TRANSPORTS:
         with Cloud(seed=1, now="2026-01-01T00:00:00Z", transport=transport) as cloud:
@@ -54,7 +54,9 @@ def both(case: Case) -> list[tuple[object, object, bool]]:
 
 
 def agree(case: Case) -> bool | None:
-    """Assert that both ways agree; whether the second skipped the socket, None without a call."""
+    """Assert that both ways agree; return whether the second skipped the socket, None without a
+    call.
+    """
     by_socket, in_process = both(case)
     assert in_process[:2] == by_socket[:2]
     return not in_process[2] if in_process[1] else None
@@ -154,7 +156,7 @@ def test_requests(send: Send, method: str, path: str, body: Any, skips: bool | N
         ({f"X-{n}": "1" for n in range(70)}, False),
         ({"Connection": "close"}, False),
         ({"Connection": "Upgrade", "Upgrade": "h2c"}, False),
-        ({"X": "é"}, None),  # what libraries make of it differs
+        ({"X": "é"}, None),  # libraries treat it differently
         ({"X": "中"}, None),
         ({"X": "a\r\nY: b"}, None),
         ({"X": "a\0"}, None),

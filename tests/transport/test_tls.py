@@ -1,4 +1,4 @@
-"""HTTPS with an authority made for the run, and what clients need to trust it."""
+"""HTTPS with a certificate authority made for the run, and the settings that make clients trust it."""
 
 from __future__ import annotations
 
@@ -143,7 +143,7 @@ def test_without_trustme_it_says_what_to_install(monkeypatch: pytest.MonkeyPatch
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="there is no fork here")
 @pytest.mark.slow
 def test_a_forked_child_leaves_its_parents_authority_alone() -> None:
-    """In a process of its own, since a fork of this one would take its threads' locks along."""
+    """In its own process, because a fork of this one would copy held locks."""
     source = """
 import gc, os, sys
 from pytest_fakecloud import Cloud
@@ -172,5 +172,5 @@ print(left)
         [sys.executable, "-W", "ignore", "-c", source], capture_output=True, text=True, timeout=60
     )
     assert done.returncode == 0, done.stderr
-    # What nobody closed ends with its process.
+    # An unclosed authority ends with its process.
     assert not Path(done.stdout.strip()).parent.exists()

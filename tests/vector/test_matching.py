@@ -50,24 +50,28 @@ HAPPENED: list[tuple[dict[str, Any], list[int]]] = [
     ({}, [0, 1, 2]),
 ]
 NEVER: list[tuple[Mapping[str, Field], dict[str, Any], str]] = [
-    (UPSERT_FIELDS, {"id": ["a"]}, r"id=\['a'\] can never be: give a (text|string)"),
-    (UPSERT_FIELDS, {"id": True}, "id=True can never be"),
-    (UPSERT_FIELDS, {"id": b"a"}, "id=b'a' can never be"),
-    (UPSERT_FIELDS, {"id": np.array([1, 2])}, "id=array.* can never be"),
-    (UPSERT_FIELDS, {"metadata": "x"}, "metadata='x' can never be: give a dict"),
-    (UPSERT_FIELDS, {"metadata": {1: 1}}, "can never be: give a dict, with text keys"),
-    (UPSERT_FIELDS, {"metadata": {"x": float("nan")}}, "can never be"),
-    (UPSERT_FIELDS, {"data": 5}, "data=5 can never be"),
-    (UPSERT_FIELDS, {"vector": 5}, "vector=5 can never be: give a list of numbers"),
+    (UPSERT_FIELDS, {"id": ["a"]}, r"id=\['a'\] can never match: give a (text|string)"),
+    (UPSERT_FIELDS, {"id": True}, "id=True can never match"),
+    (UPSERT_FIELDS, {"id": b"a"}, "id=b'a' can never match"),
+    (UPSERT_FIELDS, {"id": np.array([1, 2])}, "id=array.* can never match"),
+    (UPSERT_FIELDS, {"metadata": "x"}, "metadata='x' can never match: give a dict"),
+    (
+        UPSERT_FIELDS,
+        {"metadata": {1: 1}},
+        "can never match: give a dict of JSON values with string keys",
+    ),
+    (UPSERT_FIELDS, {"metadata": {"x": float("nan")}}, "can never match"),
+    (UPSERT_FIELDS, {"data": 5}, "data=5 can never match"),
+    (UPSERT_FIELDS, {"vector": 5}, "vector=5 can never match: give a list of numbers"),
     (UPSERT_FIELDS, {"vector": ["x"]}, r"no vector can be \['x'\]: .*expected a number, got 'x'"),
     (UPSERT_FIELDS, {"vector": [float("nan")]}, "no vector can be"),
     (UPSERT_FIELDS, {"vector": np.zeros((1, 2))}, "no vector can be .*array of 1x2"),
     (UPSERT_FIELDS, {"vektor": [1]}, "no field 'vektor', did you mean 'vector'"),
-    (QUERY_FIELDS, {"top_k": "3"}, "top_k='3' can never be: give a whole number from 1 up"),
-    (QUERY_FIELDS, {"top_k": 0}, "top_k=0 can never be"),
-    (QUERY_FIELDS, {"top_k": 1.5}, "top_k=1.5 can never be"),
-    (QUERY_FIELDS, {"filter": 5}, "filter=5 can never be"),
-    (QUERY_FIELDS, {"filter": None}, "filter=None can never be"),
+    (QUERY_FIELDS, {"top_k": "3"}, "top_k='3' can never match: give a whole number from 1 up"),
+    (QUERY_FIELDS, {"top_k": 0}, "top_k=0 can never match"),
+    (QUERY_FIELDS, {"top_k": 1.5}, "top_k=1.5 can never match"),
+    (QUERY_FIELDS, {"filter": 5}, "filter=5 can never match"),
+    (QUERY_FIELDS, {"filter": None}, "filter=None can never match"),
 ]
 
 
@@ -180,8 +184,8 @@ def test_long_values_are_cut_to_what_differs() -> None:
     with pytest.raises(AssertionError) as other:
         expected(None, deep, **wanted)
     assert str(other.value).endswith(
-        "metadata.pages[1].text from its character 5000 on is 'end', not ''; "
-        "data from its character 4999 on is 't', not 'x'"
+        "metadata.pages[1].text from character 5000 on is 'end', not ''; "
+        "data from character 4999 on is 't', not 'x'"
     )
     many = [{"metadata": {str(n): n for n in range(100)}}]
     with pytest.raises(AssertionError, match=r"metadata\.2 is 2, not 3 and 97 more$"):

@@ -257,7 +257,7 @@ async def awaited(request: object) -> bool:
         (
             "burst_limit",
             {"when": awaited},
-            "has to be awaited or iterated, so it would hold for everything",
+            "must be awaited or iterated, so it would match everything",
         ),
         ("tamper", {"kind": "calback"}, "kind='calback' is not a kind, did you mean 'callback'?"),
         (
@@ -273,10 +273,10 @@ async def awaited(request: object) -> bool:
         (
             "reorder",
             {"url": 5},
-            "url=5 can never be: give an absolute URL",
+            "url=5 can never match: give an absolute URL",
         ),
-        ("tamper", {"label": [5]}, "label=5 can never be: give a label"),
-        ("drop", {"url": b"https://a/"}, "url=b'https://a/' can never be: give an absolute URL"),
+        ("tamper", {"label": [5]}, "label=5 can never match: give a label"),
+        ("drop", {"url": b"https://a/"}, "url=b'https://a/' can never match: give an absolute URL"),
     ],
 )
 def test_faults_that_could_never_fire(scene: Scene, word: str, given: Any, text: str) -> None:
