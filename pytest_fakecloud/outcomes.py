@@ -36,7 +36,7 @@ def check(run: Run) -> None:
     untold: list[str] = []
     failure: BaseException | None = None
     warned: list[str] = []
-    with telling("the check for strict-mode violations failed", untold.append):
+    with telling("the check for strict-mode violations could not be made", untold.append):
         # First, because the rest reads the journals, which would count as an inspection by the
         # test.
         warned = _undelivered(run)

@@ -38,8 +38,8 @@ _GROUPS: Mapping[str, tuple[str, ...]] = {
 def index() -> str:
     """Return the page that lists all names."""
     parts = [
-        f"{HEAD}\n# API\n\nAll names that can be imported from `pytest_fakecloud`. All else "
-        "may change without notice; `help(pytest_fakecloud)` shows the same map in an interpreter.\n\n"
+        f"{HEAD}\n# API\n\nThe names that can be imported from `pytest_fakecloud`. Everything "
+        "else may change without notice. `help(pytest_fakecloud)` prints an overview.\n\n"
         "```{toctree}\n:hidden:\n\n"
         + "".join(f"api/{_slug(title)}\n" for title in _GROUPS)
         + "```\n"

@@ -12,11 +12,11 @@ _HEAD = f"""\
 {HEAD}
 # Control API
 
-What a stand-alone server ([other languages](../guides/other-languages.md)) takes over HTTP. Calls below
-`/__control__` need `Authorization: Bearer` and the control token, which the server prints when it
-starts; bodies and answers are JSON. An error is `{{"error": {{"type": …, "message": …}}}}`.
+The HTTP API of a stand-alone server ([other languages](../guides/other-languages.md)). Calls under
+`/__control__` need an `Authorization: Bearer` header with the control token, which the server prints
+when it starts. Bodies and answers are JSON. An error is `{{"error": {{"type": …, "message": …}}}}`.
 
-The same as an OpenAPI 3.1 file: {{download}}`control-api.json <../control-api.json>`, or from the server
+As an OpenAPI 3.1 file: {{download}}`control-api.json <../control-api.json>`, or from the server
 itself at `/__control__/openapi.json`.
 
 """

@@ -20,10 +20,9 @@ _HEAD = f"""\
 {HEAD}
 # Decided here
 
-Where neither the vendor's documentation nor its open-source clients nor a real server says what happens,
-somebody had to decide, and a test holds the decision. This is the list, collected from the docstrings of
-the modules that carry it out. If you know better how the service behaves, tell us: each line can be
-changed by itself.
+Some behavior is documented neither by the vendor nor by its open-source clients, and no real server
+shows it. This project had to decide, and tests check each decision. The list is collected from the
+docstrings of the modules concerned. If you know how the service behaves, please open an issue.
 """
 
 

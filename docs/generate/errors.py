@@ -18,9 +18,8 @@ _HEAD = f"""\
 {HEAD}
 # Error texts
 
-What the fakes answer when they refuse, text by text, as their modules have it; `<…>` stands for what the
-case fills in. A client reads these words from the fake as it does from the service, so a test may look
-for them.
+The error messages of the fakes, by module. `<…>` is a placeholder. They are the same as those of the
+service, so your tests can check them.
 """
 
 

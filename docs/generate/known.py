@@ -21,8 +21,8 @@ def page() -> str:
         [
             f"{HEAD}\n# Known differences\n\n",
             "What the comparison of the key-value engine with Redis 7.0 and Valkey 9.1 "
-            "([Fidelity](index.md)) finds and does not mend.\n\n",
-            "## Differences that stay\n\nThey count in the rate all the same.\n\n",
+            "([Fidelity](index.md)) finds and this project does not fix.\n\n",
+            "## Differences that stay\n\nThey still count in the rate.\n\n",
             *(f"- {known.reason[:1].upper()}{known.reason[1:]}.\n" for known in KNOWN),
             *_versions(),
             "\n## What is not compared\n\nTwo real servers differ from each other here as well.\n\n",
@@ -51,7 +51,7 @@ def _versions() -> Iterator[str]:
     later = {word: since for word, since in words.items() if is_later(since, announced)}
     documented = sorted(word for word in later if word.split()[0] in DOCUMENTED)
     others = sorted({*later, *VALKEYS} - {*documented})
-    yield "\n## What a version says\n"
+    yield "\n## Versions\n"
     for text in (
         f'The stock dialect (`kv_server(dialect="redis")`) announces {VERSION["redis"]} in `INFO`, '
         "`HELLO`, `LOLWUT` and to scripts, and answers as that version does: what came later is an "
@@ -67,7 +67,7 @@ def _versions() -> Iterator[str]:
         "which words they have.",
         f"The vendor's dialect announces {announced}, up to which the vendor documents its level of "
         "the protocol, and knows more than that version. As the vendor documents: "
-        f"{_code(documented)}. By nobody's word but decided here: {_code(others)}; but for "
+        f"{_code(documented)}. Without documentation, decided here: {_code(others)}; but for "
         "`MSETEX` only Valkey has these. `documented_only=True` refuses those commands.",
         "One table, `kv/table/versions.py` with the versions in `kv/table/rows.py`, says what came "
         "when.",

@@ -16,8 +16,8 @@ def fixtures_page() -> str:
     """Return the page of fixtures as Markdown."""
     parts = [
         f"{HEAD}\n# Fixtures\n\n",
-        "Every fixture of the plugin, as `pytest --fixtures -v` lists them. A fake lives as long as its "
-        "test; `fakecloud_scope = session` lets it live as long as the run "
+        "Every fixture of the plugin, as `pytest --fixtures -v` lists them. A fake lasts for one "
+        "test; with `fakecloud_scope = session` it lasts for the whole run "
         "([session scope](../guides/session-scope.md)).\n\n",
     ]
     found = list(_fixtures())

@@ -24,8 +24,8 @@ _HEAD = f"""\
 {HEAD}
 # Settings
 
-Everything a fake can be told. The same names are taken by the marker, by the fixture
-`fakecloud_settings`, and by the methods of `fakecloud` and `Cloud` that start a fake:
+The settings of all fakes. The marker, the fixture `fakecloud_settings`, and the methods of
+`fakecloud` and `Cloud` that start a fake accept the same names:
 
 ```python
 import pytest
@@ -40,14 +40,14 @@ def test_with_a_method(fakecloud):
     assert fakecloud.kv_server(daily_limit=10).client().incr("n") == 1
 ```
 
-A name that is no setting, and a value that can be none, is an error that says what there is. A
-marker on a test goes before one on its class, its module, then `fakecloud_settings`, command line and
-ini file; settings of a fake are merged key by key.
+An unknown setting or an invalid value raises an error that lists the valid ones. A marker on a test
+overrides one on its class or module, then `fakecloud_settings`, the command line and the ini file.
+Settings of a fake are merged key by key.
 
-A duration is seconds, a text such as `"90s"`, `"1h30m"` or `"7d"`, or a `timedelta`. An instant is an
-ISO text with an offset, or a `datetime` with a time zone.
+A duration is a number of seconds, a string such as `"90s"`, `"1h30m"` or `"7d"`, or a `timedelta`. A
+time is an ISO string with an offset, or a `datetime` with a time zone.
 
-## Of the whole test
+## The whole test
 
 """
 
@@ -58,9 +58,9 @@ def page() -> str:
     for fixture, service in SERVICES.items():
         declared = handle_class(service)._settings
         rows = [] if declared is HandleConfig else list(_rows(declared))
-        own = table(_COLUMNS, rows) if rows else "It has none of its own.\n"
+        own = table(_COLUMNS, rows) if rows else "It has no settings of its own.\n"
         parts += [f"\n## `{fixture}`\n\n", own, *_limits_of(declared)]
-    parts += ["\n## Of every fake\n\n", table(_COLUMNS, _rows(HandleConfig))]
+    parts += ["\n## Every fake\n\n", table(_COLUMNS, _rows(HandleConfig))]
     return "".join(parts)
 
 
@@ -119,18 +119,18 @@ def _literal(value: object) -> str:
 
 def _limits_of(declared: Any) -> Iterator[str]:
     if declared is VectorConfig:
-        yield "\nIts `limits`; None means there is none:\n\n"
+        yield "\nIts `limits`; None means no limit:\n\n"
         yield table(("Limit", "Default"), _limits(VectorLimits))
         names = ", ".join(f'`"{name}"`' for name in MODELS)
-        yield f"\nThe models that `embedding` knows by name: {names}.\n"
+        yield f"\nThe models for `embedding`: {names}.\n"
     elif declared is BrokerConfig:
-        yield "\nThe fields of `BrokerLimits`; None means there is none:\n\n"
+        yield "\nThe fields of `BrokerLimits`; None means no limit:\n\n"
         yield table(("Limit", "Default"), _limits(BrokerLimits))
     elif declared is QueueConfig:
         yield (
-            "\nIts `limits`, and what the plans of `profile` make of them. Sizes are in bytes; names "
-            "that end in `_us` take microseconds, which are written as days, hours and minutes "
-            "here. None means there is none:\n\n"
+            "\nIts `limits`, and their values in the plans of `profile`. Sizes are in bytes; names "
+            "that end in `_us` are in microseconds, shown here as days, hours and minutes. None "
+            "means no limit:\n\n"
         )
         plans = [PlanLimits(), *PROFILES.values()]
         yield table(

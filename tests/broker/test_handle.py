@@ -509,7 +509,7 @@ def test_a_predicate_that_raises_is_a_mistake_of_the_test(broker: Broker, rest: 
         lambda: broker.wait_for_record("orders", lambda r: r.missing, timeout=0),
     ):
         with pytest.raises(
-            ContractError, match=r"<lambda> raised .*: give a function that answers"
+            ContractError, match=r"<lambda> raised .*: give a function that works"
         ):
             ask()  # type: ignore[no-untyped-call]
 
@@ -843,7 +843,7 @@ def test_what_a_tester_gives_in_a_wrong_type_is_named(broker: Broker) -> None:
             ),
             (
                 lambda b: b.assert_produced("orders", times=-1),
-                "times=-1 is not a count: give a whole",
+                "times=-1 is not a count: give an integer",
             ),
             (
                 lambda b: b.assert_produced("orders", headers=["abc"]),

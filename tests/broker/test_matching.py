@@ -69,7 +69,7 @@ NEVER: list[tuple[dict[str, Any], str]] = [
     ({"partition": 1.5}, "can never match"),
     ({"partition": True}, "can never match"),
     ({"headers": {"h": 1}}, "can never match: give a string"),
-    ({"headers": {"h": None}}, "give a text"),
+    ({"headers": {"h": None}}, "give a string"),
     ({"headers": "h"}, "can never match"),
     ({"headers": [("h", "1"), ("h", "2")]}, "one value of each name"),
 ]
