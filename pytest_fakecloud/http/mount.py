@@ -85,7 +85,7 @@ class Mount:
 
     def __del__(self) -> None:
         # Takes no lock: the garbage collector may run in code that holds it.
-        if hasattr(self, "bell") and not self.closed:
+        if hasattr(self, "acceptor") and not self.closed:
             self.hub.unregister(self.listener)
             self.listener.close()
 

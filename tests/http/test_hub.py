@@ -744,6 +744,15 @@ def test_no_job_is_lost_while_the_pool_shrinks() -> None:
     assert pool.idle == 0
 
 
+def test_a_dropped_mount_gives_its_address_up(hub: Hub) -> None:
+    mount = hub.mount(hello, held=False)
+    address = mount.address
+    del mount
+    gc.collect()
+    with pytest.raises(ConnectionRefusedError):
+        socket.create_connection(address).close()
+
+
 # -- stress --------------------------------------------------------------------------------------
 
 
