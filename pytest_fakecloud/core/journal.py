@@ -10,7 +10,7 @@ from bisect import bisect_right
 from collections import OrderedDict, deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from types import FrameType
-from typing import TYPE_CHECKING, Any, ClassVar, Protocol, Unpack
+from typing import TYPE_CHECKING, Any, Unpack
 
 from .calls import (
     CALL_FIELDS,
@@ -25,7 +25,6 @@ from .calls import (
     Entry,
     Event,
     EventFields,
-    Headers,
     Listed,
     NamesOf,
     part,
@@ -36,6 +35,8 @@ from .found import Found, check_predicate, expect, found_of
 from .matching import ABSENT, ANYTHING, Field, Query, either
 
 if TYPE_CHECKING:
+    from ..http.app import App
+    from ..http.messages import Request
     from .timekeeper import Reads
 
 _PACKAGE = f"{__package__.partition('.')[0]}."
@@ -43,31 +44,6 @@ _ACTIONS = 1_000
 """Most actions of a test that are kept, newest first to stay."""
 _NOTHING_HEAVY: OrderedDict[Call, int] = OrderedDict()
 """Shared by journals that have had no call above 4 KiB; stays empty."""
-
-
-class Teacher(Protocol):
-    """Supplies the fields and names that a service's calls and events can be filtered by."""
-
-    fact_fields: ClassVar[Mapping[str, Field]]
-    event_kinds: ClassVar[frozenset[str]]
-
-    def words(self) -> Iterable[str]:
-        """Yield the names of the routes and commands."""
-
-
-class Came(Protocol):
-    """A request as received.
-
-    ``head_bytes`` is the approximate size of target and headers if the client is not trusted, else
-    0.
-    """
-
-    method: str
-    target: str
-    headers: Headers
-    body: bytes
-    client: tuple[str, int] | None
-    head_bytes: int
 
 
 class Recorder:
@@ -98,7 +74,7 @@ class Recorder:
         self._handle = handle
         self._parent = parent
         self.entries: list[Entry] = []
-        self._teachers: dict[str, tuple[type[Teacher], weakref.ref[Teacher]]] = {}
+        self._apps: dict[str, tuple[type[App], weakref.ref[App]]] = {}
         self._names = {handle} - {""}
         """Names of all fakes whose calls this journal records, including closed ones."""
         if parent is None:
@@ -125,37 +101,37 @@ class Recorder:
             parent._names |= self._names
             parent._children.add(weakref.ref(self, parent._children.discard))
 
-    def learn(self, service: str, teacher: Teacher) -> None:
+    def learn(self, service: str, app: App) -> None:
         """Register the facts, routes and commands that a service's calls can be filtered by."""
-        taught = self._teachers[service] = type(teacher), weakref.ref(teacher)
+        known = self._apps[service] = type(app), weakref.ref(app)
         if self._parent is not None:
-            self._parent._teachers[service] = taught
+            self._parent._apps[service] = known
 
     def words(self) -> Iterator[str]:
         """Yield the names that calls can be filtered by: routes and commands."""
-        for _, teacher in self._teachers.values():
-            known = teacher()
-            if known is not None:
-                yield from known.words()
+        for _, reference in self._apps.values():
+            app = reference()
+            if app is not None:
+                yield from app.words()
 
     @property
     def call_fields(self) -> Mapping[str, Field]:
         """The fields that calls can be filtered by: their own and their services' facts."""
-        taught: dict[str, list[Field]] = {}
-        for teacher, _ in self._teachers.values():
-            for name, known in teacher.fact_fields.items():
-                taught.setdefault(name, []).append(known)
+        declared: dict[str, list[Field]] = {}
+        for app, _ in self._apps.values():
+            for name, known in app.fact_fields.items():
+                declared.setdefault(name, []).append(known)
         facts = {
             name: Field(
                 either(one.sort for one in known),
                 known[0].read or part(name),
                 any(one.several for one in known),
             )
-            for name, known in taught.items()
+            for name, known in declared.items()
         }
         listed = {
             "route": Listed("the name of a route", self.words),
-            "service": Listed("the service of a fake here", lambda: self._teachers),
+            "service": Listed("the service of a fake here", lambda: self._apps),
             "handle": Listed("the name of a fake here", lambda: self._names),
         }
         names = {name: Field(sort, part(name)) for name, sort in listed.items()}
@@ -163,14 +139,14 @@ class Recorder:
 
     def event_kinds(self) -> frozenset[str]:
         """Return the kinds of events that the services of this journal record."""
-        kinds = (teacher.event_kinds for teacher, _ in self._teachers.values())
-        return EVENT_KINDS.union(*kinds) if self._teachers else frozenset()
+        kinds = (app.event_kinds for app, _ in self._apps.values())
+        return EVENT_KINDS.union(*kinds) if self._apps else frozenset()
 
     # -- recording -------------------------------------------------------------------------------
 
     def open_call(
         self,
-        came: Came,
+        request: Request,
         *,
         at_us: int | None = None,
         facts: Callable[[Call], dict[str, Any]] | None = None,
@@ -185,11 +161,11 @@ class Recorder:
             self._now_us() if at_us is None else at_us,
             self._service,
             self._handle,
-            came.method,
-            came.target,
-            came.headers,
-            came.body,
-            came.client,
+            request.method,
+            request.target,
+            request.headers,
+            request.body,
+            request.client,
             facts,
         )
         self._append(call)
@@ -198,7 +174,7 @@ class Recorder:
             site = self._root.find_site()
             if site is not None:
                 self._root.sites[call.number] = site
-        if len(came.body) + came.head_bytes > LIGHT:
+        if len(request.body) + request.head_bytes > LIGHT:
             self._root._weigh(call)
         return call
 

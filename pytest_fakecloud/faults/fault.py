@@ -7,19 +7,21 @@ from __future__ import annotations
 
 import re
 import sys
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from contextvars import ContextVar
 from functools import cached_property
 from pathlib import Path
 from types import FrameType
-from typing import Any, ClassVar, Protocol, Self, TypedDict
+from typing import TYPE_CHECKING, Any, ClassVar, Self, TypedDict
 
 from ..core.calls import CallNames, NamesOf
 from ..core.errors import ContractError, shown
-from ..core.matching import ABSENT, Field, Question, check_fields
-from ..core.timekeeper import Timekeeper
+from ..core.matching import ABSENT, Question, check_fields
 from ..core.wording import brief
 from ..http.messages import Request, Response, Serve
+
+if TYPE_CHECKING:
+    from .table import FaultTable
 
 # From the outside in; see ``FaultTable``.
 WAIT, CUT, SPOIL, REPLACE = range(4)
@@ -56,26 +58,6 @@ class Matchers(TypedDict, total=False):
     when: Callable[[Any], object] | None
 
 
-class Rules(Protocol):
-    """The table of a rule, as the rule uses it."""
-
-    clock: Timekeeper
-    fact_fields: Mapping[str, Field]
-
-    @property
-    def call_words(self) -> Callable[[], Iterable[str]]:
-        """Returns the names of routes and commands."""
-
-    def remove(self, rule: Any) -> None:
-        """Remove the rule."""
-
-    def act(self, kind: str, caller: FrameType, **data: object) -> None:
-        """Record in reports what the test did with a fault."""
-
-    def pause(self, seconds: float) -> None:
-        """Wait for that many real seconds, or until the fake closes."""
-
-
 class Rule:
     """One injected fault, as requests pass through it.
 
@@ -87,7 +69,7 @@ class Rule:
     must_fire: bool = True
 
     def __init__(
-        self, table: Rules, kind: str, description: str, matchers: Mapping[str, Any]
+        self, table: FaultTable, kind: str, description: str, matchers: Mapping[str, Any]
     ) -> None:
         self.table = table
         self.kind = kind

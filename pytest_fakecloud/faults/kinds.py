@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from ..core.errors import ContractError, shown
 from ..core.ids import RandomStream
 from ..http.messages import Answer, Effect, HeaderPairs, Request, Response, Serve, Stream
-from .fault import CUT, SPOIL, WAIT, Rule, Rules
+from .fault import CUT, SPOIL, WAIT, Rule
+
+if TYPE_CHECKING:
+    from .table import FaultTable
 
 Apply = Callable[[Serve], Response]
 
@@ -19,7 +22,7 @@ class AnswerRule(Rule):
 
     def __init__(
         self,
-        table: Rules,
+        table: FaultTable,
         answer: Callable[[], Answer],
         description: str,
         matchers: Mapping[str, Any],
@@ -39,7 +42,7 @@ class CutRule(Rule):
 
     def __init__(
         self,
-        table: Rules,
+        table: FaultTable,
         kind: str,
         effect: Effect,
         description: str,
@@ -69,7 +72,7 @@ class LoseAnswerRule(Rule):
 
     order = SPOIL
 
-    def __init__(self, table: Rules, reset: bool, matchers: Mapping[str, Any]) -> None:
+    def __init__(self, table: FaultTable, reset: bool, matchers: Mapping[str, Any]) -> None:
         super().__init__(table, "lose_answer", "lose_answer", matchers)
         self._reset = reset
 
@@ -82,7 +85,7 @@ class TruncateRule(Rule):
 
     order = SPOIL
 
-    def __init__(self, table: Rules, keep: int | None, matchers: Mapping[str, Any]) -> None:
+    def __init__(self, table: FaultTable, keep: int | None, matchers: Mapping[str, Any]) -> None:
         super().__init__(table, "truncate", "truncate", matchers)
         self._keep = keep
 
@@ -95,7 +98,7 @@ class DelayRule(Rule):
 
     order = WAIT
 
-    def __init__(self, table: Rules, seconds: float, matchers: Mapping[str, Any]) -> None:
+    def __init__(self, table: FaultTable, seconds: float, matchers: Mapping[str, Any]) -> None:
         super().__init__(table, "delay", f"delay {seconds:g} s", matchers)
         self._seconds = seconds
 
@@ -109,7 +112,7 @@ class SequenceRule(Rule):
 
     def __init__(
         self,
-        table: Rules,
+        table: FaultTable,
         steps: Sequence[Apply],
         description: str,
         matchers: Mapping[str, Any],
@@ -128,7 +131,7 @@ class RandomRule(Rule):
 
     def __init__(
         self,
-        table: Rules,
+        table: FaultTable,
         rate: float,
         step: Apply,
         stream: RandomStream,
@@ -154,7 +157,7 @@ class RateLimitRule(Rule):
 
     def __init__(
         self,
-        table: Rules,
+        table: FaultTable,
         requests: int,
         per_us: int,
         answer: Callable[[HeaderPairs], Answer],
@@ -196,7 +199,7 @@ class CallRule(Rule):
 
     def __init__(
         self,
-        table: Rules,
+        table: FaultTable,
         function: Callable[..., object],
         moment: Literal["before", "after"],
         dumped: Callable[[Answer], Answer],

@@ -8,7 +8,7 @@ import json
 import traceback
 from collections.abc import Callable, Iterable, Mapping
 from functools import cached_property, partial
-from typing import TYPE_CHECKING, Any, ClassVar, Protocol
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import orjson
 
@@ -17,11 +17,12 @@ from ..core.errors import ContractError, ServiceError, shown
 from ..core.journal import Recorder
 from ..core.matching import Field
 from ..core.problems import Problems, raised_by_test, shortened
-from .messages import OUTCOME_OF_EFFECT, Answer, Effect, Request, Response, Serve, Stream
+from .messages import OUTCOME_OF_EFFECT, Answer, Effect, Request, Response, Stream
 from .routing import Route, RouteMatch, RouteTable
 
 if TYPE_CHECKING:
     from ..core.timekeeper import Timekeeper
+    from ..faults.table import FaultTable
 
 _encode = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode
 
@@ -30,20 +31,6 @@ def _slim(body: bytes) -> bytes:
     """Return the same bytes in as little memory as possible, because the journal keeps them."""
     # orjson allocates 4 KB for each result, however short.
     return b"%b" % body if len(body) < 4096 else body
-
-
-class Interference(Protocol):
-    """The faults of a fake, as the app uses them."""
-
-    @property
-    def active(self) -> tuple[object, ...]:
-        """The faults that can still fire. Requests skip the plan while there are none."""
-
-    def run(self, request: Request, serve: Serve) -> Response:
-        """Return the response to a request; ``serve()`` returns the one without faults."""
-
-    def attach(self, app: App) -> None:
-        """Take the facts, names and error format that faults need from the app."""
 
 
 class App:
@@ -64,7 +51,7 @@ class App:
 
     clock: Timekeeper
     recorder: Recorder
-    faults: Interference
+    faults: FaultTable
     problems: Problems
     name: str = ""
     guard: Callable[[Request], object] | None = None
@@ -75,7 +62,7 @@ class App:
         *,
         clock: Timekeeper,
         recorder: Recorder,
-        faults: Interference,
+        faults: FaultTable,
         problems: Problems,
         name: str,
     ) -> None:

@@ -508,9 +508,7 @@ def test_a_predicate_that_raises_is_a_mistake_of_the_test(broker: Broker, rest: 
         lambda: broker.records("orders", value=lambda v: v["id"]),
         lambda: broker.wait_for_record("orders", lambda r: r.missing, timeout=0),
     ):
-        with pytest.raises(
-            ContractError, match=r"<lambda> raised .*: give a function that works"
-        ):
+        with pytest.raises(ContractError, match=r"<lambda> raised .*: give a function that works"):
             ask()  # type: ignore[no-untyped-call]
 
 

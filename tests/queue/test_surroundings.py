@@ -281,7 +281,9 @@ def test_advancing_inside_a_handler_is_a_contract_error(clock: str, place: str) 
             queue.destinations.call(APP, lambda request: queue.clock.advance("1h"))
             queue.publish(APP)
             cell = Cell(clock, place, APP)
-            with pytest.raises(ContractError, match="cannot be advanced again from inside a handler"):
+            with pytest.raises(
+                ContractError, match="cannot be advanced again from inside a handler"
+            ):
                 cell.drive(queue, "advance", "1m")
 
     watched(run)
