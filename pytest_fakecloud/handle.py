@@ -13,7 +13,7 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, Any, ClassVar, Literal, Protocol, Self, TypeVar, Unpack, cast
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self, TypeVar, Unpack, cast
 
 from .core.auth import new_token
 from .core.calls import Call, CallFields
@@ -85,16 +85,6 @@ def _argument(value: object) -> str:
     if isinstance(value, dict | list | tuple | set):
         return brief(value) if len(value) <= 10 else f"{type(value).__name__} of {len(value)}"
     return type(value).__name__
-
-
-class Engine(Protocol):
-    """The methods of an engine that ``Handle`` uses."""
-
-    def snapshot(self) -> Any:
-        """Return a cheap copy of all data, opaque to the caller."""
-
-    def restore(self, snapshot: Any) -> None:
-        """Restore the data of a snapshot, including timers."""
 
 
 @dataclass(frozen=True, slots=True)
