@@ -141,7 +141,9 @@ def read(
         reader.feed(part)
         while reader.messages:
             message = reader.messages.popleft()
-            seen.append((message.method, message.target, tuple(message.headers.pairs), message.body))
+            seen.append(
+                (message.method, message.target, tuple(message.headers.pairs), message.body)
+            )
             if not message.keep_alive:
                 return seen, None, False  # the data after a refusal is ignored
         if reader.refusal is not None:
