@@ -102,13 +102,13 @@ def attack(seed: int, rounds: int) -> dict[str, Counter[str]]:
 
 @pytest.mark.slow
 def test_hostile_requests_at_every_door() -> None:
-    """More than 2,000 requests: a connection has two and a half."""
-    ended = attack(1, rounds := cases(150))
+    """More than 1,500 requests: a connection has two and a half."""
+    ended = attack(1, rounds := cases(100))
     assert set(ended) == set(DOORS)
     for name, found in ended.items():
         assert found["400"] > rounds / 7, (name, found)
         assert found["401"] < rounds / 1.6, (name, found)
-        assert len(found) > 4, (name, found)
+        assert len(found) > 3, (name, found)
 
 
 @pytest.mark.long

@@ -178,7 +178,8 @@ class Sender:
             f"no handler for {delivery.method} {url} (message {delivery.message_id}): the URL is "
             "neither a loopback address nor a destination of this queue, and nothing was sent. "
             f'Add a destination handler, such as queue.destinations.answers("{url}", 200), '
-            '.call(url, function), .wsgi(origin, app) or .asgi(origin, app), or set queue={"unstubbed": "accept"}'
+            ".call(url, function), .wsgi(origin, app) or .asgi(origin, app), or set "
+            'queue={"unstubbed": "accept"}'
         )
         if mocks:
             text += f". {mocks}"
