@@ -108,7 +108,7 @@ def test_hostile_requests_at_every_door() -> None:
     for name, found in ended.items():
         assert found["400"] > rounds / 7, (name, found)
         assert found["401"] < rounds / 1.6, (name, found)
-        assert len(found) > 3, (name, found)
+    assert len(set().union(*ended.values())) > 4, ended
 
 
 @pytest.mark.long
