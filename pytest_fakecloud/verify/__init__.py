@@ -1,6 +1,6 @@
-"""Does the fake behave like yours? The same scenarios on a real service and on the fake, compared.
+"""Comparison of a real service with the fake: the same scenarios on both, and their differences.
 
-``pytest-fakecloud verify --kv URL --token TOKEN`` is the command (``command``), ``run.verify`` what it
-calls, ``catalogue`` what is asked. It writes only under a random prefix, cleans up after itself and
-asks no more than a free plan allows.
+``command`` is the command ``pytest-fakecloud verify --kv URL --token TOKEN``, ``run.verify()`` the
+comparison, ``catalogue`` the scenarios. A run writes only under a random prefix, cleans up after
+itself and stays within the limits of a free plan.
 """

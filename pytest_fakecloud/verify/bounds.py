@@ -1,35 +1,35 @@
-"""What one run of ``verify`` may take: its time, the size of its answers, and who may stop it."""
+"""Limits of a run of ``verify``: its time, the size of its answers, and interruption by signals."""
 
 from __future__ import annotations
 
 import time
 
 SECONDS = 30.0
-"""How long a request may take, and how long an index may take in what was written."""
+"""Time limit of a request, and of waiting until an index has processed a write."""
 RUN_SECONDS = 900.0
-"""How long a whole run may take unless the user says otherwise."""
+"""Default time limit of a run."""
 ANSWER_BYTES = 4 << 20
-"""The longest answer that is read."""
+"""Maximum size of an answer."""
 RUN_BYTES = 64 << 20
-"""How many bytes of answers a run reads in all: a report keeps them."""
+"""Maximum size of all answers of a run, because a report keeps them."""
 GRACE_SECONDS = 0.4
-"""How long the request in flight may go on after an interruption."""
+"""Time limit of the current request after an interruption."""
 CLEAN_SECONDS = 10.0
-"""How long the clean-up of a scenario may take."""
+"""Time limit of the clean-up of a scenario."""
 INTERRUPTED_CLEAN_SECONDS = 1.1
-"""How long after an interruption the clean-up has to be done."""
+"""Time limit of the clean-up after an interruption."""
 
 
 class Unreachable(Exception):
-    """A service that gives no usable answer; the text says what to do."""
+    """A service does not return a usable answer; the message says what to do."""
 
 
 class Interrupted(Exception):
-    """A signal asked the run to end."""
+    """A signal interrupted the run."""
 
 
 class Bounds:
-    """What one run may take, shared by all of its requests."""
+    """The limits of a run, shared by all of its requests."""
 
     def __init__(self, seconds: float = RUN_SECONDS) -> None:
         self._seconds = seconds
@@ -43,15 +43,15 @@ class Bounds:
         self._interrupted_at = time.monotonic()
 
     def begin_cleaning(self) -> None:
-        """Start the time of a clean-up, which the end of the run does not cut short."""
+        """Start the time limit of a clean-up, which the end of the run does not shorten."""
         self._clean_until = time.monotonic() + CLEAN_SECONDS
 
     def end_cleaning(self) -> None:
-        """Return to the run's own time."""
+        """Return to the time limit of the run."""
         self._clean_until = None
 
     def check(self, when: str = "") -> None:
-        """Raise ``Interrupted`` or ``Unreachable`` where no more requests may be sent."""
+        """Raise ``Interrupted`` or ``Unreachable`` if no more requests may be sent."""
         if self._interrupted_at is not None and self._clean_until is None:
             raise Interrupted(f"interrupted{when}")
         if self.until() <= time.monotonic():
@@ -62,7 +62,7 @@ class Bounds:
             raise Unreachable("the clean-up took too long")
 
     def until(self) -> float:
-        """Return when the request that is in flight has to be done."""
+        """Return the time by which the current request must end."""
         ends = [self._until if self._clean_until is None else self._clean_until]
         if self._interrupted_at is not None:
             cleaning = self._clean_until is not None
@@ -71,7 +71,7 @@ class Bounds:
         return min(ends)
 
     def count(self, size: int) -> None:
-        """Count the bytes of an answer; raise ``Unreachable`` where they are too many in all."""
+        """Count the bytes of an answer; raise ``Unreachable`` if the total is too large."""
         self._bytes -= size
         if self._bytes < 0:
             raise Unreachable(f"its answers are longer than {RUN_BYTES >> 20} MiB in all")

@@ -79,7 +79,7 @@ def _seconds(text: str) -> float:
 
 
 def run(given: argparse.Namespace) -> int:
-    """Carry out the command; returns its exit code."""
+    """Run the command; return its exit code."""
     from ..reporting.private_files import make_private
     from .sides import mask_of
 
@@ -102,7 +102,7 @@ def run(given: argparse.Namespace) -> int:
 
 
 def _compare(given: argparse.Namespace, targets: list[Target], mask: Mask) -> int:
-    # The other commands of pytest-fakecloud pay nothing for this one.
+    # Imported here, so that the other commands do not pay for it.
     from ..reporting.bodies import CONTROLS, printable
     from ..reporting.private_files import write_private
     from .report import as_html, as_json, as_text
@@ -153,7 +153,7 @@ def _targets(given: argparse.Namespace) -> Iterator[Target]:
 
 def _check(target: Target) -> None:
     parts = urlsplit(target.url)
-    scheme, _ = parts.scheme, parts.port  # a port that is none raises ValueError
+    scheme, _ = parts.scheme, parts.port  # An invalid port raises ValueError.
     known = ("http", "https", *(("redis", "rediss", "unix") if target.service == "kv" else ()))
     if scheme not in known:
         raise ValueError(

@@ -1,4 +1,4 @@
-"""Whether two replies say the same, and where they do not."""
+"""Comparison of two replies."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from .sides import Reply
 
 MINUTE = 60
 SCORES = 1e-4
-"""How far two scores of a vector query may be apart: machines multiply in different orders."""
+"""Maximum difference of two scores of a vector query: processors multiply in different orders."""
 
 _ID = re.compile(r"\b(msg|scd|dlq|sig|flr)_[A-Za-z0-9]+|\b\d{13}-\d+\b")
 
 
 def difference(step: Step, real: Reply, fake: Reply) -> str | None:
-    """Say in a few words what differs between two replies, or return None."""
+    """Return a short description of the first difference between two replies, or None."""
     if real.status != fake.status:
         return f"status {real.status}, the fake {fake.status}"
     if real.kind != fake.kind and "json" in real.kind + fake.kind:
@@ -34,7 +34,7 @@ def _has_result(body: Any) -> bool:
 
 
 def _first(real: Any, fake: Any, step: Step, at: str) -> str | None:
-    """The first place where two values differ."""
+    """Return the path of the first difference between two values, with both values."""
     where = at or "the body"
     if isinstance(real, dict) and isinstance(fake, dict):
         for name in [*real, *(one for one in fake if one not in real)]:
@@ -76,7 +76,7 @@ def _are_near_floats(real: Any, fake: Any) -> bool:
         return False
     try:
         return bool(abs(real - fake) <= SCORES)
-    except OverflowError:  # an integer that no float can hold
+    except OverflowError:  # An integer that does not fit into a float.
         return False
 
 
@@ -103,7 +103,7 @@ def _short(value: Any) -> str:
 
 
 def _without_ids(value: Any) -> Any:
-    """The value with what each side makes up for itself replaced by its kind."""
+    """Return the value with generated ids and times replaced by their type."""
     if isinstance(value, str):
         return _ID.sub(lambda found: f"<{found[1] or 'entry'} id>", value)
     if isinstance(value, list):

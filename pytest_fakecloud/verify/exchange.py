@@ -1,4 +1,4 @@
-"""One request, and its answer within the bounds of the run."""
+"""Sends a request and reads its answer, within the limits of the run."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _POLL = 0.05
 
 @dataclass(frozen=True)
 class Answer:
-    """What came back: status, content type and body."""
+    """The answer to a request: status, content type and body."""
 
     status: int
     kind: str
@@ -32,10 +32,10 @@ def exchange(
     body: bytes | None,
     headers: Mapping[str, str],
 ) -> Answer:
-    """Send a request and read its answer within the bounds of the run.
+    """Send a request and read its answer within the limits of the run.
 
-    Raises ``Unreachable`` where no answer comes in time, or one that is too long, and
-    ``Interrupted`` where a signal asked the run to end.
+    Raises ``Unreachable`` if no answer arrives in time or the answer is too long, and
+    ``Interrupted`` if a signal interrupted the run.
     """
     bounds.check()
     began = time.monotonic()
@@ -50,8 +50,8 @@ def exchange(
         finally:
             done.set()
 
-    # Timeouts of a socket are about each read of it: names are looked up and answers that come
-    # byte by byte are read for as long as the other end likes. So this thread waits, and no longer.
+    # A socket timeout limits each read, but not name resolution or an answer that arrives byte by
+    # byte. So this thread waits for another one, with a time limit.
     threading.Thread(target=ask, name="fakecloud verify", daemon=True).start()
     while not done.wait(_POLL):
         if time.monotonic() > min(began + SECONDS, bounds.until()):
@@ -77,7 +77,7 @@ def _ask(
         url,
         data=body,
         headers=headers,
-        timeout=2 * SECONDS,  # ends this thread, which is not waited for as long
+        timeout=2 * SECONDS,  # Ends this thread; the run does not wait for it that long.
         allow_redirects=False,
         stream=True,
     ) as answer:

@@ -1,4 +1,4 @@
-"""Differences that stay, each with its reason."""
+"""Known differences, each with its reason."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ OLDER = "the server is older than the option IFEQ"
 
 @dataclass(frozen=True)
 class Known:
-    """A difference that was looked at, and why it stays."""
+    """A known difference, and its reason."""
 
     reason: str
     applies: Callable[[Step, Reply, Reply], bool]
@@ -29,7 +29,7 @@ def _same_but_for_the_script(step: Step, real: Reply, fake: Reply) -> bool:
 
 
 def _newer_word(step: Step, real: Reply, fake: Reply) -> bool:
-    """Whether a server of another age does not know an option word."""
+    """Return whether a server of another version does not know an option word."""
     return "IFEQ" in str(step).upper().split() and "syntax error" in str(real)
 
 
@@ -43,5 +43,5 @@ KNOWN: tuple[Known, ...] = (
 
 
 def reason_for(step: Step, real: Reply, fake: Reply) -> str | None:
-    """Return why this difference stays, or None when it is not known."""
+    """Return the reason of a known difference, None for an unknown one."""
     return next((one.reason for one in KNOWN if one.applies(step, real, fake)), None)

@@ -1,4 +1,4 @@
-"""What a comparison found, as text, JSON and a page of HTML."""
+"""The results of a comparison as text, JSON and an HTML page."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from typing import Any
 from .run import Compared, Result
 
 WIDTH = 400
-"""How much of an answer is shown."""
+"""Maximum length of a shown answer."""
 
 
 def as_text(results: Sequence[Result]) -> str:
-    """A line for each service, then what differs, reply beside reply."""
+    """Return one line per service, then the differing replies side by side."""
     lines = [_head(one) for one in results]
     for result in results:
         for each in result.differing:
@@ -30,12 +30,12 @@ def as_text(results: Sequence[Result]) -> str:
 
 
 def as_json(results: Sequence[Result]) -> str:
-    """Everything that was compared; what differs has ``differs``, and ``reason`` where it is known."""
+    """Return all comparisons; a difference has ``differs``, and ``reason`` if it is known."""
     return json.dumps({"services": [_record(one) for one in results]}, indent=2, ensure_ascii=False)
 
 
 def as_html(results: Sequence[Result]) -> str:
-    """A page that stands alone: what differs first, everything that was compared below."""
+    """Return a self-contained page: differences first, all comparisons below."""
     body = "\n".join(_section(one) for one in results)
     return _PAGE.replace("BODY", body)
 

@@ -1,4 +1,4 @@
-"""One comparison: every scenario on both sides, what differs, and everything taken away again."""
+"""Runs all scenarios on both sides, compares the replies and cleans up."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _UNKNOWN = ("unknown command", "unknown subcommand", "not supported", "is not av
 
 @dataclass(frozen=True)
 class Compared:
-    """One step, what both sides answered, and what differs (None where nothing does)."""
+    """A step, the answers of both sides, and their difference (None if they agree)."""
 
     scenario: Scenario
     step: Step
@@ -30,17 +30,17 @@ class Compared:
     fake: Reply
     differs: str | None
     reason: str | None = None
-    """Why a difference is known to be there."""
+    """The reason of a known difference."""
 
 
 @dataclass
 class Result:
-    """All that was compared with one service."""
+    """The comparison with one service."""
 
     target: Target
     scenarios: int = 0
     asked: int = 0
-    """Requests the real service got, cleaning up included."""
+    """Number of requests to the real service, including the clean-up."""
     compared: list[Compared] = field(default_factory=list)
 
     @property
@@ -55,7 +55,7 @@ class Result:
 
 
 def plan(target: Target, dimension: int = 2) -> Sequence[Scenario]:
-    """The scenarios for a service, in order."""
+    """Return the scenarios for a service, in order."""
     if target.service == "kv":
         return [_offered(one, target) for one in kv.SCENARIOS]
     if target.service == "vector":
@@ -66,7 +66,7 @@ def plan(target: Target, dimension: int = 2) -> Sequence[Scenario]:
 
 
 def _offered(scenario: Scenario, target: Target) -> Scenario:
-    """The scenario without what a database port has no words for."""
+    """Return the scenario without steps that a database port does not support."""
     if not target.is_redis:
         return scenario
     steps = tuple(step for step in scenario.steps if step.compare != "rest")
@@ -76,12 +76,12 @@ def _offered(scenario: Scenario, target: Target) -> Scenario:
 def verify(
     target: Target, tell: Callable[[str], None] = lambda text: None, bounds: Bounds | None = None
 ) -> Result:
-    """Run every scenario on a service and on a fake made like it.
+    """Run every scenario on a service and on a fake with the same settings.
 
-    All names begin with a random prefix. Each scenario cleans up after itself, even when it is
-    interrupted. ``tell`` gets the title of each scenario as it begins; ``bounds`` limits the run and
-    interrupts it. Raises ``Unreachable`` when a service gives no answer, or is none that the
-    scenarios are made for, and ``Interrupted`` when the run was interrupted and left nothing behind.
+    All names start with a random prefix. Each scenario cleans up after itself, even if it is
+    interrupted. ``tell`` receives the title of each scenario when it starts; ``bounds`` limits the
+    run and interrupts it. Raises ``Unreachable`` if a service does not answer or does not fit the
+    scenarios, and ``Interrupted`` if the run was interrupted and has cleaned up.
     """
     bounds = bounds or Bounds()
     prefix = f"verify_{secrets.token_hex(5)}_"
@@ -118,7 +118,7 @@ def _story(scenario: Scenario, real: Side, fake: Side) -> Iterable[Compared]:
                 and one.reason is None
                 and any(before.reason in _UNDONE for before in found)
             ):
-                # What one side did and the other did not has left them in different states.
+                # Steps that only one side executed have left the sides in different states.
                 one = replace(one, reason=FOLLOWS)
             found.append(one)
     except BaseException as error:
@@ -148,7 +148,9 @@ def _one(scenario: Scenario, step: Step, real: Side, fake: Side) -> Compared:
 
 
 def _is_not_offered(step: Step, reply: Reply) -> bool:
-    """Whether the service has no such command: a server of another age, or without a module."""
+    """Return whether the service lacks the command: a server of another version, or without a
+    module.
+    """
     if step.subject.split()[0].encode() not in LOOKUP:
         return False
     text = str(reply.body).lower()

@@ -1,4 +1,4 @@
-"""What is asked of both sides: scenarios of steps, and how their replies are compared."""
+"""Scenarios of steps, and how replies to a step are compared."""
 
 from __future__ import annotations
 
@@ -19,17 +19,17 @@ COMPARISONS: Mapping[str, str] = {
     "shape": "by type: chance or the clock decides the value",
     "rest": "value by value, over REST only",
 }
-"""How two replies may be compared, and what that forgives."""
+"""The ways to compare two replies, and the differences that each allows."""
 
 _KEY = re.compile(r"@(\w+)")
 
 
 @dataclass(frozen=True)
 class Step:
-    """One request, and what may differ in its reply.
+    """A request, and the allowed differences of its replies.
 
-    In ``path``, ``body``, ``json`` and ``headers``, ``{p}`` stands for the prefix of the run and
-    ``{name}`` for what an earlier step kept.
+    In ``path``, ``body``, ``json`` and ``headers``, ``{p}`` is replaced by the prefix of the run
+    and ``{name}`` by a value that an earlier step stored.
     """
 
     method: str
@@ -38,19 +38,19 @@ class Step:
     body: str | None = None
     headers: Mapping[str, str] = field(default_factory=dict)
     token: str | None = "right"
-    """Whose credentials: ``"right"``, ``"wrong"``, or none at all."""
+    """The credentials to send: ``"right"``, ``"wrong"``, or none."""
     compare: str = "exact"
-    """A word of ``COMPARISONS``."""
+    """A key of ``COMPARISONS``."""
     loose: frozenset[str] = frozenset()
-    """Names of members that are compared by type, wherever they are in the reply."""
+    """Names of members that are compared only by type, anywhere in the reply."""
     keep: Mapping[str, str] = field(default_factory=dict)
-    """What later steps need: a name, and the members that lead to it (``"0.messageId"``)."""
+    """A value to store for later steps: a name, and the path of the member (``"0.messageId"``)."""
     settle: bool = False
-    """Whether to wait until the service has taken in what was written (a vector index)."""
+    """Whether to wait until the service has processed the write (a vector index)."""
 
     @property
     def subject(self) -> str:
-        """The command, or the method and path, that the step is about."""
+        """The command, or the method and path, of the step."""
         if isinstance(self.json, list) and self.json and isinstance(self.json[0], str):
             return self.json[0].upper()
         return f"{self.method} {self.path.partition('?')[0]}"
@@ -65,13 +65,13 @@ class Step:
 
 @dataclass(frozen=True)
 class Scenario:
-    """A story that begins with nothing and leaves nothing behind."""
+    """A sequence of steps that starts without data and leaves none behind."""
 
     service: str
     title: str
     steps: tuple[Step, ...]
     cleanup: tuple[Step, ...] = ()
-    """What takes away what the steps made; replies are not compared."""
+    """Steps that delete what the others created; their replies are not compared."""
     keys: tuple[str, ...] = ()
     """The keys to delete afterwards (key-value only)."""
 
@@ -83,7 +83,7 @@ class Scenario:
 
 
 def read_lines(text: str) -> Iterator[Scenario]:
-    """Read scenarios of command lines: ``## title``, then a command line each."""
+    """Read scenarios of command lines: ``## title``, then one command line each."""
     for block in text.split("## ")[1:]:
         title, *lines = block.strip().splitlines()
         keys = dict.fromkeys(_KEY.findall("\n".join(lines)))

@@ -1,4 +1,4 @@
-"""The two that are asked: a service of the user's, and a fake made like it."""
+"""The two sides of a comparison: the user's service, and a fake with the same settings."""
 
 from __future__ import annotations
 
@@ -24,29 +24,29 @@ from .exchange import Answer, exchange
 from .scenario import Scenario, Step
 
 DEEPEST = 100
-"""How deep the values of an answer may be inside each other; a deeper one is compared as text."""
+"""Maximum nesting of an answer; a deeper one is compared as a string."""
 PAUSE = 0.25
-"""Seconds between two looks at what an index has still to take in."""
+"""Seconds between two checks for pending changes of an index."""
 
 
 @dataclass(frozen=True)
 class Target:
-    """A service to compare with: its name here, its address, its credentials."""
+    """A service to compare with: its name here, its URL, its credentials."""
 
     service: str
     url: str
     token: str = field(repr=False, default="")
     topic: str | None = None
-    """The broker's topic that may be written to."""
+    """The topic of the broker that the run may write to."""
 
     @property
     def is_redis(self) -> bool:
-        """Whether the address is a database port, not REST."""
+        """Whether the URL is that of a database port, not of REST."""
         return urlsplit(self.url).scheme in ("redis", "rediss", "unix")
 
     @property
     def secrets(self) -> set[str]:
-        """The credentials, as they are given and in their parts."""
+        """The credentials, as given and in their parts."""
         parts = urlsplit(self.url)
         found = {self.token, self.token.partition(":")[2], unquote(parts.password or "")}
         if self.service != "broker" and not self.is_redis:
@@ -56,7 +56,7 @@ class Target:
 
 @dataclass(frozen=True)
 class Reply:
-    """What one side answered: status, content type and body (JSON where it is)."""
+    """The answer of one side: status, content type and body (parsed if it is JSON)."""
 
     status: int
     kind: str
@@ -75,9 +75,9 @@ def mask_of(*targets: Target) -> Mask:
 
 
 class Side:
-    """One of the two: sends steps, and keeps what later steps need.
+    """One side of a comparison: sends steps, and stores values for later steps.
 
-    ``mask`` hides the credentials of both sides in what is compared and shown.
+    ``mask`` hides the credentials of both sides in everything that is compared and shown.
     """
 
     def __init__(
@@ -91,7 +91,7 @@ class Side:
         self._kept: dict[str, str] = {}
         self._made: list[str] = []
         self._http = requests.Session()
-        # Proxies and .netrc of the machine are for other addresses than a fake's.
+        # Proxies and .netrc of the machine must not apply to the fake.
         self._http.trust_env = urlsplit(target.url).hostname not in (
             "127.0.0.1",
             "localhost",
@@ -99,9 +99,9 @@ class Side:
         )
 
     def send(self, step: Step) -> Reply:
-        """Send one step and read its reply.
+        """Send a step and read its reply.
 
-        Raises ``Unreachable`` when none comes, ``Interrupted`` when the run has to end.
+        Raises ``Unreachable`` if no reply arrives, ``Interrupted`` if the run must end.
         """
         reply = self._exchange(step)
         for name, path in step.keep.items():
@@ -115,13 +115,13 @@ class Side:
         return reply
 
     def begin(self) -> None:
-        """Forget what the scenario before kept."""
+        """Forget the values that the previous scenario stored."""
         self._kept.clear()
 
     def clean(self, scenario: Scenario) -> None:
-        """Take away what a scenario left, and every message and schedule that an answer named.
+        """Delete what a scenario left behind, and every message and schedule that an answer named.
 
-        Raises ``Unreachable`` where that does not succeed in time.
+        Raises ``Unreachable`` if this does not succeed in time.
         """
         made, self._made = self._made, []
         self._bounds.begin_cleaning()
@@ -175,7 +175,7 @@ class Side:
             headers["Authorization"] = f"Bearer {token}"
 
     def _filled(self, value: Any) -> Any:
-        """A value with the prefix and what was kept in place of their names."""
+        """Return a value with the prefix and stored values filled in."""
         texts = {"p": self._prefix, **self._kept}
         return _replaced(value, {f"{{{name}}}": text for name, text in texts.items()})
 
@@ -192,14 +192,14 @@ class Side:
             time.sleep(PAUSE)
 
     def shown(self, value: Any) -> Any:
-        """Return a value without credentials, the prefix and what was kept: fit to compare and show."""
+        """Return a value for comparison and display: without credentials, prefix and stored values."""
         texts = {**self._kept, "p": self._prefix}
         hidden = self._mask.value(value)
         return _replaced(hidden, {text: f"{{{name}}}" for name, text in texts.items()})
 
 
 def _replaced(value: Any, texts: Mapping[str, str]) -> Any:
-    """A JSON value with some texts in place of others, one after the other, wherever they stand."""
+    """Return a JSON value with strings replaced, one after the other, everywhere."""
     if isinstance(value, str):
         for before, after in texts.items():
             value = value.replace(before, after)
@@ -212,7 +212,7 @@ def _replaced(value: Any, texts: Mapping[str, str]) -> Any:
 
 
 def _made(body: Any) -> Iterator[str]:
-    """The paths under which the messages and schedules of an answer are deleted."""
+    """Yield the paths that delete the messages and schedules of an answer."""
     for one in body if isinstance(body, list) else [body]:
         if isinstance(one, dict):
             for name, folder in (("messageId", "messages"), ("scheduleId", "schedules")):
@@ -254,11 +254,11 @@ def _member(value: Any, path: str) -> Any:
 
 @contextmanager
 def fake_of(target: Target, facts: Mapping[str, Any]) -> Iterator[tuple[Target, Target]]:
-    """Give the real service as REST and a fake made like it, both as targets.
+    """Yield the real service over REST and a fake with the same settings, both as targets.
 
-    A Redis (``redis://``) is asked through the fake's own REST face with it as the engine. ``facts``
-    are what ``facts_of`` found. Raises ``Unreachable`` for a service that cannot be used, or that
-    describes itself as none that a fake can be made like.
+    A Redis (``redis://``) is the engine of a fake whose REST interface is used. ``facts`` is the
+    result of ``facts_of()``. Raises ``Unreachable`` for a service that cannot be used, or whose
+    description fits no fake.
     """
     with Cloud() as cloud:
         try:
@@ -292,7 +292,7 @@ def _both(cloud: Cloud, target: Target, facts: Mapping[str, Any]) -> tuple[Targe
 
 
 def _version_of(server: KVServer) -> str:
-    """The version a real server announces; where it is older than all a fake can, that of the fake."""
+    """Return the version of a real server, or the oldest version that a fake can have."""
     text = str(server.execute("INFO", "server"))
     found = dict(line.split(":", 1) for line in text.splitlines() if ":" in line)
     told = found.get("valkey_version") or found["redis_version"]
@@ -301,14 +301,15 @@ def _version_of(server: KVServer) -> str:
 
 
 def _modules_of(server: KVServer) -> list[str]:
-    """Return the modules that a real server has and a fake can have."""
+    """Return the modules of a real server that a fake can have."""
     return ["ReJSON"] if server.execute("COMMAND", "INFO", "JSON.SET") != [None] else []
 
 
 def facts_of(side: Side) -> Mapping[str, Any]:
-    """Ask what a fake must be made with: an index' dimension and similarity, a broker's topic.
+    """Return the settings that a fake needs: dimension and similarity of an index, topic of a
+    broker.
 
-    Raises ``Unreachable`` for a service that does not tell, or lacks what scenarios need.
+    Raises ``Unreachable`` for a service that does not report them, or lacks what scenarios need.
     """
     target = side.target
     if target.service == "vector":

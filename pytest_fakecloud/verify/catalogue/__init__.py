@@ -1,1 +1,1 @@
-"""What is asked of a real service and of the fake, service by service, as data."""
+"""The scenarios of each service, as data."""

@@ -1,4 +1,4 @@
-"""The broker: one topic of the user's, a consumer group of the run's own."""
+"""Scenarios of the broker: a topic of the user, and a consumer group of the run."""
 
 from __future__ import annotations
 
@@ -10,7 +10,9 @@ _WHERE = frozenset({"offset", "partition", "timestamp", "timestampType"})
 
 
 def scenarios(topic: str) -> Iterator[Scenario]:
-    """Scenarios that write a few records to the topic; they stay there for its retention."""
+    """Yield scenarios that write a few records to the topic, where they stay until its retention
+    ends.
+    """
     away = (Step("POST", "/delete-consumer/{p}group/one"),)
     yield Scenario(
         "broker",

@@ -1,7 +1,7 @@
-"""The key-value service: command lines by group, then what only HTTP shows.
+"""Scenarios of the key-value service: command lines by group, then those that need HTTP.
 
-In a line ``@name`` is a key of the run's own. What follows ``~`` says how the replies are compared
-where they may differ between two right answers: see ``scenario.COMPARISONS``.
+In a line, ``@name`` is a key of the run. A word after ``~`` says how the replies are compared if
+two correct answers can differ: see ``scenario.COMPARISONS``.
 """
 
 from __future__ import annotations
@@ -494,8 +494,8 @@ _BY_HASH = Scenario(
     "kv",
     "scripting: by hash",
     (
-        # The server keeps the script, and a flush would take those of others: so no two runs load
-        # the same one.
+        # The server keeps the script, and a flush would remove other scripts as well, so each run
+        # loads a different one.
         Step("POST", "/", json=["SCRIPT", "LOAD", "return '{p}'"], keep={"sha": "result"}),
         Step("POST", "/", json=["EVALSHA", "{sha}", "0"]),
         Step("POST", "/", json=["EVALSHA_RO", "{sha}", "0"]),

@@ -1,6 +1,6 @@
-"""The queue: messages that wait for an hour and are cancelled, so that nothing is ever delivered.
+"""Scenarios of the queue: messages with a delay of an hour that are cancelled before any delivery.
 
-A side cancels every message and deletes every schedule that an answer names: see ``Side.clean``.
+A side cancels every message and deletes every schedule that an answer names: see ``Side.clean()``.
 """
 
 from __future__ import annotations

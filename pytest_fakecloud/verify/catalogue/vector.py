@@ -1,4 +1,6 @@
-"""The vector index: dense vectors of whatever dimension the index has, in one namespace of the run."""
+"""Scenarios of the vector index: dense vectors of the index's dimension, in one namespace of the
+run.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +13,7 @@ _AWAY = (Step("DELETE", "/delete-namespace/{p}ns"), Step("DELETE", "/delete-name
 
 
 def scenarios(dimension: int) -> Iterator[Scenario]:
-    """Scenarios for an index of dense vectors with that many values."""
+    """Yield scenarios for an index of dense vectors of this length."""
 
     def vector(*first: float) -> list[float]:
         return [*first[:dimension], *[0.25] * (dimension - len(first))]
