@@ -399,7 +399,7 @@ def _forwards(words: Sequence[str], services: Sequence[str]) -> dict[str, str]:
                 "https://app.example=http://127.0.0.1:3000"
             )
         if url in found:
-            raise Usage(f"--forward {url} is given twice: give one target")
+            raise Usage(f"--forward {url} is given twice: pass one target")
         found[url] = target
     return found
 
@@ -408,7 +408,7 @@ def _log_format(value: Any, where: str) -> LogFormat:
     if value is None:
         return "text"
     if value not in FORMATS:
-        raise Usage(f"{where}={value!r} is unknown: give {' or '.join(FORMATS)}")
+        raise Usage(f"{where}={value!r} is unknown: pass {' or '.join(FORMATS)}")
     chosen: LogFormat = value
     return chosen
 
@@ -428,7 +428,7 @@ def _number(value: Any, where: str, most: int | None = None) -> int | None:
         value = int(value)
     if value is None or (type(value) is int and 0 <= value <= (value if most is None else most)):
         return value
-    wanted = "an integer" if most is None else f"a port number: give 0 (any free) to {most}"
+    wanted = "an integer" if most is None else f"a port number: pass 0 (any free) to {most}"
     raise Usage(f"{where}={brief(value)} is not {wanted}")
 
 
@@ -436,7 +436,7 @@ def _seed(value: Any, where: str) -> int | str | None:
     if value is None or type(value) in (int, str):
         found: int | str | None = value
         return found
-    raise Usage(f"{where}={value!r} is not a seed: give an integer or a string")
+    raise Usage(f"{where}={value!r} is not a seed: pass an integer or a string")
 
 
 def _flag(value: Any, where: str) -> bool:
@@ -445,7 +445,7 @@ def _flag(value: Any, where: str) -> bool:
         return False
     if word in YES:
         return True
-    raise Usage(f"{where}={value!r} is not a boolean: give {', '.join(YES)} or {NO[1]}, ...")
+    raise Usage(f"{where}={value!r} is not a boolean: pass {', '.join(YES)} or {NO[1]}, ...")
 
 
 def _file(path: Path) -> dict[str, Any]:
@@ -469,7 +469,7 @@ def _file(path: Path) -> dict[str, Any]:
     known |= {"log_format", *by_word()}
     twice = [name for name in content if _word(name) != name and _word(name) in content]
     if twice:
-        raise Usage(f"{path}: {twice[0]} and {_word(twice[0])} name the same fake: give one table")
+        raise Usage(f"{path}: {twice[0]} and {_word(twice[0])} name the same fake: pass one table")
     content = {_word(name): value for name, value in content.items()}
     unknown = sorted(set(content) - known)
     if unknown:

@@ -236,7 +236,7 @@ class Cloud(AnyCloud):
         made_by: Any = handle_class(service)
         if not isinstance(settings, Mapping):
             raise ContractError(
-                f"{shown(settings)} are not settings of {fixture}: give a dict, empty for none"
+                f"{shown(settings)} are not settings of {fixture}: pass a dict, empty for none"
             )
         reject_unknown(made_by._settings, settings, fixture)
         with self._starting:
@@ -258,7 +258,7 @@ class Cloud(AnyCloud):
         if handle is None:
             if not isinstance(self._fixture_settings, Mapping):
                 raise ContractError(
-                    f"{shown(self._fixture_settings)} are not settings of fixtures: give a dict of "
+                    f"{shown(self._fixture_settings)} are not settings of fixtures: pass a dict of "
                     "dicts, by fixture name"
                 )
             handle = self.start(fixture, self._fixture_settings.get(fixture, {}))
@@ -342,7 +342,7 @@ class Cloud(AnyCloud):
         )
         if strange := [each for each in known if not isinstance(each, Handle)]:
             raise ContractError(
-                f"{', '.join(map(shown, strange))} are not fakes: give those that must stay open"
+                f"{', '.join(map(shown, strange))} are not fakes: pass those that must stay open"
             )
         kept = {id(handle) for handle in (*known, *self._fixture_handles.values())}
         for handle in self.handles:

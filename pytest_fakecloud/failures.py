@@ -177,12 +177,12 @@ def _plan(
     unknown = [fault for fault in faults if fault not in FAILURES]
     if unknown:
         raise ContractError(
-            f"{shown(unknown)} is not a kind of fault: give some of {', '.join(FAILURES)}"
+            f"{shown(unknown)} is not a kind of fault: pass some of {', '.join(FAILURES)}"
         )
     for name, given in (("run", run), ("check", check)):
         if given is not None and not callable(given):
             raise ContractError(
-                f"{name}={shown(given)} is not a function: give one without arguments"
+                f"{name}={shown(given)} is not a function: pass one without arguments"
             )
     handles = chosen_handles(cloud, services)
     start = cloud.snapshot()
@@ -290,7 +290,7 @@ def names_of(what: str, given: str | Iterable[str]) -> list[str]:
         return [given]
     names = list(given) if isinstance(given, Iterable) else []
     if not names or not all(isinstance(name, str) for name in names):
-        raise ContractError(f"{what}={shown(given)} is not valid: give a name or a list of names")
+        raise ContractError(f"{what}={shown(given)} is not valid: pass a name or a list of names")
     return names
 
 

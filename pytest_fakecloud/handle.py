@@ -212,7 +212,7 @@ class Context:
         if given is not None:
             if given in taken:
                 raise ContractError(
-                    f"a fake named {shown(given)} is open already: give another name"
+                    f"a fake named {shown(given)} is open already: pass another name"
                 )
             return given
         for number in self._numbers.setdefault(fixture, itertools.count(1)):
@@ -402,7 +402,7 @@ class Handle:
         if not isinstance(snapshot, Snapshot) or snapshot.fixture != self.fixture:
             raise ContractError(
                 f"{shown(snapshot)} is not a snapshot of a {self.fixture}: "
-                "give a return value of its snapshot()"
+                "pass a return value of its snapshot()"
             )
         self._engine.restore(snapshot.data)
         self._rewound = self._recorder.reserve()

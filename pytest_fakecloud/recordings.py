@@ -182,7 +182,7 @@ def replay(
     """
     __tracebackhide__ = True
     if not isinstance(file, str | Path):
-        raise ContractError(f"{shown(file)} is not a file: give the path of an HTTP archive (HAR)")
+        raise ContractError(f"{shown(file)} is not a file: pass the path of an HTTP archive (HAR)")
     _check_takers(into)
     volatile = VOLATILE | _names(ignore)
     entries = _entries(Path(file))
@@ -258,7 +258,7 @@ def _check_takers(into: object) -> None:
     if not all(isinstance(key, str) for key in keys) or not all(
         isinstance(taker, Handle) or (taker is None and not keys) for taker in takers
     ):
-        raise ContractError(f"into={into!r:.200}: give a fake, or a dict from origins to fakes")
+        raise ContractError(f"into={into!r:.200}: pass a fake, or a dict from origins to fakes")
 
 
 def _names(ignore: object) -> set[str]:
@@ -266,7 +266,7 @@ def _names(ignore: object) -> set[str]:
         names = list(ignore)
         if _are_texts(names):
             return set(names)
-    raise ContractError(f"ignore={ignore!r:.200}: give a list of field names")
+    raise ContractError(f"ignore={ignore!r:.200}: pass a list of field names")
 
 
 def _are_texts(values: Iterable[object]) -> bool:
@@ -351,7 +351,7 @@ def _taker(
         for origin, handle in into.items():
             if f"{parts.scheme}://{parts.netloc}" == origin.rstrip("/"):
                 return handle
-        raise ContractError(f"no fake for {url}: give its origin in into={{origin: fake}}")
+        raise ContractError(f"no fake for {url}: pass its origin in into={{origin: fake}}")
     if into is not None:
         return into
     for handle in cloud.handles:
@@ -362,7 +362,7 @@ def _taker(
         return taker
     raise ContractError(
         f"the recording does not name the fake for {entry['request']['url']}: "
-        "give into=fake or into={origin: fake}"
+        "pass into=fake or into={origin: fake}"
     )
 
 

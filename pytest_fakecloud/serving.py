@@ -63,7 +63,7 @@ def with_defaults(options: Mapping[str, Any], log: Log) -> dict[str, Any]:
         if public and given.get("token") is None and given.get("password") is None:
             raise Usage(
                 f"{word} would be reachable from other machines at {host} without a token of its own: "
-                f"give --{word}-token TOKEN, or --random for random tokens"
+                f"pass --{word}-token TOKEN, or --random for random tokens"
             )
         for name in [name for name in added if name.endswith("port")]:
             added[name] = _default_port(name, added[name], host, word, log)

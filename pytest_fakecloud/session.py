@@ -50,7 +50,7 @@ BECAUSE_OF_WORKERS = (
 SETTINGS = "fakecloud_settings"
 BECAUSE_OF_INI = (
     "process_time is not possible with fakecloud_clock = running: a clock cannot follow the time that "
-    "follows it. Remove that line, because running is the default, or give clock='frozen'"
+    "follows it. Remove that line, because running is the default, or pass clock='frozen'"
 )
 CHOICES = {
     "fakecloud_call_sites": ("auto", "true", "false"),
@@ -79,7 +79,7 @@ def check_settings(config: pytest.Config) -> None:
     for name, known in CHOICES.items():
         value = config.getini(name)
         if value not in known:
-            raise pytest.UsageError(f"{name} = {value} is unknown: give {' or '.join(known)}")
+            raise pytest.UsageError(f"{name} = {value} is unknown: pass {' or '.join(known)}")
     if config.getini("fakecloud_early") and _says(config, "fakecloud_scope", "function"):
         raise pytest.UsageError(
             "fakecloud_early and fakecloud_scope = function contradict each other: fakes that start "
@@ -96,7 +96,7 @@ def check_settings(config: pytest.Config) -> None:
         try:
             config.getini(name)
         except (ValueError, pytest.UsageError) as error:
-            raise pytest.UsageError(f"{name}: {error}; give true or false") from None
+            raise pytest.UsageError(f"{name}: {error}; pass true or false") from None
     strict = config.getini("fakecloud_strict")
     # The valid kinds are defined in modules that a run without fakes never imports.
     if _switch_of(strict) is None:
@@ -713,7 +713,7 @@ def _kinds(value: object) -> tuple[str, ...]:
     if unknown:
         raise misuse(
             f"strict={value!r}: {', '.join(map(repr, unknown))} is not a kind of problem; "
-            f"give True, False, or some of: {', '.join(known)}"
+            f"pass True, False, or some of: {', '.join(known)}"
         )
     return kinds
 

@@ -31,10 +31,10 @@ from .http.test_hub import descriptors, wait_until
 @pytest.mark.parametrize(
     ("settings", "told"),
     [
-        ({"process_time": "no"}, "process_time='no' is unknown: give True, False or 'autojump'"),
+        ({"process_time": "no"}, "process_time='no' is unknown: pass True, False or 'autojump'"),
         ({"tls": "x"}, "tls='x' of Cloud must be True or False"),
         ({"share_tls_context": None}, "share_tls_context=None of Cloud must be True or False"),
-        ({"seed": []}, r"seed=\[\] is not a seed: give an integer or a string"),
+        ({"seed": []}, r"seed=\[\] is not a seed: pass an integer or a string"),
         ({"seed": 1.5}, "seed=1.5 is not a seed"),
         ({"clock": []}, r"clock=\[\] is not a mode"),
         ({"now": 5}, "5 is not a time"),
@@ -51,8 +51,8 @@ def test_calls_without_meaning() -> None:
     with Cloud(seed=1) as cloud:
         kv = cloud.kv_server()
         for call, told in (
-            (lambda: cloud._on_start(5), "5 is not a function: give one that takes a handle"),  # type: ignore[arg-type]
-            (lambda: kv.on_close(5), "5 is not a function: give one without arguments"),  # type: ignore[arg-type]
+            (lambda: cloud._on_start(5), "5 is not a function: pass one that takes a handle"),  # type: ignore[arg-type]
+            (lambda: kv.on_close(5), "5 is not a function: pass one without arguments"),  # type: ignore[arg-type]
             (lambda: cloud.replay(5), "5 is not a file"),  # type: ignore[arg-type]
         ):
             with pytest.raises(ContractError, match=told):

@@ -108,14 +108,14 @@ def test_services_limits_the_calls(cloud: Cloud, orders: Broker) -> None:
 def test_misuse_is_named(cloud: Cloud, orders: Broker) -> None:
     with pytest.raises(ContractError, match="made no call to broker"):
         cloud.every_failure(lambda: None)
-    with pytest.raises(ContractError, match="give some of answer, drop, lose_answer"):
+    with pytest.raises(ContractError, match="pass some of answer, drop, lose_answer"):
         cloud.every_failure(lambda: None, faults=["explode"])
     with pytest.raises(ContractError, match="check=3 is not a function"):
         cloud.every_failure(lambda: None, check=3)
     with pytest.raises(ContractError, match="run='send' is not a function"):
         cloud.every_failure("send")  # type: ignore[arg-type]
     for wrong in (5, [], [5]):
-        with pytest.raises(ContractError, match=r"services=.* is not valid: give a name or a list"):
+        with pytest.raises(ContractError, match=r"services=.* is not valid: pass a name or a list"):
             cloud.every_failure(lambda: None, services=wrong)
         with pytest.raises(ContractError, match=r"faults=.* is not valid"):
             cloud.every_failure(lambda: None, faults=wrong)

@@ -131,12 +131,12 @@ def test_a_byte_order_mark_is_read_over(cloud: Cloud, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("options", "text"),
     [
-        ({"into": "kv_server"}, "give a fake, or a dict from origins to fakes"),
-        ({"into": {"https://kv.example": "kv"}}, "give a fake, or a dict from origins to fakes"),
-        ({"into": {5: None}}, "give a fake, or a dict from origins to fakes"),
-        ({"ignore": "result"}, "ignore='result': give a list of field names"),
-        ({"ignore": 5}, "ignore=5: give a list of field names"),
-        ({"ignore": [5]}, "give a list of field names"),
+        ({"into": "kv_server"}, "pass a fake, or a dict from origins to fakes"),
+        ({"into": {"https://kv.example": "kv"}}, "pass a fake, or a dict from origins to fakes"),
+        ({"into": {5: None}}, "pass a fake, or a dict from origins to fakes"),
+        ({"ignore": "result"}, "ignore='result': pass a list of field names"),
+        ({"ignore": 5}, "ignore=5: pass a list of field names"),
+        ({"ignore": [5]}, "pass a list of field names"),
     ],
 )
 def test_an_option_of_no_meaning_is_said(

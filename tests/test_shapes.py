@@ -391,7 +391,7 @@ def test_the_error_says_what_is_wrong_and_what_to_give(cloud: Cloud) -> None:
     with pytest.raises(ContractError) as told:
         queue.assert_not_delivered("a.test/h")
     assert str(told.value) == (
-        "url='a.test/h' can never match: an absolute URL begins with 'http://' or 'https://'. Give an "
+        "url='a.test/h' can never match: an absolute URL begins with 'http://' or 'https://'. Pass an "
         "absolute URL such as 'https://app.example.com/hook' (* matches anything), a pattern, or a "
         "function of it"
     )

@@ -200,7 +200,7 @@ def choice(name: str, value: object, *known: object) -> None:
     """Reject a value that is not one of the known ones, and list them."""
     if value not in known:
         raise ContractError(
-            f"{name}={value!r} is unknown: give one of {', '.join(map(repr, known))}"
+            f"{name}={value!r} is unknown: pass one of {', '.join(map(repr, known))}"
         )
 
 

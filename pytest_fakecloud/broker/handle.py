@@ -436,7 +436,7 @@ def _topic_options(topic: str, options: object) -> dict[str, Any]:
         return {"partitions": options}
     if not isinstance(options, Mapping):
         raise ContractError(
-            f"topic {topic!r} is given as {options!r}: give its partition count, or a mapping of "
+            f"topic {topic!r} is given as {options!r}: pass its partition count, or a mapping of "
             f"{', '.join(known)}"
         )
     for option in options:

@@ -145,7 +145,7 @@ def _message(item: Any, topic: str | None) -> ProducerRecord:
     if not isinstance(item, Mapping) or "value" not in item:
         if topic is None:
             raise ContractError(
-                f"{item!r:.200} is not a message: give a mapping with topic and value"
+                f"{item!r:.200} is not a message: pass a mapping with topic and value"
             )
         return ProducerRecord(topic, text(item))
     unknown = set(item) - set(ProducerRecord._fields)

@@ -199,7 +199,7 @@ class BrokerApp(App):
             ]
         if not positions:
             raise illegal_argument(
-                "Nothing to fetch: give topic, partition and offset, or topicPartitionOffsets"
+                "Nothing to fetch: pass topic, partition and offset, or topicPartitionOffsets"
             )
         timeout = self._timeout(request, fields, POLL_TIMEOUT_MS)
         return [record_json(record) for record in self.engine.fetch(positions, timeout)]
@@ -222,7 +222,7 @@ class BrokerApp(App):
                 raise illegal_argument(f"topics must be an array of strings, got {shown(listed)}")
             topics += listed
         if not topics:
-            raise illegal_argument("Nothing to consume: give topic or topics")
+            raise illegal_argument("Nothing to consume: pass topic or topics")
         return self._consume(request, topics, fields)
 
     def _consume(self, request: Request, topics: list[str], fields: Mapping[str, object]) -> object:

@@ -247,7 +247,7 @@ class BrokerConfig(HandleConfig):
     def __post_init__(self) -> None:
         if self.engine is None and self.isolation != "prefix":
             raise ContractError(
-                f"isolation={self.isolation!r} is a share of a real cluster: give engine= too"
+                f"isolation={self.isolation!r} is a share of a real cluster: pass engine= too"
             )
         kept = {"retention_ms": self.retention_ms, "retention_bytes": self.retention_bytes}
         given = {name: value for name, value in kept.items() if value is not None}

@@ -607,7 +607,7 @@ class CallNames(Sort):
         given = shown(wanted) if name == "what" else f"{name}={shown(wanted)}"
         if callable(wanted) or not self.accepts(wanted):
             raise ContractError(
-                f"{given} does not name a call: give {self.expected}, or fields by name"
+                f"{given} does not name a call: pass {self.expected}, or fields by name"
             )
         if not isinstance(wanted, str):
             return
@@ -624,7 +624,7 @@ class CallNames(Sort):
             if words and not (known or any(self.equals(word, wanted) for word in words)):
                 raise ContractError(
                     f"{given} is neither a route nor a command{nearest(wanted, sorted(words))}; "
-                    f"give {self.expected}"
+                    f"pass {self.expected}"
                 )
 
     def equals(self, found: Any, wanted: Any) -> bool:

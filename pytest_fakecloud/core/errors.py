@@ -53,11 +53,11 @@ def check_function(value: object, kind: str) -> None:
     ``kind`` completes the phrase "give one …" of the message.
     """
     if not callable(value):
-        raise ContractError(f"{shown(value)} is not a function: give one {kind}")
+        raise ContractError(f"{shown(value)} is not a function: pass one {kind}")
     if only_begins(value):
         raise ContractError(
             f"{shown(value)} must be awaited or iterated, which is not supported here: "
-            f"give a function {kind}"
+            f"pass a function {kind}"
         )
 
 

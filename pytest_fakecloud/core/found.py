@@ -269,7 +269,7 @@ def check_predicate(predicate: object) -> None:
     """Raise ``ContractError`` unless this is None or a plain, non-async function."""
     if predicate is not None and not callable(predicate):
         raise ContractError(
-            f"{predicate!r} is not a function: give a predicate, or fields by name such as "
+            f"{predicate!r} is not a function: pass a predicate, or fields by name such as "
             "command='SET', path='/get/k' or status=200"
         )
     ANYTHING.check("predicate", predicate)

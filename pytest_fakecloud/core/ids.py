@@ -25,11 +25,11 @@ def check_seed(seed: object) -> None:
     if isinstance(seed, str):
         return
     if not isinstance(seed, int) or isinstance(seed, bool):
-        raise ContractError(f"seed={shown(seed)} is not a seed: give an integer or a string")
+        raise ContractError(f"seed={shown(seed)} is not a seed: pass an integer or a string")
     if seed.bit_length() > _MOST_BITS:
         raise ContractError(
             f"an integer of {seed.bit_length()} bits is too large for a seed: "
-            f"give one of at most {_MOST_BITS}"
+            f"pass one of at most {_MOST_BITS}"
         )
 
 

@@ -125,11 +125,11 @@ class Sort:
             if only_begins(wanted):
                 raise ContractError(
                     f"{name}={brief(wanted)} must be awaited or iterated, so it would match "
-                    "everything: give a plain function"
+                    "everything: pass a plain function"
                 )
         elif not (wanted is None or self.accepts(wanted) or _compares(wanted, self.samples)):
             raise ContractError(
-                f"{name}={brief(wanted)} can never match: give {self.expected}, or a function of it"
+                f"{name}={brief(wanted)} can never match: pass {self.expected}, or a function of it"
             )
 
     def searched(self, found: Any, pattern: Any) -> bool:
@@ -259,7 +259,7 @@ class _Shaped(_Text):
         if isinstance(wanted, str) and (why := self._why_never(wanted)) is not None:
             raise ContractError(
                 f"{name}={brief(wanted)} can never match: {why}. "
-                f"Give {self.expected}, or a function of it"
+                f"Pass {self.expected}, or a function of it"
             )
 
     def _why_never(self, wanted: str) -> str | None:
@@ -287,12 +287,12 @@ class _Method(_Text):
         super().check(name, wanted)
         if isinstance(wanted, str) and not _TOKEN.fullmatch(wanted):
             raise ContractError(
-                f"{name}={brief(wanted)} is not an HTTP method: give one such as 'POST', or a pattern"
+                f"{name}={brief(wanted)} is not an HTTP method: pass one such as 'POST', or a pattern"
             )
         if isinstance(wanted, str) and wanted not in _METHODS and wanted.upper() in _METHODS:
             raise ContractError(
                 f"{name}={wanted!r} is not an HTTP method: methods have capital letters, "
-                f"give {wanted.upper()!r}"
+                f"pass {wanted.upper()!r}"
             )
 
 
@@ -458,11 +458,11 @@ class _Pairs(Sort):
             for key, value in wanted.items():
                 if not isinstance(key, str):
                     raise ContractError(
-                        f"{name}: {key!r} is not the name of a header: give a string"
+                        f"{name}: {key!r} is not the name of a header: pass a string"
                     )
                 if value is None:
                     raise ContractError(
-                        f"{name}[{key!r}]=None: give a string, a pattern or a function"
+                        f"{name}[{key!r}]=None: pass a string, a pattern or a function"
                     )
                 TEXT.check(f"{name}[{key!r}]", value)
 
@@ -503,7 +503,7 @@ class _Headers(_Pairs):
         for key in wanted if isinstance(wanted, Mapping) else ():
             if not _TOKEN.fullmatch(key):
                 raise ContractError(
-                    f"{name}: {brief(key)} cannot be the name of a header: give one such as "
+                    f"{name}: {brief(key)} cannot be the name of a header: pass one such as "
                     "'Content-Type', without a colon or spaces"
                 )
 
@@ -747,7 +747,7 @@ class Question:
         except Exception as error:
             raise ContractError(
                 f"{self.name}={brief(wanted)} raised {brief(error)} when it was compared with "
-                f"{brief(found)}: give a value whose == works with every value of the field"
+                f"{brief(found)}: pass a value whose == works with every value of the field"
             ) from error
 
     def _decides(self, found: Any) -> bool:
@@ -759,12 +759,12 @@ class Question:
         except Exception as error:
             raise ContractError(
                 f"{self.name}={brief(self.wanted)} raised {brief(error)} for {brief(found)}: "
-                "give a function that works for every value of the field"
+                "pass a function that works for every value of the field"
             ) from error
         if never_awaited(answer) or inspect.isgenerator(answer):
             raise ContractError(
                 f"what {self.name}={brief(self.wanted)} returns must be awaited or iterated: "
-                "give a plain function"
+                "pass a plain function"
             )
         return holds
 
@@ -787,7 +787,7 @@ class Query:
         for name, wanted in given.items():
             if wanted is None and not fields[name].optional:
                 raise ContractError(
-                    f"{name}=None can never match: leave {name}= out to match any, or give "
+                    f"{name}=None can never match: leave {name}= out to match any, or pass "
                     f"{fields[name].sort.expected}"
                 )
         self.given = given

@@ -155,7 +155,7 @@ def duration(unit: Literal["us", "ms"], minimum: int = 0) -> Kind[int]:
     def convert(value: Duration) -> int:
         found = duration_us(value) // size
         if found < minimum:
-            raise ContractError(f"give a duration of at least {minimum} {unit}")
+            raise ContractError(f"pass a duration of at least {minimum} {unit}")
         return found
 
     expected = "a duration: a timedelta, a number of seconds, or a string such as '24h' or '200ms'"

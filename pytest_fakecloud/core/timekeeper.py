@@ -660,7 +660,7 @@ def _nap() -> float:
 def _start(now: Instant | None, mode: Mode | None) -> tuple[int | None, bool]:
     """Return the time at which a clock starts (None: the process's time), and whether it is frozen."""
     if mode not in (None, "running", "frozen"):
-        raise ContractError(f"clock={shown(mode)} is not a mode: give 'running' or 'frozen'")
+        raise ContractError(f"clock={shown(mode)} is not a mode: pass 'running' or 'frozen'")
     frozen = mode == "frozen" or (mode is None and now is not None)
     return (None if now is None else instant_us(now)), frozen
 

@@ -75,7 +75,7 @@ def check_seconds(name: str, value: object) -> None:
     """Raise ``ContractError`` unless the value is a number of seconds, 0 or more."""
     number = isinstance(value, int | float) and not isinstance(value, bool)
     if not number or not value >= 0:  # type: ignore[operator]
-        raise ContractError(f"{name}={shown(value)} is not a number of seconds: give 0 or more")
+        raise ContractError(f"{name}={shown(value)} is not a number of seconds: pass 0 or more")
 
 
 def instant_us(value: Instant) -> int:
@@ -99,7 +99,7 @@ def instant_us(value: Instant) -> int:
         raise ContractError(f"the time zone of {shown(value)} is invalid: {error}") from error
     if offset is None:
         raise ContractError(
-            f"{shown(value)} has no time zone: give an aware datetime (tzinfo=UTC) or a string with an "
+            f"{shown(value)} has no time zone: pass an aware datetime (tzinfo=UTC) or a string with an "
             "offset, such as '2026-01-01T00:00:00Z'"
         )
     microseconds = (moment - _EPOCH) // _MICROSECOND
@@ -122,14 +122,14 @@ def to_datetime(microseconds: int) -> datetime:
 
 def _bad_duration(value: object) -> ContractError:
     return ContractError(
-        f"{shown(value)} is not a duration: give a timedelta, a number of seconds, "
+        f"{shown(value)} is not a duration: pass a timedelta, a number of seconds, "
         "or a string such as '24h', '1d2h' or '200ms'"
     )
 
 
 def _bad_instant(value: object) -> ContractError:
     return ContractError(
-        f"{shown(value)} is not a time: give an aware datetime or an ISO string with an offset, "
+        f"{shown(value)} is not a time: pass an aware datetime or an ISO string with an offset, "
         "such as '2026-01-01T00:00:00Z'"
     )
 

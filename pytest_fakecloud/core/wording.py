@@ -31,7 +31,7 @@ def one_line(text: str, length: int = 1000) -> str:
 def check_times(times: object) -> None:
     """Raise ``ContractError`` for ``times=`` other than an integer, 0 or more."""
     if times is not None and (type(times) is not int or times < 0):
-        raise ContractError(f"times={brief(times)} is not a count: give an integer of at least 0")
+        raise ContractError(f"times={brief(times)} is not a count: pass an integer of at least 0")
 
 
 def never_awaited(result: object) -> bool:

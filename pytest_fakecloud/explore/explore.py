@@ -198,7 +198,7 @@ def explore(
         for index, one in enumerate(programs)
     ]
     if not programs:
-        raise ContractError("run= is empty, and so is workers=: give the code to explore")
+        raise ContractError("run= is empty, and so is workers=: pass the code to explore")
     if setup is not None and not callable(setup):
         raise ContractError(f"setup={shown(setup)} is not a function")
     promises = Promises(check)
@@ -424,16 +424,16 @@ def _programs(what: str, given: Runs, is_worker: bool) -> list[Program]:
         functions = [given] if callable(given) else given
         if isinstance(functions, str) or not isinstance(functions, Iterable):
             raise ContractError(
-                f"{what}={shown(given)} is not a function: give one without arguments, or several"
+                f"{what}={shown(given)} is not a function: pass one without arguments, or several"
             )
         named = [(_name(function), function) for function in functions]
     for name, function in named:
         if not callable(function):
             raise ContractError(
-                f"{what}: {shown(function)} is not a function: give one without arguments"
+                f"{what}: {shown(function)} is not a function: pass one without arguments"
             )
         if not isinstance(name, str) or not name or any(c in " ,./" or c.isspace() for c in name):
-            raise ContractError(f"{shown(name)} is not a name of a client: give one word")
+            raise ContractError(f"{shown(name)} is not a name of a client: pass one word")
     return [Program(name, function, is_worker) for name, function in named]
 
 
@@ -442,7 +442,7 @@ def _kinds(given: Kind | Sequence[Kind]) -> frozenset[Kind]:
     unknown = [name for name in names if name not in KINDS]
     if unknown:
         raise ContractError(
-            f"{shown(unknown)} is not a kind of event{nearest(unknown[0], KINDS)}; give names out of "
+            f"{shown(unknown)} is not a kind of event{nearest(unknown[0], KINDS)}; pass names out of "
             f"{', '.join(KINDS)}"
         )
     return frozenset(cast("Sequence[Kind]", names))

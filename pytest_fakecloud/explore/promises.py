@@ -93,7 +93,7 @@ class _OverTime:
 
     def __init__(self, predicate: Callable[..., object], name: str) -> None:
         if not callable(predicate):
-            raise ContractError(f"{name}({shown(predicate)}): give a function")
+            raise ContractError(f"{name}({shown(predicate)}): pass a function")
         self._predicate = predicate
         self._takes = takes_argument(predicate)
         inner = getattr(predicate, "__name__", "")
@@ -195,7 +195,7 @@ def follows(model: Callable[[], Any]) -> Check:
     order explains. Raises ``ContractError`` for an operation that the model does not have.
     """
     if not callable(model):
-        raise ContractError(f"follows({shown(model)}): give a class that needs no arguments")
+        raise ContractError(f"follows({shown(model)}): pass a class that needs no arguments")
     return _Follows(model)
 
 
@@ -213,7 +213,7 @@ def eventually(predicate: Callable[..., object], *, within: Duration) -> Check:
     The clock moves on by up to ``within``, from one timer to the next, and queues deliver.
     """
     if not callable(predicate):
-        raise ContractError(f"eventually({shown(predicate)}): give a function")
+        raise ContractError(f"eventually({shown(predicate)}): pass a function")
     span = duration_us(within)
     name = getattr(predicate, "__name__", "")
     name = name if name.isidentifier() else "the predicate"
@@ -295,7 +295,7 @@ def linearizable(
     """
     if not callable(model):
         raise ContractError(
-            f"model={shown(model)} is not a class: give one that needs no arguments"
+            f"model={shown(model)} is not a class: pass one that needs no arguments"
         )
 
     def check(history: History) -> None:
@@ -368,7 +368,7 @@ def once(key: str) -> Check:
     effects never are.
     """
     if not isinstance(key, str):
-        raise ContractError(f"once({shown(key)}): give the name of a key")
+        raise ContractError(f"once({shown(key)}): pass the name of a key")
 
     def check(history: History) -> None:
         __tracebackhide__ = True
@@ -392,7 +392,7 @@ def _count(key: str, value: object) -> int:
             return int(value)
         except ValueError as error:
             raise ContractError(
-                f"once({key!r}): the key holds {shown(value)}, which is not a count: give a key that "
+                f"once({key!r}): the key holds {shown(value)}, which is not a count: pass a key that "
                 "holds a number or a collection"
             ) from error
     return len(cast("Sequence[object]", value))
@@ -416,10 +416,10 @@ def nothing_lost(
     sent. ``handled`` is a function that returns what was handled.
     """
     if not isinstance(sent, str) and not callable(sent):
-        raise ContractError(f"sent={shown(sent)}: give a topic, or a function")
+        raise ContractError(f"sent={shown(sent)}: pass a topic, or a function")
     if not callable(handled):
         raise ContractError(
-            f"handled={shown(handled)} is not a function: give one that returns a list"
+            f"handled={shown(handled)} is not a function: pass one that returns a list"
         )
 
     def check(history: History) -> None:
@@ -449,7 +449,7 @@ def monotonic_reads(name: str) -> Check:
     any other result.
     """
     if not isinstance(name, str):
-        raise ContractError(f"monotonic_reads({shown(name)}): give the name of an operation")
+        raise ContractError(f"monotonic_reads({shown(name)}): pass the name of an operation")
 
     def check(history: History) -> None:
         __tracebackhide__ = True

@@ -96,7 +96,7 @@ class Budget:
 
 def _no_budget(given: object) -> ContractError:
     return ContractError(
-        f"budget={shown(given)} is not a budget: give a number of runs (500), or a span such as '10s'"
+        f"budget={shown(given)} is not a budget: pass a number of runs (500), or a span such as '10s'"
     )
 
 

@@ -110,7 +110,7 @@ class World:
             if queue.delivery != "driven":
                 raise ContractError(
                     f"{queue.name} delivers in the background, and explore() decides who comes "
-                    "when: give delivery='driven'"
+                    "when: pass delivery='driven'"
                 )
         self.recording = False
         self._owner = threading.get_ident()

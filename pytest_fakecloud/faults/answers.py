@@ -15,7 +15,7 @@ def checked_status(status: object) -> int:
     """Return a status from 200 to 599; raise ``ContractError`` for anything else."""
     if isinstance(status, bool) or not isinstance(status, int) or not 200 <= status <= 599:
         raise ContractError(
-            f"{shown(status)} is not a valid status: give an integer from 200 to 599"
+            f"{shown(status)} is not a valid status: pass an integer from 200 to 599"
         )
     return status
 
@@ -34,7 +34,7 @@ def checked_headers(headers: object) -> HeaderPairs:
             value = str(value)
         if not isinstance(name, str) or not _NAME.fullmatch(name) or not isinstance(value, str):
             raise ContractError(
-                f"{shown(name)}: {shown(value)} is not a header: give a name without spaces and a string"
+                f"{shown(name)}: {shown(value)} is not a header: pass a name without spaces and a string"
             )
         listed.append((name, _sendable(value)))
     return tuple(listed)
@@ -62,7 +62,7 @@ def checked_type(content_type: object) -> str | None:
         return None
     if not isinstance(content_type, str) or not content_type.isprintable():
         raise ContractError(
-            f"content_type={shown(content_type)} is not a content type: give a "
+            f"content_type={shown(content_type)} is not a content type: pass a "
             "string such as 'text/html'"
         )
     return _sendable(content_type)
@@ -75,7 +75,7 @@ def _dumped(body: object, dump: Callable[[object], bytes] | None) -> bytes:
         return dump(body)
     except (TypeError, ValueError, RecursionError) as error:
         raise ContractError(
-            f"the body {body!r:.80} cannot be sent as JSON ({error}): give bytes, text, or what "
+            f"the body {body!r:.80} cannot be sent as JSON ({error}): pass bytes, text, or what "
             "JSON knows"
         ) from error
 
@@ -90,5 +90,5 @@ def _sendable(text: str) -> str:
 
 def _no_headers(headers: object) -> ContractError:
     return ContractError(
-        f"headers={headers!r:.80} is not valid: give a mapping, or pairs of name and value"
+        f"headers={headers!r:.80} is not valid: pass a mapping, or pairs of name and value"
     )

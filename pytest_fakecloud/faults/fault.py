@@ -85,7 +85,7 @@ class Rule:
         self.when: Callable[[Any], object] | None = matchers.get("when")
         if self.when is not None and not callable(self.when):
             raise ContractError(
-                f"when={shown(self.when)} is not a function: give a predicate on the request"
+                f"when={shown(self.when)} is not a function: pass a predicate on the request"
             )
         self.facts = {
             name: wanted
@@ -218,7 +218,7 @@ def count(name: str, value: object, least: int) -> int | None:
         return None
     if isinstance(value, bool) or not isinstance(value, int) or value < least:
         raise ContractError(
-            f"{name}={shown(value)} is not a count: give an integer of at least {least}"
+            f"{name}={shown(value)} is not a count: pass an integer of at least {least}"
         )
     return value
 

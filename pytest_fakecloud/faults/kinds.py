@@ -234,7 +234,7 @@ class CallRule(Rule):
         if inspect.iscoroutine(result):
             result.close()
             raise ContractError(
-                f"the function of {shown(self)} must be awaited: give a plain function"
+                f"the function of {shown(self)} must be awaited: pass a plain function"
             )
         if isinstance(result, Answer):
             try:

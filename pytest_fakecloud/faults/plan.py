@@ -120,7 +120,7 @@ class FaultPlan:
         limit = count("requests", requests, 0) or 0
         per_us = duration_us(per)
         if not per_us:
-            raise ContractError(f"per={shown(per)} is not a period: give a positive duration")
+            raise ContractError(f"per={shown(per)} is not a period: pass a positive duration")
         self._table.answer_maker(status, body, headers or (), None)
 
         def make(usual: HeaderPairs) -> Answer:
@@ -138,7 +138,7 @@ class FaultPlan:
         """
         if isinstance(steps, str | bytes) or not isinstance(steps, Iterable):
             raise ContractError(
-                f"{shown(steps)} are not steps: give a list such as [503, None, 429]"
+                f"{shown(steps)} are not steps: pass a list such as [503, None, 429]"
             )
         listed = list(steps)
         if not listed:
@@ -150,7 +150,7 @@ class FaultPlan:
     def random(self, rate: float, step: Step = 503, **matchers: Unpack[Matchers]) -> Fault:
         """Apply the step to this share of the matching requests, drawn from the test's seed."""
         if isinstance(rate, bool) or not isinstance(rate, int | float) or not 0 <= rate <= 1:
-            raise ContractError(f"rate={shown(rate)} is not a share: give a number from 0 to 1")
+            raise ContractError(f"rate={shown(rate)} is not a share: pass a number from 0 to 1")
         taken = self._table.step(step)
         told = f"random {step} at {rate:g}"
         return self._add(RandomRule(self._table, rate, taken, self._table.stream, told, matchers))
@@ -171,7 +171,7 @@ class FaultPlan:
         if only_begins(function):
             raise ContractError(
                 f"{shown(function)} must be awaited or iterated, which a fault does not do: "
-                "give call() a plain function"
+                "pass call() a plain function"
             )
         if moment not in ("before", "after"):
             raise ContractError(f"call() runs a function 'before' or 'after', not {shown(moment)}")

@@ -224,7 +224,7 @@ class FaultTable:
             make = self.answer_maker(step, None, (), None)
         else:
             raise ContractError(
-                f"{shown(step)} is not a step: give a status, None, (status, body), an Answer, "
+                f"{shown(step)} is not a step: pass a status, None, (status, body), an Answer, "
                 "or one of 'drop', 'hang', 'lose_answer', 'truncate'"
             )
         return lambda serve: make()

@@ -72,7 +72,7 @@ def _read(file: Path) -> Contents:
         data = files.read_file(file, files.DATA_BYTES)
     except ContractError as error:
         raise ContractError(
-            f"{error}; give the path of an .rdb file, a mapping such as {{'k': 'v'}}, or commands "
+            f"{error}; pass the path of an .rdb file, a mapping such as {{'k': 'v'}}, or commands "
             "such as [['SET', 'k', 'v']]"
         ) from None
     try:

@@ -540,7 +540,7 @@ class KVServer(Handle):
             return Between(self._app.interruptions, commands, run)
         if not isinstance(run, list | tuple) or not run:
             raise ContractError(
-                f"run={run!r}: give a function to call, or a command such as ['SET', 'k', 'v']"
+                f"run={run!r}: pass a function to call, or a command such as ['SET', 'k', 'v']"
             )
         line = tuple(map(encode, run))
         return Between(self._app.interruptions, commands, lambda: self.execute(*line))

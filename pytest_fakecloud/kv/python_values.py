@@ -62,14 +62,14 @@ def encode(word: Scalar) -> bytes:
             return word.encode("utf-8", "surrogateescape")
         except UnicodeEncodeError as error:
             raise ContractError(
-                f"{word!r} cannot be encoded as UTF-8 ({error.reason} at {error.start}): give bytes"
+                f"{word!r} cannot be encoded as UTF-8 ({error.reason} at {error.start}): pass bytes"
             ) from None
     if isinstance(word, int):
         return b"%d" % word
     if isinstance(word, float):
         return format_double(word)
     raise ContractError(
-        f"{word!r} is not a valid argument of a command: give a string, bytes or a number "
+        f"{word!r} is not a valid argument of a command: pass a string, bytes or a number "
         "(for a nested value, its JSON)"
     )
 
@@ -163,13 +163,13 @@ def commands_for(data: Mapping[Any, Any] | Iterable[Sequence[Scalar]]) -> Iterat
     if not isinstance(data, Mapping):
         if isinstance(data, str | bytes) or not isinstance(data, Iterable):
             raise ContractError(
-                f"load() was given {data!r}: give a mapping of keys to values such as {{'k': 'v'}}, "
+                f"load() was given {data!r}: pass a mapping of keys to values such as {{'k': 'v'}}, "
                 "or commands such as [['SET', 'k', 'v']]"
             )
         for line in data:
             if not isinstance(line, list | tuple) or not line:
                 raise ContractError(
-                    f"{line!r} is not a command: give a list such as ['SET', 'k', 'v']"
+                    f"{line!r} is not a command: pass a list such as ['SET', 'k', 'v']"
                 )
             yield list(map(encode, line))
         return

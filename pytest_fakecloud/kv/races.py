@@ -72,7 +72,7 @@ class Between:
         if inspect.iscoroutinefunction(run):
             raise ContractError(
                 f"run={run!r} is asynchronous, and a pipeline does not wait for a loop: "
-                "give a plain function, or a command such as ['SET', 'k', 'v']"
+                "pass a plain function, or a command such as ['SET', 'k', 'v']"
             )
         self._plan = plan
         self._commands = commands
@@ -159,7 +159,7 @@ def _neighbours(commands: object) -> tuple[Question, ...]:
     if len(names) == 2 and not any(name is None for name in names):
         return tuple(Question("commands", name, COMMAND) for name in names)
     raise ContractError(
-        f"commands={commands!r}: give a number of commands, the names of two neighbours such as "
+        f"commands={commands!r}: pass a number of commands, the names of two neighbours such as "
         "('GET', 'SET'), or omit it for every position in turn"
     )
 

@@ -152,7 +152,7 @@ class KVConfig(Limits, HandleConfig):
         if self.engine is None:
             if self.isolation != "prefix":
                 raise ContractError(
-                    f"isolation={self.isolation!r} is a share of a real server: give engine= too"
+                    f"isolation={self.isolation!r} is a share of a real server: pass engine= too"
                 )
         else:
             self._check_beside_engine()
@@ -160,14 +160,14 @@ class KVConfig(Limits, HandleConfig):
         if self.version is not None:
             if not stock:
                 raise ContractError(
-                    f"version={self.version!r} applies only to an in-memory stock server: give "
+                    f"version={self.version!r} applies only to an in-memory stock server: pass "
                     "dialect='redis' and no engine="
                 )
             object.__setattr__(self, "version", _whole_version(self.version))
         if self.modules:
             if not stock:
                 raise ContractError(
-                    f"modules={self.modules!r} applies only to an in-memory stock server: give "
+                    f"modules={self.modules!r} applies only to an in-memory stock server: pass "
                     "dialect='redis' and no engine= (the vendor's dialect always has JSON)"
                 )
             known = tuple(name for name in MODULES if name in self.modules)
@@ -201,6 +201,6 @@ def _whole_version(version: str) -> str:
     complete = ".".join([*version.split("."), "0", "0"][:3])
     if as_numbers(complete) < (7, 0):
         raise ContractError(
-            f"version={version!r} is older than every version known here: give '7.0' or later"
+            f"version={version!r} is older than every version known here: pass '7.0' or later"
         )
     return complete

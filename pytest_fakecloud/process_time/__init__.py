@@ -27,7 +27,7 @@ def check_process_time(value: object) -> None:
     """Raise ``ContractError`` for an invalid mode of process time."""
     if not isinstance(value, bool) and value != AUTOJUMP:
         raise ContractError(
-            f"process_time={shown(value)} is unknown: give True, False or 'autojump'"
+            f"process_time={shown(value)} is unknown: pass True, False or 'autojump'"
         )
 
 

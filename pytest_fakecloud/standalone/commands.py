@@ -300,7 +300,7 @@ def _publish(cloud: RemoteCloud, given: argparse.Namespace) -> Answer:
             options[name] = getattr(given, name)
     if given.body_json is not None:
         if given.body is not None:
-            raise ContractError("--body and --body-json contradict each other: give one of them")
+            raise ContractError("--body and --body-json contradict each other: pass one of them")
         try:
             options["json"] = json.loads(given.body_json)
         except ValueError as error:
@@ -309,7 +309,7 @@ def _publish(cloud: RemoteCloud, given: argparse.Namespace) -> Answer:
     for line in given.header:
         name, sign, text = line.partition(":")
         if not sign:
-            raise ContractError(f"{line!r} is not a header: give 'NAME: VALUE'")
+            raise ContractError(f"{line!r} is not a header: pass 'NAME: VALUE'")
         headers[name.strip()] = text.strip()
     if headers:
         options["headers"] = headers

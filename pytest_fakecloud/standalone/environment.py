@@ -40,7 +40,7 @@ def write_dotenv(path: Path, variables: Mapping[str, str]) -> None:
     try:
         lines = read_file(path).decode("utf-8").splitlines() if path.exists() else []
     except ValueError:
-        raise ContractError(f"{path} is not UTF-8: give another file") from None
+        raise ContractError(f"{path} is not UTF-8: pass another file") from None
     missing = dict(variables)
     kept = []
     for line in lines:

@@ -132,7 +132,7 @@ class Connection:
         except urllib3.exceptions.SSLError as error:
             raise ContractError(
                 f"{self.url} cannot be spoken to by TLS ({error}): set SSL_CERT_FILE to the file "
-                "that the server names among its variables, or give its address with http:// if it "
+                "that the server names among its variables, or pass its address with http:// if it "
                 "was started without --tls"
             ) from error
         except urllib3.exceptions.HTTPError as error:
@@ -360,7 +360,7 @@ class RemoteCloud(AnyCloud):
 
     def __init__(self, url: str, token: str | None = None) -> None:
         if not isinstance(url, str):
-            raise ContractError(f"{url!r} is not a URL of a stand-alone server: give a text")
+            raise ContractError(f"{url!r} is not a URL of a stand-alone server: pass a text")
         try:
             parts = urlsplit(url if "://" in url else f"http://{url}")
         except ValueError as error:

@@ -174,23 +174,23 @@ def _problems(value: Any, schema: Mapping[str, Any], place: str) -> Iterator[str
         several = [one for one in _flat(schema["anyOf"]) if _has_type(value, one)]
         if not several:
             words = " or ".join(dict.fromkeys(_wanted(one) for one in _flat(schema["anyOf"])))
-            yield f"{here} is {brief(value)}; give {words}"
+            yield f"{here} is {brief(value)}; pass {words}"
         elif all(found := [list(_problems(value, one, place)) for one in several]):
             yield from found[0]
         return
     wrong = "enum" in schema and value not in schema["enum"]
     if wrong or ("type" in schema and not _has_type(value, schema)):
-        yield f"{here} is {brief(value)}; give {_wanted(schema)}"
+        yield f"{here} is {brief(value)}; pass {_wanted(schema)}"
         return
     if isinstance(value, int | float) and not (
         schema.get("minimum", value) <= value <= schema.get("maximum", value)
     ):
-        yield f"{here} is {value}; give {schema['minimum']} to {schema['maximum']}"
+        yield f"{here} is {value}; pass {schema['minimum']} to {schema['maximum']}"
     if isinstance(value, dict):
         yield from _members(value, schema, place)
     if isinstance(value, list):
         if len(value) < schema.get("minItems", 0):
-            yield f"{here} is empty; give at least {schema['minItems']}"
+            yield f"{here} is empty; pass at least {schema['minItems']}"
         for number, item in enumerate(value):
             yield from _problems(item, schema.get("items", _ANYTHING), f"{place}[{number}]")
 
@@ -292,7 +292,7 @@ def prepare_fault(plan: Any, fault: Mapping[str, Any]) -> Any:
     if kind not in kinds:
         raise ContractError(
             f"{brief(kind)} is not a fault{nearest(str(kind)[:100], kinds)}; "
-            f"give one of {', '.join(kinds)}"
+            f"pass one of {', '.join(kinds)}"
         )
     token = setting_over.set("a state file")
     try:

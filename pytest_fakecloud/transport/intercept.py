@@ -34,7 +34,7 @@ def parse_origin(text: str) -> Origin:
         or parts.fragment
     ):
         raise ContractError(
-            f"{text!r} is not an origin: give scheme and host, such as 'https://kv.example.com'"
+            f"{text!r} is not an origin: pass scheme and host, such as 'https://kv.example.com'"
         )
     return parts.scheme, (parts.hostname or "").rstrip("."), port or _PORTS[parts.scheme]
 

@@ -176,7 +176,7 @@ class Embedder:
             model = str(getattr(setting, "__name__", type(setting).__name__))
         elif setting is not True:
             raise ContractError(
-                f"embedding={setting!r} is not understood: give True, a model's name, a function "
+                f"embedding={setting!r} is not understood: pass True, a model's name, a function "
                 "from text to vector, or a mapping from text to vector"
             )
         if dimension is None and self._source is None:
@@ -262,7 +262,7 @@ def _check_function(function: Callable[..., object]) -> None:
     if inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(call):
         raise ContractError(
             f"embedding={function!r:.200} is asynchronous, but it is asked in the midst of a "
-            "request and cannot be awaited: give a plain function of the text"
+            "request and cannot be awaited: pass a plain function of the text"
         )
     try:
         inspect.signature(function).bind("text")

@@ -374,7 +374,7 @@ class FieldReader:
         ):
             raise errors.bad_request(
                 "The update changes nothing: "
-                "give at least one of vector, sparseVector, data and metadata"
+                "pass at least one of vector, sparseVector, data and metadata"
             )
         return change
 

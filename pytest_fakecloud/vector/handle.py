@@ -312,7 +312,7 @@ def _query(wanted: Mapping[str, object], fields: Mapping[str, Field], kind: str)
 def _check_namespace(name: object) -> None:
     if not isinstance(name, str):
         raise ContractError(
-            f'{name!r:.80} is not a name of a namespace: give a text; the default one is ""'
+            f'{name!r:.80} is not a name of a namespace: pass a text; the default one is ""'
         )
     try:
         name.encode()

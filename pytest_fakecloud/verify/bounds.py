@@ -57,7 +57,7 @@ class Bounds:
         if self.until() <= time.monotonic():
             if self._clean_until is None:
                 raise Unreachable(
-                    f"the run was not done after {self._seconds:g} s: give --timeout SECONDS"
+                    f"the run was not done after {self._seconds:g} s: pass --timeout SECONDS"
                 )
             raise Unreachable("the clean-up took too long")
 

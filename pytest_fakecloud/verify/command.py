@@ -97,7 +97,7 @@ def run(given: argparse.Namespace) -> int:
     if given.dry_run:
         return 0
     if not given.yes and not _agreed():
-        return _tell("nothing was sent: say yes, or give --yes", EXIT_USAGE)
+        return _tell("nothing was sent: say yes, or pass --yes", EXIT_USAGE)
     return _compare(given, targets, mask)
 
 
@@ -138,7 +138,7 @@ def _targets(given: argparse.Namespace) -> Iterator[Target]:
     named = [name for name in _CREDENTIALS if getattr(given, name)]
     if not named:
         options = ", ".join(f"--{name} URL" for name in _CREDENTIALS)
-        raise ValueError(f"there is nothing to compare with: give at least one of {options}")
+        raise ValueError(f"there is nothing to compare with: pass at least one of {options}")
     for name in named:
         url = getattr(given, name)
         variable = f"PYTEST_FAKECLOUD_VERIFY_{name.upper()}_TOKEN"
@@ -148,7 +148,7 @@ def _targets(given: argparse.Namespace) -> Iterator[Target]:
         _check(target)
         yield target
     if given.token and len(named) > 1:
-        raise ValueError("--token is for one service: give --kv-token, --vector-token, ... instead")
+        raise ValueError("--token is for one service: pass --kv-token, --vector-token, ... instead")
 
 
 def _check(target: Target) -> None:
@@ -157,7 +157,7 @@ def _check(target: Target) -> None:
     known = ("http", "https", *(("redis", "rediss", "unix") if target.service == "kv" else ()))
     if scheme not in known:
         raise ValueError(
-            f"--{target.service}: {scheme or 'no scheme'} is unknown, give an address with "
+            f"--{target.service}: {scheme or 'no scheme'} is unknown, pass an address with "
             f"{', '.join(known)}"
         )
     if not target.token and not target.is_redis:

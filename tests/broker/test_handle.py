@@ -508,7 +508,7 @@ def test_a_predicate_that_raises_is_a_mistake_of_the_test(broker: Broker, rest: 
         lambda: broker.records("orders", value=lambda v: v["id"]),
         lambda: broker.wait_for_record("orders", lambda r: r.missing, timeout=0),
     ):
-        with pytest.raises(ContractError, match=r"<lambda> raised .*: give a function that works"):
+        with pytest.raises(ContractError, match=r"<lambda> raised .*: pass a function that works"):
             ask()  # type: ignore[no-untyped-call]
 
 
@@ -833,7 +833,7 @@ def test_what_a_tester_gives_in_a_wrong_type_is_named(broker: Broker) -> None:
             (lambda b: b.join("g", "i", []), "topics is empty"),
             (
                 lambda b: b.join("g", "i", ["orders"], auto_offset_reset="oldest"),
-                "auto_offset_reset='oldest' is unknown: give one of 'earliest', 'latest', 'none'",
+                "auto_offset_reset='oldest' is unknown: pass one of 'earliest', 'latest', 'none'",
             ),
             (
                 lambda b: b.partial_produce(1, times=2**70),
@@ -841,7 +841,7 @@ def test_what_a_tester_gives_in_a_wrong_type_is_named(broker: Broker) -> None:
             ),
             (
                 lambda b: b.assert_produced("orders", times=-1),
-                "times=-1 is not a count: give an integer",
+                "times=-1 is not a count: pass an integer",
             ),
             (
                 lambda b: b.assert_produced("orders", headers=["abc"]),
@@ -873,7 +873,7 @@ def test_settings_of_a_wrong_type_are_named() -> None:
             ({"limits": "gold"}, r"must be the name of a plan \('free', 'payg', 'pro', 'pro-5k'\)"),
             ({"max_poll_records": "9"}, "'9' of broker must be a whole number of at least 1"),
             ({"max_partition_bytes": 0}, "max_partition_bytes=0 of broker must be .* at least 1"),
-            ({"session_timeout": 0}, "session_timeout=0: give a duration of at least 1 ms"),
+            ({"session_timeout": 0}, "session_timeout=0: pass a duration of at least 1 ms"),
             ({"idle_close": "soon"}, "idle_close='soon': 'soon' is not a duration"),
             (
                 {"never_committed": "none"},

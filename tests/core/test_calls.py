@@ -252,16 +252,16 @@ def test_a_name_that_may_be_one(wanted: Any) -> None:
         (
             "what",
             "sett",
-            r"^'sett' is neither a route nor a command, did you mean 'set'\?; give 'POST /path', ",
+            r"^'sett' is neither a route nor a command, did you mean 'set'\?; pass 'POST /path', ",
         ),
         ("call", "sett", r"^call='sett' is neither"),
         ("what", "get me", r"^'get me' is neither"),
-        ("what", 3, r"^3 does not name a call: give 'POST /path', .*, or fields by name$"),
+        ("what", 3, r"^3 does not name a call: pass 'POST /path', .*, or fields by name$"),
         ("what", print, r"does not name a call"),
         ("what", re.compile(b"x"), r"does not name a call"),
-        ("what", "get /x", r"^method='get' is not an HTTP method: .*, give 'GET'$"),
-        ("what", "post http://a/b", r"give 'POST'$"),
-        ("what", "post /a b", r"give 'POST'$"),
+        ("what", "get /x", r"^method='get' is not an HTTP method: .*, pass 'GET'$"),
+        ("what", "post http://a/b", r"pass 'POST'$"),
+        ("what", "post /a b", r"pass 'POST'$"),
     ],
 )
 def test_a_name_that_is_none(name: str, wanted: Any, told: str) -> None:

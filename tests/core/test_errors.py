@@ -100,12 +100,12 @@ def test_a_function_is_what_can_be_called_and_does_something_at_once() -> None:
     check_function(plain, "that says yes")
     with pytest.raises(ContractError) as caught:
         check_function("x", "that says yes")
-    assert str(caught.value) == "'x' is not a function: give one that says yes"
+    assert str(caught.value) == "'x' is not a function: pass one that says yes"
     with pytest.raises(ContractError) as caught:
         check_function(generator, "that says yes")
     assert str(caught.value) == (
         f"{generator!r} must be awaited or iterated, which is not supported here: "
-        "give a function that says yes"
+        "pass a function that says yes"
     )
 
 
@@ -130,7 +130,7 @@ def raised(error: BaseException) -> BaseException:
 @pytest.mark.parametrize(
     ("error", "words"),
     [
-        (ContractError("give a number\nsuch as 5"), "give a number"),
+        (ContractError("pass a number\nsuch as 5"), "pass a number"),
         (ContractError(""), "ContractError: "),
         (OSError(2, "No such file"), "[Errno 2] No such file"),
         (PermissionError("not yours"), "not yours"),
@@ -147,7 +147,7 @@ def test_what_nobody_wrote_for_a_reader_is_told_with_the_place_that_raised_it() 
     line = raised.__code__.co_firstlineno + 3
     place = f" ({Path(__file__).name}:{line})"
     assert words_of(raised(KeyError("x"))) == f"KeyError: 'x'{place}"
-    assert words_of(raised(ContractError("give a number"))) == "give a number"
+    assert words_of(raised(ContractError("pass a number"))) == "pass a number"
 
     def calls() -> None:
         {}["x"]  # type: ignore[index]
@@ -169,8 +169,8 @@ def test_what_a_block_that_explains_raises_becomes_one_line() -> None:
         pass
     assert told == []
     with telling("no list", told.append):
-        raise ContractError("give a number")
-    assert told == ["no list: give a number"]
+        raise ContractError("pass a number")
+    assert told == ["no list: pass a number"]
     with telling("no list", told.append):
         raise SystemExit
     assert told[1].startswith("no list: SystemExit: ")

@@ -108,9 +108,9 @@ def test_where(things: Found[Item], asked: dict[str, Any], expected: list[Item])
     ("predicate", "asked", "text"),
     [
         (None, {"nam": "a"}, r"a thing has no field 'nam', did you mean 'name'\?; there are: name"),
-        (None, {"size": "1"}, "size='1' can never match: give a number"),
-        (None, {"name": 5}, "name=5 can never match: give a string"),
-        ("a", {}, "'a' is not a function: give a predicate, or fields by name"),
+        (None, {"size": "1"}, "size='1' can never match: pass a number"),
+        (None, {"name": 5}, "name=5 can never match: pass a string"),
+        ("a", {}, "'a' is not a function: pass a predicate, or fields by name"),
         (lambda item: item.nope, {}, "predicate=<lambda> raised AttributeError"),
         (lambda item: (one for one in [item]), {}, "must be awaited or iterated"),
     ],
@@ -141,7 +141,7 @@ def test_what_is_no_predicate_is_told_what_to_give() -> None:
     with pytest.raises(ContractError) as caught:
         check_predicate("SET")
     assert str(caught.value) == (
-        "'SET' is not a function: give a predicate, or fields by name such as "
+        "'SET' is not a function: pass a predicate, or fields by name such as "
         "command='SET', path='/get/k' or status=200"
     )
 
@@ -191,7 +191,7 @@ def test_items_of_several_classes_are_asked_for_the_fields_of_each() -> None:
 def test_slots_and_properties_are_fields_and_what_a_mapping_inherits_is_none() -> None:
     things = Found([Slotted(1), Slotted(2)])
     assert things.where(twice=4) == things.where(one=2) == things[1:]
-    with pytest.raises(ContractError, match=r"twice='4' can never match: give a number"):
+    with pytest.raises(ContractError, match=r"twice='4' can never match: pass a number"):
         things.where(twice="4")
     with pytest.raises(ContractError, match=r"no field '_inner'; there are: one, twice$"):
         things.where(_inner=1)

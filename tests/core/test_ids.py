@@ -73,14 +73,14 @@ def test_what_is_no_seed(seed: Any) -> None:
     for refuse in (Ids, Ids(1).reseed):
         with pytest.raises(ContractError) as caught:
             refuse(seed)
-        told = f"seed={seed!r} is not a seed: give an integer or a string"
+        told = f"seed={seed!r} is not a seed: pass an integer or a string"
         assert str(caught.value) == told
 
 
 def test_a_seed_that_nobody_can_print_is_none() -> None:
     with pytest.raises(ContractError) as caught:
         Ids(2**4096)
-    told = "an integer of 4097 bits is too large for a seed: give one of at most 4096"
+    told = "an integer of 4097 bits is too large for a seed: pass one of at most 4096"
     assert str(caught.value) == told
 
 

@@ -327,12 +327,12 @@ def test_a_bounded_journal_forgets_the_oldest() -> None:
     [
         (
             lambda journal: journal.calls("SET"),
-            "'SET' is not a function: give a predicate, or fields",
+            "'SET' is not a function: pass a predicate, or fields",
         ),
         (lambda journal: journal.calls().where(5), "5 is not a function"),
         (
             lambda journal: journal.assert_called(["SET"]),
-            r"\['SET'\] does not name a call: give 'POST",
+            r"\['SET'\] does not name a call: pass 'POST",
         ),
         (lambda journal: journal.assert_called("SET", times="2"), "times='2' is not a count"),
         (lambda journal: journal.assert_called(times=-1), "times=-1 is not a count"),
@@ -612,7 +612,7 @@ def test_calls_are_filtered_by_predicate_and_by_fields(journal: Both) -> None:
 
 
 def test_what_an_assertion_cannot_ask_is_told_whole(used: Both) -> None:
-    with pytest.raises(ContractError, match=r"^5 does not name a call: give 'POST /path'"):
+    with pytest.raises(ContractError, match=r"^5 does not name a call: pass 'POST /path'"):
         used.assert_called(5)
     with pytest.raises(ContractError, match=r"^a call has no field 'topci', did you mean 'topic'"):
         used.assert_called("SET", topci="orders")
@@ -644,7 +644,7 @@ def test_events_are_asked_for_by_what_they_have(journal: Both) -> None:
             ContractError, match=r"^an event has no field 'nope'; there are: group, kind, url$"
         ):
             ask(nope=1)
-    with pytest.raises(ContractError, match=r"^kind=5 can never match: give a kind of event"):
+    with pytest.raises(ContractError, match=r"^kind=5 can never match: pass a kind of event"):
         journal.events(5)
     with pytest.raises(AssertionError, match=r"^expected exactly one event, found 0$"):
         journal.events("nothing").only()

@@ -296,34 +296,34 @@ def test_what_differs_says_how() -> None:
 
 
 NEVER: list[tuple[Sort, Any, str]] = [
-    *((TEXT, wanted, "give a string") for wanted in (5, b"a", True, ["a"], {}, 1.5)),
+    *((TEXT, wanted, "pass a string") for wanted in (5, b"a", True, ["a"], {}, 1.5)),
     *(
-        (TEXT, wanted, "give a string")
+        (TEXT, wanted, "pass a string")
         for wanted in (PurePosixPath("/a"), uuid.UUID(int=1), Plain())
     ),
-    (TEXT, re.compile(b"a"), "give a string"),
-    *((NUMBER, wanted, "give a number") for wanted in ("5", b"5", True, [5], re.compile("5"))),
-    *((FLAG, wanted, "give True, False") for wanted in (1, 0, "True", re.compile("T"))),
-    *((BYTES, wanted, "give bytes, a string") for wanted in (5, True, ["a"], Plain())),
-    *((JSON, wanted, "give a JSON value") for wanted in (b"a", {1: 2}, {"a": {1}}, Plain())),
-    (JSON, {"a": [PurePosixPath("/a")]}, "give a JSON value"),
-    (JSON, re.compile(b"a"), "give a JSON value"),
-    (DOCUMENT, b"{}", "give a JSON value"),
-    *((MAPPING, wanted, "give a dict") for wanted in ("a", [("a", 1)], 5, re.compile("a"))),
-    *((HEADERS, wanted, "give a dict") for wanted in ("a", [("a", "1")], 5, re.compile("a"))),
+    (TEXT, re.compile(b"a"), "pass a string"),
+    *((NUMBER, wanted, "pass a number") for wanted in ("5", b"5", True, [5], re.compile("5"))),
+    *((FLAG, wanted, "pass True, False") for wanted in (1, 0, "True", re.compile("T"))),
+    *((BYTES, wanted, "pass bytes, a string") for wanted in (5, True, ["a"], Plain())),
+    *((JSON, wanted, "pass a JSON value") for wanted in (b"a", {1: 2}, {"a": {1}}, Plain())),
+    (JSON, {"a": [PurePosixPath("/a")]}, "pass a JSON value"),
+    (JSON, re.compile(b"a"), "pass a JSON value"),
+    (DOCUMENT, b"{}", "pass a JSON value"),
+    *((MAPPING, wanted, "pass a dict") for wanted in ("a", [("a", 1)], 5, re.compile("a"))),
+    *((HEADERS, wanted, "pass a dict") for wanted in ("a", [("a", "1")], 5, re.compile("a"))),
     (HEADERS, {1: "a"}, "x: 1 is not the name of a header"),
-    (HEADERS, {"a": None}, r"x\['a'\]=None: give a string"),
-    (HEADERS, {"a": 1}, r"x\['a'\]=1 can never match: give a string"),
+    (HEADERS, {"a": None}, r"x\['a'\]=None: pass a string"),
+    (HEADERS, {"a": 1}, r"x\['a'\]=1 can never match: pass a string"),
     (HEADERS, {"a": awaited}, r"x\['a'\]=awaited must be awaited"),
-    *((INSTANT, wanted, "give a time") for wanted in (5, True, b"a", re.compile("2026"))),
+    *((INSTANT, wanted, "pass a time") for wanted in (5, True, b"a", re.compile("2026"))),
     (INSTANT, "soon", "'soon' is not"),
     (INSTANT, datetime(2026, 1, 1), "offset"),
-    (METHOD, "get", "'get' is not an HTTP method: .* give 'GET'"),
-    (METHOD, 5, "give a string"),
+    (METHOD, "get", "'get' is not an HTTP method: .* pass 'GET'"),
+    (METHOD, 5, "pass a string"),
     (STATE, "DOEN", r"x='DOEN' is not a state, did you mean 'DONE'\?; there are: ACTIVE, DONE"),
     (STATE, "X*", r"x='X\*' is not a state; there are"),
     (STATE, re.compile("^E"), "is not a state; there are"),
-    (STATE, 5, "give one of ACTIVE, DONE"),
+    (STATE, 5, "pass one of ACTIVE, DONE"),
     (WORD, "pet", "x='pet' is not a word"),
     *(
         (sort, function, "must be awaited or iterated")
@@ -365,7 +365,7 @@ class NoTruth:
 @pytest.mark.parametrize(
     ("wanted", "text"),
     [
-        (raises(KeyError("typo")), r"x=broken raised KeyError\('typo'\) for 'a': give a function"),
+        (raises(KeyError("typo")), r"x=broken raised KeyError\('typo'\) for 'a': pass a function"),
         (lambda found: NoTruth(), "x=<lambda> raised ValueError"),
         (lambda: True, "x=<lambda> raised TypeError"),
         (lambda found: asyncio.sleep(0), "what x=<lambda> returns must be awaited"),
@@ -382,7 +382,7 @@ def test_a_function_that_does_not_answer_is_the_tests_mistake(wanted: Any, text:
 def test_a_comparison_that_raises_is_the_tests_mistake() -> None:
     question = Question("x", Has("a"), ANYTHING)
     assert question.agrees("ab")
-    with pytest.raises(ContractError, match=r"x=<.*Has object.* raised TypeError.* with 5: give a"):
+    with pytest.raises(ContractError, match=r"x=<.*Has object.* raised TypeError.* with 5: pass a"):
         question.agrees(5)
 
 
@@ -426,7 +426,7 @@ class TestSeveral:
 
     @pytest.mark.parametrize("wanted", [["SET", "nope"], [5], "nope"])
     def test_each_that_is_asked_for_is_checked(self, wanted: Any) -> None:
-        with pytest.raises(ContractError, match=r"is not a command|give one of"):
+        with pytest.raises(ContractError, match=r"is not a command|pass one of"):
             Question("x", wanted, self.SORT, several=True)
 
 

@@ -59,7 +59,7 @@ def test_every_refusal_says_how_it_is_and_what_to_do(clock: Timekeeper) -> None:
         "start earlier (now=), or advance by less"
     )
     assert refused(lambda: Timekeeper(mode="still")) == (  # type: ignore[arg-type]
-        "clock='still' is not a mode: give 'running' or 'frozen'"
+        "clock='still' is not a mode: pass 'running' or 'frozen'"
     )
     clock.call_at(NOON_US, lambda at: clock.advance(1))
     assert refused(clock.run_due) == UNDER_WAY
@@ -424,7 +424,7 @@ def test_an_advance_of_another_thread_breaks_the_one_under_way(clock: Timekeeper
 
 @pytest.mark.parametrize("seconds", [-1, float("nan"), "1", True, None])
 def test_what_is_no_cap_of_waits(clock: Timekeeper, seconds: Any) -> None:
-    told = f"wait_cap={seconds!r} is not a number of seconds: give 0 or more"
+    told = f"wait_cap={seconds!r} is not a number of seconds: pass 0 or more"
     assert refused(lambda: setattr(clock, "wait_cap", seconds)) == told
     assert clock.wait_cap == 1.0
 

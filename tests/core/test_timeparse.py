@@ -64,7 +64,7 @@ def test_what_is_no_duration() -> None:
         with pytest.raises(ContractError) as caught:
             duration_us(value)
         assert str(caught.value) == (
-            f"{value!r} is not a duration: give a timedelta, a number of seconds, "
+            f"{value!r} is not a duration: pass a timedelta, a number of seconds, "
             "or a string such as '24h', '1d2h' or '200ms'"
         )
 
@@ -139,7 +139,7 @@ def test_instants_without_a_zone(value: Any) -> None:
     with pytest.raises(ContractError) as caught:
         instant_us(value)
     assert str(caught.value) == (
-        f"{value!r} has no time zone: give an aware datetime (tzinfo=UTC) or a string with an "
+        f"{value!r} has no time zone: pass an aware datetime (tzinfo=UTC) or a string with an "
         "offset, such as '2026-01-01T00:00:00Z'"
     )
 
@@ -175,7 +175,7 @@ def test_real_seconds_are_numbers_from_0_up(seconds: float) -> None:
 def test_what_are_no_real_seconds(seconds: Any) -> None:
     with pytest.raises(ContractError) as caught:
         check_seconds("wait_cap", seconds)
-    assert str(caught.value) == f"wait_cap={seconds!r} is not a number of seconds: give 0 or more"
+    assert str(caught.value) == f"wait_cap={seconds!r} is not a number of seconds: pass 0 or more"
 
 
 @pytest.mark.parametrize(
@@ -200,7 +200,7 @@ def test_what_is_no_instant(value: Any) -> None:
     with pytest.raises(ContractError) as caught:
         instant_us(value)
     assert str(caught.value) == (
-        f"{value!r} is not a time: give an aware datetime or an ISO string with an offset, "
+        f"{value!r} is not a time: pass an aware datetime or an ISO string with an offset, "
         "such as '2026-01-01T00:00:00Z'"
     )
 

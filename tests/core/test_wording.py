@@ -31,7 +31,7 @@ def test_long_values_are_cut_and_functions_named() -> None:
 @pytest.mark.parametrize("times", [-1, 1.0, "2", True, [], "x" * 1000])
 def test_what_is_no_count(times: Any) -> None:
     with pytest.raises(
-        ContractError, match="is not a count: give an integer of at least 0"
+        ContractError, match="is not a count: pass an integer of at least 0"
     ) as caught:
         check_times(times)
     assert len(str(caught.value)) < 300

@@ -168,7 +168,7 @@ def test_promises_are_refused_that_are_none() -> None:
         lambda: sometimes(3),  # type: ignore[arg-type]
         lambda: eventually(None, within="1h"),  # type: ignore[arg-type]
     ):
-        with pytest.raises(ContractError, match="give a function"):
+        with pytest.raises(ContractError, match="pass a function"):
             wrong()  # type: ignore[no-untyped-call]
 
 

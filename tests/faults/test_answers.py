@@ -32,7 +32,7 @@ def test_a_status_is_a_number_from_200_to_599(status: int) -> None:
 def test_what_is_no_status(status: object) -> None:
     with pytest.raises(ContractError) as caught:
         checked_status(status)
-    told = f"{status!r} is not a valid status: give an integer from 200 to 599"
+    told = f"{status!r} is not a valid status: pass an integer from 200 to 599"
     assert str(caught.value) == told
 
 
@@ -52,19 +52,19 @@ def test_headers_are_pairs_of_text_in_the_order_given(headers: Any, listed: Any)
 @pytest.mark.parametrize(
     ("headers", "told"),
     [
-        ("X: 1", "headers='X: 1' is not valid: give a mapping, or pairs of name and value"),
-        (b"X: 1", "headers=b'X: 1' is not valid: give a mapping, or pairs of name and value"),
-        (5, "headers=5 is not valid: give a mapping, or pairs of name and value"),
-        ([("a",)], "headers=[('a',)] is not valid: give a mapping, or pairs of name and value"),
-        (["ab"], "headers=['ab'] is not valid: give a mapping, or pairs of name and value"),
+        ("X: 1", "headers='X: 1' is not valid: pass a mapping, or pairs of name and value"),
+        (b"X: 1", "headers=b'X: 1' is not valid: pass a mapping, or pairs of name and value"),
+        (5, "headers=5 is not valid: pass a mapping, or pairs of name and value"),
+        ([("a",)], "headers=[('a',)] is not valid: pass a mapping, or pairs of name and value"),
+        (["ab"], "headers=['ab'] is not valid: pass a mapping, or pairs of name and value"),
         (
             "x" * 100,
-            f"headers='{'x' * 79} is not valid: give a mapping, or pairs of name and value",
+            f"headers='{'x' * 79} is not valid: pass a mapping, or pairs of name and value",
         ),
-        ({"X Y": "1"}, "'X Y': '1' is not a header: give a name without spaces and a string"),
-        ({5: "1"}, "5: '1' is not a header: give a name without spaces and a string"),
-        ({"X": True}, "'X': True is not a header: give a name without spaces and a string"),
-        ({"X": b"1"}, "'X': b'1' is not a header: give a name without spaces and a string"),
+        ({"X Y": "1"}, "'X Y': '1' is not a header: pass a name without spaces and a string"),
+        ({5: "1"}, "5: '1' is not a header: pass a name without spaces and a string"),
+        ({"X": True}, "'X': True is not a header: pass a name without spaces and a string"),
+        ({"X": b"1"}, "'X': b'1' is not a header: pass a name without spaces and a string"),
         ({"X": "\ud800"}, "'\\ud800' cannot be sent: surrogates not allowed"),
     ],
 )
@@ -88,17 +88,17 @@ def test_bytes_go_as_they_are_text_as_utf_8_and_the_rest_as_json(body: object, s
         (
             lambda: checked_body({1}, dump),
             "the body {1} cannot be sent as JSON (Object of type set is not JSON serializable): "
-            "give bytes, text, or what JSON knows",
+            "pass bytes, text, or what JSON knows",
         ),
         (lambda: checked_body(5, None), "this plan can only send bytes, not 5"),
         (lambda: checked_body("\ud800", dump), "'\\ud800' cannot be sent: surrogates not allowed"),
         (
             lambda: checked_type("a\nb"),
-            "content_type='a\\nb' is not a content type: give a string such as 'text/html'",
+            "content_type='a\\nb' is not a content type: pass a string such as 'text/html'",
         ),
         (
             lambda: checked_type(b"text/html"),
-            "content_type=b'text/html' is not a content type: give a string such as 'text/html'",
+            "content_type=b'text/html' is not a content type: pass a string such as 'text/html'",
         ),
         (lambda: checked(Answer(5), None), "this plan can only send bytes, not 5"),
     ],

@@ -73,14 +73,14 @@ def test_a_fault_tells_what_prepared_it_and_what_it_does(plan: FaultPlan) -> Non
 def test_what_is_no_count(plan: FaultPlan, value: Any) -> None:
     with pytest.raises(ContractError) as caught:
         plan.drop(times=value)
-    told = f"times={value!r} is not a count: give an integer of at least 1"
+    told = f"times={value!r} is not a count: pass an integer of at least 1"
     assert str(caught.value) == told
 
 
 def test_what_is_no_predicate(plan: FaultPlan) -> None:
     with pytest.raises(ContractError) as caught:
         plan.drop(when="x")  # type: ignore[arg-type]
-    assert str(caught.value) == "when='x' is not a function: give a predicate on the request"
+    assert str(caught.value) == "when='x' is not a function: pass a predicate on the request"
 
 
 @pytest.mark.parametrize(

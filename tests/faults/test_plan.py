@@ -636,14 +636,14 @@ MISUSE: dict[str, tuple[Callable[[FaultPlan], object], str]] = {
     "limit status": (lambda f: f.rate_limit(1, status=7), "7 is not a valid status"),
     "limit headers": (lambda f: f.rate_limit(1, headers=5), "headers=5 is not valid"),  # type: ignore[arg-type]
     "limit body": (lambda f: f.rate_limit(1, body={1}), "the body .* cannot be sent as JSON"),
-    "body": (lambda f: f.answer(200, object()), "cannot be sent as JSON .*: give bytes, text, or"),
+    "body": (lambda f: f.answer(200, object()), "cannot be sent as JSON .*: pass bytes, text, or"),
     "body text": (lambda f: f.answer(200, "\ud800"), "cannot be sent: surrogates not allowed"),
     "headers": (
         lambda f: f.answer(200, headers="X: 1"),
-        "headers='X: 1' is not valid: give a mapping",
+        "headers='X: 1' is not valid: pass a mapping",
     ),  # type: ignore[arg-type]
     "no headers": (lambda f: f.answer(200, headers=None), "headers=None is not valid"),  # type: ignore[arg-type]
-    "triple": (lambda f: f.answer(200, headers=[("a", "b", "c")]), "is not valid: give a mapping"),  # type: ignore[list-item]
+    "triple": (lambda f: f.answer(200, headers=[("a", "b", "c")]), "is not valid: pass a mapping"),  # type: ignore[list-item]
     "header name": (lambda f: f.answer(200, headers={"X Y": "1"}), "'X Y': '1' is not a header"),
     "header": (lambda f: f.answer(200, headers={"X": None}), "'X': None is not a header"),  # type: ignore[dict-item]
     "header text": (lambda f: f.answer(200, headers={"X": "\ud800"}), "surrogates not allowed"),
@@ -654,17 +654,17 @@ MISUSE: dict[str, tuple[Callable[[FaultPlan], object], str]] = {
     "answer": (lambda f: f.sequence([Answer({1})]), "cannot be sent as JSON"),
     "answer status": (lambda f: f.sequence([Answer(b"", "200")]), "'200' is not a valid status"),  # type: ignore[arg-type]
     "answer headers": (lambda f: f.sequence([Answer(b"", 200, 5)]), "headers=5 is not valid"),  # type: ignore[arg-type]
-    "number of steps": (lambda f: f.sequence(5), "5 are not steps: give a list"),  # type: ignore[arg-type]
+    "number of steps": (lambda f: f.sequence(5), "5 are not steps: pass a list"),  # type: ignore[arg-type]
     "word of steps": (lambda f: f.sequence("drop"), "'drop' are not steps"),  # type: ignore[arg-type]
     "reset": (lambda f: f.drop(reset="no"), "reset='no' must be True or False"),  # type: ignore[arg-type]
     "lost reset": (lambda f: f.lose_answer(reset=1), "reset=1 must be True or False"),  # type: ignore[arg-type]
-    "route": (lambda f: f.drop(route=5), "route=5 does not name a call: give 'POST /path'"),  # type: ignore[arg-type]
+    "route": (lambda f: f.drop(route=5), "route=5 does not name a call: pass 'POST /path'"),  # type: ignore[arg-type]
     "no such route": (
         lambda f: f.drop(route="ecko"),
         "route='ecko' is neither .*did you mean 'echo'",
     ),
     "route's method": (lambda f: f.drop(route="post /x"), "'post' is not an HTTP method"),
-    "command": (lambda f: f.drop(command=5), "command=5 can never match: give a string"),  # type: ignore[arg-type]
+    "command": (lambda f: f.drop(command=5), "command=5 can never match: pass a string"),  # type: ignore[arg-type]
     "when to await": (lambda f: f.drop(when=awaited), "when=awaited must be awaited"),
     "command to await": (lambda f: f.drop(command=awaited), "command=awaited must be awaited"),
 }
@@ -686,7 +686,7 @@ def test_a_number_as_header_is_written_out(demo: Demo, client: httpx.Client) -> 
         ),  # type: ignore[list-item]
         (
             lambda: asyncio.sleep(0),
-            "the function of <call .* must be awaited: give a plain function",
+            "the function of <call .* must be awaited: pass a plain function",
         ),
     ],
 )
@@ -710,9 +710,9 @@ def test_misuse_says_what_to_give(demo: Demo) -> None:
     check_each(check, zip(MISUSE))
 
 
-AWAITED = "must be awaited or iterated, which a fault does not do: give call() a plain function"
+AWAITED = "must be awaited or iterated, which a fault does not do: pass call() a plain function"
 STEPS = (
-    "give a status, None, (status, body), an Answer, or one of 'drop', 'hang', 'lose_answer', "
+    "pass a status, None, (status, body), an Answer, or one of 'drop', 'hang', 'lose_answer', "
     "'truncate'"
 )
 
@@ -725,19 +725,19 @@ STEPS = (
         pytest.param(lambda f: f.call(awaited), f"{awaited!r} {AWAITED}", id="awaited"),
         (lambda f: f.call(print, "x"), "call() runs a function 'before' or 'after', not 'x'"),
         (lambda f: f.sequence([]), "sequence() got no steps: give for example [503, None, 429]"),
-        (lambda f: f.sequence(5), "5 are not steps: give a list such as [503, None, 429]"),
-        (lambda f: f.sequence(b"x"), "b'x' are not steps: give a list such as [503, None, 429]"),
+        (lambda f: f.sequence(5), "5 are not steps: pass a list such as [503, None, 429]"),
+        (lambda f: f.sequence(b"x"), "b'x' are not steps: pass a list such as [503, None, 429]"),
         (lambda f: f.sequence([(1, 2, 3)]), f"(1, 2, 3) is not a step: {STEPS}"),
         (lambda f: f.random(1, "DROP"), f"'DROP' is not a step: {STEPS}"),
-        (lambda f: f.random(1.5), "rate=1.5 is not a share: give a number from 0 to 1"),
-        (lambda f: f.random(-0.1), "rate=-0.1 is not a share: give a number from 0 to 1"),
-        (lambda f: f.random("1"), "rate='1' is not a share: give a number from 0 to 1"),
-        (lambda f: f.rate_limit(per=0), "per=0 is not a period: give a positive duration"),
+        (lambda f: f.random(1.5), "rate=1.5 is not a share: pass a number from 0 to 1"),
+        (lambda f: f.random(-0.1), "rate=-0.1 is not a share: pass a number from 0 to 1"),
+        (lambda f: f.random("1"), "rate='1' is not a share: pass a number from 0 to 1"),
+        (lambda f: f.rate_limit(per=0), "per=0 is not a period: pass a positive duration"),
         (lambda f: f.drop(reset=1), "reset=1 must be True or False"),
         (lambda f: f.lose_answer(reset=None), "reset=None must be True or False"),
-        (lambda f: f.truncate(-1), "keep=-1 is not a count: give an integer of at least 0"),
-        (lambda f: f.rate_limit(-1), "requests=-1 is not a count: give an integer of at least 0"),
-        (lambda f: f.drop(skip=-1), "skip=-1 is not a count: give an integer of at least 0"),
+        (lambda f: f.truncate(-1), "keep=-1 is not a count: pass an integer of at least 0"),
+        (lambda f: f.rate_limit(-1), "requests=-1 is not a count: pass an integer of at least 0"),
+        (lambda f: f.drop(skip=-1), "skip=-1 is not a count: pass an integer of at least 0"),
     ],
 )
 def test_misuse_is_told_whole(

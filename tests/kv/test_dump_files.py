@@ -158,7 +158,7 @@ class TestRefused:
 
     @pytest.mark.parametrize("name", ["none.rdb", ".", "SET k v", "\x00"])
     def test_invalid_files(self, server: KVServer, tmp_path: Path, name: str) -> None:
-        with pytest.raises(ContractError, match=r"cannot read .*; give the path of an \.rdb file"):
+        with pytest.raises(ContractError, match=r"cannot read .*; pass the path of an \.rdb file"):
             server.load(tmp_path / name)
 
     @pytest.mark.parametrize("name", ["", "none/dump.rdb", "\x00"])

@@ -115,7 +115,7 @@ class TestContents:
         [None, 5, "SET k v", b"SET", [5], [None], [{"SET", "k"}], lambda: None, {"k": "\ud800"}],
     )
     def test_unsupported_data_are_explained(self, server: KVServer, data: Any) -> None:
-        with pytest.raises(ContractError, match="give"):
+        with pytest.raises(ContractError, match="pass"):
             server.load(data)
 
     @pytest.mark.parametrize(
@@ -139,7 +139,7 @@ class TestContents:
 
     def test_a_string_with_surrogates_is_explained(self, server: KVServer) -> None:
         for call in (server.execute, server.value, server.keys, server.ttl):
-            with pytest.raises(ContractError, match="give bytes"):
+            with pytest.raises(ContractError, match="pass bytes"):
                 call("\ud800")
 
     def test_an_open_transaction_of_the_tester_is_its_own(self, server: KVServer) -> None:
@@ -172,7 +172,7 @@ class TestContents:
             ContractError, match="the value of 'cart:7': None is not a valid arg"
         ) as caught:
             server.load({"k": "v", "cart:7": None})  # type: ignore[dict-item]
-        assert "give a string, bytes or a number" in str(caught.value)
+        assert "pass a string, bytes or a number" in str(caught.value)
         with pytest.raises(ContractError, match="the value of 'h': None is not"):
             server.load({"h": {"f": None}})  # type: ignore[dict-item]
         assert server.keys() == []
@@ -266,7 +266,7 @@ class TestSettings:
             KVServer(Context.alone(), **{"dialect": "redis", **settings})
 
     def test_the_vendor_announces_its_own(self) -> None:
-        with pytest.raises(ContractError, match="give dialect='redis'"):
+        with pytest.raises(ContractError, match="pass dialect='redis'"):
             KVServer(Context.alone(), version="7.2")
 
     def test_dialects(self) -> None:
@@ -527,7 +527,7 @@ class TestBetween:
 
     @pytest.mark.parametrize("run", [None, 5, "FLUSHALL", b"PING", [], {"SET", "k"}, ["SET", None]])
     def test_what_cannot_be_run(self, server: KVServer, run: Any) -> None:
-        with pytest.raises(ContractError, match="give"):
+        with pytest.raises(ContractError, match="pass"):
             server.between(1, run=run)
         assert not server._app.interruptions
 

@@ -25,7 +25,7 @@ TEST = """
         ),
         (
             "fakecloud_clock = frosen",
-            "*fakecloud_clock = frosen is unknown: give running or frozen*",
+            "*fakecloud_clock = frosen is unknown: pass running or frozen*",
         ),
     ],
 )
@@ -87,7 +87,7 @@ def test_class_and_function_together(run: Run) -> None:
 
 @pytest.mark.parametrize("fixture", ["kv_server", "broker"])
 def test_a_share_of_nothing(fixture: str) -> None:
-    with Cloud() as cloud, pytest.raises(ContractError, match="give engine= too"):
+    with Cloud() as cloud, pytest.raises(ContractError, match="pass engine= too"):
         cloud.start(fixture, {"isolation": "none"})
 
 

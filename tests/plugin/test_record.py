@@ -171,9 +171,9 @@ def test_a_recording_of_the_real_service_checks_the_fake(tmp_path: Path) -> None
         # Without the recorded second in between, the key still exists.
         still = cloud.replay(path, into=kv, move_clock=False)
         assert str(still.only()) == "request 2 (GET /get/k): body.result was None, is 'v'"
-        with pytest.raises(ContractError, match="give its origin in into="):
+        with pytest.raises(ContractError, match="pass its origin in into="):
             cloud.replay(path, into={"https://other.example.com": kv})
-        with pytest.raises(ContractError, match="give into=fake or into="):
+        with pytest.raises(ContractError, match="pass into=fake or into="):
             cloud.replay(path)
 
 

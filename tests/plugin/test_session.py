@@ -361,9 +361,9 @@ def test_early_names_are_checked(pytester: pytest.Pytester) -> None:
 @pytest.mark.parametrize(
     ("setting", "said"),
     [
-        ("fakecloud_scope = module", "give function or session"),
-        ("fakecloud_clock = stopped", "give running or frozen"),
-        ("fakecloud_transport = pigeon", "give socket or inprocess"),
+        ("fakecloud_scope = module", "pass function or session"),
+        ("fakecloud_clock = stopped", "pass running or frozen"),
+        ("fakecloud_transport = pigeon", "pass socket or inprocess"),
     ],
 )
 def test_settings_of_the_run_are_checked(
@@ -379,8 +379,8 @@ def test_settings_of_the_run_are_checked(
 @pytest.mark.parametrize(
     ("setting", "said"),
     [
-        ("fakecloud_env = maybe", "fakecloud_env: *'maybe'*; give true or false"),
-        ("fakecloud_share_tls_context = 5", "fakecloud_share_tls_context: *; give true or false"),
+        ("fakecloud_env = maybe", "fakecloud_env: *'maybe'*; pass true or false"),
+        ("fakecloud_share_tls_context = 5", "fakecloud_share_tls_context: *; pass true or false"),
         ("fakecloud_strict = unrooted", "fakecloud_strict: fakecloud: *'unrooted' is not a kind*"),
     ],
 )

@@ -898,7 +898,7 @@ def test_a_block_inside_of_another_changes_nothing() -> None:
 
 @pytest.mark.parametrize("wrong", ["jump", 1, None, [], "running"])
 def test_what_is_no_mode_is_refused(wrong: Any) -> None:
-    with pytest.raises(ContractError, match="give True, False or 'autojump'"):
+    with pytest.raises(ContractError, match="pass True, False or 'autojump'"):
         Cloud(process_time=wrong)
 
 

@@ -126,7 +126,7 @@ def test_wrong_faults_are_refused(server: Server) -> None:
     for other in ("close", "clear", "pause", "claim", "up", "call", None, 5):
         status, answer = server.ask("POST", path, {"kind": other, "args": [0]})
         assert status == 422
-        assert "give one of answer, delay, down, drop" in answer["error"]["message"]
+        assert "pass one of answer, delay, down, drop" in answer["error"]["message"]
     assert server.ask("POST", path, {"kind": "answer", "args": "503"})[0] == 422
     server.ask("POST", path, {"kind": "drop", "times": 1, "command": "GET"})
     assert len(server.ask("GET", path)[1]) == 1
@@ -351,9 +351,9 @@ def test_the_module_writes_the_files_of_the_documentation(
         ("GET", "/journal?after=%C2%B2", None, "a whole number is expected, not '²'"),
         ("GET", f"/journal?after={'9' * 5000}", None, "a whole number is expected"),
         ("DELETE", f"/handles/kv_server/faults/{'9' * 5000}", None, "a whole number is expected"),
-        ("POST", "/clock", {"action": "advance"}, 'give {"action": "advance", "by": "…"}'),
-        ("POST", "/clock", {"action": "advance", "to": "1h"}, 'give {"action": "advance", "by"'),
-        ("POST", "/clock", {"action": "freeze", "by": "1h"}, 'give {"action": "freeze"}'),
+        ("POST", "/clock", {"action": "advance"}, 'pass {"action": "advance", "by": "…"}'),
+        ("POST", "/clock", {"action": "advance", "to": "1h"}, 'pass {"action": "advance", "by"'),
+        ("POST", "/clock", {"action": "freeze", "by": "1h"}, 'pass {"action": "freeze"}'),
         ("POST", "/clock", {"action": ["freeze"]}, "is not an action"),
         ("POST", "/begin", {"now": "0001-01-01T00:00:00+14:00"}, "the years 1 to 9999"),
         ("POST", "/reset", {"handel": "kv_server"}, "there is no field 'handel' here, did"),
@@ -368,7 +368,7 @@ def test_the_module_writes_the_files_of_the_documentation(
         ("POST", "/call", {"object": None, "name": 5, "get": True}, "name is the name of a field"),
         ("POST", "/call", {"name": "env", "args": "x"}, "args is a list, and kwargs an object"),
         ("POST", "/call", {"name": "env", "get": 1}, "get is true or false, not 1"),
-        ("POST", "/call", {"name": "env"}, "'env' of AnyCloud is a field: give"),
+        ("POST", "/call", {"name": "env"}, "'env' of AnyCloud is a field: pass"),
         ("POST", "/call", {"name": "snapshot", "get": True}, "'snapshot' of AnyCloud is a method"),
         ("POST", "/handles/kv_server/faults", {"kind": "answer"}, "It takes args [status, body]"),
         ("POST", "/handles/kv_server/faults", {"kind": "drop", "args": [1]}, "It takes no args"),

@@ -273,8 +273,8 @@ def test_run_gives_a_command_the_fakes_and_its_exit_code(tmp_path: Path, command
         ),
         (["serve", "kv", "vector", "--kv", "name=vector_index"], 2, "called 'vector_index'"),
         (["run", "--", ""], 2, "run needs a command"),
-        (["serve", "kv", "--host", "0.0.0.0"], 2, "without a token of its own: give --kv-token"),
-        (["serve", "queue", "--queue", "host=0.0.0.0"], 2, "give --queue-token TOKEN, or --random"),
+        (["serve", "kv", "--host", "0.0.0.0"], 2, "without a token of its own: pass --kv-token"),
+        (["serve", "queue", "--queue", "host=0.0.0.0"], 2, "pass --queue-token TOKEN, or --random"),
         (["run", "--services", "kv", "kv", "--", "true"], 127, "is said by --services"),
         (["run", "--journal", ".", "--", "no-such-command"], 2, "cannot write the journal to ."),
     ],
@@ -344,7 +344,7 @@ def test_a_fake_has_one_table(command: Command, tmp_path: Path) -> None:
     file.write_text("[kv]\n[kv_server]\n", encoding="utf-8")
     done = command("serve", "--config", str(file))
     assert done.returncode == 2
-    assert "kv_server and kv name the same fake: give one table" in done.stderr
+    assert "kv_server and kv name the same fake: pass one table" in done.stderr
 
 
 def test_a_token_of_any_signs_gets_in(serve: Serve) -> None:

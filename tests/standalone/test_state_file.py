@@ -124,16 +124,16 @@ def test_it_tells_how_far_it_is(
 
 
 WRONG = [
-    ([], "the whole is [], give an object"),
+    ([], "the whole is []; pass an object"),
     ({"broke": {}}, "there is no 'broke' in a state file, did you mean 'broker'?; there are: kv, "),
     ({"kv": {"vaules": {}}}, "there is no 'vaules' in kv, did you mean 'values'?"),
-    ({"kv": {"values": []}}, "kv.values is [], give an object"),
-    ({"kv": {"commands": [["SET"], []]}}, "kv.commands[1] is empty, give at least 1"),
-    ({"vector": {"": 5}}, "vector.'' is 5, give an array"),
-    ({"broker": {"orders": True}}, "broker.orders is True, give an array"),
+    ({"kv": {"values": []}}, "kv.values is []; pass an object"),
+    ({"kv": {"commands": [["SET"], []]}}, "kv.commands[1] is empty; pass at least 1"),
+    ({"vector": {"": 5}}, "vector.'' is 5; pass an array"),
+    ({"broker": {"orders": True}}, "broker.orders is True; pass an array"),
     ({"queue": {"message": []}}, "there is no 'message' in queue, did you mean 'messages'?"),
-    ({"destinations": {"https://a": 42}}, "destinations.'https://a' is 42, give 100 to 599"),
-    ({"destinations": {"https://a": []}}, "destinations.'https://a' is empty, give at least 1"),
+    ({"destinations": {"https://a": 42}}, "destinations.'https://a' is 42; pass 100 to 599"),
+    ({"destinations": {"https://a": []}}, "destinations.'https://a' is empty; pass at least 1"),
     ({"destinations": {"https://a": {"staus": 200}}}, "destinations.'https://a' has no 'status'"),
     ({"faults": {"kv": [{"args": []}]}}, "faults.kv[0] has no 'kind'"),
     ({"faults": {"nobody": []}}, "there is no 'nobody' in faults"),

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import sys
+import threading
 from collections.abc import Iterator
+from types import SimpleNamespace
 from typing import Any
 
 import httpx
@@ -14,9 +17,22 @@ from pytest_fakecloud import Cloud
 from pytest_fakecloud.core.journal import recorder_of
 from pytest_fakecloud.reporting.rows import rows
 from pytest_fakecloud.reporting.text import section
+from pytest_fakecloud.transport import call_sites
 from pytest_fakecloud.transport.call_sites import call_site
 
 from ..harness import Run
+
+
+@pytest.fixture(autouse=True)
+def without_threads_of_earlier_tests(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A thread that an earlier test left waiting could have made a call just as well."""
+    earlier = sys._current_frames().keys() - {threading.get_ident()}
+
+    def frames() -> dict[int, Any]:
+        return {key: top for key, top in sys._current_frames().items() if key not in earlier}
+
+    seen = SimpleNamespace(_getframe=sys._getframe, _current_frames=frames)
+    monkeypatch.setattr(call_sites, "sys", seen)
 
 
 @pytest.fixture

@@ -190,7 +190,7 @@ def test_one_origin_has_one_fake(kv: KVServer) -> None:
     ],
 )
 def test_what_is_no_origin_is_refused(kv: KVServer, text: Any) -> None:
-    with pytest.raises(ContractError, match="is not an origin: give scheme and host"):
+    with pytest.raises(ContractError, match="is not an origin: pass scheme and host"):
         kv.intercept(text)
 
 

@@ -318,7 +318,7 @@ class Asynchronous:
 @pytest.mark.parametrize(
     ("function", "reason"),
     [
-        (asynchronous, "embedding=.* is asynchronous, .*give a plain function"),
+        (asynchronous, "embedding=.* is asynchronous, .*pass a plain function"),
         (Asynchronous(), "embedding=.* is asynchronous"),
         (AsyncMock(), "embedding=.* is asynchronous"),
         (lambda: [1], "cannot be called with a text alone: too many positional arguments"),

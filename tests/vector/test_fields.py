@@ -205,7 +205,7 @@ def test_a_change_changes_something() -> None:
     assert READER.change({"id": "a", "data": ""}).mode is UpdateMode.OVERWRITE
     patch = READER.change({"id": "a", "metadata": {}, "metadataUpdateMode": "PATCH"})
     assert patch.mode is UpdateMode.PATCH
-    with pytest.raises(VectorError, match="The update changes nothing: give at least one of"):
+    with pytest.raises(VectorError, match="The update changes nothing: pass at least one of"):
         READER.change({"id": "a", "metadata": None})
 
 

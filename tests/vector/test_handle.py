@@ -411,7 +411,7 @@ def test_assertions_on_calls(index: VectorIndex) -> None:
         ({"namespaces": "abc"}, "namespaces='abc' of vector_index must be a list of names"),
         (
             {"namespaces": iter(["a", None])},
-            "None is not a name of a namespace: give a text; the default",
+            "None is not a name of a namespace: pass a text; the default",
         ),
         ({"namespaces": [["a"]]}, "must be a list of names, or a mapping from name to data"),
         ({"namespaces": ["\ud800"]}, "no client can send half a surrogate pair"),

@@ -152,7 +152,7 @@ def test_the_answers_of_a_run_are_bounded_together(
 def test_a_run_is_bounded(serve: Serve, capsys: pytest.CaptureFixture[str]) -> None:
     line = ["verify", "--kv", serve(hang), "--token", TOKEN, "--yes"]
     assert main([*line, "--timeout", "0.1"]) == command.EXIT_UNREACHABLE
-    assert "was not done after 0.1 s: give --timeout SECONDS" not in capsys.readouterr().out
+    assert "was not done after 0.1 s: pass --timeout SECONDS" not in capsys.readouterr().out
     for wrong in ("0", "-1", "nan", "inf", "soon"):
         with pytest.raises(SystemExit):
             main([*line, "--timeout", wrong])

@@ -253,7 +253,7 @@ class TestCommand:
         line = ["verify", "--kv", target.url, "--token", target.token]
         assert main([*line, "--dry-run"]) == 0
         assert main(line) == command.EXIT_USAGE
-        assert "nothing was sent: say yes, or give --yes" in capsys.readouterr().err
+        assert "nothing was sent: say yes, or pass --yes" in capsys.readouterr().err
         assert len(cloud.journal.calls()) == 0
 
     @pytest.mark.parametrize(("answer", "sent"), [("y", True), (" Yes ", True), ("", False)])
@@ -272,9 +272,9 @@ class TestCommand:
     @pytest.mark.parametrize(
         ("line", "words"),
         [
-            ([], "nothing to compare with: give at least one of --kv URL"),
-            (["--kv", "ftp://x", "--token", "t"], "give an address with http, https, redis"),
-            (["--queue", "redis://x", "--token", "t"], "give an address with http, https"),
+            ([], "nothing to compare with: pass at least one of --kv URL"),
+            (["--kv", "ftp://x", "--token", "t"], "pass an address with http, https, redis"),
+            (["--queue", "redis://x", "--token", "t"], "pass an address with http, https"),
             (["--queue", "http://x"], "--queue needs credentials: --queue-token TOKEN"),
             (["--broker", "http://x", "--token", "u:p"], "--broker needs --broker-topic"),
             (

@@ -106,7 +106,7 @@ class Address:
         user, _, hosts = parts.netloc.rpartition("@")
         if parts.scheme not in ("kafka", "kafkas") or not hosts:
             raise ContractError(
-                f"engine={parts.scheme or url!r} is unknown: give an address such as "
+                f"engine={parts.scheme or url!r} is unknown: pass an address such as "
                 "'kafka://127.0.0.1:9092'"
             )
         settings = dict(parse_qsl(parts.query))

@@ -27,7 +27,7 @@ def open_link(url: str) -> Link:
     scheme, _, rest = url.partition("://")
     if scheme not in SCHEMES or not rest:
         raise ContractError(
-            f"engine={_without_password(url)!r} is unknown: give an address such as "
+            f"engine={_without_password(url)!r} is unknown: pass an address such as "
             f"'redis://127.0.0.1:6379/0'; the schemes are {', '.join(SCHEMES)}"
         )
     parts = urlsplit(url)

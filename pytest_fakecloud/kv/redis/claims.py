@@ -70,7 +70,7 @@ def claim_database(link: Link, url: str) -> Claim:
             return claim
     taken = f"database {wanted}" if wanted else f"every database but 0 (of {len(numbers) + 1})"
     raise ContractError(
-        f"{taken} of {link.where} is in use by another process; give isolation='prefix', or a "
+        f"{taken} of {link.where} is in use by another process; pass isolation='prefix', or a "
         "server with more databases"
     )
 

@@ -135,7 +135,7 @@ class RedisEngine:
         self.link: Link = open_link(url)
         if self.link.clustered and isolation != "prefix":
             raise ContractError(
-                'a cluster has a single database: give isolation="prefix" (the default)'
+                'a cluster has a single database: pass isolation="prefix" (the default)'
             )
         self._kept = prefix is not None or isolation == "none"
         self._claim: Claim | None = None

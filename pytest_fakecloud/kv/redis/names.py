@@ -150,7 +150,7 @@ class Names:
         raise CommandError(
             _refused(
                 spec,
-                'it reaches beyond this test; give isolation="none" for a server of your own, or '
+                'it reaches beyond this test; pass isolation="none" for a server of your own, or '
                 "use the in-memory engine",
             )
         )

@@ -33,7 +33,7 @@ class _Command(Sort):
             return
         if not any(self.equals(known, wanted) for known in COMMANDS):
             raise ContractError(
-                f"{name}={wanted!r} is not a command{nearest(wanted, COMMANDS)}: give {self.expected}. "
+                f"{name}={wanted!r} is not a command{nearest(wanted, COMMANDS)}: pass {self.expected}. "
                 "To match unknown commands that clients sent, use a pattern"
             )
 

@@ -141,7 +141,7 @@ class FlowControl:
     ) -> FlowKey:
         """Fix a configuration, whatever later messages set, and start a new period."""
         if parallelism is None and rate is None:
-            raise bad_request("invalid pin: give parallelism, rate, or both")
+            raise bad_request("invalid pin: pass parallelism, rate, or both")
         if period_us is not None and rate is None:
             raise bad_request("invalid pin: a period needs a rate")
         found = self.configure(key, now_us)

@@ -198,7 +198,7 @@ class AdministrationRoutes:
         wanted = endpoints_of(request)
         for item in wanted:
             if item.get("url") is None and item.get("name") is None:
-                raise bad_request("invalid endpoint: give url or name")
+                raise bad_request("invalid endpoint: pass url or name")
             if item.get("url") is not None:
                 item["url"] = as_wire(item["url"])
         with self.engine.lock:

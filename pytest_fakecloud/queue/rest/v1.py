@@ -83,7 +83,7 @@ class V1Routes:
         url = _text(body, "url")
         topic_id, name = body.get("topicId"), body.get("topicName")
         if (topic_id is None) == (name is None):
-            raise bad_request("invalid endpoint: give one of topicId and topicName")
+            raise bad_request("invalid endpoint: pass one of topicId and topicName")
         engine = self.engine
         with engine.lock:
             now = engine.clock.now_us()

@@ -69,11 +69,11 @@ class ClockRoutes:
         action = body.get("action")
         if not isinstance(action, str) or action not in MOVES:
             near = near_to(action, MOVES)
-            raise Refused(422, f"{action!r} is not an action{near}: give one of {', '.join(MOVES)}")
+            raise Refused(422, f"{action!r} is not an action{near}: pass one of {', '.join(MOVES)}")
         wanted = MOVES[action]
         if body.keys() - {"action"} != ({wanted} if wanted else set()):
             form = {"action": action, **({wanted: "…"} if wanted else {})}
-            raise Refused(422, f"give {json.dumps(form, ensure_ascii=False)}, not {body!r}")
+            raise Refused(422, f"pass {json.dumps(form, ensure_ascii=False)}, not {body!r}")
         with contract(400):
             fired = getattr(clock, action)(*([body[wanted]] if wanted else []))
         fired = fired or []

@@ -63,7 +63,7 @@ class FaultRoutes:
         kinds = _fault_kinds(type(plan))
         if not isinstance(kind, str) or kind not in kinds:
             near = near_to(kind, kinds)
-            raise Refused(422, f"{kind!r} is not a fault{near}: give one of {', '.join(kinds)}")
+            raise Refused(422, f"{kind!r} is not a fault{near}: pass one of {', '.join(kinds)}")
         if not isinstance(arguments, list):
             raise Refused(422, f"args is a list, not {arguments!r}")
         prepare = getattr(plan, kind)

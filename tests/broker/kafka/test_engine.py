@@ -406,7 +406,7 @@ class TestHandle:
             (lambda b: b.commit("g", "orders", 0, 2**63), "offset must be a whole number"),
             (lambda b: b.topic(5), "topic must be a string, got 5"),
             (lambda b: b.group(["g"]), "group must be a string"),
-            (lambda b: b.wait_for_record("orders", "x"), "'x' is not a function: give a predicate"),
+            (lambda b: b.wait_for_record("orders", "x"), "'x' is not a function: pass a predicate"),
             (lambda b: b.assert_produced("orders", headers=5), "headers=5 can never match"),
         ]
         check_each(is_named, rows)

@@ -65,7 +65,7 @@ def test_where_knows_the_fields_that_assertions_know(
     assert callbacks.wait_for(2).where(json={"n": 2}).only() is callbacks.last
     assert callbacks.where(problem=None) == callbacks
     for where in (callbacks.where, callbacks[:0].where):
-        with pytest.raises(ContractError, match="5 is not a function: give a predicate"):
+        with pytest.raises(ContractError, match="5 is not a function: pass a predicate"):
             where(5)  # type: ignore[arg-type]
     wait = partial(callbacks.wait_for, 1)
     for use in (callbacks.where, callbacks[:0].where, callbacks.assert_received, wait):
@@ -103,25 +103,25 @@ def test_fields_are_asked_for_as_messages_are(queue: Queue, capture: CallbackCap
 @pytest.mark.parametrize(
     ("fields", "text"),
     [
-        ({"status": "200"}, "status='200' can never match: give a number"),
-        ({"retried": [0]}, "retried=[0] can never match: give a number"),
-        ({"max_retries": True}, "max_retries=True can never match: give a number"),
+        ({"status": "200"}, "status='200' can never match: pass a number"),
+        ({"retried": [0]}, "retried=[0] can never match: pass a number"),
+        ({"max_retries": True}, "max_retries=True can never match: pass a number"),
         ({"verified": "yes"}, "verified='yes' can never match: "),
         ({"is_final": None}, "is_final=None can never match: "),
         (
             {"url": b"https://a/"},
-            "url=b'https://a/' can never match: give an absolute URL",
+            "url=b'https://a/' can never match: pass an absolute URL",
         ),
-        ({"source_message_id": 5}, "source_message_id=5 can never match: give the id of a message"),
-        ({"body": 5}, "body=5 can never match: give bytes, a string"),
+        ({"source_message_id": 5}, "source_message_id=5 can never match: pass the id of a message"),
+        ({"body": 5}, "body=5 can never match: pass bytes, a string"),
         (
             {"source_body": {"a": 1}},
-            "source_body={'a': 1} can never match: give bytes, a string",
+            "source_body={'a': 1} can never match: pass bytes, a string",
         ),
-        ({"at": "2026-01-01"}, "names no time zone"),
-        ({"at": 5}, "at=5 can never match: give a time"),
-        ({"raw": "x"}, "raw='x' can never match: give a dict"),
-        ({"headers": "x"}, "headers='x' can never match: give a dict"),
+        ({"at": "2026-01-01"}, "has no time zone"),
+        ({"at": 5}, "at=5 can never match: pass a time"),
+        ({"raw": "x"}, "raw='x' can never match: pass a dict"),
+        ({"headers": "x"}, "headers='x' can never match: pass a dict"),
     ],
 )
 def test_values_that_no_callback_can_have(capture: CallbackCapture, fields: Any, text: str) -> None:

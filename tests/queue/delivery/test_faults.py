@@ -273,10 +273,10 @@ async def awaited(request: object) -> bool:
         (
             "reorder",
             {"url": 5},
-            "url=5 can never match: give an absolute URL",
+            "url=5 can never match: pass an absolute URL",
         ),
-        ("tamper", {"label": [5]}, "label=5 can never match: give a label"),
-        ("drop", {"url": b"https://a/"}, "url=b'https://a/' can never match: give an absolute URL"),
+        ("tamper", {"label": [5]}, "label=5 can never match: pass a label"),
+        ("drop", {"url": b"https://a/"}, "url=b'https://a/' can never match: pass an absolute URL"),
     ],
 )
 def test_faults_that_could_never_fire(scene: Scene, word: str, given: Any, text: str) -> None:

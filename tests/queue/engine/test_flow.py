@@ -58,8 +58,8 @@ def test_a_record_counts_in_whole_seconds() -> None:
 @pytest.mark.parametrize(
     ("asked", "text"),
     [
-        ({}, "invalid pin: give parallelism, rate, or both"),
-        ({"period_us": SECOND}, "invalid pin: give parallelism, rate, or both"),
+        ({}, "invalid pin: pass parallelism, rate, or both"),
+        ({"period_us": SECOND}, "invalid pin: pass parallelism, rate, or both"),
         ({"parallelism": 1, "period_us": SECOND}, "invalid pin: a period needs a rate"),
     ],
 )

@@ -349,7 +349,7 @@ def test_deliveries_in_flight_at_the_end_are_reported(monkeypatch: pytest.Monkey
     queue.destinations.call(APP, handler)
     queue.publish(APP)
     assert begun.wait(10)
-    with pytest.warns(RuntimeWarning, match=r"(?s)left alone.*go_on\.wait"):
+    with pytest.warns(RuntimeWarning, match=r"(?s)has not ended.*go_on\.wait"):
         cloud.close()
     go_on.set()
 
