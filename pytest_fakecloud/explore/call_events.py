@@ -63,7 +63,11 @@ def delivery_words(due: Due, hit: Sequence[Event]) -> str:
         elif event.kind == "crash_after_answer":
             words += "; the queue loses the answer"
         elif event.kind == "fail":
-            words += f"; the answer is lost, and {int(event.detail) - 1} more attempts fail"
+            more = int(event.detail) - 1
+            words += "; the answer is lost"
+            words += f", and {more} more attempt{'s' * (more > 1)} fail{'s' * (more == 1)}" * bool(
+                more
+            )
         elif event.kind == "unreachable":
             many = int(event.detail)
             words += ", which is unreachable" + (f" {many} times" if many > 1 else "")

@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import TYPE_CHECKING, Any
 
 from ..core.errors import ContractError
-from .runtime.frames import is_library, source_of
+from .runtime.frames import innermost, is_library
 from .runtime.strands import Crash, Strand
 
 if TYPE_CHECKING:
@@ -154,7 +154,7 @@ def cooperation(world: World) -> Iterator[None]:
             strand = None if stage is None else stage.cooperating()
             if strand is None:
                 return originals[what](*args, **kwargs)
-            where = source_of(sys._getframe(1))
+            where = innermost(sys._getframe(1))
             stage.fail(
                 ContractError(
                     f"{strand.title} calls {what} at {where}: explore() sees only this process and "
@@ -170,7 +170,7 @@ def cooperation(world: World) -> Iterator[None]:
             strand = None if stage is None else stage.cooperating()
             if strand is not None:
                 if not _finds_address(sys._getframe(1)):
-                    where = source_of(sys._getframe(1))
+                    where = innermost(sys._getframe(1))
                     note = f"not explored: a child process that {strand.title} started at {where}"
                     stage.run.notes[note] = None
                 strand.host.real += 1

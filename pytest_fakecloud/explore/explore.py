@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, TypedDict, TypeVar, cast
 from ..core.aio import in_thread
 from ..core.errors import ContractError, shown
 from ..core.matching import nearest
+from ..core.problems import broken_promise
 from ..core.timeparse import Duration, duration_us
 from ..failures import chosen_handles, names_of
 from .cause import cause_text
@@ -281,15 +282,18 @@ def _explored(
 def _check_undisturbed(explorer: Explorer, run: Run) -> None:
     """Raise an error if the undisturbed run failed."""
     __tracebackhide__ = True
+    for name, error in run.errors.items():
+        # An error of the code explains a broken promise better than the promise does.
+        if broken_promise(error) is None:
+            error.add_note(
+                f"raised by {name} in the undisturbed run, to which no event was applied"
+            )
+            raise error
     if run.broken is not None:
         again = run if run.is_stuck else explorer.play(Schedule(), keep=True, stacks=True)
         raise BrokenSchedule(
             again if again.broken is not None else run, explorer.tally, given=False
         ) from run.broken
-    if run.errors:
-        name, error = next(iter(run.errors.items()))
-        error.add_note(f"raised by {name} in the undisturbed run, to which no event was applied")
-        raise error
     if not run.calls:
         raise ContractError("the code made no call to any fake, so there is nothing to explore")
 

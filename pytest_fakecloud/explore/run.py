@@ -67,8 +67,8 @@ class Line:
     """One line of the story: a call of a strand, or a description.
 
     ``event`` marks what the schedule did, ``breaks`` the step at which a promise of every step broke.
-    ``source`` is the application's line that made the call, if stacks were recorded. ``step`` is the
-    index of the step that the line belongs to.
+    ``lines`` are the application's lines that made the call, innermost first, if stacks were recorded,
+    and ``source`` is the one that is shown. ``step`` is the index of the step that the line belongs to.
     """
 
     at_us: int
@@ -77,6 +77,7 @@ class Line:
     call: Call | None = None
     event: bool = False
     source: str = ""
+    lines: tuple[str, ...] = ()
     step: int = 0
     breaks: bool = False
 

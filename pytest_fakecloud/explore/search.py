@@ -258,7 +258,12 @@ class Explorer:
                     raise outcome from error
                 run.broken = broken_promise(error)
                 if run.broken is None:
-                    error.add_note(f"raised by check=, after the schedule {str(schedule)!r}")
+                    where = (
+                        f"after the schedule {str(schedule)!r}"
+                        if schedule
+                        else "in the undisturbed run"
+                    )
+                    error.add_note(f"raised by check=, {where}")
                     raise
         if not keep:
             world.forget(number)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import inspect
 import itertools
 import math
@@ -31,7 +32,7 @@ from .footprint import (
 from .history import History, Operation, begin, begin_client, end
 from .run import Choice, Line, Moment, Option, Point, Program, Run, Step, Strategy
 from .runtime.deliveries import Due
-from .runtime.frames import source_of
+from .runtime.frames import Source, carried_source, source_of, told_apart
 from .runtime.loops import await_in_own_loop
 from .runtime.strands import Crash, Place, Strand, Threads, Turns, pause
 from .runtime.stuck import describe_stuck, is_in_application
@@ -39,6 +40,8 @@ from .schedule import CLOCK, DELAY, FAULTS, PARTITION, SWITCHES, TICKS, Event, K
 from .world import HOLD_US, ROTATED_US, World
 
 if TYPE_CHECKING:
+    import socket
+
     from ..core.timers import Signal
     from ..handle import Handle
     from ..queue.model import Delivery
@@ -134,6 +137,8 @@ class Simulation:
         self._lock = threading.RLock()
         self._barrier = -1
         self._by: dict[str, int] = {}
+        self._sources: dict[int, Source] = {}
+        self._inner_sources: weakref.WeakKeyDictionary[Any, Source] = weakref.WeakKeyDictionary()
         self.run = Run(schedule, start_us=world.now_us())
         self.history = History(world.cloud, str(schedule))
 
@@ -154,6 +159,10 @@ class Simulation:
             self._note_disabled((CLOCK,))
         if self._moves_time and run.broken is None:
             self._foresee()
+        for line, source in zip(
+            run.lines, told_apart([one.lines for one in run.lines]), strict=True
+        ):
+            line.source = source
         run.ids = self._world.message_names()
         for strand in self._strands:
             if strand.error is not None:
@@ -819,6 +828,8 @@ class Simulation:
         creator = self._here()
         if is_inner and creator is not None and creator.role == "task":
             self._tasks[task] = creator
+            if self._stacks:
+                self._inner_sources[task] = source_of(sys._getframe())
 
     def _strand_of(self, request: Request) -> tuple[Strand | None, bool]:
         """Return the strand that makes a call, and whether this is its thread."""
@@ -992,7 +1003,12 @@ class Simulation:
         app: Any = handle._app
         app.recorder.begins_now(request.call, line.at_us)
         if self._stacks:
-            line.source = source_of(self._frame_of(strand)) or ""
+            line.lines = (
+                carried_source.get()
+                or source_of(sys._getframe())
+                or self._sources.get(request.client[1] if request.client else 0)
+                or source_of(sys._current_frames().get(strand.host.thread))
+            )
         run.lines.append(line)
         if self._records:
             self.touch(self._world.touches_of(handle, request))
@@ -1335,6 +1351,7 @@ class Simulation:
 
     def sends(self, port: int) -> None:
         """Called before the code sends to a fake from a local port."""
+        self._note_source(port)
         strand = self._here()
         if strand is not None:
             if (self._turns.over or strand.is_over) and _is_finalizer(sys._getframe(1)):
@@ -1343,6 +1360,22 @@ class Simulation:
             self._finish_calls(strand, but=port)
             if strand is not strand.host or strand.loop is None:
                 self._owners[port] = strand
+
+    def sends_elsewhere(self, sock: socket.socket) -> None:
+        """Called before a thread that is not explored sends, such as the loop of an ASGI application."""
+        if self._stacks:
+            with contextlib.suppress(OSError, IndexError):
+                self._note_source(sock.getsockname()[1])
+
+    def _note_source(self, port: int) -> None:
+        if not self._stacks:
+            return
+        source = source_of(sys._getframe())
+        if not source and self._turns.here() is not None:
+            with contextlib.suppress(RuntimeError):
+                source = self._inner_sources.get(asyncio.current_task(), ())
+        if source:
+            self._sources[port] = source
 
     def reads(
         self,
@@ -1379,11 +1412,6 @@ class Simulation:
     def _say(self, process: str, words: str, *, event: bool = False) -> None:
         line = Line(self._world.now_us(), process, words, event=event, step=len(self.run.steps) - 1)
         self.run.lines.append(line)
-
-    def _frame_of(self, strand: Strand) -> FrameType | None:
-        if self._turns.here() is not None:
-            return sys._getframe()
-        return sys._current_frames().get(strand.host.thread)
 
     def _check_always(self) -> None:
         if not self._choice.always or self.run.broken is not None:

@@ -25,7 +25,7 @@ def story(run: Run) -> str:
     width = max((len(_at(run, entry[0].at_us)) for entry in entries), default=0)
     scene = Scene(ids=run.ids)
     lines = [
-        f"{number}. {_at(run, entry[0].at_us):>{width}}  {_told(entry, scene)}"
+        f"{number:>{len(str(len(entries)))}}. {_at(run, entry[0].at_us):>{width}}  {_told(entry, scene)}"
         for number, entry in enumerate(entries, 1)
     ]
     return "\n".join([*lines, f"check: {reason(run.broken)}"])

@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import importlib.util
 import inspect
 import random
+import sys
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from contextvars import copy_context
 from functools import partial
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
-from ..core.aio import checkpoint
+from ..core.aio import checkpoint, in_thread
 from ..core.clock import timekeeper_of
 from ..core.errors import ContractError, ServiceError
 from ..core.journal import recorder_of
@@ -23,13 +27,13 @@ from ..transport.inprocess import origins
 from ..transport.shortcut import Shortcut
 from .footprint import READS_CLOCK, Touch, touch_of_key, touches_of_command, touches_of_request
 from .runtime.deliveries import Due
+from .runtime.frames import carried_source, source_of
 from .runtime.loops import OwnLoop, Sleeper, await_in_own_loop, loops_follow, sleeps_follow
 from .runtime.strands import Strand
 from .runtime.wires import Stage as WireStage
 from .runtime.wires import Wires
 
 if TYPE_CHECKING:
-    import asyncio
     from types import FrameType
 
     from ..any_cloud import AnyCloud
@@ -40,6 +44,7 @@ if TYPE_CHECKING:
     from ..queue.handle import Queue
     from ..queue.model import Delivery, Kind, Message, Outcome
 
+T = TypeVar("T")
 HOLD_US = 60_000_000
 """How long vectors stay pending after a ``hold_pending`` event, in microseconds."""
 ROTATED_US = 10_000_000
@@ -123,6 +128,7 @@ class World:
         self._touching = contextlib.ExitStack()
         self._random = random.getstate()
         self._wall: Wall | None = None
+        self._carriers = ThreadPoolExecutor(MOST_TIMERS, "explore")
 
     # -- coming and going ------------------------------------------------------------------------
 
@@ -141,6 +147,7 @@ class World:
             exits.enter_context(loops_follow(self, self._is_here))
             exits.enter_context(self.wires)
             exits.callback(self._touching.close)
+            exits.callback(self._carriers.shutdown, wait=False)
             self._exits = exits.pop_all()
         return self
 
@@ -198,8 +205,7 @@ class World:
         exits.callback(origins.put_back, handle._mount.origin, before)
         shortcut = origins.find(*handle._mount.origin)
         assert isinstance(shortcut, Shortcut)
-        shortcut.leaves = partial(self._leaves, handle)
-        shortcut.arrives = partial(self._arrives, handle)
+        shortcut.around = partial(self._around, handle)
         origins.enter()
         exits.callback(origins.leave)
         if handle.fixture == "queue":
@@ -242,15 +248,24 @@ class World:
             return handler(request)
         return await_in_own_loop(self, lambda: handler(request))
 
-    async def _leaves(self, handle: Handle) -> None:
-        if self.stage is None or not self.stage.is_here():
+    async def _around(self, handle: Handle, exchange: Callable[[], T]) -> T:
+        """Make an asynchronous request while other strands run."""
+        stage = self.stage
+        if stage is None:
             await checkpoint()
-        else:
-            await self.stage.leaves(handle)
-
-    async def _arrives(self, handle: Handle) -> None:
-        if self.stage is not None and self.stage.is_here():
-            await self.stage.arrives(handle)
+            return exchange()
+        if stage.is_here():
+            await stage.leaves(handle)
+            answer = exchange()
+            await stage.arrives(handle)
+            return answer
+        # Strands share this loop, which must not wait for one of them.
+        carried_source.set(source_of(sys._getframe()))
+        try:
+            loop = asyncio.get_running_loop()
+        except RuntimeError:  # trio
+            return await in_thread(exchange)
+        return await loop.run_in_executor(self._carriers, copy_context().run, exchange)
 
     def _is_here(self) -> bool:
         return self.stage is not None and self.stage.is_here()

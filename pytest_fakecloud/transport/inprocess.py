@@ -183,13 +183,13 @@ class Origins:
             length = shortcut.takes(request.method, target, headers)
             if length is None or len(body := await request.aread()) != length:
                 return await original(transport, request)
+            exchange = functools.partial(_httpx_exchange, shortcut, request, target, headers, body)
+            if shortcut.around is not None:
+                return await shortcut.around(exchange)
             # Let other tasks run, as waiting for a socket would. A polling caller would otherwise
             # block the loop and could not be cancelled.
-            await (shortcut.leaves or checkpoint)()
-            response = _httpx_exchange(shortcut, request, target, headers, body)
-            if shortcut.arrives is not None:
-                await shortcut.arrives()
-            return response
+            await checkpoint()
+            return exchange()
 
         return handle_async_request
 

@@ -13,7 +13,7 @@ import weakref
 from collections.abc import Awaitable, Callable, Sequence
 from http import HTTPStatus
 from http.client import HTTPMessage
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from ..http.encoding import http_date
 from ..http.messages import Answer, Request
@@ -45,13 +45,12 @@ class Shortcut:
     """Answers requests for one mount without its socket.
 
     ``lingers`` also accepts requests to endpoints that may wait, for callers whose waits are never
-    real. ``leaves`` and ``arrives``, if set, are awaited before an asynchronous request and after
-    its answer.
+    real. ``around``, if set, is awaited with the function that makes an asynchronous request, and
+    returns what that function returns.
     """
 
     def __init__(self, mount: Mount, *, lingers: bool = False) -> None:
-        self.leaves: Callable[[], Awaitable[object]] | None = None
-        self.arrives: Callable[[], Awaitable[object]] | None = None
+        self.around: Callable[[Callable[[], Any]], Awaitable[Any]] | None = None
         # A weak reference, so that an unused fake can be garbage-collected.
         self._mount = weakref.ref(mount)
         self._lingers = lingers

@@ -623,6 +623,36 @@ def test_an_asgi_application_is_explored_at_its_calls(cloud: Cloud, kv: KVServer
     assert found.value.schedule == "delivery1.0 crash_after_answer"
 
 
+def test_deliveries_that_share_an_asynchronous_client_interleave(
+    cloud: Cloud, kv: KVServer
+) -> None:
+    queue, redis = cloud.queue(), AsyncRedis(kv.url, kv.token)
+    began: list[str] = []
+
+    async def app(scope: Any, receive: Any, send: Any) -> None:
+        began.append(scope["path"])
+        await redis.incr("n")
+        await send({"type": "http.response.start", "status": 200, "headers": []})
+        await send({"type": "http.response.body", "body": b""})
+
+    queue.destinations.asgi("https://app.example.com", app, lifespan=False)
+    publisher = QStash(queue.token, base_url=queue.url)
+
+    def publish() -> None:
+        publisher.message.publish(url=HOOK, body="x")
+
+    def check() -> None:
+        assert len(began) == 2, "a delivery was retried, because it could not run"
+        raise AssertionError("done")
+
+    schedule = "publish.1 duplicate, delivery1.1 switch delivery2"
+    with pytest.raises(BrokenSchedule, match="done") as found:
+        cloud.explore(publish, check, setup=began.clear, schedule=schedule)
+    assert "delivery2: runs before delivery1 continues" in found.value.story
+    # Both calls have the line of the application, although another thread made them.
+    assert len(re.findall(r"INCR n → \d \(test_exact.py:\d+\)", found.value.story)) == 2
+
+
 # -- what every run has in common ------------------------------------------------------------------
 
 

@@ -565,3 +565,18 @@ def test_without_hypothesis_one_line_says_what_is_missing(
 def _no_thread_is_left() -> Iterator[None]:
     yield
     assert [t.name for t in threading.enumerate() if t.name.startswith("explore")] == []
+
+
+def test_an_error_of_the_undisturbed_run_comes_before_a_broken_promise(
+    cloud: Cloud, kv: KVServer
+) -> None:
+    def run() -> None:
+        Redis(kv.url, kv.token).ping()
+        raise KeyError("a mistake in the code")
+
+    def check() -> None:
+        raise AssertionError("nothing was done")
+
+    with pytest.raises(KeyError) as found:
+        cloud.explore(run, check)
+    assert "raised by run in the undisturbed run" in found.value.__notes__[0]

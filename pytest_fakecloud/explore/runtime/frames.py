@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import sysconfig
 import threading
+from collections.abc import Sequence
+from contextvars import ContextVar
 from pathlib import Path
 from types import FrameType
+from typing import TypeAlias
 
 _OWN = str(Path(__file__).parents[2])
 _LIBRARIES = tuple(
@@ -15,10 +18,43 @@ _LIBRARIES = tuple(
 )
 
 
-def source_of(frame: FrameType | None) -> str | None:
-    """Return the innermost application line of a stack as ``file:line``."""
+_DEPTH = 4
+"""The most lines of one file that are kept of a stack."""
+Source: TypeAlias = tuple[str, ...]
+"""The innermost lines of a stack that are in one file of the application, as ``file:line``."""
+carried_source: ContextVar[Source] = ContextVar("carried_source", default=())
+"""The source of a request that a thread of ``explore()`` makes for an event loop."""
+
+
+def source_of(frame: FrameType | None) -> Source:
+    """Return the application's lines of a stack, innermost first."""
     found = application_frame(frame)
-    return None if found is None else f"{Path(found.f_code.co_filename).name}:{found.f_lineno}"
+    lines: list[str] = []
+    if found is None:
+        return ()
+    name = found.f_code.co_filename
+    while found is not None and found.f_code.co_filename == name and len(lines) < _DEPTH:
+        lines.append(f"{Path(name).name}:{found.f_lineno}")
+        found = application_frame(found.f_back)
+    return tuple(lines)
+
+
+def innermost(frame: FrameType | None) -> str:
+    """Return the innermost application line of a stack."""
+    return next(iter(source_of(frame)), "an unknown line")
+
+
+def told_apart(sources: Sequence[Source]) -> list[str]:
+    """Return one line for each source: its caller's, where several callers share a helper."""
+    told = list(sources)
+    for _ in range(_DEPTH - 1):
+        callers: dict[str, set[str]] = {}
+        for source in told:
+            if source:
+                callers.setdefault(source[0], set()).update(source[1:2])
+        shared = {line for line, above in callers.items() if len(above) > 1}
+        told = [source[1:] if source and source[0] in shared else source for source in told]
+    return [source[0] if source else "" for source in told]
 
 
 def is_library(name: str) -> bool:

@@ -25,6 +25,9 @@ class Stage(Protocol):
     def sends(self, port: int) -> None:
         """Called before the code sends to a fake from a local port."""
 
+    def sends_elsewhere(self, sock: socket.socket) -> None:
+        """Called before a thread that is not explored sends anything."""
+
     def reads(
         self,
         is_readable: Callable[[float], bool],
@@ -203,8 +206,10 @@ class Wires:
                 is_here = stage is not None and stage.is_here()
                 wire = self._wire(sock) if is_here else None
                 if wire is None or stage is None:
-                    if stage is not None and not is_here and name == "sendall":
-                        self._answers(sock, size(*args))
+                    if stage is not None and not is_here:
+                        if name == "sendall":
+                            self._answers(sock, size(*args))
+                        stage.sends_elsewhere(sock)
                     return original(sock, *args)
                 stage.sends(wire.port)
                 if name == "sendall":
