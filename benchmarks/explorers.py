@@ -29,8 +29,10 @@ from tests.docs.recipes import Recipe, recipes
 
 ROOT = Path(__file__).parents[1]
 PAGE = ROOT / "docs" / "cookbook" / "explore.md"
-SECONDS = 20
-"""How long a tool searches for one bug, unless it ends earlier."""
+SECONDS = 10
+"""Wall-clock seconds that frontrun searches with each of its clocks."""
+LIMIT = 45
+"""Wall-clock seconds after which the search of any tool is ended."""
 MOVES = (0.001, 1, 10, 30, 60, 600)
 """Seconds by which the state machine may move the clock."""
 
@@ -296,13 +298,13 @@ def search(recipe: Recipe, tool: str, *, bug: bool) -> Search:
         if tool == "frontrun":
             command = [str(Path(sys.executable).with_name("frontrun")), *command]
         environment = {**os.environ, "PYTHONPATH": str(ROOT)}
-        with contextlib.suppress(subprocess.TimeoutExpired):
-            subprocess.run(
-                command, cwd=name, env=environment, capture_output=True, timeout=3 * SECONDS
-            )
+        try:
+            subprocess.run(command, cwd=name, env=environment, capture_output=True, timeout=LIMIT)
+        except subprocess.TimeoutExpired:
+            return Search(False, 0, LIMIT, "time-out")
         result = folder / "result.json"
         if not result.exists():
-            return Search(False, 0, 0, "no result")
+            return Search(False, 0, 0, "crash")
         return Search(**json.loads(result.read_text(encoding="utf-8")))
 
 
@@ -365,10 +367,18 @@ def _told(bug: Search, sound: Search) -> str:
     if bug.error or sound.error:
         print(f"      {bug.error or sound.error}", file=sys.stderr)
     if not bug.broken:
-        return "–"
+        return _outcome(bug) or "–"
     if sound.broken:
         return "accuses the correction"
-    return f"{bug.runs} runs, {bug.seconds:.1f} s"
+    found = f"{bug.runs} run{'s' * (bug.runs != 1)}, {bug.seconds:.1f} s"
+    return f"{found}; correction: {_outcome(sound)}" if _outcome(sound) else found
+
+
+def _outcome(search: Search) -> str:
+    """Return "time-out", "crash" or "error" for a search without a result, else nothing."""
+    if search.error in ("", "time-out", "crash"):
+        return search.error
+    return "error"
 
 
 if __name__ == "__main__":

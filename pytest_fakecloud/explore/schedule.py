@@ -78,11 +78,17 @@ FAULTS = frozenset({"answer", "drop", "lose_answer", "duplicate"})
 """Faults that determine a call's outcome. The first in the order of ``KINDS`` wins."""
 ENDS = FAULTS | {"crash"}
 DELAY = 30
-"""Seconds of a ``delay`` or ``slow`` event that the search tries."""
+"""Seconds of a ``delay`` event that the search tries."""
+SLOW = (2, 30)
+"""Seconds of ``slow`` events that the search tries: below and above usual timeouts of clients."""
 PARTITION = 60
 """Seconds of a ``partition`` that the search tries."""
-TICKS = ("1ms", "1s")
-"""Spans of ``tick`` events that the search tries."""
+TICKS = {"1ms": 1_000, "1s": 1_000_000, "9999ms": 9_999_000, "59999ms": 59_999_000}
+"""Spans of ``tick`` events that the search tries, in microseconds."""
+WINDOWS = frozenset({"9999ms", "59999ms"})
+"""Spans of ``tick`` that end just within a window of ten seconds or a minute that the code computes."""
+EDGE = "edge"
+"""The detail of a ``nearly`` that ends just before the next whole second."""
 _NEEDS_NAME = SWITCHES
 _NEEDS_SECONDS = frozenset({"delay", "slow", "partition"})
 _NEEDS_COUNT = frozenset({"fail", "unreachable"})

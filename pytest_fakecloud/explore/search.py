@@ -17,12 +17,13 @@ from ..core.journal import recorder_of
 from ..core.problems import broken_promise, ends_the_test
 from ..core.timeparse import Duration, duration_us, monotonic
 from .dpor import Interleavings, Redundant
+from .footprint import READS_CLOCK
 from .pct import DEPTHS, Priorities, bound
 from .promises import takes_argument
 from .run import Choice, Program, Run, Strategy
 from .runtime.loops import await_in_own_loop
 from .runtime.strands import Threads
-from .schedule import SWITCHES, TRIED, Event, Schedule
+from .schedule import EDGE, SWITCHES, TRIED, WINDOWS, Event, Schedule
 from .shrink import shrink
 from .simulation import Simulation
 
@@ -116,6 +117,7 @@ class Tally:
     strands: int = 1
     decisions: int = 1
     has_timers: bool = False
+    reads_clock: bool = False
     seconds: float = 0.0
     seed: int | str = 0
     calls: dict[str, int] = field(default_factory=dict)
@@ -149,6 +151,10 @@ class Tally:
         self.notes.update(run.notes)
 
     @property
+    def _interleavings(self) -> str:
+        return f"{self.orders:,} distinct interleaving{'s' * (self.orders != 1)}"
+
+    @property
     def likely(self) -> dict[int, float]:
         """By depth, the least probability that a bug of that depth would have been found."""
         return {
@@ -159,14 +165,14 @@ class Tally:
     def __str__(self) -> str:
         many = f"{self.tried:,} schedule{'s' * (self.tried != 1)} in {self.seconds:.1f} s"
         if self.is_exhaustive and not self.singles:
-            return (
-                f"all {self.orders:,} distinct interleavings (exhaustive) in {self.seconds:.1f} s"
-            )
+            if self.orders == 1:
+                return f"the only possible interleaving (exhaustive) in {self.seconds:.1f} s"
+            return f"all {self._interleavings} (exhaustive) in {self.seconds:.1f} s"
         parts = []
-        if self.orders:
+        if self.orders > 1:
             of = "all " if self.all_orders else ""
             end = " (exhaustive)" if self.is_exhaustive else ""
-            parts.append(f"{of}{self.orders:,} distinct interleavings{end}")
+            parts.append(f"{of}{self._interleavings}{end}")
         if self.all_singles:
             parts.append(_of(self.singles, self.all_singles, "of one event"))
         if self.pairs:
@@ -322,6 +328,13 @@ class Explorer:
                 return found
         pairs = _Pairs(singles)
         tally.all_pairs = len(pairs)
+        for schedule in pairs.windows() if tally.reads_clock else ():
+            if not budget.left(tally.tried):
+                break
+            tally.pairs += 1
+            run = self.play(schedule)
+            if run.broken is not None:
+                return run
         part = budget
         if not (budget.runs is not None and tally.tried + len(pairs) <= budget.runs):
             part = budget.part(tally.tried, _FOR_PAIRS)
@@ -364,8 +377,11 @@ class Explorer:
                 continue
             orders.learn(run, was_redundant=False)
             tally.has_timers = tally.has_timers or run.has_timers
+            tally.reads_clock = tally.reads_clock or any(
+                READS_CLOCK in step.footprint.touches for step in run.steps
+            )
             several = several or any(len(step.options) > 1 for step in run.steps)
-            if not several:
+            if not several and not (whole and len(run.strands) > 1):
                 return None
             tally.orders += 1
             if run.broken is not None:
@@ -591,6 +607,19 @@ class _Pairs:
                 return run.schedule + point.events()[left]
             left -= len(point.choices)
         raise IndexError(index)
+
+    def windows(self) -> Iterator[Schedule]:
+        """Yield those that pause until just before a whole second, then until just within a window.
+
+        Code that truncates the time fails at such a distance only.
+        """
+        for run, begins, _ in self._later:
+            if (run.fired[-1].kind, run.fired[-1].detail) != ("nearly", EDGE):
+                continue
+            for point in run.points[begins + 1 :]:
+                for event in point.events():
+                    if event.kind == "tick" and event.detail in WINDOWS:
+                        yield run.schedule + event
 
     def in_any_order(self, chance: random.Random) -> Iterator[Schedule]:
         """Yield each schedule once, in random order."""

@@ -36,7 +36,19 @@ from .runtime.frames import Source, carried_source, source_of, told_apart
 from .runtime.loops import await_in_own_loop
 from .runtime.strands import Crash, Place, Strand, Threads, Turns, pause
 from .runtime.stuck import describe_stuck, is_in_application
-from .schedule import CLOCK, DELAY, FAULTS, PARTITION, SWITCHES, TICKS, Event, Kind, Schedule
+from .schedule import (
+    CLOCK,
+    DELAY,
+    EDGE,
+    FAULTS,
+    PARTITION,
+    SLOW,
+    SWITCHES,
+    TICKS,
+    Event,
+    Kind,
+    Schedule,
+)
 from .world import HOLD_US, ROTATED_US, World
 
 if TYPE_CHECKING:
@@ -618,11 +630,11 @@ class Simulation:
         if event.kind == "delay":
             target = now + int(event.detail or DELAY) * 1_000_000
         elif event.kind == "tick":
-            target = now + (1_000 if event.detail == "1ms" else 1_000_000)
+            target = now + TICKS[event.detail]
         else:
             instants = world.known_instants(_JUMPS)
             index = int(event.detail or 1) - 1 if (event.detail or "1").isdigit() else 0
-            if event.detail == "edge":
+            if event.detail == EDGE:
                 target = _edge(now)
             elif index < len(instants):
                 target = instants[index]
@@ -1061,7 +1073,7 @@ class Simulation:
         if route != "database-port":
             choices.append(("duplicate", ""))
         if may_wait:
-            choices += [("delay", str(DELAY)), ("slow", str(DELAY))]
+            choices += [("delay", str(DELAY)), *(("slow", str(span)) for span in SLOW)]
         choices += [("rotate_token", ""), ("partition", str(PARTITION))]
         self._note_moves(strand, number, choices)
 
@@ -1075,7 +1087,7 @@ class Simulation:
                     choices += [("jump", detail), ("past", detail), ("nearly", detail)]
             choices += [("tick", span) for span in TICKS]
             if self._may_pause(strand, _edge(now) - now):
-                choices.append(("nearly", "edge"))
+                choices.append(("nearly", EDGE))
         self._note(strand.name, number, choices)
 
     def _note(self, process: str, number: int, choices: list[tuple[Kind, str]]) -> None:
@@ -1308,11 +1320,6 @@ class Simulation:
         self._check_alive(host)
         if self._world.clock.driving:
             return True
-        deadline = monotonic() + _PATIENCE
-        while self._has_answers_to_come(host) and monotonic() < deadline:
-            if loop.selector.has_events(0.001):
-                return True
-            self._check_alive(host)
         if loop.selector.has_events():
             # The time of arrival must not influence which strand runs next.
             return True
@@ -1342,12 +1349,26 @@ class Simulation:
             if (owner := self._owners.get(w.port)) is not None and owner.host is host
         ]
 
+    def settles(self, loop: OwnLoop) -> None:
+        """Wait, in wall-clock time, until the fakes have answered all requests of the loop's tasks.
+
+        The order in which several answers arrive must not influence the run.
+        """
+        host = loop.strand
+        if host is None or self._aside or self._turns.here() is not host:
+            return
+        deadline = monotonic() + _PATIENCE
+        while self._has_answers_to_come(host) and monotonic() < deadline:
+            self._check_alive(host)
+            pause(0.0001)
+
     def _has_answers_to_come(self, host: Strand) -> bool:
         """Return whether a fake is working on a request of the loop's tasks."""
-        for wire in self._wires_of(host):
-            if not wire.is_quiet() and self._owners[wire.port].state == "running":
-                return True
-        return False
+        return any(
+            self._owners[wire.port].state == "running"
+            and (wire.has_unhandled() or wire.has_unsent())
+            for wire in self._wires_of(host)
+        )
 
     def sends(self, port: int) -> None:
         """Called before the code sends to a fake from a local port."""

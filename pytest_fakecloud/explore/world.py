@@ -353,6 +353,11 @@ class World:
         if self.stage is not None:
             self.stage.leaves_loop(loop)
 
+    def settles(self, loop: OwnLoop) -> None:
+        """Called before an event loop looks for answers."""
+        if self.stage is not None:
+            self.stage.settles(loop)
+
     def idle(self, loop: OwnLoop, timeout: float | None) -> bool:
         """Called when an event loop has nothing to run; return False if nothing else can run."""
         if self.stage is not None:

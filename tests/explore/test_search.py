@@ -1,13 +1,18 @@
-"""Pairs of events are counted and drawn without being created."""
+"""What the search tries, and in which order."""
 
 from __future__ import annotations
 
 import random
+import selectors
+import socket
+import threading
+import time
 
 import pytest
 
-from pytest_fakecloud import Cloud, KVServer
+from pytest_fakecloud import BrokenSchedule, Cloud, ContractError, KVServer
 from pytest_fakecloud.explore import search
+from pytest_fakecloud.explore.runtime.loops import OwnLoop
 
 
 def test_many_are_drawn_one_by_one_and_each_once(
@@ -39,3 +44,78 @@ def test_many_are_drawn_one_by_one_and_each_once(
     cloud.explore(run, lambda: None, kinds=("drop", "answer"), budget=20)
     assert len(drawn) == 1
     assert len(drawn[0]) > 2
+
+
+def test_the_window_of_truncated_seconds_is_found_from_a_whole_second(
+    cloud: Cloud, kv: KVServer
+) -> None:
+    redis = kv.client()
+    sent: list[float] = []
+
+    def send() -> None:
+        for number in range(4):
+            at = time.time()
+            redis.zremrangebyscore("sent", 0, int(at) - 10)
+            if redis.zcard("sent") < 2:
+                redis.zadd("sent", {str(number): int(at)})
+                sent.append(at)
+
+    def check() -> None:
+        for first in sent:
+            assert sum(first <= at < first + 10 for at in sent) <= 2
+
+    with pytest.raises(BrokenSchedule) as found:
+        cloud.explore(send, check, setup=sent.clear, kinds=("switch", "nearly", "tick"))
+    assert all("tick" in each or "edge" in each for each in found.value.schedule.split(","))
+
+
+def test_an_answer_is_slow_below_the_timeouts_of_clients(cloud: Cloud, kv: KVServer) -> None:
+    spans: set[float] = set()
+
+    def run() -> None:
+        began = time.time()
+        kv.client().ping()
+        spans.add(time.time() - began)
+
+    cloud.explore(run, lambda: None, kinds="slow")
+    assert {2.0, 30.0} <= spans
+
+
+def test_the_only_order_of_several_strands_is_exhaustive(cloud: Cloud, kv: KVServer) -> None:
+    redis = kv.client()
+
+    def run() -> None:
+        redis.ping()
+        other = threading.Thread(target=redis.ping)
+        other.start()
+        other.join()
+
+    found = cloud.explore(run, lambda: None, kinds=("switch", "wake"))
+    assert (found.is_exhaustive, found.orders) == (True, 1)
+    assert "the only possible interleaving (exhaustive)" in str(found)
+    with pytest.raises(ContractError, match="no schedule was possible"):
+        cloud.explore(redis.ping, lambda: None, kinds=("switch", "wake"))
+
+
+def test_answers_arrive_in_the_order_of_their_sockets() -> None:
+    class Sleeper:
+        def now_us(self) -> int:
+            return 0
+
+        def settles(self, loop: OwnLoop) -> None:
+            pass
+
+    loop = OwnLoop(Sleeper())  # type: ignore[arg-type]
+    pairs = [socket.socketpair() for _ in range(3)]
+    try:
+        for near, _ in pairs:
+            loop.selector.register(near, selectors.EVENT_READ)
+        for _, far in reversed(pairs):
+            far.send(b"x")
+        ready = [key.fileobj for key, _ in loop.selector.select(0)]
+        assert ready == [near for near, _ in pairs]
+    finally:
+        loop.close()
+        for pair in pairs:
+            for each in pair:
+                each.close()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import itertools
 import selectors
 import sys
 import time
@@ -37,6 +38,9 @@ class Sleeper(Protocol):
 
     def leaves_loop(self, loop: OwnLoop) -> None:
         """Called when an event loop has ended in this thread."""
+
+    def settles(self, loop: OwnLoop) -> None:
+        """Called before an event loop looks for answers."""
 
     def idle(self, loop: OwnLoop, timeout: float | None) -> bool:
         """Called when an event loop has nothing to run; return False if nothing else can run."""
@@ -106,14 +110,27 @@ class _Selector(selectors.DefaultSelector):
 
     loop: OwnLoop
 
+    def __init__(self) -> None:
+        super().__init__()
+        self._since: dict[int, int] = {}
+        self._registered = itertools.count()
+
+    def register(self, fileobj: Any, events: int, data: Any = None) -> Any:
+        key = super().register(fileobj, events, data)
+        self._since[key.fd] = next(self._registered)
+        return key
+
     def select(self, timeout: float | None = None) -> Any:
-        ready = super().select(0)
-        if ready or (timeout is not None and timeout <= 0):
-            return ready
         sleeper = self.loop.sleeper
-        if not sleeper.idle(self.loop, timeout):
-            return super().select(timeout)
-        return super().select(0)
+        if self.loop.has_sockets():
+            sleeper.settles(self.loop)
+        ready = super().select(0)
+        if not ready and (timeout is None or timeout > 0):
+            if sleeper.idle(self.loop, timeout):
+                timeout = 0
+            ready = super().select(timeout)
+        # Not in the order of arrival, which differs from run to run.
+        return sorted(ready, key=lambda one: self._since[one[0].fd])
 
     def has_events(self, seconds: float = 0.0) -> bool:
         """Return whether a socket or a thread has something for the loop."""
