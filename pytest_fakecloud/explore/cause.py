@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -23,13 +24,33 @@ class Cause:
     touch: Touch
 
 
-def find_cause(run: Run) -> Cause | None:
-    """Return the last conflict of a run that broke its promise, or None if there was none."""
+def find_cause(run: Run, undisturbed: Run | None) -> Cause | None:
+    """Return the last conflict of a run that broke its promise, or None if there was none.
+
+    Conflicts on the application's data come before those on the queue's own. One call before another
+    is only a cause if the undisturbed run made them in the other order.
+    """
     calls = [
         (line, _data_of(run.steps[line.step].footprint))
         for line in run.lines
         if line.call is not None and 0 <= line.step < len(run.steps)
     ]
+    data = [(line, touches) for line, touches in calls if line.call.service != "queue"]
+    orders = {} if undisturbed is None else _positions(undisturbed)
+    return _conflict(data, run, orders) or _conflict(calls, run, orders)
+
+
+def _positions(run: Run) -> dict[tuple[str, str], int]:
+    """Return the position at which each call was last made, by strand and text."""
+    made = [
+        (line.process, call_text(line.call, run)) for line in run.lines if line.call is not None
+    ]
+    return {call: position for position, call in enumerate(made)}
+
+
+def _conflict(
+    calls: Sequence[tuple[Line, Footprint]], run: Run, orders: Mapping[tuple[str, str], int]
+) -> Cause | None:
     for last, (late, late_touches) in enumerate(calls):
         for first in range(last - 1, -1, -1):
             early, early_touches = calls[first]
@@ -48,9 +69,18 @@ def find_cause(run: Run) -> Cause | None:
         late, late_touches = calls[index]
         for early, touches in reversed(calls[:index]):
             found = touches.conflict(late_touches) if early.process != late.process else None
-            if found is not None:
+            if found is not None and _is_reversed(early, late, run, orders):
                 return Cause(early, late, None, found[0])
     return None
+
+
+def _is_reversed(early: Line, late: Line, run: Run, orders: Mapping[tuple[str, str], int]) -> bool:
+    """Return whether the undisturbed run made two calls in the other order."""
+    assert early.call is not None
+    assert late.call is not None
+    first = orders.get((early.process, call_text(early.call, run)))
+    second = orders.get((late.process, call_text(late.call, run)))
+    return first is not None and second is not None and first > second
 
 
 def _data_of(footprint: Footprint) -> Footprint:
@@ -58,9 +88,9 @@ def _data_of(footprint: Footprint) -> Footprint:
     return Footprint(touch for touch in footprint.touches if touch.fake)
 
 
-def cause_text(run: Run) -> str:
+def cause_text(run: Run, undisturbed: Run | None) -> str:
     """Return the cause of a broken promise in one sentence; empty without a conflict."""
-    found = find_cause(run)
+    found = find_cause(run, undisturbed)
     if found is None:
         return ""
     decisive, after = _named(found.decisive, run), _named(found.after, run)

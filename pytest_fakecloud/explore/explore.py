@@ -128,7 +128,7 @@ class BrokenSchedule(AssertionError):
         self.runs = run, undisturbed
         self.schedule = str(run.schedule)
         self.events = len(run.schedule)
-        self.cause = cause_text(run)
+        self.cause = cause_text(run, undisturbed)
         self.story = story(run)
         self.tried = tally.tried
         self.seconds = tally.seconds
@@ -252,7 +252,7 @@ def _explored(
                 f"these events of the schedule were not applied: {', '.join(missed)}. The code has "
                 "changed since, or makes fewer calls: explore it again without schedule="
             )
-        tally.drawn = 1
+        tally.drawn, tally.is_given = 1, True
         return Exploration(tally, asked)
     undisturbed = explorer.play(Schedule(), notes=True)
     _check_undisturbed(explorer, undisturbed)

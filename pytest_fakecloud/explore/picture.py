@@ -36,7 +36,7 @@ def picture(
     data = as_json(report)
     mask = Mask(cloud)
     run, undisturbed = found.runs
-    shown = _retold(data, run, mask)
+    shown = _retold(data, run, mask, undisturbed)
     shown["failure"] = "\n".join(f"E   {line}" for line in mask.text(str(found)).splitlines())
     shown["states"] = {
         **states,
@@ -55,7 +55,9 @@ def picture(
     return shown
 
 
-def _retold(data: dict[str, Any], run: Run, mask: Mask) -> dict[str, Any]:
+def _retold(
+    data: dict[str, Any], run: Run, mask: Mask, undisturbed: Run | None = None
+) -> dict[str, Any]:
     """Return a report with the strands of a run as actors, and its events as rows."""
     lines = {id(line.call): line for line in run.lines if line.call is not None}
     by_number = {line.call.number: line for line in lines.values() if line.call is not None}
@@ -80,7 +82,7 @@ def _retold(data: dict[str, Any], run: Run, mask: Mask) -> dict[str, Any]:
     for one in (*data["findings"], *data["unfinished"], *data["problems"]):
         one["rows"] = [number * _SPREAD for number in one["rows"]]
     if run.broken is not None:
-        _mark(shown, run, numbers, mask)
+        _mark(shown, run, undisturbed, numbers, mask)
     return shown
 
 
@@ -95,9 +97,15 @@ def _numbers(lines: Sequence[Line]) -> list[int]:
     return found
 
 
-def _mark(shown: dict[str, Any], run: Run, numbers: Sequence[int], mask: Mask) -> None:
+def _mark(
+    shown: dict[str, Any],
+    run: Run,
+    undisturbed: Run | None,
+    numbers: Sequence[int],
+    mask: Mask,
+) -> None:
     """Add the broken promise as the first finding, at the step that broke it."""
-    cause = find_cause(run)
+    cause = find_cause(run, undisturbed)
     breaking = next((line for line in run.lines if line.breaks), None)
     decisive = breaking or (None if cause is None else cause.decisive)
     decisive = decisive or next((line for line in run.lines if line.event), None)
@@ -114,7 +122,9 @@ def _mark(shown: dict[str, Any], run: Run, numbers: Sequence[int], mask: Mask) -
         "rows": [] if number is None else [number],
         "subjects": [],
         "values": {},
-        "text": mask.text(": ".join(filter(None, (reason(run.broken), cause_text(run))))),
+        "text": mask.text(
+            ": ".join(filter(None, (reason(run.broken), cause_text(run, undisturbed))))
+        ),
     }
     shown["findings"] = [finding, *shown["findings"]]
 

@@ -116,12 +116,15 @@ class Run:
     """The result of one schedule.
 
     ``broken`` is the assertion that failed. ``fired`` are the events that were applied and the
-    decisions of a strategy: ``Schedule(fired)`` repeats the run without the strategy.
+    decisions of a strategy: ``Schedule(fired)`` repeats the run without the strategy. ``quiet`` are the
+    calls
+    that are not points, such as the commands that a transaction queues.
     """
 
     schedule: Schedule
     broken: AssertionError | None = None
     points: list[Point] = field(default_factory=list)
+    quiet: list[Call] = field(default_factory=list)
     fired: list[Event] = field(default_factory=list)
     lines: list[Line] = field(default_factory=list)
     steps: list[Step] = field(default_factory=list)

@@ -79,7 +79,7 @@ FAULTS = frozenset({"answer", "drop", "lose_answer", "duplicate"})
 ENDS = FAULTS | {"crash"}
 DELAY = 30
 """Seconds of a ``delay`` event that the search tries."""
-SLOW = (2, 30)
+SLOW = (4, 30)
 """Seconds of ``slow`` events that the search tries: below and above usual timeouts of clients."""
 PARTITION = 60
 """Seconds of a ``partition`` that the search tries."""

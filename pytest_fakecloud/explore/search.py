@@ -42,6 +42,8 @@ MOST_LISTED = 100_000
 """The most pairs that are listed and shuffled; of more, some are drawn."""
 _FOR_PAIRS = 0.5
 """The share of the remaining budget for pairs, if they do not all fit."""
+_FOR_PAUSES = 0.2
+"""The most of the remaining budget for pairs of pauses."""
 _FOR_ORDERS = 0.25
 """The share of the budget for interleavings, if they do not all fit."""
 
@@ -118,6 +120,7 @@ class Tally:
     decisions: int = 1
     has_timers: bool = False
     reads_clock: bool = False
+    is_given: bool = False
     seconds: float = 0.0
     seed: int | str = 0
     calls: dict[str, int] = field(default_factory=dict)
@@ -164,6 +167,8 @@ class Tally:
 
     def __str__(self) -> str:
         many = f"{self.tried:,} schedule{'s' * (self.tried != 1)} in {self.seconds:.1f} s"
+        if self.is_given:
+            return "the given schedule"
         if self.is_exhaustive and not self.singles:
             if self.orders == 1:
                 return f"the only possible interleaving (exhaustive) in {self.seconds:.1f} s"
@@ -328,8 +333,9 @@ class Explorer:
                 return found
         pairs = _Pairs(singles)
         tally.all_pairs = len(pairs)
-        for schedule in pairs.windows() if tally.reads_clock else ():
-            if not budget.left(tally.tried):
+        part = budget.part(tally.tried, _FOR_PAUSES)
+        for schedule in pairs.pauses() if tally.reads_clock else ():
+            if not part.left(tally.tried):
                 break
             tally.pairs += 1
             run = self.play(schedule)
@@ -608,18 +614,17 @@ class _Pairs:
             left -= len(point.choices)
         raise IndexError(index)
 
-    def windows(self) -> Iterator[Schedule]:
+    def pauses(self) -> Iterator[Schedule]:
         """Yield those that pause until just before a whole second, then until just within a window.
 
         Code that truncates the time fails at such a distance only.
         """
         for run, begins, _ in self._later:
-            if (run.fired[-1].kind, run.fired[-1].detail) != ("nearly", EDGE):
-                continue
-            for point in run.points[begins + 1 :]:
-                for event in point.events():
-                    if event.kind == "tick" and event.detail in WINDOWS:
-                        yield run.schedule + event
+            if run.fired[-1].detail == EDGE:
+                for point in run.points[begins + 1 :]:
+                    for event in point.events():
+                        if event.detail in WINDOWS:
+                            yield run.schedule + event
 
     def in_any_order(self, chance: random.Random) -> Iterator[Schedule]:
         """Yield each schedule once, in random order."""

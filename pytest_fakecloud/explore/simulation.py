@@ -318,11 +318,14 @@ class Simulation:
             return
         other = _title(event.process)
         when = {
-            "switch": "runs before {} continues" if event.point else "runs before {} starts",
-            "late": "runs before {} receives its answer",
-            "wake": "runs before {} continues",
+            "switch": "before {} continues" if event.point else "before {} starts",
+            "late": "before {} receives its answer",
+            "wake": "before {} continues",
         }[event.kind]
-        self._say(event.detail, when.format(other), event=True)
+        chosen = next((s for s in self._strands if s.name == event.detail), None)
+        is_late = chosen is not None and chosen.state == "parked" and chosen.place == "late"
+        what = "receives its answer" if is_late else "runs"
+        self._say(event.detail, f"{what} {when.format(other)}", event=True)
 
     @property
     def _records(self) -> bool:
@@ -875,6 +878,8 @@ class Simulation:
                     self._note_call(strand, strand.points, handle, request, False)
                 return self._serve(strand, handle, request, serve)
             if request.call.route == "database-port" and self._is_silent(handle, request):
+                if self._stacks:
+                    self.run.quiet.append(request.call)
                 return serve()
             if strand.granted:
                 strand.granted = False
@@ -1443,7 +1448,7 @@ class Simulation:
                     promise(self.history)
                 except AssertionError as error:
                     self.run.broken = error
-                    self._say("always", f"no longer holds: {error}")
+                    self._say("the promise", "breaks here")
                     self.run.lines[-1].breaks = True
                     return
 

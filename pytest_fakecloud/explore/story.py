@@ -6,6 +6,7 @@ import itertools
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
+from ..reporting.connections import gathered
 from ..reporting.wording import Scene, summarise
 from .run import Line, Run
 
@@ -15,6 +16,8 @@ if TYPE_CHECKING:
 _SHOWN = 3
 """The number of consecutive calls that are shown."""
 _LONG = 110
+_SEVERAL = ("multi-exec", "pipeline")
+"""Routes whose answers are shown beside their commands."""
 
 
 def story(run: Run) -> str:
@@ -23,7 +26,7 @@ def story(run: Run) -> str:
     while entries and _is_look(entries[-1], run):
         entries.pop()
     width = max((len(_at(run, entry[0].at_us)) for entry in entries), default=0)
-    scene = Scene(ids=run.ids)
+    scene = _scene(run)
     lines = [
         f"{number:>{len(str(len(entries)))}}. {_at(run, entry[0].at_us):>{width}}  {_told(entry, scene)}"
         for number, entry in enumerate(entries, 1)
@@ -33,7 +36,12 @@ def story(run: Run) -> str:
 
 def call_text(call: Call, run: Run) -> str:
     """Return a call as the story shows it, without its answer."""
-    return _what(call, Scene(ids=run.ids))
+    return _what(call, _scene(run))
+
+
+def _scene(run: Run) -> Scene:
+    calls = [*run.quiet, *(line.call for line in run.lines if line.call is not None)]
+    return Scene(ids=run.ids, gathered=gathered(sorted(calls, key=lambda one: one.number)).of)
 
 
 def _is_look(entry: Sequence[Line], run: Run) -> bool:
@@ -77,6 +85,8 @@ def _told(entry: Sequence[Line], scene: Scene) -> str:
             more += 1
     if more:
         words.append(f"{more} more call{'s' * (more > 1)}")
+    if entry[0].breaks:
+        return f"{entry[0].process} {entry[0].words}"
     return f"{entry[0].process.removesuffix(':loop')}: {'; '.join(words)}"
 
 
@@ -87,12 +97,15 @@ def _source(line: Line) -> str:
 def _what(call: Call, scene: Scene) -> str:
     summary = summarise(call, scene)
     text = f"{call.method} {call.path}" if summary is None else summary.what
+    if summary is not None and summary.below:
+        # The commands of a transaction or a pipeline, or the messages of a batch.
+        text += f" ({'; '.join(summary.below)})"
     return text if len(text) <= _LONG else f"{text[:_LONG]}…"
 
 
 def _call(call: Call, scene: Scene) -> str:
     summary = summarise(call, scene)
-    answer = summary.answer if summary is not None else ""
+    answer = summary.answer if summary is not None and call.route not in _SEVERAL else ""
     if call.status is None or call.status >= 400:
         answer = str(call.status or call.outcome)
     return f"{_what(call, scene)} → {answer}" if answer else _what(call, scene)

@@ -64,7 +64,7 @@ def test_at_most_one_is_checked_in_the_middle(cloud: Cloud, kv: KVServer, redis:
 
     with pytest.raises(BrokenSchedule, match="at most one: holders returned") as found:
         cloud.explore(clients(False), at_most_one(inside(kv)), kinds="switch")
-    assert "always: no longer holds" in found.value.story, "the step at which it broke"
+    assert "the promise breaks here" in found.value.story, "the step at which it broke"
     held = cloud.explore(clients(True), at_most_one(inside(kv)), kinds="switch")
     assert held.is_exhaustive
 
@@ -157,7 +157,7 @@ def test_every_answer_is_compared_with_a_model(cloud: Cloud, kv: KVServer, redis
         BrokenSchedule, match=r"the model gives another answer: ann: pop\(\)"
     ) as found:
         cloud.explore(clients("left"), follows(Stack), kinds="switch")
-    assert "always: no longer holds" in found.value.story
+    assert "the promise breaks here" in found.value.story
     with pytest.raises(ContractError, match="no method push"):
         cloud.explore(clients("left"), follows(int), kinds="switch")
 

@@ -73,7 +73,7 @@ def test_the_first_step_at_which_a_promise_broke_is_marked(
         cloud.explore({"ann": pays, "bob": pays}, always(is_balanced))
     data = shown(cloud, found.value)
     broke = next(row for row in data["rows"] if row["findings"])
-    assert broke["text"]["what"].startswith("no longer holds")
+    assert broke["text"]["what"] == "breaks here"
     at = data["rows"].index(broke)
     assert [row["text"]["what"] for row in data["rows"][:at] if row["kind"] == "call"] == [
         "INCR paid",
