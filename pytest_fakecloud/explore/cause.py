@@ -35,7 +35,7 @@ def find_cause(run: Run, undisturbed: Run | None) -> Cause | None:
         for line in run.lines
         if line.call is not None and 0 <= line.step < len(run.steps)
     ]
-    data = [(line, touches) for line, touches in calls if line.call.service != "queue"]
+    data = [one for one in calls if one[0].call is not None and one[0].call.service != "queue"]
     orders = {} if undisturbed is None else _positions(undisturbed)
     return _conflict(data, run, orders) or _conflict(calls, run, orders)
 
