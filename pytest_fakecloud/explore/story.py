@@ -97,8 +97,8 @@ def _source(line: Line) -> str:
 def _what(call: Call, scene: Scene) -> str:
     summary = summarise(call, scene)
     text = f"{call.method} {call.path}" if summary is None else summary.what
-    if summary is not None and summary.below:
-        # The commands of a transaction or a pipeline, or the messages of a batch.
+    if summary is not None and summary.below and call.service == "kv":
+        # The commands of a transaction or a pipeline.
         text += f" ({'; '.join(summary.below)})"
     return text if len(text) <= _LONG else f"{text[:_LONG]}…"
 
