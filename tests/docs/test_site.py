@@ -31,24 +31,21 @@ sys.exit(main(sys.argv[1:]))
 pytestmark = pytest.mark.slow
 
 
-@pytest.fixture(scope="module")
-def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
+@pytest.fixture
+def site(tmp_path: Path) -> Path:
     missing = [name for name in NEEDED if importlib.util.find_spec(name) is None]
     if missing:
         pytest.skip(f"the extra docs is not installed: no {', '.join(missing)}")
-    place = tmp_path_factory.mktemp("site")
-    command = [sys.executable, "-c", BUILD, "-W", "-q", "-b", "html", str(DOCS), str(place)]
+    command = [sys.executable, "-c", BUILD, "-W", "-q", "-b", "html", str(DOCS), str(tmp_path)]
     built = subprocess.run(command, capture_output=True, text=True, timeout=300)
     assert (built.returncode, built.stderr) == (0, "")
-    return place
+    return tmp_path
 
 
-def test_every_page_is_built(site: Path) -> None:
+# One test, because workers of xdist would each build the site.
+def test_every_page_is_built_and_its_links_lead_somewhere(site: Path) -> None:
     pages = {page.relative_to(DOCS).with_suffix(".html") for page in DOCS.rglob("*.md")}
     assert {page for page in pages if not (site / page).exists()} == set()
-
-
-def test_links_within_the_site_lead_somewhere(site: Path) -> None:
     places = {page: set(_ids(page)) for page in site.rglob("*.html")}
     broken = [
         f"{page.relative_to(site)}: {link}"
