@@ -67,18 +67,26 @@ class Recipe:
         return sorted(set().union(*(missing_modules(text, own) for text in texts)))
 
     def run(self, pytester: pytest.Pytester, *more: str) -> pytest.RunResult:
-        """Run the tests, which pass, and once more with each bug, which they find.
+        """Run the tests with each bug, which they find, and once without, which passes.
 
-        ``more`` are options of the run that passes, whose result is given back.
+        ``more`` are options of the run that passes, whose result is returned.
         """
-        sound = self._run(pytester, "sound", self.files, *more)
-        assert set(sound.parseoutcomes()) == {"passed"}, f"{self} does not pass"
+        self.find_bugs(pytester)
+        return self.run_without_bugs(pytester, *more)
+
+    def find_bugs(self, pytester: pytest.Pytester) -> None:
+        """Run the tests with each bug. They fail as the page shows."""
         for number, bug in enumerate(self.bugs):
             result = self._run(pytester, f"bug{number}", {**self.files, bug.name: bug.text})
             outcomes = result.parseoutcomes()
             assert outcomes.get("failed"), f"{self}: no test finds the bug of {bug.name}"
             assert not outcomes.keys() & {"errors", "error"}
             _assert_says(result.outlines, bug.says)
+
+    def run_without_bugs(self, pytester: pytest.Pytester, *more: str) -> pytest.RunResult:
+        """Run the tests, which pass; ``more`` are options for pytest."""
+        sound = self._run(pytester, "sound", self.files, *more)
+        assert set(sound.parseoutcomes()) == {"passed"}, f"{self} does not pass"
         return sound
 
     def _run(

@@ -43,8 +43,10 @@ def test_recipe(recipe: Recipe, pytester: pytest.Pytester, monkeypatch: pytest.M
     if missing:
         pytest.skip(f"not installed: {', '.join(missing)}")
     monkeypatch.setenv("COLUMNS", COLUMNS)
-    monkeypatch.setitem(explore.__kwdefaults__, "budget", cases(200))
-    judge(JUDGED, str(recipe), "\n".join(recipe.run(pytester, *ALWAYS).outlines))
+    recipe.find_bugs(pytester)
+    # Most bugs are found within 20 schedules. tests/explore tries corrections for longer.
+    monkeypatch.setitem(explore.__kwdefaults__, "budget", cases(20))
+    judge(JUDGED, str(recipe), "\n".join(recipe.run_without_bugs(pytester, *ALWAYS).outlines))
 
 
 def test_every_judged_fact_is_of_a_recipe() -> None:
