@@ -244,7 +244,7 @@ def test_settings_of_one_test_reach_the_server(server: Server, run: Run) -> None
     result.assert_outcomes(passed=4, errors=2)
     result.stdout.fnmatch_lines(
         [
-            "fakecloud: tls cannot be set for one test, because the fakes are a stand-alone server's*",
+            "fakecloud: tls cannot be set for one test, because the fakes run in a stand-alone server*",
             "fakecloud: embedding= of vector_index()*",
         ]
     )
