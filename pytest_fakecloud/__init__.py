@@ -12,13 +12,13 @@ A test requests a fixture and receives a fake::
     fakecloud           Cloud             all fakes of a test: clock, violations, more fakes
 
 Every fake (``Handle``) has ``url``, ``token`` and ``client()`` to connect, ``load()``, ``reset()``
-and ``snapshot()`` for its data, ``faults`` (``FaultPlan``), ``journal`` (``Journal``, of ``Call``) and
-``assert_called()``. Each service adds its own methods. ``fakecloud.clock`` is a ``Clock``. The
+and ``snapshot()`` for its data, ``faults`` (``FaultPlan``), ``journal`` (``Journal``, of ``Call``)
+and ``assert_called()``. Each service adds its own methods. ``fakecloud.clock`` is a ``Clock``. The
 settings are in ``KVSettings``, ``VectorSettings``, ``BrokerSettings`` and ``QueueSettings``.
 ``ContractError`` is raised for a mistake in the test itself.
 
-``with Cloud() as cloud: cloud.kv_server()`` does the same without pytest, ``Cloud.connect(url)`` with
-the fakes of a server.
+Without pytest, ``with Cloud() as cloud: cloud.kv_server()`` starts a fake in this process, and
+``Cloud.connect(url)`` returns the fakes of a stand-alone server.
 
 The package for contributors::
 
@@ -33,7 +33,7 @@ The package for contributors::
 
 Only the names imported below are public; everything else may change.
 
-PYTEST_DONT_REWRITE: this package has no assertions of tests for pytest to rewrite.
+PYTEST_DONT_REWRITE: pytest need not rewrite this package's assertions, because it has none.
 """
 
 from __future__ import annotations
@@ -43,8 +43,8 @@ import sys
 from importlib.machinery import ModuleSpec, PathFinder
 from typing import TYPE_CHECKING, Any
 
-# The list of public names: `python -m tests.surface` derives everything else from it. The aliases
-# re-export the names to type checkers; isort would put each on a line of its own.
+# The list of public names, from which `python -m tests.surface` derives everything else. The aliases
+# re-export the names to type checkers. isort would put each name on a line of its own.
 # isort: off
 if TYPE_CHECKING:
     from .any_cloud import AnyCloud as AnyCloud
@@ -138,7 +138,8 @@ if TYPE_CHECKING:
 
 
 class _AsCompiled:
-    """Finds the compiled modules of this package before pytest's assertion rewriting does.
+    """Find the compiled modules of this package before pytest's assertion rewriting finds their
+    source.
 
     pytest parses every module of a plugin's package to rewrite its assertions. For this package
     that takes 0.3 seconds of CPU time, in the first run and wherever no bytecode can be written.
@@ -156,8 +157,8 @@ if __spec__ is not None and type(__spec__.loader).__name__ == "AssertionRewritin
 
 
 def __getattr__(name: str) -> Any:
-    # Every pytest run in an environment imports this package for its plugin, so names are imported
-    # on first use.
+    # Import names on first use: every pytest run in an environment imports this package for its
+    # plugin, even if no test uses a fake.
     from .public_names import PUBLIC_NAMES
 
     if name == "__all__":

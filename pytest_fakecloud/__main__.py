@@ -1,4 +1,4 @@
-"""``python -m pytest_fakecloud`` is ``pytest-fakecloud``."""
+"""Make ``python -m pytest_fakecloud`` run the ``pytest-fakecloud`` command."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The interface of all clouds: in this process (``Cloud``) or in a server (``RemoteCloud``)."""
+"""The interface shared by a cloud in this process (``Cloud``) and in a server (``RemoteCloud``)."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ if TYPE_CHECKING:
 
 
 class ProblemFields(TypedDict, total=False):
-    """The facts that ``allow()`` can match. The kind of a violation determines which it has."""
+    """The facts that ``allow()`` can match. Which of them a violation has depends on its kind."""
 
     handle: object
     method: object
@@ -73,14 +73,16 @@ PROBLEM_KINDS: Mapping[str, Mapping[str, Field]] = {
 }
 """The kinds of strict-mode violations, each with the facts that ``allow()`` can match."""
 NAMED_KINDS: Mapping[str, Mapping[str, Field]] = {"undelivered": {"handle": Field(TEXT)}}
-"""Kinds that cause a warning, or fail a test whose ``strict=`` names them."""
+"""Kinds that only cause a warning, unless a test names them in ``strict=``; they then fail the
+test.
+"""
 ALLOWABLE: Mapping[str, Mapping[str, Field]] = {
     **PROBLEM_KINDS,
     **NAMED_KINDS,
     "refused": {"path": Field(PATH), "method": Field(METHOD), "handle": Field(TEXT)},
 }
-"""The kinds that ``allow()`` accepts: these, and clients that only get 401 answers, which cause a
-warning.
+"""The kinds that ``allow()`` accepts: the kinds above and ``refused``, a client that received only
+401 responses, which causes a warning.
 """
 PROBLEM_FIELDS: Mapping[str, Field] = {
     "kind": Field(one_of("kind of problem", [*PROBLEM_KINDS, *NAMED_KINDS])),
@@ -134,12 +136,14 @@ class AnyCloud(ABC):
     @property
     @abstractmethod
     def authority(self) -> Authority | None:
-        """The certificate authority of HTTPS; None without HTTPS or if another process has it."""
+        """The certificate authority of HTTPS; None without HTTPS or if another process holds it."""
 
     @property
     @abstractmethod
     def env(self) -> dict[str, str]:
-        """The environment variables of all fakes. The first fake of a service wins."""
+        """The environment variables of all fakes. If a service has several fakes, those of the
+        first one.
+        """
 
     # -- handles ---------------------------------------------------------------------------------
 
@@ -190,7 +194,7 @@ class AnyCloud(ABC):
     @property
     @abstractmethod
     def _gone(self) -> Gone:
-        """The closed fakes, for reports."""
+        """The names, addresses and credentials of closed fakes, for reports."""
 
     @abstractmethod
     def _keep_only(self, known: Iterable[Handle]) -> None:
@@ -231,9 +235,10 @@ class AnyCloud(ABC):
         """
 
     def _undelivered(self, strict: Container[str]) -> list[str]:
-        """Describe the queues whose messages a test published and never delivered.
+        """Describe the queues with messages that a test published but never delivered.
 
-        If ``strict`` contains the kind, they are recorded as strict-mode violations instead.
+        If ``strict`` contains the kind ``undelivered``, they are recorded as strict-mode violations
+        instead.
         """
         return []
 
@@ -268,8 +273,8 @@ class AnyCloud(ABC):
     def begin(self, now: Instant | None = None, clock: Mode | None = None) -> None:
         """Prepare for another test: remove all traces of the previous one.
 
-        Closes requests in progress and open connections, returns every fake to its baseline and the
-        clock to its start, or to ``now`` and ``clock`` if given.
+        Closes requests in progress and open connections and returns every fake to its baseline.
+        Sets the clock to its initial time and mode, or to ``now`` and ``clock`` if given.
         """
 
     # -- running code ----------------------------------------------------------------------------
@@ -281,10 +286,10 @@ class AnyCloud(ABC):
         Inside it the process's time follows the clock (extra ``time``), and ``time.sleep``,
         ``asyncio.sleep`` and ``trio.sleep`` (so anyio's too) advance both, including
         ``time.monotonic()``, ``time.perf_counter()`` and the timeouts of event loops. Concurrent
-        sleeps share the time: the clock moves to the next end of a sleep. Sleeps of test runners,
-        of servers' event loops and inside the standard library stay real, and so does waiting for
-        an answer. Afterwards the process's time is real again, and the clock goes on from its
-        current time.
+        sleeps overlap: the clock moves to the time at which the next of them ends. Sleeps of test
+        runners, of servers' event loops and inside the standard library still take real time, and
+        so does waiting for a response. Afterwards the process's time is real again, and the clock
+        continues from its current time.
 
         Raises ``ContractError`` without time-machine, inside another cloud's ``autojump()``, and
         for a stand-alone server, which is another process.
@@ -315,7 +320,7 @@ class AnyCloud(ABC):
         """Run code under many schedules of faults, orders, time and deliveries, and check a
         promise.
 
-        Raises ``BrokenSchedule`` with the smallest schedule that breaks the promise. See
+        Raises ``BrokenSchedule`` with the smallest schedule found that breaks the promise. See
         ``explore.explore`` for the options ``workers``, ``setup``, ``budget``, ``seed``,
         ``schedule``, ``kinds``, ``services``, ``patience``, ``horizon`` and ``process_time``.
         """
@@ -388,14 +393,14 @@ class AnyCloud(ABC):
 
     @staticmethod
     def follows(model: Callable[[], Any]) -> Check:
-        """Return the promise that every answer agrees with a model; see ``promises.follows``."""
+        """Return the promise that every response agrees with a model; see ``promises.follows``."""
         from .explore.promises import follows
 
         return follows(model)
 
     @staticmethod
     def eventually(predicate: Callable[..., object], *, within: Duration) -> Check:
-        """Return the promise that a predicate holds some time after the run; see
+        """Return the promise that a predicate holds within a time limit after the run; see
         ``promises.eventually``.
         """
         from .explore.promises import eventually
@@ -411,7 +416,7 @@ class AnyCloud(ABC):
     ) -> Exploration: ...
 
     def replay(self, file: str | Path, **options: Unpack[ReplayOptions]) -> Differences:
-        """Send a recorded session (HAR) to the fakes and compare the answers.
+        """Send a recorded session (HAR) to the fakes and compare the responses.
 
         See ``recordings.replay`` for the options ``into``, ``ignore`` and ``move_clock``.
         """
@@ -422,14 +427,14 @@ class AnyCloud(ABC):
 
     @property
     def aio(self) -> AioCloud:
-        """Awaitable versions of the calls that run code or move the clock."""
+        """Awaitable versions of the methods that run code or move the clock."""
         return AioCloud(self)
 
     # -- the end ---------------------------------------------------------------------------------
 
     @abstractmethod
     def close(self) -> None:
-        """Close what was started through this cloud. Can be called repeatedly."""
+        """Close all fakes and connections of this cloud. Can be called repeatedly."""
 
     def __enter__(self) -> Self:
         return self
@@ -439,7 +444,7 @@ class AnyCloud(ABC):
 
 
 class AioCloud:
-    """Awaitable versions of a cloud's calls, for asyncio and trio."""
+    """Awaitable versions of a cloud's methods, for asyncio and trio."""
 
     def __init__(self, cloud: AnyCloud) -> None:
         self._cloud = cloud
@@ -472,7 +477,7 @@ class AioCloud:
 
 
 def found_problems(problems: Iterable[Problem]) -> Found[Problem]:
-    """Return a list of violations with the fields they can be filtered by."""
+    """Return a list of violations that can be filtered by field."""
     return found_of(problems, PROBLEM_FIELDS, "problem")
 
 

@@ -39,7 +39,9 @@ if TYPE_CHECKING:
 
 VARIABLE = "PYTEST_FAKECLOUD_"
 JOURNAL_ENTRIES = 10_000
-"""Most entries in the journal of a server by default, because it may run for weeks."""
+"""Default maximum of entries in a server's journal, which is limited because a server may run for
+weeks.
+"""
 ELSEWHERE = (
     "Options can also be set in the environment (--kv-port is "
     "PYTEST_FAKECLOUD_KV_PORT, --kv is PYTEST_FAKECLOUD_KV='SETTING=VALUE SETTING=VALUE'), then in "
@@ -50,7 +52,7 @@ SETTINGS_PAGE = "https://pytest-fakecloud.github.io/pytest-fakecloud/reference/s
 OPEN_FILES = 10_240
 SHELLS = ("bash", "zsh", "fish")
 NAP_SECONDS = 0.5
-"""Longest sleep of a server: Windows delivers signals only between two waits."""
+"""Longest sleep of a server in seconds: on Windows, signals are only delivered between two waits."""
 YES, NO = ("1", "true", "yes", "on"), ("", "0", "false", "no", "off")
 MOST_DIGITS = 19
 EXIT_USAGE = 2
@@ -62,8 +64,9 @@ EXIT_INTERRUPTED = 130
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command and return its exit code.
 
-    0 after a stop, 2 for invalid options, 3 if a server cannot start, 130 after Ctrl+C otherwise.
-    ``run`` returns the exit code of its command, or 127 if the command does not exist.
+    0 after a normal stop, 2 for invalid options, 3 if a server cannot start, 130 after Ctrl+C at
+    any other time. ``run`` returns the exit code of its command, or 127 if the command does not
+    exist.
     """
     parser = _parser()
     given = parser.parse_args(arguments)
@@ -80,7 +83,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
             return _serve(options, opens=given.open)
         return _run(options, given.program)
     except (Usage, ContractError, OSError) as error:
-        # An error of the system has a cause; an invalid setting has none.
+        # A ContractError with a cause reports a failure of the system; without one, an invalid
+        # setting.
         wrong = isinstance(error, Usage) or (
             isinstance(error, ContractError) and error.__cause__ is None
         )
@@ -199,7 +203,7 @@ def _parser() -> argparse.ArgumentParser:
 def _add_options(
     parser: argparse.ArgumentParser, development: Mapping[str, Mapping[str, Any]]
 ) -> None:
-    """Add the options of ``serve`` and ``run``; ``development`` has default ports and tokens."""
+    """Add the options of ``serve`` and ``run``; ``development`` sets default ports and tokens."""
     known = ", ".join(by_word())
     parser.add_argument(
         "services",
@@ -361,13 +365,13 @@ def _names(value: Any, where: str) -> list[str]:
 
 
 def _word(name: str) -> str:
-    """Return the service's word for a fixture's name (``kv_server``); any other name stays."""
+    """Return the command line's name for a service (``kv``), given its fixture's name or that name."""
     service = named(name)
     return name if service is None or service.word is None else service.word
 
 
 def _hosts(value: Any, where: str) -> list[str]:
-    """Return host names from a list, or a string separated by spaces or commas."""
+    """Return host names from a list, or from a string separated by spaces or commas."""
     words = value.replace(",", " ").split() if isinstance(value, str) else (value or [])
     if not isinstance(words, list) or not all(isinstance(word, str) for word in words):
         raise Usage(f"{where}={value!r} is not a list of host names")
@@ -375,8 +379,8 @@ def _hosts(value: Any, where: str) -> list[str]:
 
 
 def _words(name: str, value: Any, where: str) -> list[str]:
-    """Return the words of a list, a space-separated string, or a table of a file (as
-    ``KEY=VALUE``).
+    """Return the words of a list, of a space-separated string, or of a table in a configuration
+    file (as ``KEY=VALUE``).
     """
     if isinstance(value, dict):
         value = [f"{key}={one}" for key, one in value.items()]
@@ -387,7 +391,7 @@ def _words(name: str, value: Any, where: str) -> list[str]:
 
 
 def _forwards(words: Sequence[str], services: Sequence[str]) -> dict[str, str]:
-    """Return targets by URL; raise ``Usage`` without a queue, or for a malformed word."""
+    """Return forwarding targets by URL; raise ``Usage`` without a queue, or for a malformed word."""
     if words and "queue" not in services:
         raise Usage("--forward is for the queue, which is not among the services: name it too")
     found: dict[str, str] = {}
@@ -423,7 +427,7 @@ def _check_token(value: str | None, where: str) -> None:
 
 
 def _number(value: Any, where: str, most: int | None = None) -> int | None:
-    """Return an integer of 0 or more; with ``most``, a port."""
+    """Return an integer of 0 or more; at most ``most``, which is given for ports."""
     if isinstance(value, str) and value.isascii() and value.isdigit() and len(value) < MOST_DIGITS:
         value = int(value)
     if value is None or (type(value) is int and 0 <= value <= (value if most is None else most)):
@@ -543,7 +547,8 @@ def _serve(options: Mapping[str, Any], *, opens: bool) -> int:
                 stop.get(timeout=NAP_SECONDS)
                 break
         log.say("stopping", "stopping")
-    # With much data the interpreter's last garbage collection would take seconds.
+    # Exempt all objects from garbage collection: with much data, the last one at exit would take
+    # seconds.
     gc.freeze()
     return 0
 
@@ -572,7 +577,8 @@ def _run(options: Mapping[str, Any], program: list[str]) -> int:
         code = _wait_for(process)
         if journal is not None:
             written = _write_journal(cloud, journal)
-            # The exit code of the command takes precedence over that of a lost file.
+            # The exit code of the command takes precedence over the code for a journal that cannot
+            # be written.
             code = code or (0 if written else EXIT_CANNOT_START)
         if code:
             from .reporting.text import section
@@ -582,7 +588,9 @@ def _run(options: Mapping[str, Any], program: list[str]) -> int:
 
 
 def _make_writable(journal: Path) -> None:
-    """Check that the journal can be written before the command runs, perhaps for an hour."""
+    """Check that the journal file can be written before running the command, which may take an
+    hour.
+    """
     try:
         make_private(journal)
     except OSError as error:
@@ -607,8 +615,8 @@ def _wait_for(process: subprocess.Popen[bytes]) -> int:
     """Return the command's exit code. Pass signals on to the command."""
 
     def pass_on(number: int, _: object) -> None:
-        # The terminal sends Ctrl+C to the command as well. Passing it on would be a second Ctrl+C,
-        # at which many programs exit immediately.
+        # Do not pass on Ctrl+C: the terminal sends it to the command as well, and many programs
+        # exit immediately at a second one.
         if number != signal.SIGINT or not _has_terminal():
             process.send_signal(signal.Signals(number))
 
@@ -666,7 +674,7 @@ def _summary(served: Served, options: Mapping[str, Any]) -> str:
     for handle in cloud.handles:
         database = handle.env.get("REDIS_URL", "")
         lines.append(f"  {handle.name:<14} {handle.url:<26} {database}".rstrip())
-    # Commands use this address and the stored token by default.
+    # Show only what differs from the defaults: commands use this address and the stored token.
     place = "" if served.url == CONTROL_URL else f" --url {shlex.quote(served.url)}"
     secret = "" if options.get("token_is_kept") else f" --token {shlex.quote(app.token)}"
     command = f"pytest-fakecloud env{place}{secret}"

@@ -44,7 +44,7 @@ _making_dispatchers = threading.Lock()
 
 @dataclass(frozen=True, slots=True)
 class CloudSnapshot:
-    """The data of all fakes of a cloud at one time."""
+    """The data of all fakes of a cloud at a point in time."""
 
     handles: Mapping[str, Snapshot]
 
@@ -55,13 +55,14 @@ class Cloud(AnyCloud):
     ``seed`` makes ids and random values reproducible; without one, a random seed is chosen and
     available as ``seed``. ``now`` and ``clock`` set the clock. With ``process_time=True``,
     ``time.time()`` and ``datetime.now()`` of this process follow the clock, which is frozen
-    (decided here: ``clock="running"`` and ``resume()`` raise an error then, because the clock
-    cannot follow the time that follows it). ``process_time="autojump"`` also moves both whenever
-    this process sleeps (see ``autojump()``). ``delivery`` determines who delivers the queues'
-    messages: ``"background"`` or ``"driven"``. With ``transport="inprocess"``, requests of this
-    process skip the socket. ``tls=True`` serves HTTPS with a certificate authority made for the run
-    (``authority``). ``share_tls_context=False`` gives every client a TLS context of its own. A
-    context manager that closes all fakes.
+    (decided here: ``clock="running"`` and ``resume()`` then raise an error, because the clock and
+    the process's time cannot follow each other). ``process_time="autojump"`` also moves both
+    whenever this process sleeps (see ``autojump()``). ``delivery`` determines how the queues'
+    messages are delivered: by a background thread (``"background"``) or only when the test runs the
+    queue (``"driven"``). With ``transport="inprocess"``, requests of this process skip the socket.
+    ``tls=True`` serves HTTPS with a certificate authority made for the run (``authority``).
+    ``share_tls_context=False`` gives every client a TLS context of its own. A cloud is a context
+    manager that closes all its fakes.
 
     Raises ``ContractError`` for invalid settings.
     """
@@ -126,7 +127,7 @@ class Cloud(AnyCloud):
                 steering.start()
                 self._exits.append(steering.stop)
         except BaseException:
-            # Undo all changes to the process if the cloud cannot be created.
+            # If the cloud cannot be created, undo all its changes to the process.
             self._give_back()
             self.closed = True
             raise
@@ -147,7 +148,9 @@ class Cloud(AnyCloud):
         _call_all(reversed(exits))
 
     def _deliver(self) -> None:
-        """Start the background thread for deliveries on demand, because most clouds need none."""
+        """Start the background thread only when a delivery is planned, because most clouds never
+        need it.
+        """
         if self._dispatcher is None:
             with _making_dispatchers:
                 if self._dispatcher is None and not self.closed:
@@ -277,7 +280,9 @@ class Cloud(AnyCloud):
 
     @property
     def env(self) -> dict[str, str]:
-        """The environment variables of all fakes. The first fake of a service wins."""
+        """The environment variables of all fakes. If a service has several fakes, those of the
+        first one.
+        """
         merged: dict[str, str] = {}
         for handle in self._context.handles:
             for name, value in handle.env.items():
@@ -397,13 +402,14 @@ class Cloud(AnyCloud):
     def close(self) -> None:
         """Stop deliveries and close every fake. Can be called repeatedly.
 
-        Does not wait for a handler that hangs: a ``RuntimeWarning`` names it with its stack. An
-        exception of an ``on_close`` callback is raised after everything is closed.
+        Does not wait for a handler that hangs: a ``RuntimeWarning`` names it and shows its stack.
+        An exception of an ``on_close`` callback is raised after everything is closed.
         """
         if self.closed:
             return
         self.closed = True
-        # This list does not change, because starting or closing a fake creates a new one.
+        # The list does not change during the iteration: starting or closing a fake creates a new
+        # list.
         self._context.gone.last = handles = self._context.handles
         ends: list[Callable[[], object]] = [handle.close for handle in reversed(handles)]
         _call_all([self._stop_delivering, *ends, *reversed(self._exits)])
@@ -417,8 +423,8 @@ class Cloud(AnyCloud):
             stacklevel=2,
             source=self,
         )
-        # The garbage collector may run in code that holds a lock, so another thread closes the
-        # cloud.
+        # Close the cloud in another thread, because the garbage collector may interrupt code that
+        # holds a lock.
         _dropped.put(self)
         for handle in self._context.handles:
             handle._mount.hub.later(_close_dropped)

@@ -37,9 +37,9 @@ class FailureOptions(TypedDict, total=False):
 class Failure:
     """One run with one failing call.
 
-    ``number`` is the call's position in the run, from 1, ``fault`` the kind of fault, ``call`` the
-    recorded call. ``exception`` is the exception that the code raised, or None. ``broken`` is the
-    ``AssertionError`` of a broken promise, or None.
+    ``number`` is the call's position in the run, counted from 1, ``fault`` the kind of fault,
+    ``call`` the recorded call. ``exception`` is the exception that the code raised, or None.
+    ``broken`` is the ``AssertionError`` of a broken promise, or None.
     """
 
     number: int
@@ -61,7 +61,7 @@ class Failure:
 
 
 class Failures(Found[Failure]):
-    """All runs of one ``every_failure()``."""
+    """All runs of one call of ``every_failure()``."""
 
     @property
     def broken(self) -> Found[Failure]:
@@ -90,14 +90,14 @@ def every_failure(
     """Run the code once without faults, then once per call and fault, failing call 1, 2, 3… in
     turn.
 
-    ``run`` does the work. Its promise is what it and ``check`` assert (``check`` is called after
-    it, without faults): an ``AssertionError`` breaks the promise, also inside an exception group.
+    ``run`` does the work; ``check``, if given, is called after it without faults. The promise is
+    everything that the two assert: an ``AssertionError`` breaks it, also inside an exception group.
     Any other ``Exception`` means that the code gave up, which may be correct. Everything else ends
     the test: the outcomes of pytest (``fail``, ``skip``, ``xfail``, ``exit``), a timeout of
-    pytest-timeout, ``KeyboardInterrupt``, ``SystemExit``. ``services`` limits the calls to one or
-    more fixtures, or fakes by name. ``faults`` are ``"answer"`` (with ``status``; the engine is not
-    reached), ``"drop"`` (no answer, no effect) and ``"lose_answer"`` (an effect, but no answer).
-    Every run starts from the original data.
+    pytest-timeout, ``KeyboardInterrupt``, ``SystemExit``. ``services`` limits the calls that fail
+    to those of some fakes, given by fixture or name. ``faults`` are ``"answer"`` (respond with
+    ``status``; the engine is not reached), ``"drop"`` (no response, no effect) and
+    ``"lose_answer"`` (an effect, but no response). Every run starts from the original data.
 
     Raises ``ContractError`` if the code makes no call, and any exception of the run without faults.
     """
@@ -114,7 +114,7 @@ async def every_failure_async(
     status: int = 503,
     check: Callable[[], object] | None = None,
 ) -> Failures:
-    """Run ``every_failure()`` for asynchronous code; ``run`` and ``check`` may be of either kind."""
+    """Run ``every_failure()`` for asynchronous code; ``run`` and ``check`` may also be synchronous."""
     __tracebackhide__ = True
     plan = _plan(cloud, run, services, faults, status, check)
     error: BaseException | None = None
@@ -137,8 +137,8 @@ async def every_failure_async(
 
 
 _Plan = Generator[Callable[[], object], "BaseException | None", Failures]
-"""Yields the next function to call and receives its exception, so that synchronous and asynchronous
-code share the rules.
+"""A generator that yields the next function to call and is sent that function's exception, so that
+synchronous and asynchronous code share the rules.
 """
 
 
@@ -199,7 +199,7 @@ def _plan(
             + ", so there is nothing to fail"
         )
     found = Failures()
-    # The first run, which only counts the calls, is not part of the result.
+    # Leave the first run, which only counts the calls, out of the result.
     recorder_of(handles[0].journal).add_event(
         "run", "no call was to fail", began=began, alone=True, held=None
     )
@@ -242,7 +242,7 @@ def _one(
             armed.append(handle.faults.drop(when=is_the_one))
         else:
             armed.append(handle.faults.lose_answer(when=is_the_one))
-        # The last round finds no call to fail, so an unused fault is not a mistake.
+        # Do not require this fault to be used: in the last round there is no call left to fail.
         rule_of(armed[-1]).must_fire = False
     recorder = recorder_of(handles[0].journal)
     began = recorder.reserve()
@@ -253,7 +253,7 @@ def _one(
             one.remove()
     _end_as_itself(exception, fault, hit)
     if not hit:
-        # The last round is not part of the result either.
+        # Leave the last round, in which no call failed, out of the result.
         recorder.add_event("run", "no call was left to fail", began=began, alone=True, held=None)
         return None
     broken = broken_promise(exception)
@@ -264,7 +264,7 @@ def _one(
         if broken is None and error is not None:
             raise error
     failure = Failure(number, fault, hit[0], exception, broken)
-    # Reports assign everything recorded since to this run.
+    # End the run in the journal: reports assign everything recorded since ``began`` to it.
     recorder.add_event(
         "run", shown(failure)[1:-1].partition("\n")[0], began=began, alone=True, held=failure.held
     )
@@ -272,7 +272,7 @@ def _one(
 
 
 def _end_as_itself(error: BaseException | None, fault: FailureName, hit: list[Call]) -> None:
-    """Raise the exception that ends the test, with a note about the run."""
+    """If an exception must end the test, add a note about the run and raise it."""
     ending = ends_the_test(error)
     if ending is not None:
         for call in hit:
@@ -285,7 +285,7 @@ def _named(call: Call) -> str:
 
 
 def names_of(what: str, given: str | Iterable[str]) -> list[str]:
-    """Return one or more names as a list; raise ``ContractError`` for anything else."""
+    """Return one or more names as a list; raise ``ContractError`` for a value of another type."""
     if isinstance(given, str):
         return [given]
     names = list(given) if isinstance(given, Iterable) else []

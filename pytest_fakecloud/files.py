@@ -1,4 +1,4 @@
-"""Read files given by the user: regular files of a limited size only."""
+"""Read files given by the user: only regular files of a limited size."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from typing import BinaryIO
 from .core.errors import ContractError
 
 MOST_BYTES = 128 << 20
-"""Largest file that is parsed at once, which can take 40 times its size in memory."""
+"""Default size limit in bytes: parsing a whole file can take 40 times its size in memory."""
 DATA_BYTES = 1 << 30
-"""Largest file that is read in records, lines or arrays."""
+"""Size limit in bytes for data files, which are read piece by piece (record, line or array)."""
 
 
 def open_file(path: str | PathLike[str], most: int = MOST_BYTES) -> BinaryIO:
@@ -44,10 +44,10 @@ def open_file(path: str | PathLike[str], most: int = MOST_BYTES) -> BinaryIO:
 
 
 def read_file(path: str | PathLike[str], most: int = MOST_BYTES) -> bytes:
-    """Return the content of a regular file of at most ``most`` bytes; raise like ``open_file()``."""
+    """Return the content of a regular file of at most ``most`` bytes; raises like ``open_file()``."""
     with open_file(path, most) as file:
         try:
-            # Read at most ``most`` bytes of a file that grows, as some in /proc do.
+            # Read at most ``most`` bytes, because a file can grow meanwhile, as some in /proc do.
             return file.read(most)
         except OSError as error:
             raise ContractError(f"{_cannot(path)}: {error.strerror or error}") from None
@@ -55,7 +55,7 @@ def read_file(path: str | PathLike[str], most: int = MOST_BYTES) -> bytes:
 
 def _cannot(path: str | PathLike[str]) -> str:
     folder = ""
-    with contextlib.suppress(OSError):  # another process removed it
+    with contextlib.suppress(OSError):  # another process removed the current folder
         folder = f" (in {os.getcwd()!r:.200})"
     return f"cannot read {os.fspath(path)!r:.200}{folder}"
 

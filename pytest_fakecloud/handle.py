@@ -42,19 +42,21 @@ C = TypeVar("C", bound=HandleConfig)
 Method = TypeVar("Method", bound=Callable[..., Any])
 Interceptor = Callable[["Handle", str], AbstractContextManager[object]]
 _GIVEN: deque[str] = deque(maxlen=1000)
-"""Tokens of the latest fakes of this process, so that a report recognizes a client of another test."""
+"""Tokens of the latest fakes of this process, by which a report recognizes a client of another
+test.
+"""
 SECRETS = (
     "token", "read_only_token", "password", "_password", "current_signing_key", "next_signing_key",
 )  # fmt: skip
-"""Properties of fakes that no report may show."""
+"""Names of the properties with credentials, which no report may show."""
 _making_stacks = threading.Lock()
 _changing_handles = threading.Lock()
 
 
 def action(method: Method) -> Method:
-    """Record calls of a method in reports, as an action of the test on the fake.
+    """Decorate a method so that its calls appear in reports, as an action of the test on the fake.
 
-    Ignores calls from inside this package.
+    Calls from inside this package are ignored.
     """
 
     @functools.wraps(method)
@@ -65,10 +67,11 @@ def action(method: Method) -> Method:
             return method(self, *given, **named)
         number = self._recorder.reserve()
         result = method(self, *given, **named)
-        # The values of headers may be secret.
+        # Headers may contain secrets, so omit their values.
         shown = {name: [*it] if name == "headers" and it else it for name, it in named.items()}
         told = [*map(_argument, given), *(f"{name}={_argument(it)}" for name, it in shown.items())]
-        # The private attribute, because reading the public id counts as an inspection by the test.
+        # Read the private attribute, because reading the public id counts as an inspection by the
+        # test.
         message = getattr(result, "_id", None)
         about = {"message_id": message} if isinstance(message, str) else {}
         call = given, named
@@ -89,7 +92,7 @@ def _argument(value: object) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Snapshot:
-    """The data of one fake at one time, for ``restore()`` of the same fake."""
+    """The data of one fake at a point in time, for ``restore()`` of the same fake."""
 
     fixture: str
     data: Any
@@ -98,9 +101,9 @@ class Snapshot:
 class Gone:
     """Names, addresses and credentials of closed fakes, for reports.
 
-    ``last`` are the fakes that were open when the whole cloud closed. They are read only when a
-    report is made, because most tests have none. For a fake that closes alone only its strings are
-    kept.
+    ``last`` are the fakes that were open when the whole cloud closed. Their strings are read only
+    when a report is made, because most tests have no report. A fake that closes before its cloud is
+    not kept, only its strings.
     """
 
     def __init__(self) -> None:
@@ -124,11 +127,11 @@ class Gone:
 
     @property
     def secrets(self) -> set[str]:
-        """Credentials that were valid earlier."""
+        """The credentials of all closed fakes."""
         return self._secrets.union(*map(secrets_of, self.last))
 
     def clear(self) -> None:
-        """Forget all of them, together with the journal."""
+        """Forget all closed fakes; called when the journal is cleared."""
         self.last = ()
         self._homes.clear()
         self._secrets.clear()
@@ -140,21 +143,21 @@ def gone_of(cloud: AnyCloud) -> Gone:
 
 
 def was_given(token: str) -> bool:
-    """Return whether one of the last thousand fakes of this process started with this token."""
+    """Return whether a recent fake of this process started with this token."""
     return token in _GIVEN
 
 
 def secrets_of(handle: Handle) -> set[str]:
-    """Return the credentials that are valid now."""
+    """Return the credentials that a fake currently accepts."""
     return {value for name in SECRETS if isinstance(value := getattr(handle, name, None), str)}
 
 
 class Context:
-    """What the fakes of one cloud share.
+    """The objects that the fakes of one cloud share.
 
     ``clock``, ``ids`` and ``journal`` are the cloud's, ``time`` is the clock's timekeeper,
-    ``problems`` collects strict-mode violations, ``delivery`` determines who delivers the queue's
-    messages, ``interceptor`` answers requests for hard-coded origins, ``handles`` are the open
+    ``problems`` collects strict-mode violations, ``delivery`` determines how the queue's messages
+    are delivered, ``interceptor`` answers requests for hard-coded origins, ``handles`` are the open
     fakes, ``gone`` has records of the closed ones.
     """
 
@@ -233,8 +236,8 @@ class Context:
 class Handle:
     """One fake: its address, credentials, data, journal and faults.
 
-    A context manager that closes the fake. Calls by a test on this object bypass faults and are not
-    recorded as calls of clients.
+    A context manager that closes the fake. Methods that a test calls on this object bypass faults
+    and are not recorded as calls of clients.
     """
 
     service: ClassVar[str] = ""
@@ -248,7 +251,7 @@ class Handle:
     _started_with: Mapping[str, Any] | None = None
     """The settings that a cloud started the fake with, for reports that replay its journal."""
     _rewound = 0
-    """The journal's number when data was last restored."""
+    """The journal number at which data was last restored."""
 
     def __init__(
         self,
@@ -270,7 +273,8 @@ class Handle:
             self._time.now_us, self.service, self.name, recorder_of(context.journal)
         )
         self.journal = Journal(self._recorder)
-        # An empty plan is falsy, but the service may query it later.
+        # Compare with None: an empty plan is falsy, but it must be used because rules may be added
+        # to it later.
         if faults is None:
             table = FaultTable(partial(context.ids.stream, self.name, "faults"), self._time)
             faults = FaultPlan(table)
@@ -320,7 +324,7 @@ class Handle:
         return self._env_variables()
 
     def _env_variables(self) -> dict[str, str]:
-        """Return the variables of the service's clients. Subclasses override this."""
+        """Return the environment variables of the service's clients. Subclasses override this."""
         return {}
 
     @action
@@ -373,14 +377,15 @@ class Handle:
     def intercept(self, origin: str) -> AbstractContextManager[object]:
         """Also answer requests for a hard-coded origin (``"https://kv.example.com"``).
 
-        Works for requests of this process through ``requests``, ``httpx`` or ``urllib3``, as
-        official clients send them. Other clients (aiohttp, ``http.client``, a Redis client) need
-        the fake's own address. Active until the returned context manager exits or the fake closes.
+        Works for requests that this process sends through ``requests``, ``httpx`` or ``urllib3``,
+        as official clients do. Other clients (aiohttp, ``http.client``, a Redis client) need the
+        fake's own address. Active until the returned context manager exits or the fake closes.
         """
         if self._context.interceptor is None:
             raise ContractError("intercept() needs a fake that was started by a Cloud")
         if self.closed:
-            # A closed fake would never remove the interception.
+            # Check first, because a fake that is already closed would never remove the
+            # interception.
             raise ContractError(f"{self.name} is closed and cannot answer for {shown(origin)}")
         interception = self._context.interceptor(self, origin)
         self._stack().push(interception)
@@ -398,7 +403,7 @@ class Handle:
 
     @action
     def restore(self, snapshot: Snapshot) -> None:
-        """Restore the data of a snapshot. Journal, faults, credentials and clock stay."""
+        """Restore the data of a snapshot. Journal, faults, credentials and clock do not change."""
         if not isinstance(snapshot, Snapshot) or snapshot.fixture != self.fixture:
             raise ContractError(
                 f"{shown(snapshot)} is not a snapshot of a {self.fixture}: "
@@ -408,7 +413,7 @@ class Handle:
         self._rewound = self._recorder.reserve()
 
     def _first_baseline(self) -> Snapshot | None:
-        """Return a new fake's baseline; None to call ``_new_snapshot()`` on demand."""
+        """Return a new fake's baseline, or None if ``_new_snapshot()`` creates it on demand."""
         return self.snapshot()
 
     def _new_snapshot(self) -> Snapshot:
@@ -423,7 +428,7 @@ class Handle:
     def reset(self) -> None:
         """Return to the baseline: restore its data, remove all faults, clear the journal.
 
-        Address, credentials and clock stay.
+        Address, credentials and clock do not change.
         """
         self.restore(self._baseline or self._new_snapshot())
         self.faults.clear()
@@ -438,7 +443,7 @@ class Handle:
         self._stack().callback(callback)
 
     def _stack(self) -> ExitStack:
-        # Created on first use, because most fakes only have their mount to close.
+        # Create the stack on first use, because most fakes have nothing but their mount to close.
         with _making_stacks:
             if self._exits is None:
                 self._exits = ExitStack()
@@ -462,7 +467,9 @@ class Handle:
         return found
 
     def _undelivered(self) -> str | None:
-        """Describe messages that were published and never delivered, for fakes that deliver."""
+        """Describe messages that were published but never delivered; only for fakes that deliver
+        messages.
+        """
         return None
 
     def _unmet(self) -> list[str]:
@@ -470,7 +477,7 @@ class Handle:
         return []
 
     def end_connections(self) -> None:
-        """Abort requests in progress and close every open connection. The address stays."""
+        """Abort requests in progress and close every open connection. The address does not change."""
         self._mount.reset_connections()
 
     def close(self) -> None:
@@ -544,10 +551,10 @@ class Handle:
 
 
 def _close_client(client: Any) -> None:
-    """Close the connections of an official client. Not all clients have a method for it."""
+    """Close the connections of an official client, if it has a method for that."""
     for owner in (client, *vars(client).values()):
         connections = getattr(owner, "_client", None)
         close = getattr(connections, "close", None)
-        # Asynchronous clients have aclose() instead, which needs their event loop.
+        # Skip asynchronous clients: they have aclose() instead, which needs their event loop.
         if close is not None and not hasattr(connections, "aclose"):
             close()

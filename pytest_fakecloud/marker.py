@@ -1,4 +1,4 @@
-"""Settings of a test's cloud: the keywords of the marker, besides those of the fakes."""
+"""The settings of a test's cloud: the keywords of the marker, except those named after fakes."""
 
 from __future__ import annotations
 
@@ -28,29 +28,31 @@ _STRICT: Kind[Any] = Kind(
 
 @dataclass(frozen=True, kw_only=True)
 class MarkerConfig:
-    """Settings of a test's cloud.
+    """The settings of a test's cloud.
 
     None means the default: the ini setting of the same name (``fakecloud_clock``), if there is one.
     """
 
     now: Any = setting(None, optional(_INSTANT))
-    """The time at which the clock starts; now by default."""
+    """The initial time of the clock; the current time by default."""
     clock: Literal["running", "frozen"] | None = setting(
         None, optional(choice("running", "frozen"))
     )
-    """Whether the clock runs with real time, or moves only when it is moved."""
+    """``"running"``: the clock follows real time. ``"frozen"``: it advances only when a test moves
+    it.
+    """
     seed: Any = setting(None, optional(_SEED))
     """The seed of all ids and random values; the test's node id by default."""
     process_time: bool | Literal["autojump"] = setting(False, either(SWITCH, choice("autojump")))
     """Whether ``time.time()`` and ``datetime.now()`` follow the clock, which is then frozen; with
-    ``"autojump"``, sleeps of the process also move it (extra ``time``).
+    ``"autojump"``, sleeping also moves the clock (extra ``time``).
     """
     strict: Any = setting(None, optional(_STRICT))
     """The kinds of strict-mode violations that fail a passing test."""
     env: bool | None = setting(None, optional(SWITCH))
     """Whether to set the environment variables that official clients read."""
     transport: Literal["socket", "inprocess"] | None = setting(None, optional(TRANSPORT))
-    """How requests, httpx and urllib3 of this process reach the fakes; ``"inprocess"`` skips the
+    """How requests, httpx and urllib3 in this process reach the fakes; ``"inprocess"`` skips the
     socket.
     """
     tls: bool = setting(False, SWITCH)

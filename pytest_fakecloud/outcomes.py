@@ -28,7 +28,7 @@ UNTOLD = "the report of the fakes could not be made"
 
 
 class FakecloudWarning(pytest.PytestWarning):
-    """Something looks wrong, but the real service would accept it."""
+    """A warning about something that looks wrong but that the real service would accept."""
 
 
 def check(run: Run) -> None:
@@ -37,8 +37,8 @@ def check(run: Run) -> None:
     failure: BaseException | None = None
     warned: list[str] = []
     with telling("the check for strict-mode violations could not be made", untold.append):
-        # First, because the rest reads the journals, which would count as an inspection by the
-        # test.
+        # Check for undelivered messages first: the code below reads the journals, which would count
+        # as an inspection by the test.
         warned = _undelivered(run)
         failure = _failure(run)
     if untold:
@@ -50,8 +50,8 @@ def check(run: Run) -> None:
 
 
 def _undelivered(run: Run) -> list[str]:
-    """Describe messages that a passing test published and never delivered, without those that fail
-    it.
+    """Describe messages that a passing test published but never delivered, except those that fail
+    it as strict-mode violations.
     """
     found = [(cloud, text) for cloud in run.clouds() for text in cloud._undelivered(run.strict)]
     if not found:
@@ -62,10 +62,10 @@ def _undelivered(run: Run) -> list[str]:
 
 
 def explain(run: Run, error: Exception) -> None:
-    """Connect the error of a failed test with an earlier exception of a callback.
+    """Raise an earlier exception of a callback that explains the error of a failed test.
 
-    Raises an outcome of pytest, which ends the test whatever happened afterwards. An assertion
-    becomes the cause of the error, so that pytest shows both.
+    An outcome of pytest is raised as it is and ends the test. An assertion becomes the cause of the
+    error, so that pytest shows both.
     """
     found: _Found = []
     with telling("the exceptions of callbacks could not be read", _warn):
@@ -126,7 +126,7 @@ def _failure(run: Run) -> BaseException | None:
     from .reporting.wording import Scene
 
     kinds = {problem.kind for _, problem in found}
-    # A client that retries causes the same violation again.
+    # Report each violation only once: a client that retries repeats the same one.
     lines = [
         Mask(cloud).text(problem(one, Scene()))
         for cloud in clouds
@@ -139,7 +139,7 @@ def _failure(run: Run) -> BaseException | None:
     )
     failed = _failed_assertion(found)
     if failed is not None:
-        # pytest then shows its message, its source line and its values.
+        # Raise the assertion itself, so that pytest shows its message, source line and values.
         failed.add_note(text)
         return failed
     failure = pytest.fail.Exception(text, pytrace=False)
@@ -167,7 +167,8 @@ def _is_meant(cloud: AnyCloud, call: Call) -> bool:
 
 
 def _warn(text: str) -> None:
-    # These warnings must never fail a passing test or the run, whatever the warning filters.
+    # Ignore exceptions: these warnings must never fail a passing test or the run, whatever the
+    # warning filters.
     with warnings.catch_warnings():
         warnings.simplefilter("always")
         warnings.warn(FakecloudWarning(text), stacklevel=1)
@@ -177,7 +178,8 @@ def report_on(
     run: Run, item: pytest.Item, call: pytest.CallInfo[None], report: pytest.TestReport
 ) -> None:
     """Add the journal of a test's fakes to its report."""
-    # A stand-alone server may be gone, and an exception here would abort the whole run.
+    # Catch all exceptions, because one raised here would abort the whole run, e.g. when a
+    # stand-alone server no longer responds.
     with telling(UNTOLD, lambda line: report.sections.append(("fakecloud", line))):
         _explain(run, item, call, report)
 
@@ -189,7 +191,7 @@ def _explain(
     if not clouds:
         return
     in_call = call.when == "call"
-    # Each cloud has its own clock, so the run's cloud gets a page beside the test's.
+    # Each cloud has its own clock, so the run's cloud gets a separate page next to the test's.
     names = [item.nodeid, f"{item.nodeid} (session)"]
     if run.recordings and (in_call or (call.when == "setup" and report.failed)):
         from .recordings import write as record
@@ -240,7 +242,7 @@ def _told(
             test=name,
             failure=str(report.longrepr) if report.failed else "",
             served=run.served(cloud),
-            # Measured with the run's own clock, because tests can freeze pytest's.
+            # Use the run's own measurement, because tests can freeze pytest's clock.
             idle_s=run.idle_s() if call.when == "call" else None,
             raised=None if call.excinfo is None else call.excinfo.value,
             hints=lines,
@@ -255,7 +257,7 @@ def _told(
 def _written(
     run: Run, cloud: AnyCloud, data: Report, item: pytest.Item, raised: BaseException | None
 ) -> str:
-    """Write the page of a test and its JSON; return the path of the page."""
+    """Write the HTML page of a test and its JSON; return the path of the page."""
     from .reporting import as_json, page
 
     assert run.timelines is not None
@@ -264,13 +266,13 @@ def _written(
         written = page.write(cloud, run.timelines, data, _picture_of(raised))
         as_json.write(data, written.with_suffix(".json"))
         links.append(str(written))
-        # The report of the teardown passes these on to JUnit's XML.
+        # These properties are copied to the report of the teardown, which JUnit's XML reads.
         item.user_properties.append(("fakecloud_timeline", str(written)))
     return "".join(links)
 
 
 def _picture_of(raised: BaseException | None) -> Picture | None:
-    """Return what draws a broken promise of ``explore()``; None for any other failure."""
+    """Return a function that draws a broken promise of ``explore()``; None for any other failure."""
     if raised is None or not hasattr(raised, "runs"):
         return None
     from .explore.explore import BrokenSchedule
@@ -286,7 +288,7 @@ def finish(config: pytest.Config) -> None:
     # An ``on_close`` callback may raise. Test outcomes have already been reported, so only print
     # the error.
     with telling("fakecloud: no index of the timelines", partial(print, file=sys.stderr)):
-        # If the folder could not be created, that was reported before.
+        # A folder that could not be created has already been reported.
         if folder is not None and os.path.isdir(folder):
             from .reporting.page import write_index
 

@@ -56,7 +56,9 @@ OPTIONS: dict[str, dict[str, Any]] = {
 
 
 class Default(str):
-    """The default value of a setting, to tell it from the same value set by the user."""
+    """The default value of a setting; the type distinguishes it from the same value set by the
+    user.
+    """
 
     __slots__ = ()
 
@@ -109,16 +111,16 @@ SETTINGS: dict[str, tuple[str, Any, Any]] = {
 }
 """Ini settings by name: help text, type and default."""
 CHECKED = ("--fakecloud-report", "--fakecloud-record")
-"""Options that are validated before the run begins, as all ini settings are."""
+"""Options that are validated before the run begins, like all ini settings."""
 
 _FAKED_FILES = frozenset({"fs", "fs_class", "fs_module", "fs_session"})
-"""Fixtures of pyfakefs. At their end, pyfakefs forgets all modules imported since."""
+"""Fixtures of pyfakefs. When they end, pyfakefs makes Python forget all modules imported since."""
 _SESSION = f"{__package__}.session"
 _ITEM = pytest.StashKey[pytest.Item | None]()
 _configs: list[pytest.Config] = []
-"""The runs of this process: one, followed by those that run inside a test.
+"""A stack of the configurations of this process's runs: the outer run, then runs inside its tests.
 
-Fixtures read it because requesting ``request`` takes 40 us per test.
+Fixtures read the last item because requesting ``request`` takes 40 us per test.
 """
 
 
@@ -189,7 +191,7 @@ def _run_of(config: pytest.Config) -> Run | None:
 
 
 def present() -> Run:
-    """Return the run of the current test, and announce the test to it if necessary."""
+    """Return the run of the current test; begin the test there if that has not been done."""
     config = _configs[-1]
     run, item = _run_of(config), config.stash.get(_ITEM, None)
     if run is None:
@@ -247,7 +249,8 @@ def pytest_runtest_call(item: pytest.Item) -> Generator[None, None, None]:
             explain(run, error)
         raise
     run = run or _run_of(item.config)
-    # unittest.TestCase stores its failure, skip or expected failure until the report.
+    # Look at the recorded errors, because unittest.TestCase keeps its failures, skips and expected
+    # failures until the report.
     if run is not None and run.has_fakes and not getattr(item, "_excinfo", None):
         from .outcomes import check
 
@@ -279,7 +282,9 @@ def pytest_runtest_makereport(
 
 
 def pytest_exception_interact(call: pytest.CallInfo[None], report: object) -> None:
-    """Explain a module that could not be imported because a variable of a fake is not set."""
+    """Add an explanation if a module could not be imported because a fake's environment variable is
+    not set.
+    """
     if isinstance(report, pytest.CollectReport) and call.excinfo is not None:
         from .reporting.mistakes import at_import
 
@@ -293,13 +298,17 @@ def pytest_exception_interact(call: pytest.CallInfo[None], report: object) -> No
 
 @pytest.fixture(scope="session")
 def fakecloud_settings() -> dict[str, Any]:
-    """Settings of the fakes, with the marker's keywords. Override it to apply them to many tests."""
+    """Settings of the fakes, by the names of the marker's keywords. Override it to apply them to
+    many tests.
+    """
     return {}
 
 
 @pytest.fixture(scope="session")
 def fakecloud_session_settings() -> dict[str, Any]:
-    """Settings of the session's fakes, with the marker's keywords. Override it in a conftest."""
+    """Settings of the session's fakes, by the names of the marker's keywords. Override it in a
+    conftest.
+    """
     return {}
 
 
@@ -309,7 +318,7 @@ def fakecloud_session(
 ) -> AnyCloud:
     """A Cloud that lasts for the whole run, for your own session fixtures.
 
-    Its fakes keep their address and credentials and return to their baseline before each test:
+    Its fakes keep their address and credentials and return to their baseline before each test.
     ``load()`` the data that all tests start from, then call ``set_baseline()``.
     """
     from .session import run_of
@@ -366,8 +375,8 @@ def broker() -> Broker:
 def queue() -> Queue:
     """An HTTP message queue with deliveries, retries and callbacks, empty for each test.
 
-    Messages are delivered only when the test runs the queue: ``queue.run_until_idle()``,
-    ``queue.advance("24h")``, ``queue.deliver_due()``.
+    Messages are delivered only when the test runs the queue, with ``queue.run_until_idle()``,
+    ``queue.advance("24h")`` or ``queue.deliver_due()``.
     """
     handle: Queue = present().test_handle("queue")
     return handle
@@ -426,8 +435,8 @@ def fakecloud_env(
     """Set the environment variables that clients read, for every fake of the test.
 
     These are the official clients' own variables, and ``KV_URL`` and ``REDIS_URL`` for Redis
-    clients, task queues and caches. A fake that starts later sets its variables then. The first
-    fake of a service wins.
+    clients, task queues and caches. The variables of a fake that starts later are set when it
+    starts. If a service has several fakes, those of the first one are set.
     """
     from .session import publish_env
 
@@ -439,4 +448,4 @@ def fakecloud_env(
 _FIXTURES = frozenset(
     name for name, value in list(globals().items()) if type(value) is type(fakecloud)
 )
-"""The names of the fixtures of this module."""
+"""The names of the plugin's fixtures."""

@@ -29,16 +29,20 @@ VOLATILE = frozenset(
     {"messageId", "scheduleId", "dlqId", "uuid", "timestamp", "time", "createdAt", "updatedAt"}
     | {"notBefore", "cursor", "endpointId", "topicId", "taskId", "jti", "workflowRunId"}
 )
-"""Fields whose values differ between runs. Their recorded values are translated in later requests."""
+"""Fields whose values differ between runs. Later requests use the fakes' values in place of the
+recorded ones.
+"""
 _CREDENTIALS = frozenset({"_token", "qstash_token"})
-"""Query parameters with credentials; a fake has its own."""
+"""Query parameters that hold credentials. A replay uses the fake's own credentials instead."""
 _NOT_SENT_AGAIN = frozenset(
     {"host", "content-length", "connection", "transfer-encoding", "authorization", "expect"}
 )
 
 
 def archive(cloud: AnyCloud) -> dict[str, Any]:
-    """Return the cloud's journal as a HAR object, with masked credentials and the cloud's times."""
+    """Return the cloud's journal as a HAR object, with credentials masked and times of the cloud's
+    clock.
+    """
     mask = Mask(cloud)
     homes = dict(gone_of(cloud).homes)
     homes.update((handle.name, (handle.fixture, handle.url)) for handle in cloud.handles)
@@ -55,7 +59,9 @@ def archive(cloud: AnyCloud) -> dict[str, Any]:
 
 
 def write(cloud: AnyCloud, path: Path) -> Path:
-    """Write the archive to a file that only its owner can read, creating folders; return its path."""
+    """Write the archive to a file that only its owner can read, creating folders; return the file's
+    path.
+    """
     return write_private(path, json.dumps(archive(cloud), indent=1, ensure_ascii=False))
 
 
@@ -81,7 +87,8 @@ def _entry(call: Call, fixture: str, origin: str, mask: Mask) -> dict[str, Any]:
             **({"text": body} if isinstance(body, str) else _text(body, mask)),
         }
     answer_type = call.answer_headers.get("Content-Type", "application/json")
-    # The body that a GET would have had was never sent to a HEAD.
+    # Leave out the body of an answer to HEAD: the journal has the one for GET, which was never
+    # sent.
     answer = call.answer if isinstance(call.answer, bytes) and call.method != "HEAD" else b""
     return {
         "startedDateTime": to_datetime(call.at_us).isoformat(),
@@ -121,7 +128,7 @@ def _text(body: bytes, mask: Mask) -> dict[str, str]:
 
 @dataclass(frozen=True, slots=True)
 class Difference:
-    """One answer that differs from the recording: the request, the field and both values."""
+    """One difference between a response and the recording: the request, the field and both values."""
 
     number: int
     request: str
@@ -165,17 +172,17 @@ def replay(
     ignore: Iterable[str] = (),
     move_clock: bool = True,
 ) -> Differences:
-    """Send a recorded session to fakes and compare the answers.
+    """Send a recorded session to fakes and compare the responses.
 
     ``file`` is a HAR file from this package, a browser, a proxy or a client of the real service.
     ``into`` maps origins to fakes (``{"https://kv.example.com": kv_server}``), or is one fake for
     all requests; without it the fakes of the recorded fixtures are used. Status and body are
     compared, JSON by value. Fields in ``VOLATILE`` and ``ignore`` are not compared, but their
     recorded values are replaced in later requests by the fake's values. ``move_clock`` advances the
-    clock by the recorded intervals. Some requests are skipped: those that a fault answered in the
-    recording, that got no answer there (status 0), streams, and requests that were masked because
-    they contained a password. Masked or missing parts of an answer match anything. A missing answer
-    of a fake is a difference.
+    clock by the recorded intervals. Some requests are skipped: those whose recorded response came
+    from an injected fault, those without a recorded response (status 0), streams, and requests that
+    were masked because they contained a password. Masked or missing parts of a recorded response
+    match anything. It is a difference if a fake does not respond.
 
     Raises ``ContractError`` for an unreadable file, for requests that cannot be sent or have no
     fake, and for invalid options.
@@ -227,7 +234,7 @@ def replay(
 
 
 class _NoAnswer(Exception):
-    """The fake did not answer. The text says how the connection ended."""
+    """Raised when a fake did not respond. The text says how the connection ended."""
 
 
 def _is_left_out(entry: Mapping[str, Any]) -> bool:
@@ -243,7 +250,7 @@ def _is_left_out(entry: Mapping[str, Any]) -> bool:
 
 
 def _is_unknown(content: Mapping[str, Any]) -> bool:
-    """Return whether the file omits a body that was sent, as many tools do."""
+    """Return whether a body was sent but is missing from the file; many tools do not record bodies."""
     return content.get("text") is None and content.get("size") != 0
 
 
@@ -275,7 +282,7 @@ def _are_texts(values: Iterable[object]) -> bool:
 
 def _entries(path: Path) -> list[dict[str, Any]]:
     try:
-        # Some tools write a byte order mark.
+        # Use utf-8-sig, because some tools write a byte order mark.
         entries = json.loads(read_file(path, DATA_BYTES).decode("utf-8-sig"))["log"]["entries"]
         if not isinstance(entries, list):
             raise TypeError(f"log.entries is {entries!r:.100}, not a list")
@@ -408,7 +415,7 @@ def _send(
 def _translated(text: str, translation: Mapping[str, str]) -> str:
     if not translation:
         return text
-    # In one pass, so that a replaced value is never replaced again.
+    # Replace all values in one pass, so that a replacement is never replaced again.
     known = "|".join(map(re.escape, sorted(translation, key=len, reverse=True)))
     return re.sub(known, lambda found: translation[found[0]], text)
 
@@ -448,7 +455,7 @@ def _compare(
 
 
 def _may_be(recorded: Any, answered: Any) -> bool:
-    """Return whether an answer matches a recorded string with masked parts."""
+    """Return whether a string in a response matches a recorded string that has masked parts."""
     if not isinstance(recorded, str) or HIDDEN not in recorded or not isinstance(answered, str):
         return False
     return fits(tuple(recorded.split(HIDDEN)), answered)

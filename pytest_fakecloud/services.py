@@ -1,9 +1,9 @@
 """The list of all services, with a descriptor for each.
 
-The cloud, the plugin, the command, the control API and the console read it. For the sake of types a
-new service also needs a fixture in ``plugin`` and a method of ``AnyCloud``. This module names
-modules without importing them, because every pytest run that checks a setting or has fakes imports
-it.
+The cloud, the plugin, the command, the control API and the console read it. A new service also
+needs a fixture in ``plugin`` and a method of ``AnyCloud``, both for type checkers. Modules are
+named here and not imported, because every pytest run that checks a setting or has fakes imports
+this one.
 """
 
 from __future__ import annotations
@@ -20,10 +20,10 @@ class Service(NamedTuple):
     """One kind of fake: its names, its modules and its features.
 
     ``fixture`` is the name of its fixture, ``word`` its name on the command line and in the
-    server's file (None if it cannot be started there). ``handle`` and ``view`` are import paths
-    (``"package.module:name"``): the class of the fake, and the function that returns its content as
-    JSON for the console. ``in_process`` is True if clients of this process may reach it without a
-    socket.
+    server's configuration file (None if it cannot be started there). ``handle`` and ``view`` are
+    import paths (``"package.module:name"``) of the fake's class and of the function that returns
+    its content as JSON for the console. ``in_process`` is True if clients of this process may reach
+    it without a socket.
     """
 
     fixture: str
@@ -34,8 +34,8 @@ class Service(NamedTuple):
 
     @property
     def alias(self) -> str | None:
-        """The second name of its fixture, for suites in which the first is taken
-        (``fakecloud_kv``).
+        """The alternative name of its fixture (``fakecloud_kv``), for suites that already use the
+        first.
         """
         return None if self.word is None else f"fakecloud_{self.word}"
 
@@ -76,11 +76,11 @@ SERVICES = _list(
     Service("callback_capture", "pytest_fakecloud.queue.capture.handle:CallbackCapture"),
     Service("destination", "pytest_fakecloud.queue.delivery.destination_server:Destination"),
 )
-"""Every service by the name of its fixture, in the order in which they are listed."""
+"""Every service by the name of its fixture, in the order in which services are listed."""
 
 
 def by_word() -> dict[str, Service]:
-    """Return the services that the command line and the server's file can start, by word."""
+    """Return the services that the command line and the configuration file can start, by ``word``."""
     return {service.word: service for service in SERVICES.values() if service.word is not None}
 
 

@@ -23,13 +23,13 @@ if TYPE_CHECKING:
     from .standalone.control.clouds import Opener
 
 PROBLEMS = 1_000
-"""Most strict-mode violations that a server keeps."""
+"""Maximum number of strict-mode violations that a server keeps."""
 TELL_SECONDS = 1.0
-"""Seconds between the log lines of a long load."""
+"""Seconds between the log lines while data is loaded."""
 
 
 class Usage(Exception):
-    """A wrong option, variable or file. The text names it and the valid values."""
+    """A wrong option, variable or file. The message names it and lists the valid values."""
 
 
 class Served(NamedTuple):
@@ -48,11 +48,11 @@ class Served(NamedTuple):
 def with_defaults(options: Mapping[str, Any], log: Log) -> dict[str, Any]:
     """Return the options of a server with the default ports and credentials added.
 
-    The default ports listen already, so that no other server takes one before this one has started;
-    ``http.ports.release()`` closes them where it does not start.
+    The default ports are bound immediately, so that no other server takes one before this one has
+    started; if it does not start, ``http.ports.release()`` closes them.
 
     A default port that is in use is replaced by any free one, which is logged. Raises ``Usage`` for
-    a fake without a token of its own at an address that other machines can reach.
+    a fake that other machines can reach but that has no token of its own.
     """
     services = {}
     guarded = set()
@@ -161,7 +161,9 @@ def _prepare(
     forwards: Mapping[str, str],
     log: Log,
 ) -> None:
-    """Load the state files and set up the forwards, as the baseline for a reset."""
+    """Load the state files and set up the forwards; the result is the baseline that ``reset``
+    returns to.
+    """
     from .core.timeparse import monotonic
     from .standalone.state_file import load_state
 
@@ -197,7 +199,7 @@ def _prepare(
 
 
 def _opener(options: Mapping[str, Any], log: Log) -> Opener:
-    """Return the function that serves isolated clouds: with the server's options, at other
+    """Return the function that serves isolated clouds with the server's options but at other
     addresses.
     """
     own = ("host", "port", "token", "database_port", "database_password", "dev_credentials")
@@ -241,7 +243,7 @@ def _opener(options: Mapping[str, Any], log: Log) -> Opener:
 
 
 def _part_for(services: Collection[str], content: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the part of a state file that belongs to some of the services."""
+    """Return the part of a state file that belongs to the given services."""
     absent = {word for word in by_word() if word not in services}
     if "queue" in absent:
         absent.add("destinations")

@@ -21,7 +21,7 @@ from .services import SERVICES, by_word, named
 
 try:
     import resource
-except ImportError:  # Windows has no such counters
+except ImportError:  # Windows has no such counters.
     resource = None  # type: ignore[assignment]
 
 if TYPE_CHECKING:
@@ -98,7 +98,8 @@ def check_settings(config: pytest.Config) -> None:
         except (ValueError, pytest.UsageError) as error:
             raise pytest.UsageError(f"{name}: {error}; pass true or false") from None
     strict = config.getini("fakecloud_strict")
-    # The valid kinds are defined in modules that a run without fakes never imports.
+    # Look them up only if necessary: the valid kinds are defined in modules that a run without
+    # fakes never imports.
     if _switch_of(strict) is None:
         try:
             _kinds_of_text(strict)
@@ -117,13 +118,17 @@ def check_settings(config: pytest.Config) -> None:
 
 
 def _says(config: pytest.Config, name: str, value: str) -> bool:
-    """Return whether a setting was set to this value, and does not only have it by default."""
+    """Return whether the user set a setting to this value; False if it only has the value by
+    default.
+    """
     found = config.getini(name)
     return found == value and type(found) is str
 
 
 def _nearest(place: Path) -> Path:
-    """Return the path, or its nearest existing parent. Path.exists() would hide other errors."""
+    """Return the path, or its nearest existing parent. Does not use Path.exists(), which would hide
+    other errors.
+    """
     while True:
         try:
             place.stat()
@@ -150,7 +155,7 @@ def begin_early(config: pytest.Config, names: list[str]) -> None:
             f"fakecloud_early: {', '.join(unknown)} is not a service; "
             f"the services are: {', '.join(known)}"
         )
-    # If a conftest cannot be imported, nothing else would close the fakes.
+    # Close the fakes here: nothing else would if a conftest cannot be imported.
     config.add_cleanup(partial(end, config))
     check_settings(config)
     from .core.errors import ContractError
@@ -169,7 +174,7 @@ def end(config: pytest.Config) -> None:
 
 
 NOT_OF_A_TEST = ("__main__", "cli", "kafka", "redis", "standalone", "support", "tls", "verify")
-"""Modules that a test's fakes do not import unless the test uses a library or a server."""
+"""Modules that ``import_fakes()`` leaves out: tests only need them with a library or a server."""
 
 
 IMPORTED_LATER = (
@@ -182,14 +187,14 @@ IMPORTED_LATER = (
     "sysconfig",
     "zoneinfo",
 )
-"""Modules that functions of this package import on their first call."""
+"""Modules that functions of this package import when they are first called."""
 
 
 def import_fakes() -> None:
     """Import every module that fakes may need.
 
-    For tests that fake the file system: a module imported meanwhile would keep faked objects and be
-    forgotten at the end, and some modules cannot be imported twice.
+    For tests that fake the file system: a module imported while files are faked would keep the
+    faked objects and be forgotten afterwards, and some modules cannot be imported twice.
     """
     from . import __path__
 
@@ -201,12 +206,12 @@ def import_fakes() -> None:
 
 
 def misuse(text: str) -> BaseException:
-    """Return the failure of a test with an invalid setting: an error without a traceback."""
+    """Return the failure of a test with an invalid setting, which pytest shows without a traceback."""
     return pytest.fail.Exception(f"fakecloud: {text}", pytrace=False)
 
 
 _A_SLEEP_S = 0.04
-"""Seconds from which a wait counts as a sleep, and not as a turn of other processes."""
+"""Average wait in seconds from which waits count as sleeping; shorter ones are for other processes."""
 
 
 _pread = getattr(os, "pread", None)
@@ -222,10 +227,10 @@ def _schedule() -> int | None:
 
 
 def _turns() -> tuple[int, float]:
-    """Return how often this thread or process got the CPU, and for how many seconds it waited for
+    """Return how often this thread or process was given the CPU, and how many seconds it waited for
     it.
 
-    Both are 0 on systems without these counters.
+    The system may lack one or both figures; a missing figure is 0.
     """
     file = _schedule()
     if file is not None and _pread is not None:
@@ -243,10 +248,10 @@ def _turns() -> tuple[int, float]:
 class Run:
     """The state that the hooks and fixtures of one pytest run share.
 
-    ``item`` is the current test, ``cloud`` its cloud if created, ``told`` is True after the journal
-    was added to a report, ``strict`` are the kinds of strict-mode violations that fail it. Besides
-    the clouds of tests the run may have one that lasts until its end and returns to its baseline
-    before each test.
+    ``item`` is the current test and ``cloud`` its cloud, if created. ``told`` is True after the
+    journal was added to a report. ``strict`` are the kinds of strict-mode violations that fail the
+    test. Besides the clouds of tests, a run may have one that lasts until its end and returns to
+    its baseline before each test.
     """
 
     def __init__(self, config: pytest.Config) -> None:
@@ -323,7 +328,7 @@ class Run:
     ) -> dict[str, Any]:
         """Return a test's settings: function > class > module > fakecloud_settings > options > ini.
 
-        Settings of a service are merged key by key. Fails the test for unknown keys.
+        Settings of a service are merged key by key. An unknown key fails the test.
         """
         markers = list(item.iter_markers("fakecloud"))
         for marker in markers:
@@ -381,14 +386,15 @@ class Run:
 
             if not isinstance(error, ContractError):
                 raise
-            # A missing extra or an invalid setting: the plugin's frames would not help.
+            # Fail without a traceback: for a missing extra or an invalid setting, the plugin's
+            # frames do not help.
             raise misuse(str(error)) from None
 
     def _test_cloud(self) -> AnyCloud:
-        """Return the current test's cloud, created by the first fixture that needs it.
+        """Return the current test's cloud, which is created when the first fixture needs it.
 
-        It does not use the fixture ``fakecloud``, because each additional fixture takes 40 us per
-        test.
+        It is not the value of the fixture ``fakecloud``, because each additional fixture takes 40
+        us per test.
         """
         found, item = self.cloud, self.item
         if found is not None and not found.closed:
@@ -424,22 +430,23 @@ class Run:
 
     @cached_property
     def tells_of_passing(self) -> bool:
-        """Whether passing tests are reported or recorded, too."""
+        """Whether passing tests are also reported or recorded."""
         return self.journal_when == "always" or self.recordings is not None
 
     @property
     def has_fakes(self) -> bool:
-        """Whether a report could have fakes to show."""
+        """Whether there are fakes that a report could show."""
         return self.cloud is not None or self._long is not None
 
     def clouds(self) -> list[AnyCloud]:
         """Return the clouds of the test: its own, and the run's if it was used.
 
-        An application that reads its settings at import calls fakes that its tests never name.
+        The run's is included because an application that reads its settings at import calls fakes
+        that its tests never request.
         """
         found = [] if self.cloud is None else [self.cloud]
         long = self._long
-        # Other clients may use a stand-alone server at the same time.
+        # Leave out a stand-alone server, because other clients may be using it.
         if long is not None and long is not self.cloud and self._url is None:
             if self.cloud is None and self.item is not None and long.problems:
                 self.strict = _kinds_of(self._settings(self.item)[0])
@@ -448,8 +455,8 @@ class Run:
         return found
 
     def _keep_changes(self, settings: Mapping[str, Any]) -> None:
-        # Undoing a cloud's changes to the process and repeating them for the next test would be a
-        # large part of the cost of a fake.
+        # Keep a cloud's process-wide patches between tests: undoing and reapplying them for each
+        # test would be a large part of a fake's cost.
         if self._kept is None:
             from .transport.patches import changes
 
@@ -497,7 +504,9 @@ class Run:
                 self._environment.setenv(variable, value)
 
     def _is_shared(self, url: str) -> bool:
-        """Return whether all workers use the same server. A conftest may give each worker its own."""
+        """Return whether all pytest-xdist workers use the same server. A conftest may start one per
+        worker.
+        """
         config = self.config
         worker = getattr(config, "workerinput", {})
         words = (
@@ -512,8 +521,8 @@ class Run:
     def begin_test(self, item: pytest.Item) -> None:
         """Return every fake to its baseline and remove all traces of earlier tests.
 
-        Random values start over from the test's own seed. A test without fakes gets an unchanged
-        process.
+        Random values start over from the test's own seed. For a test without fakes, the changes to
+        the process are undone.
         """
         self.item = item
         self.cloud = None
@@ -526,12 +535,12 @@ class Run:
             if self._known is not None:
                 self._long._keep_only(self._known)
             self._known = None
-            # A server's clock starts as configured there, unless the suite has a setting for it.
+            # Keep the clock mode that the server was started with, unless the suite sets one.
             self._long.begin(clock=self._defaults["clock"] if self._url is not None else None)
             self._long.reseed(self._seed)
 
     def _listen(self, cloud: AnyCloud | None) -> None:
-        """Watch the requests that the application under test serves, if its framework announces
+        """Record the requests that the application under test serves, if its framework announces
         them.
         """
         if cloud is not None and self._url is None:
@@ -558,7 +567,9 @@ class Run:
 
     @property
     def _call_site(self) -> Callable[[], Any] | None:
-        """Returns the source line that makes a call, in tests that record call sites."""
+        """A function that returns the source line of a call, for tests that record call sites; else
+        None.
+        """
         wanted = self.config.getini("fakecloud_call_sites")
         failed = (
             wanted == "auto" and self.item is not None and self.item.nodeid in self._last_failed
@@ -582,18 +593,21 @@ class Run:
 
     @cached_property
     def _real_s(self) -> Callable[[], float]:
-        """Returns real seconds, even if tools change the process's time."""
+        """A function that returns real seconds, even if tools change the process's time."""
         from .core.timeparse import monotonic
 
         return monotonic
 
     def begin_call(self) -> None:
-        """Mark calls recorded between the reset and the test's own code."""
+        """Mark calls recorded after the reset but before the test's own code, and start measuring
+        how long that code sleeps.
+        """
         self._busy_s, self._began_s = process_time(), self._real_s()
         self._times, self._queued_s = _turns()
         self._listen(self.cloud or self._long)
         if self._long is not None:
-            # Fakes started by the test's own code end with the test.
+            # Remember the fakes that exist already: those that the test's own code starts end with
+            # the test.
             self._known = list(self._long.handles)
             for call in self._long.journal.calls():
                 call.note = call.note or "made before the test's own code, maybe by an earlier test"
@@ -601,8 +615,8 @@ class Run:
     def idle_s(self) -> float:
         """Return how many seconds the test's own code has slept so far; 0 if unknown.
 
-        On a busy machine a process also waits for the CPU. Linux measures that. Elsewhere such
-        waits are frequent and short, so only a long average wait counts as sleep.
+        On a busy machine a process also waits for the CPU. Linux measures those waits. On other
+        systems they are frequent and short, so only a long average wait counts as sleep.
         """
         times, queued_s = _turns()
         times, queued_s = times - self._times, queued_s - self._queued_s
@@ -610,7 +624,7 @@ class Run:
         return idle_s if times > 0 and idle_s / times >= _A_SLEEP_S else 0.0
 
     def end_test(self) -> None:
-        """Release the test's cloud, because its data would otherwise live as long as the run."""
+        """Release the test's cloud; otherwise its data would be kept in memory until the run ends."""
         self.item = self.cloud = None
         if self._listener is not None:
             self._listener.listen(None)
@@ -625,10 +639,11 @@ class Run:
 
 
 def publish_env(cloud: AnyCloud, monkeypatch: pytest.MonkeyPatch) -> Callable[[], None]:
-    """Set the variables of a cloud's fakes, including later ones until the returned function is
+    """Set the variables of a cloud's fakes, and of later fakes until the returned function is
     called.
 
-    The cloud may outlive the test, and nothing would undo variables set after it.
+    That function must be called at the end of the test, because the cloud may outlive it and
+    nothing else would undo variables set later.
     """
     seen: set[str] = set()
 
@@ -670,7 +685,7 @@ def _merge(settings: dict[str, Any], name: str, value: Any, general: Iterable[st
 
 
 def _check_service_settings(name: str, settings: Mapping[str, Any]) -> None:
-    """Reject unknown settings of a service, even if no fixture of the test starts it."""
+    """Reject unknown settings of a service, even if no fixture of the test starts a fake of it."""
     if not settings:
         return
     from .core.errors import ContractError
@@ -702,7 +717,7 @@ def _kinds_of_text(text: str) -> tuple[str, ...]:
 
 
 def _kinds(value: object) -> tuple[str, ...]:
-    """Return the kinds of violations that fail a test, from a boolean or names."""
+    """Return the kinds of violations that fail a test, given a boolean or names."""
     from .any_cloud import NAMED_KINDS, PROBLEM_KINDS
 
     if isinstance(value, bool):
@@ -742,10 +757,10 @@ def _fixture_value(item: pytest.Item, name: str) -> Any:
 
 
 def ask_for_settings(metafunc: pytest.Metafunc) -> None:
-    """Let ``fakecloud_settings`` parametrize a test with fakes that does not request it.
+    """Let ``fakecloud_settings`` parametrize tests with fakes that do not request it themselves.
 
-    pytest accepts parameters only for fixtures that a test requests at collection. Requesting it in
-    every test would take 20 us each.
+    pytest accepts parameters only for fixtures that a test requests at collection. Requesting it
+    for every test would take 20 us each, so only tests that need it get it.
     """
     fixtures = run_of(metafunc.config).fixtures
     if SETTINGS in metafunc.fixturenames or fixtures.isdisjoint(metafunc.fixturenames):
@@ -788,7 +803,7 @@ def _is_overridden(item: pytest.Item) -> bool:
             known = item.session._fixturemanager.getfixturedefs(SETTINGS, item)
             found = known is None or len(known) != 1
         except Exception:
-            # This API of pytest is private and may change.
+            # Assume that it is overridden: this API of pytest is private and may have changed.
             found = True
         parent.stash[_OVERRIDDEN] = found
     return found
