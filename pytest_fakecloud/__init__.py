@@ -33,7 +33,7 @@ The package for contributors::
 
 Only the names imported below are public; everything else may change.
 
-PYTEST_DONT_REWRITE: pytest need not rewrite this package's assertions, because it has none.
+PYTEST_DONT_REWRITE: tells pytest not to rewrite assertions here, because none belong to tests.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Awaitable versions of blocking calls, for asyncio and trio.
 
-asyncio is imported inside functions, because programs that use only trio should not pay for it.
+asyncio is imported inside functions, so that programs that use only trio do not load it.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ T = TypeVar("T")
 
 
 class Steps(Protocol):
-    """Move a clock towards a target time, one timer at a time."""
+    """The part of a timekeeper that moves the clock towards a target time, one timer at a time."""
 
     def now_us(self) -> int:
         """Return the current time in microseconds since the epoch."""
@@ -66,11 +66,12 @@ async def drive(
     *,
     done: Callable[[], bool] = lambda: False,
 ) -> list[Fired]:
-    """Fire the timers due on the way to a target time; await deliveries in the running event loop.
+    """Fire the timers due up to a target time; await deliveries in the running event loop.
 
     Stops after the first timer that makes ``done()`` true.
     """
-    # A caller that repeats this call must still let other tasks run, and be cancellable.
+    # Yield first, so that other tasks run and the caller can be cancelled even if it repeats this
+    # call in a loop.
     await checkpoint()
     fired = []
     steps = clock.steps(target)
@@ -90,8 +91,8 @@ async def drive(
 
 
 class AioClock:
-    """Awaitable versions of the clock's moving calls, for handlers that need the running event
-    loop.
+    """Awaitable versions of the methods that move the clock, for handlers that need the running
+    event loop.
     """
 
     def __init__(self, time: Timekeeper) -> None:
@@ -118,8 +119,8 @@ class AioClock:
 class Twin:
     """Awaitable versions of an object's methods, each run in a worker thread.
 
-    ``names`` are the methods that can be awaited. For calls that block but do not need the caller's
-    event loop.
+    ``names`` are the methods that can be awaited. For methods that block but do not need the
+    caller's event loop.
     """
 
     def __init__(self, target: object, names: Iterable[str]) -> None:

@@ -1,8 +1,8 @@
-"""Bound the work of one command or request by a budget of steps.
+"""Limit the work of one command or request to a number of steps.
 
-Code whose work grows faster than its input calls `spend()` as it runs. A step takes about a tenth
-of a microsecond of Python, so a budget lasts a second or two on any machine, and the same request
-fails at the same step everywhere.
+Code whose work grows faster than its input calls `spend()` as it runs. A step is about a tenth of a
+microsecond of Python code, so a full budget lasts a second or two on any machine, and the same
+request fails at the same step everywhere.
 """
 
 from __future__ import annotations
@@ -13,13 +13,13 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 STEPS = 10_000_000
-"""Steps that one command or request may take (decided here; the services publish no figures)."""
+"""Maximum steps of one command or request (decided here; the services publish no figures)."""
 
 UNBOUNDED = math.inf
 
 
 class OverBudget(Exception):
-    """Raised by `spend()` once a command has taken more than `STEPS`."""
+    """Raised by `spend()` when a command has used up its budget of steps."""
 
     def __init__(self) -> None:
         super().__init__(f"it takes more than {STEPS:,} steps; request less")
@@ -27,17 +27,17 @@ class OverBudget(Exception):
 
 class _Running(threading.local):
     left: float = UNBOUNDED
-    """Steps that the command of this thread may still take."""
+    """Steps that this thread's running command may still take."""
 
 
 running = _Running()
-"""The budget of this thread; `UNBOUNDED` between commands."""
+"""The remaining budget of each thread; `UNBOUNDED` while no command runs."""
 
 
 def spend(steps: float) -> None:
-    """Take steps off the budget of the running command; raise `OverBudget` when none are left.
+    """Subtract steps from the running command's budget; raise `OverBudget` if it is used up.
 
-    Does nothing between commands: inspections by a test are not bounded.
+    Does nothing between commands, so inspections by a test are not limited.
     """
     running.left = left = running.left - steps
     if left < 0:
@@ -46,7 +46,9 @@ def spend(steps: float) -> None:
 
 @contextmanager
 def budgeted(steps: int | None = None) -> Iterator[None]:
-    """Give the block a budget of `STEPS` unless given; a nested block shares the outer budget."""
+    """Limit a with-block to ``steps`` (default ``STEPS``); a nested block uses the outer block's
+    budget.
+    """
     begins = running.left == UNBOUNDED
     if begins:
         running.left = STEPS if steps is None else steps

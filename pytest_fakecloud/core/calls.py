@@ -1,4 +1,4 @@
-"""The entries of a journal: calls with their answers, and events other than HTTP calls."""
+"""The entries of a journal: calls with their responses, and events other than HTTP calls."""
 
 from __future__ import annotations
 
@@ -33,15 +33,17 @@ from .matching import (
 from .timeparse import to_datetime
 
 KEEP_BYTES = 128 * 1024 * 1024
-"""Most bytes of large calls that a cloud's journal keeps in full, by default."""
+"""Default limit in bytes for the large calls that a cloud's journal keeps in full."""
 LIGHT = 4096
-"""Most bytes of headers, body and answer of a small call. Small calls are forgotten but never cut."""
+"""Largest small call in bytes of headers, body and response. Small calls are never cut, only
+dropped when the journal has too many entries.
+"""
 KEPT_OF_CUT = 1024
-"""Bytes kept of a body, an answer or a fact that is cut."""
+"""Bytes kept of a body, a response or a fact that is cut."""
 ITEMS_OF_CUT = 16
 """Items kept of a list that is cut."""
 _HEADERS_OF_CUT, _HEADER_OF_CUT = 64, 256
-_PER_HEADER = 160  # what Python needs for a pair of strings besides their characters
+_PER_HEADER = 160  # bytes of Python objects per pair of strings, without their characters
 
 
 Outcome: TypeAlias = Literal[
@@ -59,11 +61,11 @@ Outcome: TypeAlias = Literal[
 
 
 class CutBytes(bytes):
-    """The beginning of a body that the journal has cut, followed by a note that says so.
+    """The beginning of a body that the journal has cut, followed by a note about the cut.
 
     ``size`` is the size of the whole body. Operations that need the whole body raise
-    ``ContractError``: comparing it, and searching for bytes that are not in the beginning. Made by
-    ``CutBytes.of()``.
+    ``ContractError``: comparing it, and searching for bytes that are not in the beginning. Created
+    by ``CutBytes.of()``.
     """
 
     size: int
@@ -104,9 +106,9 @@ def _cannot_tell(what: str) -> CannotTell:
 
 @dataclass(eq=False, repr=False, slots=True)
 class Headers(Mapping[str, str]):
-    """The headers of a request or an answer: a mapping from name to value that ignores case.
+    """The headers of a request or response: a mapping with case-insensitive names.
 
-    A name that occurs several times has its first value; ``getlist()`` returns all of them.
+    Indexing by a name that occurs several times returns its first value; ``getlist()`` returns all.
     ``pairs`` are the headers in the order and the spelling in which they were sent.
     """
 
@@ -153,20 +155,20 @@ class Headers(Mapping[str, str]):
 
 
 class Call:
-    """One request and its answer.
+    """One request and its response.
 
     ``at_us`` is its time on the cloud's clock, ``target`` the request target as sent, ``headers``
-    and ``answer_headers`` are mappings that ignore case, ``route`` is the name of the endpoint,
-    ``facts`` are details from the service (``command``, ``topic``, …), ``fault`` describes the
-    injected faults, ``faults`` has the same as data (``kind``, ``description``, ``function``,
-    ``moment``), ``problem`` is the reason why a strict test fails, ``note`` the diagnosis shown in
-    reports, ``outcome`` an ``Outcome``. ``reached`` is True if the endpoint handled the request,
-    even if a fault then changed the answer. ``cut`` maps the fields and facts that the journal has
-    cut to their full sizes.
+    and ``answer_headers`` are mappings with case-insensitive names, ``route`` is the name of the
+    endpoint, ``facts`` are details from the service (``command``, ``topic``, …), ``fault``
+    describes the injected faults, ``faults`` has the same as data (``kind``, ``description``,
+    ``function``, ``moment``), ``problem`` is the reason why a strict test fails, ``note`` the
+    diagnosis shown in reports, ``outcome`` an ``Outcome``. ``reached`` is True if the endpoint
+    handled the request, even if a fault then changed the response. ``cut`` maps the fields and
+    facts that the journal has cut to their full sizes.
     """
 
-    # Every request creates a Call, so __init__ sets only what every call has. The class holds the
-    # other defaults.
+    # Class attributes hold most defaults, and __init__ sets only what every call has, because every
+    # request creates a Call.
     status: int | None = None
     answer_headers: Headers = Headers()
     answer: bytes = b""
@@ -242,7 +244,7 @@ class CallFields(TypedDict, total=False):
     """The fields that a call can be filtered by.
 
     The first group are attributes of ``Call``, with ``json`` and ``answer_json`` for the parsed
-    bodies. The others are facts, which only calls to their service have.
+    bodies. The other groups are facts, which only calls to the named service have.
     """
 
     number: object
@@ -312,7 +314,7 @@ class CallFields(TypedDict, total=False):
 
 
 class EventFields(TypedDict, total=False):
-    """The data that events can be filtered by. The kind of an event determines which it has."""
+    """The data that events can be filtered by. Which of it an event has depends on its kind."""
 
     # Delivery attempts of a queue.
     message_id: object
@@ -388,7 +390,7 @@ def weight_of(call: Call) -> int:
 def shorten(call: Call, *, read_facts: bool = True) -> None:
     """Keep only the beginning of long fields, and record the cuts in ``cut`` and ``note``.
 
-    With ``read_facts=False`` facts that were not read yet are dropped: parsing a large
+    With ``read_facts=False``, facts that have not been read yet are dropped: parsing a large
     unauthenticated request would be wasted work.
     """
     facts = call.facts if read_facts or call._facts is not None else {}
@@ -415,7 +417,7 @@ def shorten(call: Call, *, read_facts: bool = True) -> None:
         name: value for name, value in long.items() if len(value) > KEPT_OF_CUT and name not in cut
     }
     cut |= {name: len(value) for name, value in long.items()}
-    # Record the cut first, so that no other thread mistakes the beginning for the whole.
+    # Record the cut first, so that no other thread mistakes a shortened field for the whole.
     _tell_cut(call, cut)
     call._facts, call._read_facts = kept, None
     for name, value in long.items():
@@ -432,17 +434,19 @@ def _tell_cut(call: Call, cut: Mapping[str, int]) -> None:
 
 
 def begin_cut(call: Call, **sizes: int) -> None:
-    """Record that only the beginning of some fields was ever received, with their full sizes."""
+    """Record that only the beginning of some fields was received; ``sizes`` are their full sizes."""
     _tell_cut(call, {**call.cut, **sizes})
 
 
 def end_faults(call: Call, number: int) -> None:
-    """Remember the journal's number at which the effects of faults on a call ended."""
+    """Remember the journal number that was reserved when the effects of faults on a call had ended."""
     call._until = number
 
 
 def faults_ended(call: Call) -> int:
-    """Return the journal's number at which the effects of faults on a call ended; 0 without faults."""
+    """Return the journal number reserved when the effects of faults on a call had ended; 0 without
+    faults.
+    """
     return call._until
 
 
@@ -468,7 +472,7 @@ _CUT_WITH = {"path": "target"}
 
 
 def _size_of(value: object, most: int = 1 << 20) -> int:
-    """Return the approximate size of a fact in bytes; stop counting beyond ``most``."""
+    """Return the approximate size of a fact in bytes; stop counting above ``most``."""
     if isinstance(value, str | bytes):
         return len(value)
     if isinstance(value, Mapping):
@@ -488,7 +492,7 @@ def _beginning(value: Any, most: int = KEPT_OF_CUT) -> Any:
     items.
     """
     if isinstance(value, str):
-        # A short string of a subclass (a command's name) keeps its class.
+        # A short string keeps its class (the name of a command is a subclass of str).
         return value if len(value) <= most else f"{value[:most]}…"
     if isinstance(value, bytes):
         return value[:most]
@@ -503,8 +507,8 @@ def _beginning(value: Any, most: int = KEPT_OF_CUT) -> Any:
 class Event:
     """Something other than an HTTP call that happened inside a service.
 
-    ``kind`` is the service's name for it (``"attempt"``, ``"rebalance"``, …), ``text`` a one-line
-    description, ``data`` the details.
+    ``kind`` is the service's name for this kind of event (``"attempt"``, ``"rebalance"``, …),
+    ``text`` a one-line description, ``data`` the details.
     """
 
     number: int
@@ -589,11 +593,13 @@ EVENT_SORTS: Mapping[str, Sort] = {
 }
 """The data that events can be filtered by."""
 EVENT_KINDS = frozenset(("refused", "run"))
-"""Kinds of events of every service: bytes that are not a request, and runs of ``every_failure``."""
+"""Kinds of events that every service can record: received bytes that are not a request, and runs of
+``every_failure``.
+"""
 
 
 class CallNames(Sort):
-    """Matches a call by one string: ``"POST /path"``, a path, the name of a route or of a command."""
+    """Matches a call by one string: ``"POST /path"``, a path, or the name of a route or command."""
 
     expected = "'POST /path', '/path', a route or a command, or a pattern"
 
@@ -619,7 +625,8 @@ class CallNames(Sort):
             TARGET.check(name, wanted)
         else:
             words = set(self._words())
-            # A name spelled exactly as known needs no comparison with the four hundred others.
+            # Look for the exact name first, which avoids comparing four hundred names in most
+            # cases.
             known = wanted in words or wanted.upper() in words
             if words and not (known or any(self.equals(word, wanted) for word in words)):
                 raise ContractError(
@@ -646,10 +653,11 @@ class CallNames(Sort):
 
 
 class Listed(Sort):
-    """A string from a list that the fakes supply at the time of the query.
+    """A string from a list that the fakes supply when the condition is checked.
 
-    ``what`` names an item with its article. ``""`` is accepted too: calls that no route handled
-    have it. While the list is empty every string is accepted.
+    ``what`` is the error message's name for an item, with its article. ``""`` is also accepted,
+    because it is the value of calls that no route handled. While the list is empty, every string is
+    accepted.
     """
 
     samples: tuple[object, ...] = ("",)
@@ -677,7 +685,7 @@ _TELL_NAMES = frozenset({"target", "command", "facts"})
 
 
 class NamesOf(list[str]):
-    """The strings that name a call. ``shown`` is the most specific of them."""
+    """The strings by which a call can be matched. ``shown`` is the most specific of them."""
 
     def __init__(self, call: Call) -> None:
         self.call = call
@@ -685,7 +693,7 @@ class NamesOf(list[str]):
         self.shown = commands or call.route or call.path
         for each in commands if isinstance(commands, list) else [commands]:
             if each:
-                # A command with a subcommand is also matched by its own name.
+                # Add the name without its subcommand too, so that either name matches.
                 self += dict.fromkeys((each, each.partition(" ")[0]))
         self += [call.route, call.path, call.target]
         self += [f"{call.method} {call.path}", f"{call.method} {call.target}"]

@@ -1,4 +1,4 @@
-"""The clock of a cloud, as tests use it: read it, stop it, move it."""
+"""The clock of a cloud, as tests use it: to read, stop and move it."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ class Clock:
     """The time that all fakes of a cloud share.
 
     A *running* clock is the process's ``time.time()`` plus an offset, so it follows tools that
-    change the process's time. A *frozen* clock moves only when the test moves it. Moving it makes
-    everything due on the way happen in order, each at its own due time, including work that is
-    created on the way.
+    change the process's time. A *frozen* clock moves only when the test moves it. Moving it
+    triggers every event that is due on the way, in order and each at its own due time, including
+    events that are planned on the way.
 
     The clock ends with the year 9999, as datetimes do (decided here): a running clock stops there,
     a move beyond it raises an error, and later events never happen.
@@ -54,7 +54,7 @@ class Clock:
         self._time.freeze()
 
     def resume(self) -> None:
-        """Let the clock run on from its current time.
+        """Let the clock run from its current time.
 
         Raises ``ContractError`` if the process's time follows the clock (``process_time=True``).
         """
@@ -63,8 +63,8 @@ class Clock:
     def advance(self, duration: Duration) -> list[Fired]:
         """Move the clock forward by a duration; return what happened on the way.
 
-        Raises ``ContractError`` if another move is in progress (when called from a handler or from
-        a second thread), both in this call and in the outer one.
+        If another move is in progress (this call comes from a handler or a second thread), both
+        calls raise ``ContractError``.
         """
         return self._time.advance(duration)
 
@@ -82,13 +82,13 @@ class Clock:
         return self._time.advance_to_next()
 
     def run_due(self) -> list[Fired]:
-        """Make everything happen that is due now, without moving the clock."""
+        """Trigger every event that is due now, without moving the clock."""
         return self._time.run_due()
 
     @property
     def wait_cap(self) -> float:
-        """Most real seconds that a client's blocking call waits while the clock is frozen. Can be
-        set.
+        """Maximum real seconds that a client's blocking call waits while the clock is frozen. Can
+        be set.
         """
         return self._time.wait_cap
 
@@ -98,7 +98,7 @@ class Clock:
 
     @property
     def aio(self) -> AioClock:
-        """Awaitable versions of the calls that move the clock, for asyncio and trio."""
+        """Awaitable versions of the methods that move the clock, for asyncio and trio."""
         from .aio import AioClock
 
         return AioClock(self._time)

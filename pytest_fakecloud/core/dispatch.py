@@ -1,4 +1,4 @@
-"""The thread that makes background deliveries as time passes."""
+"""A thread that delivers messages in the background as time passes."""
 
 from __future__ import annotations
 
@@ -16,21 +16,21 @@ from .timers import Lane
 from .workers import WorkerPool
 
 AT_ONCE = 64
-"""Most deliveries made at the same time. Others wait until one of them ends."""
+"""Maximum number of deliveries in progress. Others wait until one of them ends."""
 _LANES: tuple[Lane, ...] = ("background",)
 _AT_EXIT = 1.0
 """Seconds that an exiting interpreter waits for deliveries in progress."""
-# A running clock follows the process's wall clock, which test tools can move without notice.
+# Maximum seconds between two checks of the clock: a running clock follows the process's wall clock,
+# which test tools can move without notice.
 _LONGEST_NAP = 0.05
 
 
 class Dispatcher:
-    """Fires timers of the lane ``"background"`` when they are due. Starts its thread with the first
-    one.
+    """Fires due timers in the lane ``"background"``. The first timer starts its thread.
 
     Timers begin in order in one thread. The work that a timer's ``begin`` returns runs in other
-    threads, at most ``at_once`` at a time. ``report`` receives exceptions that timers raise; they
-    are printed without it. Either way the next timer fires.
+    threads, at most ``at_once`` at a time. Exceptions that timers raise are passed to ``report``
+    or, if it is None, printed; either way the next timer still fires.
     """
 
     def __init__(
@@ -61,12 +61,12 @@ class Dispatcher:
             self._wake.set()
 
     def _start(self) -> None:
-        # Create the thread's resources with it, because most clouds deliver nothing.
+        # Create these objects together with the thread, because most clouds deliver nothing.
         self._wake = threading.Event()
-        # No thread outlives the dispatcher, so none is kept for another.
+        # Keep no idle threads: each pool serves one dispatcher and ends with it.
         self._workers = WorkerPool(keep=0, spare=self._at_once, name="fakecloud-delivery")
-        # Neither the thread nor the exit hook keeps the cloud alive, so an unused cloud is
-        # garbage-collected.
+        # Hold only a weak reference to the cloud in the thread and the exit hook, so that an unused
+        # cloud is garbage-collected.
         me = weakref.ref(self)
         self._at_exit = partial(_stop, me)
         thread = threading.Thread(
@@ -74,7 +74,7 @@ class Dispatcher:
         )
         thread.start()
         self._thread = thread
-        # A thread killed at exit inside a C extension can crash the process.
+        # Stop the thread at exit: killing it inside a C extension can crash the process.
         atexit.register(self._at_exit)
 
     def _turn(self) -> float | None:
@@ -83,7 +83,7 @@ class Dispatcher:
         try:
             self._clock.dispatch(_LANES, self._holds, self._hand_over)
         except Exception as error:
-            # The failed timer is done. The timers behind it must still fire.
+            # Go on with the timers behind the failed one, which has been removed.
             self._report(error)
         due = self._clock.next_due_us(_LANES)
         if due is None or self._holds():
@@ -92,7 +92,9 @@ class Dispatcher:
 
     @property
     def place(self) -> str:
-        """Where in their code the threads are now, for the error after a wait that timed out."""
+        """The code locations that the threads are executing, for the error after a wait that timed
+        out.
+        """
         thread = self._thread
         idents = {
             *self._busy,
@@ -117,7 +119,7 @@ class Dispatcher:
             try:
                 rest()
             except BaseException as error:
-                # The exception has no other handler, and the thread must go on.
+                # Report the exception here: nothing else handles it, and the thread must survive.
                 self._report(error)
             finally:
                 self._busy.discard(me)

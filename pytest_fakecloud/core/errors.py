@@ -13,7 +13,8 @@ class ServiceError(Exception):
     """An error response of the real service to a bad request.
 
     ``status`` is the HTTP status, ``message`` the service's own text, ``headers`` are extra
-    response headers. Every service subclasses it; its app formats the body as the service does.
+    response headers. Every service has a subclass, and its app formats the body as the service
+    does.
     """
 
     def __init__(
@@ -33,11 +34,11 @@ class ContractError(Exception):
 
 
 class CannotTell(ContractError):
-    """Raised for a question about data of which the journal has kept too little."""
+    """Raised if a test's condition depends on data that the journal did not keep."""
 
 
 def shown(value: object) -> str:
-    """Return the repr of an object of the test; only its type if its repr raises."""
+    """Return the repr of an object from the test; only its type if its repr raises."""
     try:
         return repr(value)
     except KeyboardInterrupt:
@@ -47,10 +48,10 @@ def shown(value: object) -> str:
 
 
 def check_function(value: object, kind: str) -> None:
-    """Raise ``ContractError`` for an object that is not callable, or whose result must be awaited
-    or iterated.
+    """Raise ``ContractError`` unless the object is callable and its result need not be awaited or
+    iterated.
 
-    ``kind`` completes the phrase "give one …" of the message.
+    ``kind`` completes the phrase "give one …" in the error message.
     """
     if not callable(value):
         raise ContractError(f"{shown(value)} is not a function: pass one {kind}")
@@ -82,8 +83,8 @@ _BEGINS = inspect.CO_GENERATOR | inspect.CO_ASYNC_GENERATOR
 def words_of(error: BaseException) -> str:
     """Return a one-line description of an error; never raises.
 
-    A message that was not written for readers is preceded by the error's type and followed by the
-    place that raised it.
+    If the error's message was not written for readers, its type is put before the message and its
+    source line after it.
     """
     try:
         text = str(error).partition("\n")[0]
@@ -101,9 +102,9 @@ def words_of(error: BaseException) -> str:
 class telling:
     """A context manager that turns an exception into one line of text and suppresses it.
 
-    The line begins with ``failed`` and is passed to ``tell``. Reports use it: they call code of the
-    test (a ``repr``, a predicate, an exception's ``__str__``), and an exception in a pytest hook
-    would abort the whole run.
+    The line begins with ``failed`` and is passed to ``tell``. Reports use it because they call code
+    of the test (a ``repr``, a predicate, an exception's ``__str__``), and an exception in a pytest
+    hook would abort the whole run.
     """
 
     __slots__ = ("_failed", "_tell")

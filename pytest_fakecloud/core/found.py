@@ -1,4 +1,4 @@
-"""Lists of results of an inspection, and the failures of assertions about them."""
+"""Lists of results that tests inspect, and messages of failed assertions about them."""
 
 from __future__ import annotations
 
@@ -42,17 +42,17 @@ Predicate = Callable[[T], bool] | None
 _NEAREST = 5
 _MATCHED = 10
 _COMPARED = 1000
-"""Most mismatches that are ranked by similarity. Ranking more would take seconds."""
+"""Maximum number of non-matching items that are ranked by similarity; more would take seconds."""
 
 
 class Found(list[T], Generic[T]):
     """A list of results with ``only()``, ``last`` and ``where()``."""
 
     _fields: Mapping[str, Field] | None = None
-    """The fields that can be filtered by, if more is known than the items show."""
+    """The fields that can be filtered by; None to use the attributes of the items."""
     _kind: str = "item"
     _notes: Callable[[], Iterable[str]] | None = None
-    """Return lines to add to a failure of ``only()`` or ``last`` on an empty list."""
+    """Returns lines to add when ``only()`` or ``last`` fails on an empty list."""
 
     def only(self) -> T:
         """Return the only item; raise ``AssertionError`` with a listing unless there is exactly
@@ -236,7 +236,7 @@ class Found(list[T], Generic[T]):
                 for name in vars(item):
                     if not name.startswith("_"):
                         known.setdefault(name, Field())
-        # The fields of an empty list are unknown, so accept any.
+        # An empty list has no items to derive fields from, so accept any field.
         return known if self else dict.fromkeys(asked, Field())
 
     def _like(self, items: Iterable[T]) -> Found[T]:
@@ -259,7 +259,7 @@ class Found(list[T], Generic[T]):
 
 
 def found_of(items: Iterable[T], fields: Mapping[str, Field], kind: str) -> Found[T]:
-    """Return a list of items of a ``kind``, with the fields they can be filtered by."""
+    """Return a list of items of a ``kind`` that can be filtered by the given fields."""
     found = Found(items)
     found._fields, found._kind = fields, kind
     return found
@@ -307,7 +307,7 @@ def expect(
             undecided.append(error)
     found = found_of(matched, query.fields, query.kind)
     if undecided and (len(found) <= times if times is not None else not found):
-        # The result depends on items of which too little was kept.
+        # Raise an error if the items that the journal has cut could change the result.
         raise undecided[0]
     if (times is None and found) or (times is not None and len(found) == times):
         return found

@@ -17,7 +17,9 @@ T = TypeVar("T")
 BASE58 = "123456789ABCDEFGHJKLMNPQRSTUVWXYZabcdefghijkmnopqrstuvwxyz"
 BASE62 = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
 _changing_streams = threading.Lock()
-_MOST_BITS = 4096  # of a seed; nobody can copy a longer one to repeat a test
+_MOST_BITS = (
+    4096  # limit for integer seeds; a longer seed cannot be copied by hand to repeat a test
+)
 
 
 def check_seed(seed: object) -> None:
@@ -41,8 +43,9 @@ class RandomStream:
 
     @cached_property
     def _random(self) -> _random.Random:
-        # Created on first use, because most tests never use most streams. Two threads that arrive
-        # together get the same generator: two generators of one seed would produce the same ids.
+        # Created on first use, because most tests never use most streams. setdefault() gives
+        # threads that arrive together the same generator; two generators with one seed would
+        # produce the same ids.
         made: _random.Random = vars(self).setdefault("_random", _random.Random(self._seed()))
         return made
 
@@ -79,11 +82,11 @@ class RandomStream:
         return self._random.randbytes(count)
 
     def hex(self, digits: int) -> str:
-        """Return that many lower-case hexadecimal digits."""
+        """Return a string of that many random lower-case hexadecimal digits."""
         return self._random.randbytes((digits + 1) // 2).hex()[:digits]
 
     def text(self, length: int, alphabet: str = BASE62) -> str:
-        """Return a string of that many characters of the alphabet."""
+        """Return a string of ``length`` random characters of the alphabet."""
         return "".join(self._random.choices(alphabet, k=length))
 
 
@@ -110,7 +113,7 @@ class Ids:
         return stream
 
     def _forget_lost(self) -> None:
-        # Some callers create streams for a moment only, many times.
+        # Remove dead references, because some callers create many short-lived streams.
         self._streams = [reference for reference in self._streams if reference() is not None]
         self._enough = 2 * len(self._streams) + 64
 

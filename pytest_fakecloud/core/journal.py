@@ -41,23 +41,26 @@ if TYPE_CHECKING:
 
 _PACKAGE = f"{__package__.partition('.')[0]}."
 _ACTIONS = 1_000
-"""Most actions of a test that are kept, newest first to stay."""
+"""Maximum number of a test's actions that are kept; beyond it the oldest are dropped."""
 _NOTHING_HEAVY: OrderedDict[Call, int] = OrderedDict()
-"""Shared by journals that have had no call above 4 KiB; stays empty."""
+"""An empty mapping shared by all journals that have had no call above 4 KiB. Never modified."""
 
 
 class Recorder:
     """Records the calls and events of one fake, or of a whole cloud, in order.
 
-    A fake's recorder also adds each entry to its cloud's recorder (``parent``), which merges all.
-    Recording is thread-safe. The cloud's recorder limits what both keep, by number (``keep``) and
-    by size (``keep_bytes``). ``entries`` holds the entries that are kept.
+    A fake's recorder also adds each entry to its cloud's recorder (``parent``), which therefore has
+    the entries of all fakes. Recording is thread-safe. The cloud's recorder limits what it and the
+    fakes' recorders keep, by number (``keep``) and by size (``keep_bytes``). ``entries`` holds the
+    entries that are kept.
     """
 
     keep: int | None = None
     """Number of entries to keep; older ones may be forgotten. None keeps all."""
     keep_bytes = KEEP_BYTES
-    """Most bytes of calls above 4 KiB that the whole cloud keeps; the oldest are cut first."""
+    """Maximum bytes of calls above 4 KiB that the whole cloud keeps; beyond it the oldest calls are
+    cut.
+    """
     was_read = False
     """Whether a test has read the journal or asserted on it."""
     _watchers: tuple[Callable[[Entry], None], ...] = ()
@@ -81,12 +84,16 @@ class Recorder:
             self._root = self
             self._numbers: Iterator[int] = itertools.count(1)
             self._lock = threading.Lock()
-            # Only a cloud's recorder has the following.
+            # The following attributes exist only in a cloud's recorder.
             self.actions: deque[Action] = deque(maxlen=_ACTIONS)
             self.find_site: Callable[[], dict[str, str | int] | None] | None = None
-            """Returns the source line that makes a call, if call sites are recorded."""
+            """A function that returns the source line of the current call; None if call sites are
+            not recorded.
+            """
             self.reads: Reads | None = None
-            """The clock's readings, with marks of calls and actions; None: not recorded."""
+            """The clock's readings, interleaved with the numbers of calls and actions; None if not
+            recorded.
+            """
             self.sites: dict[int, dict[str, str | int]] = {}
             """The source line that made each call, by the call's number."""
             self._children: set[weakref.ref[Recorder]] = set()
@@ -151,7 +158,7 @@ class Recorder:
         at_us: int | None = None,
         facts: Callable[[Call], dict[str, Any]] | None = None,
     ) -> Call:
-        """Record a received request; the server fills in the answer later.
+        """Record a received request; the server fills in the response later.
 
         ``at_us`` is its time (now by default). ``facts`` reads details from the call on first
         access.
@@ -179,7 +186,7 @@ class Recorder:
         return call
 
     def answered(self, call: Call) -> None:
-        """Update the size of a call after its answer was recorded."""
+        """Update the size of a call after its response was recorded."""
         if len(call.answer) > LIGHT or call in self._root._heavy:
             self._root._weigh(call)
 
@@ -191,20 +198,25 @@ class Recorder:
             self._heavy_bytes += weight - self._heavy.get(call, 0)
             self._heavy[call] = weight
             too_many = self._too_many() if self._heavy_bytes > self.keep_bytes else ()
-        # Without the lock, because it may parse a large body for its facts.
+        # Shorten the calls without holding the lock, because that may parse a large body for its
+        # facts.
         for each in too_many:
             shorten(each)
 
     def _too_many(self) -> list[Call]:
-        """Remove the oldest large calls until the rest fits; return them. The caller holds the
-        lock.
+        """Remove the oldest large calls from the size limit's list until the rest fits; return
+        them.
+
+        The caller holds the lock.
         """
         going: list[Call] = []
         under_way: list[tuple[Call, int]] = []
         while self._heavy and self._heavy_bytes > self.keep_bytes:
             call, weight = self._heavy.popitem(last=False)
             if call.outcome == "open":
-                under_way.append((call, weight))  # the server still holds it in full anyway
+                under_way.append(
+                    (call, weight)
+                )  # The server still holds a call in progress in full, so cutting it frees nothing.
             else:
                 self._heavy_bytes -= weight
                 going.append(call)
@@ -248,10 +260,10 @@ class Recorder:
         call: tuple[Sequence[Any], Mapping[str, Any]] | None = None,
         **data: object,
     ) -> None:
-        """Record an action of the test on the fake, at a number from ``reserve()``.
+        """Record an action of the test on the fake, with a number from ``reserve()``.
 
-        ``caller`` is the frame that acted, ``call`` the arguments of the method ``kind``. Actions
-        are not entries: only reports show them.
+        ``caller`` is the frame of the test's code, ``call`` the arguments of the method ``kind``.
+        Actions are not journal entries: only reports show them.
         """
         code = caller.f_code
         where = {"file": code.co_filename, "line": caller.f_lineno, "function": code.co_name}
@@ -261,7 +273,7 @@ class Recorder:
         )  # fmt: skip
 
     def reserve(self) -> int:
-        """Reserve the next number, for something that begins now and is recorded when it ends."""
+        """Reserve the next number for something that begins now but is recorded when it ends."""
         number = next(self._numbers)
         self._mark(number)
         return number
@@ -271,7 +283,9 @@ class Recorder:
             self._root.reads.append((threading.get_ident(), -number))
 
     def begins_now(self, call: Call, at_us: int) -> None:
-        """Move a call that has waited before it reached the engine to the end, with a new number."""
+        """Give a call that waited before it reached the engine a new number and time, as the newest
+        entry.
+        """
         root = self._root
         with self._lock:
             if root.entries and root.entries[-1] is call and call.at_us == at_us:
@@ -302,7 +316,7 @@ class Recorder:
     def _append(self, entry: Entry) -> None:
         parent = self._parent
         forgotten: Iterable[Call] = ()
-        # Numbered inside the lock, so that numbers increase in every list.
+        # Number the entry inside the lock, so that numbers increase in every list.
         with self._lock:
             entry.number = next(self._numbers)
             self.entries.append(entry)
@@ -323,8 +337,8 @@ class Recorder:
 
     def _forget(self) -> Iterable[Call]:
         """Drop the oldest entries; return the large ones, which a fake's journal may still hold."""
-        # Only now and then, so that a full journal is as fast as an empty one. Create a new list,
-        # because another thread may be reading the old one.
+        # Drop entries in batches, so that a full journal is as fast as an empty one. Create a new
+        # list, because another thread may be reading the old one.
         keep = self.keep or 0
         if len(self.entries) <= keep + keep // 4:
             return ()
@@ -336,13 +350,15 @@ class Recorder:
         gone = [call for call in self._heavy if call.number <= last and call.outcome != "open"]
         self._take_off(gone)
         for child in self._open_children():
-            # The limit applies to the journals of all fakes together.
+            # Drop them from the fakes' journals too, because the limit applies to all fakes
+            # together.
             kept = child.entries
             child.entries = kept[bisect_right(kept, last, key=_number_of) :]
         return gone
 
     def _open_children(self) -> list[Recorder]:
-        # Iterate over a copy, because a fake, and its reference, can be collected at any time.
+        # Iterate over a copy: a fake can be garbage-collected at any time, which removes its
+        # reference.
         found = (reference() for reference in self._children.copy())
         return [child for child in found if child is not None]
 
@@ -351,7 +367,7 @@ class Recorder:
             self._heavy_bytes -= self._heavy.pop(call, 0)
 
     def clear(self) -> None:
-        """Forget all entries, also in the parent."""
+        """Forget all entries, including those in the parent."""
         with self._lock:
             gone = set(map(id, self.entries))
             mine = [
@@ -404,11 +420,11 @@ class Journal:
 
     @property
     def keep_bytes(self) -> int:
-        """Most bytes of calls above 4 KiB that the whole cloud keeps. Set it on the cloud's
+        """Maximum bytes of calls above 4 KiB that the whole cloud keeps. Set it on the cloud's
         journal.
 
         Beyond it the oldest calls are cut: they stay in the journal with the beginning of their
-        long fields, and a question that needs the rest raises ``ContractError``.
+        long fields, and a condition that needs the rest raises ``ContractError``.
         """
         return self._recorder.keep_bytes
 
@@ -456,7 +472,7 @@ class Journal:
         """
         __tracebackhide__ = True
         events = [entry for entry in self._read() if isinstance(entry, Event)]
-        # Without events, accept all data that events of any service can have.
+        # If there are no events yet, accept the data of every kind of event.
         names = {name for event in events for name in event.data} if events else EVENT_SORTS
         asked = {name: Field(EVENT_SORTS.get(name, ANYTHING), _datum(name)) for name in names}
         kinds = self._recorder.event_kinds()
@@ -477,8 +493,8 @@ class Journal:
     ) -> Found[Call]:
         """Return the calls that match; fail unless there is at least one, or exactly ``times``.
 
-        ``what`` is ``"POST /path"``, ``"/path"``, the name of a route or of a command; ``where``
-        are fields or facts of the call. The failure lists the nearest calls and their differences.
+        ``what`` is ``"POST /path"``, ``"/path"``, or the name of a route or command; ``where`` are
+        fields or facts of the call. The failure lists the most similar calls and their differences.
         """
         __tracebackhide__ = True
         fields = self._recorder.call_fields

@@ -1,4 +1,4 @@
-"""Compare values with what a test asks for.
+"""Compare values with the conditions that a test gives.
 
 Assertions, ``where()``, fault matchers, listings, ``allow()`` and the control API share these
 rules:
@@ -15,9 +15,9 @@ a function                  values for which it returns something true
 Bytes are compared with strings and string patterns as the UTF-8 text they contain.
 
 A value that could never match raises a ``ContractError`` that lists what can be given: an assertion
-that something did not happen would otherwise pass vacuously. This includes a string without the
-form of its field, such as a URL without a scheme, and a function that raises or whose result must
-be awaited or iterated. Decided here.
+that something did not happen would otherwise pass vacuously. This also applies to a string
+that lacks the form of its field, such as a URL without a scheme, and to a function that raises or
+whose result must be awaited or iterated. Decided here.
 """
 
 from __future__ import annotations
@@ -46,7 +46,9 @@ Asked: TypeAlias = V | re.Pattern[str] | Callable[[V], object] | None
 
 
 class Absent:
-    """The value of a field that an item does not have. ``why`` describes the field instead."""
+    """Stands in for the value of a field that an item does not have. ``why`` describes the field
+    instead.
+    """
 
     def __init__(self, why: str = "absent") -> None:
         self.why = why
@@ -56,14 +58,14 @@ ABSENT: Any = Absent()
 """The value of a field that an item does not have."""
 _MOST_DIFFERENCES = 3
 _METHODS = ("GET", "HEAD", "POST", "PUT", "DELETE", "CONNECT", "OPTIONS", "TRACE", "PATCH", "RESP")
-"""RESP is the method of commands received over the Redis protocol."""
+"""HTTP methods, and RESP for commands received over the Redis protocol."""
 
 
 # -- what kinds of values there are ----------------------------------------------------------------
 
 
 def _is_pattern(wanted: object) -> bool:
-    # Checked by attribute, so that patterns of the ``regex`` library work too.
+    # Check by attribute instead of by class, so that patterns of the ``regex`` library work too.
     return not isinstance(wanted, type) and isinstance(
         getattr(wanted, "pattern", None), str | bytes
     )
@@ -80,9 +82,9 @@ _PLAIN = (str, bytes, bytearray, int, float, Mapping, list, tuple, set, frozense
 def _compares(wanted: object, samples: Iterable[object]) -> bool:
     """Return whether a value defines its own equality, as ``mock.ANY`` and dirty-equals do.
 
-    Its ``__eq__`` is called with a sample of each type that the field can have: a ``Path`` or a
-    dataclass has an ``__eq__`` too, but returns NotImplemented for a string. Arrays do not count,
-    because their ``==`` compares element by element.
+    Its ``__eq__`` is called with a sample of each type that the field can have. A ``Path`` or a
+    dataclass also has an ``__eq__``, but it returns NotImplemented for these samples. Arrays do not
+    count, because their ``==`` compares element by element.
     """
     if hasattr(type(wanted), "__array__"):
         return False
@@ -94,7 +96,9 @@ def _compares(wanted: object, samples: Iterable[object]) -> bool:
         try:
             if equals(sample) is not NotImplemented:
                 return True
-        except Exception:  # it inspects its argument, so it is a comparer
+        except (
+            Exception
+        ):  # an __eq__ that inspects its argument this closely defines its own equality
             return True
     return False
 
@@ -104,18 +108,19 @@ def _is_predicate(wanted: object, samples: Iterable[object]) -> bool:
 
 
 class Sort:
-    """A kind of field: accepts what a test asks for and compares the field's values with it.
+    """A kind of field: checks the value that a test gives and compares the field's values with it.
 
     ``expected`` describes valid arguments in error messages. Subclasses accept and compare.
     """
 
     expected = "a value"
     samples: tuple[object, ...] = ("", 0, b"", True, None, [], {})
-    """One value of each type that the field can have."""
+    """An example value of each type that the field can have."""
 
     def accepts(self, wanted: Any) -> bool:
-        """Return whether a value of the field could equal this one. Patterns and functions are not
-        checked here.
+        """Return whether a value of the field could equal the wanted value.
+
+        Not called for patterns and functions.
         """
         return True
 
@@ -137,19 +142,19 @@ class Sort:
         return isinstance(found, type(pattern.pattern)) and bool(pattern.search(found))
 
     def equals(self, found: Any, wanted: Any) -> bool:
-        """Return whether a value equals the wanted one."""
+        """Return whether a value of the field equals the wanted one."""
         if isinstance(wanted, str) and isinstance(found, str) and "*" in wanted:
             return found == wanted or fits(_glob(wanted), found)
         return bool(found == wanted)
 
     def equals_by_itself(self, found: Any, wanted: Any) -> bool:
-        """Return whether a value equals one that ``accepts()`` rejects: None, or a comparer such as
-        ``ANY``.
+        """Compare a value with a wanted value that ``accepts()`` rejects: None, or a comparer such
+        as ``ANY``.
         """
         return bool(found == wanted)
 
     def check_whole(self, found: Any, wanted: Any) -> None:
-        """Raise ``CannotTell`` for a value that may fail to match only because the journal cut it."""
+        """Raise ``CannotTell`` for a value that may differ only because the journal has cut it."""
 
     def differs(self, name: str, found: Any, wanted: Any) -> str:
         """Describe how a value differs from the wanted one."""
@@ -164,13 +169,14 @@ _STAR = re.compile(r"(?<!\\)\*")
 
 @lru_cache(maxsize=256)
 def _glob(text: str) -> tuple[str, ...]:
-    """Return the literal pieces of a glob, between its stars."""
+    """Return the literal pieces of a glob pattern, between its stars."""
     return tuple(piece.replace("\\*", "*") for piece in _STAR.split(text))
 
 
 def fits(pieces: tuple[str, ...], found: str) -> bool:
-    """Return whether a string consists of these pieces with anything between them."""
-    # A regular expression with several stars would take exponential time on a long string.
+    """Return whether a string consists of these pieces in order, with anything between them."""
+    # Search for the pieces one by one: a regular expression with several stars could take
+    # exponential time.
     first, *middle = pieces
     if not middle:
         return found == first
@@ -195,7 +201,7 @@ class _Text(Sort):
 
 
 class _OneOf(Sort):
-    """A string from a closed list; ``fold`` ignores case."""
+    """A string from a fixed list; ``fold`` ignores case."""
 
     samples: tuple[object, ...] = ("",)
 
@@ -231,10 +237,10 @@ class _OneOf(Sort):
 
 
 class _Shaped(_Text):
-    """A string of a known form: its possible beginnings, what it never contains, what the whole
-    must be.
+    """A string of a known form: its allowed prefixes, a pattern it never contains, a test of the
+    whole.
 
-    Of a string with ``*`` only the literal pieces are checked.
+    If the test gives a string with ``*``, only its literal pieces are checked.
     """
 
     def __init__(
@@ -281,7 +287,7 @@ class _Shaped(_Text):
 
 
 class _Method(_Text):
-    """An HTTP method. Any token can be a method, so only the case of known ones is checked."""
+    """An HTTP method. Any token is accepted as a method, but known methods must be in upper case."""
 
     def check(self, name: str, wanted: Any) -> None:
         super().check(name, wanted)
@@ -297,7 +303,7 @@ class _Method(_Text):
 
 
 class _Either(Sort):
-    """A field that several services have, each with its own sort."""
+    """A field that several services have, each with its own sort of value."""
 
     def __init__(self, sorts: Iterable[Sort]) -> None:
         self._sorts = tuple(sorts)
@@ -335,7 +341,7 @@ class _Number(Sort):
     samples: tuple[object, ...] = (0, 0.0)
 
     def accepts(self, wanted: Any) -> bool:
-        # Accept numbers of other libraries too.
+        # Accept number types of other libraries too.
         return isinstance(wanted, numbers.Real) and not isinstance(wanted, bool)
 
 
@@ -406,7 +412,8 @@ class _Json(Sort):
 
 
 class _Document(_Json):
-    """A string that may contain JSON: compared as a string with strings and patterns, else as JSON.
+    """A string that may contain JSON. Strings and patterns are compared with the string itself,
+    other values with the parsed JSON.
 
     A comparer such as ``ANY`` is compared with the parsed JSON, or with the string if it is not
     JSON.
@@ -444,9 +451,7 @@ class _Mapping(Sort):
 
 
 class _Pairs(Sort):
-    """Pairs of names and strings, with names possibly repeated. The wanted pairs must be among
-    them.
-    """
+    """Pairs of a name and a string; names may repeat. Matches if every wanted pair is present."""
 
     fold = False
     samples: tuple[object, ...] = ({}, [])
@@ -516,7 +521,7 @@ class _Instant(Sort):
     def check(self, name: str, wanted: Any) -> None:
         super().check(name, wanted)
         if self.accepts(wanted):
-            instant_us(wanted)  # raises the best message for a string it cannot parse
+            instant_us(wanted)  # raises the most helpful error for a string that cannot be parsed
 
     def accepts(self, wanted: Any) -> bool:
         return isinstance(wanted, str | datetime)
@@ -527,7 +532,7 @@ class _Instant(Sort):
 
 ANYTHING = Sort()
 ITEM = Sort()
-"""Like ``ANYTHING``, but a list is compared as a whole only, not item by item."""
+"""Like ``ANYTHING``, but a list is only compared as a whole, not item by item."""
 TEXT, NUMBER, FLAG, BYTES, JSON = _Text(), _Number(), _Flag(), _Bytes(), _Json()
 DOCUMENT, MAPPING, HEADERS, PAIRS, INSTANT = (
     _Document(),
@@ -563,17 +568,19 @@ TARGET = _Shaped(
 PATH = _Shaped(
     "a path without a query", "/v2/messages", begins=("/", *_WEB), never=r"[^\x21-\x7e]|\?"
 )
-"""Paths as sent: spaces and non-ASCII characters are percent-encoded."""
+"""Paths as sent by the client: spaces and non-ASCII characters are percent-encoded."""
 MESSAGE_ID = _Shaped(
     "the id of a message", "msg_5b5eb2f7", begins=("msg_",), never=r"[^0-9A-Za-z_]"
 )
-"""The id of a queue's message. Defined here because strict-mode violations of every cloud contain
+"""The ID of a queue's message. Defined here because strict-mode violations of every cloud contain
 it.
 """
 
 
 def one_of(what: str, words: Iterable[str], *, fold: bool = False) -> Sort:
-    """Return the sort of a string that is always one of these words. ``what`` names a word."""
+    """Return the sort of a string that is always one of these words. ``what`` describes such a word
+    in errors.
+    """
     return _OneOf(what, words, fold=fold)
 
 
@@ -587,8 +594,8 @@ def shaped(
 ) -> Sort:
     """Return the sort of a string of a known form.
 
-    ``what`` names it with its article and ``example`` is a valid one, both for error messages.
-    ``begins`` are its possible beginnings, ``never`` is a regular expression that it never
+    ``what`` is its name with an article and ``example`` a valid string, both for error messages.
+    ``begins`` are the allowed prefixes, ``never`` is a regular expression that the string never
     contains, ``fits`` returns whether a whole string, without ``*``, is valid.
     """
     return _Shaped(what, example, begins=begins, never=never, fits=fits)
@@ -654,10 +661,11 @@ class Field:
     """A field that tests can filter by.
 
     ``sort`` compares its values. ``read`` takes an item and returns the value or ``ABSENT``;
-    without it the field is the item's attribute, or its key if the item is a mapping. Of a field
-    with ``several`` values any may match, and a function is called with each. If the sort is
-    ``ANYTHING``, any item of a list may match too, but a function is called with the whole list. A
-    ``bare`` field is shown without its name. None is rejected unless the field is ``optional``.
+    without ``read`` the field is the item's attribute, or its key if the item is a mapping. If a
+    field has ``several`` values, any of them may match, and a function is called with each. If the
+    sort is ``ANYTHING``, any item of a list may match too, but a function is called with the whole
+    list. A ``bare`` field is shown without its name. None is rejected unless the field is
+    ``optional``.
     """
 
     sort: Sort = field(default_factory=lambda: ANYTHING)
@@ -668,7 +676,10 @@ class Field:
 
 
 class Question:
-    """A condition on one field. Raises ``ContractError`` for a value that nothing could match."""
+    """A condition on one field.
+
+    Creating one raises ``ContractError`` for a value that nothing could match.
+    """
 
     def __init__(
         self, name: str, wanted: Any, sort: Sort | None = None, several: bool = False
@@ -703,8 +714,9 @@ class Question:
         return False
 
     def why_not(self, found: Any) -> str | None:
-        """Return None for a match, else a description of the difference. Raises as ``agrees()``
-        does.
+        """Return None for a match, otherwise a description of the difference.
+
+        Raises the same errors as ``agrees()``.
         """
         return None if self.agrees(found) else self.refusal(found)
 
@@ -731,7 +743,7 @@ class Question:
 
     def _agrees(self, found: Any) -> bool:
         if self._parts is not None:
-            return False  # a list was given, which only the list as a whole can match
+            return False  # the test gave a list, which can only match a list as a whole
         if self.is_predicate:
             return self._decides(found)
         if self._is_pattern:
@@ -776,8 +788,8 @@ class Query:
     """Several conditions on one item, all of which must hold.
 
     ``fields`` are the known fields by name; an unknown name raises a ``ContractError`` that lists
-    them and suggests the nearest. ``kind`` names an item, for messages. Functions are called last,
-    and only for items that match otherwise.
+    them and suggests the nearest. ``kind`` names an item in messages. Functions are called last,
+    and only for items that match all other conditions.
     """
 
     def __init__(
@@ -804,7 +816,7 @@ class Query:
     def why_not(self, item: Any) -> list[str]:
         """Return descriptions of the item's differences; an empty list for a match.
 
-        Raises ``CannotTell`` if only fields that the journal has cut could differ.
+        Raises ``CannotTell`` if the result depends only on fields that the journal has cut.
         """
         reasons: list[str] = []
         undecided: CannotTell | None = None
@@ -823,7 +835,7 @@ class Query:
         return reasons
 
     def __call__(self, item: Any) -> bool:
-        """Return whether the item matches; raises as ``why_not()`` does."""
+        """Return whether the item matches; raises the same errors as ``why_not()``."""
         try:
             return all(
                 question.agrees(self._value(item, question.name)) for question in self.questions
@@ -832,7 +844,7 @@ class Query:
             return not self.why_not(item)
 
     def unlikeness(self, item: Any) -> float:
-        """Return a number from 0 to 1 for how different the item's values are from the wanted ones."""
+        """Return how different the item's values are from the wanted ones, from 0 to 1."""
         import difflib
 
         ratios = []
@@ -896,7 +908,7 @@ _SORTS_OF_TYPES: Mapping[type, Sort] = {
 def fields_of(kind: type) -> Mapping[str, Field]:
     """Return the public attributes and properties of a class as fields, with sorts by annotation.
 
-    A field without annotation, or of several types, accepts any value.
+    A field without an annotation, or with one for several types, accepts any value.
     """
     found: dict[str, Field] = {}
     for base in reversed(kind.__mro__):
@@ -916,7 +928,7 @@ def fields_of(kind: type) -> Mapping[str, Field]:
 def _annotations(kind: type) -> Mapping[str, Any]:
     try:
         hints = typing.get_type_hints(kind)
-    except Exception:  # a name imported only for type checkers
+    except Exception:  # an annotation can name a class that is imported only for type checkers
         hints = {}
     return {name: hints.get(name, Any) for name in vars(kind).get("__annotations__", {})}
 
@@ -924,7 +936,7 @@ def _annotations(kind: type) -> Mapping[str, Any]:
 def _returned(value: property) -> Any:
     try:
         return typing.get_type_hints(value.fget).get("return", Any)
-    except Exception:  # a name imported only for type checkers
+    except Exception:  # an annotation can name a class that is imported only for type checkers
         return Any
 
 

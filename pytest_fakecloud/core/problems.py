@@ -1,4 +1,4 @@
-"""Strict-mode violations, and the exceptions that belong to the test itself."""
+"""Strict-mode violations, and exceptions raised by the test itself."""
 
 from __future__ import annotations
 
@@ -27,10 +27,11 @@ class Problem:
 
 
 class Problems(list[Problem]):
-    """The strict-mode violations of one cloud in order of occurrence, at most the newest ``keep``.
+    """The strict-mode violations of one cloud in order of occurrence; only the newest ``keep`` are
+    kept.
 
     Only the first ``keep_exceptions`` exceptions keep their frames, because frames keep alive
-    everything that was in progress when the exception was raised.
+    everything that was in use when the exception was raised.
     """
 
     keep: int = 10_000
@@ -50,7 +51,7 @@ class Problems(list[Problem]):
     def report_raised(self, error: BaseException, where: str, **facts: Any) -> Problem:
         """Record an exception of the test itself that a callback raised (see ``raised_by_test``).
 
-        ``where`` begins the text and describes what the callback was called for.
+        The text begins with ``where``, a description of the callback's purpose.
         """
         return self.report("assertion", _raised_text(error, where), exception=error, **facts)
 
@@ -84,8 +85,8 @@ def ends_the_test(error: BaseException | None) -> BaseException | None:
     An ``Exception`` is a failure of the application. Everything else ends the test: the outcomes of
     pytest (``fail``, which pytest-timeout calls inside the code under test, ``skip``, ``xfail``,
     ``exit``), ``unittest.SkipTest``, ``KeyboardInterrupt`` and ``SystemExit``. An outcome of pytest
-    or a ``KeyboardInterrupt`` also counts inside an exception group, and if the application caught
-    it and raised another exception.
+    or a ``KeyboardInterrupt`` also ends the test from inside an exception group, or if the
+    application caught it and raised another exception.
     """
     if error is None:
         return None
@@ -104,13 +105,13 @@ def ends_the_test(error: BaseException | None) -> BaseException | None:
                 waiting.append(each)
     unittest = sys.modules.get("unittest.case")
     skips = unittest is not None and isinstance(error, unittest.SkipTest)
-    # A group can contain a failed assertion beside the cancellation of a sibling task.
+    # In a group, look for a failed assertion beside the cancellation of a sibling task.
     own = isinstance(error, Exception) or broken_promise(error) is not None
     return error if skips or not own else None
 
 
 def _outcomes() -> tuple[type[BaseException], ...]:
-    # Looked up among the loaded modules, because a server outside pytest must not import it.
+    # Look among the loaded modules only, because a server outside pytest must not import pytest.
     pytest = sys.modules.get("pytest")
     if pytest is None:
         return (KeyboardInterrupt,)
@@ -123,7 +124,9 @@ def _outcomes() -> tuple[type[BaseException], ...]:
 
 
 def broken_promise(error: BaseException | None) -> AssertionError | None:
-    """Return the failed assertion that an exception is or contains as a group; else None."""
+    """Return the failed assertion that an exception is, or contains if it is a group; otherwise
+    None.
+    """
     if error is None or isinstance(error, AssertionError):
         return error
     if isinstance(error, BaseExceptionGroup):

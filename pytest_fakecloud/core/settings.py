@@ -1,6 +1,7 @@
-"""Declare the settings of a fake once: name, default, accepted values, meaning.
+"""Declare the settings of a fake in one place: name, default, accepted values, meaning.
 
-A service declares its settings as the fields of a frozen dataclass, each with its meaning below it::
+A service declares its settings as the fields of a frozen dataclass, each with its meaning
+below it::
 
     @dataclass(frozen=True, kw_only=True)
     class BrokerConfig(HandleConfig):
@@ -9,11 +10,10 @@ A service declares its settings as the fields of a frozen dataclass, each with i
         idle_close_ms: int | None = setting("300s", optional(duration("ms")))
         \"\"\"…\"\"\"
 
-``read()`` makes one from the keywords that a test passes. The name of a duration's field ends in
-the unit that the duration is converted to; its keyword does not (``idle_close="5m"``). Type
-checkers learn the keywords from a ``TypedDict`` (``BrokerSettings``), which
-``tests/test_settings.py`` compares with the dataclass. The documentation is generated from the
-dataclass.
+``read()`` creates an instance from the keywords that a test passes. The field of a duration has its
+unit as a suffix, which the keyword lacks: ``idle_close="5m"`` sets ``idle_close_ms``. Type checkers
+learn the keywords from a ``TypedDict`` (``BrokerSettings``), which ``tests/test_settings.py``
+compares with the dataclass. The documentation is generated from the dataclass.
 """
 
 from __future__ import annotations
@@ -42,8 +42,8 @@ class Kind(Generic[A_co]):
     """A kind of setting: the values it accepts, and their conversion.
 
     ``accepts`` is the type annotation of its values, ``expected`` completes the sentence "must be
-    …" of an error, ``fits`` validates a value, ``convert`` converts a valid one and may raise
-    ``ContractError``. ``suffix`` is the end of the field's name that its keyword lacks.
+    …" in an error message, ``fits`` validates a value, ``convert`` converts a valid value and may
+    raise ``ContractError``. ``suffix`` is the end of the field's name that its keyword lacks.
     """
 
     accepts: Any
@@ -64,7 +64,7 @@ class Kind(Generic[A_co]):
 
 
 def either(first: Kind[A], second: Kind[B]) -> Kind[A | B]:
-    """Accept what either of two kinds accepts."""
+    """Accept a value that either of two kinds accepts."""
     return Kind(
         first.accepts | second.accepts,
         f"{first.expected}, or {second.expected}",
@@ -75,7 +75,7 @@ def either(first: Kind[A], second: Kind[B]) -> Kind[A | B]:
 
 
 def optional(kind: Kind[A]) -> Kind[A | None]:
-    """Also accept None."""
+    """Accept None and the values of a kind."""
     return either(kind, _NONE)
 
 
@@ -110,7 +110,7 @@ def number(minimum: float, maximum: float | None = None) -> Kind[float]:
     def fits(value: Any) -> bool:
         if not issubclass(type(value), Real) or type(value) is bool:
             return False
-        # Written so that NaN is rejected.
+        # The comparison is written so that NaN is rejected.
         return bool(value >= minimum and (maximum is None or value <= maximum))
 
     return Kind(float, f"a number{_bounds(minimum, maximum)}", fits)
@@ -125,7 +125,7 @@ def _bounds(minimum: float | None, maximum: float | None) -> str:
 def text(
     expected: str = "a string", fits: Callable[[str], object] = lambda value: True
 ) -> Kind[str]:
-    """Accept a string, of a certain form if ``fits`` is given."""
+    """Accept a string; if ``fits`` is given, only one for which it returns true."""
     return Kind(str, expected, lambda value: isinstance(value, str) and fits(value))
 
 
@@ -149,7 +149,7 @@ def mapping(accepts: Any, expected: str) -> Kind[Any]:
 
 
 def duration(unit: Literal["us", "ms"], minimum: int = 0) -> Kind[int]:
-    """Accept a duration of at least ``minimum`` units and convert it to an integer of units."""
+    """Accept a duration of at least ``minimum`` units and convert it to an integer number of units."""
     size = {"us": 1, "ms": 1000}[unit]
 
     def convert(value: Duration) -> int:
@@ -166,14 +166,16 @@ def duration(unit: Literal["us", "ms"], minimum: int = 0) -> Kind[int]:
 
 
 def setting(default: object, kind: Kind[A]) -> A:
-    """Declare a field of a dataclass of settings. The default is given as a test would give it."""
+    """Declare a field of a dataclass of settings. ``default`` is written as in a test, before
+    conversion.
+    """
     value = kind.read("the default", default)
     found: A = field(default=value, metadata={"kind": kind, "default": default})
     return found
 
 
 class Setting(NamedTuple):
-    """A declared setting: its field's name, its kind, and its default as a test would give it."""
+    """A declared setting: its field's name, its kind, and its default before conversion."""
 
     attribute: str
     kind: Kind[Any]
@@ -205,8 +207,8 @@ def reject_unknown(declared: Any, given: Mapping[str, Any], of: str) -> None:
 def read_some(declared: Any, given: Mapping[str, Any], of: str) -> dict[str, Any]:
     """Return the converted values of the given keywords, by the names of their fields.
 
-    ``of`` names whose settings they are. Raises ``ContractError`` for unknown names, and for values
-    that are not of their kind.
+    ``of`` names the owner of the settings in errors. Raises ``ContractError`` for unknown names and
+    for values that are not of their kind.
     """
     known = settings_of(declared)
     reject_unknown(declared, given, of)
@@ -217,12 +219,14 @@ def read_some(declared: Any, given: Mapping[str, Any], of: str) -> dict[str, Any
 
 
 def read(declared: Callable[..., A], given: Mapping[str, Any], of: str) -> A:
-    """Make the dataclass of settings from the given keywords; raises ``ContractError``."""
+    """Create the dataclass of settings from keywords; raise ``ContractError`` if they are invalid."""
     return declared(**read_some(declared, given, of))
 
 
 def check(made: Any, of: str) -> None:
-    """Validate a dataclass of settings that a test created directly."""
+    """Validate a dataclass of settings that a test created directly; ``of`` names its owner in
+    errors.
+    """
     declared: Any = type(made)
     for name, each in settings_of(declared).items():
         each.kind.read(name, getattr(made, name), of)
@@ -232,7 +236,7 @@ def check(made: Any, of: str) -> None:
 
 
 class HandleSettings(TypedDict, total=False):
-    """Keywords that every fake takes."""
+    """Keywords that every fake accepts."""
 
     name: str | None
     host: str | None
@@ -248,7 +252,7 @@ class HandleConfig:
     """Settings of every fake."""
 
     name: str | None = setting(None, _NON_EMPTY)
-    """The name in reports and in the control API; the fixture's name by default."""
+    """The fake's name in reports and in the control API; the fixture's name by default."""
     host: str | None = setting(None, _NON_EMPTY)
     """The address to listen on; loopback by default."""
     port: int | None = setting(None, optional(whole(0, MOST_PORT)))

@@ -34,15 +34,16 @@ from .timers import LANES, Begin, Lane, Signal, Timer, Timers
 T = TypeVar("T")
 Mode = Literal["running", "frozen"]
 Reads: TypeAlias = deque[tuple[int, int]]
-"""Threads, each with the time that it read, or with a negative number of the journal: what was
-recorded under that number read the times that follow in the same thread."""
+"""A log of clock readings: pairs of a thread's ID and the time that it read. A pair with a negative
+number marks the journal entry with that number: the thread's readings after it belong to it.
+"""
 STANDS = (
     "with process_time=True the process's time follows it, and both are frozen until the test "
     "moves them. Use advance() or move_to(), or leave out process_time"
 )
-_STANDS = 0.02  # real seconds without movement after which a clock counts as frozen
-_PATIENCE = 10.0  # real seconds that an advance waits for another one to finish
-_COURTESY = 0.01  # the same for a sleeping caller, who can do without
+_STANDS = 0.02  # real seconds in which a running clock must move; otherwise it is treated as frozen
+_PATIENCE = 10.0  # real seconds that an advance waits for another to finish
+_COURTESY = 0.01  # the same limit for a sleeping caller, which can do without the advance
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,9 +68,9 @@ class Timekeeper:
     """The time that all fakes of a cloud share.
 
     A *running* clock is the process's ``time.time()`` plus an offset, so it follows tools that
-    change the process's time. A *frozen* clock moves only when it is moved. ``now`` is an aware
-    datetime or an ISO string with an offset; it freezes the clock unless ``mode`` says otherwise.
-    Times inside are microseconds since the Unix epoch, as integers.
+    change the process's time. A *frozen* clock moves only when a caller moves it. ``now`` is an
+    aware datetime or an ISO string with an offset; it freezes the clock unless ``mode`` says
+    otherwise. Internally, times are integers: microseconds since the Unix epoch.
 
     Timers fire in (due, sequence) order inside ``advance`` and ``move_to``, each at its own due
     time; timers that a timer creates join the same advance. Timers of the lane ``"state"`` (pure
@@ -82,9 +83,11 @@ class Timekeeper:
 
     _wait_cap = 1.0
     reads: Reads | None = None
-    """Each reading of the clock while it runs, where a report may replay the journal."""
+    """A log of the running clock's readings, for reports that replay the journal; None if not
+    recorded.
+    """
     was_driven = False
-    """Whether due work was ever requested: by an advance, a move or a delivering call."""
+    """Whether a caller has ever fired due timers: by an advance, a move or a delivering call."""
     _carrying: frozenset[object] = frozenset()
 
     def __init__(self, now: Instant | None = None, mode: Mode | None = None) -> None:
@@ -105,7 +108,7 @@ class Timekeeper:
         self._listeners: tuple[Callable[[], None], ...] = ()
         self._ties: tuple[str, ...] = ()
         self.on_background: Callable[[], object] | None = None
-        """Called when a timer of the lane ``"background"`` is planned, before the listeners."""
+        """Called before the listeners when a timer of the lane ``"background"`` is planned."""
         self._start_us, self._starts_frozen = _start(now, mode)
         self._begin_at(self._start_us, self._starts_frozen)
 
@@ -113,7 +116,7 @@ class Timekeeper:
 
     @property
     def wait_cap(self) -> float:
-        """Real seconds that a wait may last while the clock is frozen or held. Can be set."""
+        """Maximum real seconds of a wait while the clock is frozen or held. Can be set."""
         return self._wait_cap
 
     @wait_cap.setter
@@ -128,7 +131,7 @@ class Timekeeper:
 
     @property
     def anchored(self) -> bool:
-        """Whether the clock cannot run because the process's time follows it."""
+        """Whether the process's time follows the clock, which therefore cannot run."""
         return self._anchored
 
     @property
@@ -142,9 +145,9 @@ class Timekeeper:
 
     def now_us(self) -> int:
         """Return the current time in microseconds since the Unix epoch."""
-        # Read without the lock, because every request does. A value of a running clock counts only
-        # if the clock still ran afterwards: it could be later than the time at which another thread
-        # stopped it.
+        # Read without the lock, because every request does. A running clock's value is used only if
+        # the clock still runs afterwards; otherwise it could be later than the time at which
+        # another thread stopped the clock.
         offset = self._live_us
         if offset is not None:
             running = int(time.time() * 1_000_000) + offset
@@ -168,10 +171,10 @@ class Timekeeper:
     # -- moving ----------------------------------------------------------------------------------
 
     def tie_to_real_time(self, reason: str) -> Callable[[], None]:
-        """Forbid stopping or moving the clock, for the given reason; return a function that ends
-        this.
+        """Forbid stopping or moving the clock, for the given reason; return a function that lifts
+        the ban.
 
-        For fakes that live in real time: engines that are real servers.
+        For fakes that depend on real time, because their engines are real servers.
         """
         with self._lock:
             self._ties = (*self._ties, reason)
@@ -194,9 +197,7 @@ class Timekeeper:
         return min(_process_us() + self._offset_us, LAST_US)
 
     def _stand_us(self) -> int:
-        """Return the time at which the clock is about to stop. No thread reads a later one before
-        it does.
-        """
+        """Return the time at which the clock is about to stop. No thread has read a later time."""
         self._live_us = None
         return self._there_us()
 
@@ -213,7 +214,7 @@ class Timekeeper:
         self._live_us = self._offset_us if self._frozen_us is None else None
 
     def check_real_time(self) -> None:
-        """Raise ``ContractError`` unless the clock runs and shows the process's own time."""
+        """Raise ``ContractError`` unless the clock is running and shows the process's own time."""
         frozen = self._frozen_us is not None
         if frozen or abs(self.now_us() - _process_us()) > 1_000_000:
             state = "frozen" if frozen else "not at the process's time"
@@ -239,11 +240,12 @@ class Timekeeper:
         self._moved()
 
     def anchor(self) -> Callable[[], None]:
-        """Stop the clock and make its current time the one ``rewind()`` returns to; return a
-        function that ends this.
+        """Stop the clock and make its current time the one that ``rewind()`` returns to; return a
+        function that undoes this.
 
-        For a clock that the process's time follows: until the end it moves only when it is moved,
-        and cannot run. Afterwards a clock that ran before runs on from its current time.
+        For a clock that the process's time follows: until that function is called, it cannot run
+        and moves only when a caller moves it. Afterwards a clock that ran before runs from its
+        current time.
         """
         before = self.mode, self._anchored, self._start_us, self._starts_frozen
         self.freeze()
@@ -260,7 +262,7 @@ class Timekeeper:
         return weigh
 
     def resume(self) -> None:
-        """Let the clock run on from its current time.
+        """Let the clock run from its current time.
 
         Raises ``ContractError`` if the process's time follows the clock (``process_time=True``).
         """
@@ -276,8 +278,8 @@ class Timekeeper:
     def advance(self, duration: Duration) -> list[Fired]:
         """Move forward by a duration and fire the timers due on the way; return those that fired.
 
-        Raises ``ContractError`` if another move is in progress (when called from a handler or from
-        a second thread), both in this call and in the outer one.
+        If another move is in progress (this call comes from a handler or a second thread), both
+        calls raise ``ContractError``.
         """
         return self.fire(self.after(duration))
 
@@ -289,10 +291,10 @@ class Timekeeper:
         return self.fire(self.until(instant))
 
     def spend_until(self, instant_us: int) -> None:
-        """Let time pass without firing timers; they fire at the next opportunity.
+        """Move the clock to a time without firing timers; they fire at the next opportunity.
 
-        For work inside an advance, or inside a background delivery, that takes time itself. Does
-        not affect a running clock.
+        For work that takes time itself, inside an advance or a background delivery. Does not affect
+        a running clock.
         """
         self._check_free()
         self._within_reach(instant_us)
@@ -304,32 +306,37 @@ class Timekeeper:
         self._moved()
 
     def after(self, duration: Duration) -> Callable[[], int]:
-        """Return the target of an advance, computed when the advance begins."""
+        """Return a function that computes the target of an advance by a duration when the advance
+        begins.
+        """
         self._check_free()
         span = duration_us(duration)
         return lambda: self.now_us() + span
 
     def until(self, instant: Instant) -> Callable[[], int]:
-        """Return the target of a move; calling it raises ``ContractError`` if the time is past by
-        then.
+        """Return a function that returns a time as the target of a move; it raises
+        ``ContractError`` if that time is then in the past.
         """
         self._check_free()
         target = instant_us(instant)
         return lambda: self._forward(target)
 
     def onward(self) -> Callable[[], int] | None:
-        """Return the target of a move to the next due time; None if nothing is planned."""
+        """Return a function that returns the next due time as a move's target; None if nothing is
+        planned.
+        """
         self._check_free()
         due = self.next_due_us()
         return None if due is None else lambda: max(due, self.now_us())
 
     def rewind(self, now: Instant | None = None, mode: Mode | None = None) -> None:
-        """Return to the clock's initial mode and time, or for this once to the given ones.
+        """Return to the clock's initial mode and time, or to the given ones, which do not become
+        the initial ones.
 
         For a cloud that serves many tests, between two of them: nothing else moves time back.
-        Timers stay; their owners replace them. Raises ``ContractError`` while an advance is in
-        progress, for another start time if the clock cannot be moved, and for a running mode if the
-        process's time follows it.
+        Timers stay planned; their owners replace them. Raises ``ContractError`` while an advance is
+        in progress, for another start time if the clock cannot be moved, and for a running mode if
+        the process's time follows the clock.
         """
         start_us, frozen = self._start_us, self._starts_frozen
         if now is not None or mode is not None:
@@ -363,9 +370,9 @@ class Timekeeper:
         """Fire due timers of the lanes without moving the clock; return how many fired.
 
         For the thread that delivers in the background. The function that a timer's ``begin``
-        returns is passed to ``hand_over``, which may run it in any thread; without it, callbacks
-        run here. Waits for an advance in progress; an advance waits for this call and for the
-        functions handed over. Fires nothing more once ``stopped()`` is true.
+        returns is passed to ``hand_over``, which may run it in any thread; without ``hand_over``,
+        callbacks run in this thread. Waits for an advance in progress; an advance waits for this
+        call and for the functions handed over. Fires no more timers once ``stopped()`` is true.
         """
         fired = 0
         while (
@@ -388,8 +395,8 @@ class Timekeeper:
             finally:
                 with self._lock:
                     if rest is not None:
-                        # Register it now, so that no advance starts before another thread takes it
-                        # over.
+                        # Register the function now, so that no advance starts before another thread
+                        # runs it.
                         self._carrying |= {rest}
                     self._dispatching = False
                     self._go_idle()
@@ -408,7 +415,7 @@ class Timekeeper:
                 self._wake_idle()
 
     def settle(self) -> int:
-        """Fire the due timers of lane ``"state"`` before an engine is read; return the current
+        """Fire the due timers of lane ``"state"``, before an engine is read; return the current
         time.
         """
         now = self.now_us()
@@ -446,9 +453,9 @@ class Timekeeper:
         """Call ``callback(due_us)`` at a time; a due time in the past fires at the next
         opportunity.
 
-        A timer after the end of time is not planned. Moving calls of the asynchronous API await
-        ``async_callback`` instead, and ``dispatch()`` uses ``begin`` if it may hand over work.
-        Callbacks run without holding any lock of the clock.
+        A timer that is due after the end of the year 9999 never fires. Moving calls of the
+        asynchronous API await ``async_callback`` instead, and ``dispatch()`` uses ``begin`` if it
+        can hand over work. Callbacks run without holding any lock of the clock.
         """
         timer = self.timers.add(due_us, callback, lane, label, async_callback, begin)
         if due_us > LAST_US:
@@ -463,7 +470,7 @@ class Timekeeper:
     # -- waiting ---------------------------------------------------------------------------------
 
     def signal(self) -> Signal:
-        """Return a new signal that also wakes at every move of the clock."""
+        """Return a new signal that also wakes waiting calls at every move of the clock."""
         signal = Signal()
         with self._lock:
             if self._signals is None:
@@ -479,8 +486,8 @@ class Timekeeper:
         is frozen or held, after ``wait_cap`` real seconds. ``poll`` is called without holding any
         lock.
         """
-        # A running clock waits no longer than the time left at the start, because the process's
-        # clock may be set back.
+        # Limit the real time of the wait to the time left now, because the process's clock may be
+        # set back.
         running_left = max(0.0, (deadline_us - self.now_us()) / 1e6) + 0.01
         standing_left = self._wait_cap
         while True:
@@ -497,7 +504,8 @@ class Timekeeper:
             started = monotonic()
             signal.sleep(seen, min(patience, _nap()))
             slept = monotonic() - started
-            # A running clock does not move while the process's clock is frozen.
+            # If a running clock did not move, the process's clock is frozen, so count the wait as
+            # one on a frozen clock.
             if standing or (slept >= _STANDS and self.now_us() == now_us):
                 standing_left -= slept
             else:
@@ -508,13 +516,12 @@ class Timekeeper:
     def steps(
         self, target: Callable[[], int], lanes: tuple[Lane, ...] = LANES, *, yielding: bool = False
     ) -> Generator[Timer, None, None]:
-        """Yield the timers due on the way to a target time, holding the clock at each one's due
-        time.
+        """Yield the timers due up to a target time, holding the clock at each timer's due time.
 
         The caller fires each timer before it takes the next, so the synchronous and the
-        asynchronous API share this loop. Raises ``ContractError`` if another advance is in progress
-        (with ``yielding``: ``Occupied``, which does not fail that advance), and for a later time if
-        the clock cannot be moved.
+        asynchronous API share this loop. If another advance is in progress, raises
+        ``ContractError``, which also fails that advance, or with ``yielding`` only ``Occupied``.
+        Also raises ``ContractError`` for a later time if the clock cannot be moved.
         """
         with self._drive(yielding):
             self.was_driven = True
@@ -635,7 +642,7 @@ class Timekeeper:
                 else:
                     self._offset_us += max(0, held - (_process_us() + self._offset_us))
             self._go_live()
-            # Last, because now_us() reads without the lock and must never go back.
+            # Set this last, because now_us() reads without the lock and must never go back.
             self._held_us = None
         self._moved()
 
@@ -648,12 +655,13 @@ class Timekeeper:
             listener()
 
 
-# The handed-over work that this thread or task is running.
+# The handed-over function that this thread or task is running.
 _delivering: ContextVar[object] = ContextVar("delivering", default=None)
 
 
 def _nap() -> float:
-    # Tools that move the process's clock send no notice, so waits wake often while one is loaded.
+    # Wake often while a tool that can move the process's clock is loaded, because it sends no
+    # notice.
     return 0.05 if "time_machine" in sys.modules or "freezegun" in sys.modules else 1.0
 
 

@@ -32,9 +32,10 @@ _UNITS = {
     "w": 604_800_000_000,
 }
 _PART = re.compile(r"(\d+(?:\.\d+)?)(us|ms|s|m|h|d|w)")
-# Possessive quantifiers avoid backtracking: a plain search would start over at each of many digits.
+# Possessive quantifiers prevent backtracking, which would restart at each digit of a long number.
 _PARTS = re.compile(r"(?:\d++(?:\.\d++)?(?:us|ms|s|m|h|d|w))++")
-# A hundred years is far beyond any schedule, and today plus that is still a valid datetime.
+# A hundred years is longer than any realistic schedule, and that long from today is a valid
+# datetime.
 _LONGEST_US = 36_525 * 86_400_000_000
 
 
@@ -52,7 +53,8 @@ def duration_us(value: Duration) -> int:
     elif isinstance(value, int | float):
         if value != value or value in (float("inf"), float("-inf")):
             raise _bad_duration(value)
-        # Clamp first: multiplying a large float by a million gives infinity.
+        # Clamp the number before multiplying it by a million, which would turn a large float into
+        # infinity.
         microseconds = round(min(max(value, -1e15), 1e15) * 1_000_000)
     elif isinstance(value, str):
         text = value.replace(" ", "")
@@ -72,7 +74,7 @@ def duration_us(value: Duration) -> int:
 
 
 def check_seconds(name: str, value: object) -> None:
-    """Raise ``ContractError`` unless the value is a number of seconds, 0 or more."""
+    """Raise ``ContractError`` unless the value is a non-negative number of seconds."""
     number = isinstance(value, int | float) and not isinstance(value, bool)
     if not number or not value >= 0:  # type: ignore[operator]
         raise ContractError(f"{name}={shown(value)} is not a number of seconds: pass 0 or more")
@@ -95,7 +97,7 @@ def instant_us(value: Instant) -> int:
         raise _bad_instant(value)
     try:
         offset = moment.utcoffset()
-    except Exception as error:  # from a tzinfo of the test
+    except Exception as error:  # the test's tzinfo can raise any exception
         raise ContractError(f"the time zone of {shown(value)} is invalid: {error}") from error
     if offset is None:
         raise ContractError(
@@ -104,13 +106,14 @@ def instant_us(value: Instant) -> int:
         )
     microseconds = (moment - _EPOCH) // _MICROSECOND
     if not _FIRST_US <= microseconds <= LAST_US:
-        # The first hours of year 1 in an eastern time zone, or the last of 9999 in a western one.
+        # The time in UTC is outside the years 1 to 9999: the first hours of year 1 in an eastern
+        # time zone, or the last hours of 9999 in a western one.
         raise ContractError(f"{shown(value)} is outside the years 1 to 9999 in UTC")
     return microseconds
 
 
 def to_datetime(microseconds: int) -> datetime:
-    """Return the aware UTC datetime of a number of microseconds since the Unix epoch.
+    """Convert microseconds since the Unix epoch to an aware UTC datetime.
 
     Times outside the range of datetime become the nearest datetime: services keep times far beyond
     the year 9999.
@@ -135,9 +138,10 @@ def _bad_instant(value: object) -> ContractError:
 
 
 def _true_monotonic() -> Callable[[], float]:
-    # freezegun replaces attributes that *are* time.monotonic, in this module too. time-machine
-    # moves only wall clocks. Neither knows Linux's coarse monotonic clock. On other systems a
-    # default argument hides the function from freezegun's search.
+    # Find a monotonic clock that freezegun does not replace. freezegun replaces attributes that
+    # *are* time.monotonic, in this module too, but not Linux's coarse monotonic clock. On other
+    # systems the function is hidden from freezegun's search in a default argument. time-machine
+    # moves only wall clocks.
     if sys.platform.startswith("linux") and hasattr(time, "clock_gettime"):
         read = time.clock_gettime
         coarse = 6  # CLOCK_MONOTONIC_COARSE: 1-4 ms resolution, enough for timeouts
@@ -159,8 +163,9 @@ def _true_monotonic() -> Callable[[], float]:
 
 
 monotonic = _true_monotonic()
-"""Return seconds of a monotonic clock that freezegun and time-machine do not move, for real
-timeouts.
+"""Return the seconds of a monotonic clock that freezegun and time-machine do not move.
+
+For timeouts in real time.
 """
 
 

@@ -12,10 +12,12 @@ from .timeparse import LAST_US, to_datetime
 Lane = Literal["state", "driven", "background"]
 LANES: tuple[Lane, ...] = ("state", "driven", "background")
 _COMPACT = 64
-"""The number of timers in a lane below which cancelled timers are left alone."""
+"""Cancelled timers are removed only from lanes with at least this many timers."""
 
 Begin = Callable[[int], Callable[[], object] | None]
-"""Does the ordered part of a timer's work and returns the rest, which can run in any thread."""
+"""A function that does the part of a timer's work that must happen in order, and returns a function
+for the rest, which can run in any thread.
+"""
 
 
 class Timer:
@@ -64,7 +66,7 @@ class Timer:
 
 
 _Planned = tuple[int, int, Timer]
-"""A timer behind its due time and its number: a heap compares these without calling Python code."""
+"""An entry of the heap, ``(due time, number, timer)``: tuples compare without calling Python code."""
 
 
 class Timers:
@@ -85,7 +87,9 @@ class Timers:
         async_callback: Callable[[int], Awaitable[object]] | None,
         begin: Begin | None,
     ) -> Timer:
-        """Plan a timer. One that is due after the end of time is returned, but never fires."""
+        """Plan a timer. A timer that is due after the end of the year 9999 is returned but never
+        fires.
+        """
         with self._lock:
             self._sequence += 1
             timer = Timer(due_us, self._sequence, callback, lane, label, async_callback, begin)
@@ -94,7 +98,8 @@ class Timers:
             planned = self._lanes[lane]
             heapq.heappush(planned, (due_us, self._sequence, timer))
             if len(planned) > self._compact_at[lane]:
-                # A deadline that is postponed again and again leaves cancelled timers behind.
+                # Remove cancelled timers, which pile up when a deadline is postponed again and
+                # again.
                 planned[:] = [each for each in planned if not each[2].cancelled]
                 heapq.heapify(planned)
                 self._compact_at[lane] = max(_COMPACT, 2 * len(planned))
@@ -113,14 +118,14 @@ class Timers:
             return heapq.heappop(self._lanes[first[2].lane])[2]
 
     def next_due_us(self, lanes: tuple[Lane, ...] = LANES) -> int | None:
-        """Return when the next timer of the lanes is due, or None when none is planned."""
+        """Return when the next timer of the lanes is due, or None if none is planned."""
         with self._lock:
             heads = [head[0] for lane in lanes if (head := self._head(lane)) is not None]
         return min(heads, default=None)
 
     def is_due(self, lane: Lane, now_us: int) -> bool:
-        """Return whether a timer of the lane may be due, without the lock."""
-        # Another thread may remove the only timer in between, which a slice tolerates.
+        """Return whether a timer of the lane may be due, without taking the lock."""
+        # Slicing avoids an IndexError if another thread removes the only timer in between.
         first = self._lanes[lane][:1]
         return bool(first) and first[0][0] <= now_us
 
@@ -150,7 +155,7 @@ class Signal:
         self.closed = False
 
     def notify(self) -> None:
-        """Wake all waiting calls, so that they look for changes."""
+        """Wake all waiting calls, so that they check for changes."""
         with self._lock:
             self._version += 1
             if self._sleeping:

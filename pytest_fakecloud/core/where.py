@@ -1,6 +1,6 @@
 """The fields that ``Found.where()`` accepts, by the class of the items, for type checkers.
 
-``tests/test_shapes.py`` compares them with the tables that are used at run time.
+``tests/test_shapes.py`` compares them with the tables used at run time.
 """
 
 from __future__ import annotations

@@ -9,7 +9,7 @@ from typing import Any
 from .errors import ContractError, shown
 
 SHOWN = 200
-"""Most characters of a value that is shown in full."""
+"""Maximum number of characters of a value that is shown in full."""
 PIECE = 60
 _ABSENT = object()
 
@@ -29,13 +29,13 @@ def one_line(text: str, length: int = 1000) -> str:
 
 
 def check_times(times: object) -> None:
-    """Raise ``ContractError`` for ``times=`` other than an integer, 0 or more."""
+    """Raise ``ContractError`` unless ``times=`` is a non-negative integer."""
     if times is not None and (type(times) is not int or times < 0):
         raise ContractError(f"times={brief(times)} is not a count: pass an integer of at least 0")
 
 
 def never_awaited(result: object) -> bool:
-    """Return whether a result must be awaited. A coroutine is closed, so that it causes no warning."""
+    """Return whether a result must be awaited. If it is a coroutine, close it to avoid a warning."""
     if inspect.iscoroutine(result):
         result.close()
     return inspect.isawaitable(result)

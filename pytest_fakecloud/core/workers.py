@@ -9,7 +9,7 @@ from ..core.timeparse import monotonic
 
 
 class WorkerPool:
-    """Named daemon threads, one for each running job.
+    """A pool of named daemon threads, one for each running job.
 
     A thread that has been idle for ``linger`` seconds ends if there are more than ``keep``. A
     thread that finishes its job while ``spare`` others are idle ends immediately, so that closing
@@ -40,11 +40,11 @@ class WorkerPool:
 
     @property
     def idle(self) -> int:
-        """The number of threads that wait for a job."""
+        """The number of threads that are waiting for a job."""
         return len(self._idle)
 
     def close(self, timeout: float = 1.0) -> bool:
-        """End all threads, busy ones after their job; return whether all ended in time.
+        """End all threads, busy ones after their job; return whether all ended within the timeout.
 
         Does not wait for the calling thread.
         """
@@ -56,7 +56,7 @@ class WorkerPool:
             worker.wake.release()
         give_up = monotonic() + timeout
         for thread in threads - {threading.current_thread()}:
-            # A thread that is not started yet cannot be joined. It ends after its job.
+            # Skip a thread that has not started yet, which cannot be joined. It ends after its job.
             if thread.ident is not None:
                 thread.join(max(0.0, give_up - monotonic()))
         return not any(one.is_alive() for one in threads - {threading.current_thread()})
@@ -65,7 +65,8 @@ class WorkerPool:
         """Run the job in an idle or a new thread; call ``abandon()`` if no thread can be started."""
         with self._lock:
             if self._idle:
-                # Take the one that was busy last, so that surplus threads stay idle and end.
+                # Take the thread that was busy last, so that surplus threads stay idle long enough
+                # to end.
                 worker = self._idle.pop()
                 worker.job = job
                 worker.wake.release()
@@ -97,7 +98,7 @@ class WorkerPool:
                 self._idle.append(worker)
             while not worker.wake.acquire(timeout=self.linger):
                 with self._lock:
-                    # If the worker is not in the list, a job has just been assigned to it.
+                    # A worker that is no longer in the list has just been assigned a job.
                     if worker in self._idle and len(self._workers) > self.keep:
                         self._idle.remove(worker)
                         self._workers.discard(worker)
@@ -105,7 +106,7 @@ class WorkerPool:
 
 
 class _Worker:
-    """A thread of the pool: its job, and the lock it sleeps on without one."""
+    """A thread of the pool: its job, and the lock on which it sleeps while it has none."""
 
     __slots__ = ("job", "thread", "wake")
 
