@@ -29,7 +29,7 @@ _encode = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode
 
 def _slim(body: bytes) -> bytes:
     """Return the same bytes in as little memory as possible, because the journal keeps them."""
-    # orjson allocates 4 KB for each result, however short.
+    # Copy the result of orjson, which allocates 4 KB for each result, however short.
     return b"%b" % body if len(body) < 4096 else body
 
 
@@ -38,9 +38,9 @@ class App:
 
     A subclass defines ``service``, ``routes()``, ``authenticate()``, and overrides
     ``render_error()``, ``unknown_path()``, ``wrong_method()``, ``facts()`` and ``dump()`` as
-    needed. Endpoints take a ``Request`` and return an ``Answer``, a ``Stream`` or any object to
-    send as JSON. They raise ``ServiceError`` for requests that the service would reject, and may
-    wait only through the clock.
+    needed. Endpoints take a ``Request`` and return an ``Answer``, a ``Stream``, or any object that
+    is sent as JSON. They raise ``ServiceError`` for requests that the service would reject, and
+    only the clock may make them wait.
     """
 
     service: ClassVar[str] = ""
@@ -55,7 +55,7 @@ class App:
     problems: Problems
     name: str = ""
     guard: Callable[[Request], object] | None = None
-    """Raises ``ServiceError`` for requests that must be rejected before routing."""
+    """A function that raises ``ServiceError`` for requests that must be rejected before routing."""
 
     def attach(
         self,
@@ -77,7 +77,7 @@ class App:
 
     @cached_property
     def table(self) -> RouteTable:
-        """The route table, created with the first request."""
+        """The route table, created when the first request arrives."""
         return RouteTable(self.routes())
 
     # -- the dialect -----------------------------------------------------------------------------
@@ -95,17 +95,17 @@ class App:
         return Answer({"error": error.message}, error.status, error.headers)
 
     def unknown_path(self, request: Request) -> Answer:
-        """Return the service's answer to an unknown path."""
+        """Return the service's response to an unknown path."""
         raise ServiceError(404, f"Not Found: {request.method} {request.path}")
 
     def wrong_method(self, request: Request, allowed: frozenset[str]) -> Answer:
-        """Return the service's answer to a method that the path does not accept."""
+        """Return the service's response to a method that the path does not accept."""
         raise ServiceError(
             405, "Method Not Allowed", headers=[("Allow", ", ".join(sorted(allowed)))]
         )
 
     def bug(self, request: Request, error: BaseException) -> Answer:
-        """Return the answer to a failure of the engine itself: a 500 in the service's format."""
+        """Return the response to an exception inside the engine: a 500 in the service's format."""
         return self.render_error(ServiceError(500, f"internal error: {shown(error)}"))
 
     def facts(self, request: Request) -> dict[str, Any]:
@@ -113,11 +113,11 @@ class App:
         return {}
 
     def words(self) -> Iterable[str]:
-        """Yield the names that calls can be filtered by: those of the routes and commands."""
+        """Yield the names that calls can be filtered by: those of routes and commands."""
         return (route.name for route in self.table.routes)
 
     def dump(self, value: object) -> bytes:
-        """Encode an answer as JSON."""
+        """Encode a response body as JSON."""
         try:
             return orjson.dumps(value)
         except TypeError:
@@ -162,7 +162,9 @@ class App:
         except Exception as error:
             response = self._failed(request, error)
         except BaseException:
-            call.outcome = "broken off"  # so that the call does not count as in progress forever
+            call.outcome = (
+                "broken off"  # without an outcome, the call would count as in progress forever
+            )
             raise
         self._record(call, response)
         return response
@@ -197,10 +199,11 @@ class App:
         self.recorder.add_event("refused", f"{status} to bytes that are not a request: {shown}")
 
     def foreign(self, request: Request) -> Answer:
-        """Answer a method that no path accepts, of which only method and target were read.
+        """Return the response to a request with a method that no path accepts.
 
-        It is recorded as an unrouted request and needs no credentials. If the path is unknown too,
-        the answer lists the methods of the whole service.
+        Only the method and the target of the request have been read. It is recorded as an unrouted
+        request and needs no credentials. If the path is unknown too, the response lists the methods
+        of the whole service.
         """
         call = request.call = self.recorder.open_call(request, facts=self._facts_of)
         found = self.table.find(request.method, request.path)
@@ -216,15 +219,17 @@ class App:
         return answer
 
     def stream_failed(self, request: Request, error: Exception) -> None:
-        """Report an exception that interrupted a stream; its client receives a truncated response."""
+        """Report an exception that interrupted a stream, whose client receives a truncated
+        response.
+        """
         request.call.outcome = "broken off"
         self._report_bug(request, error)
 
     def broken_off(self, request: Request, error: BaseException) -> Response:
         """Report an exception that ended a request in a server thread; return a 500 for its client.
 
-        A callback of the test raised it, such as ``pytest.fail()``. In the test's own thread it
-        propagates to the test.
+        The exception was raised by a callback of the test, e.g. by ``pytest.fail()``. In the test's
+        own thread it would propagate to the test.
         """
         response = self._failed(request, error)
         self._record(request.call, response)
@@ -288,7 +293,9 @@ class App:
             request.route = route.name
         try:
             return self.facts(request)
-        except Exception:  # an unreadable body has no facts; the endpoint reports the error
+        except (
+            Exception
+        ):  # A body that cannot be parsed has no facts; the endpoint reports the error.
             return {}
 
     def _record(self, call: Call, response: Response) -> None:

@@ -21,19 +21,19 @@ if TYPE_CHECKING:
     from .mount import Mount
 
 MOST_EARLY = 1024 * 1024
-"""Most bytes that a client may send ahead while a response is being sent."""
+"""Maximum bytes that a client may send while a response is being sent to it."""
 RESET_ON_CLOSE = struct.pack("hh" if sys.platform == "win32" else "ii", 1, 0)
 
 
 def tls_error() -> type[OSError]:
     """Return the exception class of TLS errors, for an ``except`` clause that evaluates it lazily."""
-    import ssl  # takes 3 ms, and most connections have no TLS
+    import ssl  # Importing ssl takes 3 ms, and most connections have no TLS.
 
     return ssl.SSLError
 
 
 ConnectionHandler = Callable[["Connection"], None]
-"""Serves a connection to its end, in a worker thread."""
+"""A function that serves a connection to its end, in a worker thread."""
 
 
 class Connection:
@@ -68,14 +68,17 @@ class Connection:
         self.ended = False
         self.worker: threading.Thread | None = None
         self.early = b""
-        """Bytes that the client sent while a response was being sent: its next requests."""
+        """Bytes that the client sent while a response was being sent: the beginning of its next
+        requests.
+        """
         self.received = self.handled = 0
-        """Number of bytes read from the client, and of those processed."""
+        """How many bytes were read from the client, and how many of them have been processed."""
         self.unsent: Callable[[], bool] | None = None
-        """Whether messages wait to be sent, for protocols that push messages."""
+        """Whether messages are waiting to be sent, in protocols that push messages."""
 
     def enter(self, doing: object) -> bool:
-        """Announce a call into the engine; return False if the connection has been ended.
+        """Mark the beginning of a call into the engine; return False if the connection has been
+        ended.
 
         ``doing`` describes the call, for the warning if the handler does not return in time when
         the mount is closed.
@@ -90,7 +93,7 @@ class Connection:
         return True
 
     def leave(self) -> None:
-        """Announce that the call into the engine has returned."""
+        """Mark the end of a call into the engine."""
         self.inside = False
         if self.ended and self.mount.left is not None:
             self.mount.left.set()
@@ -99,8 +102,8 @@ class Connection:
     def watched(self, gone: Callable[[], None], *, reads: bool = False) -> Iterator[None]:
         """Call ``gone`` from the hub's thread if the client closes its side during the block.
 
-        Unread data hides the end of a connection, unless ``reads`` is true: then the data is read
-        into ``early``.
+        Unread data hides the end of a connection. With ``reads``, such data is read and appended to
+        ``early``.
         """
         watch = Watch(self, gone, reads)
         if self.mount.hub.register(self.sock, watch):
@@ -146,8 +149,8 @@ class Connection:
         except tls_error():
             pass
         except BaseException as error:
-            # Includes BaseExceptions such as pytest.fail() in a handler of the test: the thread
-            # belongs to the pool and must survive.
+            # Catch BaseException, because pytest.fail() in a handler of the test raises one: the
+            # thread belongs to the pool and must survive.
             mount.report(error)
         finally:
             mount.forget(self)
@@ -156,11 +159,13 @@ class Connection:
     def _prepare(self) -> bool:
         sock = self.sock
         try:
-            # The test may have set a default timeout for sockets; connections here must block.
+            # Remove the timeout, because the test may have set a default one for sockets;
+            # connections must block.
             sock.settimeout(None)
             sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             if sys.platform != "win32":
-                # The closed connection must not prevent listening on the port again.
+                # Without this option, a closed connection would prevent listening on the port
+                # again.
                 sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             if self.mount.tls is not None:
                 self._secure(self.mount.tls)
@@ -186,19 +191,23 @@ class Connection:
             self.sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, RESET_ON_CLOSE)
 
     def end(self) -> None:
-        """Shut the connection down. The caller holds the mount's lock, so that no thread closes it
-        meanwhile.
+        """Shut the connection down.
+
+        The caller holds the mount's lock, so that no other thread closes the socket in the
+        meantime.
         """
-        # Shut the raw socket down: a TLS socket's shutdown changes state that its reader relies on.
+        # Shut the raw socket down, because a TLS socket's shutdown changes state that its reader
+        # relies on.
         self.ended = True
-        # Avoid TIME_WAIT, so that the port can be reused. The peer sees the end either way.
+        # Reset the connection to avoid TIME_WAIT, so that the port can be reused. The peer notices
+        # the end in either case.
         self.close_with_reset()
         with contextlib.suppress(OSError):
             socket.socket.shutdown(self.sock, socket.SHUT_RDWR)
 
 
 class Watch:
-    """Detects that the peer of a connection closes its side while no thread reads from it."""
+    """Detects that the peer of a connection has closed its side while no thread reads from it."""
 
     def __init__(self, connection: Connection, gone: Callable[[], None], reads: bool) -> None:
         self._connection = connection
@@ -215,14 +224,15 @@ class Watch:
                 return
             going = True
             try:
-                # A TLS connection cannot be inspected without reading. A client that sends data
-                # while its response is being sent is closing the connection.
+                # A TLS connection cannot be inspected without reading, so treat any data as the
+                # end: a client that sends data while its response is being sent is probably closing
+                # the connection.
                 if self._connection.mount.tls is not None:
                     pass
                 elif not self._reads:
                     going = not self._sock.recv(1, socket.MSG_PEEK)
                 elif data := self._sock.recv(65_536):
-                    # Read the data, because it would hide the end behind it.
+                    # Read the data, because the end of the connection would be hidden behind it.
                     self._connection.early += data
                     if len(self._connection.early) <= MOST_EARLY:
                         return

@@ -1,4 +1,4 @@
-"""Encode answers as HTTP/1.1."""
+"""Encode responses as HTTP/1.1."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _STATUS_LINES = {
 
 
 def encode(message: Message, answer: Answer) -> bytes:
-    """Return the bytes of a whole answer, framed for the request it answers."""
+    """Return the bytes of a whole response, framed for the request that it answers."""
     body = answer.body
     assert isinstance(body, bytes)
     status = answer.status
@@ -40,7 +40,7 @@ def encode(message: Message, answer: Answer) -> bytes:
 
 
 def _own_headers(message: Message, headers: Iterable[tuple[str, str]]) -> str:
-    """Return the answer's own headers, without those that frame it."""
+    """Return the response's own headers, except those that the server sets to frame it."""
     lines = []
     for name, value in headers:
         lower = name.lower()
@@ -62,7 +62,7 @@ def connection_header(message: Message) -> str:
 
 
 def header(name: str, value: str) -> str:
-    # A value echoed by a service must not start a new header.
+    # Remove line breaks, because a value that a service echoes must not start a new header.
     return f"{name}: {value.translate(_CLEAN)}\r\n"
 
 
@@ -77,7 +77,8 @@ def head_bytes(head: str) -> bytes:
         return head.encode("utf-8", "surrogateescape")
 
 
-# The openings of answers in the current second, by status.
+# The current second of real or process time, its Date header, and by status the first lines of
+# responses in that second.
 _openings: tuple[int, str, dict[int, str]] = (-1, "", {})
 
 
@@ -101,7 +102,8 @@ def http_date() -> str:
     now = int(time.time())
     second, date, _ = _openings
     if second != now:
-        # email.utils fails at the end of the year 9999 in frozen process time.
+        # Format the date here, because email.utils fails at the end of the year 9999 in frozen
+        # process time.
         t = time.gmtime(now)
         date = (
             f"{_DAYS[t.tm_wday]}, {t.tm_mday:02} {_MONTHS[t.tm_mon - 1]} {t.tm_year} "

@@ -1,10 +1,10 @@
 """One acceptor thread for all listening sockets of the process, and the workers that serve
 connections.
 
-Mounting an application creates a socket, binds and registers it, but starts no thread. One daemon
-thread waits on all listening sockets and passes accepted connections to idle workers. The pool
-grows without a limit, because a handler may block for long (a long poll, a callback into the same
-process) and a keep-alive connection occupies its worker.
+Mounting an application creates, binds and registers a socket, but starts no thread of its own. One
+daemon thread waits on all listening sockets and passes accepted connections to idle workers. The
+pool grows without a limit, because a handler may block for long (a long poll, a callback into the
+same process) and a keep-alive connection occupies its worker.
 """
 
 from __future__ import annotations
@@ -42,10 +42,10 @@ SCARCE_SECONDS = 0.05
 
 
 class Hub:
-    """The listening sockets of the process and the thread that accepts on all of them.
+    """The listening sockets of the process and the thread that accepts connections on all of them.
 
-    Starts with the first mount and stops at exit, both without delay. One hub per process is enough
-    (``default_hub()``). Thread-safe.
+    The thread starts with the first mount and stops at exit, both without delay. One hub per
+    process is enough (``default_hub()``). Thread-safe.
     """
 
     def __init__(self) -> None:
@@ -82,17 +82,18 @@ class Hub:
     ) -> Mount:
         """Serve an application at its own address.
 
-        ``app`` is an ``http.app.App`` or any WSGI callable. ``port`` 0 takes the next free one.
-        ``tls`` is the context of an HTTPS (or other TLS) server. ``protocol`` replaces HTTP: it is
-        called with each ``Connection`` in a thread of its own, and the connection is closed when it
-        returns. With ``held=False`` the mount closes when the caller drops its last reference.
-        Raises ``ContractError`` if the given address is not available.
+        ``app`` is an ``http.app.App`` or any WSGI callable. ``port`` 0 takes the next free port.
+        ``tls`` is the TLS context of a server for HTTPS or another protocol. ``protocol`` replaces
+        HTTP: it is called with each ``Connection`` in a separate thread, and the connection is
+        closed when it returns. With ``held=False`` the mount closes when the caller drops its last
+        reference. Raises ``ContractError`` if the given address is not available.
         """
         if protocol is None:
             protocol = _http()
         if self._selector is None:
             self._start()
-        # "localhost." is the fully qualified form of "localhost", but clients compare strings.
+        # Remove the dot of a fully qualified name such as "localhost.", because clients compare
+        # host names as strings.
         mount = Mount(self, app, host.rstrip(".") or host, port, tls, protocol)
         self._mounts.add(mount)
         if held:
@@ -124,7 +125,7 @@ class Hub:
             return listen(host, port or functools.partial(self._bind_next, host))
         except OSError as error:
             if error.errno in (errno.EMFILE, errno.ENFILE):
-                raise  # the system is out of file descriptors; the port is not the reason
+                raise  # the system is out of file descriptors, so another port would not help
             wanted = f"port {port} of {host}" if port else f"any port of {host}"
             raise ContractError(
                 f"cannot listen on {wanted}: {error.strerror or error}. "
@@ -138,7 +139,7 @@ class Hub:
                     sock.bind((host, port))
                     return port
                 except OSError as error:
-                    # In use, or (Windows) reserved by the system: try the next one.
+                    # The port is in use, or reserved by Windows: try the next one.
                     if error.errno not in (errno.EADDRINUSE, errno.EACCES):
                         raise
         raise OSError(errno.EADDRINUSE, "every port of the range is taken")
@@ -151,7 +152,8 @@ class Hub:
         try:
             selector.register(sock, selectors.EVENT_READ, data)
         except KeyError:
-            # Foreign code closed a socket of the hub, and this one got its file descriptor.
+            # The selector still has an entry for this file descriptor: foreign code closed a socket
+            # of the hub, and the new socket received its descriptor.
             selector.unregister(sock.fileno())
             selector.register(sock, selectors.EVENT_READ, data)
         if self._wakes:
@@ -169,12 +171,12 @@ class Hub:
             self._nudge()
 
     def later(self, function: Callable[[], object]) -> None:
-        """Call a function in the hub's thread. Takes no lock, so ``__del__`` may call it."""
+        """Call a function in the hub's thread. Takes no lock, so it can be called from ``__del__``."""
         self._later.put(function)
         self._nudge()
 
     def forget(self, mount: Mount) -> None:
-        """Remove a closed mount."""
+        """Remove a mount that has been closed."""
         self._mounts.discard(mount)
         self._held.discard(mount)
 
@@ -189,8 +191,8 @@ class Hub:
             inner.setblocking(False)
             self._wake.setblocking(False)
             selector.register(inner, selectors.EVENT_READ, None)
-            # epoll and kqueue notice sockets added by other threads while they wait; other
-            # selectors must be woken.
+            # While waiting, epoll and kqueue notice sockets added by other threads; other selectors
+            # must be woken.
             self._wakes = type(selector).__name__ not in ("EpollSelector", "KqueueSelector")
             self._thread = threading.Thread(
                 target=self._run, args=(selector, inner), name="fakecloud-hub", daemon=True
@@ -201,7 +203,7 @@ class Hub:
     def _nudge(self) -> None:
         wake = self._wake
         if wake is not None:
-            # A full buffer means that the thread is about to wake anyway.
+            # Ignore a full buffer: the thread is then about to wake anyway.
             with contextlib.suppress(OSError):
                 wake.send(b"\0")
 
@@ -214,8 +216,8 @@ class Hub:
                 except (OSError, ValueError):
                     _drop_closed(selector)
                     continue
-                # Keep no reference to a mount while the thread sleeps, because it would keep the
-                # test's data alive.
+                # Remove each key from the list before handling it: a reference to a mount would
+                # keep the test's data alive while this thread waits.
                 while ready:
                     if not self._attend(selector, inner, ready.pop(0)[0], breath):
                         return
@@ -243,12 +245,13 @@ class Hub:
             if error.errno in _NO_SOCKET:
                 _drop(selector, key)
             else:
-                # Clients in the backlog can be accepted after others have disconnected.
+                # Out of file descriptors or memory: clients in the backlog can be accepted after
+                # others disconnect.
                 self._tell_scarce(key.data, error)
                 breath.wait(SCARCE_SECONDS)
         except Exception as error:
-            # A failing socket must not affect the others. It may recover, e.g. when a tool that
-            # forbids creating sockets is switched off.
+            # Continue, because a failing socket must not affect the others. It may recover, e.g.
+            # when a tool that forbids creating sockets is switched off.
             traceback.print_exception(error, file=sys.stderr)
             breath.wait(0.01)
         return True
@@ -262,7 +265,7 @@ class Hub:
 
     def _tell_scarce(self, data: object, error: OSError) -> None:
         if self._scarce:
-            return  # report each shortage once
+            return  # report each shortage only once
         self._scarce = True
         advice = ""
         if error.errno in _SCARCE:
@@ -281,7 +284,7 @@ class Hub:
             mount.after_fork()
         if selector is not None:
             keys = list((selector.get_map() or {}).values())
-            # Close only this process's copy; the parent's stays open.
+            # Close only this process's copy of the socket; the parent's stays open.
             selector.close()
             for key in keys:
                 if key.data is None and isinstance(key.fileobj, socket.socket):
@@ -308,7 +311,8 @@ def _drop(selector: selectors.BaseSelector, key: selectors.SelectorKey) -> None:
 def _drop_closed(selector: selectors.BaseSelector) -> None:
     for key in list((selector.get_map() or {}).values()):
         try:
-            # Call the socket's method, because on Windows it is not a file descriptor.
+            # Check with a method of the socket, because on Windows a socket is not a file
+            # descriptor.
             key.fileobj.getsockopt(socket.SOL_SOCKET, socket.SO_TYPE)  # type: ignore[union-attr]
         except OSError:
             _drop(selector, key)
@@ -316,7 +320,7 @@ def _drop_closed(selector: selectors.BaseSelector) -> None:
 
 @functools.cache
 def _http() -> ConnectionHandler:
-    # Imported late, so that the hub alone does not import the HTTP server.
+    # Import it here, so that using the hub without HTTP does not import the HTTP server.
     from .server import serve_http
 
     return serve_http

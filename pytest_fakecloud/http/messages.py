@@ -1,4 +1,4 @@
-"""Requests as received, answers, streams, and broken connections."""
+"""Requests as received, responses, streams, and effects of faults on connections."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ JSON_TYPE = "application/json"
 
 
 class Request:
-    """A request as received, not decoded or merged.
+    """A request as received: nothing is decoded, and repeated headers are not merged.
 
     ``target`` is the raw request target (its bytes as Latin-1), ``path`` and ``query_string`` are
-    its two parts, ``headers`` is a mapping that ignores case, ``fields`` maps lower-case names
-    to first values (shared between requests, so read-only), ``client`` is the peer's address,
+    its two parts, ``headers`` is a mapping with case-insensitive names, ``fields`` maps lower-case
+    names to first values (shared between requests, so read-only), ``client`` is the peer's address,
     ``principal`` the result of authentication, ``params`` are the raw parameters of the route's
     pattern, ``route`` is the endpoint's name, ``call`` the journal's entry. ``head_bytes`` is the
     approximate size of target and headers of a request received over a socket.
@@ -52,7 +52,8 @@ class Request:
         self.method = method
         self.target = target
         path, _, self.query_string = target.partition("?")
-        # Clients behind a proxy setting send an absolute URL; only its path matters here.
+        # Remove scheme and host from an absolute URL, which clients send to a fake that is set as
+        # their proxy.
         if not path.startswith("/"):
             _, _, rest = path.partition("://")
             path = "/" + rest.partition("/")[2]
@@ -65,20 +66,20 @@ class Request:
         self.route = ""
         self.head_bytes = 0
         self.call: Call = _NO_CALL
-        # Every service reads credentials from there.
+        # Computed for every request, because every service reads the credentials from it.
         self.fields = first_of_each(self.headers.pairs) if fields is None else fields
 
     def __str__(self) -> str:
         return f"{self.method} {self.target}"
 
     def query_items(self) -> list[tuple[str, str]]:
-        """Return the decoded names and values of the query in order, with duplicates and empty
+        """Return the decoded names and values of the query in order, including duplicates and empty
         values.
         """
         return query_items(self.query_string) if self.query_string else []
 
     def query(self, name: str) -> str | None:
-        """Return the first query value of that name, or None."""
+        """Return the first value of a query parameter, or None."""
         if not self.query_string:
             return None
         return next((value for key, value in self.query_items() if key == name), None)
@@ -109,7 +110,8 @@ class Answer:
 class Stream:
     """A response whose chunks are sent as they are produced (server-sent events).
 
-    ``chunks`` is closed when the client or the server closes; then ``on_close`` is called once.
+    When the client or the server closes the connection, ``chunks`` is closed; then ``on_close`` is
+    called once.
     """
 
     chunks: Iterator[bytes]
@@ -121,11 +123,11 @@ class Stream:
 
 @dataclass(slots=True)
 class Effect:
-    """What an injected fault does to the connection instead of sending the answer.
+    """What an injected fault does to the connection instead of sending the response.
 
-    ``kind`` is ``"drop"`` (close without an answer, before the engine), ``"lose"`` (close without
-    the ``answer``, after the engine), ``"refuse"`` (as if no server listened), ``"hang"`` (send
-    nothing until the client or the server closes) or ``"truncate"`` (announce the whole answer,
+    ``kind`` is ``"drop"`` (close without a response, before the engine), ``"lose"`` (close without
+    sending ``answer``, after the engine), ``"refuse"`` (as if no server listened), ``"hang"`` (send
+    nothing until the client or the server closes) or ``"truncate"`` (announce the whole response,
     send the first ``keep`` bytes of its body, close). ``reset`` closes with a TCP reset.
     """
 
@@ -137,7 +139,7 @@ class Effect:
 
 Response: TypeAlias = Answer | Stream | Effect
 Serve: TypeAlias = Callable[[], Response]
-"""Returns the response without faults."""
+"""A function that returns the response that a request gets without faults."""
 
 OUTCOME_OF_EFFECT: Mapping[str, Outcome] = {
     "drop": "dropped",
@@ -146,4 +148,4 @@ OUTCOME_OF_EFFECT: Mapping[str, Outcome] = {
     "hang": "hung",
     "truncate": "truncated",
 }
-"""The journal's outcome of a call by the kind of its effect."""
+"""The outcome that the journal records for a call, by the kind of its effect."""

@@ -22,10 +22,10 @@ if TYPE_CHECKING:
 
     from .hub import Hub
 
-# Linux can refuse connections and still keep the port.
+# On Linux, a socket can stop listening, so that connections are refused, and still keep its port.
 CAN_STOP_LISTENING = sys.platform.startswith("linux")
 LEAVE_SECONDS = 1.0
-_ACCEPTS = 64  # connections accepted from one listener before the others get their turn
+_ACCEPTS = 64  # maximum connections accepted from one listener before the others get their turn
 
 
 class Acceptor:
@@ -49,10 +49,10 @@ class Mount:
 
     ``url`` has no trailing slash. The functions in ``on_close`` are called while the mount closes,
     after its connections were shut down, so that an application can wake its waiting handlers;
-    those in ``on_reset`` likewise for ``reset_connections()``. The functions in ``on_error``
-    receive exceptions from a plain application. ``stuck`` describes each handler that did not
-    return when the mount was closed or reset. ``body_limit`` is the most bytes of a request's body,
-    if it differs from the server's limit.
+    those in ``on_reset`` are called in the same way by ``reset_connections()``. The functions in
+    ``on_error`` receive exceptions from an application that is not an ``App``. ``stuck`` describes
+    each handler that did not return when the mount was closed or reset. ``body_limit`` is the
+    maximum size of a request's body in bytes, if it differs from the server's limit.
     """
 
     body_limit: int | None = None
@@ -84,7 +84,7 @@ class Mount:
         self.acceptor = Acceptor(self)
 
     def __del__(self) -> None:
-        # Takes no lock: the garbage collector may run in code that holds it.
+        # Take no lock here: the garbage collector may run in code that holds it.
         if hasattr(self, "acceptor") and not self.closed:
             self.hub.unregister(self.listener)
             self.listener.close()
@@ -101,7 +101,7 @@ class Mount:
 
     @property
     def url(self) -> str:
-        """The origin as a string."""
+        """The address as a URL without a path."""
         scheme, host, port = self.origin
         return f"{scheme}://[{host}]:{port}" if ":" in host else f"{scheme}://{host}:{port}"
 
@@ -122,9 +122,9 @@ class Mount:
     def close(self) -> None:
         """Close the address and all connections. Returns immediately unless a handler is busy.
 
-        Handlers inside the engine get one real second to return; a ``RuntimeWarning`` names each
-        one that does not, with its stack. Does not wait for idle connections. Can be called
-        repeatedly and from any thread, including a handler's.
+        Handlers inside the engine get one real second to return; for each one that does not, a
+        ``RuntimeWarning`` names it and shows its stack. Does not wait for idle connections. Can be
+        called repeatedly and from any thread, including a handler's.
         """
         with self.lock:
             if self.closed:
@@ -147,7 +147,7 @@ class Mount:
         self._let_go(live, self.on_reset)
 
     def refuse(self) -> None:
-        """Stop listening and close all connections, but keep the port, until ``accept()``."""
+        """Stop listening and close all connections until ``accept()``, but keep the port."""
         with self.lock:
             if self.closed or not self._listening:
                 return
@@ -187,7 +187,7 @@ class Mount:
             self.hub.register(self.listener, self.acceptor)
 
     def gate(self, shut: bool) -> None:
-        """Call ``refuse()`` or ``accept()``."""
+        """Call ``refuse()`` if ``shut``, otherwise ``accept()``."""
         if shut:
             self.refuse()
         else:
@@ -203,8 +203,8 @@ class Mount:
     def ready(self) -> None:
         """Accept waiting connections. The hub's thread calls this."""
         for _ in range(_ACCEPTS):
-            # Hold the lock, so that the listener is not closed, and its descriptor reused by
-            # another mount, between the check and the call.
+            # Hold the lock: otherwise, between the check and the call, the listener could be closed
+            # and its file descriptor reused by another mount.
             with self.lock:
                 if self.closed or not self._listening:
                     return
@@ -217,7 +217,7 @@ class Mount:
             self.hub.workers.submit(connection.serve, connection.abandon)
 
     def forget(self, connection: Connection) -> None:
-        """Close a connection after the worker served it. That worker calls this."""
+        """Close a connection that a worker has finished serving. Called by that worker."""
         with self.lock:
             self._live.discard(connection)
             with contextlib.suppress(OSError):
@@ -226,7 +226,8 @@ class Mount:
     def _shut_down(self) -> list[Connection]:
         live = list(self._live)
         if live and self.left is None:
-            # Create the event before ending a connection: handlers that return from then on set it.
+            # Create the event before ending the connections, so that handlers that return
+            # afterwards can set it.
             self.left = threading.Event()
         for connection in live:
             connection.end()

@@ -16,27 +16,32 @@ from ..core.calls import Headers
 from .messages import Request
 
 HEAD_LIMIT = 64 * 1024
-"""Most bytes of a request line with headers, and of trailers. Larger ones are answered 431."""
+"""Maximum bytes of a request line with headers, and of trailers. Larger ones get the response 431."""
 HEADERS_LIMIT = 1000
-"""Most headers of a request, because each costs more memory than its bytes."""
+"""Maximum number of headers in a request, which is limited because each takes more memory than its
+bytes.
+"""
 BODY_LIMIT = 64 * 1024 * 1024
-"""Most bytes of a request body: more than any service's own limit, so that those apply first."""
+"""Maximum bytes of a request body. It exceeds every service's own limit, so that the service's
+applies.
+"""
 
 _METHOD = re.compile(rb"[!#$%&'*+\-.^_`|~0-9A-Za-z]{1,32} ")
 _TLS_HELLO = b"\x16\x03"
-# Most headers cached per connection, and the longest of them: most requests repeat the last one's.
+# Maximum number and length of headers cached per connection: most requests repeat those of the
+# previous one.
 _REMEMBERED = 64
 _LONGEST_REMEMBERED = 512
-# Most whole heads cached, and the longest of them: many requests differ only in their body.
+# Maximum number and length of whole heads cached: many requests differ only in their body.
 _REMEMBERED_HEADS = 32
 _LONGEST_HEAD = 2048
 _FRAMING = frozenset({"expect", "transfer-encoding", "content-length"})
 
 
 class Refusal(Exception):
-    """A request that the server itself rejects: the status and the reason.
+    """Raised for a request that the server itself rejects, with the status and the reason.
 
-    ``method`` and ``target`` are set if it is rejected only because of its method.
+    ``method`` and ``target`` are set if the request is rejected only because of its method.
     """
 
     def __init__(self, status: int, reason: str, method: str = "", target: str = "") -> None:
@@ -48,10 +53,10 @@ class Refusal(Exception):
 
 
 class Message(Request):
-    """A request with the details that matter to its connection.
+    """A request with details that matter to its connection.
 
     ``version`` is ``"1.0"`` or ``"1.1"``, ``keep_alive`` is True if the connection stays open after
-    the answer, ``expects`` is True if the client waits for a ``100 Continue`` that has not been
+    the response, ``expects`` is True if the client waits for a ``100 Continue`` that has not been
     sent.
     """
 
@@ -63,7 +68,7 @@ class Message(Request):
 
 
 class _Head(NamedTuple):
-    """A parsed head, cached by its bytes."""
+    """A parsed head, which is cached with its bytes as the key."""
 
     method: str
     target: str
@@ -77,9 +82,9 @@ class _Head(NamedTuple):
 class RequestReader:
     """Reads the requests of one connection.
 
-    ``feed()`` appends complete requests to ``messages``. After invalid bytes ``refusal`` has the
-    reason and nothing more is read. ``pending`` is the request whose body is incomplete. ``client``
-    is the address given to requests.
+    ``feed()`` appends complete requests to ``messages``. After invalid bytes, ``refusal`` contains
+    the reason and nothing more is read. ``pending`` is a request whose body is incomplete.
+    ``client`` is the peer's address, which is passed to each request.
     """
 
     __slots__ = (
@@ -142,7 +147,7 @@ class RequestReader:
         self._begun = False
 
     def feed(self, data: bytes) -> None:
-        """Parse received bytes."""
+        """Parse received bytes and add complete requests to ``messages``."""
         if self._missing:
             data = self._continue(data)
         while not self._begun and not self._missing:
@@ -155,7 +160,7 @@ class RequestReader:
             self._parse(data)
 
     def _repeat(self, head: _Head, data: bytes) -> bytes:
-        """Start a request with a cached head; return the bytes after its body."""
+        """Start a request whose head is cached; return the bytes after its body."""
         message = self.pending = Message(
             head.method, head.target, head.headers, b"", self.client, head.fields
         )
@@ -176,8 +181,8 @@ class RequestReader:
         return data[len(part) :]
 
     def _add(self, part: bytes) -> None:
-        # Append to a bytearray from the second part on: a body can arrive in millions of parts, and
-        # an object for each would cost more than its bytes.
+        # Use a bytearray from the second part on: a body can arrive in millions of parts, and an
+        # object for each would take more memory than its bytes.
         if not self._body:
             self._body = part
             return
@@ -190,12 +195,12 @@ class RequestReader:
         fresh = not self._begun
         if fresh:
             end = data.find(b"\r\n\r\n") + 4
-            # Cache only a head that begins and ends in this data. Empty lines before a head would
-            # make it end too early.
+            # Cache only a head that begins and ends in this data. Data that begins with empty lines
+            # is excluded, because the search would find the end of a head too early.
             whole = 3 < end <= _LONGEST_HEAD and data[:1].isalpha()
             self._learning = data[:end] if whole else None
-            # The parser builds the version from two numbers, which takes as long as all its other
-            # work.
+            # Look for the version in the data, because the parser takes as long to build it from
+            # two numbers as for all its other work.
             self._is_1_1 = data.startswith(b" HTTP/1.1", data.find(b"\r\n") - 9)
         self._behind_body += len(data)
         try:
@@ -222,18 +227,18 @@ class RequestReader:
             self.refusal = Refusal(400, str(error))
             return
         if self._begun and self.pending is None:
-            # In the middle of a head. How much of the data belongs to it is known only if no other
-            # request ended in the data.
+            # The data ends inside a head. If another request ended in the same data, it is unknown
+            # how many bytes belong to this head, so count one.
             self._head_fed += len(data) if len(self.messages) == done else 1
             if self._head_fed > self.head_limit:
                 self.refusal = self._too_large_a_head()
         elif self._behind_body > self.head_limit and self.pending is not None:
-            # A single endless trailer or chunk extension, for which the parser calls nothing.
+            # A trailer or chunk extension without an end, during which the parser calls no method.
             self.refusal = self._too_large_a_tail()
 
     def _serve_without_upgrade(self, rest: bytes) -> None:
-        # The parser assumes that an upgrade is granted and reads no body after it. No fake
-        # upgrades, so parse the same head again without the Upgrade header.
+        # Parse the head again without the Upgrade header. The parser assumes that an upgrade is
+        # granted and reads no body after it, but no fake upgrades.
         asked = self.messages.pop()
         if asked.method == "CONNECT":
             reason = "CONNECT is for proxies; this is not a proxy"
@@ -277,14 +282,16 @@ class RequestReader:
         header = name.decode("latin-1"), value.rstrip(b" \t").decode("latin-1")
         lower = header[0].lower()
         if lower in _FRAMING:
-            # Never cached, because they are checked per request: repeated ones form one list.
+            # Do not cache framing headers: they are checked per request, and repeated ones form one
+            # list.
             before = self._framing.get(lower)
             self._framing[lower] = header[1] if before is None else f"{before}, {header[1]}"
             return header
         if lower == "host":
             if self._host in self._headers:
                 raise _two_hosts()
-            # Only one is cached at a time, so a second one in a request arrives here.
+            # Keep only one Host header in the cache, so that a second one in a request always
+            # arrives here.
             self._known = {raw: known for raw, known in self._known.items() if known != self._host}
             self._host = header
         if len(value) <= _LONGEST_REMEMBERED:
@@ -350,20 +357,22 @@ class RequestReader:
             message.body = bytes(self._body)
         message.keep_alive = self._parser.should_keep_alive()
         if message.keep_alive and message.version == "1.0":
-            # The parser lets "keep-alive" override "close" (RFC 9112, section 9.3).
+            # Check for "close", which the parser lets "keep-alive" override (RFC 9112, section
+            # 9.3).
             message.keep_alive = not _says_close(message)
         self.messages.append(message)
         learning, self._learning = self._learning, None
         if not message.keep_alive:
-            self._heads.clear()  # the parser judges the bytes after the last request
+            # The parser must check any bytes after the last request; a cached head would bypass it.
+            self._heads.clear()
         elif learning is not None:
             self._learn_head(learning, message)
-        self._is_1_1 = False  # nothing is known of the bytes behind it in the same data
+        self._is_1_1 = False  # the version of another request in the same data is not known
         self._start()
 
     def _learn_head(self, head: bytes, message: Message) -> None:
         plain = self._framing.keys() <= {"content-length"} and message.method != "CONNECT"
-        # With other line endings the head ended where the parser found its end, not here.
+        # Skip heads with other line endings: the parser finds their end at a different position.
         if not plain or "upgrade" in message.fields or head.count(b"\n") != head.count(b"\r\n"):
             return
         if len(self._heads) >= _REMEMBERED_HEADS:
@@ -381,9 +390,11 @@ class RequestReader:
 
 
 def _no_method(data: bytes) -> Refusal | None:
-    """Return the refusal of a request whose method the parser does not know, or None."""
+    """Return the refusal of an unknown method, or of TLS sent to a plain HTTP server; otherwise
+    None.
+    """
     if _METHOD.match(data) is not None:
-        # The parser knows the registered methods; another token is still valid syntax.
+        # The parser knows only registered methods; any other token is still valid syntax.
         method, target, *_ = [*data.split(b"\r\n")[0].decode("latin-1").split(" "), ""]
         return Refusal(501, f"the method {method!r} is not known", method, target)
     if data.startswith(_TLS_HELLO):
@@ -403,10 +414,10 @@ def _two_hosts() -> Refusal:
 
 
 def _escape(data: bytes) -> bytes | None:
-    """Return the request with raw non-ASCII bytes of its target percent-encoded; None if it has
-    none.
+    """Return the request with raw non-ASCII bytes in its target percent-encoded; None without such
+    bytes.
 
-    Other servers accept such a target (``curl http://…/set/key/é`` sends one), but the parser does
+    Other servers accept these targets (``curl http://…/set/key/é`` sends one), but the parser does
     not.
     """
     line, newline, rest = data.partition(b"\r\n")

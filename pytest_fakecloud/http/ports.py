@@ -9,24 +9,25 @@ from collections.abc import Callable, Iterator
 
 BACKLOG = 1024
 _kept: dict[tuple[str, int], socket.socket] = {}
-"""Listening sockets for servers of this process that are about to start."""
+"""Listening sockets, by host and port, for servers that this process is about to start."""
 
 
 def listen(host: str, port: int | Callable[[socket.socket], int]) -> tuple[socket.socket, int]:
-    """Return a socket that listens on a port, and the port.
+    """Return a socket that listens on a port, and the port's number.
 
-    A function binds the socket itself and returns the port. Raises ``OSError``.
+    If ``port`` is a function, it binds the socket itself and returns the number. Raises
+    ``OSError``.
     """
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
-    # Some libraries check the protocol number before they set TCP_NODELAY.
+    # Set the protocol number, because some libraries check it before they set TCP_NODELAY.
     sock = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
     try:
         sock.setblocking(False)
         if sys.platform == "win32":  # pragma: no cover - Windows
-            # On Windows SO_REUSEADDR would let a second process take the port.
+            # Windows: SO_REUSEADDR would allow a second process to take the port.
             sock.setsockopt(socket.SOL_SOCKET, socket.SO_EXCLUSIVEADDRUSE, 1)
         elif isinstance(port, int):
-            # A chosen port must be usable again immediately after a restart.
+            # A port chosen by the user must be usable again immediately after a restart.
             sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         if isinstance(port, int):
             sock.bind((host, port))
@@ -63,7 +64,7 @@ def keep(host: str, port: int) -> bool:
 
 
 def kept(host: str, port: int) -> socket.socket | None:
-    """Return the socket that ``keep()`` opened for a port, once."""
+    """Return the socket that ``keep()`` opened for a port and give it up, or None."""
     return _kept.pop((host, port), None)
 
 
@@ -76,9 +77,9 @@ def release() -> None:
 class PortAllocator:
     """Yields consecutive ports from a random start, outside the system's ephemeral range.
 
-    The system soon reuses a freed ephemeral port (1,362 of 20,000 binds within the next thousand),
-    so a late request of a finished test could reach the next test's server. A sequence returns to a
-    port only after the whole range.
+    The system soon reuses an ephemeral port that was freed (1,362 of 20,000 binds reused one within
+    the next thousand), so a late request of a finished test could reach the next test's server.
+    This sequence only returns to a port after the whole range.
     """
 
     LOWEST, HIGHEST = 10_240, 65_535
@@ -88,19 +89,19 @@ class PortAllocator:
         below = range(self.LOWEST, max(self.LOWEST, min(first, self.HIGHEST)))
         above = range(max(last + 1, self.LOWEST), self.HIGHEST + 1)
         best = max(below, above, key=len)
-        # If the ephemeral range leaves no room, share it.
+        # If too few ports are outside the ephemeral range, use ports inside it as well.
         self.ports = best if len(best) >= 1024 else range(self.LOWEST, self.HIGHEST + 1)
         self._first = self._next = random.SystemRandom().randrange(len(self.ports))
 
     def __iter__(self) -> Iterator[int]:
-        """Yield each port of the range once, continuing after the last bind."""
+        """Yield each port of the range once, starting after the last port that was yielded."""
         for _ in range(len(self.ports)):
             port = self.ports[self._next]
             self._next = (self._next + 1) % len(self.ports)
             yield port
 
     def has_given(self, port: int) -> bool:
-        """Return whether a port was yielded before; True for all once the range has been used up."""
+        """Return whether a port was yielded in the current round through the range."""
         if port not in self.ports:
             return False
         size = len(self.ports)
@@ -115,5 +116,5 @@ def ephemeral_range() -> tuple[int, int]:
             first, last = file.read().split()
         return int(first), int(last)
     except (OSError, ValueError):
-        # The registered dynamic range, which macOS and Windows use.
+        # The range registered for dynamic ports, which macOS and Windows use.
         return 49_152, 65_535

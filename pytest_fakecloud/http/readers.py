@@ -34,7 +34,7 @@ def _unquote(raw: str) -> str:
 def json_value(body: bytes) -> Any:
     """Parse a body as JSON, whatever its Content-Type; raise ``ValueError`` with line and column.
 
-    Values nested too deeply for the parser also raise ``ValueError``.
+    Also raises ``ValueError`` for values nested too deeply for the parser.
     """
     try:
         return json.loads(body)
@@ -47,7 +47,7 @@ def json_value(body: bytes) -> Any:
 
 
 def flag(text: str | None, default: bool = False) -> bool:
-    """Parse a boolean, in any case: ``true``/``false``, ``1``/``0``; raise ``ValueError``
+    """Parse a case-insensitive boolean (``true``/``false``, ``1``/``0``); raise ``ValueError``
     otherwise.
     """
     if text is None:
@@ -63,7 +63,7 @@ def flag(text: str | None, default: bool = False) -> bool:
 def integer(
     text: str, *, minimum: int | None = None, maximum: int | None = None, name: str = "value"
 ) -> int:
-    """Parse a decimal integer within bounds; raise ``ValueError`` otherwise."""
+    """Parse a decimal integer within the given bounds; raise ``ValueError`` otherwise."""
     stripped = text.strip()
     digits = stripped[1:] if stripped[:1] == "-" else stripped
     if not (digits.isascii() and digits.isdigit() and len(digits) <= 20):

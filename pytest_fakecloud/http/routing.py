@@ -1,4 +1,4 @@
-"""Match raw request paths against routes, and find the nearest route."""
+"""Match raw request paths against routes, and find the most similar route."""
 
 from __future__ import annotations
 
@@ -9,12 +9,13 @@ from typing import Any, NamedTuple, TypeAlias
 
 
 class Route(NamedTuple):
-    """One endpoint: the methods and the path pattern it handles.
+    """One endpoint: the methods and the path pattern that it handles.
 
-    ``methods`` is a string of names (``"GET POST"``). ``pattern`` consists of literal segments,
-    ``{name}`` for one non-empty raw segment, and as its last segment ``{name*}`` for the raw rest
-    including slashes (possibly empty). ``name`` is the route's name in faults and in the journal.
-    ``lingers`` marks an endpoint that may wait or stream: requests to it always use the socket.
+    ``methods`` is a string of names (``"GET POST"``). ``pattern`` consists of literal segments and
+    parameters: ``{name}`` is one non-empty raw segment; ``{name*}``, allowed only at the end, is
+    the raw rest of the path including slashes (possibly empty). ``name`` is the route's name in
+    faults and in the journal. ``lingers`` marks an endpoint that may wait or stream: requests to it
+    always use the socket.
     """
 
     methods: str
@@ -30,8 +31,8 @@ class Route(NamedTuple):
 
 
 RouteMatch: TypeAlias = tuple[Route, dict[str, str]] | frozenset[str] | None
-"""A route with the raw parameters; or the methods that the path accepts, if the method is wrong; or
-None.
+"""The result of a search: a route with its raw parameters, the methods that the path accepts if the
+request's is not one of them, or None for an unknown path.
 """
 
 
@@ -44,18 +45,20 @@ class _Entry(NamedTuple):
 class RouteTable:
     """All routes of a service.
 
-    The first matching route wins, in the given order, except that routes with a literal first
-    segment precede those that begin with a parameter.
+    The first matching route wins, but routes with a literal first segment precede those that begin
+    with a parameter.
     """
 
     def __init__(self, routes: Iterable[Route]) -> None:
         self.routes = tuple(routes)
-        # Every fake has its own table, because its endpoints are bound methods. The index is shared
-        # by all fakes of a service.
+        # Every fake has its own table of endpoints, because they are bound methods. Fakes of the
+        # same service share the index.
         self._by_head, self._others = _index(tuple((r.methods, r.pattern) for r in self.routes))
 
     def find(self, method: str, path: str) -> RouteMatch:
-        """Return the route of a request, the methods that the path accepts, or None."""
+        """Return the route of a request; the methods that the path accepts if it accepts others; or
+        None.
+        """
         entries = self._by_head.get(path.split("/", 2)[1], self._others)
         others: frozenset[str] = frozenset()
         for shape, allowed, number in entries:
@@ -71,7 +74,8 @@ class RouteTable:
         import difflib
 
         shapes = [f"{m} {route.pattern}" for route in self.routes for m in sorted(route.allowed)]
-        # Cut the path: comparing costs the product of the lengths, and no pattern is longer.
+        # Cut the path to more than any pattern's length, because a comparison takes time
+        # proportional to the product of both lengths.
         near = difflib.get_close_matches(f"{method} {path[:200]}", shapes, n=3, cutoff=0.4)
         return ", ".join(near or shapes[:3])
 
@@ -94,7 +98,7 @@ def _index(
 
 @lru_cache(maxsize=1024)
 def _shape(pattern: str) -> re.Pattern[str]:
-    """Compile a pattern: one match is twice as fast as splitting the path."""
+    """Compile a pattern to a regular expression, which is twice as fast as splitting the path."""
     if pattern == "/":
         return re.compile("/")
     expression, optional = "", "/?"

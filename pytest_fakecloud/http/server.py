@@ -1,6 +1,6 @@
-"""Serve HTTP/1.1 on one connection: complete requests, complete answers, keep-alive.
+"""Serve HTTP/1.1 on one connection: complete requests, complete responses, keep-alive.
 
-A handler owns the connection. It serves the fakes' own apps without a WSGI environment, and plain
+A handler owns the connection. It serves the fakes' own apps, without a WSGI environment, and plain
 WSGI applications.
 """
 
@@ -29,13 +29,13 @@ _CONTINUE = b"HTTP/1.1 100 Continue\r\n\r\n"
 def serve_http(connection: Connection, begun: bytes = b"") -> None:
     """Serve HTTP on the connection until either side closes it.
 
-    ``begun`` is data that was already read to detect the protocol.
+    ``begun`` is data that was already read in order to detect the protocol.
     """
     HTTPHandler(connection).handle(begun)
 
 
 class HTTPHandler:
-    """Owns one connection: reads requests and writes their answers in order."""
+    """Owns one connection: reads its requests and writes their responses in order."""
 
     def __init__(self, connection: Connection) -> None:
         self.connection = connection.sock
@@ -53,7 +53,7 @@ class HTTPHandler:
         sock, reader = self.connection, self.reader
         messages = reader.messages
         answer = self.run_app if self.native else self.run_wsgi_app
-        # Drop a request that is incomplete when the client disconnects: it never reaches the
+        # A request that is incomplete when the client disconnects is dropped and never reaches the
         # engine.
         data = begun or sock.recv(16_384)
         while data:
@@ -90,8 +90,8 @@ class HTTPHandler:
             except Exception:
                 raise
             except BaseException as error:
-                # pytest.fail() in a callback: the client gets an answer, and the violation fails
-                # the test.
+                # Respond to the client even if a callback called pytest.fail(); the test fails for
+                # the violation that is recorded here.
                 response = self.app.broken_off(message, error)
             if type(response) is Stream:
                 return self.stream(message, response)
@@ -116,7 +116,9 @@ class HTTPHandler:
         return False
 
     def stream(self, message: Message, stream: Stream) -> bool:
-        """Send chunks as they are produced; after a failure the last chunk is not sent."""
+        """Send chunks as they are produced. After a failure, omit the last chunk, so that the
+        client notices.
+        """
         sock = self.connection
         chunked = message.version == "1.1"
         framing = "Transfer-Encoding: chunked\r\n" if chunked else "Connection: close\r\n"
@@ -159,7 +161,7 @@ class HTTPHandler:
     # -- plain WSGI applications -----------------------------------------------------------------
 
     def run_wsgi_app(self, message: Message) -> bool:
-        # Imported late: most fakes have no such application, and werkzeug takes 25 ms to import.
+        # Import it here: most fakes have no WSGI application, and werkzeug takes 25 ms to import.
         from .wsgi import run_wsgi_app
 
         if not self.held.enter(message):
@@ -172,7 +174,7 @@ class HTTPHandler:
     # -- ending ----------------------------------------------------------------------------------
 
     def refuse(self, refusal: Refusal) -> None:
-        """Send the reason for closing the connection, and let the client read it."""
+        """Send the reason for closing the connection, and give the client time to read it."""
         status = refusal.status
         message = Message(refusal.method or "GET", refusal.target, client=self.client_address)
         message.version, message.keep_alive = "1.1", False
@@ -184,14 +186,14 @@ class HTTPHandler:
             phrase = status_line(status)[9:-2]
             answer = Answer(f"{phrase}: {refusal.reason}\n".encode(), status, (), "text/plain")
         self.connection.sendall(encode(message, answer))
-        # Closing now, with unread bytes of the client, would reset the connection and discard the
-        # answer.
+        # Close only the sending side: closing the socket while the client's bytes are unread would
+        # reset the connection and discard the response.
         with contextlib.suppress(OSError):
             socket.socket.shutdown(self.connection, socket.SHUT_WR)
         self.wait_for_goodbye(DRAIN_SECONDS)
 
     def wait_for_goodbye(self, seconds: float) -> None:
-        """Read and discard until the client closes, for at most ``seconds`` real seconds."""
+        """Read and discard data until the client closes, for at most ``seconds`` real seconds."""
         deadline = monotonic() + seconds
         with contextlib.suppress(OSError):
             while (left := deadline - monotonic()) > 0:

@@ -1,4 +1,4 @@
-"""Serve plain WSGI applications on a connection, with werkzeug's environment."""
+"""Serve plain WSGI applications on a connection, with an environment made by werkzeug."""
 
 from __future__ import annotations
 
@@ -25,15 +25,15 @@ if TYPE_CHECKING:
 
 
 def run_wsgi_app(held: Connection, message: Message) -> bool:
-    """Answer a request with the mounted application; return False to close the connection."""
+    """Respond to a request with the mounted application; return False to close the connection."""
     return _WSGICall(held, message).run()
 
 
 class _Environ(WSGIRequestHandler):
-    """The attributes of one request that werkzeug's server needs to make the environment."""
+    """The attributes of one request from which werkzeug's server makes the environment."""
 
     def __init__(self, held: Connection, message: Message) -> None:
-        # Not the base class's constructor, which serves a connection and closes it.
+        # Does not call the base class's constructor, which serves a connection and closes it.
         self.connection = held.sock
         self.request = held.sock
         self.client_address = held.address
@@ -63,7 +63,7 @@ def _environ(held: Connection, message: Message) -> dict[str, Any]:
 
 
 class _Origin:
-    """The attributes of its server that werkzeug's ``make_environ`` reads."""
+    """The attributes that werkzeug's ``make_environ`` reads from its server."""
 
     multithread = True
     multiprocess = False
@@ -74,11 +74,11 @@ class _Origin:
         self.server_address = mount.address
 
     def log(self, kind: str, message: str, *args: object) -> None:
-        """Log nothing: the journal has the requests."""
+        """Log nothing, because the journal has the requests."""
 
 
 class _WSGICall:
-    """One call of a WSGI application: collects its output and writes it."""
+    """One call of a WSGI application: collects the application's output and writes it."""
 
     def __init__(self, held: Connection, message: Message) -> None:
         self.held = held
@@ -101,11 +101,11 @@ class _WSGICall:
                     close()
         except (ConnectionError, ssl.SSLError):
             raise
-        except BaseException as error:  # pytest.fail() raises a BaseException
+        except BaseException as error:  # pytest.fail() raises a BaseException.
             held.mount.report(error)
             if self.head_sent:
-                # A partial answer must not look complete: send no last chunk and close the
-                # connection.
+                # Omit the last chunk and close the connection: a partial response must not look
+                # complete.
                 return False
             self.status, self.headers = "500 Internal Server Error", []
             self.headers.append(("Content-Type", "text/plain"))
