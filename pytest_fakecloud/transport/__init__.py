@@ -1,1 +1,1 @@
-"""Ways from a client to a fake that avoid its socket, and savings in client libraries."""
+"""Send clients' requests to fakes without sockets, redirect them, and speed up client libraries."""

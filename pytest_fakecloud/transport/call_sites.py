@@ -1,7 +1,7 @@
 """Find the line of the application that makes a call, while the call is recorded.
 
 A client in this process is on the stack of the thread that handles the call, or waits for the
-answer in another thread or in a task of an event loop. If several threads or tasks wait, the line
+response in another thread or in a task of an event loop. If several threads or tasks wait, the line
 is unknown.
 """
 
@@ -17,7 +17,7 @@ from types import FrameType
 
 _PACKAGE = str(Path(__file__).parents[1])
 _MOST = 300
-"""Most frames of a stack that are searched."""
+"""Maximum number of frames of a stack that are searched."""
 Site = dict[str, str | int]
 
 
@@ -54,15 +54,15 @@ def _application(stack: list[FrameType]) -> FrameType | None:
 
 
 def _waits(frame: FrameType) -> bool:
-    """Return whether a thread is inside a library, as when it waits for an answer."""
+    """Return whether a thread is executing library code, as it does while it waits for a response."""
     return not _is_application(frame.f_code.co_filename) and (
         not frame.f_code.co_filename.startswith(_PACKAGE)
     )
 
 
 def _tasks(stack: list[FrameType]) -> Iterator[FrameType]:
-    """Yield the application's frames of tasks that wait inside a library, for event loops on the
-    stack.
+    """Find the event loops on a stack; yield the application's frames of their tasks that wait
+    inside a library.
     """
     for frame in stack:
         loop = frame.f_locals.get("self") if frame.f_code.co_name == "run_forever" else None
@@ -75,7 +75,8 @@ def _tasks(stack: list[FrameType]) -> Iterator[FrameType]:
         for task in tasks:
             frames = _innermost(task)
             application = _application(frames[::-1])
-            # A task that waits in the application's own code does not wait for an answer.
+            # Skip a task that waits in the application's own code: it is not waiting for a
+            # response.
             if application is not None and application is not frames[-1]:
                 yield application
 

@@ -7,7 +7,7 @@ are not affected, and a context is never shared across a change of ``SSL_CERT_FI
 ``SSL_CERT_DIR`` or of the files they name. The context is kept for the next fake; httpx itself is
 restored when the last fake closes. The second largest cost is the search for proxies, which parses
 the whole environment; it is skipped if no environment variable names a proxy. The ini setting
-``fakecloud_share_tls_context = false`` switches both off.
+``fakecloud_share_tls_context = false`` turns both optimizations off.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _contexts: dict[tuple[object, ...], Any] = {}
 
 
 def _trusted(variable: str) -> tuple[object, ...]:
-    """Return the path that a variable names, with the version of the file."""
+    """Return the path in an environment variable, with the version of the file at that path."""
     name = os.environ.get(variable)
     if not name:
         return ()
@@ -80,7 +80,10 @@ _hooks = [
         saves="sharing a TLS context between clients",
     )
 ]
-if sys.platform not in ("win32", "darwin"):  # on these systems proxies are also system settings
+if sys.platform not in (
+    "win32",
+    "darwin",
+):  # on Windows and macOS, proxies can also be set in the system
     _hooks.append(
         Hook(
             "httpx._client",
@@ -92,20 +95,20 @@ if sys.platform not in ("win32", "darwin"):  # on these systems proxies are also
 
 
 def enter() -> None:
-    """Start sharing."""
+    """Start sharing the TLS context."""
     with _lock:
         for hook in _hooks:
             hook.enter()
 
 
 def refresh() -> None:
-    """Patch httpx if it has been imported since, or restored by another tool."""
+    """Patch httpx if it was imported after ``enter()`` or restored by another tool."""
     for hook in _hooks:
         hook.refresh()
 
 
 def leave() -> None:
-    """Stop sharing. The last caller restores the original functions."""
+    """Stop sharing the TLS context. The last caller restores httpx."""
     with _lock:
         for hook in _hooks:
             hook.leave()

@@ -13,8 +13,8 @@ from urllib.parse import urlsplit
 class Detour:
     """Redirects the requests for an origin to a fake's address, over its socket.
 
-    Each client library gets separate connections here, which ignore the proxies and certificates of
-    the client. A connection lasts for one request.
+    It uses separate connections for each client library, which ignore the proxies and certificates
+    set for the client. A connection lasts for one request.
     """
 
     def __init__(self, url: str, ca_file: str | None = None) -> None:
@@ -41,7 +41,7 @@ class Detour:
         return httpx.AsyncHTTPTransport(verify=self._context(), trust_env=False, limits=limits)
 
     def httpx_request(self, request: Any) -> Any:
-        """Return an ``httpx`` request for the other address."""
+        """Return a copy of an ``httpx`` request for the other address."""
         import httpx
 
         parts = urlsplit(self.url)
@@ -56,9 +56,10 @@ class Detour:
     def requests(
         self, send: Callable[..., Any] | None, request: Any, *args: Any, **kwargs: Any
     ) -> Any:
-        """Send a prepared request of ``requests``; ``send`` is the adapter's original function.
+        """Send a prepared request of ``requests`` to the other address.
 
-        If ``responses`` is loaded, the original function that it saved takes precedence.
+        ``send`` is the adapter's original function. If ``responses`` is loaded, the original
+        function that it saved is used instead.
         """
         from requests.adapters import HTTPAdapter
 

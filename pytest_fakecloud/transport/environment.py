@@ -10,7 +10,7 @@ _VARIABLES = ("NO_PROXY", "no_proxy")
 
 
 class _NoProxy:
-    """Counts its users: the first sets the variables, the last restores them."""
+    """The NO_PROXY variables, with a count of users: the first sets them, the last restores them."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -25,7 +25,8 @@ class _NoProxy:
                 self._apply()
 
     def refresh(self) -> None:
-        # Checking one of the two variables is enough to notice that the environment was restored.
+        # Check only one of the two variables, which is enough to notice that the environment was
+        # restored.
         name = _VARIABLES[1]
         if os.environ.get(name) != self._set.get(name, ""):
             with self._lock:
@@ -33,7 +34,8 @@ class _NoProxy:
                     self._apply()
 
     def _apply(self) -> None:
-        # Set it even without a proxy, because a test may set one while its fakes are open.
+        # Set the variables even if there is no proxy, because a test may set one while its fakes
+        # are open.
         for name in _VARIABLES:
             before = os.environ.get(name)
             hosts = [part.strip() for part in (before or "").split(",") if part.strip()]
@@ -49,7 +51,7 @@ class _NoProxy:
             if self._users:
                 return
             for name, before in self._before.items():
-                # Keep a value that other code has set since.
+                # Do not restore a variable that other code has set since.
                 if os.environ.get(name) != self._set[name]:
                     continue
                 if before is None:

@@ -1,4 +1,4 @@
-"""Replace one function of a client library, compatibly with other tools that do the same."""
+"""Replace one function of a client library, compatibly with other tools that replace it."""
 
 from __future__ import annotations
 
@@ -9,17 +9,17 @@ from typing import Any
 
 
 class ShortcutWarning(UserWarning):
-    """A client library differs from the versions that this package knows, so a shortcut is off."""
+    """A warning that a shortcut is off because a client library differs from the known versions."""
 
 
 class Hook:
-    """One function of a library, replaced while it has users.
+    """One function of a library, which is replaced while the hook has users.
 
     ``module`` and ``path`` name the function (``"httpx"``, ``"HTTPTransport.handle_request"``);
     ``wrap`` makes the replacement from the original. The function is replaced once the library has
-    been imported. Other tools may replace the function before or after, in any order: the
-    replacement is removed only while it is the current one. Otherwise it stays, inactive, wherever
-    the other tool keeps it.
+    been imported. Other tools may replace it before or after, in any order: the replacement is only
+    removed while it is the current function. Otherwise it stays where the other tool keeps it, but
+    calls the original.
     """
 
     def __init__(
@@ -65,7 +65,7 @@ class Hook:
         if present is self._ours:
             return
         if self._spare is not None and self._original is present:
-            # The function is unchanged since the last use, so the last replacement still fits.
+            # Use the last replacement again, because the original has not changed since.
             self._ours, self._spare = self._spare, None
         else:
             self._original, self._spare = present, None

@@ -1,12 +1,13 @@
 """Send requests to a mounted fake without its socket: ``transport="inprocess"``.
 
-Wraps the sending functions of ``httpx``, ``requests`` and ``urllib3`` while a cloud uses them. A
-request for the origin of a mounted fake goes directly into the fake's pipeline, with the same
-journal and the same answers. Everything that needs a socket still uses it: endpoints that wait or
-stream, armed faults, bodies other than plain bytes, a client's own proxy, and requests that the
-server would reject.
+Wraps the sending functions of ``httpx``, ``requests`` and ``urllib3`` while a cloud uses this
+transport. A request for the origin of a mounted fake goes directly into the fake's pipeline, with
+the same journal entries and the same responses. Everything that needs a socket still uses it:
+endpoints that wait or stream, injected faults, bodies other than plain bytes, a client's own proxy,
+and requests that the server would reject.
 
-It also redirects origins that are hard-coded in an application (``intercept``) to a fake's socket.
+This module also redirects origins that are hard-coded in an application (``intercept``) to a fake's
+socket.
 """
 
 from __future__ import annotations
@@ -38,7 +39,7 @@ _EXPECT_NO_BODY = frozenset({"GET", "HEAD", "DELETE", "TRACE", "OPTIONS", "CONNE
 
 
 class Origins:
-    """All origins of the process that can be reached without a socket."""
+    """All origins of the process that can be reached without a socket or are redirected."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -102,12 +103,12 @@ class Origins:
                 self._shortcuts[origin] = before
 
     def remove(self, origin: Origin) -> None:
-        """Use the socket for this origin again."""
+        """Make requests for this origin use the socket again."""
         with self._lock:
             self._shortcuts.pop(origin, None)
 
     def redirect(self, origin: Origin, detour: Detour) -> bool:
-        """Redirect an origin to a fake; return False if it is redirected already."""
+        """Redirect an origin to a fake; return False if it is already redirected."""
         with self._lock:
             if self._detours.setdefault(origin, detour) is not detour:
                 return False
@@ -123,7 +124,7 @@ class Origins:
                     hook.leave()
 
     def refresh(self) -> None:
-        """Wrap libraries that were imported since, or restored by another tool."""
+        """Wrap libraries that were imported after ``enter()`` or restored by another tool."""
         with self._lock:
             for hook in (*self.hooks, self.mocks):
                 hook.refresh()
@@ -134,7 +135,7 @@ class Origins:
 
     def detour(self, scheme: str, host: str, port: int | None) -> Detour | None:
         """Return the redirection of an origin, or None."""
-        # A host name with a final dot is the same name, fully qualified.
+        # Remove a final dot, which only marks a host name as fully qualified.
         return self._detours.get((scheme, host.rstrip("."), port or _PORTS.get(scheme, 0)))
 
     # -- httpx -----------------------------------------------------------------------------------
@@ -186,8 +187,8 @@ class Origins:
             exchange = functools.partial(_httpx_exchange, shortcut, request, target, headers, body)
             if shortcut.around is not None:
                 return await shortcut.around(exchange)
-            # Let other tasks run, as waiting for a socket would. A polling caller would otherwise
-            # block the loop and could not be cancelled.
+            # Let other tasks run, as waiting for a socket would: without this, a client that polls
+            # would block the loop and could not be cancelled.
             await checkpoint()
             return exchange()
 
@@ -207,7 +208,7 @@ class Origins:
             if detour is not None:
                 return detour.requests(original, request, *args, **kwargs)
             shortcut = self.find(parts.scheme, parts.hostname or "", parts.port)
-            # A request passed on to the library arrives again as a request of urllib3.
+            # If requests sends the request itself, the hook of urllib3 sees it again.
             if shortcut is None or args or not _is_usual(adapter, request, kwargs):
                 return original(adapter, request, *args, **kwargs)
             body = request.body or b""
@@ -216,8 +217,8 @@ class Origins:
             headers = [(_text(n), _text(v)) for n, v in request.headers.items()]
             headers.insert(0, ("Host", parts.netloc.rpartition("@")[2]))
             target = target_of(parts.path, parts.query)
-            # Use the socket if urllib3 would add headers, or for a target with a double slash, of
-            # which older versions of requests send only one.
+            # Use the socket if urllib3 would add headers, or if the target begins with two slashes,
+            # of which older versions of requests send only one.
             names = [name for name, _ in headers]
             if (
                 target.startswith("//")
@@ -272,7 +273,7 @@ class Origins:
                     if pool.port in (None, _PORTS[pool.scheme])
                     else f"{pool.host}:{pool.port}"
                 )
-                # The connection belongs to no pool, so it ends with its answer.
+                # Close the connection after its response, because it belongs to no pool.
                 options["headers"] = {
                     "Host": host, **(options.get("headers") or {}), "Connection": "close",
                 }  # fmt: skip
@@ -318,8 +319,8 @@ _READING = ("preload_content", "decode_content", "enforce_content_length")
 def _is_plain(transport: Any, request: Any) -> bool:
     """Return whether a transport of ``httpx`` would send a request in the usual way.
 
-    It would not with a proxy or socket of its own, with a timeout of zero or less, or with a trace
-    extension.
+    That is not the case with a separate proxy or socket, with a timeout of zero or less, or with a
+    trace extension.
     """
     pool = getattr(transport, "_pool", None)
     if type(pool).__name__ not in _POOLS or getattr(pool, "_uds", None) is not None:
@@ -338,7 +339,7 @@ _BODIES = frozenset({bytes, str, type(None)})
 def _is_usual(adapter: Any, request: Any, options: Mapping[str, Any]) -> bool:
     """Return whether ``requests`` would send a request in the usual way.
 
-    It would not with retries, a proxy, an unusual timeout, or a subclass of the adapter.
+    That is not the case with retries, a proxy, an unusual timeout, or a subclass of the adapter.
     """
     if type(adapter).__module__ != "requests.adapters" or options.get("proxies"):
         return False
@@ -355,9 +356,9 @@ def _is_usual(adapter: Any, request: Any, options: Mapping[str, Any]) -> bool:
 def _urllib3_headers(
     pool: Any, method: str, given: Mapping[str, str], body: bytes | None
 ) -> list[tuple[str, str]] | None:
-    """Return the headers that a connection of ``urllib3`` would send: given ones and its own.
+    """Return the headers that a connection of ``urllib3`` would send: the given ones and its own.
 
-    None if it would reject them.
+    None if ``urllib3`` would reject them.
     """
     from urllib3.util import SKIP_HEADER
 
@@ -406,7 +407,7 @@ def _httpx_exchange(
 
 
 def _requests_error(error: NoAnswer, request: Any) -> Exception:
-    """Return the error of ``requests`` for a connection that ended without an answer."""
+    """Return the error that ``requests`` raises for a connection that ended without a response."""
     from requests.exceptions import ConnectionError
     from urllib3.exceptions import ProtocolError
 
@@ -425,7 +426,8 @@ def _httpx_answer(answer: tuple[int, list[tuple[str, str]], bytes]) -> Any:
         extensions={"http_version": b"HTTP/1.1", "reason_phrase": phrase(status).encode("ascii")},
     )
     if all(name.isascii() and value.isascii() for name, value in headers):
-        # httpx would detect this encoding by trial, again for each copy.
+        # Set the encoding, because httpx would otherwise try several, again for each copy of the
+        # headers.
         response.headers.encoding = "ascii"
     return response
 
@@ -445,7 +447,8 @@ def _urllib3_answer(
         collected.add(name, value)
     whole = Whole(body)
     if "connection" in options:
-        # The search for cookies is slow, and only a pooled connection must be returned.
+        # Set these only for a pooled connection, which must be returned: requests then searches
+        # them for cookies, which is slow.
         whole.headers = headers
         options["original_response"] = whole
     response = urllib3.HTTPResponse(
@@ -458,10 +461,13 @@ def _urllib3_answer(
         request_url=target,
         **{"preload_content": False, **options},
     )
-    # The fork of urllib3 that niquests brings does not take it.
+    # Set this attribute afterwards, because the constructor of the urllib3 fork in niquests does
+    # not accept it.
     response.version_string = "HTTP/1.1"
     return response
 
 
 origins = Origins()
-"""The origins of the process. There is one table because client libraries are patched per process."""
+"""The origins of the process. There is only one table because client libraries are patched per
+process.
+"""

@@ -1,8 +1,8 @@
 """Answer requests for an origin that is hard-coded in the application under test.
 
-``requests`` (also while ``responses`` is active), ``httpx`` and ``urllib3`` are redirected to the
-fake's own address, where all features of the fake work. A request that the service has no route for
-is reported like any unrouted request.
+Requests sent by ``requests`` (also while ``responses`` is active), ``httpx`` and ``urllib3`` are
+redirected to the fake's own address, where all features of the fake work. A request that the
+service has no route for is reported like any unrouted request.
 """
 
 from __future__ import annotations
@@ -23,7 +23,11 @@ def parse_origin(text: str) -> Origin:
     try:
         parts = urlsplit(text)
         port = parts.port
-    except (AttributeError, TypeError, ValueError):  # not a string, or an invalid port
+    except (
+        AttributeError,
+        TypeError,
+        ValueError,
+    ):  # The text is not a string, or its port is invalid.
         parts = None
     if (
         parts is None
@@ -40,7 +44,7 @@ def parse_origin(text: str) -> Origin:
 
 
 class Fake(Protocol):
-    """The fake that answers for an origin."""
+    """A fake that answers requests for an origin."""
 
     @property
     def url(self) -> str:
@@ -50,7 +54,7 @@ class Fake(Protocol):
 class Interception(AbstractContextManager["Interception"]):
     """Redirects one origin to a fake, from construction until ``close()``.
 
-    Raises ``ContractError`` if the origin is intercepted already.
+    Raises ``ContractError`` if the origin is already intercepted.
     """
 
     def __init__(self, handle: Fake, origin: str, ca_file: str | None = None) -> None:

@@ -1,4 +1,4 @@
-"""Changes to the process while clouds are open: proxy settings, client libraries, shortcuts."""
+"""Changes to the process while clouds are open: NO_PROXY, client libraries, shortcuts."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from . import client_cost, environment
 
 
 class _Part(Protocol):
-    """One kind of change, which counts its users."""
+    """One kind of change, with a count of its users."""
 
     def enter(self) -> None: ...
     def refresh(self) -> None: ...
@@ -18,7 +18,7 @@ class _Part(Protocol):
 
 
 class Changes:
-    """The changes of one cloud; ``close()`` undoes them."""
+    """The changes that one cloud makes; ``close()`` undoes them."""
 
     def __init__(self, shares_tls_context: bool, in_process: bool) -> None:
         self._shares_tls_context = shares_tls_context
@@ -37,7 +37,7 @@ class Changes:
         return parts
 
     def refresh(self) -> None:
-        """Repeat the changes that other code has undone."""
+        """Redo the changes that other code has undone."""
         for part in self._parts:
             part.refresh()
 
@@ -50,7 +50,7 @@ class Changes:
                     part.enter()
 
     def close(self) -> None:
-        """Remove a user. The last one undoes the changes."""
+        """Remove this user. The last user undoes the changes."""
         with _lock:
             self._users -= 1
             if not self._users:
@@ -67,7 +67,7 @@ _all = {
 
 
 def changes(*, shares_tls_context: bool, in_process: bool) -> Changes:
-    """Make the changes for a cloud of these settings, until ``close()``."""
+    """Make the changes that a cloud with these settings needs; they last until ``close()``."""
     found = _all[shares_tls_context, in_process]
     found.enter()
     return found

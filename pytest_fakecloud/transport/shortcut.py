@@ -1,7 +1,8 @@
-"""Answer a client's request without a socket, if it is plain enough.
+"""Answer a client's request without a socket, if the request is simple enough.
 
-Only a request that the server would accept as it is qualifies. Requests that the server or a client
-library would reject, and those with connection options, use the socket, so that both ways agree.
+Only requests that the server would certainly accept qualify. Requests that the server or a client
+library would reject, and those with connection options, use the socket, so that the results are the
+same as without a shortcut.
 """
 
 from __future__ import annotations
@@ -28,30 +29,33 @@ _LONGEST_TARGET = 8 * 1024
 _NAME = re.compile(r"[!#$%&'*+\-.^_`|~0-9A-Za-z]+")
 _VALUE = re.compile(r"(?:[!-~\x80-\xff](?:[\t -~\x80-\xff]*[!-~\x80-\xff])?)?")
 _LENGTH = re.compile(r"\d{1,12}")
-# In total far below the server's limit for a head.
+# Limits for headers: altogether they stay far below the server's limit for a head.
 _MOST_HEADERS = 64
 _LONGEST_HEADER = 512
 _LONG_HEADERS = 16 * 1024
 _REMEMBERED = 1024
-# Results of reading a header; other numbers are body lengths.
+# What a header contributes: nothing, the host, or the need for a socket; other numbers are body
+# lengths.
 _NOTHING, _HOST, _SOCKET = -1, -2, -3
 
 
 class NoAnswer(ConnectionError):
-    """The connection ended without an answer. Each client library turns this into its own error."""
+    """Raised if the connection ended without a response. Each client library turns it into its own
+    error.
+    """
 
 
 class Shortcut:
     """Answers requests for one mount without its socket.
 
-    ``lingers`` also accepts requests to endpoints that may wait, for callers whose waits are never
-    real. ``around``, if set, is awaited with the function that makes an asynchronous request, and
-    returns what that function returns.
+    With ``lingers``, it also accepts requests to endpoints that may wait; callers use it if such
+    waits take no real time. ``around``, if set, is an asynchronous function that receives the
+    function that makes an asynchronous request, and returns that function's result.
     """
 
     def __init__(self, mount: Mount, *, lingers: bool = False) -> None:
         self.around: Callable[[Callable[[], Any]], Awaitable[Any]] | None = None
-        # A weak reference, so that an unused fake can be garbage-collected.
+        # Hold only a weak reference, so that an unused fake can be garbage-collected.
         self._mount = weakref.ref(mount)
         self._lingers = lingers
 
@@ -75,9 +79,9 @@ class Shortcut:
     def send(
         self, method: str, target: str, headers: list[tuple[str, str]], body: bytes
     ) -> tuple[int, list[tuple[str, str]], bytes]:
-        """Return status, headers and body of the answer as the server would send them.
+        """Return status, headers and body of the response as the server would send them.
 
-        Raises ``NoAnswer`` if the server would close the connection without an answer.
+        Raises ``NoAnswer`` if the server would close the connection without a response.
         """
         mount = self._mount()
         if mount is None:
@@ -102,7 +106,7 @@ def _limit_of(mount: Mount) -> int:
 
 
 _LARGEST_BODY = 4 * 1024 * 1024
-# Keyed by name and value, because clients send the same headers repeatedly.
+# Results for recent headers, by name and value, because clients send the same headers repeatedly.
 _known: dict[tuple[str, str], int] = {}
 
 
@@ -171,10 +175,10 @@ def phrase(status: int) -> str:
 
 
 class Whole(io.BytesIO):
-    """The body of an answer; counts as closed when it is read to its end, like a connection's.
+    """The body of a response; counts as closed when it has been read to its end, as in http.client.
 
-    Also replaces the standard library's response, which ``urllib3`` checks for a reusable
-    connection and ``requests`` for cookies.
+    It also replaces the standard library's response object, which ``urllib3`` checks before it
+    reuses a connection and ``requests`` searches for cookies.
     """
 
     headers: Sequence[tuple[str, str]] = ()

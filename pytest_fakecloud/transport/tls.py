@@ -16,7 +16,7 @@ class Authority:
     """A certificate authority for one test run, with the settings that make clients trust it.
 
     ``ca_file`` is the path of its certificate (PEM), ``variables`` are the environment variables
-    for httpx, requests, curl and Node.js, ``server_context`` is the context for servers on
+    for httpx, requests, curl and Node.js, ``server_context`` is the TLS context for servers on
     loopback. Raises ``ContractError`` if trustme is not installed.
     """
 
@@ -46,7 +46,9 @@ class Authority:
         return ssl.create_default_context(cafile=self.ca_file)
 
     def close(self) -> None:
-        """Delete the files. Does nothing in a forked process, because they belong to its parent."""
+        """Delete the files. Does nothing in a forked process, because the files belong to its
+        parent.
+        """
         self._remove()
 
 
