@@ -1,1 +1,3 @@
-"""Injected faults: their kinds, the plan that tests use, and the table that requests pass through."""
+"""Injected faults: their kinds, the plan that tests use, and the table that applies them to
+requests.
+"""

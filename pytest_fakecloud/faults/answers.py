@@ -1,4 +1,4 @@
-"""Validate answers that a test defines, before a client receives them."""
+"""Validate responses that a test defines before a client receives them."""
 
 from __future__ import annotations
 
@@ -21,7 +21,9 @@ def checked_status(status: object) -> int:
 
 
 def checked_headers(headers: object) -> HeaderPairs:
-    """Return names and values as strings, numbers converted; raise ``ContractError`` if invalid."""
+    """Return names and values as strings, with numbers converted; raise ``ContractError`` if
+    invalid.
+    """
     pairs = headers.items() if isinstance(headers, Mapping) else headers
     if isinstance(pairs, str | bytes) or not isinstance(pairs, Iterable):
         raise _no_headers(headers)
@@ -57,7 +59,7 @@ def checked(answer: Answer, dump: Callable[[object], bytes] | None) -> Answer:
 
 
 def checked_type(content_type: object) -> str | None:
-    """Return a content type of one line, or None; raise ``ContractError`` if it is invalid."""
+    """Return a content type without line breaks, or None; raise ``ContractError`` if it is invalid."""
     if content_type is None:
         return None
     if not isinstance(content_type, str) or not content_type.isprintable():

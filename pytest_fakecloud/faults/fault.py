@@ -1,6 +1,7 @@
-"""What all faults share: matching requests, counting hits, and the line that set the fault.
+"""What all faults share: matching requests, counting hits, and the line of the test that set the
+fault.
 
-Tests use a ``Fault``; requests pass through the ``Rule`` behind it.
+Tests use a ``Fault``; ``FaultTable`` applies the ``Rule`` behind it to requests.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ from ..http.messages import Request, Response, Serve
 if TYPE_CHECKING:
     from .table import FaultTable
 
-# From the outside in; see ``FaultTable``.
+# Levels of rules, in the order in which a request passes through them; see ``FaultTable``.
 WAIT, CUT, SPOIL, REPLACE = range(4)
 _COMMON = frozenset({"times", "skip", "route", "when"})
 _PACKAGE = str(Path(__file__).resolve().parents[1])
@@ -32,11 +33,12 @@ _PACKAGE = str(Path(__file__).resolve().parents[1])
 class Matchers(TypedDict, total=False):
     """The keywords that every fault accepts.
 
-    ``times`` is the most hits, ``skip`` the number of matching requests to pass first, ``route`` an
-    endpoint's name, path or ``"POST /path"``, ``when`` a predicate on the ``Request`` (its ``call``
-    has the facts). The others are facts that depend on the service: ``command``, ``words``,
-    ``index`` and ``encoding``, ``namespace``, ``topic`` with ``group`` and ``instance``, ``url``
-    with ``label``, ``kind``, ``queue`` and ``message_id``. ``core.matching`` defines what matches.
+    ``times`` is the maximum number of hits, ``skip`` the number of matching requests that are let
+    through first, ``route`` an endpoint's name, path or ``"POST /path"``, ``when`` a predicate on
+    the ``Request`` (its ``call`` has the facts). The others are facts that depend on the service:
+    ``command``, ``words``, ``index`` and ``encoding``, ``namespace``, ``topic`` with ``group`` and
+    ``instance``, ``url`` with ``label``, ``kind``, ``queue`` and ``message_id``. ``core.matching``
+    defines what matches.
     """
 
     times: int | None
@@ -59,7 +61,7 @@ class Matchers(TypedDict, total=False):
 
 
 class Rule:
-    """One injected fault, as requests pass through it.
+    """The rule behind a fault, which is applied to requests.
 
     ``hits`` counts how often it fired. A strict test fails if a fault with ``must_fire`` never
     fired.
@@ -109,12 +111,12 @@ class Rule:
 
     @property
     def applied(self) -> dict[str, str]:
-        """The entry of a hit in a call's ``faults``."""
+        """The entry that a hit adds to a call's ``faults``."""
         return {"kind": self.kind, "description": self.description}
 
     @cached_property
     def fault(self) -> Fault:
-        """The object that the test holds."""
+        """The ``Fault`` of this rule, as the test uses it."""
         return Fault(self)
 
     @property
@@ -132,7 +134,7 @@ class Rule:
     def matches(self, request: Any) -> bool:
         """Return whether the fault matches this request.
 
-        Raises ``ContractError`` if a predicate of the test fails.
+        Raises ``ContractError`` if a predicate of the test raises an exception.
         """
         try:
             if self._route is not None and not self._route.agrees(NamesOf(request.call)):
@@ -148,7 +150,10 @@ class Rule:
             raise ContractError(f"a predicate of {shown(self)} failed: {shown(error)}") from error
 
     def wants(self) -> bool:
-        """Return whether to fire on a matching request. Called in turn, with the table's lock held."""
+        """Return whether to fire on a matching request.
+
+        Called for one request at a time, with the table's lock held.
+        """
         return True
 
     def apply(self, request: Request, serve: Serve, hit: int) -> Response:
@@ -163,7 +168,7 @@ class Fault:
     """One injected fault.
 
     ``hits`` counts how often it fired; a strict test fails if it never did. ``remove()`` removes
-    it; as a context manager it is removed at the end of the block.
+    it. Used as a context manager, it is removed at the end of the with-block.
     """
 
     def __init__(self, rule: Rule) -> None:
@@ -171,12 +176,12 @@ class Fault:
 
     @property
     def kind(self) -> str:
-        """The name of the method of ``faults`` that injected it."""
+        """The name of the method of ``faults`` that injected the fault."""
         return self._rule.kind
 
     @property
     def description(self) -> str:
-        """What the fault does, as text."""
+        """A description of the fault's effect."""
         return self._rule.description
 
     @property
@@ -224,7 +229,7 @@ def count(name: str, value: object, least: int) -> int | None:
 
 
 setting_over: ContextVar[str] = ContextVar("setting_over", default="")
-"""The way in which faults are being set, if not by a line of the test's code."""
+"""How the fault is being set if not by the test's code, e.g. by the control API; otherwise empty."""
 
 
 def _caller() -> str:

@@ -18,7 +18,7 @@ Apply = Callable[[Serve], Response]
 
 
 class AnswerRule(Rule):
-    """Answers instead of the endpoint."""
+    """Responds instead of the endpoint."""
 
     def __init__(
         self,
@@ -36,7 +36,7 @@ class AnswerRule(Rule):
 
 
 class CutRule(Rule):
-    """Breaks the connection before the engine is reached."""
+    """Closes the connection before the engine is reached."""
 
     order = CUT
 
@@ -58,17 +58,18 @@ class CutRule(Rule):
 class DownRule(CutRule):
     """Makes the service unavailable."""
 
-    # A refused connection leaves no trace, so it is unknown whether the rule ever fired.
+    # Do not require a hit: a refused connection leaves no trace, so it is unknown whether the rule
+    # fired.
     must_fire = False
 
     @property
     def whole(self) -> bool:
-        """Whether it affects every request, so that the server can stop listening."""
+        """Whether the rule affects every request, so that the server can stop listening."""
         return self.times is None and not (self.skip or self.route or self.facts or self.when)
 
 
 class LoseAnswerRule(Rule):
-    """Lets the engine process the request and sends no answer."""
+    """Lets the engine process the request but sends no response."""
 
     order = SPOIL
 
@@ -81,7 +82,9 @@ class LoseAnswerRule(Rule):
 
 
 class TruncateRule(Rule):
-    """Sends a part of the answer; ``keep`` bytes or chunks, by default half the bytes or one chunk."""
+    """Sends part of the response: ``keep`` bytes of a body (default: half) or chunks of a stream
+    (default: one).
+    """
 
     order = SPOIL
 
@@ -108,7 +111,7 @@ class DelayRule(Rule):
 
 
 class SequenceRule(Rule):
-    """Applies one step after the other."""
+    """Applies one step of a list to each matching request in turn."""
 
     def __init__(
         self,
@@ -127,7 +130,7 @@ class SequenceRule(Rule):
 
 
 class RandomRule(Rule):
-    """Applies a step to a share of the requests."""
+    """Applies a step to a random share of the requests."""
 
     def __init__(
         self,
@@ -144,7 +147,8 @@ class RandomRule(Rule):
         self._stream = stream
 
     def wants(self) -> bool:
-        # A draw may never hit by chance, but a rule that never drew is a mistake.
+        # After the first draw, do not require a hit, which chance may prevent. A rule that never
+        # drew is still reported as unused.
         self.must_fire = False
         return self._stream.random() < self._rate
 
@@ -245,7 +249,7 @@ class CallRule(Rule):
 
 
 def lost(response: Response, reset: bool = False) -> Response:
-    """Return the effect that closes the connection without the answer."""
+    """Return the effect that closes the connection without sending the response."""
     if isinstance(response, Stream):
         _close_stream(response)
         return Effect("lose", reset=reset)
@@ -255,8 +259,8 @@ def lost(response: Response, reset: bool = False) -> Response:
 
 
 def truncated(response: Response, keep: int | None = None) -> Response:
-    """Return the first ``keep`` bytes of an answer (default: half), or chunks of a stream (default:
-    one).
+    """Return the first ``keep`` bytes of a response (default: half), or chunks of a stream
+    (default: one).
     """
     if isinstance(response, Effect):
         return response

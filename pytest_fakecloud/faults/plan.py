@@ -32,8 +32,8 @@ from .table import FaultTable, Step
 class FaultPlan:
     """The faults of one fake.
 
-    Every method injects a ``Fault`` and returns it. All accept the keywords of ``Matchers``. A
-    service with additional kinds has a subclass with more methods.
+    Every method that injects a fault returns it as a ``Fault`` and accepts the keywords of
+    ``Matchers``. A service with additional kinds of faults has a subclass with more methods.
     """
 
     def __init__(self, table: FaultTable) -> None:
@@ -50,33 +50,33 @@ class FaultPlan:
         content_type: str | None = None,
         **matchers: Unpack[Matchers],
     ) -> Fault:
-        """Answer instead of the endpoint; the engine is not reached.
+        """Respond instead of the endpoint; the engine is not reached.
 
-        Without a body the answer has the service's error format. ``bytes`` and ``str`` are sent
+        Without a body the response has the service's error format. ``bytes`` and ``str`` are sent
         unchanged, anything else as JSON.
         """
         make = self._table.answer_maker(status, body, headers, content_type)
         return self._add(AnswerRule(self._table, make, f"answer {status}", matchers))
 
     def drop(self, *, reset: bool = False, **matchers: Unpack[Matchers]) -> Fault:
-        """Close the connection before the engine is reached; with ``reset=True`` by a TCP reset."""
+        """Close the connection before the engine is reached; with ``reset=True``, by a TCP reset."""
         effect = Effect("drop", reset=_switch("reset", reset))
         return self._add(CutRule(self._table, "drop", effect, "drop", matchers))
 
     def lose_answer(self, *, reset: bool = False, **matchers: Unpack[Matchers]) -> Fault:
-        """Let the engine process the request, then close the connection without an answer."""
+        """Let the engine process the request, then close the connection without a response."""
         return self._add(LoseAnswerRule(self._table, _switch("reset", reset), matchers))
 
     def delay(self, seconds: Duration, **matchers: Unpack[Matchers]) -> Fault:
-        """Delay the request by real seconds before anything else happens to it."""
+        """Delay the request by real seconds before it is processed in any other way."""
         return self._add(DelayRule(self._table, duration_us(seconds) / 1e6, matchers))
 
     def hang(self, **matchers: Unpack[Matchers]) -> Fault:
-        """Never answer: send nothing until the client or the fake closes (a minute at most)."""
+        """Never respond: send nothing until the client or the fake closes (after a minute at most)."""
         return self._add(CutRule(self._table, "hang", Effect("hang"), "hang", matchers))
 
     def truncate(self, keep: int | None = None, **matchers: Unpack[Matchers]) -> Fault:
-        """Announce the whole answer, send ``keep`` bytes of its body (default: half), and close.
+        """Announce the whole response, send ``keep`` bytes of its body (default: half), and close.
 
         For a stream, ``keep`` is the number of chunks (default: one).
         """
@@ -85,8 +85,8 @@ class FaultPlan:
     def down(self, status: int | None = None, **matchers: Unpack[Matchers]) -> Fault:
         """Make the service unavailable until ``up()``: refuse connections and close the open ones.
 
-        With ``status`` the fake answers it to every request instead. With matchers, only matching
-        requests get a connection reset.
+        With ``status``, every request gets a response with that status instead. With matchers, only
+        the connections of matching requests are reset.
         """
         if status is not None:
             make = self._table.answer_maker(status, None, (), None)
@@ -111,7 +111,7 @@ class FaultPlan:
         headers: HeaderPairs | Mapping[str, str] | None = None,
         **matchers: Unpack[Matchers],
     ) -> Fault:
-        """Let that many matching requests pass in each period of the fake's clock, and reject the
+        """Accept ``limit`` matching requests in each period of the fake's clock and reject the
         others.
 
         A period starts with the first request after the previous one ended. Without ``headers`` the
@@ -131,10 +131,10 @@ class FaultPlan:
         return self._add(RateLimitRule(self._table, limit, per_us, make, matchers))
 
     def sequence(self, steps: Iterable[Step], **matchers: Unpack[Matchers]) -> Fault:
-        """Apply the steps one by one to matching requests: ``[503, None, 429, "drop"]``.
+        """Apply the steps in turn, one to each matching request: ``[503, None, 429, "drop"]``.
 
-        After the last step requests are served normally. ``times=`` above the number of steps
-        repeats the sequence.
+        After the last step requests are served normally. If ``times=`` exceeds the number of steps,
+        the sequence is repeated.
         """
         if isinstance(steps, str | bytes) or not isinstance(steps, Iterable):
             raise ContractError(
@@ -148,7 +148,9 @@ class FaultPlan:
         return self._add(SequenceRule(self._table, taken, f"sequence [{told}]", matchers))
 
     def random(self, rate: float, step: Step = 503, **matchers: Unpack[Matchers]) -> Fault:
-        """Apply the step to this share of the matching requests, drawn from the test's seed."""
+        """Apply the step to a share ``rate`` of the matching requests, which the test's seed
+        determines.
+        """
         if isinstance(rate, bool) or not isinstance(rate, int | float) or not 0 <= rate <= 1:
             raise ContractError(f"rate={shown(rate)} is not a share: pass a number from 0 to 1")
         taken = self._table.step(step)
@@ -163,8 +165,8 @@ class FaultPlan:
     ) -> Fault:
         """Call the test's function before or after the endpoint, in the request's thread.
 
-        The function receives the ``Request`` if it takes an argument. An ``Answer`` that it returns
-        replaces the endpoint's.
+        The function receives the ``Request`` if it takes an argument. If it returns an ``Answer``,
+        that replaces the endpoint's response.
         """
         if not callable(function):
             raise ContractError(f"call() needs a function, got {shown(function)}")

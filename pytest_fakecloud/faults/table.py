@@ -1,9 +1,9 @@
 """The faults of one fake, in the order in which requests pass through them.
 
 The table is applied between authentication and the endpoint. A request passes through every
-matching rule, from the outside in: first rules that delay or call the test's code, then those that
-break the connection before the engine, then those that damage the answer, and last those that
-answer instead of the endpoint. Rules of the same level apply in the order they were added, so
+matching rule, level by level: first the rules that delay it or call the test's code, then those
+that break the connection before the engine, then those that damage the response, and last those
+that respond instead of the endpoint. Rules of the same level apply in the order they were added, so
 ``answer(503, times=1)`` followed by ``answer(429)`` gives one 503 and then 429s.
 """
 
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from ..http.app import App
 
 Step = int | None | tuple[int, Any] | Answer | Literal["drop", "hang", "lose_answer", "truncate"]
-"""One step of a sequence: a status, None for a normal answer, ``(status, body)``, or a fault's
+"""One step of a sequence: a status, None for a normal response, ``(status, body)``, or a fault's
 name.
 """
 
@@ -38,8 +38,8 @@ name.
 class FaultTable:
     """The rules of one fake.
 
-    ``fact_fields`` are the facts they can match, by default the app's. A service with its own kinds
-    of faults queries them with ``claim()``.
+    ``fact_fields`` are the facts that rules can match, by default the app's. A service with its own
+    kinds of faults applies them with ``claim()``.
     """
 
     fact_fields: Mapping[str, Field] = MappingProxyType({})
@@ -50,27 +50,29 @@ class FaultTable:
     def __init__(self, stream: Callable[[], RandomStream], clock: Timekeeper) -> None:
         self.clock = clock
         self.gate: Callable[[bool], None] | None = None
-        """Stops (True) and starts (False) listening, if the fake has a server of its own."""
+        """A function that makes the fake stop (True) or start (False) listening; None without its
+        own server.
+        """
         self._app: App | None = None
         self._new_stream = stream
         self._lock = threading.Lock()
         self.active: tuple[Rule, ...] = ()
-        """The rules that can still fire, from the outside in."""
+        """The rules that can still fire, in the order in which a request passes through them."""
         self._all: list[Rule] = []
         self._closed = False
 
     @cached_property
     def stream(self) -> RandomStream:
-        """The source of randomness."""
-        # Created on first use, because most plans never need it. Two threads that arrive together
-        # get the same stream.
+        """The random stream from which rules draw."""
+        # Created on first use, because most plans never need it. setdefault() gives two threads
+        # that arrive together the same stream.
         made: RandomStream = vars(self).setdefault("stream", self._new_stream())
         return made
 
     def attach(self, app: App) -> None:
         """Take the facts, names and error format that faults need from the app.
 
-        Keeps ``fact_fields`` of the service's own faults.
+        Facts that a service has set for its own faults are kept.
         """
         if not self.fact_fields:
             self.fact_fields = app.fact_fields
@@ -78,7 +80,9 @@ class FaultTable:
 
     @property
     def call_words(self) -> Callable[[], Iterable[str]]:
-        """Returns the names of routes and commands; nothing without an app."""
+        """A function that returns the names of routes and commands; it returns nothing without an
+        app.
+        """
         return tuple if self._app is None else self._app.words
 
     @property
@@ -93,7 +97,9 @@ class FaultTable:
         return self._app.render_error(error)
 
     def act(self, kind: str, caller: FrameType, **data: object) -> None:
-        """Record in reports what the test did with a fault, unless this package did it."""
+        """Record for reports that the test changed a fault, unless the caller belongs to this
+        package.
+        """
         recorder = getattr(self._app, "recorder", None)
         if recorder is not None and not is_own(caller):
             recorder.act(kind, caller, recorder.reserve(), **data)
@@ -126,21 +132,21 @@ class FaultTable:
         return [rule for rule in self._all if rule.must_fire and not rule.hits]
 
     def __bool__(self) -> bool:
-        # True sends a request over the socket, because faults need it, and into the exploration.
+        # True if any fault can fire. Such requests use the socket, and exploration includes them.
         return bool(self.active)
 
     def pause(self, seconds: float) -> None:
         """Wait for that many real seconds, or until the fake closes."""
         with self._lock:
             if self._closing is None:
-                # Tools that freeze the process's time do not affect an event's wait.
+                # Wait for an event, because tools that freeze the process's time do not affect it.
                 self._closing = threading.Event()
             if self._closed:
                 self._closing.set()
         self._closing.wait(seconds)
 
     def close(self) -> None:
-        """End the delays in progress."""
+        """End the delays that are in progress."""
         with self._lock:
             self._closed = True
             if self._closing is not None:
@@ -159,12 +165,15 @@ class FaultTable:
         return None
 
     def run(self, request: Request, serve: Serve) -> Response:
-        """Return the response to a request; matching faults replace that of ``serve()``."""
+        """Return the response to a request; a matching fault can replace the response from
+        ``serve()``.
+        """
         return self._pass_through(self.active, request, serve)
 
     def _pass_through(self, rules: tuple[Rule, ...], request: Request, serve: Serve) -> Response:
         for index, rule in enumerate(rules):
-            # A plain Rule is of a service's own kind; the service calls claim() for it.
+            # Skip rules of the class Rule itself: they are of a service's own kind, which the
+            # service applies with claim().
             if type(rule) is not Rule and (hit := self._claim(rule, request)):
                 inner = partial(self._pass_through, rules[index + 1 :], request, serve)
                 return rule.apply(request, inner, hit)
@@ -177,8 +186,9 @@ class FaultTable:
         headers: HeaderPairs | Mapping[str, str],
         content_type: str | None,
     ) -> Callable[[], Answer]:
-        """Return a function that makes an answer from the test's values; raise ``ContractError`` if
-        invalid.
+        """Return a function that makes a response from the test's values.
+
+        Raises ``ContractError`` if the values are invalid.
         """
         checked_status(status)
         listed = checked_headers(headers)
@@ -201,11 +211,15 @@ class FaultTable:
         return make
 
     def dumped(self, answer: Answer) -> Answer:
-        """Encode the test's answer; raise ``ContractError`` if it is invalid."""
+        """Encode the body of the test's response; raise ``ContractError`` if the response is
+        invalid.
+        """
         return checked(answer, self.dump)
 
     def step(self, step: Step) -> Callable[[Serve], Response]:
-        """Return the function for one step of a sequence; raise ``ContractError`` if it is invalid."""
+        """Return a function that applies one step of a sequence; raise ``ContractError`` if it is
+        invalid.
+        """
         if step is None:
             return lambda serve: serve()
         if step in ("drop", "hang"):
@@ -230,8 +244,10 @@ class FaultTable:
         return lambda serve: make()
 
     def _claim(self, rule: Rule, request: Any) -> int:
-        """Count the request; return the number of the hit if the fault fires on it, else 0."""
-        # The predicate is the test's code and may read the plan, so call it without the lock.
+        """Count a matching request; return the number of the hit if the rule fires on it, otherwise
+        0.
+        """
+        # Call the predicate without the lock, because it is the test's code and may read the plan.
         if not rule.active or not rule.matches(request):
             return 0
         with self._lock:
