@@ -111,7 +111,7 @@ class FaultPlan:
         headers: HeaderPairs | Mapping[str, str] | None = None,
         **matchers: Unpack[Matchers],
     ) -> Fault:
-        """Accept ``limit`` matching requests in each period of the fake's clock and reject the
+        """Accept ``requests`` matching requests in each period of the fake's clock and reject the
         others.
 
         A period starts with the first request after the previous one ended. Without ``headers`` the

@@ -16,11 +16,11 @@ if TYPE_CHECKING:
 __all__ = ["AUTOJUMP", "ProcessTime", "ProcessTimeMode", "check_process_time"]
 
 ProcessTimeMode: TypeAlias = bool | Literal["autojump"]
-"""True: the process's time follows the clock. ``"autojump"``: sleeps also move the clock."""
+"""True: the process's time follows the clock. ``"autojump"``: in addition, sleeps move the clock."""
 AUTOJUMP: Literal["autojump"] = "autojump"
 _lock = threading.Lock()
 _sleeping: list[ProcessTime] = []
-"""The instance that controls the sleeps of this process, at most one."""
+"""The instance that controls the sleeps of this process; empty if there is none."""
 
 
 def check_process_time(value: object) -> None:
@@ -70,7 +70,7 @@ class ProcessTime:
             raise
 
     def _claim(self) -> bool:
-        """Take control of the sleeps of this process; return False if they move this clock already."""
+        """Take control of the sleeps of this process; return False if they already move this clock."""
         with _lock:
             if _sleeping and _sleeping[0]._clock is self._clock:
                 return False
@@ -83,8 +83,7 @@ class ProcessTime:
             return True
 
     def stop(self) -> None:
-        """Stop controlling the process's time. A clock that ran before runs on from its current
-        time.
+        """Stop controlling the process's time. A clock that ran before runs from its current time.
 
         Raises the exception of a handler that failed while the clock moved to a timeout of an event
         loop.

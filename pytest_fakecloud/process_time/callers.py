@@ -1,4 +1,4 @@
-"""Tell code under test from infrastructure, which keeps real time."""
+"""Distinguish code under test from infrastructure, which always sees real time."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ INFRASTRUCTURE = frozenset(
         "selenium", "time_machine", "trio", "uvicorn", "uvloop", "werkzeug", "xdist",
     }
 )  # fmt: skip
-"""Packages that keep real time, besides the standard library: test runners, event loops of servers,
-debuggers.
+"""Packages that must always see real time, besides the standard library: test runners, event loops
+of servers, debuggers.
 """
 CARRIERS = frozenset({"asyncio", "concurrent", "contextvars", "functools", "threading", "trio"})
-"""Packages that sleep on behalf of their callers, as ``Thread(target=time.sleep)`` does."""
+"""Packages that sleep on behalf of their callers, as in ``Thread(target=time.sleep)``."""
 
 _LIBRARIES_OF_TIMEOUTS = CARRIERS | {"contextlib", "anyio"}
 """Packages that set timeouts on behalf of their callers."""
@@ -26,7 +26,7 @@ _known: dict[str, bool] = {}
 
 
 def is_infrastructure_module(name: str) -> bool:
-    """Return whether a module's sleeps and clocks stay real."""
+    """Return whether a module belongs to infrastructure, whose sleeps and clocks stay real."""
     found = _known.get(name)
     if found is None:
         top = name.partition(".")[0]
@@ -36,7 +36,7 @@ def is_infrastructure_module(name: str) -> bool:
 
 
 def is_infrastructure(frame: FrameType) -> bool:
-    """Return whether a frame belongs to such a module."""
+    """Return whether a frame belongs to an infrastructure module."""
     return is_infrastructure_module(str(frame.f_globals.get("__name__", "")))
 
 

@@ -1,12 +1,12 @@
 """Sleeps in event loops: asyncio and trio, and anyio, which uses their sleeps.
 
 A loop's time follows the clock, so timeouts (``wait_for``, ``asyncio.timeout``, ``move_on_after``)
-end at the expected time. The sleeper of a loop that ends first waits until nothing else in the loop
-can run. If an answer may still arrive from outside (a socket is being read, a worker thread is
-busy), it waits ``PATIENCE`` real seconds more. Then it moves the clock to the next end of a sleep,
-or to a timeout before that. While no task of a loop sleeps, a watcher moves the clock to the loop's
-timeouts, with more patience (``OUTSIDE``). A loop's time never goes back, even after the patches
-end.
+end at the expected time. In each loop, the sleeper that wakes first waits until nothing else in the
+loop can run. If a response may still arrive from outside (a socket is being read, a worker thread
+is busy), it waits ``PATIENCE`` real seconds more. Then it moves the clock to the time at which the
+next sleep ends, or to an earlier timeout. While no task of a loop sleeps, a watcher moves the clock
+to the loop's timeouts, with more patience (``OUTSIDE``). A loop's time never goes back, even after
+the patches end.
 """
 
 from __future__ import annotations
@@ -26,23 +26,25 @@ from ..core.timeparse import monotonic
 from .sleepers import GRACE, Sleeper, Sleepers
 
 PATIENCE = 0.05
-"""Real seconds to wait for an answer from outside before the clock moves."""
+"""Real seconds to wait for a response from outside the loop before the clock moves."""
 OUTSIDE = 2.0
 """Real seconds to wait before the clock moves to a timeout while no task sleeps.
 
-Longer than a blocking call waits in a fake, because the timeout may belong to that request.
+Longer than a blocking call waits in a fake, because the timeout may belong to that call.
 """
 SHORTEST = 0.05
 """Shortest timeout in seconds that the clock moves to; shorter ones take real time."""
 LONGEST = 3.2e9
-"""Longest one: a century. trio and libraries use longer ones for waits without end."""
-_CALM = 3  # turns of a loop in which nothing else ran
-_NOISE = 0.25  # real seconds to wait for a loop that never becomes idle
+"""Longest timeout in seconds that the clock moves to (a century). trio and libraries use longer
+ones for waits without end.
+"""
+_CALM = 3  # consecutive turns of a loop in which nothing else ran, after which it counts as idle
+_NOISE = 0.25  # maximum real seconds to wait for a loop to become idle
 _NAP = 0.002
 
 
 class Loop(Protocol):
-    """The event loop of a sleep; ``key`` identifies it."""
+    """The event loop in which a task sleeps; ``key`` identifies the loop."""
 
     @property
     def key(self) -> object: ...
@@ -52,8 +54,8 @@ class Loop(Protocol):
         """The exception raised in a cancelled task."""
 
     async def rest(self, patience: float = ..., ends: Callable[[], bool] = ...) -> bool:
-        """Return when nothing else in the loop can run and nothing has arrived from outside for
-        long.
+        """Return when nothing else in the loop can run and no response has arrived for ``patience``
+        seconds.
 
         Returns False if the loop does not become idle in time, or as soon as ``ends()`` is true.
         """
@@ -62,20 +64,24 @@ class Loop(Protocol):
         """Run a coroutine in the loop. Call this in the loop's thread."""
 
     def has_timeouts(self) -> bool:
-        """Return whether a pending timeout exists that the clock may move to while no task sleeps."""
+        """Return whether the clock may move to one of the loop's pending timeouts while no task
+        sleeps.
+        """
 
     def next_timeout(self) -> float | None:
-        """Return the seconds of the loop's time until its next timeout, or None."""
+        """Return the seconds until the loop's next timeout, in the loop's time; None without one."""
 
     def event(self) -> tuple[Callable[[], None], Callable[[], Any]]:
-        """Return a function that ends a wait, from any thread, and one that waits."""
+        """Return a pair ``(set, wait)``: ``set()`` may be called from any thread and ends the wait
+        of ``wait()``.
+        """
 
     async def nap(self, seconds: float) -> None:
-        """Sleep for real."""
+        """Sleep in real time."""
 
 
 async def sleep_in(loop: Loop, sleepers: Sleepers, seconds: float) -> None:
-    """Sleep in an event loop. If the patches end first, sleep the rest for real."""
+    """Sleep in an event loop. If the patches end first, sleep the remaining time in real time."""
     until_us = sleepers.until_us(seconds)
     with sleepers.asleep(until_us, loop.key) as sleeper:
         while not sleepers.over and sleepers.clock.now_us() < until_us:
@@ -90,7 +96,7 @@ async def sleep_in(loop: Loop, sleepers: Sleepers, seconds: float) -> None:
                 sleeper.settled = False
     if sleepers.first_of(loop.key) is None and loop.has_timeouts():
         watch(loop, sleepers)
-    # Also let other tasks run after a sleep that is over already.
+    # Call nap() even if no time is left, so that other tasks can run.
     await loop.nap(sleepers.left(until_us))
 
 
@@ -109,7 +115,8 @@ async def _watch(loop: Loop, sleepers: Sleepers) -> None:
         return sleepers.over or sleepers.first_of(loop.key) is not None
 
     try:
-        # A sleeper also moves the clock to timeouts, and starts a new watcher when it finishes.
+        # End when a task sleeps: its sleeper also moves the clock to timeouts, and starts a new
+        # watcher when it finishes.
         while not ends() and loop.has_timeouts():
             if not await loop.rest(OUTSIDE, ends) or (left := loop.next_timeout()) is None:
                 continue
@@ -120,8 +127,8 @@ async def _watch(loop: Loop, sleepers: Sleepers) -> None:
                 except loop.cancelled:
                     raise
                 except BaseException as error:
-                    # An error of a handler, for example. No task awaits this one, so stop() raises
-                    # it.
+                    # Keep the exception, e.g. of a handler, for stop() to raise, because no task
+                    # awaits this one.
                     sleepers.failure = error
                     return
     finally:
@@ -153,7 +160,7 @@ async def _go_on(
     if timeout is not None:
         target_us = min(target_us, now_us + max(0, round(timeout * 1_000_000)))
     if target_us <= now_us:
-        # A timeout has expired; let its task run.
+        # A timeout has expired, so let its task run.
         await loop.nap(0 if timeout is not None and timeout <= 0 else 1e-6)
         return
     sleeper.moving = True
@@ -197,7 +204,7 @@ class AsyncioLoop:
 
     @classmethod
     def running(cls, sleepers: Sleepers, really: Callable[[float], Any]) -> AsyncioLoop:
-        """Return the object for the loop that runs in this thread."""
+        """Return the ``AsyncioLoop`` for the event loop that runs in this thread."""
         loop = asyncio.get_running_loop()
         found = _loops.get(loop)
         if found is None:
@@ -206,19 +213,19 @@ class AsyncioLoop:
         return found
 
     def move(self, moved_us: int) -> None:
-        """Move the loop's time and wake the loop."""
+        """Move the loop's time forward and wake the loop."""
         self._ahead += moved_us / 1e6
         self._call(lambda: None)
 
     def _call(self, function: Callable[[], object]) -> None:
-        # The loop may be closed or collected.
+        # Ignore the errors of a loop that has been closed or garbage-collected.
         with contextlib.suppress(ReferenceError, RuntimeError):
             self._loop.call_soon_threadsafe(function)
 
     async def rest(
         self, patience: float = PATIENCE, ends: Callable[[], bool] = lambda: False
     ) -> bool:
-        """Return when nothing else in the loop can run."""
+        """Return when nothing else in the loop can run (see ``Loop.rest()``)."""
         calm, began = 0, monotonic()
         patient_since = began
         while calm < _CALM:
@@ -239,12 +246,12 @@ class AsyncioLoop:
     def spawn(self, work: Callable[[], Coroutine[Any, Any, None]]) -> None:
         """Run a coroutine in a task of the loop."""
         task = self._loop.create_task(work(), name="fakecloud autojump")
-        # The loop itself has only weak references to its tasks.
+        # Keep a reference to the task, because the loop itself has only weak references.
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 
     def _awaits_others(self) -> bool:
-        """Return whether an answer may arrive from outside: through a socket or from a worker
+        """Return whether a response may arrive from outside: through a socket or from a worker
         thread.
         """
         executor = getattr(self._loop, "_default_executor", None)
@@ -261,31 +268,35 @@ class AsyncioLoop:
         return any(fd != own.fileno() for fd in list(selector.get_map()))
 
     def add_timeout(self, handle: asyncio.TimerHandle) -> None:
-        """Let the clock move to a timeout. Not called for timeouts of infrastructure."""
+        """Allow the clock to move to a timeout. Not called for timeouts of infrastructure."""
         self._timeouts.add(handle)
 
     def has_timeouts(self) -> bool:
-        """Return whether a pending timeout exists that the clock may move to while no task sleeps."""
+        """Return whether the clock may move to one of the loop's pending timeouts while no task
+        sleeps.
+        """
         now = self._loop.time()
         return any(not one.cancelled() and one.when() > now for one in list(self._timeouts))
 
     def next_timeout(self) -> float | None:
-        """Return the seconds of the loop's time until its next timeout, or None."""
+        """Return the seconds until the loop's next timeout, in the loop's time; None without one."""
         ends = [one.when() for one in self._loop._scheduled if not one.cancelled()]
         return min(ends) - self._loop.time() if ends else None
 
     def event(self) -> tuple[Callable[[], None], Callable[[], Any]]:
-        """Return a function that ends a wait, from any thread, and one that waits."""
+        """Return a pair ``(set, wait)``: ``set()`` may be called from any thread and ends the wait
+        of ``wait()``.
+        """
         event = asyncio.Event()
         return (lambda: self._call(event.set)), event.wait
 
     async def nap(self, seconds: float) -> None:
-        """Sleep for real."""
+        """Sleep in real time."""
         await self._really(seconds)
 
 
 class TrioRun:
-    """A trio run."""
+    """A trio run, i.e. one call of ``trio.run()``."""
 
     def __init__(self, trio: Any, really: Callable[[float], Any]) -> None:
         self._trio = trio
@@ -302,18 +313,18 @@ class TrioRun:
 
     @classmethod
     def running(cls, sleepers: Sleepers, really: Callable[[float], Any]) -> TrioRun:
-        """Return the object for the run of this thread."""
+        """Return the ``TrioRun`` for the trio run of this thread."""
         found = cls(sys.modules["trio"], really)
         sleepers.carry(found.key, found.move)
         return found
 
     def move(self, moved_us: int) -> None:
-        """Move the run's time."""
+        """Move the run's time forward."""
         self._call(lambda: self._jump(moved_us / 1e6))
 
     def _jump(self, seconds: float) -> None:
         if hasattr(self._clock, "offset"):
-            # trio freezes the class, but reads the attribute at each use.
+            # Bypass the frozen class's __setattr__; trio reads the attribute at each use.
             object.__setattr__(self._clock, "offset", self._clock.offset + seconds)
         else:
             self._clock.jump(seconds)
@@ -334,14 +345,14 @@ class TrioRun:
     async def rest(
         self, patience: float = PATIENCE, ends: Callable[[], bool] = lambda: False
     ) -> bool:
-        """Return when nothing else in the run can run."""
+        """Return when nothing else in the run can run (see ``Loop.rest()``)."""
         import trio.testing
 
         with self._trio.move_on_after(_NOISE) as scope:
             await trio.testing.wait_all_tasks_blocked(0.0)
             began = monotonic()
             while self._awaits_others() and monotonic() - began < patience:
-                # In short intervals, because a sleeper also waits until all other tasks are
+                # Wait in short intervals, because a sleeper also waits until all other tasks are
                 # blocked.
                 await trio.testing.wait_all_tasks_blocked(PATIENCE)
                 scope.deadline = self._trio.current_time() + _NOISE
@@ -356,26 +367,30 @@ class TrioRun:
     def _awaits_others(self) -> bool:
         io = self._trio.lowlevel.current_statistics().io_statistics
         waiting = getattr(io, "tasks_waiting_read", 1) + getattr(io, "tasks_waiting_write", 1)
-        # One of the waiting tasks is trio's own, which wakes the run from other threads.
+        # Do not count trio's own waiting task, which wakes the run from other threads.
         limiter = self._trio.to_thread.current_default_thread_limiter()
         return waiting > 1 or limiter.borrowed_tokens > 0
 
     def has_timeouts(self) -> bool:
-        """Return whether a pending timeout exists that the clock may move to while no task sleeps."""
+        """Return whether the clock may move to one of the run's pending timeouts while no task
+        sleeps.
+        """
         return self.next_timeout() is not None
 
     def next_timeout(self) -> float | None:
-        """Return the seconds of the run's time until its next timeout, or None."""
+        """Return the seconds until the run's next timeout, in the run's time; None without one."""
         left: float = self._trio.lowlevel.current_statistics().seconds_to_next_deadline
         return None if left == float("inf") else left
 
     def event(self) -> tuple[Callable[[], None], Callable[[], Any]]:
-        """Return a function that ends a wait, from any thread, and one that waits."""
+        """Return a pair ``(set, wait)``: ``set()`` may be called from any thread and ends the wait
+        of ``wait()``.
+        """
         event = self._trio.Event()
         return (lambda: self._call(event.set)), event.wait
 
     async def nap(self, seconds: float) -> None:
-        """Sleep for real."""
+        """Sleep in real time."""
         await self._really(seconds)
 
 
@@ -388,17 +403,19 @@ class TrioTimeouts:
         self._token: Any = None
 
     def before_io_wait(self, timeout: float) -> None:
-        """Start a watcher if the run is idle until a timeout."""
+        """Start a watcher if the run would be idle until a timeout."""
         if self._sleepers.over or not SHORTEST < timeout < LONGEST:
             return
         if self._token is None:
             self._token = sys.modules["trio"].lowlevel.current_trio_token()
         if self._token not in self._sleepers.watched:
-            # A task started here would not run before the wait ends.
+            # Start it through the token: a task started directly would not run before the wait
+            # ends.
             self._token.run_sync_soon(self._watch, idempotent=True)
 
     def _watch(self) -> None:
-        # The run's clock may not be movable, and a run that ends accepts no more tasks.
+        # Ignore a run whose clock cannot be moved, and one that is ending and accepts no more
+        # tasks.
         with contextlib.suppress(ContractError, RuntimeError):
             loop = TrioRun.running(self._sleepers, self._really)
             if self._sleepers.first_of(loop.key) is None:

@@ -3,7 +3,7 @@
 These are ``time.sleep``, ``asyncio.sleep``, ``trio.sleep`` and ``trio.sleep_until``, and
 ``time.monotonic`` and ``time.perf_counter`` (with their ``_ns`` variants), which run ahead of the
 real ones by the time slept. Names imported with ``from time import sleep`` are replaced too. The
-standard library's own waits, test runners and event loops of servers keep real time (see
+standard library's own waits, test runners and event loops of servers keep using real time (see
 ``callers``).
 """
 
@@ -39,7 +39,7 @@ _HOMES: dict[str, tuple[str, ...]] = {
     "time": ("time",),
 }
 MOMENT = 1e-6
-"""Seconds of the clock that ``time.sleep(0)`` takes."""
+"""Seconds by which ``time.sleep(0)`` advances the clock."""
 _REPLACES = "_fakecloud_replaces"
 _BaseLoop: Any = asyncio.BaseEventLoop
 
@@ -47,8 +47,8 @@ _BaseLoop: Any = asyncio.BaseEventLoop
 class Patches:
     """The replaced functions of this process, between ``start()`` and ``stop()``.
 
-    ``stop()`` keeps replacements by other code. A replacement that another module still holds calls
-    the original after ``stop()``.
+    ``stop()`` does not undo replacements by other code. After ``stop()``, a replacement that
+    another module still holds calls the original.
     """
 
     def __init__(self, sleepers: Sleepers) -> None:
@@ -85,7 +85,7 @@ class Patches:
             "run": self._trio_run,
         })  # fmt: skip
         trio = sys.modules["trio"]
-        # For a run that has already started.
+        # Add the instrument to a trio run that has already started.
         with suppress(RuntimeError):
             trio.lowlevel.add_instrument(self._instrument())
 
@@ -93,7 +93,7 @@ class Patches:
         for name, make in made.items():
             homes = [vars(sys.modules[home]) for home in _HOMES[module] if home in sys.modules]
             for names in homes:
-                # A replacement may be left from a tool that restored it after stop().
+                # Unwrap an old replacement, which another tool may have restored after stop().
                 names[name] = getattr(names[name], _REPLACES, names[name])
             original = homes[0][name]
             ours = make(original)
@@ -131,7 +131,7 @@ class Patches:
             if names.get(name) is ours:
                 names[name] = original
         mine = {id(ours): original for original, ours in self._ours.values()}
-        # Modules imported since start().
+        # Restore names in modules that were imported since start().
         for module in list(sys.modules.values()):
             if isinstance(module, ModuleType):
                 for name, value in list(vars(module).items()):
@@ -145,7 +145,7 @@ class Patches:
 
         @functools.wraps(really)
         def sleep(seconds: float, /) -> None:
-            # A zero sleep takes a moment too, because a loop around it expects time to pass.
+            # Let sleep(0) take a moment too, because a loop around it expects time to pass.
             span = MOMENT if seconds == 0 else seconds
             if _is_plain(sleepers, span) or sleeps_really(sys._getframe(1)):
                 really(seconds)
@@ -249,7 +249,10 @@ async def _trio_moving(sleepers: Sleepers, really: Any, seconds: float) -> None:
 
 
 def _is_plain(sleepers: Sleepers, seconds: object) -> bool:
-    """Return whether a sleep must be real: a zero, infinite or invalid time, or after the end."""
+    """Return whether a sleep must take real time.
+
+    That is so for a zero, infinite or invalid time, and after the patches have ended.
+    """
     return (
         sleepers.over
         or not isinstance(seconds, int | float)
@@ -261,8 +264,8 @@ def _is_plain(sleepers: Sleepers, seconds: object) -> bool:
 def _names_of_loops() -> list[dict[str, Any]]:
     """Return the namespaces of anyio's event-loop modules.
 
-    anyio keeps them permanently, even after a nested pytest run, which removes modules imported
-    during it from ``sys.modules``.
+    anyio keeps these modules permanently, even after a nested pytest run, at whose end modules
+    imported during it are removed from ``sys.modules``.
     """
     anyio = sys.modules.get("anyio._core._eventloop")
     loops: dict[str, Any] = getattr(anyio, "loaded_backends", {})
@@ -276,7 +279,7 @@ def _marked(function: Any) -> Any:
 
 
 class _Late(importlib.abc.MetaPathFinder):
-    """Calls a function when trio is imported later."""
+    """An import hook that calls a function when trio is imported later."""
 
     def __init__(self, tell: Callable[[], None]) -> None:
         self._tell = tell
@@ -284,7 +287,7 @@ class _Late(importlib.abc.MetaPathFinder):
     def find_spec(
         self, name: str, path: Sequence[str] | None, target: ModuleType | None = None
     ) -> importlib.machinery.ModuleSpec | None:
-        """Return the spec of trio with a loader that calls the function; None for other modules."""
+        """Return trio's spec, with a loader that also calls the function; None for other modules."""
         if name != "trio":
             return None
         sys.meta_path.remove(self)

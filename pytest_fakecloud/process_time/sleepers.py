@@ -1,13 +1,13 @@
 """Track the sleeps of a process and decide which one moves the clock.
 
-The rule, decided here: the clock moves to the next end of a sleep as soon as all known threads
-sleep, i.e. the thread that started this and every thread that has slept. A busy thread gets
-``GRACE`` real seconds to sleep; after that the clock moves without it. So every sleep ends,
-whatever other threads do, and no two can wait for each other forever.
+The rule, decided here: as soon as all known threads sleep, the clock moves to the time at which the
+next sleep ends. Known threads are the one that started the patches and every thread that has slept.
+A busy thread gets ``GRACE`` real seconds to sleep; after that the clock moves without it. So every
+sleep ends, whatever other threads do, and no two can wait for each other forever.
 
-Moving works like ``Clock.advance``: everything due on the way happens, in order. Inside an advance
-(a handler that sleeps), and while a background delivery does not end, only time passes, and what is
-due happens afterwards.
+Moving works like ``Clock.advance``: everything that is due on the way happens, in order. Inside an
+advance (a handler that sleeps), and while a background delivery does not end, only the time
+changes, and everything that is due happens afterwards.
 """
 
 from __future__ import annotations
@@ -21,14 +21,14 @@ from ..core.timekeeper import Occupied, Timekeeper
 from ..core.timeparse import monotonic
 
 GRACE = 0.01
-"""Real seconds that a busy thread gets to call a sleep."""
+"""Real seconds that a busy thread gets to begin a sleep before the clock moves without it."""
 
 
 class Sleeper:
     """One sleep: its end, its thread and its loop.
 
-    ``settled`` is True if its thread is otherwise idle (a loop may not be), ``moving`` while it
-    moves the clock. ``wake`` ends its wait in a loop.
+    ``settled`` is True if the thread has nothing else to run (which is not certain for an event
+    loop), ``moving`` while the sleeper moves the clock. ``wake`` ends its wait in an event loop.
     """
 
     __slots__ = ("loop", "moving", "settled", "thread", "until_us", "wake")
@@ -43,7 +43,7 @@ class Sleeper:
 
 
 class Yielding:
-    """A clock whose moves give way to another advance instead of breaking it."""
+    """A clock whose moves give way to another advance instead of making it fail."""
 
     def __init__(self, clock: Timekeeper) -> None:
         self._clock = clock
@@ -64,11 +64,11 @@ class Sleepers:
         self.yielding: Any = Yielding(clock)
         self.over = False
         self.ahead_us = 0
-        """Microseconds that the clock has moved since the start: the lead of monotonic time over
-        real time.
+        """Microseconds that the clock has moved since the start, by which monotonic time runs ahead
+        of real time.
         """
         self.failure: BaseException | None = None
-        """The exception raised while the clock moved to a timeout, which no task awaits."""
+        """The exception that was raised while the clock moved to a timeout, which no task awaits."""
         self.watched: set[object] = set()
         """Keys of the loops whose timeouts move the clock while no task in them sleeps."""
         self._lock = threading.Lock()
@@ -80,7 +80,7 @@ class Sleepers:
         self._unlisten = clock.on_move(self._follow)
 
     def stop(self) -> None:
-        """End all sleeps. Each sleeps its remaining time for real."""
+        """End all sleeps. Each continues for its remaining time in real time."""
         self.over = True
         self._unlisten()
         self._signal.close()
@@ -113,11 +113,11 @@ class Sleepers:
     # -- one sleep -------------------------------------------------------------------------------
 
     def until_us(self, seconds: float) -> int:
-        """Return the time that many seconds from now."""
+        """Return the clock's time that is the given number of seconds from now, in microseconds."""
         return self.clock.now_us() + max(1, round(seconds * 1_000_000))
 
     def left(self, until_us: int) -> float:
-        """Return the seconds left until a time."""
+        """Return the seconds left until a time of the clock."""
         return max(0.0, (until_us - self.clock.now_us()) / 1e6)
 
     @contextmanager
@@ -137,12 +137,12 @@ class Sleepers:
                 first.wake()
 
     def first_of(self, loop: object) -> Sleeper | None:
-        """Return the sleeper of a loop that wakes first, of those that are waiting."""
+        """Return the waiting sleeper of a loop that wakes first, or None."""
         mine = [one for one in self._all() if one.loop is loop and not one.moving]
         return min(mine, key=lambda one: one.until_us, default=None)
 
     def settle(self, sleeper: Sleeper) -> None:
-        """Record that the loop of a sleeper is otherwise idle."""
+        """Record that nothing else can run in a sleeper's loop."""
         if not sleeper.settled:
             sleeper.settled = True
             self._signal.notify()
@@ -156,7 +156,7 @@ class Sleepers:
         with self._lock:
             self._known &= alive
             asleep = {one.thread for one in self._sleeping if one.settled or one.moving}
-            # A sleeper whose time has come is about to wake.
+            # Threads whose sleep has ended and that are about to wake.
             up = {one.thread for one in self._sleeping if one.until_us <= now_us}
             waiting = [one for one in self._sleeping if not one.moving and one.until_us > now_us]
             first = min((one.until_us for one in waiting), default=sleeper.until_us)
@@ -165,7 +165,7 @@ class Sleepers:
             )
 
     def next_us(self, sleeper: Sleeper) -> int:
-        """Return the next end of a sleep, at most this one's."""
+        """Return the time at which the next sleep ends, at the latest the end of this one."""
         now_us = self.clock.now_us()
         ends = [one.until_us for one in self._all() if not one.moving and one.until_us > now_us]
         return min(ends, default=sleeper.until_us)
@@ -173,7 +173,7 @@ class Sleepers:
     # -- in a thread -----------------------------------------------------------------------------
 
     def sleep(self, seconds: float, really: Callable[[float], object]) -> None:
-        """Sleep in this thread. If the patches end first, sleep the rest with ``really``."""
+        """Sleep in this thread. If the patches end first, sleep the remaining time with ``really``."""
         until_us = self.until_us(seconds)
         with self.asleep(until_us) as sleeper:
             while not self.over and self.clock.now_us() < until_us:
@@ -183,7 +183,7 @@ class Sleepers:
             really(left)
 
     def _wait_for_turn(self, sleeper: Sleeper) -> bool:
-        """Wait until a sleeper may move the clock; return False if another one has moved it."""
+        """Wait until a sleeper may move the clock; return False if another sleeper has moved it."""
         now_us, give_up = self.clock.now_us(), monotonic() + GRACE
         while True:
             seen = self._signal.version

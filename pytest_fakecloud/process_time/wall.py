@@ -16,17 +16,17 @@ from ..core.timeparse import monotonic
 from .callers import is_infrastructure
 
 POLLS = 20
-"""Consecutive reads of an unmoved time at one line after which the duration is checked."""
+"""Number of consecutive reads of the same time at one line after which their duration is checked."""
 STANDING_SECONDS = 20.0
-"""Real seconds of such reads after which the read raises."""
+"""Real seconds of consecutive reads at one line after which a read raises an error."""
 _AS_IT_IS_US = 1_000_000
 
 
 class Wall:
     """Makes ``time.time()``, ``datetime.now()`` and similar functions follow a clock.
 
-    A loop that only reads a frozen time would never end. After some real time the read raises
-    ``ContractError`` with the place and the reason.
+    A loop that does nothing but read a frozen time would never end. After some real time its next
+    read raises ``ContractError`` with the source line and the reason.
     """
 
     def __init__(self, clock: Timekeeper) -> None:
@@ -41,10 +41,10 @@ class Wall:
         self._reads = 0
         self._since = 0.0
         self.on_read: Callable[[FrameType], None] | None = None
-        """Called with the frame that reads the time."""
+        """A function that is called with the frame that reads the time."""
 
     def start(self) -> None:
-        """Start controlling the wall clock. The clock is frozen by now."""
+        """Start controlling the wall clock. The cloud's clock must be frozen."""
         if datetime.datetime.__name__ == "FakeDatetime" and "freezegun" in sys.modules:
             self._check_same()
             self._frozen_by_other = True
@@ -102,7 +102,7 @@ class Wall:
             )
 
     def forget_reads(self) -> None:
-        """Start counting again how often one line reads a time that does not move."""
+        """Reset the count of consecutive reads of the same time at one line."""
         self._place = None
 
     def _follow(self) -> None:
@@ -127,8 +127,8 @@ class Wall:
             if stack[-1:] == [traveller]:
                 self._travel.stop()
             elif traveller in stack:
-                # Another travel began since and continues; make it end at the time zone before this
-                # one.
+                # A travel that was started later is still active. Its end must restore the time
+                # zone that was set before this one.
                 above = stack[stack.index(traveller) + 1]
                 if hasattr(above, "_orig_tz") and hasattr(traveller, "_orig_tz"):
                     above._orig_tz = traveller._orig_tz
@@ -149,8 +149,9 @@ def _set_zone(name: str | None) -> None:
 
 
 def _travellers() -> list[Any]:
-    """Return the active travels of time-machine, innermost last. The attribute's name depends on
-    its version.
+    """Return the active travels of time-machine, innermost last.
+
+    The name of time-machine's list depends on its version.
     """
     import time_machine
 
@@ -163,7 +164,7 @@ def _travellers() -> list[Any]:
 
 
 def _move_others(own: Any, span: datetime.timedelta) -> None:
-    """Move times that the test controls with its own tools, nested inside, by the same duration."""
+    """Move times that the test controls with its own tools, inside this one, by the same duration."""
     if own is not None:
         top = _travellers()[-1:]
         if top and top[0] is not own:
