@@ -54,8 +54,9 @@ class Loop(Protocol):
         """The exception raised in a cancelled task."""
 
     async def rest(self, patience: float = ..., ends: Callable[[], bool] = ...) -> bool:
-        """Return when nothing else in the loop can run and no response has arrived for ``patience``
-        seconds.
+        """Return when nothing else in the loop can run.
+
+        If a response may arrive from outside, waits for ``patience`` real seconds without one first.
 
         Returns False if the loop does not become idle in time, or as soon as ``ends()`` is true.
         """

@@ -251,7 +251,8 @@ async def _trio_moving(sleepers: Sleepers, really: Any, seconds: float) -> None:
 def _is_plain(sleepers: Sleepers, seconds: object) -> bool:
     """Return whether a sleep must take real time.
 
-    That is so for a zero, infinite or invalid time, and after the patches have ended.
+    That is so for a zero, infinite or invalid time, for a sleep beyond the year 9999, and after the
+    patches have ended.
     """
     return (
         sleepers.over

@@ -1,4 +1,4 @@
-"""Comparison of a real service with the fake: the same scenarios on both, and their differences.
+"""Compare a real service with the fake: run the same scenarios on both and list the differences.
 
 ``command`` is the command ``pytest-fakecloud verify --kv URL --token TOKEN``, ``run.verify()`` the
 comparison, ``catalogue`` the scenarios. A run writes only under a random prefix, cleans up after

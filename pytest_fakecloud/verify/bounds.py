@@ -1,31 +1,33 @@
-"""Limits of a run of ``verify``: its time, the size of its answers, and interruption by signals."""
+"""Limits of a run of ``verify``: its duration, the size of responses, and interruption by signals."""
 
 from __future__ import annotations
 
 import time
 
 SECONDS = 30.0
-"""Time limit of a request, and of waiting until an index has processed a write."""
+"""Time limit in seconds of a request, and of waiting until an index has processed a write."""
 RUN_SECONDS = 900.0
-"""Default time limit of a run."""
+"""Default time limit of a run in seconds."""
 ANSWER_BYTES = 4 << 20
-"""Maximum size of an answer."""
+"""Maximum size of a response in bytes."""
 RUN_BYTES = 64 << 20
-"""Maximum size of all answers of a run, because a report keeps them."""
+"""Maximum total size of a run's responses in bytes, which is limited because a report keeps them
+all.
+"""
 GRACE_SECONDS = 0.4
-"""Time limit of the current request after an interruption."""
+"""Seconds that the current request may still take after an interruption."""
 CLEAN_SECONDS = 10.0
-"""Time limit of the clean-up of a scenario."""
+"""Time limit in seconds of a scenario's clean-up."""
 INTERRUPTED_CLEAN_SECONDS = 1.1
-"""Time limit of the clean-up after an interruption."""
+"""Time limit in seconds of the clean-up after an interruption."""
 
 
 class Unreachable(Exception):
-    """A service does not return a usable answer; the message says what to do."""
+    """Raised if a service does not return a usable response; the message says what to do."""
 
 
 class Interrupted(Exception):
-    """A signal interrupted the run."""
+    """Raised in a run that was interrupted by a signal."""
 
 
 class Bounds:
@@ -39,15 +41,15 @@ class Bounds:
         self._clean_until: float | None = None
 
     def interrupt(self) -> None:
-        """End the run soon; safe inside a signal handler."""
+        """End the run soon. Can be called from a signal handler."""
         self._interrupted_at = time.monotonic()
 
     def begin_cleaning(self) -> None:
-        """Start the time limit of a clean-up, which the end of the run does not shorten."""
+        """Apply the time limit of a clean-up in place of the run's, which may be over before."""
         self._clean_until = time.monotonic() + CLEAN_SECONDS
 
     def end_cleaning(self) -> None:
-        """Return to the time limit of the run."""
+        """Apply the time limit of the run again."""
         self._clean_until = None
 
     def check(self, when: str = "") -> None:
@@ -71,7 +73,7 @@ class Bounds:
         return min(ends)
 
     def count(self, size: int) -> None:
-        """Count the bytes of an answer; raise ``Unreachable`` if the total is too large."""
+        """Count the bytes of a response; raise ``Unreachable`` if the total is too large."""
         self._bytes -= size
         if self._bytes < 0:
             raise Unreachable(f"its answers are longer than {RUN_BYTES >> 20} MiB in all")

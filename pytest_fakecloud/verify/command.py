@@ -21,7 +21,7 @@ EXIT_DIFFERS = 1
 EXIT_USAGE = 2
 EXIT_UNREACHABLE = 3
 EXIT_SIGNAL = 128
-"""Plus the number of the signal."""
+"""Added to the number of the signal that ended the run."""
 
 _WORDS = {
     "kv": "sets, reads and deletes keys",
@@ -102,7 +102,7 @@ def run(given: argparse.Namespace) -> int:
 
 
 def _compare(given: argparse.Namespace, targets: list[Target], mask: Mask) -> int:
-    # Imported here, so that the other commands do not pay for it.
+    # Import these here, so that the other commands do not load them.
     from ..reporting.bodies import CONTROLS, printable
     from ..reporting.private_files import write_private
     from .report import as_html, as_json, as_text
@@ -153,7 +153,7 @@ def _targets(given: argparse.Namespace) -> Iterator[Target]:
 
 def _check(target: Target) -> None:
     parts = urlsplit(target.url)
-    scheme, _ = parts.scheme, parts.port  # An invalid port raises ValueError.
+    scheme, _ = parts.scheme, parts.port  # Reading the port raises ValueError if it is invalid.
     known = ("http", "https", *(("redis", "rediss", "unix") if target.service == "kv" else ()))
     if scheme not in known:
         raise ValueError(

@@ -1,4 +1,4 @@
-"""Comparison of two replies."""
+"""Compare two replies."""
 
 from __future__ import annotations
 
@@ -11,7 +11,9 @@ from .sides import Reply
 
 MINUTE = 60
 SCORES = 1e-4
-"""Maximum difference of two scores of a vector query: processors multiply in different orders."""
+"""Maximum difference of two scores of a vector query, because processors add products in different
+orders.
+"""
 
 _ID = re.compile(r"\b(msg|scd|dlq|sig|flr)_[A-Za-z0-9]+|\b\d{13}-\d+\b")
 
@@ -76,7 +78,7 @@ def _are_near_floats(real: Any, fake: Any) -> bool:
         return False
     try:
         return bool(abs(real - fake) <= SCORES)
-    except OverflowError:  # An integer that does not fit into a float.
+    except OverflowError:  # an integer that does not fit into a float
         return False
 
 
@@ -103,7 +105,7 @@ def _short(value: Any) -> str:
 
 
 def _without_ids(value: Any) -> Any:
-    """Return the value with generated ids and times replaced by their type."""
+    """Return the value with generated IDs and times replaced by placeholders."""
     if isinstance(value, str):
         return _ID.sub(lambda found: f"<{found[1] or 'entry'} id>", value)
     if isinstance(value, list):

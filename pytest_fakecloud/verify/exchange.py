@@ -1,4 +1,4 @@
-"""Sends a request and reads its answer, within the limits of the run."""
+"""Send a request and read its response, within the limits of the run."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _POLL = 0.05
 
 @dataclass(frozen=True)
 class Answer:
-    """The answer to a request: status, content type and body."""
+    """The response to a request: status, content type and body."""
 
     status: int
     kind: str
@@ -32,9 +32,9 @@ def exchange(
     body: bytes | None,
     headers: Mapping[str, str],
 ) -> Answer:
-    """Send a request and read its answer within the limits of the run.
+    """Send a request and read its response within the limits of the run.
 
-    Raises ``Unreachable`` if no answer arrives in time or the answer is too long, and
+    Raises ``Unreachable`` if no response arrives in time or the response is too long, and
     ``Interrupted`` if a signal interrupted the run.
     """
     bounds.check()
@@ -50,8 +50,8 @@ def exchange(
         finally:
             done.set()
 
-    # A socket timeout limits each read, but not name resolution or an answer that arrives byte by
-    # byte. So this thread waits for another one, with a time limit.
+    # Send the request in another thread and wait for that thread with a time limit: a socket
+    # timeout limits each read, but not name resolution or a response that arrives byte by byte.
     threading.Thread(target=ask, name="fakecloud verify", daemon=True).start()
     while not done.wait(_POLL):
         if time.monotonic() > min(began + SECONDS, bounds.until()):
@@ -77,7 +77,7 @@ def _ask(
         url,
         data=body,
         headers=headers,
-        timeout=2 * SECONDS,  # Ends this thread; the run does not wait for it that long.
+        timeout=2 * SECONDS,  # only to end this thread; the run stops waiting for it earlier
         allow_redirects=False,
         stream=True,
     ) as answer:

@@ -1,4 +1,4 @@
-"""Known differences, each with its reason."""
+"""Known differences between real services and the fakes, each with its reason."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ OLDER = "the server is older than the option IFEQ"
 
 @dataclass(frozen=True)
 class Known:
-    """A known difference, and its reason."""
+    """A known difference and its reason."""
 
     reason: str
     applies: Callable[[Step, Reply, Reply], bool]
@@ -29,7 +29,7 @@ def _same_but_for_the_script(step: Step, real: Reply, fake: Reply) -> bool:
 
 
 def _newer_word(step: Step, real: Reply, fake: Reply) -> bool:
-    """Return whether a server of another version does not know an option word."""
+    """Return whether a server of another version rejected an option because it does not know it."""
     return "IFEQ" in str(step).upper().split() and "syntax error" in str(real)
 
 
@@ -43,5 +43,5 @@ KNOWN: tuple[Known, ...] = (
 
 
 def reason_for(step: Step, real: Reply, fake: Reply) -> str | None:
-    """Return the reason of a known difference, None for an unknown one."""
+    """Return the reason for a difference, or None if the difference is unknown."""
     return next((one.reason for one in KNOWN if one.applies(step, real, fake)), None)

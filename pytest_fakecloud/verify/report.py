@@ -1,4 +1,4 @@
-"""The results of a comparison as text, JSON and an HTML page."""
+"""Format the results of a comparison as text, JSON and an HTML page."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import Any
 from .run import Compared, Result
 
 WIDTH = 400
-"""Maximum length of a shown answer."""
+"""Maximum number of characters of a response that are shown."""
 
 
 def as_text(results: Sequence[Result]) -> str:
@@ -30,7 +30,7 @@ def as_text(results: Sequence[Result]) -> str:
 
 
 def as_json(results: Sequence[Result]) -> str:
-    """Return all comparisons; a difference has ``differs``, and ``reason`` if it is known."""
+    """Return all comparisons as JSON; a difference has ``differs``, and ``reason`` if it is known."""
     return json.dumps({"services": [_record(one) for one in results]}, indent=2, ensure_ascii=False)
 
 

@@ -1,4 +1,4 @@
-"""Runs all scenarios on both sides, compares the replies and cleans up."""
+"""Run all scenarios on both sides, compare the replies and clean up."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _UNKNOWN = ("unknown command", "unknown subcommand", "not supported", "is not av
 
 @dataclass(frozen=True)
 class Compared:
-    """A step, the answers of both sides, and their difference (None if they agree)."""
+    """A step, the replies of both sides, and their difference (None if they agree)."""
 
     scenario: Scenario
     step: Step
@@ -30,7 +30,7 @@ class Compared:
     fake: Reply
     differs: str | None
     reason: str | None = None
-    """The reason of a known difference."""
+    """The reason for a known difference."""
 
 
 @dataclass
@@ -55,7 +55,7 @@ class Result:
 
 
 def plan(target: Target, dimension: int = 2) -> Sequence[Scenario]:
-    """Return the scenarios for a service, in order."""
+    """Return the scenarios for a service, in the order in which they run."""
     if target.service == "kv":
         return [_offered(one, target) for one in kv.SCENARIOS]
     if target.service == "vector":
@@ -66,7 +66,9 @@ def plan(target: Target, dimension: int = 2) -> Sequence[Scenario]:
 
 
 def _offered(scenario: Scenario, target: Target) -> Scenario:
-    """Return the scenario without steps that a database port does not support."""
+    """Return the scenario without the steps that need REST if the service is addressed by its
+    database port.
+    """
     if not target.is_redis:
         return scenario
     steps = tuple(step for step in scenario.steps if step.compare != "rest")
@@ -118,11 +120,12 @@ def _story(scenario: Scenario, real: Side, fake: Side) -> Iterable[Compared]:
                 and one.reason is None
                 and any(before.reason in _UNDONE for before in found)
             ):
-                # Steps that only one side executed have left the sides in different states.
+                # An earlier step was executed by only one side, so the sides are in different
+                # states.
                 one = replace(one, reason=FOLLOWS)
             found.append(one)
     except BaseException as error:
-        # The run ends, and the fake ends with it.
+        # Clean up only the real service: the fake ends with the run.
         try:
             real.clean(scenario)
         except Unreachable as left:
@@ -148,9 +151,7 @@ def _one(scenario: Scenario, step: Step, real: Side, fake: Side) -> Compared:
 
 
 def _is_not_offered(step: Step, reply: Reply) -> bool:
-    """Return whether the service lacks the command: a server of another version, or without a
-    module.
-    """
+    """Return whether the service lacks the command, because of its version or a missing module."""
     if step.subject.split()[0].encode() not in LOOKUP:
         return False
     text = str(reply.body).lower()

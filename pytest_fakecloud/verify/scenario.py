@@ -19,14 +19,14 @@ COMPARISONS: Mapping[str, str] = {
     "shape": "by type: chance or the clock decides the value",
     "rest": "value by value, over REST only",
 }
-"""The ways to compare two replies, and the differences that each allows."""
+"""The ways to compare two replies, each with the differences that it ignores."""
 
 _KEY = re.compile(r"@(\w+)")
 
 
 @dataclass(frozen=True)
 class Step:
-    """A request, and the allowed differences of its replies.
+    """A request, and the differences that its replies may have.
 
     In ``path``, ``body``, ``json`` and ``headers``, ``{p}`` is replaced by the prefix of the run
     and ``{name}`` by a value that an earlier step stored.
@@ -40,13 +40,13 @@ class Step:
     token: str | None = "right"
     """The credentials to send: ``"right"``, ``"wrong"``, or none."""
     compare: str = "exact"
-    """A key of ``COMPARISONS``."""
+    """How to compare the replies: a key of ``COMPARISONS``."""
     loose: frozenset[str] = frozenset()
-    """Names of members that are compared only by type, anywhere in the reply."""
+    """Names of JSON members that are only compared by type, anywhere in the reply."""
     keep: Mapping[str, str] = field(default_factory=dict)
-    """A value to store for later steps: a name, and the path of the member (``"0.messageId"``)."""
+    """A value to store for later steps: its name, and the path of a member (``"0.messageId"``)."""
     settle: bool = False
-    """Whether to wait until the service has processed the write (a vector index)."""
+    """Whether to wait until a vector index has processed the write."""
 
     @property
     def subject(self) -> str:
@@ -71,9 +71,9 @@ class Scenario:
     title: str
     steps: tuple[Step, ...]
     cleanup: tuple[Step, ...] = ()
-    """Steps that delete what the others created; their replies are not compared."""
+    """Steps that delete the data of the other steps; their replies are not compared."""
     keys: tuple[str, ...] = ()
-    """The keys to delete afterwards (key-value only)."""
+    """The keys to delete afterwards (only for the key-value service)."""
 
     def __post_init__(self) -> None:
         if self.keys:
@@ -83,7 +83,7 @@ class Scenario:
 
 
 def read_lines(text: str) -> Iterator[Scenario]:
-    """Read scenarios of command lines: ``## title``, then one command line each."""
+    """Parse scenarios of command lines: ``## title``, then one command per line."""
     for block in text.split("## ")[1:]:
         title, *lines = block.strip().splitlines()
         keys = dict.fromkeys(_KEY.findall("\n".join(lines)))

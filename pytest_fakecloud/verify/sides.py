@@ -24,14 +24,14 @@ from .exchange import Answer, exchange
 from .scenario import Scenario, Step
 
 DEEPEST = 100
-"""Maximum nesting of an answer; a deeper one is compared as a string."""
+"""Maximum nesting depth of a response; a deeper one is compared as a string."""
 PAUSE = 0.25
-"""Seconds between two checks for pending changes of an index."""
+"""Seconds between two checks whether an index has pending changes."""
 
 
 @dataclass(frozen=True)
 class Target:
-    """A service to compare with: its name here, its URL, its credentials."""
+    """A service to compare with: its name on the command line, its URL, its credentials."""
 
     service: str
     url: str
@@ -41,12 +41,12 @@ class Target:
 
     @property
     def is_redis(self) -> bool:
-        """Whether the URL is that of a database port, not of REST."""
+        """Whether the URL is that of a database port instead of the REST API."""
         return urlsplit(self.url).scheme in ("redis", "rediss", "unix")
 
     @property
     def secrets(self) -> set[str]:
-        """The credentials, as given and in their parts."""
+        """The credentials, as a whole and in their parts."""
         parts = urlsplit(self.url)
         found = {self.token, self.token.partition(":")[2], unquote(parts.password or "")}
         if self.service != "broker" and not self.is_redis:
@@ -56,7 +56,7 @@ class Target:
 
 @dataclass(frozen=True)
 class Reply:
-    """The answer of one side: status, content type and body (parsed if it is JSON)."""
+    """The response of one side: status, content type and body (parsed if it is JSON)."""
 
     status: int
     kind: str
@@ -91,7 +91,7 @@ class Side:
         self._kept: dict[str, str] = {}
         self._made: list[str] = []
         self._http = requests.Session()
-        # Proxies and .netrc of the machine must not apply to the fake.
+        # The machine's proxies and .netrc must not be used for the fake.
         self._http.trust_env = urlsplit(target.url).hostname not in (
             "127.0.0.1",
             "localhost",
@@ -119,7 +119,7 @@ class Side:
         self._kept.clear()
 
     def clean(self, scenario: Scenario) -> None:
-        """Delete what a scenario left behind, and every message and schedule that an answer named.
+        """Delete a scenario's data, and every message and schedule that a response named.
 
         Raises ``Unreachable`` if this does not succeed in time.
         """
@@ -192,14 +192,16 @@ class Side:
             time.sleep(PAUSE)
 
     def shown(self, value: Any) -> Any:
-        """Return a value for comparison and display: without credentials, prefix and stored values."""
+        """Return a value for comparison and display: without credentials, and with the prefix and
+        stored values replaced by their names.
+        """
         texts = {**self._kept, "p": self._prefix}
         hidden = self._mask.value(value)
         return _replaced(hidden, {text: f"{{{name}}}" for name, text in texts.items()})
 
 
 def _replaced(value: Any, texts: Mapping[str, str]) -> Any:
-    """Return a JSON value with strings replaced, one after the other, everywhere."""
+    """Return a JSON value in which the given strings are replaced everywhere, one after the other."""
     if isinstance(value, str):
         for before, after in texts.items():
             value = value.replace(before, after)
@@ -212,7 +214,7 @@ def _replaced(value: Any, texts: Mapping[str, str]) -> Any:
 
 
 def _made(body: Any) -> Iterator[str]:
-    """Yield the paths that delete the messages and schedules of an answer."""
+    """Yield the paths of the requests that delete the messages and schedules named in a response."""
     for one in body if isinstance(body, list) else [body]:
         if isinstance(one, dict):
             for name, folder in (("messageId", "messages"), ("scheduleId", "schedules")):
@@ -254,11 +256,11 @@ def _member(value: Any, path: str) -> Any:
 
 @contextmanager
 def fake_of(target: Target, facts: Mapping[str, Any]) -> Iterator[tuple[Target, Target]]:
-    """Yield the real service over REST and a fake with the same settings, both as targets.
+    """Yield two targets: the real service over REST, and a fake with the same settings.
 
-    A Redis (``redis://``) is the engine of a fake whose REST interface is used. ``facts`` is the
-    result of ``facts_of()``. Raises ``Unreachable`` for a service that cannot be used, or whose
-    description fits no fake.
+    For a Redis server (``redis://``), the first is a fake's REST interface with that server as its
+    engine. ``facts`` is the result of ``facts_of()``. Raises ``Unreachable`` for a service that
+    cannot be used, or whose settings no fake can have.
     """
     with Cloud() as cloud:
         try:
@@ -292,7 +294,9 @@ def _both(cloud: Cloud, target: Target, facts: Mapping[str, Any]) -> tuple[Targe
 
 
 def _version_of(server: KVServer) -> str:
-    """Return the version of a real server, or the oldest version that a fake can have."""
+    """Return the version of a real server, or the oldest version that a fake supports if that is
+    newer.
+    """
     text = str(server.execute("INFO", "server"))
     found = dict(line.split(":", 1) for line in text.splitlines() if ":" in line)
     told = found.get("valkey_version") or found["redis_version"]
@@ -301,7 +305,7 @@ def _version_of(server: KVServer) -> str:
 
 
 def _modules_of(server: KVServer) -> list[str]:
-    """Return the modules of a real server that a fake can have."""
+    """Return those modules of a real server that a fake supports."""
     return ["ReJSON"] if server.execute("COMMAND", "INFO", "JSON.SET") != [None] else []
 
 
@@ -309,7 +313,8 @@ def facts_of(side: Side) -> Mapping[str, Any]:
     """Return the settings that a fake needs: dimension and similarity of an index, topic of a
     broker.
 
-    Raises ``Unreachable`` for a service that does not report them, or lacks what scenarios need.
+    Raises ``Unreachable`` for a service that does not report them or lacks something the scenarios
+    need.
     """
     target = side.target
     if target.service == "vector":

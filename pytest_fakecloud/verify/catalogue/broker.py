@@ -1,4 +1,4 @@
-"""Scenarios of the broker: a topic of the user, and a consumer group of the run."""
+"""Scenarios of the broker. They use an existing topic of the user, and a consumer group of the run."""
 
 from __future__ import annotations
 

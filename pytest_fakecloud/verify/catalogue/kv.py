@@ -1,7 +1,7 @@
 """Scenarios of the key-value service: command lines by group, then those that need HTTP.
 
-In a line, ``@name`` is a key of the run. A word after ``~`` says how the replies are compared if
-two correct answers can differ: see ``scenario.COMPARISONS``.
+In a line, ``@name`` is a key that belongs to the run. If two correct replies can differ, a word
+after ``~`` names the way to compare them: see ``scenario.COMPARISONS``.
 """
 
 from __future__ import annotations
@@ -494,8 +494,8 @@ _BY_HASH = Scenario(
     "kv",
     "scripting: by hash",
     (
-        # The server keeps the script, and a flush would remove other scripts as well, so each run
-        # loads a different one.
+        # Load a different script in each run: the server keeps it, and a flush would remove other
+        # scripts too.
         Step("POST", "/", json=["SCRIPT", "LOAD", "return '{p}'"], keep={"sha": "result"}),
         Step("POST", "/", json=["EVALSHA", "{sha}", "0"]),
         Step("POST", "/", json=["EVALSHA_RO", "{sha}", "0"]),

@@ -1,6 +1,7 @@
-"""Scenarios of the queue: messages with a delay of an hour that are cancelled before any delivery.
+"""Scenarios of the queue: messages with a delay of an hour, which are cancelled before any
+delivery.
 
-A side cancels every message and deletes every schedule that an answer names: see ``Side.clean()``.
+Every message that a response names is cancelled and every schedule deleted: see ``Side.clean()``.
 """
 
 from __future__ import annotations
