@@ -112,7 +112,7 @@ class AnyCloud(ABC):
         self._listeners: list[Callable[[Handle], None]] = []
         self._allowed: list[tuple[str, Query]] = []
 
-    # -- what it is ------------------------------------------------------------------------------
+    # -- clock, seed and environment -------------------------------------------------------------
 
     @property
     @abstractmethod
@@ -145,7 +145,7 @@ class AnyCloud(ABC):
         first one.
         """
 
-    # -- handles ---------------------------------------------------------------------------------
+    # -- starting fakes --------------------------------------------------------------------------
 
     def kv_server(self, **settings: Unpack[KVSettings]) -> KVServer:
         """Start another key-value server."""
@@ -215,7 +215,7 @@ class AnyCloud(ABC):
 
         return stop
 
-    # -- problems --------------------------------------------------------------------------------
+    # -- strict-mode violations ------------------------------------------------------------------
 
     @property
     @abstractmethod
@@ -430,7 +430,7 @@ class AnyCloud(ABC):
         """Awaitable versions of the methods that run code or move the clock."""
         return AioCloud(self)
 
-    # -- the end ---------------------------------------------------------------------------------
+    # -- closing ---------------------------------------------------------------------------------
 
     @abstractmethod
     def close(self) -> None:

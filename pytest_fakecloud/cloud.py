@@ -211,7 +211,7 @@ class Cloud(AnyCloud):
         """The certificate authority of HTTPS; None without ``tls=True``."""
         return self._authority
 
-    # -- handles ---------------------------------------------------------------------------------
+    # -- starting fakes --------------------------------------------------------------------------
 
     def start(self, fixture: str, settings: Mapping[str, Any]) -> Handle:
         """Start a fake by the name of its fixture; raise ``ContractError`` for unknown settings.
@@ -291,7 +291,7 @@ class Cloud(AnyCloud):
             merged.update(self._authority.variables)
         return merged
 
-    # -- problems --------------------------------------------------------------------------------
+    # -- strict-mode violations ------------------------------------------------------------------
 
     @property
     def problems(self) -> Found[Problem]:
@@ -397,7 +397,7 @@ class Cloud(AnyCloud):
 
         return await explore_async(self, run, check, **options)
 
-    # -- the end ---------------------------------------------------------------------------------
+    # -- closing ---------------------------------------------------------------------------------
 
     def close(self) -> None:
         """Stop deliveries and close every fake. Can be called repeatedly.

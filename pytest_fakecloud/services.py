@@ -85,14 +85,14 @@ def by_word() -> dict[str, Service]:
 
 
 def named(name: object) -> Service | None:
-    """Return the service with this fixture name or word (``"kv_server"``, ``"kv"``), or None."""
+    """Return the service with this fixture name or ``word`` (``"kv_server"``, ``"kv"``), or None."""
     if not isinstance(name, str):
         return None
     return SERVICES.get(name) or by_word().get(name)
 
 
 def find(fixture: object) -> Service:
-    """Return the service with this fixture name or word; raise ``ContractError`` with the nearest
+    """Return the service with this fixture name or ``word``; raise ``ContractError`` with the nearest
     one.
     """
     found = named(fixture)

@@ -516,7 +516,7 @@ class Run:
         )
         return worker.get("workercount", 1) > 1 and any(url in word for word in words)
 
-    # -- from test to test -----------------------------------------------------------------------
+    # -- between tests ---------------------------------------------------------------------------
 
     def begin_test(self, item: pytest.Item) -> None:
         """Return every fake to its baseline and remove all traces of earlier tests.

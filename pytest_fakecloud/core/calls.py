@@ -231,7 +231,7 @@ class Call:
         return json.loads(whole_body(self))
 
     def answer_json(self) -> Any:
-        """Return the body of the answer parsed as JSON; raise ``ContractError`` if it was cut."""
+        """Return the response body parsed as JSON; raise ``ContractError`` if it was cut."""
         return json.loads(cast("bytes", field_of(self, "answer")))
 
     def __repr__(self) -> str:
@@ -269,12 +269,12 @@ class CallFields(TypedDict, total=False):
     reached: object
     problem: object
     note: object
-    # Key-value servers. Calls to vector indexes have a command too.
+    # Facts of calls to key-value servers. Calls to vector indexes also have a command.
     command: object
     words: object
     index: object
     encoding: object
-    # Vector indexes: the namespace, and fields of the body other than vectors.
+    # Facts of calls to vector indexes: the namespace, and fields of the body except vectors.
     namespace: object
     additionalK: object
     cursor: object
@@ -297,11 +297,11 @@ class CallFields(TypedDict, total=False):
     topK: object
     uuid: object
     weightingStrategy: object
-    # Brokers.
+    # Facts of calls to brokers.
     topic: object
     group: object
     instance: object
-    # Queues.
+    # Facts of calls to queues.
     url: object
     label: object
     destination: object
@@ -316,7 +316,7 @@ class CallFields(TypedDict, total=False):
 class EventFields(TypedDict, total=False):
     """The data that events can be filtered by. Which of it an event has depends on its kind."""
 
-    # Delivery attempts of a queue.
+    # Data of a queue's delivery attempts.
     message_id: object
     url: object
     number: object
@@ -339,7 +339,7 @@ class EventFields(TypedDict, total=False):
     location: object
     logged: object
     signature: object
-    # Consumer groups of a broker.
+    # Data of events in a broker's consumer groups.
     group: object
     instance: object
     topics: object
@@ -349,13 +349,13 @@ class EventFields(TypedDict, total=False):
     offsets: object
     reason: object
     cause: object
-    # Runs of ``every_failure``.
+    # Data of the runs of ``every_failure``.
     began: object
     alone: object
     held: object
 
 
-# -- for who writes journals, and for who reads them closely ----------------------------------------
+# -- for the journal and for reports ----------------------------------------------------------------
 
 
 def field_of(call: Call, name: str) -> object:
@@ -646,7 +646,7 @@ class CallNames(Sort):
         return f"is {found.shown}, not {wanted}"
 
     def check_whole(self, found: Any, wanted: Any) -> None:
-        # A name with a slash cannot be a command, so only the target matters.
+        # A name with a slash cannot be a command, so it only matters whether the target was cut.
         cut = {"target"} if isinstance(wanted, str) and "/" in wanted else _TELL_NAMES
         if not found.call.cut.keys().isdisjoint(cut):
             raise _cannot_tell(f"whether {found.call!r} is {wanted!r}")

@@ -266,7 +266,7 @@ def found_of(items: Iterable[T], fields: Mapping[str, Field], kind: str) -> Foun
 
 
 def check_predicate(predicate: object) -> None:
-    """Raise ``ContractError`` unless this is None or a plain, non-async function."""
+    """Raise ``ContractError`` unless the predicate is None or a function that is not async."""
     if predicate is not None and not callable(predicate):
         raise ContractError(
             f"{predicate!r} is not a function: pass a predicate, or fields by name such as "

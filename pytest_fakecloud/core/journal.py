@@ -436,7 +436,7 @@ class Journal:
         """Forget all entries. Clearing a fake's journal also removes them from the cloud's."""
         self._recorder.clear()
 
-    # -- looking ---------------------------------------------------------------------------------
+    # -- reading ---------------------------------------------------------------------------------
 
     @property
     def entries(self) -> Found[Entry]:

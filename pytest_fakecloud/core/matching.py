@@ -42,7 +42,7 @@ from .wording import brief, differences, never_awaited
 
 V = TypeVar("V")
 Asked: TypeAlias = V | re.Pattern[str] | Callable[[V], object] | None
-"""What an assertion accepts for a field: a value, a pattern, a function, or None for any."""
+"""The type of a condition on a field: a value, a pattern, a function, or None for any value."""
 
 
 class Absent:
@@ -61,7 +61,7 @@ _METHODS = ("GET", "HEAD", "POST", "PUT", "DELETE", "CONNECT", "OPTIONS", "TRACE
 """HTTP methods, and RESP for commands received over the Redis protocol."""
 
 
-# -- what kinds of values there are ----------------------------------------------------------------
+# -- kinds of values -------------------------------------------------------------------------------
 
 
 def _is_pattern(wanted: object) -> bool:
@@ -653,7 +653,7 @@ def _pairs(found: Any) -> list[tuple[str, str]]:
     return [(pair[0], pair[1]) for pair in found]
 
 
-# -- asking ----------------------------------------------------------------------------------------
+# -- fields and conditions -------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)

@@ -76,7 +76,7 @@ def shortened(text: str, most: int = 2000) -> str:
     return text if len(text) <= most else f"{text[:most]}… ({len(text):,} characters)"
 
 
-# -- whose exception it is -------------------------------------------------------------------------
+# -- classifying exceptions ------------------------------------------------------------------------
 
 
 def ends_the_test(error: BaseException | None) -> BaseException | None:

@@ -108,7 +108,7 @@ class Timekeeper:
         self._listeners: tuple[Callable[[], None], ...] = ()
         self._ties: tuple[str, ...] = ()
         self.on_background: Callable[[], object] | None = None
-        """Called before the listeners when a timer of the lane ``"background"`` is planned."""
+        """A function called before the listeners when a timer of lane ``"background"`` is planned."""
         self._start_us, self._starts_frozen = _start(now, mode)
         self._begin_at(self._start_us, self._starts_frozen)
 
@@ -511,7 +511,7 @@ class Timekeeper:
             else:
                 running_left -= slept
 
-    # -- driving ---------------------------------------------------------------------------------
+    # -- firing timers ---------------------------------------------------------------------------
 
     def steps(
         self, target: Callable[[], int], lanes: tuple[Lane, ...] = LANES, *, yielding: bool = False

@@ -186,7 +186,7 @@ class Fault:
 
     @property
     def hits(self) -> int:
-        """How often the fault has fired."""
+        """The number of times that the fault has fired."""
         return self._rule.hits
 
     @property

@@ -39,7 +39,7 @@ class FaultPlan:
     def __init__(self, table: FaultTable) -> None:
         self._table = table
 
-    # -- preparing -------------------------------------------------------------------------------
+    # -- injecting -------------------------------------------------------------------------------
 
     def answer(
         self,
@@ -179,7 +179,7 @@ class FaultPlan:
             raise ContractError(f"call() runs a function 'before' or 'after', not {shown(moment)}")
         return self._add(CallRule(self._table, function, moment, self._table.dumped, matchers))
 
-    # -- looking ---------------------------------------------------------------------------------
+    # -- inspecting ------------------------------------------------------------------------------
 
     def __bool__(self) -> bool:
         return bool(self._table.active)

@@ -136,7 +136,7 @@ class FaultTable:
         return bool(self.active)
 
     def pause(self, seconds: float) -> None:
-        """Wait for that many real seconds, or until the fake closes."""
+        """Wait for the given real seconds, or until the fake closes."""
         with self._lock:
             if self._closing is None:
                 # Wait for an event, because tools that freeze the process's time do not affect it.

@@ -80,7 +80,7 @@ class App:
         """The route table, created when the first request arrives."""
         return RouteTable(self.routes())
 
-    # -- the dialect -----------------------------------------------------------------------------
+    # -- defined by each service -----------------------------------------------------------------
 
     def routes(self) -> list[Route]:
         """Return all endpoints of the service."""

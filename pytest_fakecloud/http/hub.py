@@ -276,7 +276,7 @@ class Hub:
             file=sys.stderr,
         )
 
-    # -- the process -----------------------------------------------------------------------------
+    # -- fork and exit ---------------------------------------------------------------------------
 
     def _after_fork(self) -> None:
         mounts, selector, wake = self._mounts, self._selector, self._wake

@@ -56,7 +56,7 @@ class Loop(Protocol):
     async def rest(self, patience: float = ..., ends: Callable[[], bool] = ...) -> bool:
         """Return when nothing else in the loop can run.
 
-        If a response may arrive from outside, waits for ``patience`` real seconds without one first.
+        If a response may arrive from outside, first waits up to ``patience`` real seconds for it.
 
         Returns False if the loop does not become idle in time, or as soon as ``ends()`` is true.
         """

@@ -138,7 +138,7 @@ class Patches:
                     if id(value) in mine:
                         vars(module)[name] = mine[id(value)]
 
-    # -- what stands in for them -----------------------------------------------------------------
+    # -- the replacements ------------------------------------------------------------------------
 
     def _sleep(self, really: Callable[[float], None]) -> Callable[[float], None]:
         sleepers = self._sleepers

@@ -170,7 +170,7 @@ class Sleepers:
         ends = [one.until_us for one in self._all() if not one.moving and one.until_us > now_us]
         return min(ends, default=sleeper.until_us)
 
-    # -- in a thread -----------------------------------------------------------------------------
+    # -- sleeping in a thread --------------------------------------------------------------------
 
     def sleep(self, seconds: float, really: Callable[[float], object]) -> None:
         """Sleep in this thread. If the patches end first, sleep the remaining time with ``really``."""

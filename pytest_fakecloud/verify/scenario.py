@@ -1,4 +1,4 @@
-"""Scenarios of steps, and how replies to a step are compared."""
+"""Define scenarios, their steps, and the ways to compare the replies to a step."""
 
 from __future__ import annotations
 
