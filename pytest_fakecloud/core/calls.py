@@ -72,7 +72,7 @@ class CutBytes(bytes):
 
     @classmethod
     def of(cls, whole: bytes, size: int | None = None) -> CutBytes:
-        """Return the beginning of a body of ``size`` bytes, of which ``whole`` may be only a part."""
+        """Cut ``whole``, which may itself be only the first part of a body of ``size`` bytes."""
         size = len(whole) if size is None else size
         made = cls(b"%b... (cut by the journal: %d bytes in all)" % (whole[:KEPT_OF_CUT], size))
         made.size = size

@@ -164,7 +164,7 @@ def _travellers() -> list[Any]:
 
 
 def _move_others(own: Any, span: datetime.timedelta) -> None:
-    """Move times that the test controls with its own tools, inside this one, by the same duration."""
+    """Move the time that a tool of the test set after ``start()`` by the same duration."""
     if own is not None:
         top = _travellers()[-1:]
         if top and top[0] is not own:

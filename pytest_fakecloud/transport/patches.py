@@ -18,7 +18,7 @@ class _Part(Protocol):
 
 
 class Changes:
-    """The changes that one cloud makes; ``close()`` undoes them."""
+    """The changes for all clouds with the same settings, with a count of these clouds."""
 
     def __init__(self, shares_tls_context: bool, in_process: bool) -> None:
         self._shares_tls_context = shares_tls_context
@@ -42,7 +42,7 @@ class Changes:
             part.refresh()
 
     def enter(self) -> None:
-        """Add a user."""
+        """Add a cloud; the first one makes the changes."""
         with _lock:
             self._users += 1
             if self._users == 1:
@@ -50,7 +50,7 @@ class Changes:
                     part.enter()
 
     def close(self) -> None:
-        """Remove this user. The last user undoes the changes."""
+        """Remove a cloud; the last one undoes the changes."""
         with _lock:
             self._users -= 1
             if not self._users:
@@ -67,7 +67,7 @@ _all = {
 
 
 def changes(*, shares_tls_context: bool, in_process: bool) -> Changes:
-    """Make the changes that a cloud with these settings needs; they last until ``close()``."""
+    """Make the changes that a cloud with these settings needs; call ``close()`` to undo them."""
     found = _all[shares_tls_context, in_process]
     found.enter()
     return found
