@@ -1,3 +1,1 @@
-"""Algorithms that are independent of keys and commands: patterns, hashes, ordered blocks,
-geohashes.
-"""
+"""Algorithms that do not depend on keys or commands: patterns, hashes, ordered blocks, geohashes."""

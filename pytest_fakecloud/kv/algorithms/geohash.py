@@ -1,9 +1,9 @@
-"""Geohashes as Redis stores them: 52-bit interleaved integers, and searches over them.
+"""Geohashes as Redis stores them (52-bit interleaved integers), and searches by area.
 
-The arithmetic follows the double precision of Redis step by step, because the members of a cell,
-distances with four decimals, and positions with seventeen depend on it. Libraries produce geohashes
-as strings of whole characters, but 52 bits are not a multiple of a character. Encoding a position
-takes 0.8 us.
+The arithmetic follows the double-precision operations of Redis step by step, because the members of
+a cell, distances with four decimals, and positions with seventeen decimals depend on it. Libraries
+produce geohashes as strings of whole characters, but 52 bits are not a whole number of characters.
+Encoding a position takes 0.8 us.
 """
 
 from __future__ import annotations
@@ -24,16 +24,18 @@ _MERCATOR_MAX = 20037726.37
 _DEGREE = math.pi / 180.0
 
 UNITS = {b"m": 1.0, b"km": 1000.0, b"ft": 0.3048, b"mi": 1609.34}
-"""Metres per unit."""
+"""The length of each unit in metres."""
 
 
 def in_bounds(longitude: float, latitude: float) -> bool:
-    """Return whether a position can be stored: within ±180 and ±85.05112878 degrees."""
+    """Return whether a position can be stored: longitude within ±180 and latitude within
+    ±85.05112878 degrees.
+    """
     return LONGITUDE[0] <= longitude <= LONGITUDE[1] and LATITUDE[0] <= latitude <= LATITUDE[1]
 
 
 def _spread(number: int) -> int:
-    """Insert a zero bit between all bits of a 32-bit number."""
+    """Insert a zero bit after each bit of a 32-bit number."""
     number = (number | number << 16) & 0x0000FFFF0000FFFF
     number = (number | number << 8) & 0x00FF00FF00FF00FF
     number = (number | number << 4) & 0x0F0F0F0F0F0F0F0F
@@ -42,7 +44,7 @@ def _spread(number: int) -> int:
 
 
 def _squeeze(number: int) -> int:
-    """Undo `_spread()`, ignoring the odd bits."""
+    """Undo `_spread()`, ignoring the inserted bits."""
     number &= 0x5555555555555555
     number = (number | number >> 1) & 0x3333333333333333
     number = (number | number >> 2) & 0x0F0F0F0F0F0F0F0F
@@ -64,19 +66,21 @@ def _encode(
 
 
 def encode(longitude: float, latitude: float) -> int:
-    """Return the score of a position: 52 bits, the even ones latitude, the odd ones longitude."""
+    """Return the score of a position: 52 bits, the even bits for latitude, the odd bits for
+    longitude.
+    """
     return _encode(longitude, latitude)
 
 
 @dataclass(frozen=True, slots=True)
 class Cell:
-    """A rectangle of the grid that halves each coordinate ``steps`` times."""
+    """A rectangle of the grid that results from halving each coordinate's range ``steps`` times."""
 
     bits: int
     steps: int
 
     def bounds(self) -> tuple[float, float, float, float]:
-        """Return west, south, east, and north in degrees."""
+        """Return the west, south, east, and north bounds in degrees."""
         up, across = _squeeze(self.bits), _squeeze(self.bits >> 1)
         cells = 1 << self.steps
         height = LATITUDE[1] - LATITUDE[0]
@@ -89,21 +93,23 @@ class Cell:
         )
 
     def moved(self, east: int, north: int) -> Cell:
-        """Return the cell that many cells away, wrapping around at the edges of the grid."""
+        """Return the cell that is this many cells to the east and north, wrapping around at the
+        grid's edges.
+        """
         mask = (1 << self.steps) - 1
         up = (_squeeze(self.bits) + north) & mask
         across = (_squeeze(self.bits >> 1) + east) & mask
         return Cell(_spread(up) | _spread(across) << 1, self.steps)
 
     def scores(self) -> tuple[int, int]:
-        """Return the range start <= score < stop of the positions inside."""
+        """Return the scores of the positions in the cell, as a range start <= score < stop."""
         shift = 2 * (STEPS - self.steps)
         return self.bits << shift, (self.bits + 1) << shift
 
 
 def decode(score: float) -> tuple[float, float]:
     """Return the (longitude, latitude) at the centre of a score's cell."""
-    # A score that was not computed from a position can have any value; Redis casts it to 64 bits.
+    # A score that was not computed from a position can be any number. Redis casts it to 64 bits.
     bits = int(score) & (1 << 64) - 1 if abs(score) < 1 << 64 else 1 << 63
     west, south, east, north = Cell(bits, STEPS).bounds()
     longitude = min(max((west + east) / 2, LONGITUDE[0]), LONGITUDE[1])
@@ -119,7 +125,9 @@ def text(score: float) -> bytes:
 
 
 def _cosine(radians: float) -> float:
-    """Return the cosine as in C: NaN for an infinity, so that comparisons with it are false."""
+    """Return the cosine; for an infinity return NaN, as C does, so that comparisons with it are
+    false.
+    """
     return math.nan if math.isinf(radians) else math.cos(radians)
 
 
@@ -128,7 +136,7 @@ def _latitude_distance(south: float, north: float) -> float:
 
 
 def distance(longitude1: float, latitude1: float, longitude2: float, latitude2: float) -> float:
-    """Return the great-circle distance (haversine) between two positions in metres."""
+    """Return the great-circle (haversine) distance in metres between two positions."""
     v = math.sin((longitude2 * _DEGREE - longitude1 * _DEGREE) / 2)
     if v == 0.0:
         return _latitude_distance(latitude1, latitude2)
@@ -140,9 +148,9 @@ def distance(longitude1: float, latitude1: float, longitude2: float, latitude2: 
 
 @dataclass(frozen=True, slots=True)
 class Shape:
-    """The area of a search around a centre: a circle (``radius``) or a box (``width``, ``height``).
+    """A search area around a centre: a circle (``radius``) or a box (``width``, ``height``).
 
-    Lengths are in units of ``unit`` metres.
+    Lengths are multiples of ``unit``, which is in metres.
     """
 
     longitude: float
@@ -153,13 +161,16 @@ class Shape:
     height: float = 0.0
 
     def distance_inside(self, longitude: float, latitude: float) -> float | None:
-        """Return the metres from the centre to a position inside, None for one outside."""
+        """Return the distance in metres from the centre, or None if the position is outside the
+        area.
+        """
         if self.radius is not None:
             metres = distance(self.longitude, self.latitude, longitude, latitude)
             return metres if metres <= self.radius * self.unit else None
         if _latitude_distance(latitude, self.latitude) > self.height * self.unit / 2:
             return None
-        # Measured along the position's own parallel, so a box spans fewer degrees near the equator.
+        # The width is measured along the position's own parallel, so a box spans fewer degrees of
+        # longitude near the equator.
         if distance(longitude, latitude, self.longitude, latitude) > self.width * self.unit / 2:
             return None
         return distance(self.longitude, self.latitude, longitude, latitude)
@@ -223,7 +234,7 @@ class Shape:
             ):
                 continue
             cell = centre.moved(across, up)
-            # With a huge radius, neighbours wrap around onto each other.
+            # If the radius is huge, neighbours wrap around and coincide; skip the repeated cells.
             if previous is not None and cell == previous:
                 continue
             yield cell

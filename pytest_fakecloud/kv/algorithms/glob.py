@@ -1,13 +1,14 @@
-"""Glob patterns as in Redis, in time proportional to at most pattern times string.
+"""Redis glob patterns, matched in time at most proportional to pattern length times string length.
 
 ``*`` matches any run of bytes, ``?`` any byte, ``[a-c]`` and ``[^x]`` a class; a backslash escapes
-the next byte. A pattern is split at its stars. The pieces between have fixed lengths, so matching
-each at its first possible position is correct, and nothing is tried twice. Pieces without wildcards
-are found in linear time; pieces with wildcards take steps from the command's budget.
+the next byte. A pattern is split at its stars. The pieces between the stars have fixed lengths, so
+matching each piece at its first possible position is correct, and no position is tried twice.
+Pieces without wildcards are found in linear time; pieces with wildcards take steps from the
+command's budget.
 
-A single expression with an atomic group for each star (as in ``fnmatch``) is twice as fast for
-short patterns (0.2 and 0.3 us against 0.4 and 0.9 us), but takes seconds to compile for a pattern
-as long as a request, which could hang a server.
+A single regular expression with an atomic group for each star (as in ``fnmatch``) is twice as fast
+for short patterns (0.2 and 0.3 us against 0.4 and 0.9 us), but takes seconds to compile for a
+pattern as long as a request, which could hang a server.
 """
 
 from __future__ import annotations
@@ -19,11 +20,11 @@ from functools import cached_property, lru_cache
 from ...core.budget import spend
 
 _STEPS_A_BYTE = 0.2
-"""Steps per byte of a piece and byte of the searched string."""
+"""Budget steps for each pair of a byte of the piece and a byte of the searched string."""
 _KEPT_LENGTH = 4096
 
 Element = int | frozenset[int] | None
-"""What a byte of the string must match: a byte, a class, or None for any byte."""
+"""What an element of a pattern matches: one byte, any byte of a set, or, if None, every byte."""
 
 
 def matches(pattern: bytes, text: bytes, nocase: bool = False) -> bool:
@@ -32,12 +33,12 @@ def matches(pattern: bytes, text: bytes, nocase: bool = False) -> bool:
 
 
 def has_wildcard(pattern: bytes) -> bool:
-    """Return whether the pattern has special characters."""
+    """Return whether the pattern contains special characters."""
     return any(byte in b"*?[\\" for byte in pattern)
 
 
 def matcher(pattern: bytes, nocase: bool = False) -> Callable[[bytes], bool]:
-    """Return a function that tests whether a string matches the pattern; it is cached.
+    """Return a function that tests whether a string matches the pattern; the function is cached.
 
     The function takes steps from the command's budget.
     """
@@ -64,7 +65,9 @@ def _anything(text: bytes) -> bool:
 
 
 def _plain(parts: list[bytes]) -> Callable[[bytes], bool]:
-    """Return the function for a pattern that has no special characters but stars, the usual case."""
+    """Return the match function for a pattern whose only special characters are stars, the usual
+    case.
+    """
     if len(parts) == 1:
         return parts[0].__eq__
     head, *middle, tail = parts
@@ -86,7 +89,7 @@ def _plain(parts: list[bytes]) -> Callable[[bytes], bool]:
 
 
 class _Piece:
-    """A part of a pattern between stars: one element per byte that it matches."""
+    """The part of a pattern between two stars, with one element for each byte that it matches."""
 
     def __init__(self, elements: list[Element]) -> None:
         self.length = len(elements)
@@ -102,19 +105,22 @@ class _Piece:
         return len(text) == self.length and self.is_at(text, 0)
 
     def is_at(self, text: bytes, start: int) -> bool:
-        """Return whether the piece matches at a position of a string that is long enough."""
+        """Return whether the piece matches at ``start``; the string must be long enough."""
         if self._plain is not None:
             return text.startswith(self._plain, start)
         if self.length <= _KEPT_LENGTH:
             return self._expression.match(text, start) is not None
-        # Compiling an expression of that length would take many times longer.
+        # Compare element by element, because compiling a regular expression of this length would
+        # take many times longer.
         return all(
             element is None or (element == byte if isinstance(element, int) else byte in element)
             for element, byte in zip(self._elements, text[start:], strict=False)
         )
 
     def find(self, text: bytes, start: int, stop: int) -> int:
-        """Return the first position from ``start`` of a match that ends by ``stop``, or -1."""
+        """Return the first position from ``start`` at which the piece matches and ends by ``stop``,
+        or -1.
+        """
         if self._plain is not None:
             return text.find(self._plain, start, stop)
         if stop - start < self.length:
@@ -125,7 +131,7 @@ class _Piece:
 
 
 class _Starred:
-    """A pattern with stars."""
+    """A compiled pattern that contains stars."""
 
     def __init__(self, pieces: list[_Piece]) -> None:
         self._head, *middle, self._tail = pieces
@@ -206,12 +212,12 @@ def _class(pattern: bytes, at: int) -> tuple[Element, int]:
 
 @lru_cache(maxsize=512)
 def _shared(members: frozenset[int]) -> frozenset[int]:
-    # A pattern may repeat a class a million times.
+    # Return the same object for equal sets, because a pattern may repeat a class a million times.
     return members
 
 
 @lru_cache(maxsize=512)
 def _range(start: int, end: int) -> frozenset[int]:
-    # Redis compares signed chars, so bytes above 127 come before the others.
+    # Redis compares signed chars, so bytes above 127 sort before the others.
     low, high = sorted((start - 256 if start > 127 else start, end - 256 if end > 127 else end))
     return frozenset(byte % 256 for byte in range(low, high + 1))

@@ -1,11 +1,11 @@
 """HyperLogLog in the byte format of Redis: MurmurHash64A, sparse and dense registers.
 
 A HyperLogLog is a string value, so all functions take and return ``bytes``, and GET after PFADD
-returns what Redis returns. Layout: ``HYLL``, encoding (0 dense, 1 sparse), 3 zero bytes, the cached
-cardinality (8 bytes, little endian; the top bit marks it as stale), then the registers.
+returns the same bytes as in Redis. Layout: ``HYLL``, encoding (0 dense, 1 sparse), 3 zero bytes,
+the cached cardinality (8 bytes, little endian; the top bit marks it as stale), then the registers.
 
-Libraries count as well, but have their own registers and hashes; none writes this format. Hashing a
-short element takes 1.7 us.
+Existing libraries use their own registers and hashes; none writes this format. Hashing a short
+element takes 1.7 us.
 
 Dense: 16,384 registers of 6 bits, least significant bit first. Sparse: run-length opcodes ZERO
 ``00llllll`` (length - 1), XZERO ``01llllll llllllll``, VAL ``1vvvvvll`` (value - 1, length - 1).
@@ -60,7 +60,9 @@ def murmur_hash_64a(key: bytes, seed: int = SEED) -> int:
 
 
 def register_of(element: bytes) -> tuple[int, int]:
-    """Return an element's register, and the length of its run of zero bits plus one."""
+    """Return the index of an element's register, and the length of the hash's run of zero bits plus
+    one.
+    """
     digest = murmur_hash_64a(element)
     index = digest & (REGISTERS - 1)
     rest = (digest >> PRECISION) | (1 << HASH_BITS)
@@ -68,19 +70,23 @@ def register_of(element: bytes) -> tuple[int, int]:
 
 
 def empty() -> bytes:
-    """Return a new HyperLogLog: sparse, all registers zero, a cached count of 0."""
+    """Return a new HyperLogLog with the sparse encoding, all registers zero, and a cached count of
+    0.
+    """
     return MAGIC + bytes((SPARSE,)) + bytes(11) + _xzero(REGISTERS)
 
 
 def is_hyperloglog(value: bytes) -> bool:
-    """Return whether a string is a HyperLogLog: magic, known encoding, and length if dense."""
+    """Return whether a string is a HyperLogLog: check the magic, the encoding, and, if dense, the
+    length.
+    """
     if len(value) < HEADER_SIZE or value[:4] != MAGIC or value[4] > SPARSE:
         return False
     return value[4] == SPARSE or len(value) == DENSE_SIZE
 
 
 def is_dense(value: bytes) -> bool:
-    """Return whether the registers are stored densely."""
+    """Return whether a HyperLogLog has the dense encoding."""
     return value[4] == DENSE
 
 
@@ -126,8 +132,8 @@ def registers(value: bytes) -> bytearray:
         if len(unpacked) != REGISTERS:
             raise CorruptHyperLogLog(f"the opcodes cover {len(unpacked)} registers")
         return unpacked
-    # Treat all registers as one integer, and move its halves, quarters, and so on to byte
-    # positions.
+    # Treat all registers as one integer, and repeatedly move the upper half of each group (of all
+    # registers, then of halves, quarters, and so on) until each register starts at a byte.
     number = int.from_bytes(value[HEADER_SIZE:DENSE_SIZE], "little")
     for size, low in _halves():
         high = low << REGISTER_BITS * size
@@ -137,7 +143,9 @@ def registers(value: bytes) -> bytearray:
 
 @cache
 def _halves() -> list[tuple[int, int]]:
-    """Return size and mask of each pair's lower group, for groups of 8,192 registers down to 1."""
+    """Return the size and the bit mask of the lower groups, for groups of 8,192 registers down to
+    1.
+    """
     found = []
     for level in reversed(range(PRECISION)):
         size = 1 << level
@@ -157,7 +165,7 @@ def _pack_dense(unpacked: bytes | bytearray) -> bytes:
 
 
 def to_dense(value: bytes) -> bytes:
-    """Return the same HyperLogLog with dense registers and its cached count."""
+    """Return the HyperLogLog with dense registers; the cached count is kept."""
     if is_dense(value):
         return value
     return MAGIC + bytes((DENSE,)) + value[5:HEADER_SIZE] + _pack_dense(registers(value))
@@ -169,7 +177,9 @@ def stale(value: bytes) -> bytes:
 
 
 def add(value: bytes, elements: Iterable[bytes], sparse_max_bytes: int) -> tuple[bytes, bool]:
-    """Add elements; return the new value, and whether a register changed (the count is then stale)."""
+    """Add elements; return the new value and whether a register changed, which makes the count
+    stale.
+    """
     changed = False
     dense: bytearray | None = None
     places = _Places()
@@ -205,36 +215,40 @@ def _dense_set(dense: bytearray, index: int, count: int) -> bool:
 
 
 _Opcode = tuple[int, int]
-"""The position of an opcode and the first register that it covers."""
+"""The byte position of an opcode, and the index of the first register that it covers."""
 _FIRST: _Opcode = (HEADER_SIZE, 0)
 
 
 class _Places:
-    """Opcodes of a sparse value from which a search can start, one of every few.
+    """Positions of every sixteenth opcode of a sparse value, from which a search for a register can
+    start.
 
     A search from the first opcode is linear in the number of opcodes, so adding a thousand elements
-    would be quadratic.
+    would take quadratic time.
     """
 
     EVERY = 16
     """Number of opcodes from one recorded opcode to the next."""
     LASTS = 250
-    """Number of changes after which the opcodes are recorded again, because the value has grown."""
+    """Number of changes after which the positions are recorded again, because the value has grown."""
     REACH = 24
-    """Number of bytes after the opcode before a change that the change may have moved or merged."""
+    """Range in bytes after the opcode before a change in which the change may have moved or merged
+    opcodes.
+    """
 
     def __init__(self) -> None:
         self._ats: list[int] = []
         self._firsts: list[int] = []
         self._changes = -1
-        """Changes since the opcodes were recorded; for the first elements nothing is recorded."""
+        """Number of changes since the positions were recorded. Positions are not recorded for the
+        first few elements.
+        """
 
     def before(self, value: bytes, index: int) -> _Opcode:
-        """Return an opcode at or before that of a register."""
+        """Return a recorded opcode that precedes the opcode of a register, or the first opcode."""
         if self._changes > self.LASTS or (self._changes == self.EVERY and not self._ats):
             self._note(value)
-        # Merging needs the preceding opcode, so return the recorded opcode before the last suitable
-        # one.
+        # Merging needs the preceding opcode, so return the last suitable opcode but one.
         place = bisect_right(self._firsts, index) - 2
         return (self._ats[place], self._firsts[place]) if place >= 0 else _FIRST
 
@@ -249,11 +263,14 @@ class _Places:
             first += length
 
     def changed(self, resume: _Opcode, growth: int) -> None:
-        """Update the positions after a change behind ``resume`` that added ``growth`` bytes."""
+        """Update the recorded positions after a change that follows opcode ``resume`` and added
+        ``growth`` bytes.
+        """
         self._changes += 1
         low = bisect_right(self._ats, resume[0])
         high = bisect_right(self._ats, resume[0] + self.REACH)
-        # Replace the opcodes that may have moved by the one before them, which did not.
+        # Replace the opcodes that may have moved by ``resume``, which precedes the change and has
+        # not moved.
         kept = [resume] if high > low else []
         self._ats[low:] = [*(at for at, _ in kept), *(at + growth for at in self._ats[high:])]
         self._firsts[low:high] = [first for _, first in kept]
@@ -268,13 +285,14 @@ def _promoted(value: bytes, index: int, count: int) -> bytes:
 def _sparse_set(
     value: bytes, index: int, count: int, sparse_max_bytes: int, start: _Opcode = _FIRST
 ) -> tuple[bytes, _Opcode]:
-    """Raise a register of a sparse value; return the same object if it is high enough already.
+    """Raise a register of a sparse value to ``count``; return the value unchanged if it is high
+    enough.
 
-    Also return an opcode from which the search for any higher register may start.
+    Also return an opcode from which a search for any higher register may start.
 
-    The steps are those of Redis, because the bytes depend on them: an opcode that covers exactly
-    the register is changed in place, any other is split into up to three. Then equal values are
-    merged among up to five opcodes, from the one before.
+    The steps are those of Redis, because the resulting bytes depend on them: an opcode that covers
+    exactly this register is changed in place, any other opcode is split into up to three. Then
+    equal values are merged among up to five opcodes, starting with the one before.
     """
     if count > SPARSE_VALUE_MAX:
         return _promoted(value, index, count), _FIRST
@@ -302,7 +320,8 @@ def _sparse_set(
     if span == 0 or at >= len(value):
         raise CorruptHyperLogLog("the opcodes end before the register")
     if before < 0 and start != _FIRST:
-        # Merging needs the preceding opcode, which is before the start of the search.
+        # Merging needs the preceding opcode, which is before the start of the search; search from
+        # the beginning.
         return _sparse_set(value, index, count, sparse_max_bytes)
 
     if opcode & 0x80:
@@ -382,7 +401,7 @@ def _tau(x: float) -> float:
 
 
 def estimate(unpacked: bytes | bytearray) -> int:
-    """Return the cardinality by Ertl's improved estimator; -2^63 for 2^63 and more."""
+    """Return the cardinality by Ertl's improved estimator; return -2^63 if it is 2^63 or more."""
     histogram = [0] * 64
     for register in range(64):
         histogram[register] = unpacked.count(register)
@@ -392,8 +411,8 @@ def estimate(unpacked: bytes | bytearray) -> int:
         z += histogram[j]
         z *= 0.5
     z += m * _sigma(histogram[0] / m)
-    # The registers of a hostile value may mean more than an integer reply can hold. This is the
-    # result of Redis' conversion (observed on Redis 7.0).
+    # For crafted registers, the estimate may exceed the range of an integer reply. This is the
+    # result of the conversion in Redis (observed on Redis 7.0).
     if _ALPHA_INF * m * m >= 2**63 * z:
         return -(2**63)
     return math.floor(_ALPHA_INF * m * m / z + 0.5)
@@ -409,12 +428,13 @@ def count(value: bytes) -> tuple[int, bytes]:
 
 
 def maxima(values: Iterable[bytes]) -> bytearray:
-    """Return the maximum of each register over several values."""
+    """Return for each register the maximum over several values."""
     largest = 0
     for value in values:
         spend(_STEPS_A_VALUE)
         other = int.from_bytes(registers(value), "little")
-        # A register uses six bits of its byte; the highest bit shows which of two is larger.
+        # A register uses six bits of its byte, so the top bit of the byte can show which of two
+        # registers is larger.
         least = (largest | _HIGHEST) - other & _HIGHEST
         larger = (least >> 7) * 255
         largest = other ^ (largest ^ other) & larger
@@ -422,7 +442,9 @@ def maxima(values: Iterable[bytes]) -> bytearray:
 
 
 def merge(target: bytes, largest: bytes | bytearray, dense: bool, sparse_max_bytes: int) -> bytes:
-    """Return ``target`` with its registers raised to ``largest``, and dense if ``dense``."""
+    """Return ``target`` with its registers raised to at least ``largest``; convert it first if
+    ``dense``.
+    """
     if dense:
         target = to_dense(target)
     start = _FIRST
@@ -438,7 +460,9 @@ def merge(target: bytes, largest: bytes | bytearray, dense: bool, sparse_max_byt
 
 
 def describe(value: bytes) -> str:
-    """Describe the opcodes of a sparse value: ``Z:n``, ``z:n`` (XZERO), and ``v:value,length``."""
+    """Return a textual form of the opcodes of a sparse value: ``Z:n``, ``z:n`` (XZERO), and
+    ``v:value,length``.
+    """
     words = []
     at = HEADER_SIZE
     while at < len(value):
@@ -456,9 +480,9 @@ def describe(value: bytes) -> str:
 
 
 def self_test(seed: bytes, elements: int = 1024) -> str | None:
-    """Return what is wrong with this module, or None.
+    """Test the functions of this module; return an error description, or None if they work.
 
-    Adds elements derived from ``seed`` to a sparse value, a dense value, and plain registers. The
+    Adds elements derived from ``seed`` to a sparse value, a dense value, and plain registers. All
     three must agree, and the estimates must be within four standard errors (0.81 % each).
     """
     sparse, dense = empty(), to_dense(empty())

@@ -1,15 +1,16 @@
-r"""Regular expressions in time proportional to pattern times string, for the filters of JSON paths.
+r"""Regular expressions for the filters of JSON paths, matched in time linear in the string.
 
-The syntax is the part of the vendor's engine that filters use: literals, ``.``, classes, ``\d \w
-\s`` and their opposites, anchors, groups, alternatives, ``* + ? {m,n}`` (lazy or not, since only
-whether a string matches is reported), and the flag ``(?i)``. Back references and look-around, which
-cannot be linear, are rejected.
+A match takes time proportional to pattern length times string length. The syntax is the part of the
+vendor's engine that filters use: literals, ``.``, classes, ``\d \w \s`` and their opposites,
+anchors, groups, alternatives, ``* + ? {m,n}`` (lazy or not, which makes no difference to whether a
+string matches), and the flag ``(?i)``. Back references and look-around, which cannot be matched in
+linear time, are rejected.
 
 RE2 is 6 times as fast for a filter such as ``^user-\d+@example\.com$`` (2.7 us against 16 us) and
-500 times for ``(a*)*b`` on 200 letters (1.3 us against 726 us). Its package, google-re2
-1.1.20251105, has wheels of CPython 3.11 to 3.14 for glibc, macOS, and Windows, but none for musl:
-on Alpine, this package could only be installed with a compiler and abseil. `standalone/patterns.py`
-also needs Python's syntax, which RE2 does not parse.
+500 times as fast for ``(a*)*b`` on 200 letters (1.3 us against 726 us). Its package, google-re2
+1.1.20251105, has wheels for CPython 3.11 to 3.14 on glibc, macOS, and Windows, but not on musl: on
+Alpine, installing this package would require a compiler and abseil. In addition,
+`standalone/patterns.py` needs Python's syntax, which RE2 does not parse.
 """
 
 from __future__ import annotations
@@ -20,7 +21,9 @@ from ...core.budget import spend
 
 _STEPS_A_STATE = 3
 _LARGEST = 2000
-"""Maximum number of states of an expression; counted repetitions multiply them."""
+"""Maximum number of states in the automaton of an expression; counted repetitions multiply the
+states.
+"""
 
 Test = Callable[[str], bool]
 
@@ -30,7 +33,9 @@ class RegexError(ValueError):
 
 
 class _State:
-    """A state of the automaton: it consumes a character, or continues to all of ``next``, or ends."""
+    """A state of the automaton. It consumes a character, continues to every state in ``next``, or
+    accepts.
+    """
 
     __slots__ = ("assertion", "next", "test")
 
@@ -44,7 +49,9 @@ Fragment = tuple[_State, _State]
 
 
 class LinearRegex:
-    """A compiled expression. Raises `RegexError` if the expression is invalid."""
+    """A compiled regular expression. The constructor raises `RegexError` if the expression is
+    invalid.
+    """
 
     def __init__(self, pattern: str) -> None:
         self._reset()
@@ -60,7 +67,7 @@ class LinearRegex:
 
     def _reset(self) -> None:
         self.states = 0
-        """Number of states, which is the maximum number of steps per character."""
+        """Number of states, which also bounds the steps taken per character of the string."""
         self._fold = False
 
     def fullmatch(self, text: str) -> bool:
@@ -68,7 +75,7 @@ class LinearRegex:
         return self._run(text, anywhere=False)
 
     def search(self, text: str) -> bool:
-        """Return whether some part of the string matches."""
+        """Return whether any part of the string matches."""
         return self._run(text, anywhere=True)
 
     # -- matching --------------------------------------------------------------------------------
@@ -188,7 +195,9 @@ class LinearRegex:
         return start, end
 
     def _times(self, again: Callable[[], Fragment], least: int, most: int | None) -> Fragment:
-        """Return the states of a repetition; ``again`` creates those of one iteration."""
+        """Return the start and end state of a repetition; ``again`` creates the states of one
+        iteration.
+        """
         start = end = self._state()
         for _ in range(least):
             first, last = again()

@@ -1,7 +1,8 @@
-"""Prefix sums over the lengths of blocks: the block of a position, and the items before a block.
+"""Prefix sums over block lengths, to find the block of a position and to count the items before a
+block.
 
 Used by lists, whose blocks are limited by bytes, and by sorted sets, whose scores are packed. No
-library maintains either.
+library maintains these sums separately from the blocks.
 """
 
 from __future__ import annotations
@@ -12,8 +13,8 @@ from collections.abc import Iterable
 class Positions:
     """A Fenwick tree over block lengths: ``add``, ``before``, and ``find`` take O(log blocks).
 
-    The owner discards it when blocks are split, merged, or removed, and builds a new one when it is
-    next needed. Until then, single insertions and removals keep it current.
+    The owner keeps the tree up to date when single items are inserted or removed. When blocks are
+    split, merged, or removed, it discards the tree and builds a new one at the next use.
     """
 
     __slots__ = ("_highest", "_tree")
@@ -45,7 +46,9 @@ class Positions:
         return total
 
     def find(self, position: int) -> tuple[int, int]:
-        """Return the block of the item at an existing ``position``, and the offset in the block."""
+        """Return the block that contains the item at ``position``, which must exist, and its offset
+        in the block.
+        """
         tree = self._tree
         block = 0
         step = self._highest

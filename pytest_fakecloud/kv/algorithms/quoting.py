@@ -1,4 +1,4 @@
-"""Splitting of lines into words, for inline commands and the first lines of scripts."""
+"""Split lines into words, for inline commands and the first lines of scripts."""
 
 from __future__ import annotations
 
@@ -8,7 +8,8 @@ _HEX = frozenset(b"0123456789abcdefABCDEF")
 
 
 def split_words(line: bytes) -> list[bytes] | None:
-    r"""Split a line into words, with quotes as in a shell; return None if the quotes are unbalanced.
+    r"""Split a line into words, with quotes as in a shell; return None if a quote is not closed
+    properly.
 
     Double quotes support escapes (``\x41``, ``\n``), single quotes only ``\'``.
     """
@@ -36,7 +37,9 @@ def split_words(line: bytes) -> list[bytes] | None:
 
 
 def _quoted(line: bytes, at: int, quote: int, word: bytearray) -> int | None:
-    """Append the characters up to the closing quote; return the position after it, or None."""
+    """Append the characters up to the closing quote to ``word``; return the position after the
+    quote, or None.
+    """
     size = len(line)
     while at < size:
         byte = line[at]

@@ -1,4 +1,4 @@
-"""A stable order for scanning a collection that changes meanwhile."""
+"""A stable order for scanning a collection that may change during the scan."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ class ScanOrder:
     """The order in which SCAN, HSCAN, SSCAN, and ZSCAN return the elements of a collection.
 
     Each element gets a serial number when it is added, and a cursor is the serial number to
-    continue from, so an element that stays is always returned. ``live`` is the collection itself.
-    Its owner calls `add()` for each new element; removed elements are swept out once they are the
-    majority. The order is built by the first scan, so a collection that is never scanned costs
-    nothing.
+    continue from, so an element that stays in the collection is always returned. ``live`` is the
+    collection itself. Its owner calls `add()` for each new element; removed elements are dropped
+    from the order once they are the majority. The order is built by the first scan, so a collection
+    that is never scanned costs nothing.
     """
 
     __slots__ = ("_elements", "_live", "_next", "_serials", "_where")
@@ -36,7 +36,9 @@ class ScanOrder:
             self._next += 1
 
     def page(self, cursor: int, count: int) -> tuple[int, list[bytes]]:
-        """Return the next cursor (0 at the end) and up to ``count`` elements from a cursor."""
+        """Return the next cursor (0 at the end) and up to ``count`` elements, starting at
+        ``cursor``.
+        """
         if len(self._elements) > 2 * len(self._live) + 64:
             self._sweep()
         at = bisect_left(self._serials, cursor)

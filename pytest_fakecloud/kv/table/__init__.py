@@ -1,1 +1,1 @@
-"""The table of commands, and the parsers of their arguments."""
+"""The command table, and parsers for command arguments."""

@@ -1,4 +1,4 @@
-"""Check which commands REST offers: none that block or that belong to a connection."""
+"""Reject commands that REST does not offer because they block or belong to a connection."""
 
 from __future__ import annotations
 
@@ -10,15 +10,18 @@ if TYPE_CHECKING:
     from .registry import CommandSpec
 
 _WORDS_OF_READS = {b"GROUP": 3, b"COUNT": 2}
-"""Options of XREAD and XREADGROUP that have arguments, with their length including the arguments."""
+"""Options of XREAD and XREADGROUP that take arguments, with the number of words they occupy,
+including the option itself.
+"""
 
 
 def check_over_rest(spec: CommandSpec, argv: list[bytes]) -> None:
-    """Raise the vendor's error for a command that REST does not offer.
+    """Raise the vendor's error if a command is not available over REST.
 
-    XREAD and XREADGROUP are available, but not with BLOCK: like BLPOP, they would hold the request,
-    and the vendor's own queue library relies on the error. This applies to a single command, in a
-    pipeline, and in a transaction, which is then discarded.
+    XREAD and XREADGROUP are available, but not with BLOCK: like BLPOP, they would hold the request
+    open, and the vendor's own queue library relies on the error. The check applies to a single
+    command, to each command of a pipeline, and to each command of a transaction, which is then
+    discarded.
     """
     if not spec.over_rest:
         raise CommandError(not_available(spec.name.split()[0]))
@@ -27,13 +30,13 @@ def check_over_rest(spec: CommandSpec, argv: list[bytes]) -> None:
 
 
 def check_family_over_rest(spec: CommandSpec) -> None:
-    """Raise the vendor's error for a container command with no subcommand available over REST."""
+    """Raise the vendor's error if none of a container command's subcommands is available over REST."""
     if not any(each.over_rest for each in (spec.subcommands or {}).values()):
         raise CommandError(not_available(spec.name))
 
 
 def asks_to_wait(argv: list[bytes]) -> bool:
-    """Return whether an XREAD or XREADGROUP has the option BLOCK."""
+    """Return whether an XREAD or XREADGROUP command has the BLOCK option."""
     at = 1
     while at < len(argv):
         word = argv[at].upper()

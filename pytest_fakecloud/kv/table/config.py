@@ -1,6 +1,6 @@
-"""The parameters of CONFIG: names, defaults, and valid values.
+"""CONFIG parameters: their names, defaults, and valid values.
 
-The defaults are those that Redis 7.0 reports; paths and ports are those of a fresh container.
+The defaults are those that Redis 7.0 reports; paths and ports are those of a new container.
 """
 
 from __future__ import annotations
@@ -38,12 +38,12 @@ _ALIASES = {
 
 
 class Config:
-    """The configuration parameters of one server: strings by name, with typed access."""
+    """The configuration parameters of one server, stored as strings, with typed access."""
 
     def __init__(
         self, dialect: str = "vendor", table: Table = EVERYTHING, *, debug_command: bool = False
     ) -> None:
-        # Shared by all servers until the first change.
+        # All servers share this dictionary until a parameter is first changed.
         self._texts = _VENDOR_DEFAULTS if dialect == "vendor" else _defaults(table)
         if debug_command:
             self._texts = {**self._texts, "enable-debug-command": "yes"}
@@ -51,7 +51,7 @@ class Config:
         self.packs_lists_and_sets = table.knows["lists and sets are listpacks"]
         """Whether lists and sets can have the encoding ``listpack``."""
         self.patience_us = 0
-        """Microseconds up to which a command counts neither as slow nor as a latency event."""
+        """Duration in microseconds below which a command is neither slow nor a latency event."""
         self._changed()
 
     def number(self, name: str) -> int:
@@ -66,7 +66,7 @@ class Config:
         return self._texts[name]
 
     def matching(self, pattern: bytes) -> list[tuple[str, str]]:
-        """Return names and values of the parameters that match a case-insensitive glob pattern."""
+        """Return the names and values of the parameters that match a case-insensitive glob pattern."""
         matches = matcher(pattern, nocase=True)
         return [
             (name, _shown(name, text))
@@ -80,7 +80,7 @@ class Config:
         pairs: list[tuple[bytes, bytes]],
         check: Callable[[Mapping[str, str]], None] | None = None,
     ) -> None:
-        """Change several parameters, all or none; raise `CommandError` if one is invalid.
+        """Change several parameters atomically; raise `CommandError` if one is invalid.
 
         ``check`` is called with the parsed values and may raise the same error.
         """
@@ -127,7 +127,7 @@ def _patience_us(slower: str, event: str) -> int:
 
 
 def _shown(name: str, text: str) -> str:
-    # Redis does not show "n" next to "A", although it sends the events of new keys.
+    # Redis omits "n" after "A", although it does send events for new keys.
     return text.replace("An", "A") if name == "notify-keyspace-events" else text
 
 
@@ -136,7 +136,7 @@ def _spellings(name: str) -> list[str]:
 
 
 def _main_name(name: str) -> str:
-    """Return the present name of a parameter that was renamed."""
+    """Return the current name of a renamed parameter."""
     renamed = name.replace("slave", "replica")
     return _ALIASES.get(name, renamed if renamed in _KINDS else name)
 
@@ -186,7 +186,9 @@ _ALL_EVENTS = "g$lshzxetd"
 
 
 def _events(name: str, text: str) -> str:
-    """Return classes of keyspace events in the order of Redis; ``A`` stands for the usual ones."""
+    """Return the classes of keyspace events in Redis' order; ``A`` replaces the full set of its
+    classes.
+    """
     if not set(text) <= set("A" + _ALL_EVENTS + "KEmn"):
         raise CommandError(config_failed(name, CONFIG_EVENTS))
     chosen = set(text.replace("A", _ALL_EVENTS))
@@ -202,7 +204,7 @@ def _memory(name: str, text: str) -> int:
 
 
 def _share(name: str, text: str) -> str:
-    """Parse an amount of memory, or a percentage of ``maxmemory``."""
+    """Parse an amount of memory, given in bytes or as a percentage of ``maxmemory``."""
     if text.endswith("%"):
         percent = try_int(text[:-1].encode("utf-8", "surrogateescape"))
         if percent is not None and percent > 100:
@@ -430,7 +432,7 @@ _HIDDEN = {
     "use-exit-on-panic",
     "watchdog-period",
 }
-"""Parameters that CONFIG GET shows only for their exact name."""
+"""Parameters that CONFIG GET returns only if they are requested by their exact name."""
 _TOLD = {name: default for name, default, _ in _PARAMETERS}
 
 

@@ -1,6 +1,6 @@
-"""Parsers of CONFIG values: amounts of memory, and parameters that consist of several words.
+"""Parsers for CONFIG values that are amounts of memory or consist of several words.
 
-All behave as Redis 7.0. Words are separated by single spaces.
+All behave like Redis 7.0. Words are separated by single spaces.
 """
 
 from __future__ import annotations
@@ -26,7 +26,10 @@ _CLASSES = {"normal": 0, "slave": 1, "replica": 1, "pubsub": 2}
 
 
 def memory_bytes(text: str) -> int | None:
-    """Return the bytes of an amount such as ``64mb``, or None; wraps at 64 bits, as in Redis."""
+    """Return the number of bytes in an amount such as ``64mb``, or None if it is invalid.
+
+    Large amounts wrap at 64 bits, as in Redis.
+    """
     found = re.fullmatch(r"(\d{0,127})([a-z]*)", text.lower(), re.ASCII)
     if found is None or found[2] not in _UNITS:
         return None
@@ -34,14 +37,14 @@ def memory_bytes(text: str) -> int | None:
 
 
 def _integer(word: str) -> int | None:
-    """Parse an integer as ``strtoll`` does, clamped to 64 bits; None if it is invalid."""
+    """Parse an integer like ``strtoll``, clamped to 64 bits; return None if it is invalid."""
     if re.fullmatch(r"[+-]?\d{1,100}", word, re.ASCII) is None:
         return None
     return min(max(int(word), -(2**63)), 2**63 - 1)
 
 
 def _save(words: list[str], before: str) -> str:
-    """Parse pairs of seconds and changes."""
+    """Parse the pairs of seconds and changes in the value of ``save``."""
     numbers = [_integer(word) for word in words]
     seconds, changes = numbers[::2], numbers[1::2]
     if (
@@ -54,7 +57,9 @@ def _save(words: list[str], before: str) -> str:
 
 
 def _limits(words: list[str], before: str) -> str:
-    """Set the hard limit, soft limit, and seconds of the named client classes, and keep the others."""
+    """Set the hard limit, soft limit, and seconds of the named client classes; keep the other
+    classes.
+    """
     if len(words) % 4:
         raise ValueError(CONFIG_LIMIT_COUNT)
     limits = before.split(" ")
@@ -88,7 +93,7 @@ def _percentile(word: str) -> str:
 
 
 def _scores(words: list[str], before: str) -> str:
-    """Parse the three scores for the system's out-of-memory killer."""
+    """Parse the three values of ``oom-score-adj-values``, for the kernel's out-of-memory killer."""
     if len(words) != 3:
         raise ValueError(CONFIG_OOM_COUNT)
     numbers = [_integer(word) for word in words]
@@ -105,6 +110,6 @@ SEVERAL_WORDS: dict[str, Callable[[list[str], str], str]] = {
 }
 """Parsers by kind of parameter.
 
-Each takes the words and the present value, returns the new value, and raises `ValueError` for
-invalid words.
+Each takes the words and the current value, and returns the new value. It raises `ValueError` if the
+words are invalid.
 """

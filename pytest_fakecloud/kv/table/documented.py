@@ -1,9 +1,9 @@
 """The commands that the vendor documents, for servers that reject all others.
 
-The specification supports whole groups, so by default a server runs every command that the group
-has in Redis. The vendor's documentation lists commands individually and lacks some of them. This
+The specification supports whole groups, so by default a server runs every command that Redis has in
+these groups. The vendor's documentation lists commands individually and omits some of them. This
 list contains the documented commands and those that both official clients send. It excludes
-commands that only one client has a method for and no page mentions (SUBSTR), and commands about a
+commands that no page mentions and only one client has a method for (SUBSTR), and commands about a
 server's process, logs, or memory.
 """
 
@@ -72,6 +72,6 @@ def _names(text: str) -> frozenset[str]:
 
 
 DOCUMENTED = _names(_COMMANDS)
-"""Upper-case names. Subcommands have a space (``"XGROUP CREATE"``); container commands are
-included.
+"""Command names in upper case. A subcommand follows its container command after a space (``"XGROUP
+CREATE"``); container commands are included.
 """

@@ -1,7 +1,7 @@
-"""The table of commands as objects, for dispatch, arity checks, key positions, and ACL.
+"""The command table as objects, for dispatch, arity checks, key positions, and ACL rules.
 
 A module of ``kv/commands`` binds its functions with ``@command("NAME")``. Everything else about a
-command is in ``rows.py``.
+command is defined in ``rows.py``.
 """
 
 from __future__ import annotations
@@ -19,11 +19,12 @@ if TYPE_CHECKING:
     from ..reply import Reply
 
 Args = list[bytes]
-"""The arguments of a command, without its name (and without the name of a subcommand)."""
+"""The arguments of a command, without the command name (and without the subcommand name)."""
 Function = Callable[[Any, Args], "Reply"]
-"""A function that runs a command, called with the session and the arguments.
+"""A function that runs a command. It is called with the session and the arguments.
 
-Only the command modules know the session's type, so the table can be below the engine.
+The session has no precise type here, because only the command modules may import it: the table is a
+layer below the engine.
 """
 F = TypeVar("F", bound=Function)
 
@@ -37,13 +38,14 @@ _FLAG_CATEGORIES = {
 
 
 class KeySpec:
-    """Where the keys of a command are, and how the command accesses them.
+    """The positions of a command's keys, and how the command accesses them.
 
-    Written as flags and a position: ``RW access update 1`` (argument 1), ``RO access 1..-1/2``
-    (every second argument to the end), ``RO access 1..1`` (argument 1 and the next; a non-negative
-    end counts from the first key), ``RO access numkeys@2`` (a count at argument 2, then that many
-    keys), ``OW update STORE@5`` (after the word STORE, searched from argument 5), ``RO access
-    STREAMS@1..-1%2`` (the first half of what follows), ``RO access unknown``.
+    A spec is written as flags and a position: ``RW access update 1`` (argument 1), ``RO access
+    1..-1/2`` (every second argument to the end), ``RO access 1..1`` (argument 1 and the next; a
+    non-negative end counts from the first key), ``RO access numkeys@2`` (a count at argument 2,
+    then that many keys), ``OW update STORE@5`` (after the word STORE, searched for from argument
+    5), ``RO access STREAMS@1..-1%2`` (the first half of the remaining arguments), ``RO access
+    unknown``.
     """
 
     __slots__ = ("first", "flags", "keyword", "last", "limit", "numkeys", "step", "unknown")
@@ -81,7 +83,9 @@ class KeySpec:
         return not sought and self.last == 0
 
     def positions(self, argv: list[bytes]) -> range | None:
-        """Return the positions of the keys in ``argv`` (name included); None if they are unknown."""
+        """Return the positions of the keys in ``argv``, which includes the command name; None if
+        they are unknown.
+        """
         if self.unknown:
             return None
         first = self.first
@@ -131,7 +135,7 @@ _READING_WRITERS = frozenset(
 """Write commands whose key lookups count as reads, for statistics and key-miss events."""
 
 
-# Cached because many of the 400 commands have the same values.
+# Key specs are cached because many of the 400 commands have the same ones.
 
 
 @cache
@@ -157,12 +161,12 @@ def _flags_and_categories(text: str, group: str) -> tuple[frozenset[str], frozen
 
 
 class CommandSpec:
-    """A command or subcommand of the table.
+    """A command or subcommand in the table.
 
-    ``name`` is upper case with a space before the subcommand (``XGROUP CREATE``). ``arity``,
+    ``name`` is in upper case, with a space before the subcommand (``XGROUP CREATE``). ``arity``,
     ``group``, ``since``, ``flags``, ``categories``, ``keys``, and ``options`` are those of the
-    table. ``subcommands`` is None unless the command is a container. ``function`` runs the command;
-    it is None if the command is not implemented.
+    table row. ``subcommands`` is None unless the command is a container. ``function`` runs the
+    command; it is None if the command is not implemented.
     """
 
     function: Function | None
@@ -208,14 +212,15 @@ class CommandSpec:
         self.since = since
         self.flags, self.categories = _flags_and_categories(flags, group)
         self.keys = _key_specs(keys)
-        # Position of the only key if it is the same for all arguments, else 0.
+        # The position of the key if the command always has exactly one, at a fixed position;
+        # otherwise 0.
         first = self.keys[0] if len(self.keys) == 1 else None
         self.only_key = first.first if first is not None and first.is_fixed else 0
         self.options = tuple(options.split())
         self.write = "write" in self.flags
         self.readonly = "readonly" in self.flags
         self.reads_keys = (self.readonly and name != "MEMORY USAGE") or name in _READING_WRITERS
-        # MONITOR shows scripts before the commands they call, and all other commands after they
+        # MONITOR shows a script before the commands that it calls, and any other command after it
         # ran.
         self.shown_first = "skip_monitor" in self.flags
         self.hidden = self.shown_first or "admin" in self.flags
@@ -226,11 +231,14 @@ class CommandSpec:
         self.skip = 2 if " " in name else 1
         self.may_wait = "BLOCK" in self.options
         self.over_rest = name.split()[0] not in NOT_OVER_REST or name == "CLIENT SETINFO"
-        # True if neither a subcommand nor the availability over REST depends on the arguments.
+        # True if neither the choice of a subcommand nor the availability over REST depends on the
+        # arguments.
         self.plain = self.over_rest and not self.may_wait
 
     def key_positions(self, argv: list[bytes]) -> list[tuple[int, KeySpec]]:
-        """Return each key of a command (name included) as its position and its spec."""
+        """Return the position and the spec of each key in ``argv``, which includes the command
+        name.
+        """
         found: list[tuple[int, KeySpec]] = []
         for spec in self.keys:
             positions = spec.positions(argv)
@@ -250,7 +258,7 @@ class _Unbound(CommandSpec):
     __slots__ = ()
 
     def __getattr__(self, name: str) -> Any:
-        # Only the slot of the function has no value, until its module is imported.
+        # Only ``function`` can be missing: it is unset until the command's module is imported.
         if name != "function":
             raise AttributeError(f"a command has no {name!r}")
         first = COMMANDS[self.name]
@@ -265,7 +273,7 @@ class _Unbound(CommandSpec):
 
 
 def _settle(spec: CommandSpec, function: Function | None) -> None:
-    """Set the function of a command permanently."""
+    """Set the function of a command, and turn the command into a plain `CommandSpec`."""
     spec.function = function
     spec.__class__ = CommandSpec
 
@@ -280,12 +288,13 @@ def bind_with(binder: Callable[[CommandSpec], None]) -> None:
 
 
 class Table:
-    """The commands and behaviours of servers that announce the same version; all if it is None.
+    """The commands and behaviours of servers that announce a version; all of them if the version is
+    None.
 
     ``modules`` are the names in ``versions.MODULES`` that a server with a version has loaded.
 
-    ``commands`` has every command and subcommand by its upper-case name (``"XGROUP CREATE"``).
-    ``lookup`` has the top-level commands by their upper-case and lower-case names; call
+    ``commands`` maps the upper-case names of all commands and subcommands (``"XGROUP CREATE"``) to
+    their specs. ``lookup`` maps the upper-case and lower-case names of the top-level commands; call
     ``.upper()`` for other spellings. ``knows`` maps each entry of ``versions.LATER`` to whether the
     version has it.
     """
@@ -332,11 +341,13 @@ class Table:
             yield name, arity, group, since, flags, keys, " ".join(known)
 
     def find_family(self, argv: list[bytes]) -> CommandSpec | None:
-        """Return the command or container named by the first word of ``argv``."""
+        """Return the command or container command named by the first word of ``argv``."""
         return self.lookup.get(argv[0]) or self.lookup.get(argv[0].upper())
 
     def resolve(self, argv: list[bytes]) -> CommandSpec:
-        """Return the command of a line; raise ``CommandError`` for an unknown command or sub-command."""
+        """Return the command that ``argv`` calls; raise ``CommandError`` for an unknown command or
+        subcommand.
+        """
         spec = self.find_family(argv)
         if spec is None or (spec.function is None and spec.subcommands is None):
             raise CommandError(unknown_command(argv))
@@ -348,7 +359,7 @@ class Table:
         return spec
 
     def specs(self) -> Iterator[CommandSpec]:
-        """Return every command and subcommand in the order of the rows."""
+        """Iterate over all commands and subcommands in the order of the rows."""
         return iter(self.commands.values())
 
     def members_of(self, category: str) -> frozenset[CommandSpec]:
@@ -361,9 +372,9 @@ class Table:
 
 
 EVERYTHING = Table()
-"""The table without a version, used for the vendor dialect."""
+"""The table of the vendor dialect, which has no version."""
 COMMANDS = EVERYTHING.commands
-"""Every command and subcommand of any server."""
+"""All commands and subcommands, by name."""
 LOOKUP = EVERYTHING.lookup
 find_family = EVERYTHING.find_family
 specs = EVERYTHING.specs
@@ -373,13 +384,14 @@ specs = EVERYTHING.specs
 def table_of(dialect: str, version: str, modules: tuple[str, ...] = ()) -> Table:
     """Return the table of a server with this dialect, version, and loaded modules.
 
-    The vendor has more commands than its announced version.
+    The vendor dialect ignores the version, because the vendor has more commands than the version
+    that it announces.
     """
     return EVERYTHING if dialect == "vendor" else Table(version, modules)
 
 
 def command(*names: str) -> Callable[[F], F]:
-    """Bind a function to the commands with these names, e.g. ``@command("ZADD")``.
+    """Return a decorator that binds a function to the named commands, e.g. ``@command("ZADD")``.
 
     The function takes the session and the arguments after the name. It returns a reply or raises
     `CommandError`. An unknown name, or a name bound twice, raises `KeyError` at import.

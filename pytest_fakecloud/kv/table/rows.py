@@ -1,4 +1,4 @@
-"""The table of commands: one row for each command and subcommand.
+"""The command table: one row for each command and subcommand.
 
 A row is ``(name, arity, group, since, flags, keys, options)``. *arity* includes the name; a
 negative arity is a minimum. *flags* are the flags that ``COMMAND INFO`` reports, followed by ACL
@@ -534,7 +534,7 @@ ROWS: tuple[Row, ...] = (
 )
 # fmt: on
 
-# Blocking commands and commands of a connection; REST requests have no connection of their own.
+# Commands that block or act on a connection. REST requests have no connection of their own.
 _NOT_OVER_REST = """
 BLMOVE BLMPOP BLPOP BRPOP BRPOPLPUSH BZMPOP BZPOPMAX BZPOPMIN WATCH UNWATCH DISCARD
 SUBSCRIBE UNSUBSCRIBE PSUBSCRIBE PUNSUBSCRIBE SSUBSCRIBE SUNSUBSCRIBE SPUBLISH MONITOR

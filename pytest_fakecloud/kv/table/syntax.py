@@ -1,7 +1,7 @@
 """Parse arguments and format numbers by the strict rules of Redis.
 
-Parsers raise `CommandError` with the message of Redis. Commands with their own message pass it as
-``error``.
+Parsers raise `CommandError` with the error message of Redis. A command that has its own message
+passes it as ``error``.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ LongDouble: TypeAlias = "fractions.Fraction | float"
 
 
 def try_int(text: bytes) -> int | None:
-    """Return the 64-bit integer if it is written in canonical form, else None.
+    """Return the integer if it fits in 64 bits and is written in canonical form, else None.
 
     A plus sign, leading zeros, spaces, and underscores are not canonical; neither is ``-0``.
     """
@@ -47,7 +47,9 @@ def try_int(text: bytes) -> int | None:
 def parse_int(
     text: bytes, low: int = I64_MIN, high: int = I64_MAX, error: bytes = NOT_INTEGER
 ) -> int:
-    """Return the integer value of an argument; raise ``error`` unless it is in the range."""
+    """Return the integer value of an argument; raise ``error`` unless it is an integer within the
+    range.
+    """
     value = try_int(text)
     if value is None or not low <= value <= high:
         raise CommandError(error)
@@ -55,7 +57,7 @@ def parse_int(
 
 
 def parse_database(text: bytes) -> int:
-    """Return a database number, which may not exist; it has 32 bits and its own error message."""
+    """Parse a 32-bit database number, which has its own error message; the database may not exist."""
     value = parse_int(text)
     if not -(2**31) <= value < 2**31:
         raise CommandError(OUT_OF_INT_RANGE)
@@ -63,7 +65,8 @@ def parse_database(text: bytes) -> int:
 
 
 def parse_unsigned(text: bytes, error: bytes) -> int:
-    """Parse a cursor as ``strtoul`` does: an unsigned 64-bit number; negative ones wrap around.
+    """Parse a cursor like ``strtoul``: as an unsigned 64-bit number, where negative numbers wrap
+    around.
 
     An empty string is 0.
     """
@@ -75,8 +78,8 @@ def parse_unsigned(text: bytes, error: bytes) -> int:
     return int(found[1] + found[2]) % 2**64
 
 
-# Possessive quantifiers (++) do not backtrack; a long number followed by a letter would take
-# quadratic time.
+# Possessive quantifiers (++) do not backtrack. With ordinary ones, a long number followed by a
+# letter would take quadratic time.
 _DECIMAL = re.compile(rb"[+-]?(?:\d++\.?\d*+|\.\d++)(?:[eE][+-]?\d++)?")
 _HEXADECIMAL = re.compile(
     rb"[+-]?0[xX](?:[0-9a-fA-F]++\.?[0-9a-fA-F]*+|\.[0-9a-fA-F]++)(?:[pP][+-]?\d++)?"
@@ -85,9 +88,9 @@ _INFINITY = re.compile(rb"[+-]?inf(?:inity)?", re.IGNORECASE)
 
 
 def parse_float(text: bytes, error: bytes = NOT_FLOAT) -> float:
-    """Return the double value of an argument; ``inf`` is valid, NaN is not.
+    """Return an argument as a double; ``inf`` is valid, NaN is not.
 
-    As ``strtod`` does, accept hexadecimal floats and reject numbers that overflow or underflow a
+    Like ``strtod``, accept hexadecimal floats and reject numbers that overflow or underflow a
     double.
     """
     if _DECIMAL.fullmatch(text):
@@ -118,7 +121,7 @@ _TO_NOTHING = 2**16446
 
 
 def parse_long_double(text: bytes, error: bytes = NOT_FLOAT) -> LongDouble:
-    """Return the 80-bit float value of an argument; infinities are valid, NaN is not."""
+    """Return an argument as an 80-bit float; infinities are valid, NaN is not."""
     if len(text) >= 5120:
         raise CommandError(error)
     if _INFINITY.fullmatch(text):
@@ -129,7 +132,7 @@ def parse_long_double(text: bytes, error: bytes = NOT_FLOAT) -> LongDouble:
             if not _has_digit(text):
                 return fractions.Fraction(0)
             raise CommandError(error)
-        # Fraction parses at most 4,300 digits of a string.
+        # Convert through Decimal, because Fraction parses strings of at most 4,300 digits.
         exact = fractions.Fraction(decimal.Decimal(text.decode()))
     elif _HEXADECIMAL.fullmatch(text):
         exact = _hexadecimal(text)
@@ -142,18 +145,22 @@ def parse_long_double(text: bytes, error: bytes = NOT_FLOAT) -> LongDouble:
 
 
 _FAR = 10**5
-"""An exponent that a mantissa of 5,120 characters cannot compensate."""
+"""Limit for exponents: with a larger one, no mantissa of up to 5,120 characters yields a valid
+number.
+"""
 
 
 def _exponent(text: bytes) -> int:
-    """Return the exponent of a number, clamped because int() parses at most 4,300 digits."""
+    """Return the exponent of a number, clamped to a limit because int() parses at most 4,300
+    digits.
+    """
     digits = text.lstrip(b"+-").lstrip(b"0")
     value = min(int(digits[:7] or b"0"), _FAR)
     return -value if text.startswith(b"-") else value
 
 
 def _hexadecimal(text: bytes) -> fractions.Fraction:
-    """Return the exact value of a hexadecimal float that matched its pattern."""
+    """Return the exact value of a string that matched the pattern for hexadecimal floats."""
     mantissa, _, power = text.lower().partition(b"p")
     whole, _, decimals = mantissa.lstrip(b"+-")[2:].partition(b".")
     digits = int(whole + decimals, 16)
@@ -190,22 +197,25 @@ def _to_64_bits(value: fractions.Fraction) -> LongDouble:
 
 
 def format_long_double(value: LongDouble) -> bytes:
-    """Format a number as INCRBYFLOAT does: up to 17 decimals, no exponent, no trailing zeros."""
+    """Format a number like INCRBYFLOAT: up to 17 decimals, no exponent, no trailing zeros."""
     if isinstance(value, float):
         return b"inf" if value > 0 else b"-inf"
     scaled = round(abs(value) * 10**17)
     whole, decimals = divmod(scaled, 10**17)
-    high, low = divmod(whole, 10**4000)  # int() and str() convert at most 4,300 digits
+    high, low = divmod(
+        whole, 10**4000
+    )  # Convert through Decimal, because int() and str() convert at most 4,300 digits.
     digits = f"{high}{low:04000d}" if high else f"{low}"
     text = f"{digits}.{decimals:017d}".rstrip("0").rstrip(".")
     return f"-{text}".encode() if value < 0 and text != "0" else text.encode()
 
 
 def format_double(value: float) -> bytes:
-    """Return the shortest string that parses as the same double, the format of scores.
+    """Return the shortest string that parses as the same double, the format in which scores are
+    returned.
 
-    Integers up to 2^62 are written in full. Larger numbers, and those below 1e-6, have an exponent,
-    as in Valkey 9 and in Redis since 7.2.
+    Integers up to 2^62 are written in full. Larger numbers, and numbers below 1e-6, have an
+    exponent, as in Valkey 9 and in Redis since 7.2.
     """
     if math.isinf(value):
         return b"inf" if value > 0 else b"-inf"
@@ -238,7 +248,7 @@ def _layout(digits: str, power: int) -> str:
 
 
 def parse_numkeys(args: list[bytes], at: int, error: bytes = NUMKEYS_NOT_POSITIVE) -> list[bytes]:
-    """Return the keys after the number of keys at ``args[at]``.
+    """Return the keys that follow the number of keys at ``args[at]``.
 
     Raise ``error`` if the number is not a positive integer, and a syntax error if there are fewer
     keys.

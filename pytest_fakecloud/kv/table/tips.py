@@ -1,8 +1,8 @@
-"""Tips, notes on key positions, and deprecations that COMMAND reports.
+"""Command tips, notes on key positions, and deprecations that COMMAND reports.
 
-Taken from the output of Redis 7.0 (``COMMAND INFO`` and ``COMMAND DOCS``). From the tips, a proxy
-or cluster client learns which nodes a command goes to and how to combine their replies. Commands
-that are not listed have none.
+Taken from the output of Redis 7.0 (``COMMAND INFO`` and ``COMMAND DOCS``). The tips tell a proxy or
+cluster client which nodes to send a command to and how to combine their replies. Commands that are
+not listed have no tips.
 """
 
 from __future__ import annotations
@@ -67,7 +67,7 @@ NOTES: dict[str, dict[int, bytes]] = {
         "XADD": {0: "UPDATE instead of INSERT because of the optional trimming feature"},
     }.items()
 }
-"""The notes on a command's key positions, by the command's name and the index of the position."""
+"""The notes on a command's keys, by command name and by the index of the key spec."""
 
 
 def _read(text: str) -> dict[str, tuple[bytes, ...]]:
@@ -81,7 +81,7 @@ def _read(text: str) -> dict[str, tuple[bytes, ...]]:
 
 
 TIPS = _read(_TIPS)
-"""The tips of a command or subcommand, by its name in the table."""
+"""The tips of commands and subcommands, by their name in the table."""
 
 DEPRECATED: dict[str, tuple[bytes, bytes]] = {
     "BRPOPLPUSH": (b"6.2.0", b"`BLMOVE` with the `RIGHT` and `LEFT` arguments"),
@@ -108,7 +108,7 @@ DEPRECATED: dict[str, tuple[bytes, bytes]] = {
     "ZREVRANGEBYLEX": (b"6.2.0", b"`ZRANGE` with the `REV` and `BYLEX` arguments"),
     "ZREVRANGEBYSCORE": (b"6.2.0", b"`ZRANGE` with the `REV` and `BYSCORE` arguments"),
 }
-"""The version that deprecated a command, and what replaces the command."""
+"""For each deprecated command, the version that deprecated it and its replacement."""
 
 INTERNAL = frozenset({"DEBUG", "PFDEBUG", "PFSELFTEST", "REPLCONF", "RESTORE-ASKING"})
 """Commands that are not meant for users."""

@@ -1,23 +1,24 @@
-"""What servers added after Redis 7.0, with the version that added it.
+"""Commands, options, and behaviours that servers added after Redis 7.0, with the version that added
+them.
 
-For commands, the column *since* of ``rows.py`` has the version; for option words, arities, and
+For commands, the version is in the column *since* of ``rows.py``; for option words, arities, and
 behaviours it is here. A stock server has everything up to the version it announces; the vendor has
-everything. Versions are those of Redis; for what only Valkey has, they are Valkey's, which continue
-after 7.2.
+everything. The versions are those of Redis or, for additions that only Valkey has, those of Valkey,
+which continue after 7.2.
 """
 
 from __future__ import annotations
 
 VENDOR = "vendor"
-"""Used instead of a version for what no stock server has."""
+"""Takes the place of a version for additions that no stock server has."""
 OWN = ("ACL GENTOKEN", "ACL RESTTOKEN", "SEARCH.")
-"""Prefixes of the commands that no stock server has."""
+"""Prefixes of commands that no stock server has."""
 
 VALKEYS = (
     *("CLIENT CAPA", "CLIENT IMPORT-SOURCE", "DELIFEQ", "SCRIPT SHOW"),
     "the API of scripts as `server`",
 )
-"""Names in the table and in `LATER` that no version of Redis has, only Valkey."""
+"""Names in the table and in `LATER` that exist only in Valkey, not in any version of Redis."""
 
 LATER: dict[str, str] = {
     # -- option words: the command and the word --------------------------------------------------
@@ -60,10 +61,10 @@ LATER: dict[str, str] = {
 """The first version that has each option, field, parameter, or behaviour."""
 
 ARITIES: dict[str, int] = {"ZRANK": 3, "ZREVRANK": 3}
-"""Arities of commands in versions without their later option words."""
+"""Arities of commands in versions that lack the option words added later."""
 
 MODULES: dict[str, str] = {"ReJSON": "json"}
-"""Command groups that a stock server has only if it loads a module, by module name."""
+"""Command groups that a stock server has only if a module is loaded, by the name of the module."""
 
 _RDB_VERSIONS = (("7.4", 12), ("7.2", 11), ("0", 10))
 
@@ -74,7 +75,7 @@ def as_numbers(version: str) -> tuple[int, ...]:
 
 
 def rdb_version(version: str) -> int:
-    """Return the latest RDB version that a server of this version reads and writes."""
+    """Return the highest RDB version that a server of this version reads and writes."""
     return next(
         number for since, number in _RDB_VERSIONS if as_numbers(version) >= as_numbers(since)
     )
