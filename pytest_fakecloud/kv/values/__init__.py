@@ -1,1 +1,1 @@
-"""The data structures that are the values of keys, apart from strings."""
+"""The data structures for the values of keys, except strings."""

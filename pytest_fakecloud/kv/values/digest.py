@@ -1,7 +1,7 @@
-"""The digest of DEBUG DIGEST: SHA-1 sums, combined so that unordered elements may come in any
-order.
+"""The digest of DEBUG DIGEST: SHA-1 sums, combined so that unordered elements give the same digest
+in any order.
 
-Checked against Redis 7.0: the same data has the same digest.
+Checked against Redis 7.0, which returns the same digest for the same data.
 """
 
 from __future__ import annotations
@@ -22,24 +22,24 @@ def _sum(data: bytes) -> int:
 
 
 def joined(digest: int, element: int) -> int:
-    """Add the digest of an unordered element to a digest."""
+    """Return ``digest`` combined with the digest of an element whose order does not matter."""
     return digest ^ _sum(element.to_bytes(20))
 
 
 def mixed(digest: int, *pieces: bytes) -> int:
-    """Add byte strings to a digest, in order."""
+    """Return ``digest`` combined with byte strings whose order matters."""
     for piece in pieces:
         digest = _sum((digest ^ _sum(piece)).to_bytes(20))
     return digest
 
 
 def key_digest(key: bytes, value: Any, expires: bool) -> int:
-    """Return the digest of a key and its value."""
+    """Return the digest of a key, its value, and whether it expires."""
     return value_digest(value, expires, mixed(EMPTY, key))
 
 
 def value_digest(value: Any, expires: bool, digest: int = EMPTY) -> int:
-    """Return the digest of a value and of whether it expires."""
+    """Return ``digest`` combined with a value and with whether it expires."""
     if isinstance(value, bytes | bytearray):
         digest = mixed(digest, (0).to_bytes(4), bytes(value))
     else:

@@ -1,4 +1,4 @@
-"""Hashes: fields and values, where fields may expire."""
+"""Hash values: fields with values, and optional expiry of each field."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ if TYPE_CHECKING:
 
 
 class HashValue:
-    """Fields and values in order of creation.
+    """The fields and values of a hash in order of creation.
 
-    ``expires`` has the expiry of each volatile field in milliseconds, or is None. The encoding
-    depends on the largest size so far, because Redis never converts a hash back to the small
-    encoding.
+    ``expires`` maps the fields that have a TTL to their expiry times in milliseconds; it is None if
+    there are none. The encoding depends on the largest size so far, because Redis never converts a
+    hash back to the small encoding.
     """
 
     __slots__ = ("_longest", "_most", "_order", "_volatile", "expires", "fields")
@@ -25,7 +25,7 @@ class HashValue:
     type_name: ClassVar[str] = "hash"
 
     def __init__(self, fields: dict[bytes, bytes] | None = None) -> None:
-        """Take ownership of ``fields`` without copying them."""
+        """Create a hash from ``fields``, which is not copied and belongs to the hash from then on."""
         self.fields: dict[bytes, bytes] = {} if fields is None else fields
         self.expires: dict[bytes, int] | None = None
         self._longest = max(map(len, chain(*self.fields.items())), default=0)
@@ -43,7 +43,9 @@ class HashValue:
         return iter(self.fields)
 
     def encoding(self, config: Config) -> str:
-        """Return ``listpack``, or ``hashtable`` once the hash was large or had a field with a TTL."""
+        """Return ``listpack``, or ``hashtable`` if the hash ever was large or had a field with a
+        TTL.
+        """
         most = config.number("hash-max-listpack-entries")
         longest = config.number("hash-max-listpack-value")
         if self._volatile or self._most > most or self._longest > longest:
@@ -58,7 +60,9 @@ class HashValue:
         return twin
 
     def stay_packed(self) -> None:
-        """Ignore the length of the present fields, as Redis does when it restores a listpack."""
+        """Ignore the lengths of the current fields and values when choosing the encoding, as Redis
+        does when it restores a listpack.
+        """
         self._longest = 0
 
     def set(self, field: bytes, value: bytes, keep_ttl: bool = False) -> bool:
@@ -116,7 +120,7 @@ class HashValue:
             self.remove(field)
 
     def scan(self, cursor: int, count: int) -> tuple[int, list[bytes]]:
-        """Return the next cursor (0 at the end) and the fields from this cursor."""
+        """Return the next cursor (0 at the end) and up to ``count`` fields, starting at ``cursor``."""
         if self._order is None:
             self._order = ScanOrder(self.fields)
         return self._order.page(cursor, count)

@@ -1,4 +1,4 @@
-"""The byte strings that Redis stores as integers."""
+"""Recognize the byte strings that Redis stores as integers."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ _CANONICAL = re.compile(rb"(?:0|-?[1-9][0-9]{0,18})\Z")
 
 
 def canonical_integer(text: bytes) -> int | None:
-    """Return the 64-bit signed integer whose canonical form is ``text``, or None.
+    """Return the 64-bit signed integer that ``text`` represents in canonical form, or None.
 
     Redis keeps ``01``, ``+1``, ``-0``, and `` 1`` as strings.
     """

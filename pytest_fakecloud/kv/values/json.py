@@ -1,9 +1,9 @@
-"""JSON documents: parsing, formatting, and comparing, with integers distinct from floats.
+"""Parse, format, and compare JSON documents, with integers distinct from floats.
 
 A document is plain Python data: ``dict``, ``list``, ``str``, ``int``, ``float``, ``bool``, and
-``None``. Integers outside 64 bits become floats. Numbers too large for a double, NaN, lone
-surrogates, and nesting beyond 128 levels are rejected in client input (the limits of RedisJSON).
-Output is compact unless it is indented.
+``None``. Integers outside 64 bits become floats. Client input is rejected if it contains numbers
+too large for a double, NaN, lone surrogates, or more than 128 levels of nesting (the limits of
+RedisJSON). Output is compact unless it is indented.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from ..table.config import Config
 
 DEEPEST = 128
-"""Maximum nesting of a JSON value that a client sends."""
+"""Maximum nesting depth of a JSON value sent by a client."""
 
 Json = Any
 
@@ -29,7 +29,7 @@ class JsonError(ValueError):
 
 
 class JsonValue:
-    """The JSON document of a key."""
+    """The JSON document stored in a key."""
 
     type_name = "ReJSON-RL"
     __slots__ = ("root",)
@@ -49,7 +49,7 @@ class JsonValue:
         return copy_json(self.root)
 
     def __len__(self) -> int:
-        return 1  # Always 1: an empty document is not removed.
+        return 1  # Return 1 always, so that a key with an empty document is not removed.
 
     @property
     def size(self) -> int:
@@ -146,7 +146,7 @@ def _check_surrogates(value: Json) -> None:
 
 
 class Layout:
-    """The INDENT, NEWLINE, and SPACE of JSON.GET."""
+    """The formatting options INDENT, NEWLINE, and SPACE of JSON.GET."""
 
     __slots__ = ("indent", "newline", "space")
 
@@ -160,7 +160,7 @@ _COMPACT = Layout()
 
 
 def write_json(value: Json, layout: Layout = _COMPACT) -> bytes:
-    """Format a value as JSON: compact, or with the layout of JSON.GET."""
+    """Format a value as JSON: compact by default, or with the options of JSON.GET."""
     out: list[str] = []
     _write(value, out, layout, 0)
     return "".join(out).encode()
@@ -207,10 +207,11 @@ def _write_items(
 
 
 def format_float(value: float) -> str:
-    """Return the shortest string that parses as the same double, with a point or an exponent.
+    """Return the shortest string that parses as the same double, with a decimal point or an
+    exponent.
 
-    Numbers from 1e-5 to below 1e16 have a point. Others have an exponent without plus sign and
-    leading zeros, as in RedisJSON.
+    Numbers from 1e-5 to below 1e16 are written with a decimal point. Others are written with an
+    exponent that has no plus sign and no leading zeros, as in RedisJSON.
     """
     text = repr(value)
     if "e" not in text:
@@ -256,7 +257,7 @@ def depth(value: Json) -> int:
 
 
 def equal(left: Json, right: Json) -> bool:
-    """Return whether two values are equal; 1, 1.0, and true are all different."""
+    """Return whether two values are equal; 1, 1.0, and true differ from each other."""
     if left.__class__ is not right.__class__:
         return False
     if left.__class__ is dict:
@@ -267,7 +268,9 @@ def equal(left: Json, right: Json) -> bool:
 
 
 def merge(target: Json, patch: Json) -> Json:
-    """Return the target after a merge patch (RFC 7396): null removes, objects merge."""
+    """Return the target with a merge patch applied (RFC 7396): null removes members, objects are
+    merged.
+    """
     if patch.__class__ is not dict:
         return copy_json(patch)
     merged = target if target.__class__ is dict else {}

@@ -1,10 +1,11 @@
-"""Paths into JSON documents: ``$`` paths (RFC 9535, with python-jsonpath) and legacy paths.
+"""Paths into JSON documents: ``$`` paths (RFC 9535, implemented by python-jsonpath) and legacy
+paths.
 
-A legacy path of RedisJSON does not start with ``$`` (``.a.b``, ``a[0]``, ``.``) and means its first
-match. A name after a dot ends at the next dot or bracket. Each visited node takes steps from the
-command's budget, so that ``$..*..*..*`` fails instead of running for hours. The regular expressions
-of filters run in linear time. ``..`` visits the descendants of a node before the node's own
-members, as the vendor does: ``$..a`` of ``{"a": 2, "n": {"a": 4}}`` finds 4, then 2.
+A legacy path of RedisJSON does not start with ``$`` (``.a.b``, ``a[0]``, ``.``) and refers to its
+first match. A name after a dot ends at the next dot or bracket. Each visited node takes steps from
+the command's budget, so that ``$..*..*..*`` fails instead of running for hours. The regular
+expressions of filters run in linear time. ``..`` visits the descendants of a node before the node's
+own members, as the vendor does: ``$..a`` of ``{"a": 2, "n": {"a": 4}}`` finds 4, then 2.
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ _STEPS_A_NODE = 64
 _LONGEST = 4096
 """Maximum length of a path in bytes."""
 _MOST_SEGMENTS = 300
-"""Maximum number of segments of a path; more than a document has levels."""
+"""Maximum number of segments of a path, which exceeds the nesting depth of a document."""
 
 Parts = tuple[str | int, ...]
 
@@ -41,7 +42,7 @@ class PathError(ValueError):
 
 
 class Location:
-    """A match: its location (names and indexes from the root) and its value."""
+    """A match: its path from the root (names and indexes), and its value."""
 
     __slots__ = ("parts", "value")
 
@@ -51,12 +52,16 @@ class Location:
 
 
 class _Node(JSONPathMatch):
-    """A match with its location and without children, which takes steps from the budget."""
+    """A match that takes steps from the command's budget. It keeps its location, but no list of
+    children.
+    """
 
     __slots__ = ()
 
     def __init__(self, obj: object, parts: Parts, root: Any) -> None:
-        spend(_STEPS_A_NODE * (1 + len(parts) // 4))  # each level costs a generator and a part
+        spend(
+            _STEPS_A_NODE * (1 + len(parts) // 4)
+        )  # a deep match passes through more generators and has a longer location
         self._filter_context = {}
         self.children = []
         self.obj = obj
@@ -73,7 +78,9 @@ class _Node(JSONPathMatch):
 
 
 class _Descent(JSONPathRecursiveDescentSegment):
-    """The segment ``..``, with siblings in document order and descendants before their node."""
+    """The ``..`` segment, which visits siblings in document order and descendants before their
+    node.
+    """
 
     deepest_first = True
 
@@ -99,7 +106,9 @@ class _OuterFirst(_Descent):
 
 
 class _Query(JSONPath):
-    """A compiled path whose matches take steps from the budget, also inside a filter."""
+    """A compiled path. Its matches take steps from the command's budget, also in the paths inside a
+    filter.
+    """
 
     def __init__(self, segments: Iterable[JSONPathSegment], descent: type[_Descent]) -> None:
         self.descent = descent
@@ -147,7 +156,7 @@ def _single(value: Any) -> Any:
 
 
 class _RegexFunction(FilterFunction):
-    """The filter functions ``match`` and ``search`` in linear time."""
+    """The filter functions ``match`` and ``search``, which run in linear time."""
 
     arg_types = [ExpressionType.VALUE, ExpressionType.VALUE]  # noqa: RUF012 - as the base has it
     return_type = ExpressionType.LOGICAL
@@ -177,7 +186,9 @@ _ENVIRONMENT = _Environment()
 
 
 class Path:
-    """A compiled path. ``text`` is the original path; ``legacy`` determines the form of replies."""
+    """A compiled path. ``text`` is the original path. ``legacy`` is true for a legacy path, which
+    has replies in another form.
+    """
 
     __slots__ = ("_query", "legacy", "text")
 
@@ -192,9 +203,10 @@ class Path:
         return not self._query.segments
 
     def find(self, root: Any) -> list[Location]:
-        """Return each match once, in the order of the path.
+        """Return each match once, in the order in which the path visits them.
 
-        Takes steps from the command's budget. Raises `PathError` if the document is too deep.
+        Takes steps from the command's budget. Raises `PathError` if the document is nested too
+        deeply.
         """
         found: dict[Parts, Any] = {}
         try:
@@ -205,7 +217,9 @@ class Path:
         return [Location(parts, value) for parts, value in found.items()]
 
     def parent_and_name(self) -> tuple[Path, str] | None:
-        """Return the path without its last member, and that member's name; None without one."""
+        """Return the parent path and the name of the last member, or None if the path does not end
+        with a name.
+        """
         segments = self._query.segments
         if not segments or not isinstance(segments[-1], JSONPathChildSegment):
             return None
@@ -220,8 +234,9 @@ class Path:
 def compile_path(text: bytes, *, outer_first: bool = False) -> Path:
     """Parse a path; raise `PathError` if it is invalid.
 
-    With ``outer_first``, parse it as RedisJSON does: ``..`` visits a node before its descendants,
-    and a dot may precede a bracket. The tests of the vendor's clients expect descendants first.
+    With ``outer_first``, parse it like RedisJSON: ``..`` visits a node before its descendants, and
+    a dot may precede a bracket. Without it, descendants come first, as the tests of the vendor's
+    clients expect.
     """
     if len(text) > _LONGEST:
         raise PathError(f"the path is longer than {_LONGEST} bytes")
@@ -252,14 +267,15 @@ def compile_path(text: bytes, *, outer_first: bool = False) -> Path:
 
 
 def _reason(error: BaseException) -> str:
-    # In older versions of python-jsonpath, its recursion error does not derive from Python's.
+    # In older versions of python-jsonpath, JSONPathRecursionError is not a subclass of
+    # RecursionError.
     if isinstance(error, RecursionError | JSONPathRecursionError):
         return "it is nested too deeply"
     return str(error).split("\n")[0]
 
 
 def _quote_names(path: str, *, spare_dots: bool) -> str:
-    """Return the path with each name after a dot in brackets and quotes."""
+    """Return the path with each dotted name rewritten as a quoted name in brackets."""
     out = ["$"]
     at = 1
     while at < len(path):

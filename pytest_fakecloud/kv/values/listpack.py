@@ -1,4 +1,7 @@
-"""Sizes of listpack entries, which determine encodings and stream nodes. No listpack is built."""
+"""Sizes of listpack entries, which determine encodings and the nodes of streams.
+
+Only sizes are computed; no listpack is built.
+"""
 
 from __future__ import annotations
 
@@ -21,7 +24,7 @@ def _with_back_length(size: int) -> int:
 
 
 def integer_size(number: int) -> int:
-    """Return the size of an integer in bytes, including its back length."""
+    """Return the number of bytes of an integer entry, including its back length."""
     if 0 <= number <= 127:
         return 2
     if -4096 <= number <= 4095:
@@ -36,7 +39,9 @@ def integer_size(number: int) -> int:
 
 
 def entry_size(item: bytes) -> int:
-    """Return the size of ``item`` in bytes; a canonical integer is stored as one."""
+    """Return the number of bytes of an entry for ``item``; a canonical integer is stored as an
+    integer.
+    """
     length = len(item)
     if length <= 20 and item[:1] <= b"9":
         number = canonical_integer(item)

@@ -1,4 +1,6 @@
-"""Lists: blocks of items, fast at both ends and by index, with encoding thresholds."""
+"""List values: blocks of items, with fast access at both ends and by index, and encoding
+thresholds.
+"""
 
 from __future__ import annotations
 
@@ -13,10 +15,10 @@ if TYPE_CHECKING:
     from ..table.config import Config
 
 LOAD = 512
-"""Number of items in a block after a split; a block is split above twice that."""
+"""Number of items in a block after a split. A block is split when it exceeds twice this number."""
 
 NODE_BYTES = {-1: 4096, -2: 8192, -3: 16384, -4: 32768, -5: 65536}
-"""Bytes that the negative values of list-max-listpack-size stand for."""
+"""Maximum node sizes in bytes that the negative values of list-max-listpack-size stand for."""
 
 
 class QuickList:
@@ -34,7 +36,8 @@ class QuickList:
         self._blocks = [whole[at : at + LOAD] for at in range(0, len(whole), LOAD)]
         self._length = len(whole)
         self._bytes = LISTPACK_OVERHEAD + sum(map(entry_size, whole))
-        # The largest size since the list was last small: converting back requires half the limit.
+        # The largest size since the list was last small. Redis converts a list back at half the
+        # limit.
         self._peak = self._bytes
         self._positions: Positions | None = None
 
@@ -104,7 +107,7 @@ class QuickList:
             self._split_if_full(last)
 
     def push_left(self, items: Iterable[bytes]) -> None:
-        """Prepend each item at the head, one by one, so that the last item becomes the first."""
+        """Prepend each item at the head, one after another, so that the last item becomes the head."""
         for item in items:
             if not self._blocks:
                 self._blocks.append([])
@@ -169,7 +172,7 @@ class QuickList:
         self._split_if_full(i)
 
     def slice(self, start: int, stop: int) -> list[bytes]:
-        """Return the items at start <= index < stop, both already within 0..length."""
+        """Return the items with start <= index < stop; both bounds must be within 0..length."""
         if start >= stop:
             return []
         i, j = self._find(start)
@@ -181,7 +184,9 @@ class QuickList:
         return found
 
     def remove_slice(self, start: int, stop: int) -> list[bytes]:
-        """Remove and return the items at start <= index < stop, both already within 0..length."""
+        """Remove and return the items with start <= index < stop; both bounds must be within
+        0..length.
+        """
         removed = self.slice(start, stop)
         if not removed:
             return removed
@@ -205,9 +210,10 @@ class QuickList:
         return removed
 
     def matches(self, item: bytes, *, reverse: bool = False, maxlen: int = 0) -> Iterator[int]:
-        """Yield the indexes of the items equal to ``item``, from the head, or tail if ``reverse``.
+        """Yield the indexes of the items equal to ``item``, starting at the head, or at the tail if
+        ``reverse``.
 
-        Compare at most ``maxlen`` items; 0 means all.
+        Compare at most ``maxlen`` items; 0 means no limit.
         """
         compared = islice(reversed(self) if reverse else iter(self), maxlen or None)
         last = self._length - 1

@@ -1,4 +1,4 @@
-"""The memory that Redis would allocate for a key, which MEMORY USAGE reports."""
+"""Estimates of the memory that Redis would allocate for a key, as MEMORY USAGE reports it."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from ..table.syntax import try_int
 
 # Sizes of Redis' allocations in bytes.
 ENTRY = 24
-"""Bytes of a dictionary entry: of a key, and of its expiry."""
+"""Bytes of an entry in a dictionary, such as the dictionaries of keys and of their expiry times."""
 _OBJECT = 16
 _HEADER = 56
 _SKIP_NODE = 40
@@ -16,13 +16,13 @@ _ID = 16
 
 
 class UnpackedInteger(bytes):
-    """An integer that Redis stores as a string, as after INCRBYFLOAT."""
+    """An integer that Redis stores as a string, such as a result of INCRBYFLOAT."""
 
     __slots__ = ()
 
 
 def _allocated(size: int) -> int:
-    """Return the allocator's size class for a block."""
+    """Return the number of bytes that the allocator reserves for a block, i.e. its size class."""
     if size <= 8:
         return 8
     if size <= 128:
@@ -32,13 +32,13 @@ def _allocated(size: int) -> int:
 
 
 def _text(length: int) -> int:
-    """Return the size of a Redis string: a header of 1 to 5 bytes, the bytes, a terminator."""
+    """Return the size of a Redis string: a header of 1 to 5 bytes, the content, and a terminator."""
     header = 1 if length < 32 else 3 if length < 256 else 5
     return _allocated(length + header + 1)
 
 
 def usage(key: bytes, value: Any) -> int:
-    """Return the bytes of a key, its entry, and its value (collections: header and elements)."""
+    """Return the bytes used by a key, its dictionary entry, and its value, including all elements."""
     total = ENTRY + _text(len(key))
     if isinstance(value, bytes | bytearray):
         packed = len(value) <= 20 and not isinstance(value, UnpackedInteger)
@@ -56,7 +56,8 @@ def _elements(value: Any) -> int:
             pairs = value.fields.items()
             return sum(ENTRY + _text(len(field)) + _text(len(text)) for field, text in pairs)
         case "list":
-            # The items of a list are packed in nodes, each after a length of a few bytes.
+            # List items are packed in nodes; each item is preceded by its length, which takes a few
+            # bytes.
             return sum(len(item) + 3 for item in value)
         case "set":
             return sum(ENTRY + _text(len(member)) for member in value)

@@ -1,9 +1,9 @@
-"""The order of a sorted set: (score, member) in blocks, with the scores packed beside the members.
+"""The order of a sorted set: (score, member) items in blocks, with the scores in packed arrays.
 
-In blocks of tuples, a search among a million items would wait for memory at every comparison.
-Packed, the scores that a search reads are adjacent, and members are compared only among equal
-scores. Removing and re-adding one of a million items takes 9.8 us, a rank 7.9 us; a ``SortedList``
-of sortedcontainers takes 18.9 us and 14.3 us.
+If blocks contained tuples, a search among a million items would wait for memory at every
+comparison. In packed arrays the scores that a search reads are adjacent, and members are compared
+only if scores are equal. With a million items, removing and re-adding an item takes 9.8 us, finding
+its rank 7.9 us; a ``SortedList`` of sortedcontainers takes 18.9 us and 14.3 us.
 """
 
 from __future__ import annotations
@@ -18,17 +18,18 @@ Item = tuple[float, bytes]
 """A score and its member."""
 
 LOAD = 128
-"""Number of items in a new block. A block is split at twice that and merged at a quarter.
+"""Number of items in a new block. A block is split at twice this number and merged at a quarter of
+it.
 
-Measured with a million members: 64 to 128 is fastest. Larger blocks move more memory, smaller ones
-need a longer list of blocks.
+Measured with a million members: 64 to 128 is fastest. Larger blocks move more memory, smaller
+blocks make the list of blocks longer.
 """
 
 
 class ScoreOrder:
-    """Distinct (score, member) pairs, ascending by score, then by the member's bytes.
+    """Distinct (score, member) pairs, ordered by score and then by the member's bytes.
 
-    Insertion, removal, rank, and the bounds of a range take O(log n).
+    Insertion, removal, rank, and finding the bounds of a range take O(log n).
     """
 
     __slots__ = ("_last_scores", "_length", "_members", "_positions", "_scores")
@@ -66,7 +67,9 @@ class ScoreOrder:
     # -- positions -------------------------------------------------------------------------------
 
     def _block(self, score: float, member: bytes) -> int:
-        """Return the first block that ends at or after this item; the number of blocks if none."""
+        """Return the index of the first block whose last item is not before this item; the number
+        of blocks if there is none.
+        """
         lasts = self._last_scores
         i = bisect_left(lasts, score)
         if i < len(lasts) and lasts[i] == score and self._members[i][-1] < member:
@@ -75,7 +78,7 @@ class ScoreOrder:
         return i
 
     def _place(self, i: int, score: float, member: bytes) -> int:
-        """Return the index at which the item is, or would be, in block ``i``."""
+        """Return the index in block ``i`` where the item is, or where it would be inserted."""
         scores = self._scores[i]
         j = bisect_left(scores, score)
         if j < len(scores) and scores[j] == score:
@@ -88,7 +91,7 @@ class ScoreOrder:
         return self._positions
 
     def position(self, score: float, member: bytes = b"") -> int:
-        """Return the number of items before this one, which is its rank if it exists.
+        """Return the number of items before this item, which is its rank if it exists.
 
         Without a member, return the number of items with a lower score.
         """
@@ -162,7 +165,7 @@ class ScoreOrder:
             self._split(i)
 
     def remove_slice(self, start: int, stop: int) -> list[Item]:
-        """Remove and return the items at positions start <= p < stop."""
+        """Remove and return the items with start <= position < stop."""
         removed = self.slice(start, stop)
         if len(removed) <= 8:
             for item in removed:
@@ -195,7 +198,7 @@ class ScoreOrder:
         return self._scores[i][j], self._members[i][j]
 
     def slice(self, start: int, stop: int) -> list[Item]:
-        """Return the items at positions start <= p < stop, both already within 0..length."""
+        """Return the items with start <= position < stop; both bounds must be within 0..length."""
         if start >= stop:
             return []
         i, j = (0, start) if len(self._members) == 1 else self._tree().find(start)

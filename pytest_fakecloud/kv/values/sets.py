@@ -1,4 +1,4 @@
-"""Sets: members with random choice in O(1), a complete scan, and encoding thresholds."""
+"""Set values: members with O(1) random choice, complete scans, and encoding thresholds."""
 
 from __future__ import annotations
 
@@ -13,10 +13,11 @@ if TYPE_CHECKING:
 
 
 class SetValue:
-    """Distinct byte strings: a list of members, and a dictionary from member to index.
+    """Distinct byte strings, stored as a list of members and a dictionary from member to index.
 
-    A removal moves the last member into the gap. Therefore a scan from the end of the list to its
-    start returns every member that stays: a moved member comes from the part already scanned.
+    A removal moves the last member into the gap. A scan runs from the end of the list to its start,
+    so it returns every member that stays in the set: a member is only ever moved from the part
+    already scanned.
     """
 
     type_name: ClassVar[str] = "set"
@@ -25,7 +26,8 @@ class SetValue:
     def __init__(self, members: Iterable[bytes] = ()) -> None:
         self._members: list[bytes] = list(dict.fromkeys(members))
         self._places: dict[bytes, int] = dict(zip(self._members, count(), strict=False))
-        # The encoding depends on the largest size so far: Redis never converts a set back.
+        # The encoding depends on the largest size so far, because Redis never converts a set back
+        # to a smaller encoding.
         self._integers = all(canonical_integer(member) is not None for member in self._members)
         self._peak = len(self._members)
         self._longest = max(map(len, self._members), default=0)
@@ -94,15 +96,16 @@ class SetValue:
         return True
 
     def at(self, place: int) -> bytes:
-        """Return the member at an index of the list (0..length-1), for random choice."""
+        """Return the member at an index of the list (0..length-1), for choosing random members."""
         return self._members[place]
 
     def scan(self, cursor: int, count: int) -> tuple[int, list[bytes]]:
         """Return the next cursor (0 at the end) and up to ``count`` members from ``cursor``.
 
         The cursor is the number of members left to scan, from the end of the list to its start; 0
-        starts a scan. A scan may miss members that are added meanwhile, but none that stay. A
-        cursor that no scan of this set could have returned, such as a negative one, ends the scan.
+        starts a scan. A scan may miss members that are added while it runs, but none that are in
+        the set throughout. A cursor that no scan of this set could have returned, such as a
+        negative cursor, ends the scan.
         """
         if cursor > self._peak:
             return 0, []

@@ -1,8 +1,9 @@
-"""Streams: entries in nodes, consumer groups, and their pending entries.
+"""Stream values: entries in nodes, consumer groups, and pending entries.
 
 An entry id is an integer with the milliseconds in the high and the sequence number in the low 64
 bits, so that ids compare, increment, and sort as numbers. Nodes are split as in Redis (at most 100
-entries or 4,096 bytes), because trimming with ``~`` in the redis dialect and XINFO depend on them.
+entries or 4,096 bytes), because XINFO and, in the redis dialect, trimming with ``~`` depend on
+them.
 """
 
 from __future__ import annotations
@@ -24,11 +25,11 @@ if TYPE_CHECKING:
     from ..table.config import Config
 
 Entry = tuple[int, list[bytes]]
-"""An id, and a list of alternating fields and values."""
+"""An entry: its id, and a list of alternating fields and values."""
 
 
 def make_id(milliseconds: int, sequence: int) -> int:
-    """Return the id with these milliseconds and sequence number."""
+    """Return the id composed of milliseconds and a sequence number."""
     return milliseconds << 64 | sequence
 
 
@@ -38,7 +39,7 @@ def format_id(entry_id: int) -> bytes:
 
 
 class Node:
-    """A run of entries that Redis would store in one listpack."""
+    """A run of consecutive entries that Redis would store in one listpack."""
 
     __slots__ = ("deleted", "fields", "ids", "key", "last", "master", "size")
 
@@ -52,7 +53,9 @@ class Node:
         self.size = LISTPACK_OVERHEAD + 6 + integer_size(len(master)) + sum(map(entry_size, master))
 
     def append(self, entry_id: int, fields: list[bytes]) -> None:
-        """Add an entry with a higher id, and add its bytes to the size."""
+        """Append an entry, whose id must be higher than all others, and add its bytes to the node's
+        size.
+        """
         self.ids.append(entry_id)
         self.fields.append(fields)
         self.last = entry_id
@@ -76,11 +79,11 @@ class Node:
 
 
 class Stream:
-    """Entries in ascending order of id, and the groups that read them.
+    """The entries of a stream in ascending order of id, and its consumer groups.
 
     A stream without entries still exists. ``last_id`` is the highest id ever added,
-    ``max_deleted_id`` the highest id ever deleted by id, and ``entries_added`` counts all
-    additions.
+    ``max_deleted_id`` the highest id ever deleted by id, and ``entries_added`` the number of
+    entries ever added.
     """
 
     type_name: ClassVar[str] = "stream"
@@ -99,7 +102,7 @@ class Stream:
 
     @classmethod
     def of_nodes(cls, nodes: list[Node]) -> Stream:
-        """Return a stream of nodes in ascending order; the caller sets the counters."""
+        """Return a stream made of nodes in ascending order; the caller sets the counters."""
         stream = cls()
         stream._nodes = nodes
         stream._keys = [node.key for node in nodes]
@@ -146,13 +149,13 @@ class Stream:
         return self._nodes[-1].ids[-1] if self._nodes else 0
 
     def awaited(self, entry_id: int) -> bool:
-        """Return whether a group has not yet received this entry, or has not acknowledged it."""
+        """Return whether any group has not yet received or not yet acknowledged this entry."""
         return any(
             entry_id > group.last_id or entry_id in group.pending for group in self.groups.values()
         )
 
     def next_id(self, now_ms: int) -> int | None:
-        """Return the id of an entry added now; None if the last possible id is taken."""
+        """Return the id for an entry that is added now; None if the last possible id is taken."""
         if now_ms > self.last_id >> 64:
             return make_id(now_ms, 0)
         return self.last_id + 1 if self.last_id < ID_MAX else None
@@ -160,7 +163,9 @@ class Stream:
     def append(
         self, entry_id: int, fields: list[bytes], max_bytes: int = 4096, max_entries: int = 100
     ) -> None:
-        """Add an entry with the highest id; ``max_bytes`` and ``max_entries`` limit its node."""
+        """Append an entry, whose id must be the highest; ``max_bytes`` and ``max_entries`` limit
+        its node.
+        """
         nodes = self._nodes
         node = nodes[-1] if nodes else None
         if (
@@ -216,9 +221,10 @@ class Stream:
     def range(
         self, start: int = 0, end: int = ID_MAX, count: int = -1, *, reverse: bool = False
     ) -> list[Entry]:
-        """Return the entries with start <= id <= end, ascending (descending with ``reverse``).
+        """Return the entries with start <= id <= end in ascending order, or descending if
+        ``reverse``.
 
-        Return at most ``count`` entries, unless it is negative.
+        Return at most ``count`` entries; a negative count means no limit.
         """
         found: list[Entry] = []
         if start > end or count == 0:
@@ -253,10 +259,11 @@ class Stream:
         whole_nodes: bool = False,
         limit: int = 0,
     ) -> list[int]:
-        """Remove the oldest entries beyond ``max_length``, or those with ids below ``min_id``.
+        """Remove the oldest entries beyond ``max_length``, or the entries with ids below
+        ``min_id``.
 
         Return the removed ids. With ``whole_nodes``, remove only complete nodes, as Redis does for
-        ``~``. ``limit`` (0 for none) is the maximum number of removed entries.
+        ``~``. ``limit`` is the maximum number of entries to remove; 0 means no limit.
         """
         removed: list[int] = []
         whole = 0
@@ -285,7 +292,9 @@ class Stream:
         return removed
 
     def surplus(self, max_length: int | None = None, min_id: int = 0) -> int:
-        """Return how many entries are beyond ``max_length``, or have ids below ``min_id``."""
+        """Return the number of entries beyond ``max_length``, or of entries with ids below
+        ``min_id``.
+        """
         if max_length is not None:
             return max(self.length - max_length, 0)
         at = bisect_left(self._keys, min_id)
@@ -300,10 +309,10 @@ class Stream:
         whole_nodes: bool = False,
         limit: int = 0,
     ) -> list[int]:
-        """Like `trim()`, but keep entries that a group has not received or acknowledged.
+        """Like `trim()`, but keep entries that a group has not received or has not acknowledged.
 
-        Later entries may still be removed. With ``whole_nodes``, keep every node that contains an
-        entry to keep.
+        Entries that follow a kept entry may still be removed. With ``whole_nodes``, a node that
+        contains an entry to keep is kept completely.
         """
         end = ID_MAX if max_length is not None else min_id - 1
         end = min([end, *(group.last_id for group in self.groups.values())])
@@ -328,7 +337,9 @@ class Stream:
     # -- entries that groups have read -------------------------------------------------------------
 
     def _countable(self, group: Group, after: int, estimate: bool) -> bool:
-        """Return whether the group's counter is known and no id from ``after`` on was deleted."""
+        """Return whether the group's counter is known and no id from ``after`` on was deleted, so
+        that entries can be counted.
+        """
         if group.entries_read == UNKNOWN_ENTRIES_READ:
             return False
         if not estimate and self.first_id > self.max_deleted_id:
@@ -336,9 +347,9 @@ class Stream:
         return not (self.length and self.max_deleted_id and after <= self.max_deleted_id)
 
     def entries_up_to(self, entry_id: int, *, estimate: bool = True) -> int:
-        """Return how many entries were ever added up to this id, if that is known.
+        """Return the number of entries ever added up to this id, or UNKNOWN_ENTRIES_READ.
 
-        It is UNKNOWN_ENTRIES_READ in a part of the stream that has deleted entries and, with
+        The number is unknown in a part of the stream that has deleted entries and, with
         ``estimate``, also before that part.
         """
         if not self.length and entry_id <= self.last_id:
@@ -357,9 +368,9 @@ class Stream:
         return UNKNOWN_ENTRIES_READ
 
     def lag(self, group: Group, *, estimate: bool = True) -> int | None:
-        """Return how many entries the group has not read yet, or None if that is unknown.
+        """Return the number of entries that the group has not read yet, or None if it is unknown.
 
-        ``estimate`` is as for `advance()`.
+        ``estimate`` has the same meaning as in `advance()`.
         """
         if not self.entries_added:
             return 0
@@ -371,8 +382,9 @@ class Stream:
     def advance(self, group: Group, entry_id: int, *, estimate: bool = True) -> None:
         """Move a group to an entry that it has just received, and count the entry as read.
 
-        The counter of a group before the first entry is arbitrary. With ``estimate`` it is computed
-        from the stream; older server versions incremented it and could report a negative lag.
+        While a group is positioned before the first entry of the stream, its counter can have any
+        value. With ``estimate``, the counter is then computed from the stream; older server
+        versions incremented it and could report a negative lag.
         """
         if entry_id <= group.last_id:
             return
@@ -392,12 +404,16 @@ class Stream:
 
     @property
     def radix_tree_nodes(self) -> int:
-        """The number of nodes of the radix tree over the nodes' 16-byte keys."""
+        """The number of nodes in a radix tree over the 16-byte keys of the stream's nodes."""
         return _radix_nodes([key.to_bytes(16, "big") for key in self._keys], 0) or 1
 
 
 def _radix_nodes(keys: list[bytes], depth: int) -> int:
-    """Return the nodes of a compressed radix tree over sorted keys of equal length, from ``depth``."""
+    """Return the number of nodes in a compressed radix tree over sorted keys, ignoring their first
+    ``depth`` bytes.
+
+    The keys must have equal lengths.
+    """
     if not keys:
         return 0
     if len(keys) == 1:

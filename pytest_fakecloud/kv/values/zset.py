@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 class ScoreRange(NamedTuple):
-    """A range of scores; each end may be exclusive, as in ``(1``."""
+    """A range of scores; each end may be exclusive, written as ``(1``."""
 
     low: float
     high: float
@@ -23,9 +23,10 @@ class ScoreRange(NamedTuple):
 
 
 class LexRange(NamedTuple):
-    """A range of members; None is ``-`` as the low end and ``+`` as the high end.
+    """A range of members; a None low end is ``-`` and a None high end is ``+``.
 
-    ``reversed_infinity`` marks ``+`` as the low end or ``-`` as the high end: the range is empty.
+    ``reversed_infinity`` is set if the low end is ``+`` or the high end is ``-``, which makes the
+    range empty.
     """
 
     low: bytes | None
@@ -35,13 +36,13 @@ class LexRange(NamedTuple):
     reversed_infinity: bool = False
 
     def above_low(self, member: bytes) -> bool:
-        """Return whether ``member`` is not below the low end."""
+        """Return whether ``member`` satisfies the low end of the range."""
         if self.low is None:
             return True
         return member > self.low if self.low_exclusive else member >= self.low
 
     def below_high(self, member: bytes) -> bool:
-        """Return whether ``member`` is not above the high end."""
+        """Return whether ``member`` satisfies the high end of the range."""
         if self.high is None:
             return True
         return member < self.high if self.high_exclusive else member <= self.high
@@ -61,18 +62,21 @@ class LexRange(NamedTuple):
 class SortedSet:
     """Members with scores: a dictionary from member to score, and blocks that keep the order.
 
-    Scores are never NaN. Adding, removing, ranks, and range starts take O(log n).
+    Scores are never NaN. Adding, removing, finding a rank, and finding the start of a range take
+    O(log n).
     """
 
     type_name: ClassVar[str] = "zset"
     __slots__ = ("_longest", "_order", "_peak", "_scan_order", "_scores")
 
     def __init__(self, scores: Mapping[bytes, float] | None = None) -> None:
-        """Build a sorted set from member -> score, sorting once, which is faster than adding each."""
+        """Build a sorted set from a mapping of members to scores; sorting once is faster than
+        adding each member.
+        """
         self._scores: dict[bytes, float] = dict(scores or {})
         self._order = ScoreOrder((score, member) for member, score in self._scores.items())
-        # The encoding depends on the largest size so far: Redis converts when a limit is exceeded,
-        # and never back.
+        # The encoding depends on the largest size so far, because Redis converts a set when it
+        # exceeds a limit, but never converts it back.
         self._peak = len(self._scores)
         self._longest = max(map(len, self._scores), default=0)
         self._scan_order: ScanOrder | None = None
@@ -90,7 +94,9 @@ class SortedSet:
         return reversed(self._order)
 
     def encoding(self, config: Config) -> str:
-        """Return ``listpack`` while the set is small, else ``skiplist``."""
+        """Return ``listpack``, or ``skiplist`` if the set ever exceeded a limit of the small
+        encoding.
+        """
         if self._peak <= config.number(
             "zset-max-listpack-entries"
         ) and self._longest <= config.number("zset-max-listpack-value"):
@@ -98,7 +104,9 @@ class SortedSet:
         return "skiplist"
 
     def to_skiplist(self) -> None:
-        """Switch to the large encoding permanently, as Redis does when SORT reads a sorted set."""
+        """Switch to the ``skiplist`` encoding permanently, as Redis does when SORT reads a sorted
+        set.
+        """
         self._peak = max(self._peak, 1 << 62)
 
     def copy(self) -> SortedSet:
@@ -112,7 +120,9 @@ class SortedSet:
         return twin
 
     def stay_packed(self) -> None:
-        """Ignore the length of the present members, as Redis does when it restores a listpack."""
+        """Ignore the lengths of the current members when choosing the encoding, as Redis does when
+        it restores a listpack.
+        """
         self._longest = 0
 
     def score(self, member: bytes) -> float | None:
@@ -121,7 +131,7 @@ class SortedSet:
 
     @property
     def scores(self) -> Mapping[bytes, float]:
-        """Member -> score, in no particular order; must not be changed."""
+        """A mapping from member to score in no particular order. It must not be changed."""
         return self._scores
 
     def set(self, member: bytes, score: float) -> bool:
@@ -148,17 +158,17 @@ class SortedSet:
         return True
 
     def _fits_listpack(self, member: bytes) -> bool:
-        """Return whether the set with this member is small, in which case zero loses its sign.
+        """Return whether the set including this member is small enough for a listpack.
 
-        A listpack stores integral scores as integers. The limits are the defaults, whatever CONFIG
-        says.
+        A listpack stores integral scores as integers, so that zero loses its sign. The limits are
+        the default ones, regardless of CONFIG.
         """
         longest = max(self._longest, len(member))
         added = member not in self._scores
         return longest <= 64 and max(self._peak, len(self._scores) + added) <= 128
 
     def as_stored(self) -> SortedSet:
-        """Return the set as it is stored in a key: in a small set, zero loses its sign."""
+        """Return the set as Redis stores it in a key: in a small set, zero loses its sign."""
         if self._scores and self._fits_listpack(b"") and 0.0 in self._scores.values():
             return SortedSet({member: score + 0.0 for member, score in self._scores.items()})
         return self
@@ -172,7 +182,10 @@ class SortedSet:
         return True
 
     def rank(self, member: bytes, *, reverse: bool = False) -> int | None:
-        """Return how many members are before this one (after it, with ``reverse``), or None."""
+        """Return the number of members before this member, or None if the member does not exist.
+
+        With ``reverse``, count the members after it.
+        """
         score = self._scores.get(member)
         if score is None:
             return None
@@ -184,7 +197,7 @@ class SortedSet:
         return self._order.at(rank)
 
     def slice(self, start: int, stop: int) -> list[Item]:
-        """Return the items with start <= rank < stop, both within 0..length."""
+        """Return the items with start <= rank < stop; both bounds must be within 0..length."""
         return self._order.slice(start, stop)
 
     def span(self, scores: ScoreRange) -> tuple[int, int]:
@@ -198,7 +211,7 @@ class SortedSet:
         return start, max(start, stop)
 
     def _above(self, score: float) -> int:
-        """Return how many items have this score or a lower one."""
+        """Return the number of items with this score or a lower score."""
         if score == math.inf:
             return len(self._order)
         return self._order.position(math.nextafter(score, math.inf))
@@ -206,10 +219,10 @@ class SortedSet:
     def in_lex_range(self, members: LexRange, *, reverse: bool = False) -> list[Item]:
         """Return the items whose member is in the range, in order.
 
-        Meant for sets whose scores are all equal, for which it takes O(log n + found). With
-        different scores, the result of Redis depends on its encoding; this is the result for its
-        small encoding: from the first member that reaches the near end to the first that exceeds
-        the far end.
+        Meant for sets whose scores are all equal; for these it takes O(log n + number of results).
+        If scores differ, the result in Redis depends on the encoding. This method returns the
+        result for the small encoding: the items from the first member that reaches the near end up
+        to the first member that exceeds the far end.
         """
         if members.empty or not self._scores:
             return []
@@ -218,7 +231,7 @@ class SortedSet:
             start, stop = self._lex_span(members, first_score)
             found = self._order.slice(start, stop)
             return found[::-1] if reverse else found
-        # For the small encoding, Redis first checks whether the range can overlap the set at all.
+        # With the small encoding, Redis first checks whether the range can overlap the set at all.
         if not members.above_low(self._order.at(len(self._order) - 1)[1]):
             return []
         if not members.below_high(self._order.at(0)[1]):
@@ -240,7 +253,7 @@ class SortedSet:
     def _lex_span(self, members: LexRange, score: float) -> tuple[int, int]:
         low, high, low_exclusive, high_exclusive, _ = members
         order = self._order
-        # The lowest byte string above m is m + NUL.
+        # m + NUL is the lowest byte string above m.
         start = 0
         if low is not None:
             start = order.position(score, low + b"\0" if low_exclusive else low)
@@ -257,9 +270,10 @@ class SortedSet:
         return removed
 
     def scan(self, cursor: int, count: int) -> tuple[int, list[Item]]:
-        """Return the next cursor (0 at the end) and up to ``count`` items from this cursor.
+        """Return the next cursor (0 at the end) and up to ``count`` items, starting at ``cursor``.
 
-        A scan returns every member that stays, whatever is added, removed, or rescored meanwhile.
+        A scan returns every member that stays in the set, even if others are added, removed, or
+        rescored while it runs.
         """
         if self._scan_order is None:
             self._scan_order = ScanOrder(self._scores)
