@@ -1,8 +1,8 @@
-"""Analysis of text for indexing: tokenization, folding, stemming.
+"""Analysis of text for indexing: tokenization, case folding, stemming.
 
-The vendor uses Tantivy, and this follows its chain: a token is a run of letters and digits, is
-dropped if it has 40 bytes or more, folded to lower case, and stemmed by the Snowball stemmer of the
-index's language. There are no stop words.
+The vendor uses Tantivy, and this module follows its processing chain: a token is a run of letters
+and digits. It is dropped if it has 40 bytes or more, folded to lower case, and stemmed by the
+Snowball stemmer for the index's language. There are no stop words.
 """
 
 from __future__ import annotations
@@ -36,8 +36,8 @@ dcf-df3 e31-e3a e4d eb1-eb9 ebb-ebc ecd f71-f83 f8d-fbc 102b-1036 1038 103b-103e
 a674-a67b a69e-a69f a802 a80b-a827 a880-a8c3 a8c5 a8ff-a92a a947-a952 a980-a983 a9b4-a9bf
 a9e5-aa4d aa7b-aabe aaeb-aaef aaf5 abe3-abea fb1e
 """
-"""Vowel signs and similar characters, which are letters in Unicode (its property Alphabetic) but
-not in Python.
+"""Vowel signs and similar characters that are letters in Unicode (property Alphabetic) but not in
+Python.
 
 A range includes all characters between its ends, up to U+FFFF. The tests compare every character
 with Tantivy.
@@ -60,7 +60,7 @@ def _is_letter(character: str) -> bool:
 
 
 def spans(text: str) -> Iterator[tuple[int, int]]:
-    """Yield the start and the end of each word of a text."""
+    """Yield the start and end offsets of each word in a text."""
     if text.isascii():
         for found in _ASCII_RUN.finditer(text):
             yield found.span()
@@ -76,15 +76,15 @@ def spans(text: str) -> Iterator[tuple[int, int]]:
 def _fold(word: str) -> str:
     if word.isascii():
         return word.lower()
-    # Folded letter by letter, so that a final sigma is folded like any other.
+    # Fold letter by letter, so that a final sigma becomes the same letter as any other sigma.
     return "".join(map(str.lower, word))
 
 
 class Analyzer:
     """Converts the texts of a field, and the words of a query, into tokens.
 
-    ``stem`` is None if words are not stemmed. ``whole`` keeps a text as one token in its original
-    case.
+    ``stem`` is None if words are not stemmed. With ``whole``, each text is kept as one token in its
+    original case.
     """
 
     def __init__(self, stem: Callable[[str], str] | None, whole: bool = False) -> None:
@@ -94,7 +94,7 @@ class Analyzer:
 
     @property
     def whole(self) -> bool:
-        """Whether a text is a single token."""
+        """Whether a text is kept as a single token."""
         return self._whole
 
     def token(self, word: str) -> str | None:
@@ -113,7 +113,7 @@ class Analyzer:
             return token
 
     def tokens(self, text: str) -> tuple[str | None, ...]:
-        """Return the tokens of a text in order; None keeps the position of a dropped word."""
+        """Return the tokens of a text in order, with None in the position of each dropped word."""
         if self._whole:
             return (text,)
         return tuple(self.token(text[start:end]) for start, end in spans(text))
@@ -121,8 +121,8 @@ class Analyzer:
 
 @lru_cache(maxsize=64)
 def analyzer(language: str, stemmed: bool = True, whole: bool = False) -> Analyzer:
-    """Return the analyzer of a language, which caches stems."""
+    """Return the analyzer for a language; the analyzer caches stems."""
     if whole:
         return Analyzer(None, whole=True)
-    # The stemmer's own cache would store stems twice.
+    # Disable the stemmer's own cache, which would store the stems a second time.
     return Analyzer(Stemmer(language, 0).stemWord if stemmed else None)

@@ -1,6 +1,6 @@
-"""Clauses, the parts of a filter, which find documents and score them.
+"""Clauses: the parts of a filter, which find documents and score them.
 
-A clause returns, for the whole index, the numbers of the documents that it finds, with their
+Each clause searches the whole index and returns the numbers of the matching documents with their
 scores.
 """
 
@@ -20,10 +20,10 @@ from .schema import FieldSpec
 from .scoring import bm25, idf
 
 Matches: TypeAlias = dict[int, float]
-"""Document numbers with their scores."""
+"""Maps the numbers of matching documents to their scores."""
 
 _A_CLAUSE, _A_SCORE = 20, 10
-"""Steps of a clause that finds nothing, and of scoring a document by its words."""
+"""Budget steps for evaluating a clause, and for scoring a document by its words."""
 
 
 class Clause(Protocol):
@@ -33,10 +33,10 @@ class Clause(Protocol):
         """Return the documents that match, with their scores; the caller may change the mapping."""
 
     def marks(self) -> Iterator[tuple[str, str]]:
-        """Yield fields and the terms to highlight in them."""
+        """Yield (field, term) pairs to highlight in results."""
 
     def refusals(self, index: SearchIndex, number: int) -> list[str]:
-        """Return descriptions of why a document does not match; [] if it does."""
+        """Return the reasons why a document does not match, or an empty list if it matches."""
 
 
 class Everything:
@@ -82,11 +82,15 @@ class _Leaf:
         return iter(())
 
     def sought(self) -> str:
-        """Describe the terms after analysis, or return "" if they are those of the filter."""
+        """Describe the terms that were looked for, or return "" if analysis did not change those in
+        the filter.
+        """
         return ""
 
     def refusals(self, index: SearchIndex, number: int) -> list[str]:
-        """Describe the condition and the document's value."""
+        """Describe the terms that were looked for and the document's value, if the document does
+        not match.
+        """
         if number in self.find(index):
             return []
         return [f"{self.sought() or 'no match'}; {index.shown(number, self.spec.name)}"]
@@ -102,7 +106,7 @@ class _Leaf:
 
 
 class Equal(_Leaf):
-    """Matches a value of any type but TEXT, scored by its rarity."""
+    """Matches a value of any type except TEXT; the score depends on how rare the value is."""
 
     def __init__(self, spec: FieldSpec, value: Any) -> None:
         super().__init__(spec)
@@ -115,7 +119,7 @@ class Equal(_Leaf):
 
 
 class InRange(_Leaf):
-    """Matches values between two bounds, where None is no bound, with score 1."""
+    """Matches values between two bounds, with score 1; None means unbounded."""
 
     def __init__(
         self, spec: FieldSpec, low: Any, high: Any, without_low: bool, without_high: bool
@@ -131,10 +135,11 @@ class InRange(_Leaf):
 class Phrase(_Leaf):
     """Matches consecutive tokens; a single token is a term.
 
-    ``slop`` is the maximum number of positions that the words move in total, each relative to the
-    previous word (decided here: Tantivy goes from the rarest word to the next rarest, which gives
-    other results for three words and more). With ``prefix``, the last token may be the beginning of
-    a token, and the score is 1 after a single word. A token that is None matches any word.
+    ``slop`` is the maximum number of positions that the words are moved in total, each relative to
+    the previous word (decided here: Tantivy proceeds from the rarest word to the next rarest, which
+    gives other results for three or more words). With ``prefix``, the last token also matches
+    longer tokens that start with it, and the score is 1 if at most one token precedes it. A token
+    that is None matches any word.
     """
 
     def __init__(
@@ -189,14 +194,17 @@ class Phrase(_Leaf):
                 if not often:
                     continue
                 if self.prefix:
-                    # Score by the frequency of the words before the last one.
+                    # The score depends only on how often the words before the last one occur
+                    # together.
                     often = self._often([each[number] for each in exact])
                 score = bm25(weight, often, lengths[number], average)
                 found[number] = 1.0 if len(exact) < 2 else score
         return found
 
     def _often(self, places: list[list[int]]) -> int:
-        """Return how often the phrase occurs in a document, given the positions of each token."""
+        """Return the number of occurrences of the phrase in a document, given the positions of each
+        token.
+        """
         spend(sum(map(len, places)))
         begins = [
             [at - offset for at in where]
@@ -213,10 +221,11 @@ class Phrase(_Leaf):
 
 
 def _moved(before: list[tuple[int, int]], where: list[int]) -> list[tuple[int, int]]:
-    """Return the minimum cost to move to each of ``where`` from the positions in ``before``.
+    """Return the minimum cost of moving to each position in ``where`` from any position in
+    ``before``.
 
-    A position in ``before`` comes with its cost so far. One upward and one downward sweep take time
-    proportional to the number of positions.
+    ``before`` contains positions with the cost paid so far. One upward and one downward sweep take
+    time proportional to the number of positions, apart from sorting.
     """
     spend(_A_SCORE * (len(before) + len(where)))
     best: dict[int, int] = {}
@@ -249,7 +258,7 @@ def _united(text: TextPostings, terms: Iterable[str]) -> dict[int, list[int]]:
 
 
 class Fuzzy(_Leaf):
-    """Matches tokens within an edit distance, with score 1."""
+    """Matches tokens within an edit distance of a word, with score 1."""
 
     def __init__(
         self,
@@ -287,7 +296,7 @@ def _having(text: TextPostings, terms: Iterable[str]) -> set[int]:
 
 
 class Regex(_Leaf):
-    """Matches tokens that match a regular expression completely, ignoring case, with score 1."""
+    """Matches tokens that fully match a regular expression, ignoring case, with score 1."""
 
     def __init__(self, spec: FieldSpec, pattern: str, expression: LinearRegex) -> None:
         super().__init__(spec)
@@ -307,7 +316,7 @@ class Regex(_Leaf):
 
 @dataclass(frozen=True)
 class Boosted:
-    """A clause whose scores are multiplied by a factor."""
+    """Matches like another clause, with scores multiplied by a factor."""
 
     inner: Clause
     factor: float
@@ -326,7 +335,7 @@ class Boosted:
 
 @dataclass(frozen=True)
 class AnyOf:
-    """Matches documents that any of the clauses matches, and adds up their scores."""
+    """Matches documents that match any of the clauses, and adds up their scores."""
 
     clauses: tuple[Clause, ...]
 
@@ -341,7 +350,7 @@ class AnyOf:
             yield from clause.marks()
 
     def refusals(self, index: SearchIndex, number: int) -> list[str]:
-        """Describe each clause, if none matches."""
+        """Return the reasons of each clause, or an empty list if any clause matches."""
         said: list[str] = []
         for clause in self.clauses:
             why = clause.refusals(index, number)
@@ -359,7 +368,10 @@ def _add(found: Matches, more: Matches) -> None:
 
 @dataclass(frozen=True)
 class AllOf:
-    """Matches documents that match all ``must`` and no ``must_not``; ``should`` adds to the score."""
+    """Matches documents that match all ``must`` clauses and no ``must_not`` clause.
+
+    Matching ``should`` clauses only add to the score.
+    """
 
     must: tuple[Clause, ...]
     should: tuple[Clause, ...] = ()
@@ -396,7 +408,7 @@ class AllOf:
 
 @dataclass(frozen=True)
 class Named:
-    """A clause with its text in the filter, for explanations."""
+    """A clause together with its text in the filter, which explanations show."""
 
     inner: Clause
     words: str
@@ -408,7 +420,7 @@ class Named:
         return self.inner.marks()
 
     def refusals(self, index: SearchIndex, number: int) -> list[str]:
-        """Describe the mismatch once, prefixed with the clause's text in the filter."""
+        """Return the first reason, prefixed with the clause's text in the filter."""
         why = self.inner.refusals(index, number)
         return [f"{self.words}: {why[0]}"] if why else []
 

@@ -1,7 +1,7 @@
-"""Documents: the values of a key's fields in an index, each with the type of the schema.
+"""Documents: the values of a key's indexed fields, converted to the types in the schema.
 
 A missing field or a value of the wrong type silently excludes only that field (specification of the
-vendor). Each scalar of an array, at any depth, is a value of its own (decided here).
+vendor). Each scalar in an array, at any depth, is a separate value (decided here).
 """
 
 from __future__ import annotations
@@ -28,10 +28,10 @@ _NUMBER = re.compile(r"[+-]?(\d++\.?\d*+|\.\d++)([eE][+-]?\d{1,4})?")
 
 
 class Document:
-    """A key as it is indexed; immutable.
+    """The indexed values of a key; immutable.
 
-    ``fields`` has an entry for each field with a value: for a TEXT field a tuple of tokens per
-    text, for all others a tuple of values. ``size`` is an estimate in bytes.
+    ``fields`` maps the name of each field that has a value to a tuple: for a TEXT field, a tuple of
+    tokens for each text; for all other types, the values. ``size`` is an estimate in bytes.
     """
 
     __slots__ = ("fields", "key", "size")
@@ -46,7 +46,9 @@ class Document:
 
 
 def source_of(kind: str, value: Any) -> dict[Any, Any] | None:
-    """Return the content of a key as a mapping; None if its type or text does not fit."""
+    """Return the content of a key as a mapping, or None if its type is wrong or its string is not a
+    JSON object.
+    """
     if kind == "HASH":
         return value.fields if isinstance(value, HashValue) else None
     if kind == "JSON":
@@ -74,7 +76,7 @@ def values_at(root: Any, steps: list[str]) -> Iterator[Any]:
 
 
 def make_document(definition: Definition, key: bytes, value: Any) -> Document | None:
-    """Return the document of a key; None if the index does not cover the key."""
+    """Return the document for a key, or None if the key's value cannot be indexed."""
     source = source_of(definition.kind, value)
     if source is None:
         return None
@@ -100,7 +102,9 @@ def make_document(definition: Definition, key: bytes, value: Any) -> Document | 
 
 
 def date_ms(text: str) -> int | None:
-    """Return the milliseconds since the epoch of an RFC 3339 string or a date (its midnight, UTC)."""
+    """Return the milliseconds since the epoch for an RFC 3339 string or a date (midnight UTC); None
+    if it is invalid.
+    """
     found = _DATE.fullmatch(text)
     if found is None:
         return None
@@ -117,7 +121,9 @@ def date_ms(text: str) -> int | None:
 
 
 def facet_path(text: str) -> str | None:
-    """Return a ``/``-path without trailing slash; None for other strings or more than 100 levels."""
+    """Return a path such as ``/a/b`` without its trailing slash; None for other strings or over 100
+    levels.
+    """
     if not text.startswith("/"):
         return None
     path = text.rstrip("/") or "/"
@@ -158,7 +164,7 @@ _TAKE: dict[str, Callable[[Any], Any]] = {
     "TEXT": _text, "KEYWORD": _text, "U64": _u64, "I64": _i64, "F64": _f64, "BOOL": _bool,
     "DATE": _date, "FACET": _facet,
 }  # fmt: skip
-"""Converters from a JSON value to a value of the type, or None."""
+"""Converters from a JSON value to a value of the field's type; they return None if it does not fit."""
 
 
 def _read_whole(take: Callable[[Any], int | None]) -> Callable[[str], int | None]:
@@ -179,4 +185,6 @@ _READ: dict[str, Callable[[str], Any]] = {
     "F64": _read_float,
     "BOOL": {"true": True, "false": False}.get,
 }
-"""Converters from the string of a hash field to a value of the type, or None."""
+"""Converters from a hash field's string to a value of the field's type; they return None if it does
+not fit.
+"""

@@ -1,10 +1,10 @@
-"""Parser of the filter language: from JSON to clauses.
+"""Parser for the filter language, from JSON to clauses.
 
-``{}`` matches every document. Fields of one object are combined with AND. ``$must`` (or ``$and``),
-``$should`` (or ``$or``), and ``$mustNot`` take an object or an array of objects. ``$should`` alone
-is OR; next to ``$must`` or fields it only adds to the score. ``$mustNot`` alone matches nothing.
-All of them may have a ``$boost``. Unknown operators are rejected. Error messages are decided here,
-except those marked as the vendor's.
+``{}`` matches every document. The fields of an object are combined with AND. ``$must`` (or
+``$and``), ``$should`` (or ``$or``), and ``$mustNot`` take an object or an array of objects.
+``$should`` alone means OR; next to ``$must`` or fields it only adds to the score. ``$mustNot``
+alone matches nothing. All of them may have a ``$boost``. Unknown operators are rejected. Error
+messages are decided here, except those marked as the vendor's.
 """
 
 from __future__ import annotations
@@ -38,10 +38,12 @@ _RANGES = ("$gt", "$gte", "$lt", "$lte")
 _BY_TEXT = ("$smart", "$eq", "$in", "$phrase", "$fuzzy", "$regex")
 
 _ONE_WORD = (4.0, 1.0, 1.0)
-"""Boosts of ``$smart`` for the exact word, a similar word, and a prefix (decided here)."""
+"""Boosts of ``$smart`` for a single word: for the exact word, a similar word, and a prefix (decided
+here).
+"""
 _SEVERAL = (8.0, 4.0, 2.0, 1.0, 1.0)
-"""Boosts for the phrase, the phrase with slop, any of its words, similar words, a prefix of the
-last.
+"""Boosts of ``$smart`` for several words: for the phrase, the phrase with slop, any of the words,
+similar words, and a prefix of the last word.
 """
 _SMART_SLOP = 2
 
@@ -94,7 +96,7 @@ class _Reader:
             raise SearchError(f"{word} takes an object or an array of objects")
         if any(key in _BOOLEAN for key in value):
             return [self.level(value)]
-        # Each field of an object is a condition of its own.
+        # Each field of the object becomes a separate condition.
         return [
             _boosted(self._field(key, item), value)
             for key, item in value.items()
@@ -280,7 +282,7 @@ def _boosted(clause: Clause, found: dict[str, Any]) -> Clause:
 
 
 def _typed(spec: FieldSpec, operand: Any) -> Any:
-    """Return an operand in the form of the field's values."""
+    """Return an operand converted to the type of the field's values."""
     value: Any = None
     if spec.is_number:
         what = "a number"

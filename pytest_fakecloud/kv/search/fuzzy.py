@@ -1,4 +1,5 @@
-"""Terms within an edit distance of a word, found by an automaton over the tree of terms.
+"""Find the terms within an edit distance of a word, with an automaton that runs over the tree of
+terms.
 
 A state is the part of an edit-distance row that can still matter, relative to the number of
 characters read. It does not depend on the word, so there are few states (Schulz and Mihov, "Fast
@@ -18,13 +19,16 @@ from .terms import Node, Terms, below
 _STEPS_A_NODE = 4
 
 _State = tuple[tuple[int, ...], tuple[int, ...]]
-"""The distances around the current column, and those of swaps that the last character began."""
+"""The distances around the current column, and the distances of swaps that the last character
+began.
+"""
 
 
 class _Automaton:
-    """The states for a maximum distance, by number. ``rows`` has the distances of each state.
+    """The numbered states of the automaton for a maximum distance.
 
-    Larger distances are stored as the maximum plus one.
+    ``rows`` contains the distances of each state; larger distances are stored as the maximum plus
+    one.
     """
 
     def __init__(self, distance: int, cheap_swap: bool) -> None:
@@ -68,7 +72,7 @@ class _Automaton:
             replaced = above[place] + (not bits >> (place + 1) & 1)
             cost = min(cost + 1, above[place + 1] + 1, replaced, far)
             if bits >> place & 1:
-                # The swap that the previous character began ends here.
+                # If the previous character began a swap, this character completes it.
                 cost = min(cost, swap)
             row.append(cost)
             begins = self._cheap_swap and bits >> (place + 2) & 1
@@ -85,10 +89,10 @@ def near(
 ) -> Iterator[str]:
     """Yield the terms within ``distance`` edits of a word.
 
-    An edit inserts, removes, or replaces a character. Swapping two adjacent characters is one edit,
-    or two unless ``cheap_swap``. With ``prefix``, a beginning of the term must be within the
-    distance, and must not be nearer to a beginning of the word than to the whole word, as in
-    Tantivy's automaton (found by comparison). Takes steps from the command's budget.
+    An edit inserts, removes, or replaces a character. Swapping two adjacent characters counts as
+    one edit, or as two if ``cheap_swap`` is false. With ``prefix``, some prefix of the term must be
+    within the distance, and must not be nearer to a prefix of the word than to the whole word, as
+    in Tantivy's automaton (found by comparison). Takes steps from the command's budget.
     """
     length = len(word)
     if prefix and length <= distance:
@@ -122,7 +126,7 @@ def near(
         node, state, depth = waiting.pop()
         following: Collection[tuple[str, Node | list[str]]] = node.items()
         if step(state, 0) < 0:
-            # Only the characters of the word lead to a next state from here.
+            # From this state, only characters of the word lead to another state.
             following = [(each, node[each]) for each in ("", *places) if each in node]
         spend(_STEPS_A_NODE * (1 + len(following)))
         for character, child in following:

@@ -1,7 +1,8 @@
-"""One index: its definition, its documents, and the changes that are not indexed yet.
+"""A search index: its definition, its documents, and the changes that are not indexed yet.
 
-A write only records the changed keys; the next search creates their documents. Therefore a write
-costs the same for an index of any size, and a suite that never searches pays nothing.
+A write only records the changed keys; the next search creates their documents. Therefore the cost
+of a write does not depend on the size of the index, and writes are cheap in tests that never
+search.
 """
 
 from __future__ import annotations
@@ -19,11 +20,13 @@ if TYPE_CHECKING:
 
 
 _STEPS, _STEPS_PER_BYTE = 100, 3
-"""Budget steps to create a document, and per byte of its size; a word counts as eight bytes."""
+"""Budget steps for creating a document, and for each byte of its size; a word counts as eight
+bytes.
+"""
 
 
 class Waiting:
-    """A change that is not searchable until a time, or for a number of searches."""
+    """A changed key that becomes searchable only at a given time or after a number of searches."""
 
     __slots__ = ("due_ms", "reads")
 
@@ -33,10 +36,11 @@ class Waiting:
 
 
 class SearchIndex:
-    """A search index as the value of a key.
+    """A search index, stored as the value of a key.
 
-    ``documents`` are numbered in the order in which they were indexed; a changed document moves to
-    the end. ``waiting`` contains changed keys that are not searchable yet.
+    ``documents`` are numbered in the order in which they were indexed; a changed document is
+    indexed again under a new number. ``waiting`` contains the changed keys that are not searchable
+    yet.
     """
 
     type_name = "search"
@@ -62,10 +66,10 @@ class SearchIndex:
         return "raw"
 
     def __len__(self) -> int:
-        return 1  # an index is never removed for being empty
+        return 1  # the key of an index is never removed for being empty
 
     def copy(self) -> SearchIndex:
-        """Return a copy that shares the documents, which never change."""
+        """Return a copy that shares the documents, which are immutable."""
         twin = SearchIndex(self.definition)
         twin.documents = dict(self.documents)
         twin.waiting = {key: Waiting(one.due_ms, one.reads) for key, one in self.waiting.items()}
@@ -116,13 +120,14 @@ class SearchIndex:
         self._unposted.clear()
 
     def release(self) -> None:
-        """Make every waiting change searchable."""
+        """Make all pending changes searchable."""
         for key in self.waiting:
             self._changed[key] = None
         self.waiting.clear()
 
     def refresh(self, keyspace: Keyspace, is_read: bool = True) -> None:
-        """Index the changed keys that need not wait any longer; ``is_read`` counts as a search.
+        """Index the changed keys that need not wait any longer; with ``is_read``, the call counts
+        as a search.
 
         Raises `OverBudget` if this exceeds the budget of the running command. The next call
         continues with the remaining keys.
@@ -184,7 +189,7 @@ class SearchIndex:
 
     @property
     def size(self) -> int:
-        """Size of the documents in bytes, an estimate (decided here)."""
+        """The estimated size of the documents in bytes (decided here)."""
         return sum(document.size for document in self.documents.values())
 
     def number_of(self, key: bytes) -> int | None:
@@ -198,7 +203,7 @@ class SearchIndex:
         return found
 
     def values(self, name: str) -> ValuePostings:
-        """Return the postings of a field of another type."""
+        """Return the postings of a field of any type except TEXT."""
         found = self._postings(name)
         assert isinstance(found, ValuePostings)
         return found
@@ -208,7 +213,9 @@ class SearchIndex:
         return self._fields[name]
 
     def column(self, name: str) -> dict[int, tuple[Any, ...]]:
-        """Return the values of a fast field by document; raise `SearchError` for any other field."""
+        """Return the values of a fast field by document number; raise `SearchError` for any other
+        field.
+        """
         spec = self.definition.by_name.get(name)
         if spec is None or not spec.fast:
             # Tantivy's error message, as users of the vendor reported it.

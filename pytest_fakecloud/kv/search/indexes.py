@@ -13,17 +13,17 @@ if TYPE_CHECKING:
 
 
 PART_STEPS = 500_000
-"""Steps of indexing after which other clients get a turn: about a twentieth of a second."""
+"""Number of indexing steps after which other clients get a turn: about a twentieth of a second."""
 
 
 @dataclass(frozen=True)
 class Search:
-    """A search that a client made.
+    """A search made by a client.
 
-    ``command`` is ``"query"``, ``"count"``, or ``"aggregate"``. ``index`` is the name or alias in
-    the command, ``filter`` the parsed filter, ``keys`` the keys in the reply of a query, in order,
-    ``total`` the number of matching documents, and ``pending`` the number of changes that were not
-    searchable yet.
+    ``command`` is ``"query"``, ``"count"``, or ``"aggregate"``. ``index`` is the name or alias
+    given in the command, ``filter`` the parsed filter, ``keys`` the keys in the reply of a query,
+    in order, ``total`` the number of matching documents, and ``pending`` the number of changes that
+    were not searchable yet.
     """
 
     command: str
@@ -37,8 +37,8 @@ class Search:
 class Indexes:
     """The indexes of a database by name.
 
-    ``delay_ms`` and ``delay_reads`` delay changes by a time or a number of searches; None is no
-    delay. ``aliases`` may point to indexes that do not exist.
+    Changes become searchable after a delay: ``delay_ms`` milliseconds or ``delay_reads`` searches;
+    None means no delay. ``aliases`` may point to indexes that do not exist.
     """
 
     def __init__(self, delay_ms: int | None = None, delay_reads: int | None = None) -> None:
@@ -48,7 +48,7 @@ class Indexes:
         self.delay_reads = delay_reads
 
     def find(self, name: bytes) -> tuple[bytes, SearchIndex] | None:
-        """Return the name and the index of a name or alias; a name takes precedence over an alias."""
+        """Return the name and the index for a name or alias; a name takes precedence over an alias."""
         index = self.named.get(name)
         if index is None:
             name = self.aliases.get(name, name)
@@ -56,9 +56,9 @@ class Indexes:
         return None if index is None else (name, index)
 
     def catch_up(self, keyspace: Keyspace, name: bytes, *, whole: bool) -> bool:
-        """Index some of the changed keys of an index; return whether none is left.
+        """Index some of the changed keys of an index; return whether no changed keys are left.
 
-        ``whole`` includes the keys that are not searchable yet.
+        With ``whole``, also index the keys that are not searchable yet.
         """
         found = self.find(name)
         if found is None:
@@ -75,7 +75,7 @@ class Indexes:
     # -- tracking the keyspace -------------------------------------------------------------------
 
     def note(self, keyspace: Keyspace, key: bytes) -> None:
-        """Record a changed key in the indexes, and update the indexes if the key is one."""
+        """Record a changed key in every index; if the key is itself an index, update the indexes."""
         value = keyspace.values.get(key)
         if type(value) is SearchIndex:
             self.named[key] = value
@@ -85,12 +85,14 @@ class Indexes:
             index.note(key, *self.wait(keyspace))
 
     def wait(self, keyspace: Keyspace) -> tuple[int | None, int | None]:
-        """Return the time until which, and the number of searches for which, a change is delayed."""
+        """Return when a change made now becomes searchable: at which time, and after how many
+        searches.
+        """
         delay = self.delay_ms
         return None if delay is None else keyspace.now_ms + delay, self.delay_reads
 
     def adopt(self, values: dict[bytes, Any]) -> None:
-        """Replace the indexes by those among the values of a replaced keyspace."""
+        """Replace the indexes by those found in the values of a new keyspace."""
         self.named = {key: one for key, one in values.items() if type(one) is SearchIndex}
 
     def forget(self) -> None:
@@ -99,7 +101,9 @@ class Indexes:
         self.aliases.clear()
 
     def copy(self) -> Indexes:
-        """Return a copy of the aliases for a snapshot; the indexes are among the keys' values."""
+        """Return a copy with the aliases, for a snapshot; the indexes are copied with the values of
+        the keys.
+        """
         twin = Indexes(self.delay_ms, self.delay_reads)
         twin.aliases = dict(self.aliases)
         return twin

@@ -1,6 +1,6 @@
-"""Postings: the documents of each term and of each value of a field.
+"""Postings: the documents that contain each term or value of a field.
 
-Documents are numbers here, which ascend in the order of indexing.
+Documents are identified by numbers, which ascend in the order of indexing.
 """
 
 from __future__ import annotations
@@ -13,14 +13,14 @@ from ...core.budget import spend
 from .terms import Terms
 
 GAP = 1 << 20
-"""Number of positions between two texts of a field, so that no phrase matches across them."""
+"""Number of positions between two texts in the same field, so that no phrase matches across texts."""
 _FEW = 64
 
 
 class Ordered:
     """Distinct terms in ascending order, sorted when they are first read.
 
-    Terms without documents stay, so a reader must check whether there are documents.
+    Terms are never removed, so a reader must check whether a term still has documents.
     """
 
     __slots__ = ("_new", "_sorted")
@@ -30,7 +30,7 @@ class Ordered:
         self._new: list[Any] = []
 
     def add(self, term: Any) -> None:
-        """Add a term that does not exist yet."""
+        """Add a term that is not present yet."""
         self._new.append(term)
 
     def all(self) -> list[Any]:
@@ -47,7 +47,9 @@ class Ordered:
 
 
 class TextPostings:
-    """The tokens of a text field: ``terms`` maps each token to its documents and positions."""
+    """The tokens of a text field. ``terms`` maps each token to its documents, and these to
+    positions.
+    """
 
     __slots__ = ("_seen", "known", "lengths", "terms", "total")
 
@@ -55,7 +57,7 @@ class TextPostings:
         self.terms: dict[str, dict[int, list[int]]] = {}
         self.lengths: dict[int, int] = {}
         self.total = 0
-        """Number of tokens in all documents."""
+        """Total number of tokens in all documents."""
         self.known = Terms()
         self._seen: set[str] = set()
 
@@ -95,9 +97,9 @@ class TextPostings:
 
 
 class ValuePostings:
-    """The values of a field of another type: ``numbers`` maps each value to its documents.
+    """The values of a field of any other type. ``numbers`` maps each value to its documents.
 
-    ``of`` is the column: the values of each document, in order.
+    ``of`` maps each document to its values, in order.
     """
 
     __slots__ = ("_seen", "numbers", "of", "order")
@@ -131,13 +133,13 @@ class ValuePostings:
                 del self.numbers[value]
 
     def equal(self, value: Any) -> set[int]:
-        """Return the documents with a value; the set must not be changed."""
+        """Return the documents that have a value; the returned set must not be changed."""
         return self.numbers.get(value) or set()
 
     def between(
         self, low: Any, high: Any, without_low: bool = False, without_high: bool = False
     ) -> set[int]:
-        """Yield the documents with a value in a range; None is no bound."""
+        """Yield the documents that have a value in a range; None means unbounded."""
         values = self.order.all()
         first = 0
         if low is not None:

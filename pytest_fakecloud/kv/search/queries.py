@@ -1,4 +1,4 @@
-"""Queries: select and order the matching documents, and format their content."""
+"""Run queries: select the matching documents, order them, and format their content."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Highlight:
-    """The fields in which matching words are highlighted, and the tags around the words."""
+    """The fields in which matching words are highlighted, and the tags to put around the words."""
 
     fields: tuple[str, ...]
     tags: tuple[str, str] = ("<em>", "</em>")
@@ -33,8 +33,8 @@ class Highlight:
 class Query:
     """The options of SEARCH.QUERY.
 
-    ``select`` contains document paths, or is None for the whole document. ``order`` is a fast field
-    and whether the order is ascending.
+    ``select`` contains paths in the document, or is None for the whole document. ``order`` contains
+    the name of a fast field and whether the order is ascending.
     """
 
     limit: int = 10
@@ -80,7 +80,8 @@ def run_query(
         if show is not None:
             source = source_of(index.definition.kind, keyspace.values.get(key))
             if source is None:
-                # The key was deleted or has another type, which the index has not processed yet.
+                # The key was deleted or has another type now, and the index has not processed the
+                # change yet.
                 continue
             content = show(source, keyspace.values[key])
         hits.append(Hit(key, score, content, query.order is None and query.function is None))
@@ -91,9 +92,11 @@ def run_query(
 
 _Ranked = list[tuple[int, float]]
 _STEPS_A_VALUE = 6
-"""Steps per value of a score function."""
+"""Budget steps for each field value that a score function reads."""
 _WALKED = 10
-"""If at least one in this many documents matches, iterating over the values in order is faster."""
+"""If more than one in this many documents matches, iterating over all values in order is faster
+than sorting the matches.
+"""
 
 
 def _ranking(index: SearchIndex, query: Query) -> Callable[[Matches, int], _Ranked]:
@@ -146,7 +149,9 @@ def _by_field(index: SearchIndex, name: str, up: bool) -> Callable[[Matches, int
 
 
 def _walk(postings: ValuePostings, found: Matches, count: int, up: bool) -> _Ranked:
-    """Return the first documents by iterating over the values in order; fast for many matches."""
+    """Return the first ``count`` matches by iterating over all values in order; fast if many
+    documents match.
+    """
     values = postings.order.all()
     ranked: _Ranked = []
     for value in values if up else reversed(values):
@@ -229,7 +234,7 @@ def _encoded(text: str) -> bytes:
 
 
 class _Marker:
-    """Adds tags around the words of a text whose tokens match."""
+    """Puts tags around the words of a text whose tokens are among the given terms."""
 
     def __init__(self, analyzer: Analyzer, terms: set[str], tags: tuple[str, str]) -> None:
         self._analyzer = analyzer
@@ -270,7 +275,9 @@ def _marked_document(source: dict[str, Any], marks: dict[str, _Marker]) -> dict[
 
 
 def _mark(parent: Any, steps: list[str], marker: _Marker) -> Any:
-    """Return the value with the texts at a path highlighted; containers are changed in place."""
+    """Highlight the strings at a path and return the new value; lists and objects are changed in
+    place.
+    """
     if isinstance(parent, list):
         parent[:] = [_mark(item, steps, marker) for item in parent]
     elif steps:

@@ -10,7 +10,7 @@ from itertools import pairwise
 from .analysis import LANGUAGES, Analyzer, analyzer
 
 KEY_TYPES = {"JSON": "ReJSON-RL", "HASH": "hash", "STRING": "string"}
-"""The words after ``ON``, with the type of key that each means."""
+"""Maps the words allowed after ``ON`` to the types of key that they denote."""
 _WITH_FAST = frozenset({"U64", "I64", "F64", "DATE", "BOOL"})
 _RANGED = frozenset({"U64", "I64", "F64", "DATE", "KEYWORD"})
 FIELD_TYPES = ("TEXT", "U64", "I64", "F64", "BOOL", "DATE", "KEYWORD", "FACET")
@@ -20,14 +20,16 @@ _MOST_FIELDS = 1000
 
 
 class SearchError(Exception):
-    """Raised if a search is invalid; the message is the error reply without its error code."""
+    """Raised if a search is invalid; the message is the text of the error reply, without the error
+    code.
+    """
 
 
 @dataclass(frozen=True, slots=True)
 class FieldSpec:
     """A field of the schema: its name in the index, its type (``kind``), and its options.
 
-    ``source`` is the path in the document if it differs from the name.
+    ``source`` is the path of the value in the document if it differs from the name.
     """
 
     name: str
@@ -55,7 +57,7 @@ class FieldSpec:
 
     @property
     def is_text(self) -> bool:
-        """Whether the field's words are searchable."""
+        """Whether words in the field can be searched for."""
         return self.kind == "TEXT"
 
     @property
@@ -65,12 +67,14 @@ class FieldSpec:
 
     @property
     def has_ranges(self) -> bool:
-        """Whether the field supports ``$gt`` and the other range operators."""
+        """Whether the field supports range operators such as ``$gt``."""
         return self.kind in _RANGED
 
     @property
     def is_column(self) -> bool:
-        """Whether the field's values can be aggregated; a KEYWORD is always fast."""
+        """Whether the field's values can be aggregated. KEYWORD fields always can, even without
+        FAST.
+        """
         return self.fast or self.kind == "KEYWORD"
 
     def words(self) -> list[str]:
@@ -82,7 +86,9 @@ class FieldSpec:
 
 @dataclass(frozen=True)
 class Definition:
-    """The arguments of SEARCH.CREATE. Raises `SearchError` if they contradict each other."""
+    """The arguments of SEARCH.CREATE. The constructor raises `SearchError` if they contradict each
+    other.
+    """
 
     kind: str
     prefixes: tuple[str, ...]
@@ -108,7 +114,7 @@ class Definition:
 
     @cached_property
     def by_name(self) -> dict[str, FieldSpec]:
-        """The fields by their names in the index."""
+        """A mapping from names in the index to fields."""
         return {each.name: each for each in self.fields}
 
     @cached_property
@@ -117,7 +123,8 @@ class Definition:
 
     def covers(self, key: bytes) -> bool:
         """Return whether a key starts with one of the prefixes."""
-        # No prefix covers another, so only the last prefix that sorts up to the key can match.
+        # No prefix covers another, so only the last prefix that does not sort after the key can
+        # match.
         at = bisect_right(self._starts, key)
         return at > 0 and key.startswith(self._starts[at - 1])
 

@@ -1,7 +1,7 @@
-"""Scores of documents: BM25 for words, and functions of field values.
+"""Document scores: BM25 for words, and functions of field values.
 
-BM25 is that of Tantivy: k1 1.2, b 0.75, ``ln(1 + (N - n + 0.5) / (n + 0.5))`` as the weight of a
-term, and lengths rounded down to one of 256 steps.
+BM25 has the parameters of Tantivy: k1 1.2, b 0.75, ``ln(1 + (N - n + 0.5) / (n + 0.5))`` as the
+weight of a term, and lengths rounded down to one of 256 steps.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ _K1, _B = 1.2, 0.75
 
 
 def idf(documents: int, having: int) -> float:
-    """Return the weight of a term that ``having`` of ``documents`` documents contain."""
+    """Return the weight of a term that occurs in ``having`` of ``documents`` documents."""
     return math.log(1 + (documents - having + 0.5) / (having + 0.5))
 
 
@@ -30,7 +30,7 @@ _STEPS = [_step(code) for code in range(256)]
 
 
 def rounded_length(length: int) -> int:
-    """Return the length of a text as the index stores it: exact up to 40 tokens."""
+    """Return the length of a text as the index stores it: exact up to 40 tokens, then rounded down."""
     return length if length <= 40 else _STEPS[bisect_right(_STEPS, length) - 1]
 
 
@@ -58,7 +58,7 @@ MODIFIERS: Mapping[str, Callable[[float], float]] = {
 
 @dataclass(frozen=True, slots=True)
 class FieldValue:
-    """A ``FIELDVALUE`` of SCOREFUNC: a numeric field, and the function applied to its value."""
+    """A ``FIELDVALUE`` of SCOREFUNC: a numeric field, and the modifier applied to its value."""
 
     field: str
     modifier: str = "NONE"
@@ -66,10 +66,10 @@ class FieldValue:
     missing: float = 0.0
 
     def of(self, value: float | None) -> float:
-        """Return the modified value times the factor.
+        """Return the field's value after applying the modifier and the factor.
 
         ``missing`` replaces a value that is absent or outside the modifier's domain. If ``missing``
-        is outside the domain too, it is not modified.
+        is itself outside the domain, the modifier is not applied to it.
         """
         for one in (value, self.missing):
             modified = None if one is None else self._modified(one)
@@ -87,11 +87,11 @@ class FieldValue:
 
 @dataclass(frozen=True, slots=True)
 class ScoreFunction:
-    """SCOREFUNC: computes a score from field values.
+    """A SCOREFUNC, which computes a score from field values.
 
-    ``combine`` (SUM or MULTIPLY) joins several values, ``mode`` (SUM, MULTIPLY, or REPLACE) joins
-    the result with the relevance. Both default to SUM (decided here: the vendor's reference says
-    so, the guide says MULTIPLY).
+    ``combine`` (SUM or MULTIPLY) combines several field values; ``mode`` (SUM, MULTIPLY, or
+    REPLACE) combines the result with the relevance score. Both default to SUM (decided here: the
+    vendor's reference says SUM, the guide says MULTIPLY).
     """
 
     values: tuple[FieldValue, ...]

@@ -1,4 +1,4 @@
-"""The distinct terms of a text field, as a tree of their prefixes."""
+"""The distinct terms of a text field, stored in a prefix tree."""
 
 from __future__ import annotations
 
@@ -6,18 +6,19 @@ from collections.abc import Iterator
 from typing import TypeAlias
 
 Node: TypeAlias = "dict[str, Node | list[str]]"
-"""Maps the next character to a node, or to a list of the terms with that prefix.
+"""A node of the tree. It maps the next character to a node, or to a list of the terms with that
+prefix.
 
-The empty string maps to the term that ends here.
+The empty string maps to the term that ends at this node.
 """
 _DEEPEST = 40
-"""Maximum depth of the tree: a longer common prefix costs memory and saves nothing."""
+"""Maximum depth of the tree. Deeper levels would cost memory without making searches faster."""
 
 
 class Terms:
     """Distinct terms, added to the tree when they are first read.
 
-    Terms without documents stay, so a reader must check whether there are documents.
+    Terms are never removed, so a reader must check whether a term still has documents.
     """
 
     __slots__ = ("_new", "_root")
@@ -27,12 +28,12 @@ class Terms:
         self._new: list[str] = []
 
     def add(self, term: str) -> None:
-        """Add a term that does not exist yet."""
+        """Add a term that is not present yet."""
         self._new.append(term)
 
     @property
     def root(self) -> Node:
-        """Return the node of the empty prefix; it must not be changed."""
+        """The root node, i.e. the node for the empty prefix. It must not be changed."""
         if self._new:
             for term in self._new:
                 _insert(self._root, term)
@@ -67,7 +68,7 @@ def _insert(root: Node, term: str) -> None:
 
 
 def below(node: Node | list[str]) -> Iterator[str]:
-    """Yield the terms below a node."""
+    """Yield the terms in the subtree of a node, in any order."""
     waiting = [node]
     while waiting:
         node = waiting.pop()

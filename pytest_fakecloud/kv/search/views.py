@@ -1,4 +1,4 @@
-"""Views of search for tests: indexes with their documents, and the searches that were made."""
+"""Views of search for tests: the indexes with their documents, and the recorded searches."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 Reading = Callable[[], "AbstractContextManager[Keyspace]"]
-"""Returns the keyspace while no other thread changes it."""
+"""Returns a context manager for reading the keyspace while no other thread changes it."""
 
 
 class SearchFields(TypedDict, total=False):
@@ -42,13 +42,14 @@ _FIELDS: Mapping[str, Field] = {
     "total": Field(NUMBER),
     "pending": Field(NUMBER),
 }
-"""The fields that searches can be filtered by."""
+"""The fields by which recorded searches can be filtered."""
 
 
 class SearchIndexView:
-    """A read-only view of a search index. Reading it never counts as a search.
+    """A read-only view of a search index. Reading the view never counts as a search.
 
-    Every property shows the current state, and raises `ContractError` once the index is dropped.
+    Every property shows the current state, and raises `ContractError` if the index no longer
+    exists.
     """
 
     def __init__(self, reading: Reading, name: str) -> None:
@@ -58,17 +59,17 @@ class SearchIndexView:
 
     @property
     def schema(self) -> dict[str, list[str]]:
-        """The fields with their types and options: ``{"title": ["TEXT", "NOSTEM"]}``."""
+        """The fields of the index with their types and options: ``{"title": ["TEXT", "NOSTEM"]}``."""
         return self._look(
             lambda _, index: {each.name: each.words()[1:] for each in index.definition.fields}
         )
 
     @property
     def documents(self) -> dict[str, dict[str, list[Any]]]:
-        """The indexed values of each key's fields, and the tokens of its texts.
+        """The indexed values of each key's fields; for texts, the tokens.
 
-        ``{"p:1": {"title": ["run", "shoe"], "price": [40.0]}}``. A field that could not be indexed
-        is omitted. Dates are milliseconds since the epoch.
+        Example: ``{"p:1": {"title": ["run", "shoe"], "price": [40.0]}}``. A field that could not be
+        indexed is omitted. Dates are milliseconds since the epoch.
         """
 
         def read(keyspace: Keyspace, index: SearchIndex) -> dict[str, dict[str, list[Any]]]:
@@ -87,7 +88,8 @@ class SearchIndexView:
         return self._look(lambda _, index: [_text(key) for key in index.waiting])
 
     def explain(self, key: str, filter: Mapping[str, Any]) -> list[str]:
-        """Return why a filter does not match a key, one line for each clause that does not match.
+        """Return why a filter does not match a key, with one line for each clause that does not
+        match.
 
         The list is empty if the filter matches. Raises `ContractError` for a filter that the vendor
         would reject.
@@ -159,12 +161,12 @@ def _not_indexed(keyspace: Keyspace, index: SearchIndex, key: bytes) -> str:
 
 
 def searches_of(made: Iterable[Search]) -> Found[Search]:
-    """Return the searches as a list that can be filtered."""
+    """Return recorded searches as a list that can be filtered."""
     return found_of(list(made), _FIELDS, "search")
 
 
 def _keys_of(reading: Reading, made: Iterable[Search], index: object) -> Sort:
-    """Return the shape of the keys that searches of an index can return: its prefixes."""
+    """Return the kind of field for keys in the results of an index, restricted to its prefixes."""
     with reading() as keyspace:
         indexes = keyspace.indexes
         found = None
@@ -175,16 +177,17 @@ def _keys_of(reading: Reading, made: Iterable[Search], index: object) -> Sort:
         begins = found[1].definition.prefixes
     for search in made:
         if search.index == index and not all(key.startswith(begins) for key in search.keys):
-            return TEXT  # an earlier index of that name may have had other prefixes
+            return TEXT  # an earlier index with this name may have had other prefixes
     return shaped(f"a key of {index!r}", f"{begins[0]}1", begins=begins)
 
 
 def expect_search(
     reading: Reading, made: Iterable[Search], times: int | None, asked: Mapping[str, object]
 ) -> Found[Search]:
-    """Return the searches that match; fail unless there is one, or exactly ``times``.
+    """Return the recorded searches that match; fail unless there is at least one or, if given,
+    exactly ``times``.
 
-    If ``keys`` are given that a search did not return, the failure explains why.
+    If a search did not return a key in ``keys``, the failure explains why.
     """
     __tracebackhide__ = True
     wanted = asked.get("keys")

@@ -1,6 +1,6 @@
 """Bucket aggregations: group documents by a value, then count and aggregate each group.
 
-A reply starts with the word ``buckets``, which the clients use to tell it from a metric.
+A reply starts with the word ``buckets``, by which the clients distinguish it from a metric.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from ..schema import FieldSpec, SearchError
 from .request import REQUIRED, Aggregation, Arguments, Numbers, column_of, is_number, number
 
 MOST_BUCKETS = 65_000
-"""Maximum number of buckets in a reply (Tantivy's limit)."""
+"""Maximum number of buckets in a reply (the limit in Tantivy)."""
 
 _STEPS_A_BUCKET, _STEPS_A_DOCUMENT = 20, 5
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
@@ -56,7 +56,7 @@ def _instant(ms: float) -> bytes:
 def _groups(
     numbers: Numbers, column: dict[int, tuple[Any, ...]], absent: Any, key: Callable[[Any], Any]
 ) -> Groups:
-    """Group documents by ``key`` of their values; a document is in each group only once."""
+    """Group documents by ``key`` of their values; a document is at most once in each group."""
     groups: Groups = {}
     without = () if absent is None else (absent,)
     spend(_STEPS_A_DOCUMENT * len(numbers))
@@ -74,9 +74,10 @@ _U64 = 2**64 - 1
 
 
 def _hash_order(keys: Iterable[Any]) -> list[Any]:
-    """Return numbers in the order of the vendor's hash table.
+    """Return numbers in the order of the vendor's hash table, followed by strings.
 
-    Buckets with equal counts have this order, which is known from the vendor's own tests for F64.
+    Buckets with equal counts are returned in this order. For F64 fields, it is known from the
+    vendor's own tests.
     """
     texts = [key for key in keys if isinstance(key, str)]
     known = [key for key in keys if not isinstance(key, str)]
@@ -96,7 +97,9 @@ def _hash_order(keys: Iterable[Any]) -> list[Any]:
 
 
 def _chosen(args: Arguments, name: str) -> Callable[[Any], bool] | None:
-    """Return a test for ``include`` or ``exclude``: a regular expression or a list of terms."""
+    """Return a predicate for ``include`` or ``exclude``, which is a regular expression or a list of
+    terms.
+    """
     wanted = args.take(
         name, "a regular expression or an array", lambda value: isinstance(value, str | list)
     )
@@ -113,7 +116,7 @@ def _chosen(args: Arguments, name: str) -> Callable[[Any], bool] | None:
 
 
 def _direction(args: Arguments, allowed: Callable[[str], bool]) -> tuple[str, bool] | None:
-    """Return the sort key, and whether the order is ascending."""
+    """Return the key to sort by and whether the order is ascending, or None if no order is given."""
     order = args.take(
         "order",
         'an object such as {"count": "desc"}',
@@ -130,7 +133,10 @@ def _direction(args: Arguments, allowed: Callable[[str], bool]) -> tuple[str, bo
 
 
 def _missing(args: Arguments, spec: FieldSpec) -> Any:
-    """Return the term for documents without a value: of the field's type, or a string for numbers."""
+    """Return the term that stands for documents without a value.
+
+    It has the type of the field; for a number field it may also be a string.
+    """
     if spec.kind == "DATE":
         text = args.take(
             "missing",
@@ -244,7 +250,7 @@ def _range(index: SearchIndex, args: Arguments, subs: Sequence[Aggregation]) -> 
     lows = [low for _, low, _ in ranges]
 
     def compute(numbers: Numbers) -> list[Any]:
-        # The ranges leave no holes, so a value is in the last range that starts at or below it.
+        # The ranges leave no gaps, so a value belongs to the last range that starts at or below it.
         groups = _groups(numbers, column, None, lambda value: bisect_right(lows, value) - 1)
         buckets = []
         for nth, (key, low, high) in enumerate(ranges):
@@ -263,7 +269,7 @@ def _range(index: SearchIndex, args: Arguments, subs: Sequence[Aggregation]) -> 
 
 
 def _without_holes(args: Arguments, given: list[dict[str, Any]]) -> list[tuple[str, float, float]]:
-    """Return the ranges in order, with one for each hole and open end, as Tantivy does."""
+    """Return the ranges in order, with additional ranges for gaps and open ends, as in Tantivy."""
     asked = sorted(
         (one.get("from", -math.inf), one.get("to", math.inf), one.get("key")) for one in
         ({**one, "key": one.get("key") or ""} for one in given)
@@ -288,7 +294,7 @@ def _range_key(low: float, high: float) -> str:
 
 
 def _written(buckets: list[list[Any]], keyed: bool) -> list[Any]:
-    """Return a list of buckets, or a map by their keys."""
+    """Return the buckets as a list or, if ``keyed``, as a map from each bucket's key."""
     if not keyed:
         return [b"buckets", buckets]
     return [b"buckets", [part for each in buckets for part in (each[1], each[2:])]]
@@ -415,7 +421,9 @@ def _facet(index: SearchIndex, args: Arguments, subs: Sequence[Aggregation]) -> 
 
 
 def _below(paths: Iterable[str], top: str, deepest: int) -> set[str]:
-    """Return the paths under ``top`` and their ancestors, up to ``deepest`` levels below it."""
+    """Return the paths under ``top`` up to ``deepest`` levels below it, including intermediate
+    paths.
+    """
     start = [] if top == "/" else top.split("/")[1:]
     found = set()
     for path in paths:
@@ -451,4 +459,4 @@ BUCKETS: dict[str, Callable[[SearchIndex, Arguments, Sequence[Aggregation]], Com
     "$dateHistogram": _date_histogram,
     "$facet": _facet,
 }
-"""Functions that build each bucket aggregation; all but ``$facet`` support aggregations below them."""
+"""Functions that build the bucket aggregations. All except ``$facet`` support nested aggregations."""

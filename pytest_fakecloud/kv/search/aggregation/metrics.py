@@ -51,7 +51,8 @@ def _fsum(values: Iterable[float]) -> float:
     try:
         return math.fsum(found)
     except (OverflowError, ValueError):
-        # For an overflow, or infinities of both signs, return what plain addition returns.
+        # If the sum overflows or contains infinities of both signs, return the result of plain
+        # addition.
         return sum(map(float, found))
 
 
@@ -177,4 +178,6 @@ METRICS: dict[str, Callable[[SearchIndex, Arguments], Metric]] = {
     "$extendedStats": _extended,
     "$percentiles": _percentiles,
 }
-"""Functions that build each metric: from the index and arguments to a function of documents."""
+"""Functions that take an index and arguments, and return a function that computes the metric for
+documents.
+"""

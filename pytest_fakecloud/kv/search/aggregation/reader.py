@@ -14,7 +14,7 @@ from .request import Aggregation, Arguments
 def parse_aggregations(
     index: SearchIndex, asked: dict[str, Any], is_top: bool = True
 ) -> list[Aggregation]:
-    """Return the aggregations of a request; raise `SearchError` for an invalid one."""
+    """Return the aggregations in a request; raise `SearchError` if one is invalid."""
     return [_read(index, alias, wanted, is_top) for alias, wanted in asked.items()]
 
 

@@ -10,14 +10,14 @@ from ..index import SearchIndex
 from ..schema import FieldSpec, SearchError
 
 Numbers = list[int]
-"""Document numbers, in the order of indexing."""
+"""The numbers of documents, in the order of indexing."""
 
 REQUIRED: Any = object()
-"""Default of an argument that must be given."""
+"""Marks an argument as required when passed as its default."""
 
 
 def number(value: float | int | None) -> bytes | None:
-    """Format a number for a reply: the shortest string (``"40"``, not ``"40.0"``)."""
+    """Format a number for a reply as the shortest string (``"40"``, not ``"40.0"``)."""
     if value is None:
         return None
     if isinstance(value, float) and value.is_integer() and abs(value) < 1e16:
@@ -26,7 +26,11 @@ def number(value: float | int | None) -> bytes | None:
 
 
 class Arguments:
-    """The arguments of one operator. Each is consumed by name; `end()` raises if any is left."""
+    """The arguments of one operator.
+
+    Each argument is consumed by its name. Call `end()` last, which raises an error if any argument
+    is left.
+    """
 
     def __init__(self, alias: str, operator: str, given: dict[str, Any]) -> None:
         self.alias = alias
@@ -34,7 +38,7 @@ class Arguments:
         self._given = dict(given)
 
     def error(self, text: str) -> SearchError:
-        """Return an error about this aggregation."""
+        """Return an error whose message names this aggregation."""
         return SearchError(f"Aggregation '{self.alias}' operator '{self.operator}' {text}")
 
     def has(self, name: str) -> bool:
@@ -44,7 +48,10 @@ class Arguments:
     def take(
         self, name: str, expected: str, accepts: Callable[[Any], bool], usual: Any = None
     ) -> Any:
-        """Consume an argument; raise if it is invalid, or missing without a default."""
+        """Consume an argument and return it, or the default if it is not given.
+
+        Raise an error if the argument is invalid, or if it is required but not given.
+        """
         if name not in self._given:
             if usual is REQUIRED:
                 raise self.error(f"is missing required '{name}' property")
@@ -76,7 +83,7 @@ class Arguments:
         return self.take(name, "a string", lambda value: isinstance(value, str), usual)
 
     def bounds(self, name: str) -> tuple[float, float] | None:
-        """Consume an argument that is an object of ``min`` and ``max``."""
+        """Consume an argument that is an object with ``min`` and ``max``."""
         found = self.take(
             name,
             "an object of min and max",
@@ -101,21 +108,23 @@ def is_number(value: Any) -> bool:
 
 @dataclass
 class Aggregation:
-    """A named aggregation: ``compute`` returns a flat reply for document numbers."""
+    """A named aggregation. ``compute`` takes document numbers and returns the flat list of a reply."""
 
     alias: str
     compute: Callable[[Numbers], list[Any]]
 
     @property
     def name(self) -> bytes:
-        """The alias in the form of a reply."""
+        """The alias as bytes, for replies."""
         return self.alias.encode()
 
 
 def column_of(
     index: SearchIndex, args: Arguments, allowed: tuple[str, ...]
 ) -> tuple[FieldSpec, dict[int, tuple[Any, ...]]]:
-    """Return the field of an aggregation and its values; raise if the field cannot be used."""
+    """Return the field of an aggregation and its values by document; raise an error if the field
+    cannot be used.
+    """
     name = args.take("field", "a string", lambda value: isinstance(value, str))
     if name is None:
         # The vendor's error message.
