@@ -1,7 +1,7 @@
-"""The functions that run the commands: one module or folder per group.
+"""The functions that run the commands, in one module or folder per command group.
 
-A group is imported when one of its commands first runs. Importing all groups would add 10 ms to the
-first fake of a test run.
+The code of a group is imported when one of its commands first runs. Importing all groups would add
+10 ms to the first fake of a test run.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ _ROOMS = {
     "generic": "keys",
     "sorted-set": "sorted_set",
 }
-"""Module of each group whose module has another name than the group."""
+"""Maps each command group to its module, if the names differ."""
 _ELSEWHERE = {"MIGRATE": "server", "RESTORE-ASKING": "keys"}
 
 

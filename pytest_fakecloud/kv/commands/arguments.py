@@ -1,4 +1,4 @@
-"""Parsers of arguments that several groups of commands share: counts, scan pages, timeouts."""
+"""Parsers for arguments that several command groups share: counts, scan pages, timeouts."""
 
 from __future__ import annotations
 
@@ -23,19 +23,21 @@ from ..table.syntax import (
 )
 
 DEFAULT_PAGE = {"vendor": 100, "redis": 10}
-"""Default COUNT of a scan. The vendor returns a small collection in a single page."""
+"""Default COUNT of a scan by dialect. The vendor returns a small collection in a single page."""
 
 
 MOST_REPETITIONS = 1_000_000
-"""Maximum number of random members for a negative count (decided here).
+"""Maximum number of random members that a negative count may request (decided here).
 
-Redis would send members until memory runs out or the client disconnects. A test that asks for more
+Redis would send members until memory runs out or the client disconnects. A test that requests more
 has a bug.
 """
 
 
 def parse_count(text: bytes) -> int:
-    """Parse a count that may be negative (allowing repetitions), but not the lowest integer."""
+    """Parse a count that may be negative to allow repetitions; the lowest 64-bit integer is
+    rejected.
+    """
     count = parse_int(text)
     if count < -I64_MAX:
         raise CommandError(errors.OUT_OF_LONG_RANGE)
@@ -43,18 +45,19 @@ def parse_count(text: bytes) -> int:
 
 
 def check_repetitions(count: int) -> None:
-    """Raise if a negative count asks for more than `MOST_REPETITIONS` random members."""
+    """Raise an error if a negative count requests more than `MOST_REPETITIONS` random members."""
     if count < -MOST_REPETITIONS:
         raise CommandError(errors.OUT_OF_RANGE)
 
 
 def bounds(start: bytes, stop: bytes) -> tuple[int, int]:
-    """Parse the first and the last index of a slice."""
+    """Parse the first and last index of a slice."""
     return parse_int(start), parse_int(stop)
 
 
 def slice_bounds(first: int, last: int, length: int) -> tuple[int, int]:
-    """Return a slice's start and stop within 0..length, where start <= i < stop.
+    """Return the slice from index ``first`` to ``last`` as start and stop within 0..length, where
+    start <= i < stop.
 
     Negative indexes count from the end.
     """
@@ -67,7 +70,7 @@ def slice_bounds(first: int, last: int, length: int) -> tuple[int, int]:
 
 
 def is_first_end(word: bytes, first: bytes, last: bytes) -> bool:
-    """Return whether a word names the first of two ends; raise if it names neither."""
+    """Return whether a word names the first of two ends; raise an error if it names neither."""
     end = word.upper()
     if end not in (first, last):
         raise CommandError(errors.SYNTAX)
@@ -75,7 +78,7 @@ def is_first_end(word: bytes, first: bytes, last: bytes) -> bool:
 
 
 def parse_pop(args: Args, at: int, first: bytes, last: bytes) -> tuple[list[bytes], bool, int]:
-    """Read ``numkeys key [key ...] first|last [COUNT n]`` of LMPOP, ZMPOP, BLMPOP, and BZMPOP.
+    """Parse ``numkeys key [key ...] first|last [COUNT n]`` of LMPOP, ZMPOP, BLMPOP, and BZMPOP.
 
     Return the keys, whether to pop from the first end, and the count.
     """
@@ -102,8 +105,9 @@ def parse_cursor(text: bytes) -> int:
 def fits_a_page(session: Session, value: Value, cursor: int, count: int) -> bool:
     """Return whether a scan returns the whole collection in one page.
 
-    The vendor pages by exact COUNT, as its SCAN does. Redis pages hash tables and returns a
-    collection that is one block of memory in full, whatever the COUNT.
+    The vendor's pages contain exactly COUNT elements, like those of its SCAN. Redis splits hash
+    tables into pages, and returns a collection that is stored in one block of memory in full,
+    regardless of COUNT.
     """
     if session.engine.dialect == "vendor":
         return not cursor and len(value) <= count
@@ -111,7 +115,7 @@ def fits_a_page(session: Session, value: Value, cursor: int, count: int) -> bool
 
 
 def parse_scan(session: Session, args: Args) -> tuple[int, Callable[[bytes], bool] | None]:
-    """Read ``[MATCH pattern] [COUNT n]``; return the COUNT and a function that matches elements."""
+    """Parse ``[MATCH pattern] [COUNT n]``; return the count and a function that matches elements."""
     count, match = DEFAULT_PAGE[session.engine.dialect], None
     for at in range(0, len(args), 2):
         word = args[at].upper()
@@ -129,7 +133,9 @@ def parse_scan(session: Session, args: Args) -> tuple[int, Callable[[bytes], boo
 
 
 def parse_timeout(session: Session, text: bytes) -> int:
-    """Return the timeout of a blocking command in milliseconds, given in seconds; 0 is no timeout."""
+    """Parse the timeout of a blocking command in seconds; return milliseconds, where 0 means no
+    timeout.
+    """
     seconds = parse_long_double(text, errors.TIMEOUT_NOT_FLOAT)
     if isinstance(seconds, float):
         return _waiting_time(session, I64_MIN if seconds < 0 else I64_MAX + 1)
@@ -137,7 +143,9 @@ def parse_timeout(session: Session, text: bytes) -> int:
 
 
 def parse_block(session: Session, text: bytes) -> int:
-    """Return the BLOCK timeout of XREAD or XREADGROUP in milliseconds; 0 is no timeout."""
+    """Parse the BLOCK timeout of XREAD or XREADGROUP; return milliseconds, where 0 means no
+    timeout.
+    """
     milliseconds = try_int(text)
     if milliseconds is None:
         raise CommandError(errors.TIMEOUT_NOT_INTEGER)
@@ -151,8 +159,8 @@ def _waiting_time(session: Session, milliseconds: int) -> int:
         raise CommandError(errors.TIMEOUT_NEGATIVE)
     if session.engine.table.knows["timeouts that overflow are out of range"]:
         raise CommandError(errors.TIMEOUT_OUT_OF_RANGE)
-    # In earlier versions, a timeout above the last 64-bit integer overflows and counts as negative,
-    # and a deadline above it is never reached.
+    # In earlier versions, a timeout above the highest 64-bit integer overflows and counts as
+    # negative, and a deadline above it is never reached.
     if milliseconds > I64_MAX:
         raise CommandError(errors.TIMEOUT_NEGATIVE)
     return 0
@@ -166,13 +174,13 @@ def try_or_wait(
     kind: type,
     empty: Reply = NIL_ARRAY,
 ) -> Reply:
-    """Run a blocking command: return its reply, or ``empty`` or a `Blocked` if there is none yet.
+    """Run a blocking command: return its reply, or `Blocked` or ``empty`` if there is no reply yet.
 
-    ``attempt`` takes the keys to look at, and returns None while there is nothing to reply.
-    ``empty`` is the reply of a session that may not block.
+    ``attempt`` takes the keys to check, and returns None if there is nothing to reply yet.
+    ``empty`` is the reply to a session that may not block.
 
     As in Redis, the first attempt may raise WRONGTYPE, but a client that is already blocked keeps
-    waiting when a key is created with another type than ``kind``. Any other error, e.g. about the
+    waiting when a key is created with a type other than ``kind``. Any other error, e.g. about the
     destination of a move, ends the wait.
     """
     reply = attempt(keys)

@@ -1,4 +1,4 @@
-"""Bitmap commands. Bit 0 is the highest bit of a string's first byte."""
+"""Bitmap commands. Bit 0 is the most significant bit of a string's first byte."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def setbit(session: Session, args: Args) -> Reply:
 
 @command("GETBIT")
 def getbit(session: Session, args: Args) -> Reply:
-    """Return the bit at an offset; 0 beyond the end of the string."""
+    """Return the bit at an offset, which is 0 beyond the end of the string."""
     offset = _offset(session, args[1])
     value = session.db.string(args[0])
     if value is None or offset >> 3 >= len(value):
@@ -72,9 +72,9 @@ def _in_bits(args: Args, at: int) -> bool:
 
 
 def _span(start: int, end: int, length: int) -> tuple[int, int]:
-    """Return the first and the last position of a range, where negative ones count from the end.
+    """Return the first and last position of a range; negative positions count from the end.
 
-    The range is empty if the first is greater than the last.
+    The range is empty if the first position is greater than the last.
     """
     start = max(start + length, 0) if start < 0 else start
     end = max(end + length, 0) if end < 0 else end
@@ -83,7 +83,9 @@ def _span(start: int, end: int, length: int) -> tuple[int, int]:
 
 _BYTES_A_STEP = 200
 _BLOCK = 1 << 16
-"""Bytes that are processed together. An integer as large as a huge value would multiply its memory."""
+"""Bytes that are converted to an integer at a time. Converting a huge value at once would use
+several times its memory.
+"""
 
 
 def _count(value: String, start: int, end: int) -> int:
@@ -95,7 +97,9 @@ def _count(value: String, start: int, end: int) -> int:
 
 
 def _first(value: String, bit: int, start: int, end: int) -> int | None:
-    """Return the position of the first ``bit`` from ``start`` to ``end`` inclusive, or None."""
+    """Return the position of the first bit equal to ``bit`` from ``start`` to ``end`` (inclusive),
+    or None.
+    """
     without = (b"\0" if bit else b"\xff") * _BLOCK
     for low in range(start & ~7, end + 1, _BLOCK * 8):
         if value[low >> 3 : (low >> 3) + _BLOCK] == without:
@@ -147,7 +151,7 @@ def bitcount(session: Session, args: Args) -> Reply:
 
 @command("BITPOS")
 def bitpos(session: Session, args: Args) -> Reply:
-    """Return the position of the first bit that is set, or clear; -1 if there is none."""
+    """Return the position of the first set or clear bit in a string, -1 if there is none."""
     bit = parse_int(args[1])
     if bit not in (0, 1):
         raise CommandError(errors.BIT_ARGUMENT)
@@ -168,7 +172,7 @@ def bitpos(session: Session, args: Args) -> Reply:
     place = _first(value, bit, start, end)
     if place is not None:
         return place
-    # Redis treats the string as followed by zeros unless the command gave an end.
+    # Redis treats the string as if zeros followed it, unless the command has an explicit end.
     return -1 if bit or len(args) > 3 else end + 1
 
 
@@ -230,7 +234,7 @@ def bitop(session: Session, args: Args) -> Reply:
     if not length:
         session.db.delete(target)
         return 0
-    # The result is a bytearray because OBJECT ENCODING reports `raw` for it even if it is short.
+    # Store the result as a bytearray, for which OBJECT ENCODING reports `raw` even if it is short.
     result = bytearray(length)
     for at in range(0, length, _BLOCK):
         size = min(_BLOCK, length - at)
@@ -300,7 +304,7 @@ def _read_field(value: String, operation: _Operation) -> int:
 
 
 def _fit(number: int, operation: _Operation) -> int | None:
-    """Return the number as the field stores it, or None if OVERFLOW FAIL rejects it."""
+    """Return the number that the field stores for ``number``, or None if OVERFLOW FAIL rejects it."""
     width = operation.width
     low = -(1 << (width - 1)) if operation.signed else 0
     high = (1 << (width - operation.signed)) - 1
@@ -309,8 +313,8 @@ def _fit(number: int, operation: _Operation) -> int | None:
     if operation.overflow == b"FAIL":
         return None
     if operation.overflow == b"SAT":
-        # Redis computes the distance from the maximum in 64 bits. For SET, the distance of a very
-        # low number overflows, and Redis takes the number as too high.
+        # Redis computes the distance from the maximum in 64 bits. With SET, the distance of a very
+        # low number overflows, and Redis treats the number as too high.
         beyond = operation.word == b"SET" and high - number >= 1 << 63
         return high if number > high or beyond else low
     number &= (1 << width) - 1

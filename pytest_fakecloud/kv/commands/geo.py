@@ -1,4 +1,4 @@
-"""Geospatial commands. Positions are the scores of a sorted set."""
+"""Geospatial commands. Positions are stored as the scores of a sorted set."""
 
 from __future__ import annotations
 
@@ -109,7 +109,7 @@ def geodist(session: Session, args: Args) -> Reply:
 
 @dataclass(slots=True)
 class _Search:
-    """The arguments of a search."""
+    """The arguments of a geospatial search."""
 
     name: str
     centre: tuple[float, float] | None = None
@@ -142,14 +142,14 @@ class _Search:
         self.unit = _unit(unit)
 
     def take_member(self, members: SortedSet, member: bytes) -> None:
-        """Use the position of a member as the centre."""
+        """Use the position of a member as the centre of the search."""
         score = members.score(member)
         if score is None:
             raise CommandError(errors.GEO_MEMBER)
         self.centre = geohash.decode(score)
 
     def shape(self) -> Shape:
-        """Return the area of the search."""
+        """Return the search area."""
         assert self.centre is not None
         if self.box is not None:
             return Shape(*self.centre, self.unit, None, *self.box)
@@ -160,9 +160,9 @@ _WITH = frozenset({b"WITHDIST", b"WITHHASH", b"WITHCOORD"})
 
 
 def _read_common(search: _Search, args: Args, at: int) -> int:
-    """Read an option that every search has and return the position after it.
+    """Parse an option that all search commands share, and return the position after it.
 
-    Return ``at`` if the word is another option.
+    Return ``at`` if the word is not such an option.
     """
     word = args[at].upper()
     if word in _WITH:
@@ -214,7 +214,7 @@ def _read_search_words(
 def _read_search_word(
     search: _Search, members: SortedSet | None, args: Args, at: int, *, storing: bool
 ) -> int:
-    """Read an option of GEOSEARCH and GEOSEARCHSTORE; return how many arguments it has."""
+    """Parse an option of GEOSEARCH or GEOSEARCHSTORE; return the number of words that it occupies."""
     word = args[at].upper()
     left = len(args) - at - 1
     if word in (b"FROMMEMBER", b"FROMLONLAT") and search.origin in (None, word):
@@ -247,7 +247,7 @@ class _Hit:
 
 
 def _find(members: SortedSet, search: _Search) -> list[_Hit]:
-    """Return the members inside the area in the order of the reply."""
+    """Return the members inside the search area in the order of the reply."""
     shape = search.shape()
     limit = search.count if search.any else 0
     hits: list[_Hit] = []
@@ -263,7 +263,7 @@ def _find(members: SortedSet, search: _Search) -> list[_Hit]:
                 break
         if limit and len(hits) >= limit:
             break
-    # COUNT without ANY returns the closest members, so it sorts.
+    # COUNT without ANY returns the closest members, so the members must be sorted.
     order = search.order or ("ASC" if search.count and not search.any else None)
     if order is not None:
         hits.sort(key=lambda hit: hit.metres, reverse=order == "DESC")

@@ -1,4 +1,6 @@
-"""HyperLogLog commands. A HyperLogLog is a string that estimates a number of distinct elements."""
+"""HyperLogLog commands. A HyperLogLog is a string from which the number of distinct elements is
+estimated.
+"""
 
 from __future__ import annotations
 
@@ -20,7 +22,8 @@ def _find(session: Session, key: bytes) -> bytes | None:
 
 
 def _keep(session: Session, key: bytes, value: bytes) -> None:
-    # Store the value as a bytearray: OBJECT ENCODING reports `raw` for a string changed in place.
+    # Store the value as a bytearray, because OBJECT ENCODING reports `raw` for a string that was
+    # changed in place.
     session.db.set(key, bytearray(value), keep_ttl=True)
 
 

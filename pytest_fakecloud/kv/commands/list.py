@@ -127,7 +127,7 @@ def lrange(session: Session, args: Args) -> Reply:
 
 @command("LPOS")
 def lpos(session: Session, args: Args) -> Reply:
-    """Return the index of a matching element of a list, or the indexes of several."""
+    """Return the index of a matching element in a list, or the indexes of several."""
     rank, count, maxlen = _lpos_words(session, args)
     items = session.db.get(args[0], QuickList)
     if items is None:
@@ -143,7 +143,7 @@ def _parse_rank(session: Session, text: bytes) -> int:
     if session.engine.table.knows["LPOS rejects the lowest rank"]:
         return parse_count(text)
     rank = parse_int(text)
-    # This rank cannot be negated in 64 bits, so Redis searches as for rank -1.
+    # The lowest 64-bit integer cannot be negated, so Redis searches as if the rank were -1.
     return rank if rank > I64_MIN else -1
 
 
@@ -231,7 +231,9 @@ def rpop(session: Session, args: Args) -> Reply:
 
 
 def _pop_first(session: Session, keys: list[bytes], count: int, *, left: bool) -> Reply:
-    """Pop from the first list that is not empty; return its key and the elements, or None."""
+    """Pop from the first list that is not empty; return its key and the elements, or None if all
+    are empty.
+    """
     for key in keys:
         items = session.db.get(key, QuickList)
         if items is not None:
@@ -253,7 +255,9 @@ def lmpop(session: Session, args: Args) -> Reply:
 def _move(
     session: Session, source: bytes, target: bytes, *, from_left: bool, to_left: bool
 ) -> Reply:
-    """Move an element and return it, or None if the source is empty."""
+    """Move an element from one list to another and return it, or return None if the source is
+    empty.
+    """
     db = session.db
     items = db.get(source, QuickList)
     if items is None:
@@ -296,19 +300,19 @@ def _blocking_pop(session: Session, args: Args, *, left: bool) -> Reply:
 
 @command("BLPOP")
 def blpop(session: Session, args: Args) -> Reply:
-    """Remove and return the first element of the first list that has any, or block until one has."""
+    """Remove and return the first element of the first non-empty list, or block until there is one."""
     return _blocking_pop(session, args, left=True)
 
 
 @command("BRPOP")
 def brpop(session: Session, args: Args) -> Reply:
-    """Remove and return the last element of the first list that has any, or block until one has."""
+    """Remove and return the last element of the first non-empty list, or block until there is one."""
     return _blocking_pop(session, args, left=False)
 
 
 @command("BLMPOP")
 def blmpop(session: Session, args: Args) -> Reply:
-    """Remove and return elements of the first list that has any, or block until one has."""
+    """Remove and return elements of the first non-empty list, or block until there is one."""
     timeout_ms = parse_timeout(session, args[0])
     keys, left, count = parse_pop(args, 1, b"LEFT", b"RIGHT")
     return try_or_wait(
@@ -337,7 +341,7 @@ def _blocking_move(
 
 @command("BLMOVE")
 def blmove(session: Session, args: Args) -> Reply:
-    """Move an element between the ends of two lists, or block until the source has one."""
+    """Move an element between the ends of two lists, or block until the source has an element."""
     from_left, to_left = _is_left(args[2]), _is_left(args[3])
     return _blocking_move(session, args, from_left=from_left, to_left=to_left, timeout=args[4])
 

@@ -77,7 +77,7 @@ def pubsub_shardchannels(session: Session, args: Args) -> Reply:
 
 @command("PUBSUB NUMPAT")
 def pubsub_numpat(session: Session, args: Args) -> Reply:
-    """Return the number of patterns that clients subscribe to."""
+    """Return the number of patterns to which clients are subscribed."""
     return len(session.engine.pubsub.names("pattern"))
 
 

@@ -14,11 +14,12 @@ __all__: list[str] = []
 
 @command("MULTI")
 def multi(session: Session, args: Args) -> Reply:
-    """Start a transaction: queue the commands that follow.
+    """Start a transaction, which queues the commands that follow.
 
-    Over REST, each request is a session, so a transaction lives within one pipeline. The
-    specification lists MULTI and EXEC as supported. A lone MULTI returns OK and its transaction
-    ends with the request; a lone EXEC returns the error of a new connection (decided here).
+    Over REST, each request is a session, so a transaction must be in a single pipeline. The
+    specification lists MULTI and EXEC as supported. A single MULTI returns OK, and its transaction
+    ends with the request; a single EXEC returns the same error as on a new connection (decided
+    here).
     """
     if session.queue is not None:
         raise CommandError(errors.NESTED_MULTI)

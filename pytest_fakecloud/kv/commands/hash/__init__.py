@@ -1,4 +1,4 @@
-"""Hash commands: fields, and expiry of fields."""
+"""Hash commands: reading and changing fields, and expiry of fields."""
 
 from . import expiry, fields
 

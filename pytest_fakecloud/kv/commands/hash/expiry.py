@@ -1,4 +1,4 @@
-"""Expiry of hash fields: the HEXPIRE family, HGETEX, HSETEX, HGETDEL."""
+"""Commands for the expiry of hash fields: the HEXPIRE family, HGETEX, HSETEX, HGETDEL."""
 
 from __future__ import annotations
 
@@ -202,7 +202,7 @@ Lifetime = tuple[bytes, bytes] | None
 
 
 def _words(words: Args, flags: frozenset[bytes], keep: bytes) -> tuple[set[bytes], Lifetime]:
-    """Read the words before FIELDS: flags, and either one expiry or ``keep``, which excludes it."""
+    """Parse the words before FIELDS: flags, and either one expiry option or the option ``keep``."""
     found: set[bytes] = set()
     lifetime: Lifetime = None
     at = 0
@@ -234,7 +234,7 @@ def _lifetime_ms(session: Session, lifetime: Lifetime, name: str) -> int | None:
 
 @command("HGETEX")
 def hgetex(session: Session, args: Args) -> Reply:
-    """Return the values of hash fields and set or remove their TTL."""
+    """Return the values of hash fields, and optionally set or remove their TTL."""
     at = _find_fields_word(args, 1)
     found, lifetime = _words(args[1:at], frozenset(), b"PERSIST")
     fields = _fields(args, at)

@@ -158,7 +158,8 @@ def hincrbyfloat(session: Session, args: Args) -> Reply:
     return result
 
 
-# Redis would send that many pairs. A test that asks for more has a bug.
+# Maximum number of random fields for a negative count. Redis would send any number of fields, but a
+# test that requests more has a bug.
 _MOST_RANDOM = 10_000_000
 
 

@@ -1,4 +1,4 @@
-"""JSON commands: reading, changing, and describing the values that a path matches."""
+"""JSON commands, which read, change, and describe the values that match a path."""
 
 from . import about, change, documents
 

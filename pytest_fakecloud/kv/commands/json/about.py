@@ -77,7 +77,7 @@ def json_objkeys(session: Session, args: Args) -> Reply:
 def json_resp(session: Session, args: Args) -> Reply:
     """Return the values at a path as nested RESP replies.
 
-    RedisJSON returns doubles in RESP3.
+    In RESP3, RedisJSON returns fractional numbers as doubles.
     """
     path = optional_path(session, args, "json.resp")
     doubles = session.resp > 2 and session.engine.dialect == "redis"
@@ -93,7 +93,9 @@ def json_resp(session: Session, args: Args) -> Reply:
 
 
 def _resp(value: Any, doubles: bool) -> Reply:
-    """Return a value as nested arrays; fractions are doubles if ``doubles``, else strings."""
+    """Return a value as nested arrays; fractional numbers become doubles if ``doubles``, else
+    strings.
+    """
     kind = value.__class__
     if kind is dict:
         nested: list[Reply] = [Status(b"{")]

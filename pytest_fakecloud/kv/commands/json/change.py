@@ -63,7 +63,7 @@ def _arithmetic(session: Session, args: Args, compute: Callable[[Any, Any], int 
 
     results, path = replace(session, args[0], path, "number", operation)
     if session.resp > 2 and session.engine.dialect == "redis":
-        # In RESP3, RedisJSON returns an array of numbers, even for a legacy path.
+        # In RESP3, RedisJSON returns an array of numbers even for a legacy path.
         shown = [None if result is ABSENT else result for result in results]
         return shown if not path.legacy else [each for each in shown if each is not None][-1:]
     if path.legacy:

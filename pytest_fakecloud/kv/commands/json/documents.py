@@ -45,7 +45,7 @@ def _assign(document: JsonValue, path: Path, value: Any, condition: bytes = b"")
     """Set the value at a path; return whether anything was set.
 
     If only the last member of the path is missing, it is created in every object that matches the
-    parent path. A missing parent is an error.
+    parent path. If the parent is missing too, an error is raised.
     """
     matches = outermost(find(path, document.root))
     if matches:
@@ -99,7 +99,7 @@ def json_set(session: Session, args: Args) -> Reply:
 
 @command("JSON.MSET")
 def json_mset(session: Session, args: Args) -> Reply:
-    """Set values in several documents, all of them or none."""
+    """Set values in several documents atomically."""
     if len(args) % 3:
         raise CommandError(wrong_arity("json.mset"))
     changed: dict[bytes, JsonValue] = {}
@@ -191,7 +191,7 @@ def _picked(path: Path, root: Any, legacy: bool) -> Any:
 
 @command("JSON.MGET")
 def json_mget(session: Session, args: Args) -> Reply:
-    """Return the values at a path in several documents as JSON, nil where there is no document."""
+    """Return the values at a path in several documents as JSON, nil for each missing document."""
     path = read_path(session, args[-1])
     replies: list[Reply] = []
     for key in args[:-1]:
@@ -204,7 +204,8 @@ def json_mget(session: Session, args: Args) -> Reply:
         if matches or not path.legacy:
             found = matches[0].value if path.legacy else [match.value for match in matches]
             text = write_json(found)
-            # The same large document can be requested thousands of times.
+            # Charge the budget, because a command can request the same large document thousands of
+            # times.
             spend(len(text) // _BYTES_A_STEP)
         replies.append(text)
     return replies
@@ -214,12 +215,12 @@ def json_mget(session: Session, args: Args) -> Reply:
 
 
 def _remove(session: Session, key: bytes, document: JsonValue, matches: list[Location]) -> int:
-    """Remove the matches; return their number, without those inside another removed match."""
+    """Remove the matches; return how many were removed, not counting those inside another match."""
     outer = outermost(matches)
     if outer and not outer[0].parts:
         session.db.delete(key)
         return 1
-    # Remove elements of an array from its end, so that the other indexes stay valid.
+    # Remove elements of an array from the end, so that the remaining indexes stay valid.
     indexes = [match for match in outer if isinstance(match.parts[-1], int)]
     names = [match for match in outer if isinstance(match.parts[-1], str)]
     holders = [(parent_of(document, match), match.parts[-1]) for match in names]
@@ -254,7 +255,9 @@ def json_clear(session: Session, args: Args) -> Reply:
     document = existing(session, args[0])
     changed = 0
     deepest_first = sorted(find(path, document.root), key=lambda match: -len(match.parts))
-    for match in deepest_first:  # a parent cleared first would remove its children uncounted
+    for (
+        match
+    ) in deepest_first:  # clearing a parent first would remove its children without counting them
         value = match.value
         if value.__class__ in (dict, list) and value:
             value.clear()

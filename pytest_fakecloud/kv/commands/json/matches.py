@@ -1,9 +1,10 @@
-"""Functions that the JSON commands share: parse arguments, and apply an operation to every match.
+"""Functions that the JSON commands share, which parse arguments and apply an operation to every
+match.
 
-With a ``$`` path, a reply has one item per match, nil where the match has the wrong type. With a
-legacy path, the reply is the result for the first match, and a path without a match is an error.
-For a missing key, reads with a legacy path return nil, and everything else is an error, as in
-RedisJSON (decided here where the vendor's client tests do not show it).
+With a ``$`` path, a reply has one item per match, which is nil if the match has the wrong type.
+With a legacy path, the reply is the result for the first match, and a path without a match is an
+error. If the key is missing, a read with a legacy path returns nil, and everything else is an
+error, as in RedisJSON (decided here where the vendor's client tests do not show it).
 """
 
 from __future__ import annotations
@@ -38,7 +39,7 @@ _MOST_LEVELS = 2 * DEEPEST
 DOT = b"."
 
 ABSENT = object()
-"""Result of an operation for a match of a type that it does not apply to."""
+"""Returned by an operation that does not apply to the type of a match."""
 
 
 # -- reading arguments ---------------------------------------------------------------------------
@@ -78,7 +79,7 @@ def document_of(session: Session, key: bytes) -> JsonValue | None:
 
 
 def existing(session: Session, key: bytes) -> JsonValue:
-    """Return the document of a key; raise if the key does not exist."""
+    """Return the document of a key; raise an error if the key does not exist."""
     document = session.db.get(key, JsonValue)
     if document is None:
         raise CommandError(NO_KEY)
@@ -86,7 +87,7 @@ def existing(session: Session, key: bytes) -> JsonValue:
 
 
 def no_path(path: Path) -> CommandError:
-    """Return the error for a path without a match."""
+    """Return the error for a path that has no match."""
     return CommandError(one_line(b"ERR Path '" + path.text.encode() + b"' does not exist"))
 
 
@@ -109,10 +110,10 @@ def reply_for(
     *,
     of_last: bool = False,
 ) -> Reply:
-    """Return the operation's results for the matches in the form that the path requires.
+    """Return the results of an operation on the matches, in the form that the path requires.
 
-    For a legacy path this is one result: of the first match, or, with ``of_last``, of the last
-    match that has the right type.
+    For a legacy path, return a single result: that of the first match or, with ``of_last``, that of
+    the last match that has the right type.
     """
     if of_last and path.legacy and matches:
         answers = [operation(match.value) for match in matches]
@@ -139,7 +140,10 @@ def reply_for(
 
 
 def read(session: Session, key: bytes, path: Path, expected: str, operation: Operation) -> Reply:
-    """Return the operation's results for a document, or nil or an error if it is missing."""
+    """Return the reply of an operation that reads the matches in a document.
+
+    If the key does not exist, return nil for a legacy path, and raise an error otherwise.
+    """
     document = document_of(session, key)
     if document is None:
         if path.legacy:
@@ -149,9 +153,9 @@ def read(session: Session, key: bytes, path: Path, expected: str, operation: Ope
 
 
 def change(session: Session, key: bytes, path: Path, expected: str, operation: Operation) -> Reply:
-    """Apply an operation that changes arrays and objects in place; reply like `read()`."""
+    """Apply an operation that changes the matched arrays or objects in place; return its reply."""
     document = existing(session, key)
-    # RedisJSON returns the result of the last change.
+    # For a legacy path, RedisJSON returns the result of the last change.
     stock = session.engine.dialect == "redis"
     matches = find(path, document.root)
     reply = reply_for(path, matches, expected, operation, of_last=stock)
@@ -177,7 +181,7 @@ def outermost(matches: list[Location]) -> list[Location]:
 
 
 def put(document: JsonValue, match: Location, value: Any) -> None:
-    """Replace a match by a value."""
+    """Replace the value of a match in a document."""
     if not match.parts:
         document.root = value
         return
@@ -187,9 +191,9 @@ def put(document: JsonValue, match: Location, value: Any) -> None:
 def replace(
     session: Session, key: bytes, path: Path, expected: str, operation: Operation
 ) -> tuple[list[Any], Path]:
-    """Replace every match by the operation's result.
+    """Replace the value of every match by the operation's result.
 
-    Return the results, in which `ABSENT` marks a match that was not replaced, and the path.
+    Return the results, among which `ABSENT` marks a match that was not replaced, and the path.
     """
     document = existing(session, key)
     matches = find(path, document.root)
@@ -206,18 +210,18 @@ def replace(
 
 
 def of_kind(kind: type, operation: Operation) -> Operation:
-    """Return an operation that returns `ABSENT` for values of another type."""
+    """Return an operation that applies to values of one type and returns `ABSENT` for all others."""
     return lambda value: operation(value) if value.__class__ is kind else ABSENT
 
 
 def check_depth(levels: int, value: Any) -> None:
-    """Raise if placing a value that many levels deep would nest the document too deeply."""
+    """Raise an error if a value at a depth of ``levels`` would nest the document too deeply."""
     if levels + depth(value) > _MOST_LEVELS:
         raise CommandError(TOO_DEEP)
 
 
 def optional_path(session: Session, args: Args, name: str) -> Path:
-    """Return the path of a command whose only option is a path; the root by default."""
+    """Return the path argument of a command that takes only a key and a path; the root by default."""
     if len(args) > 2:
         raise CommandError(wrong_arity(name))
     return read_path(session, args[1] if len(args) > 1 else DOT)

@@ -1,4 +1,4 @@
-"""Expiry of keys: the EXPIRE family, TTL, PERSIST."""
+"""Commands for the expiry of keys: the EXPIRE family, TTL, PERSIST."""
 
 from __future__ import annotations
 

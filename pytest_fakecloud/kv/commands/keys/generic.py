@@ -34,7 +34,7 @@ def del_(session: Session, args: Args) -> Reply:
 
 @command("EXISTS")
 def exists(session: Session, args: Args) -> Reply:
-    """Return how many of the given keys exist, counting a repeated key each time."""
+    """Return how many of the given keys exist; a key given twice counts twice."""
     return sum(session.db.peek(key) is not None for key in args)
 
 
@@ -200,7 +200,7 @@ def copy(session: Session, args: Args) -> Reply:
 
 @command("DUMP")
 def dump_(session: Session, args: Args) -> Reply:
-    """Return the serialized value of a key, a payload for RESTORE."""
+    """Return the value of a key as a payload for RESTORE."""
     value = session.db.lookup(args[0])
     if value is None:
         return None
@@ -214,7 +214,7 @@ def dump_(session: Session, args: Args) -> Reply:
 
 @command("RESTORE", "RESTORE-ASKING")
 def restore(session: Session, args: Args) -> Reply:
-    """Create a key from a payload of DUMP."""
+    """Create a key from a payload that DUMP returned."""
     key, ttl_text, payload = args[:3]
     replace = absolute = False
     idle_s = freq = -1
@@ -273,7 +273,7 @@ _EMBEDDED = 44
 
 
 def encoding(session: Session, value: Any) -> str:
-    """Return the name of a value's encoding as OBJECT ENCODING reports it."""
+    """Return the name of a value's encoding, as OBJECT ENCODING reports it."""
     if isinstance(value, bytearray):
         return "raw"
     if isinstance(value, bytes):
@@ -316,7 +316,7 @@ def object_idletime(session: Session, args: Args) -> Reply:
 
 @command("OBJECT FREQ")
 def object_freq(session: Session, args: Args) -> Reply:
-    """Return the logarithmic access frequency of a key; an LFU policy is required."""
+    """Return the logarithmic access frequency of a key; requires an LFU eviction policy."""
     if session.db.peek(args[0]) is None:
         return None
     if session.db.frequencies is None:
@@ -329,7 +329,7 @@ def object_freq(session: Session, args: Args) -> Reply:
 
 @command("WAIT")
 def wait(session: Session, args: Args) -> Reply:
-    """Return the number of replicas that acknowledged all writes, which is 0: there are none."""
+    """Return the number of replicas that acknowledged all writes: 0, as there are none."""
     parse_int(args[0])
     _timeout(args[1])
     return 0
@@ -337,7 +337,7 @@ def wait(session: Session, args: Args) -> Reply:
 
 @command("WAITAOF")
 def waitaof(session: Session, args: Args) -> Reply:
-    """Return how many append-only files and replicas have all writes: 0 and 0, there are none."""
+    """Return how many append-only files and replicas have all writes: 0 and 0, as there are none."""
     if parse_int(args[0], 0, 1, errors.OUT_OF_RANGE) and not session.in_exec:
         raise CommandError(errors.WAITAOF_NO_FILE)
     parse_int(args[1], 0, I64_MAX, errors.OUT_OF_RANGE)

@@ -52,8 +52,8 @@ class _Options:
                 at += 1
             elif word == b"BY" and left >= 1:
                 self.by = args[at + 1]
-                # A pattern without a star turns sorting off. As in Redis, a later BY does not turn
-                # it on again.
+                # A pattern without a star turns sorting off. As in Redis, a later BY option does
+                # not turn it on again.
                 self.keeps_order = self.keeps_order or b"*" not in self.by
                 at += 1
             elif word == b"GET" and left >= 1:
@@ -133,7 +133,8 @@ def _limited(elements: list[bytes], options: _Options) -> list[bytes]:
 
 def _check_reach(session: Session, options: _Options, may_store: bool) -> None:
     spec = session.engine.table.commands["SORT" if may_store else "SORT_RO"]
-    # The keys that a pattern reads are not known in advance.
+    # The keys that BY and GET patterns read are not known in advance, so they require access to all
+    # keys.
     if session.user.reads_all_keys(spec):
         return
     if options.by is not None and b"*" in options.by:
@@ -150,7 +151,8 @@ def _sort(session: Session, args: Args, may_store: bool) -> Reply:
     elements = _elements(value)
     if options.keeps_order:
         if isinstance(value, SetValue) and (options.store is not None or session.in_script):
-            # A set is unordered, but a stored result or a script's result must be deterministic.
+            # A set is unordered, so sort the elements if they are stored or returned to a script,
+            # where the result must be deterministic.
             elements.sort()
         elif options.descending and isinstance(value, SortedSet):
             elements.reverse()

@@ -1,4 +1,4 @@
-"""Commands of scripts and function libraries."""
+"""Commands for scripts and function libraries."""
 
 from . import functions, scripts
 

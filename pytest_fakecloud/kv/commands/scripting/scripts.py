@@ -18,7 +18,7 @@ __all__: list[str] = []
 
 
 def keys_and_arguments(args: Args, error: bytes | None = None) -> tuple[list[bytes], list[bytes]]:
-    """Return the keys and the arguments after the number of keys at ``args[1]``."""
+    """Return the keys, whose number is ``args[1]``, and the arguments that follow them."""
     count = parse_int(args[1]) if error is None else parse_int(args[1], error=error)
     if count > len(args) - 2:
         raise CommandError(errors.KEYS_TOO_MANY)
@@ -105,7 +105,7 @@ def script_kill(session: Session, args: Args) -> Reply:
 
 @command("SCRIPT DEBUG")
 def script_debug(session: Session, args: Args) -> Reply:
-    """Set the debug mode; has no effect, because there is no debugger."""
+    """Set the debug mode of scripts; has no effect, because there is no debugger."""
     if args[0].upper() not in (b"YES", b"SYNC", b"NO"):
         raise CommandError(errors.SCRIPT_DEBUG_MODE)
     return OK

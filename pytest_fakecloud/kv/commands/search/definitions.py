@@ -1,4 +1,4 @@
-"""Indexes and aliases: making, describing, removing, listing."""
+"""Commands that create, describe, remove, and list indexes and aliases."""
 
 from __future__ import annotations
 
@@ -20,9 +20,10 @@ __all__: list[str] = []
 
 @command("SEARCH.CREATE")
 def search_create(session: Session, args: Args) -> Reply:
-    """Create an index of keys with certain prefixes.
+    """Create an index of the keys with the given prefixes.
 
-    Existing keys are scanned. Returns 1, or 0 with EXISTSOK for an index with the same definition.
+    Existing keys are scanned. Returns 1, or, with EXISTSOK, 0 if an index with the same definition
+    exists.
     """
     with as_command_errors():
         definition, flags = _read_definition(Words(args, 1))
@@ -85,7 +86,7 @@ def _read_field(words: Words) -> FieldSpec:
     while words.peek() in ("FAST", "NOSTEM", "NOTOKENIZE", "FROM", "AS"):
         word = words.upper("an option")
         if word in ("FROM", "AS"):
-            # AS is how upstash-redis 1.8.0 spells it.
+            # upstash-redis 1.8.0 sends AS instead of FROM.
             source = words.take(f"the source of field '{name}'")
         else:
             options.add(word)
@@ -96,9 +97,9 @@ def _read_field(words: Words) -> FieldSpec:
 
 @command("SEARCH.DROP")
 def search_drop(session: Session, args: Args) -> Reply:
-    """Remove an index; its keys and aliases stay.
+    """Remove an index; its keys and aliases remain.
 
-    An alias is not resolved. Returns 0 for a missing index.
+    An alias is not resolved. Returns 0 if the index does not exist.
     """
     indexes = indexes_of(session)
     return int(args[0] in indexes.named and session.db.delete(args[0], ""))
@@ -108,7 +109,7 @@ def search_drop(session: Session, args: Args) -> Reply:
 def search_reindex(session: Session, args: Args) -> Reply:
     """Rebuild an index from its keys.
 
-    Returns 0 for a missing index.
+    Returns 0 if the index does not exist.
     """
     indexes = indexes_of(session)
     found = indexes.find(args[0])
@@ -121,9 +122,10 @@ def search_reindex(session: Session, args: Args) -> Reply:
 
 @command("SEARCH.DESCRIBE")
 def search_describe(session: Session, args: Args) -> Reply:
-    """Describe an index: name, type, prefixes and schema.
+    """Return the name, type, prefixes, and schema of an index.
 
-    Returns nil for a missing index; the name is the index's own, also when asked by an alias.
+    Returns nil if the index does not exist. The name is that of the index, even if the command
+    names an alias.
     """
     found = indexes_of(session).find(args[0])
     if found is None:
@@ -147,7 +149,7 @@ def search_describe(session: Session, args: Args) -> Reply:
 def search_waitindexing(session: Session, args: Args) -> Reply:
     """Make all changes so far searchable.
 
-    Returns 0 for a missing index.
+    Returns 0 if the index does not exist.
     """
     found = indexes_of(session).find(args[0])
     if found is None:
@@ -159,9 +161,9 @@ def search_waitindexing(session: Session, args: Args) -> Reply:
 
 @command("SEARCH.LISTINDEXES")
 def search_listindexes(session: Session, args: Args) -> Reply:
-    """List the names and types of the indexes, sorted by name.
+    """Return the names and types of the indexes, sorted by name.
 
-    LIMIT 0 lists all.
+    LIMIT 0 returns all indexes.
     """
     with as_command_errors():
         pattern, limit, offset = b"*", 0, 0
@@ -185,7 +187,7 @@ def search_listindexes(session: Session, args: Args) -> Reply:
 
 @command("SEARCH.ALIASADD")
 def search_aliasadd(session: Session, args: Args) -> Reply:
-    """Give an index another name, or move that name to another index.
+    """Create an alias for an index, or point an existing alias to another index.
 
     The index need not exist. Returns 1 for a new alias, else 2.
     """
@@ -199,14 +201,14 @@ def search_aliasadd(session: Session, args: Args) -> Reply:
 def search_aliasdel(session: Session, args: Args) -> Reply:
     """Remove an alias.
 
-    Returns whether it existed.
+    Returns whether the alias existed.
     """
     return int(indexes_of(session).aliases.pop(args[0], None) is not None)
 
 
 @command("SEARCH.LISTALIASES")
 def search_listaliases(session: Session, args: Args) -> Reply:
-    """List all aliases with the indexes they name."""
+    """Return all aliases with the indexes to which they point."""
     return [[alias, name] for alias, name in indexes_of(session).aliases.items()]
 
 

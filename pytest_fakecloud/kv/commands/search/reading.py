@@ -1,4 +1,4 @@
-"""Functions that the search commands share: read the arguments, and raise errors for the client."""
+"""Functions that the search commands share, which read arguments and convert errors."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 @contextmanager
 def as_command_errors() -> Iterator[None]:
-    """Raise a `SearchError` of the block as a `CommandError`."""
+    """Return a context manager that converts a `SearchError` to a `CommandError`."""
     try:
         yield
     except SearchError as error:
@@ -26,11 +26,13 @@ def as_command_errors() -> Iterator[None]:
 
 
 def indexes_of(session: Session) -> Indexes:
-    """Return the indexes of the session's database, and keep them updated from now on."""
+    """Return the indexes of the session's database; from the first call on, they receive all
+    changes.
+    """
     keyspace = session.db
     if not isinstance(keyspace.indexes, Indexes):
         keyspace.indexes = indexes = Indexes(*session.engine.search_delay)
-        # An index may have been moved here from another database.
+        # The database may already contain indexes, which were moved here from another database.
         indexes.adopt(keyspace.values)
         session.engine.changes.follow()
         return indexes
@@ -52,18 +54,20 @@ class Words:
         return text(self._args[self._at]).upper() if self else ""
 
     def take(self, what: str) -> str:
-        """Return the next argument; raise if there is none."""
+        """Return the next argument; raise an error if there is none."""
         if not self:
             raise SearchError(f"syntax error: {what} is missing")
         self._at += 1
         return text(self._args[self._at - 1])
 
     def upper(self, what: str) -> str:
-        """Return the next argument in upper case."""
+        """Return the next argument in upper case; raise an error if there is none."""
         return self.take(what).upper()
 
     def one_of(self, what: str, known: tuple[str, ...]) -> str:
-        """Return the next argument in upper case; raise unless it is a known word."""
+        """Return the next argument in upper case; raise an error unless it is one of the known
+        words.
+        """
         word = self.upper(what)
         if word not in known:
             raise SearchError(
@@ -72,7 +76,9 @@ class Words:
         return word
 
     def number(self, what: str) -> int:
-        """Return the next argument as a non-negative integer."""
+        """Return the next argument as an integer; raise an error unless it is a non-negative
+        integer.
+        """
         word = self.take(what)
         value = try_int(word.encode("utf-8", "surrogateescape"))
         if value is None or value < 0:
@@ -80,7 +86,7 @@ class Words:
         return value
 
     def counted(self, what: str) -> list[str]:
-        """Read a count and return that many arguments."""
+        """Read a count and return that many of the following arguments."""
         count = self.number(f"the count of {what}")
         if count > len(self._args) - self._at:
             raise SearchError(f"syntax error: {count} {what} announced, but fewer follow")
@@ -88,5 +94,7 @@ class Words:
 
 
 def text(word: bytes) -> str:
-    """Decode an argument as UTF-8; invalid bytes can be encoded back."""
+    """Decode an argument as UTF-8; surrogates stand for invalid bytes, so that they can be encoded
+    back.
+    """
     return word.decode("utf-8", "surrogateescape")

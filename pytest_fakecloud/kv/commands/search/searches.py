@@ -31,7 +31,10 @@ _LIMIT_ERROR = f"limit should be a positive number less than {_MOST_HITS}"
 
 @command("SEARCH.QUERY")
 def search_query(session: Session, args: Args) -> Reply:
-    """Return the matches of a filter: for each its key, its score as a string, and its content."""
+    """Return the key, score, and content of each document that matches a filter.
+
+    A score is returned as a string.
+    """
     with as_command_errors():
         found = _find(session, args[0])
         options = _read_query(Words(args, 2))
@@ -47,7 +50,7 @@ def search_query(session: Session, args: Args) -> Reply:
 
 @command("SEARCH.COUNT")
 def search_count(session: Session, args: Args) -> Reply:
-    """Return the number of documents that match a filter; -1 if there is no index."""
+    """Return the number of documents that match a filter, -1 if the index does not exist."""
     with as_command_errors():
         found = _find(session, args[0])
         if found is None:
@@ -59,7 +62,7 @@ def search_count(session: Session, args: Args) -> Reply:
 
 @command("SEARCH.AGGREGATE")
 def search_aggregate(session: Session, args: Args) -> Reply:
-    """Return the aggregations of the matching documents by alias; nil if there is no index."""
+    """Return aggregations of the matching documents by alias, nil if the index does not exist."""
     with as_command_errors():
         found = _find(session, args[0])
         if found is None:
@@ -104,7 +107,9 @@ def _shown(hit: Hit) -> Reply:
 
 
 def _single(score: float) -> bytes | None:
-    """Return a relevance as the vendor does: the shortest string that gives the same 32-bit float."""
+    """Return a relevance score like the vendor: the shortest string that gives the same 32-bit
+    float.
+    """
     try:
         kept = struct.unpack("<f", struct.pack("<f", score))[0]
     except OverflowError:

@@ -1,4 +1,4 @@
-"""ACL commands: users, their rules, their REST tokens, and the log of denied commands."""
+"""ACL commands, which manage users, their rules, their REST tokens, and the log of denied commands."""
 
 from __future__ import annotations
 
@@ -91,7 +91,7 @@ def acl_users(session: Session, args: Args) -> Reply:
 
 @command("ACL WHOAMI")
 def acl_whoami(session: Session, args: Args) -> Reply:
-    """Return the user name of the connection."""
+    """Return the name of the connection's user."""
     return _bytes(session.user.name)
 
 
@@ -129,7 +129,7 @@ def _random_digits(args: Args, subcommand: bytes) -> bytes:
         if not 0 < bits <= 4096:
             raise CommandError(errors.ACL_GENPASS_BITS)
     digits = (bits + 3) // 4
-    # Credentials are never derived from the random seed: a test's seed must not reveal its
+    # Do not derive credentials from the random seed: knowing a test's seed must not reveal its
     # passwords.
     return secrets.token_hex((digits + 1) // 2)[:digits].encode()
 
@@ -158,8 +158,8 @@ def acl_gentoken(session: Session, args: Args) -> Reply:
 def acl_resttoken(session: Session, args: Args) -> Reply:
     """Create a REST token for a user, given the user's password.
 
-    The command is in the specification. The token follows every later change of the user. It
-    becomes invalid when the user or the password is removed, and while the user is off (decided
+    The command is in the specification. Later changes of the user also apply to the token. The
+    token becomes invalid if the user or the password is removed, and while the user is off (decided
     here).
     """
     engine = session.engine
@@ -206,9 +206,9 @@ def acl_log(session: Session, args: Args) -> Reply:
 def acl_file(session: Session, args: Args) -> Reply:
     """Load users from the ACL file, or save them to it.
 
-    The vendor persists every change immediately, so with the vendor dialect both return OK and
-    change nothing (decided here). Redis returns an error if no ACL file is configured, as is the
-    case here.
+    The vendor persists every change immediately, so in the vendor dialect the commands return OK
+    and change nothing (decided here). Redis returns an error if no ACL file is configured, and the
+    fake never has one.
     """
     if session.engine.dialect == "vendor":
         return OK

@@ -1,4 +1,4 @@
-"""CLIENT commands: the connections of the Redis protocol port and the state of one's own."""
+"""CLIENT commands, which list and control the connections of the Redis protocol port."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ def client_capa(session: Session, args: Args) -> Reply:
 
 @command("CLIENT IMPORT-SOURCE")
 def client_import_source(session: Session, args: Args) -> Reply:
-    """Mark the connection as an import source; ON returns an error: there is no import mode."""
+    """Mark the connection as an import source; ON returns an error, as there is no import mode."""
     if _switch(args):
         raise CommandError(errors.NOT_IMPORT_MODE)
     return OK
@@ -92,7 +92,7 @@ def _switch(args: Args) -> bool:
 
 @command("CLIENT NO-EVICT")
 def client_no_evict(session: Session, args: Args) -> Reply:
-    """Exclude the connection from client eviction, which never happens."""
+    """Exclude the connection from client eviction, which never happens here."""
     session.no_evict = _switch(args)
     return OK
 
@@ -200,7 +200,7 @@ def client_caching(session: Session, args: Args) -> Reply:
 def client_getredir(session: Session, args: Args) -> Reply:
     """Return the id of the client that receives invalidation messages.
 
-    The id is -1 without tracking, and 0 if the connection receives them itself.
+    The id is -1 if tracking is off, and 0 if the connection receives the messages itself.
     """
     return -1 if session.tracking is None else session.tracking.redirect
 
@@ -339,7 +339,7 @@ def client_unpause(session: Session, args: Args) -> Reply:
 
 @command("CLIENT UNBLOCK")
 def client_unblock(session: Session, args: Args) -> Reply:
-    """Unblock a client in a blocking command, as after a timeout or with an error."""
+    """Unblock a client that waits in a blocking command, with a timeout or with an error."""
     wanted = try_int(args[0])
     if wanted is None:
         raise CommandError(errors.NOT_INTEGER)

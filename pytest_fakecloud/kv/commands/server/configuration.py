@@ -1,4 +1,4 @@
-"""CONFIG commands: the configuration parameters of the server."""
+"""CONFIG commands, which read and change the configuration parameters of the server."""
 
 from __future__ import annotations
 
@@ -28,8 +28,8 @@ def config_get(session: Session, args: Args) -> Reply:
 def config_set(session: Session, args: Args) -> Reply:
     """Set configuration parameters, all of them or none.
 
-    A port that cannot be bound is rejected, as in Redis. A valid one is stored, but the server
-    keeps listening where it does (decided here).
+    A port that cannot be bound is rejected, as in Redis. A valid port is stored, but the server
+    keeps listening on its current port (decided here).
     """
     if len(args) % 2:
         raise CommandError(wrong_arity("config|set"))
@@ -37,7 +37,8 @@ def config_set(session: Session, args: Args) -> Reply:
     engine = session.engine
     engine.config.change(pairs, partial(_check_ports, engine))
     engine.follow_config()
-    # The vendor's own user cannot be changed.
+    # In the vendor dialect, the default user cannot be changed, so requirepass does not set its
+    # password.
     if engine.dialect == "redis" and any(name.lower() == b"requirepass" for name, _ in pairs):
         password = engine.config.text("requirepass").encode("utf-8", "surrogateescape")
         engine.users["default"].set_password(password)

@@ -1,4 +1,4 @@
-"""Connection commands: the state of one client."""
+"""Commands that act on the client's own connection."""
 
 from __future__ import annotations
 

@@ -1,7 +1,8 @@
-"""DEBUG subcommands that the test suites of client libraries use, where DEBUG is allowed.
+"""DEBUG subcommands used by the test suites of client libraries.
 
-Redis allows DEBUG with ``enable-debug-command``, the fake with ``kv_server(debug_command=True)``.
-Subcommands that act on memory or files return OK and have no effect.
+DEBUG must be allowed: in Redis with ``enable-debug-command``, in the fake with
+``kv_server(debug_command=True)``. Subcommands that act on memory or files return OK and have no
+effect.
 """
 
 from __future__ import annotations
@@ -41,7 +42,7 @@ WITHOUT_EFFECT = frozenset(
 
 @command("DEBUG")
 def debug(session: Session, args: Args) -> Reply:
-    """Return an error, sleep, or inspect a key or the whole data set, where DEBUG is allowed."""
+    """Return an error, sleep, or inspect a key or the whole data set; must be allowed."""
     if session.engine.config.text(OPTION) != "yes":
         raise CommandError(refused_by_option("DEBUG", OPTION))
     word = args[0].upper().decode("latin-1")
@@ -58,7 +59,7 @@ def _error(session: Session, args: Args) -> Reply:
 
 
 def _sleep(session: Session, args: Args) -> Reply:
-    """Sleep in fake time and block all other clients; in a transaction, sleep when it ends."""
+    """Sleep in fake time and block all other clients; in a transaction, start sleeping at its end."""
     engine, milliseconds = session.engine, max(int(parse_float(args[0]) * 1000), 0)
     if not milliseconds:
         return OK
@@ -86,7 +87,7 @@ def _set_disable_deny_scripts(session: Session, args: Args) -> Reply:
 def _object(session: Session, args: Args) -> Reply:
     from ...rdb.payload import SHELL, dump
 
-    # Redis reports an expired key until the key is removed.
+    # If active expiry is off, Redis reports an expired key until the key is removed.
     there = session.db.peek if session.engine.active_expire else session.db.values.get
     value = there(args[0])
     if value is None:
@@ -102,7 +103,7 @@ def _object(session: Session, args: Args) -> Reply:
 
 
 def _digest(session: Session, args: Args) -> Reply:
-    """Return 40 hexadecimal digits over all keys of the server, independent of their order."""
+    """Return a digest of all keys of the server as 40 hexadecimal digits, independent of key order."""
     total = EMPTY
     for number in range(len(session.engine.databases)):
         keyspace = session.engine.database(number)
@@ -116,7 +117,9 @@ def _digest(session: Session, args: Args) -> Reply:
 
 
 def _digest_value(session: Session, args: Args) -> Reply:
-    """Return 40 hexadecimal digits for each key, zeros for a key that does not exist."""
+    """Return for each key the digest of its value as 40 hexadecimal digits, which are zeros for a
+    missing key.
+    """
     return [Status(b"%040x" % _digest_of(session.db, key)) for key in args]
 
 
@@ -126,7 +129,7 @@ def _digest_of(keyspace: Keyspace, key: bytes) -> int:
 
 
 def _protocol(session: Session, args: Args) -> Reply:
-    """Return a reply of the named protocol type, for tests of parsers."""
+    """Return a reply of the given protocol type, for testing the parsers of clients."""
     kind = args[0].lower().decode("latin-1")
     if kind == "push" and session.resp < 3:
         raise CommandError(errors.DEBUG_PUSH)

@@ -1,4 +1,6 @@
-"""The lines that HELP returns for each container command: those of Redis 7.0, and our own."""
+"""The lines that HELP returns for each container command: those of Redis 7.0, and additional ones
+written here.
+"""
 
 # ruff: noqa: E501 - the line breaks are those of Redis
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""COMMAND: the table of commands in the reply formats of Redis."""
+"""COMMAND: the command table in the reply formats of Redis."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ def _movable(spec: CommandSpec) -> bool:
 
 
 def _legacy_range(spec: CommandSpec) -> list[int]:
-    """Return first key, last key, and step, for clients that do not read key specifications."""
+    """Return the first key, last key, and step, for clients that do not read key specifications."""
     plain = [key for key in spec.keys if not (key.unknown or key.numkeys or key.keyword)]
     if not plain:
         return [0, 0, 0]
@@ -99,7 +99,7 @@ def _info(spec: CommandSpec) -> list[Reply]:
 
 @command("COMMAND")
 def command_(session: Session, args: Args) -> Reply:
-    """Return details of all commands; the vendor returns none."""
+    """Return details of all commands; the vendor returns an empty list."""
     if session.engine.dialect == "vendor":
         return []
     return [_info(spec) for spec in _all(session)]
@@ -146,7 +146,7 @@ def _docs(spec: CommandSpec) -> Map:
 
 
 def _arguments(spec: CommandSpec) -> list[Reply]:
-    """Return the arguments that the table contains: keys and option words."""
+    """Return those arguments of a command that the table contains: keys and option words."""
     found: list[Reply] = []
     for index, key in enumerate(spec.keys):
         if key.unknown:
@@ -214,7 +214,7 @@ def command_list(session: Session, args: Args) -> Reply:
 
 
 def _keys(session: Session, args: Args) -> list[tuple[bytes, KeySpec]]:
-    """Return the keys of a command given as arguments; raise if the command is invalid."""
+    """Return the keys in the given command line with their specs; raise an error if it is invalid."""
     spec = session.engine.table.find_family(args)
     if spec is not None and spec.subcommands is not None and len(args) > 1:
         spec = spec.subcommands.get(args[1].upper())
@@ -234,7 +234,7 @@ def _keys(session: Session, args: Args) -> list[tuple[bytes, KeySpec]]:
 
 
 def _special_keys(spec: CommandSpec, args: Args) -> list[tuple[bytes, KeySpec]]:
-    """Return keys whose position depends on the command's own syntax: SORT … STORE."""
+    """Return the keys that key specs cannot locate: the destination of SORT … STORE."""
     if spec.name != "SORT":
         return []
     target = [args[at + 1] for at in range(2, len(args) - 1) if args[at].upper() == b"STORE"]
@@ -243,13 +243,13 @@ def _special_keys(spec: CommandSpec, args: Args) -> list[tuple[bytes, KeySpec]]:
 
 @command("COMMAND GETKEYS")
 def command_getkeys(session: Session, args: Args) -> Reply:
-    """Return the keys in a command."""
+    """Return the keys in a command line."""
     return [key for key, _ in _keys(session, args) if key]
 
 
 @command("COMMAND GETKEYSANDFLAGS")
 def command_getkeysandflags(session: Session, args: Args) -> Reply:
-    """Return the keys in a command and how the command accesses each of them."""
+    """Return the keys in a command line and how the command accesses each of them."""
     return [
         [key, SetReply([Status(flag.encode()) for flag in _flags(args, spec)])]
         for key, spec in _keys(session, args)
@@ -258,7 +258,10 @@ def command_getkeysandflags(session: Session, args: Args) -> Reply:
 
 
 def _flags(args: Args, spec: KeySpec) -> list[str]:
-    """Return a key's flags for these arguments: SET reads only with GET, BITFIELD may only read."""
+    """Return the flags of a key for the given arguments.
+
+    SET reads the key only with GET, and BITFIELD without SET and INCRBY only reads it.
+    """
     name = args[0].upper()
     words = {word.upper() for word in args[2:]}
     if name == b"SET" and "variable_flags" in spec.flags:

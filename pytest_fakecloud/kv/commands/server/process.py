@@ -1,5 +1,5 @@
-"""Commands that act on the server's process. Most return the error of a real server; none has an
-effect.
+"""Commands that act on the server's process. Most return an error; none has an effect outside the
+fake.
 
 A fake has no process, no replicas, and no files, and opens no connections.
 """
@@ -21,7 +21,7 @@ from ...table.syntax import parse_int
 from .help import help_reply
 
 MODULE_VERSIONS = {"ReJSON": 20000}
-"""The versions that modules report. That of ReJSON is the first with the present path syntax."""
+"""The versions that modules report. ReJSON's is the first version with the current path syntax."""
 
 _OF_CLUSTER = [name for name in COMMANDS if name.startswith("CLUSTER ")]
 _ONLY_REDIS = 'the vendor never reports a running script; `kv_server(dialect="redis")` does'
@@ -52,7 +52,7 @@ REASONS = {
     "READONLY": "cluster mode is off",
     "READWRITE": "cluster mode is off",
 }
-"""Why a command has no effect, for the support table."""
+"""Reasons why commands have no effect, for the support table."""
 
 _MODIFIERS = frozenset({b"NOW", b"FORCE"})
 
@@ -79,7 +79,7 @@ def replicaof(session: Session, args: Args) -> Reply:
 
 @command("FAILOVER")
 def failover(session: Session, args: Args) -> Reply:
-    """Fail over to a replica; always returns an error, because there are none."""
+    """Fail over to a replica; always returns an error, because there are no replicas."""
     at = 0
     if len(args) == 1 and args[0].upper() == b"ABORT":
         raise CommandError(errors.NO_FAILOVER)
@@ -131,7 +131,7 @@ def role(session: Session, args: Args) -> Reply:
 
 @command("MIGRATE")
 def migrate(session: Session, args: Args) -> Reply:
-    """Move keys to another server; returns an error if a key exists."""
+    """Move keys to another server; returns NOKEY if no key exists, otherwise an error."""
     keys = [args[2]]
     at = 5
     while at < len(args):
@@ -195,14 +195,14 @@ def _saved(session: Session) -> None:
 
 @command("SAVE")
 def save(session: Session, args: Args) -> Reply:
-    """Save a snapshot; only the time is recorded."""
+    """Save a snapshot; only records the time."""
     _saved(session)
     return OK
 
 
 @command("BGSAVE")
 def bgsave(session: Session, args: Args) -> Reply:
-    """Save a snapshot in the background; only the time is recorded."""
+    """Save a snapshot in the background; only records the time."""
     if args and (len(args) > 1 or args[0].upper() != b"SCHEDULE"):
         raise CommandError(errors.SYNTAX)
     _saved(session)
@@ -211,7 +211,7 @@ def bgsave(session: Session, args: Args) -> Reply:
 
 @command("BGREWRITEAOF")
 def bgrewriteaof(session: Session, args: Args) -> Reply:
-    """Rewrite the append-only file; has no effect, because there is none."""
+    """Rewrite the append-only file; has no effect, because there is no such file."""
     return Status(b"Background append only file rewriting started")
 
 

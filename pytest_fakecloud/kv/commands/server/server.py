@@ -16,7 +16,10 @@ __all__: list[str] = []
 
 
 def _flush(session: Session, args: Args, databases: Iterable[Keyspace]) -> Reply:
-    """Clear databases. ASYNC takes effect immediately, as SYNC does, but counts as a lazy deletion."""
+    """Delete all keys of the databases.
+
+    ASYNC takes effect immediately, like SYNC, but its deletions are counted as lazy.
+    """
     if len(args) > 1 or (args and args[0].upper() not in (b"SYNC", b"ASYNC")):
         raise CommandError(errors.SYNTAX)
     engine = session.engine
@@ -47,20 +50,22 @@ def flushall(session: Session, args: Args) -> Reply:
 def dbsize(session: Session, args: Args) -> Reply:
     """Return the number of keys in the database."""
     if not session.engine.active_expire:
-        return len(session.db.values)  # includes expired keys that were not accessed since
+        return len(
+            session.db.values
+        )  # includes expired keys that have not been accessed since they expired
     return len(session.db)
 
 
 @command("TIME")
 def time(session: Session, args: Args) -> Reply:
-    """Return the fake time: the Unix time in seconds, and the microseconds in the second."""
+    """Return the fake time as a Unix time in seconds, and the microseconds of the current second."""
     seconds, microseconds = divmod(session.engine.now_us, 1_000_000)
     return [b"%d" % seconds, b"%d" % microseconds]
 
 
 @command("SWAPDB")
 def swapdb(session: Session, args: Args) -> Reply:
-    """Swap two databases."""
+    """Swap the contents of two databases."""
     engine = session.engine
     indexes = []
     for text, error in zip(args, (errors.FIRST_DB_INDEX, errors.SECOND_DB_INDEX), strict=True):

@@ -43,7 +43,7 @@ def info(session: Session, args: Args) -> Reply:
             lines = [f"# {name.capitalize() if name != 'cpu' else 'CPU'}", *section(session, name)]
             parts.append("\r\n".join(lines) + "\r\n")
         elif session.engine.dialect == "vendor":
-            # The vendor returns the heading of a section that it does not have.
+            # For an unknown section, the vendor returns only the heading.
             parts.append(f"# {name.capitalize()}\r\n")
     return Verbatim("\r\n".join(parts).encode())
 
@@ -53,7 +53,7 @@ def info(session: Session, args: Args) -> Reply:
 
 @command("MEMORY USAGE")
 def memory_usage(session: Session, args: Args) -> Reply:
-    """Return the memory of a key and its value in bytes, as Redis would estimate it."""
+    """Return an estimate of the memory that a key and its value use, in bytes."""
     at = 1
     while at < len(args):
         if args[at].upper() != b"SAMPLES" or at + 1 == len(args):
@@ -147,7 +147,7 @@ def memory_doctor(session: Session, args: Args) -> Reply:
 
 @command("MEMORY MALLOC-STATS")
 def memory_malloc_stats(session: Session, args: Args) -> Reply:
-    """Return the statistics of the memory allocator, of which there are none."""
+    """Return statistics of the memory allocator; there are none."""
     return Verbatim(b"Stats not supported for the current allocator")
 
 

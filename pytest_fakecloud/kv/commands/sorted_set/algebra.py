@@ -1,4 +1,4 @@
-"""Union, intersection, and difference of sorted sets and sets, with weights and aggregation."""
+"""Union, intersection, and difference of sorted sets and plain sets, with weights and aggregation."""
 
 from __future__ import annotations
 
@@ -42,7 +42,10 @@ _AGGREGATES: dict[bytes, Callable[[float, float], float]] = {
 
 @dataclass(slots=True)
 class _Source:
-    """One input with its weight: a sorted set, a set with score 1 for every member, or nothing."""
+    """An input of a set operation with its weight.
+
+    The value is a sorted set, a set (every member has the score 1), or None if the key is missing.
+    """
 
     value: SortedSet | SetValue | None
     weight: float = 1.0
@@ -51,7 +54,7 @@ class _Source:
         return 0 if self.value is None else len(self.value)
 
     def items(self) -> Iterable[tuple[bytes, float]]:
-        """Return the members and scores in the order of the value."""
+        """Iterate over the members and scores in the order of the value."""
         if isinstance(self.value, SortedSet):
             return ((member, score) for score, member in self.value)
         return ((member, 1.0) for member in self.value or ())
@@ -63,7 +66,7 @@ class _Source:
         return 1.0 if self.value is not None and member in self.value else None
 
     def weighted(self, score: float) -> float:
-        """Multiply a score by the weight; zero times infinity is zero."""
+        """Return a score times the weight; zero times infinity is zero."""
         product = self.weight * score
         return 0.0 if math.isnan(product) else product
 
@@ -92,7 +95,7 @@ def _parse(
     storing: bool,
     counting: bool = False,
 ) -> _Request:
-    """Read ``numkeys key [key ...]`` and the options that the command supports."""
+    """Parse ``numkeys key [key ...]`` and the options that the command supports."""
     numkeys = parse_int(args[0])
     if numkeys < 1:
         raise CommandError(input_key_needed(name))
@@ -126,7 +129,8 @@ def _parse(
 
 def _union(request: _Request) -> dict[bytes, float]:
     result: dict[bytes, float] = {}
-    # Add up the inputs from the smallest to the largest, as Redis does: float sums depend on it.
+    # Process the inputs from the smallest to the largest, as Redis does, because the sums of floats
+    # depend on the order.
     for source in sorted(request.sources, key=len):
         spend(4 * len(source))
         for member, score in source.items():

@@ -1,4 +1,4 @@
-"""Commands on one sorted set: scores, ranks, ranges, removal."""
+"""Commands that act on a single sorted set: scores, ranks, ranges, removal."""
 
 from __future__ import annotations
 
@@ -30,7 +30,10 @@ from .ranges import (
 
 
 def members_reply(session: Session, items: Iterable[Item], *, scores: bool) -> Reply:
-    """Return the members in order; scores make a flat list, or pairs in RESP3."""
+    """Return members as a reply in the given order.
+
+    With ``scores``, members and scores alternate in a flat list; in RESP3 they are pairs.
+    """
     if not scores:
         return [member for _, member in items]
     printed = session.engine.print_double
@@ -105,7 +108,8 @@ def add_scores(
     *,
     increment: bool = False,
 ) -> Reply:
-    """Add (score, member) pairs under the conditions NX, XX, GT, LT; CH counts updates too.
+    """Add (score, member) pairs subject to NX, XX, GT, and LT; with CH, updated scores are counted
+    too.
 
     With ``increment``, return the new score, or nil if a condition prevented the change.
     """
@@ -236,13 +240,13 @@ def zrevrangebyscore(session: Session, args: Args) -> Reply:
 
 @command("ZRANGEBYLEX")
 def zrangebylex(session: Session, args: Args) -> Reply:
-    """Return members in a range of names, where all scores are equal."""
+    """Return members in a range of names; all scores must be equal."""
     return _range(session, args, "lex", False)
 
 
 @command("ZREVRANGEBYLEX")
 def zrevrangebylex(session: Session, args: Args) -> Reply:
-    """Return members in a range of names in reverse order, where all scores are equal."""
+    """Return members in a range of names in reverse order; all scores must be equal."""
     return _range(session, args, "lex", True)
 
 
@@ -275,7 +279,7 @@ def zlexcount(session: Session, args: Args) -> Reply:
 
 
 def _stored_text(score: float) -> bytes:
-    """Format a score as a listpack of Redis 7.0 stores it: an integer, or 17 digits."""
+    """Format a score as it is stored in a listpack of Redis 7.0: as an integer, or with 17 digits."""
     if abs(score) <= 2**62 and score == int(score):
         return b"%d" % score
     return b"%.17g" % score
@@ -299,7 +303,7 @@ def zscan(session: Session, args: Args) -> Reply:
     page: list[bytes] = []
     for score, member in found:
         if match is None or match(member):
-            # In this reply, unlike all others, every version prints skiplist scores with 17 digits.
+            # Unlike in all other replies, every version prints skiplist scores with 17 digits here.
             page += (member, print_small(score) if small else b"%.17g" % score)
     return [b"%d" % following, page]
 

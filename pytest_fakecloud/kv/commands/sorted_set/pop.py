@@ -1,4 +1,4 @@
-"""Sorted set commands that pop members, block until there are any, or return random ones."""
+"""Sorted set commands that pop members, with or without blocking, or return random members."""
 
 from __future__ import annotations
 

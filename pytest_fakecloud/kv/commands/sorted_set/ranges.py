@@ -1,4 +1,4 @@
-"""Parsers of the ranges of sorted set commands: by rank, by score, by name."""
+"""Parsers for the ranges in sorted set commands: by rank, by score, or by name."""
 
 from __future__ import annotations
 
@@ -24,9 +24,9 @@ RangeKind = Literal["rank", "score", "lex"]
 
 @dataclass(frozen=True, slots=True)
 class Range:
-    """A range of ZRANGE or a related command.
+    """The range of ZRANGE or a related command, with its options.
 
-    ``limit`` is (offset, count); a negative count is no limit.
+    ``limit`` is (offset, count); a negative count means no limit.
     """
 
     interval: tuple[int, int] | ScoreRange | LexRange
@@ -36,7 +36,7 @@ class Range:
 
 
 def _read_bound(text: bytes) -> float:
-    """Parse the end of a score range as ``strtod`` does: it may overflow or be empty."""
+    """Parse the end of a score range like ``strtod``: it may overflow, and an empty string is 0."""
     text = text.partition(b"\0")[0]
     if not text:
         return 0.0
@@ -56,7 +56,7 @@ def _read_bound(text: bytes) -> float:
 
 
 def parse_score_range(low: bytes, high: bytes) -> ScoreRange:
-    """Parse a range of scores; ``(`` excludes an end."""
+    """Parse a range of scores, where ``(`` excludes an end."""
     return ScoreRange(
         _read_bound(low.removeprefix(b"(")),
         _read_bound(high.removeprefix(b"(")),
@@ -66,7 +66,9 @@ def parse_score_range(low: bytes, high: bytes) -> ScoreRange:
 
 
 def parse_lex_range(low: bytes, high: bytes) -> LexRange:
-    """Parse a range of names: ``[`` includes an end, ``(`` excludes it, ``-`` and ``+`` are open."""
+    """Parse a range of names: ``[`` includes an end, ``(`` excludes it, ``-`` and ``+`` are
+    unbounded.
+    """
     low_end, low_exclusive = _lex_end(low)
     high_end, high_exclusive = _lex_end(high)
     return LexRange(
@@ -99,8 +101,8 @@ def parse_range(
 ) -> Range:
     """Parse ``key start stop`` and the options that follow.
 
-    ``kind`` and ``reverse`` are None if the options determine them. The vendor dialect accepts
-    LIMIT with ranks too.
+    ``kind`` and ``reverse`` are None if the options determine them. In the vendor dialect, LIMIT is
+    also accepted with ranks.
     """
     may_choose_kind, may_choose_direction = kind is None, reverse is None
     limit = None
@@ -141,7 +143,7 @@ def parse_range(
 
 
 def select(members: SortedSet, wanted: Range) -> list[Item]:
-    """Return the items in a range, in its order."""
+    """Return the items in a range, in the order that the range specifies."""
     interval = wanted.interval
     size = len(members)
     if isinstance(interval, LexRange):

@@ -1,4 +1,4 @@
-"""Stream commands that append, trim, delete, and read entries without a group."""
+"""Stream commands that append, trim, delete, and read entries, without consumer groups."""
 
 from __future__ import annotations
 
@@ -32,14 +32,14 @@ _STEPS_AN_ENTRY = 10
 
 
 _POLICIES = (b"KEEPREF", b"DELREF", b"ACKED")
-"""What a deletion does to pending references of groups: keep them, delete them, or require their
-acknowledgement.
+"""How deleting an entry affects the groups that refer to it as pending: the references are kept,
+they are deleted, or the entry is deleted only if all groups have acknowledged it.
 """
 
 # -- adding and trimming -------------------------------------------------------------------------
 
 _ROUGHLY = 100
-"""Surplus entries from which the vendor's ``~`` trims; a smaller surplus stays in the stream.
+"""Minimum surplus for which the vendor trims with ``~``; fewer surplus entries stay in the stream.
 
 Derived from the official clients' tests: ``MAXLEN ~ 30`` leaves about 30 of 1,000 entries, but
 (nearly) all of 111 and of 120.
@@ -61,8 +61,8 @@ class _Trim:
     def apply(self, session: Session, stream: Stream) -> int:
         """Trim a stream and return the number of removed entries.
 
-        With ``~``, the vendor trims to the threshold or not at all. Redis removes whole nodes, and
-        by default at most a hundred of them.
+        With ``~``, the vendor trims to the exact threshold or not at all. Redis removes whole
+        nodes, by default at most as many entries as a hundred nodes can have.
         """
         stock = session.engine.dialect == "redis"
         limit = self.limit or 0
@@ -86,7 +86,9 @@ class _Trim:
 
 
 def _parse_trim(session: Session, args: Args, *, adding: bool) -> tuple[_Trim, int]:
-    """Read the options of XADD before the id, or all of XTRIM; return them and the next position."""
+    """Parse the options of XTRIM, or those of XADD before the id; return them and the next
+    position.
+    """
     trim = _Trim()
     at = 1
     while at < len(args):
@@ -249,7 +251,7 @@ def xsetid(session: Session, args: Args) -> Reply:
 
 
 def entries_reply(entries: list[tuple[int, list[bytes]]]) -> list[Reply]:
-    """Return entries in the format of a reply."""
+    """Return entries in the format of a reply, each with its id and fields."""
     return [entry_reply(entry_id, fields) for entry_id, fields in entries]
 
 
@@ -289,9 +291,9 @@ def xrevrange(session: Session, args: Args) -> Reply:
 
 @dataclass(slots=True)
 class ReadWords:
-    """The options of XREAD and XREADGROUP.
+    """The arguments of XREAD or XREADGROUP.
 
-    ``block_ms`` is None without BLOCK, ``count`` is 0 without a limit.
+    ``block_ms`` is None without BLOCK; ``count`` is 0 if there is no limit.
     """
 
     keys: list[bytes]
@@ -304,7 +306,7 @@ class ReadWords:
 
 
 def read_words(session: Session, args: Args, *, grouped: bool) -> ReadWords:
-    """Read the options of XREAD, or of XREADGROUP if ``grouped``."""
+    """Parse the arguments of XREAD, or of XREADGROUP if ``grouped``."""
     words = ReadWords([], [])
     at = 0
     while at < len(args):
@@ -343,7 +345,7 @@ def read_words(session: Session, args: Args, *, grouped: bool) -> ReadWords:
 
 
 def streams_reply(session: Session, found: list[tuple[bytes, list[Reply]]]) -> Reply:
-    """Return keys with their entries: a list of pairs, or a map in RESP3."""
+    """Return keys with their entries as a list of pairs, or as a map in RESP3."""
     if session.resp > 2:
         return Map(each for key, entries in found for each in (key, entries))
     return [[key, entries] for key, entries in found]
@@ -355,7 +357,7 @@ def answer_read(
     attempt: Callable[[list[bytes]], Reply],
     kind: type = Stream,
 ) -> Reply:
-    """Return the reply of a read; with BLOCK, block until there are entries if the session may."""
+    """Return the reply of a read; with BLOCK, wait for entries if the session may block."""
     if words.block_ms is None:
         reply = attempt(words.keys)
         return NIL_ARRAY if reply is None else reply
@@ -364,7 +366,7 @@ def answer_read(
 
 @command("XREAD")
 def xread(session: Session, args: Args) -> Reply:
-    """Return entries of several streams with ids greater than the given ones."""
+    """Return entries of several streams with ids greater than the given ids."""
     words = read_words(session, args, grouped=False)
     starts = [
         _start(session, session.db.get(key, Stream), text)
@@ -377,7 +379,8 @@ def xread(session: Session, args: Args) -> Reply:
             stream = session.db.get(key, Stream) if key in keys else None
             if stream is not None and stream.length and stream.highest_id >= start:
                 entries = stream.range(start, count=words.count or -1)
-                # The command may name the same large stream a thousand times.
+                # Charge the budget, because a command may name the same large stream a thousand
+                # times.
                 spend(_STEPS_AN_ENTRY * len(entries))
                 found.append((key, entries_reply(entries)))
         return streams_reply(session, found) if found else None
@@ -386,7 +389,7 @@ def xread(session: Session, args: Args) -> Reply:
 
 
 def _start(session: Session, stream: Stream | None, text: bytes) -> int:
-    """Return the id to read from; ``+`` reads the last entry."""
+    """Return the first id to read, given an id, ``$``, or ``+``, which stands for the last entry."""
     if text == b"$":
         return (stream.last_id if stream is not None else 0) + 1
     if text == b">":
@@ -402,7 +405,7 @@ DELETED, ABSENT, KEPT = 1, -1, 2
 
 
 def _parse_ids_with_policy(args: Args, at: int) -> tuple[bytes, list[int]]:
-    """Read ``[KEEPREF|DELREF|ACKED] IDS numids id [id ...]``."""
+    """Parse ``[KEEPREF|DELREF|ACKED] IDS numids id [id ...]``."""
     policy = b"KEEPREF"
     if args[at].upper() in _POLICIES:
         policy = args[at].upper()
@@ -416,7 +419,10 @@ def _parse_ids_with_policy(args: Args, at: int) -> tuple[bytes, list[int]]:
 
 
 def _delete_with_policy(stream: Stream, entry_id: int, policy: bytes) -> int:
-    """Delete an entry; return DELETED, ABSENT, or KEPT if a group has not acknowledged it."""
+    """Delete an entry and return DELETED; return ABSENT if it does not exist.
+
+    Return KEPT if the policy requires acknowledgement and a group has not acknowledged the entry.
+    """
     if entry_id not in stream:
         if policy == b"DELREF":
             _forget(stream, entry_id)
@@ -436,7 +442,7 @@ def _forget(stream: Stream, entry_id: int) -> None:
 
 @command("XDELEX")
 def xdelex(session: Session, args: Args) -> Reply:
-    """Delete entries with a policy for their pending references; return the result for each."""
+    """Delete entries with a policy for references from groups; return the result for each id."""
     policy, ids = _parse_ids_with_policy(args, 1)
     stream = session.db.get(args[0], Stream)
     if stream is None:
@@ -451,7 +457,8 @@ def xdelex(session: Session, args: Args) -> Reply:
 def xackdel(session: Session, args: Args) -> Reply:
     """Acknowledge entries in a group and delete them as XDELEX does.
 
-    An entry that is not pending in the group is deleted too (seen in the official clients' tests).
+    An entry is deleted even if it is not pending in the group (seen in the official clients'
+    tests).
     """
     policy, ids = _parse_ids_with_policy(args, 2)
     stream = session.db.get(args[0], Stream)

@@ -33,9 +33,9 @@ from .ids import (
 
 
 def find_consumer(session: Session, key: bytes, group: Group, name: bytes) -> Consumer:
-    """Return the consumer with this name, creating it if needed, and set its last seen time.
+    """Return the named consumer of a group, creating it if needed, and update its last seen time.
 
-    A creation triggers a keyspace event.
+    Creating a consumer triggers a keyspace event.
     """
     consumer = group.consumers.get(name)
     if consumer is None:
@@ -59,7 +59,7 @@ def find_group(
 
 
 def _group_words(args: Args, sub: bytes) -> tuple[bool, int]:
-    """Read the options MKSTREAM (of CREATE) and ENTRIESREAD."""
+    """Parse the options MKSTREAM (only with CREATE) and ENTRIESREAD."""
     mkstream, entries_read = False, UNKNOWN_ENTRIES_READ
     at = 3
     while at < len(args):
@@ -166,9 +166,10 @@ def xgroup_help(session: Session, args: Args) -> Reply:
 
 @dataclass(frozen=True, slots=True)
 class _Wanted:
-    """One stream of an XREADGROUP.
+    """A stream that an XREADGROUP reads.
 
-    ``after`` is None for ``>``; otherwise the pending entries after this id are read.
+    ``after`` is None for ``>``, which reads new entries; otherwise, pending entries with higher ids
+    are read.
     """
 
     key: bytes
@@ -210,7 +211,7 @@ def xreadgroup(session: Session, args: Args) -> Reply:
             if each.after is None and not has_new and not makes_consumers:
                 continue
             if words.noack and session.engine.dialect == "vendor" and each.after is None:
-                # With NOACK no entry becomes pending, so the vendor does not create the consumer.
+                # With NOACK, no entry becomes pending, so the vendor does not create the consumer.
                 consumer = group.consumers.get(words.consumer) or Consumer(words.consumer, 0)
             else:
                 consumer = find_consumer(session, each.key, group, words.consumer)
@@ -227,14 +228,15 @@ def xreadgroup(session: Session, args: Args) -> Reply:
                 session.db.touch(each.key, "")
         return streams_reply(session, found) if found else None
 
-    # A group exists only in a stream, so a key that becomes any other type ends the wait.
+    # The type ``object`` matches every value, so a key that is replaced by a value of any type ends
+    # the wait: it no longer has the group.
     return answer_read(session, words, attempt, object)
 
 
 def _group_of(session: Session, key: bytes, name: bytes, *, waited: bool) -> tuple[Stream, Group]:
     """Return the stream and the group to read from.
 
-    Some versions have their own error for a client that was blocked when they disappeared.
+    In some versions, a client that is blocked when they disappear receives a specific error.
     """
     try:
         return find_group(session, key, name, reading=True)
@@ -278,7 +280,7 @@ def _deliver(
 def _history(
     session: Session, stream: Stream, consumer: Consumer, after: int, count: int
 ) -> list[Reply]:
-    """Return a consumer's pending entries; a deleted entry has no fields."""
+    """Return a consumer's pending entries in the format of a reply; a deleted entry has no fields."""
     entries: list[Reply] = []
     for entry_id, pending in consumer.pending.items(after + 1):
         fields = stream.get(entry_id)

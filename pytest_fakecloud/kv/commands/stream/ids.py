@@ -1,4 +1,4 @@
-"""Parsers of entry ids and of ranges of them."""
+"""Parsers for entry ids and for ranges of ids."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _UNSIGNED = re.compile(rb"[ \t\n\v\f\r]*\+?[0-9]+\Z")
 
 
 def entry_reply(entry_id: int, fields: list[bytes]) -> list[bytes | list[bytes]]:
-    """Return an entry in the format of a reply: its id, and a list of its fields and values."""
+    """Return an entry in the format of a reply: its id and a list of its fields and values."""
     return [format_id(entry_id), list(fields)]
 
 
@@ -41,7 +41,9 @@ def parse_id(text: bytes, sequence: int = 0) -> int:
 
 
 def parse_new_id(text: bytes) -> tuple[int, bool]:
-    """Parse an id for XADD; return it and whether it has a sequence number, unlike ``5-*``."""
+    """Parse the id argument of XADD; return it and whether its sequence number is fixed, unlike in
+    ``5-*``.
+    """
     milliseconds, given = _halves(text)
     if given == b"*":
         return make_id(milliseconds, 0), False
@@ -49,7 +51,7 @@ def parse_new_id(text: bytes) -> tuple[int, bool]:
 
 
 def parse_extreme_id(text: bytes, sequence: int = 0) -> int:
-    """Parse an id, or ``-`` or ``+`` for the lowest or highest one."""
+    """Parse an id, or ``-`` or ``+`` for the lowest or highest id."""
     if text == b"-":
         return 0
     if text == b"+":
@@ -78,10 +80,10 @@ def parse_end(text: bytes) -> int:
 
 
 def parse_interval(start: bytes, end: bytes) -> tuple[int, int]:
-    """Parse both ends of a range. Errors of the start take precedence."""
+    """Parse both ends of a range, the start first, so that an error in it takes precedence."""
     return parse_start(start), parse_end(end)
 
 
 def parse_ids(texts: Args) -> list[int]:
-    """Parse several ids; raise if one is invalid."""
+    """Parse several ids; raise an error if any of them is invalid."""
     return [parse_id(text) for text in texts]

@@ -60,8 +60,8 @@ def xinfo_groups(session: Session, args: Args) -> Reply:
 def xinfo_consumers(session: Session, args: Args) -> Reply:
     """Return the consumers of a group.
 
-    ``inactive`` is -1 for a consumer that never received an entry. For a missing group, the vendor
-    returns an empty list, Redis returns NOGROUP.
+    ``inactive`` is -1 for a consumer that never received an entry. If the group does not exist, the
+    vendor returns an empty list, and Redis returns NOGROUP.
     """
     group = _stream(session, args[0]).groups.get(args[1])
     if group is None:
@@ -90,7 +90,7 @@ def _tells_activity(session: Session) -> bool:
 
 @command("XINFO STREAM")
 def xinfo_stream(session: Session, args: Args) -> Reply:
-    """Return information about a stream, or with FULL also its entries and groups."""
+    """Return information about a stream; with FULL, include its entries and groups."""
     stream = _stream(session, args[0])
     words = [word.upper() for word in args[1:]]
     count = 10

@@ -170,7 +170,8 @@ def xclaim(session: Session, args: Args) -> Reply:
 def _claimant(session: Session, key: bytes, group: Group, name: bytes) -> Callable[[], Consumer]:
     """Return a function that returns the claiming consumer.
 
-    Depending on the version, a new consumer is created now or with its first entry.
+    Depending on the version, a new consumer is created immediately or when the function is first
+    called.
     """
     knows = session.engine.table.knows
     if knows["consumers are created before they receive an entry"] or name in group.consumers:
@@ -183,7 +184,7 @@ def _claimant(session: Session, key: bytes, group: Group, name: bytes) -> Callab
 def xautoclaim(session: Session, args: Args) -> Reply:
     """Transfer entries that were pending for a minimum time to another consumer.
 
-    Return the next start, the entries, and the ids of deleted entries.
+    Return the id to continue from, the entries, and the ids of deleted entries.
     """
     min_idle = max(_claim_number(args[3], "XAUTOCLAIM", "min-idle-time"), 0)
     start = parse_start(args[4])

@@ -1,4 +1,4 @@
-"""String commands: values as bytes and as numbers."""
+"""String commands, which treat values as bytes or as numbers."""
 
 from . import numbers, values
 

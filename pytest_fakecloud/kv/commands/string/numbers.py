@@ -23,9 +23,10 @@ __all__: list[str] = []
 
 
 def incremented(text: bytes, amount: int, error: bytes = errors.NOT_INTEGER) -> int:
-    """Return the integer in ``text`` plus an amount.
+    """Return the integer in ``text`` plus ``amount``.
 
-    Raise ``error`` if ``text`` is not an integer, or an error if the result overflows 64 bits.
+    Raise ``error`` if ``text`` is not an integer, and another error if the result overflows 64
+    bits.
     """
     total = parse_int(text, error=error) + amount
     if not I64_MIN <= total <= I64_MAX:
@@ -34,9 +35,9 @@ def incremented(text: bytes, amount: int, error: bytes = errors.NOT_INTEGER) -> 
 
 
 def incremented_float(text: bytes, amount: LongDouble, error: bytes = errors.NOT_FLOAT) -> bytes:
-    """Return the formatted sum of the 80-bit float in ``text`` and an amount.
+    """Return the formatted sum of the 80-bit float in ``text`` and ``amount``.
 
-    Raise ``error`` if ``text`` is not a number, or an error if the result is infinite.
+    Raise ``error`` if ``text`` is not a number, and another error if the result is infinite.
     """
     total = long_double_sum(parse_long_double(text, error), amount)
     if isinstance(total, float):

@@ -15,7 +15,7 @@ from ...table.syntax import parse_int
 
 
 def check_length(session: Session, size: int) -> None:
-    """Raise if a string of ``size`` bytes would exceed the server's limit."""
+    """Raise an error if a string of ``size`` bytes would exceed the server's limit."""
     if size > session.engine.config.number("proto-max-bulk-len"):
         raise CommandError(errors.STRING_TOO_LONG)
 
@@ -25,13 +25,14 @@ _BYTES_A_STEP = 100
 
 
 def grow(session: Session, key: bytes, value: String | None, size: int) -> bytearray:
-    """Return the key's string as a buffer of at least ``size`` bytes, padded with zeros."""
+    """Return the string of a key as a mutable buffer, padded with zeros to at least ``size`` bytes."""
     present = value or b""
     if type(present) is bytearray and size - len(present) < _FAR:
         buffer = present
         buffer.extend(bytes(max(0, size - len(present))))
         return buffer
-    # Allocate the final size once, as Redis does: extending for a far offset would copy it.
+    # Allocate the final size once, as Redis does; extending the buffer by a large amount would copy
+    # it.
     buffer = bytearray(max(size, len(present)))
     buffer[: len(present)] = present
     session.db.set(key, buffer, keep_ttl=True, event="")
@@ -53,7 +54,7 @@ _CONDITIONS = {
     b"IFDEQ": "SET IFDEQ",
     b"IFDNE": "SET IFDNE",
 }
-"""The options that compare values, by their keys in ``versions.LATER``."""
+"""Maps the options that compare the value to their names in ``versions.LATER``."""
 
 
 @command("SET")
@@ -78,7 +79,7 @@ def set_(session: Session, args: Args) -> Reply:
 
 
 def _let_expire(session: Session, key: bytes, at_ms: int) -> None:
-    """Set the time at which a newly set key expires, which may be in the past."""
+    """Set the expiry time of a key that was just set; delete the key if the time is in the past."""
     if at_ms > session.now_ms:
         session.db.expire_at(key, at_ms)
     else:
@@ -163,7 +164,7 @@ def _is_digest(text: bytes) -> bool:
 
 def _plain(value: object) -> Reply:
     if type(value) is bytearray:
-        # A transaction may copy a large value once per command.
+        # Charge the budget, because a transaction may copy a large value once per command.
         spend(len(value) // _BYTES_A_STEP)
         return bytes(value)
     return value if isinstance(value, bytes) else None
@@ -218,7 +219,7 @@ _GETEX_WORDS = frozenset({*EXPIRY_WORDS, b"PERSIST"})
 
 @command("GETEX")
 def getex(session: Session, args: Args) -> Reply:
-    """Return the string value of a key and set or remove its TTL."""
+    """Return the string value of a key, and optionally set or remove its TTL."""
     words = _set_words(session, args, 1, _GETEX_WORDS)
     value = session.db.string(args[0])
     if value is None:
@@ -233,7 +234,7 @@ def getex(session: Session, args: Args) -> Reply:
 
 @command("MGET")
 def mget(session: Session, args: Args) -> Reply:
-    """Return the string values of several keys, nil for each key without one."""
+    """Return the string values of several keys, nil for each key that has none."""
     lookup = session.db.lookup
     known: dict[bytes, Reply] = {}
     replies: list[Reply] = []
@@ -257,7 +258,7 @@ def mset(session: Session, args: Args) -> Reply:
 
 @command("MSETNX")
 def msetnx(session: Session, args: Args) -> Reply:
-    """Set the string values of several keys, only if none of the keys exists."""
+    """Set the string values of several keys only if none of the keys exists."""
     if len(args) % 2:
         raise CommandError(wrong_arity("msetnx"))
     if any(session.db.lookup(key) is not None for key in args[::2]):
@@ -313,7 +314,7 @@ def delex(session: Session, args: Args) -> Reply:
 
 @command("DELIFEQ")
 def delifeq(session: Session, args: Args) -> Reply:
-    """Delete a key only if its string value equals the given one."""
+    """Delete a key only if its string value equals the given value."""
     value = session.db.string(args[0])
     if value is None or value != args[1]:
         return 0
