@@ -28,8 +28,9 @@ UNITS = {b"m": 1.0, b"km": 1000.0, b"ft": 0.3048, b"mi": 1609.34}
 
 
 def in_bounds(longitude: float, latitude: float) -> bool:
-    """Return whether a position can be stored: longitude within ±180 and latitude within
-    ±85.05112878 degrees.
+    """Return whether a position is within the bounds that can be stored.
+
+    They are ±180 degrees of longitude and ±85.05112878 degrees of latitude.
     """
     return LONGITUDE[0] <= longitude <= LONGITUDE[1] and LATITUDE[0] <= latitude <= LATITUDE[1]
 
@@ -66,9 +67,7 @@ def _encode(
 
 
 def encode(longitude: float, latitude: float) -> int:
-    """Return the score of a position: 52 bits, the even bits for latitude, the odd bits for
-    longitude.
-    """
+    """Return the 52-bit score of a position: even bits for latitude, odd bits for longitude."""
     return _encode(longitude, latitude)
 
 
@@ -93,9 +92,7 @@ class Cell:
         )
 
     def moved(self, east: int, north: int) -> Cell:
-        """Return the cell that is this many cells to the east and north, wrapping around at the
-        grid's edges.
-        """
+        """Return the cell this many cells to the east and north, wrapping around at the edges."""
         mask = (1 << self.steps) - 1
         up = (_squeeze(self.bits) + north) & mask
         across = (_squeeze(self.bits >> 1) + east) & mask
@@ -125,9 +122,7 @@ def text(score: float) -> bytes:
 
 
 def _cosine(radians: float) -> float:
-    """Return the cosine; for an infinity return NaN, as C does, so that comparisons with it are
-    false.
-    """
+    """Return the cosine or, as in C, NaN for an infinity; comparisons with NaN are false."""
     return math.nan if math.isinf(radians) else math.cos(radians)
 
 
@@ -161,9 +156,7 @@ class Shape:
     height: float = 0.0
 
     def distance_inside(self, longitude: float, latitude: float) -> float | None:
-        """Return the distance in metres from the centre, or None if the position is outside the
-        area.
-        """
+        """Return the distance in metres from the centre, or None outside the search area."""
         if self.radius is not None:
             metres = distance(self.longitude, self.latitude, longitude, latitude)
             return metres if metres <= self.radius * self.unit else None

@@ -65,8 +65,9 @@ def _anything(text: bytes) -> bool:
 
 
 def _plain(parts: list[bytes]) -> Callable[[bytes], bool]:
-    """Return the match function for a pattern whose only special characters are stars, the usual
-    case.
+    """Return the match function for a pattern without wildcards other than stars.
+
+    This is the usual case.
     """
     if len(parts) == 1:
         return parts[0].__eq__
@@ -118,9 +119,7 @@ class _Piece:
         )
 
     def find(self, text: bytes, start: int, stop: int) -> int:
-        """Return the first position from ``start`` at which the piece matches and ends by ``stop``,
-        or -1.
-        """
+        """Return the first position from ``start`` of a match that ends by ``stop``, or -1."""
         if self._plain is not None:
             return text.find(self._plain, start, stop)
         if stop - start < self.length:

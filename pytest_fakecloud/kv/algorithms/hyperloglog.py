@@ -60,9 +60,7 @@ def murmur_hash_64a(key: bytes, seed: int = SEED) -> int:
 
 
 def register_of(element: bytes) -> tuple[int, int]:
-    """Return the index of an element's register, and the length of the hash's run of zero bits plus
-    one.
-    """
+    """Return the register of an element, and the run of zero bits in its hash plus one."""
     digest = murmur_hash_64a(element)
     index = digest & (REGISTERS - 1)
     rest = (digest >> PRECISION) | (1 << HASH_BITS)
@@ -70,15 +68,14 @@ def register_of(element: bytes) -> tuple[int, int]:
 
 
 def empty() -> bytes:
-    """Return a new HyperLogLog with the sparse encoding, all registers zero, and a cached count of
-    0.
-    """
+    """Return a new sparse HyperLogLog with all registers zero and a cached count of 0."""
     return MAGIC + bytes((SPARSE,)) + bytes(11) + _xzero(REGISTERS)
 
 
 def is_hyperloglog(value: bytes) -> bool:
-    """Return whether a string is a HyperLogLog: check the magic, the encoding, and, if dense, the
-    length.
+    """Return whether a string has the magic, encoding, and length of a HyperLogLog.
+
+    The length is only checked for the dense encoding.
     """
     if len(value) < HEADER_SIZE or value[:4] != MAGIC or value[4] > SPARSE:
         return False
@@ -143,9 +140,7 @@ def registers(value: bytes) -> bytearray:
 
 @cache
 def _halves() -> list[tuple[int, int]]:
-    """Return the size and the bit mask of the lower groups, for groups of 8,192 registers down to
-    1.
-    """
+    """Return the size and mask of the lower groups, for groups of 8,192 registers to 1."""
     found = []
     for level in reversed(range(PRECISION)):
         size = 1 << level
@@ -177,8 +172,9 @@ def stale(value: bytes) -> bytes:
 
 
 def add(value: bytes, elements: Iterable[bytes], sparse_max_bytes: int) -> tuple[bytes, bool]:
-    """Add elements; return the new value and whether a register changed, which makes the count
-    stale.
+    """Add elements; return the new value, and whether a register changed.
+
+    A change makes the cached count stale.
     """
     changed = False
     dense: bytearray | None = None
@@ -220,8 +216,7 @@ _FIRST: _Opcode = (HEADER_SIZE, 0)
 
 
 class _Places:
-    """Positions of every sixteenth opcode of a sparse value, from which a search for a register can
-    start.
+    """Positions of every sixteenth opcode of a sparse value, where searches can start.
 
     A search from the first opcode is linear in the number of opcodes, so adding a thousand elements
     would take quadratic time.
@@ -263,9 +258,7 @@ class _Places:
             first += length
 
     def changed(self, resume: _Opcode, growth: int) -> None:
-        """Update the recorded positions after a change that follows opcode ``resume`` and added
-        ``growth`` bytes.
-        """
+        """Update the positions after a change behind ``resume`` that added ``growth`` bytes."""
         self._changes += 1
         low = bisect_right(self._ats, resume[0])
         high = bisect_right(self._ats, resume[0] + self.REACH)
@@ -285,8 +278,7 @@ def _promoted(value: bytes, index: int, count: int) -> bytes:
 def _sparse_set(
     value: bytes, index: int, count: int, sparse_max_bytes: int, start: _Opcode = _FIRST
 ) -> tuple[bytes, _Opcode]:
-    """Raise a register of a sparse value to ``count``; return the value unchanged if it is high
-    enough.
+    """Return a sparse value with a register raised to ``count`` if it is lower.
 
     Also return an opcode from which a search for any higher register may start.
 
@@ -442,9 +434,7 @@ def maxima(values: Iterable[bytes]) -> bytearray:
 
 
 def merge(target: bytes, largest: bytes | bytearray, dense: bool, sparse_max_bytes: int) -> bytes:
-    """Return ``target`` with its registers raised to at least ``largest``; convert it first if
-    ``dense``.
-    """
+    """Raise the registers of ``target`` to ``largest``; convert it first if ``dense``."""
     if dense:
         target = to_dense(target)
     start = _FIRST
@@ -460,9 +450,7 @@ def merge(target: bytes, largest: bytes | bytearray, dense: bool, sparse_max_byt
 
 
 def describe(value: bytes) -> str:
-    """Return a textual form of the opcodes of a sparse value: ``Z:n``, ``z:n`` (XZERO), and
-    ``v:value,length``.
-    """
+    """Return the opcodes as text: ``Z:n`` (XZERO), ``z:n`` (ZERO), ``v:value,length`` (VAL)."""
     words = []
     at = HEADER_SIZE
     while at < len(value):

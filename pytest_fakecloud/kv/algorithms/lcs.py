@@ -38,9 +38,7 @@ def common_length(first: bytes, second: bytes) -> int:
 
 
 def common_matches(first: bytes, second: bytes) -> list[Match]:
-    """Return the common runs of bytes in one longest common subsequence, starting with the last
-    run.
-    """
+    """Return the common runs of a longest common subsequence, the last run first."""
     rows = _rows(first, second)
     i, j = len(first), len(second)
     found: list[Match] = []

@@ -33,8 +33,9 @@ class RegexError(ValueError):
 
 
 class _State:
-    """A state of the automaton. It consumes a character, continues to every state in ``next``, or
-    accepts.
+    """A state of the automaton.
+
+    It consumes a character, continues to every state in ``next``, or accepts.
     """
 
     __slots__ = ("assertion", "next", "test")
@@ -49,8 +50,9 @@ Fragment = tuple[_State, _State]
 
 
 class LinearRegex:
-    """A compiled regular expression. The constructor raises `RegexError` if the expression is
-    invalid.
+    """A compiled regular expression.
+
+    The constructor raises `RegexError` if the expression is invalid.
     """
 
     def __init__(self, pattern: str) -> None:
@@ -195,9 +197,7 @@ class LinearRegex:
         return start, end
 
     def _times(self, again: Callable[[], Fragment], least: int, most: int | None) -> Fragment:
-        """Return the start and end state of a repetition; ``again`` creates the states of one
-        iteration.
-        """
+        """Return the ends of a repetition; ``again`` creates the states of one iteration."""
         start = end = self._state()
         for _ in range(least):
             first, last = again()

@@ -1,5 +1,4 @@
-"""Prefix sums over block lengths, to find the block of a position and to count the items before a
-block.
+"""Prefix sums over block lengths: the block of a position, the items before a block.
 
 Used by lists, whose blocks are limited by bytes, and by sorted sets, whose scores are packed. No
 library maintains these sums separately from the blocks.
@@ -46,9 +45,7 @@ class Positions:
         return total
 
     def find(self, position: int) -> tuple[int, int]:
-        """Return the block that contains the item at ``position``, which must exist, and its offset
-        in the block.
-        """
+        """Return the block of the item at an existing ``position``, and its offset in the block."""
         tree = self._tree
         block = 0
         step = self._highest

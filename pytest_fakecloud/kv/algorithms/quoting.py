@@ -8,8 +8,7 @@ _HEX = frozenset(b"0123456789abcdefABCDEF")
 
 
 def split_words(line: bytes) -> list[bytes] | None:
-    r"""Split a line into words, with quotes as in a shell; return None if a quote is not closed
-    properly.
+    r"""Split a line into words as a shell does; return None if a quote is not closed properly.
 
     Double quotes support escapes (``\x41``, ``\n``), single quotes only ``\'``.
     """
@@ -37,9 +36,7 @@ def split_words(line: bytes) -> list[bytes] | None:
 
 
 def _quoted(line: bytes, at: int, quote: int, word: bytearray) -> int | None:
-    """Append the characters up to the closing quote to ``word``; return the position after the
-    quote, or None.
-    """
+    """Append a quoted string to ``word``; return the position after its quote, or None."""
     size = len(line)
     while at < size:
         byte = line[at]

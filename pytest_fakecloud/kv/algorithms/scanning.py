@@ -36,9 +36,7 @@ class ScanOrder:
             self._next += 1
 
     def page(self, cursor: int, count: int) -> tuple[int, list[bytes]]:
-        """Return the next cursor (0 at the end) and up to ``count`` elements, starting at
-        ``cursor``.
-        """
+        """Return the next cursor (0 at the end) and up to ``count`` elements from ``cursor``."""
         if len(self._elements) > 2 * len(self._live) + 64:
             self._sweep()
         at = bisect_left(self._serials, cursor)

@@ -35,8 +35,9 @@ has a bug.
 
 
 def parse_count(text: bytes) -> int:
-    """Parse a count that may be negative to allow repetitions; the lowest 64-bit integer is
-    rejected.
+    """Parse a count that may be negative to allow repetitions.
+
+    The lowest 64-bit integer is rejected.
     """
     count = parse_int(text)
     if count < -I64_MAX:
@@ -56,10 +57,9 @@ def bounds(start: bytes, stop: bytes) -> tuple[int, int]:
 
 
 def slice_bounds(first: int, last: int, length: int) -> tuple[int, int]:
-    """Return the slice from index ``first`` to ``last`` as start and stop within 0..length, where
-    start <= i < stop.
+    """Return the slice from index ``first`` to ``last`` as start <= i < stop.
 
-    Negative indexes count from the end.
+    Both bounds are within 0..length. Negative indexes count from the end.
     """
     if first < 0:
         first = max(first + length, 0)
@@ -133,8 +133,9 @@ def parse_scan(session: Session, args: Args) -> tuple[int, Callable[[bytes], boo
 
 
 def parse_timeout(session: Session, text: bytes) -> int:
-    """Parse the timeout of a blocking command in seconds; return milliseconds, where 0 means no
-    timeout.
+    """Parse a blocking command's timeout in seconds; return milliseconds.
+
+    0 means no timeout.
     """
     seconds = parse_long_double(text, errors.TIMEOUT_NOT_FLOAT)
     if isinstance(seconds, float):
@@ -143,8 +144,9 @@ def parse_timeout(session: Session, text: bytes) -> int:
 
 
 def parse_block(session: Session, text: bytes) -> int:
-    """Parse the BLOCK timeout of XREAD or XREADGROUP; return milliseconds, where 0 means no
-    timeout.
+    """Parse the BLOCK timeout of XREAD or XREADGROUP; return milliseconds.
+
+    0 means no timeout.
     """
     milliseconds = try_int(text)
     if milliseconds is None:

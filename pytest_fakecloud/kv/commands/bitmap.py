@@ -97,9 +97,7 @@ def _count(value: String, start: int, end: int) -> int:
 
 
 def _first(value: String, bit: int, start: int, end: int) -> int | None:
-    """Return the position of the first bit equal to ``bit`` from ``start`` to ``end`` (inclusive),
-    or None.
-    """
+    """Return the first position of ``bit`` from ``start`` to ``end`` (inclusive), or None."""
     without = (b"\0" if bit else b"\xff") * _BLOCK
     for low in range(start & ~7, end + 1, _BLOCK * 8):
         if value[low >> 3 : (low >> 3) + _BLOCK] == without:

@@ -231,9 +231,7 @@ def rpop(session: Session, args: Args) -> Reply:
 
 
 def _pop_first(session: Session, keys: list[bytes], count: int, *, left: bool) -> Reply:
-    """Pop from the first list that is not empty; return its key and the elements, or None if all
-    are empty.
-    """
+    """Pop from the first non-empty list; return its key and the elements, or None."""
     for key in keys:
         items = session.db.get(key, QuickList)
         if items is not None:
@@ -255,9 +253,7 @@ def lmpop(session: Session, args: Args) -> Reply:
 def _move(
     session: Session, source: bytes, target: bytes, *, from_left: bool, to_left: bool
 ) -> Reply:
-    """Move an element from one list to another and return it, or return None if the source is
-    empty.
-    """
+    """Move an element between lists and return it, or None if the source is empty."""
     db = session.db
     items = db.get(source, QuickList)
     if items is None:

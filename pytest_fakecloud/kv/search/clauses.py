@@ -82,15 +82,11 @@ class _Leaf:
         return iter(())
 
     def sought(self) -> str:
-        """Describe the terms that were looked for, or return "" if analysis did not change those in
-        the filter.
-        """
+        """Describe the terms after analysis, or return "" if analysis did not change them."""
         return ""
 
     def refusals(self, index: SearchIndex, number: int) -> list[str]:
-        """Describe the terms that were looked for and the document's value, if the document does
-        not match.
-        """
+        """Describe the terms and the document's value, if the document does not match."""
         if number in self.find(index):
             return []
         return [f"{self.sought() or 'no match'}; {index.shown(number, self.spec.name)}"]
@@ -202,9 +198,7 @@ class Phrase(_Leaf):
         return found
 
     def _often(self, places: list[list[int]]) -> int:
-        """Return the number of occurrences of the phrase in a document, given the positions of each
-        token.
-        """
+        """Return how often the phrase occurs in a document, given the positions of each token."""
         spend(sum(map(len, places)))
         begins = [
             [at - offset for at in where]
@@ -221,8 +215,7 @@ class Phrase(_Leaf):
 
 
 def _moved(before: list[tuple[int, int]], where: list[int]) -> list[tuple[int, int]]:
-    """Return the minimum cost of moving to each position in ``where`` from any position in
-    ``before``.
+    """Return the minimum cost of moving from ``before`` to each position in ``where``.
 
     ``before`` contains positions with the cost paid so far. One upward and one downward sweep take
     time proportional to the number of positions, apart from sorting.

@@ -46,8 +46,9 @@ class Document:
 
 
 def source_of(kind: str, value: Any) -> dict[Any, Any] | None:
-    """Return the content of a key as a mapping, or None if its type is wrong or its string is not a
-    JSON object.
+    """Return the content of a key as a mapping, or None if it is not of the right kind.
+
+    A string must contain a JSON object.
     """
     if kind == "HASH":
         return value.fields if isinstance(value, HashValue) else None
@@ -102,8 +103,9 @@ def make_document(definition: Definition, key: bytes, value: Any) -> Document | 
 
 
 def date_ms(text: str) -> int | None:
-    """Return the milliseconds since the epoch for an RFC 3339 string or a date (midnight UTC); None
-    if it is invalid.
+    """Return the milliseconds since the epoch for an RFC 3339 string or a date.
+
+    A date means midnight UTC. Return None for any other string.
     """
     found = _DATE.fullmatch(text)
     if found is None:
@@ -121,8 +123,9 @@ def date_ms(text: str) -> int | None:
 
 
 def facet_path(text: str) -> str | None:
-    """Return a path such as ``/a/b`` without its trailing slash; None for other strings or over 100
-    levels.
+    """Return a path such as ``/a/b`` without its trailing slash; None if it is invalid.
+
+    A path may have at most 100 levels.
     """
     if not text.startswith("/"):
         return None

@@ -1,5 +1,4 @@
-"""Find the terms within an edit distance of a word, with an automaton that runs over the tree of
-terms.
+"""Terms within an edit distance of a word, found by an automaton over the tree of terms.
 
 A state is the part of an edit-distance row that can still matter, relative to the number of
 characters read. It does not depend on the word, so there are few states (Schulz and Mihov, "Fast

@@ -126,8 +126,7 @@ class SearchIndex:
         self.waiting.clear()
 
     def refresh(self, keyspace: Keyspace, is_read: bool = True) -> None:
-        """Index the changed keys that need not wait any longer; with ``is_read``, the call counts
-        as a search.
+        """Index the changed keys that need not wait; ``is_read`` counts the call as a search.
 
         Raises `OverBudget` if this exceeds the budget of the running command. The next call
         continues with the remaining keys.
@@ -213,9 +212,7 @@ class SearchIndex:
         return self._fields[name]
 
     def column(self, name: str) -> dict[int, tuple[Any, ...]]:
-        """Return the values of a fast field by document number; raise `SearchError` for any other
-        field.
-        """
+        """Return a fast field's values by document number; raise `SearchError` for other fields."""
         spec = self.definition.by_name.get(name)
         if spec is None or not spec.fast:
             # Tantivy's error message, as users of the vendor reported it.

@@ -85,9 +85,7 @@ class Indexes:
             index.note(key, *self.wait(keyspace))
 
     def wait(self, keyspace: Keyspace) -> tuple[int | None, int | None]:
-        """Return when a change made now becomes searchable: at which time, and after how many
-        searches.
-        """
+        """Return the time and the number of searches after which a change is searchable."""
         delay = self.delay_ms
         return None if delay is None else keyspace.now_ms + delay, self.delay_reads
 
@@ -101,9 +99,7 @@ class Indexes:
         self.aliases.clear()
 
     def copy(self) -> Indexes:
-        """Return a copy with the aliases, for a snapshot; the indexes are copied with the values of
-        the keys.
-        """
+        """Return a copy of the aliases for a snapshot; the indexes are among the keys' values."""
         twin = Indexes(self.delay_ms, self.delay_reads)
         twin.aliases = dict(self.aliases)
         return twin

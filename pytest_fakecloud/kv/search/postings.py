@@ -47,8 +47,9 @@ class Ordered:
 
 
 class TextPostings:
-    """The tokens of a text field. ``terms`` maps each token to its documents, and these to
-    positions.
+    """The tokens of a text field.
+
+    ``terms`` maps each token to its documents, and each document to the token's positions.
     """
 
     __slots__ = ("_seen", "known", "lengths", "terms", "total")

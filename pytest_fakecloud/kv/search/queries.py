@@ -149,9 +149,7 @@ def _by_field(index: SearchIndex, name: str, up: bool) -> Callable[[Matches, int
 
 
 def _walk(postings: ValuePostings, found: Matches, count: int, up: bool) -> _Ranked:
-    """Return the first ``count`` matches by iterating over all values in order; fast if many
-    documents match.
-    """
+    """Return the first matches by iterating over the values in order; fast for many matches."""
     values = postings.order.all()
     ranked: _Ranked = []
     for value in values if up else reversed(values):
@@ -275,9 +273,7 @@ def _marked_document(source: dict[str, Any], marks: dict[str, _Marker]) -> dict[
 
 
 def _mark(parent: Any, steps: list[str], marker: _Marker) -> Any:
-    """Highlight the strings at a path and return the new value; lists and objects are changed in
-    place.
-    """
+    """Highlight the strings at a path and return the result; containers change in place."""
     if isinstance(parent, list):
         parent[:] = [_mark(item, steps, marker) for item in parent]
     elif steps:

@@ -20,9 +20,7 @@ _MOST_FIELDS = 1000
 
 
 class SearchError(Exception):
-    """Raised if a search is invalid; the message is the text of the error reply, without the error
-    code.
-    """
+    """Raised if a search is invalid; the message is the error reply without its error code."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,9 +70,7 @@ class FieldSpec:
 
     @property
     def is_column(self) -> bool:
-        """Whether the field's values can be aggregated. KEYWORD fields always can, even without
-        FAST.
-        """
+        """Whether the field's values can be aggregated, which is always so for KEYWORD fields."""
         return self.fast or self.kind == "KEYWORD"
 
     def words(self) -> list[str]:
@@ -86,8 +82,9 @@ class FieldSpec:
 
 @dataclass(frozen=True)
 class Definition:
-    """The arguments of SEARCH.CREATE. The constructor raises `SearchError` if they contradict each
-    other.
+    """The arguments of SEARCH.CREATE.
+
+    The constructor raises `SearchError` if they contradict each other.
     """
 
     kind: str

@@ -88,8 +88,7 @@ class SearchIndexView:
         return self._look(lambda _, index: [_text(key) for key in index.waiting])
 
     def explain(self, key: str, filter: Mapping[str, Any]) -> list[str]:
-        """Return why a filter does not match a key, with one line for each clause that does not
-        match.
+        """Return why a filter does not match a key: one line for each clause that fails.
 
         The list is empty if the filter matches. Raises `ContractError` for a filter that the vendor
         would reject.
@@ -184,8 +183,7 @@ def _keys_of(reading: Reading, made: Iterable[Search], index: object) -> Sort:
 def expect_search(
     reading: Reading, made: Iterable[Search], times: int | None, asked: Mapping[str, object]
 ) -> Found[Search]:
-    """Return the recorded searches that match; fail unless there is at least one or, if given,
-    exactly ``times``.
+    """Return the matching searches; fail unless there is at least one, or exactly ``times``.
 
     If a search did not return a key in ``keys``, the failure explains why.
     """

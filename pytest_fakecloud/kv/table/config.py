@@ -186,9 +186,7 @@ _ALL_EVENTS = "g$lshzxetd"
 
 
 def _events(name: str, text: str) -> str:
-    """Return the classes of keyspace events in Redis' order; ``A`` replaces the full set of its
-    classes.
-    """
+    """Return the classes of keyspace events in Redis' order, using ``A`` as an abbreviation."""
     if not set(text) <= set("A" + _ALL_EVENTS + "KEmn"):
         raise CommandError(config_failed(name, CONFIG_EVENTS))
     chosen = set(text.replace("A", _ALL_EVENTS))

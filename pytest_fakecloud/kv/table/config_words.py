@@ -57,8 +57,9 @@ def _save(words: list[str], before: str) -> str:
 
 
 def _limits(words: list[str], before: str) -> str:
-    """Set the hard limit, soft limit, and seconds of the named client classes; keep the other
-    classes.
+    """Set the three limits of the named client classes, and keep the other classes.
+
+    The limits are a hard limit, a soft limit, and seconds.
     """
     if len(words) % 4:
         raise ValueError(CONFIG_LIMIT_COUNT)

@@ -35,8 +35,7 @@ def expiry_ms(word: bytes, text: bytes, now_ms: int, name: str) -> int:
 
 
 def relative_ms(text: bytes, seconds: bool, base_ms: int, name: str) -> int:
-    """Return the expiry time set by the number in an EXPIRE command, in milliseconds since the
-    epoch.
+    """Return the expiry time given by an EXPIRE command, in milliseconds since the epoch.
 
     The time may be in the past. ``base_ms`` is the current time if the number is relative, and 0 if
     it is absolute.
@@ -52,9 +51,7 @@ def relative_ms(text: bytes, seconds: bool, base_ms: int, name: str) -> int:
 
 
 def parse_conditions(words: list[bytes]) -> Condition:
-    """Parse the options NX, XX, GT, and LT of an EXPIRE command; raise an error for an invalid
-    combination.
-    """
+    """Parse the options NX, XX, GT, and LT; raise an error for an invalid combination."""
     found: set[bytes] = set()
     for word in words:
         upper = word.upper()

@@ -83,8 +83,9 @@ class KeySpec:
         return not sought and self.last == 0
 
     def positions(self, argv: list[bytes]) -> range | None:
-        """Return the positions of the keys in ``argv``, which includes the command name; None if
-        they are unknown.
+        """Return the positions of the keys in ``argv``, or None if they are unknown.
+
+        ``argv`` includes the command name.
         """
         if self.unknown:
             return None
@@ -236,9 +237,7 @@ class CommandSpec:
         self.plain = self.over_rest and not self.may_wait
 
     def key_positions(self, argv: list[bytes]) -> list[tuple[int, KeySpec]]:
-        """Return the position and the spec of each key in ``argv``, which includes the command
-        name.
-        """
+        """Return the position and the spec of each key in ``argv``, including the name."""
         found: list[tuple[int, KeySpec]] = []
         for spec in self.keys:
             positions = spec.positions(argv)
@@ -288,10 +287,10 @@ def bind_with(binder: Callable[[CommandSpec], None]) -> None:
 
 
 class Table:
-    """The commands and behaviours of servers that announce a version; all of them if the version is
-    None.
+    """The commands and behaviours of servers that announce a version.
 
-    ``modules`` are the names in ``versions.MODULES`` that a server with a version has loaded.
+    If the version is None, the table contains all of them. ``modules`` are the names in
+    ``versions.MODULES`` that a server with a version has loaded.
 
     ``commands`` maps the upper-case names of all commands and subcommands (``"XGROUP CREATE"``) to
     their specs. ``lookup`` maps the upper-case and lower-case names of the top-level commands; call
@@ -345,9 +344,7 @@ class Table:
         return self.lookup.get(argv[0]) or self.lookup.get(argv[0].upper())
 
     def resolve(self, argv: list[bytes]) -> CommandSpec:
-        """Return the command that ``argv`` calls; raise ``CommandError`` for an unknown command or
-        subcommand.
-        """
+        """Return the command that ``argv`` calls; raise ``CommandError`` if it is unknown."""
         spec = self.find_family(argv)
         if spec is None or (spec.function is None and spec.subcommands is None):
             raise CommandError(unknown_command(argv))

@@ -47,9 +47,7 @@ def try_int(text: bytes) -> int | None:
 def parse_int(
     text: bytes, low: int = I64_MIN, high: int = I64_MAX, error: bytes = NOT_INTEGER
 ) -> int:
-    """Return the integer value of an argument; raise ``error`` unless it is an integer within the
-    range.
-    """
+    """Return an argument as an integer; raise ``error`` unless it is within the range."""
     value = try_int(text)
     if value is None or not low <= value <= high:
         raise CommandError(error)
@@ -65,8 +63,7 @@ def parse_database(text: bytes) -> int:
 
 
 def parse_unsigned(text: bytes, error: bytes) -> int:
-    """Parse a cursor like ``strtoul``: as an unsigned 64-bit number, where negative numbers wrap
-    around.
+    """Parse a cursor like ``strtoul``: an unsigned 64-bit number; negative numbers wrap around.
 
     An empty string is 0.
     """
@@ -151,9 +148,7 @@ number.
 
 
 def _exponent(text: bytes) -> int:
-    """Return the exponent of a number, clamped to a limit because int() parses at most 4,300
-    digits.
-    """
+    """Return the exponent of a number, clamped as int() parses at most 4,300 digits."""
     digits = text.lstrip(b"+-").lstrip(b"0")
     value = min(int(digits[:7] or b"0"), _FAR)
     return -value if text.startswith(b"-") else value
@@ -211,8 +206,7 @@ def format_long_double(value: LongDouble) -> bytes:
 
 
 def format_double(value: float) -> bytes:
-    """Return the shortest string that parses as the same double, the format in which scores are
-    returned.
+    """Return the shortest string that parses as the same double, as in replies with scores.
 
     Integers up to 2^62 are written in full. Larger numbers, and numbers below 1e-6, have an
     exponent, as in Valkey 9 and in Redis since 7.2.

@@ -1,5 +1,4 @@
-"""Commands, options, and behaviours that servers added after Redis 7.0, with the version that added
-them.
+"""Commands, options, and behaviours added after Redis 7.0, with their versions.
 
 For commands, the version is in the column *since* of ``rows.py``; for option words, arities, and
 behaviours it is here. A stock server has everything up to the version it announces; the vendor has

@@ -60,9 +60,7 @@ class PendingList:
         return pending
 
     def items(self, start: int = 0, end: int = ID_MAX) -> Iterator[tuple[int, Pending]]:
-        """Yield the entries with start <= id <= end in order; the list must not change during the
-        iteration.
-        """
+        """Yield the entries with start <= id <= end; do not change the list meanwhile."""
         order = self._order
         for place in range(bisect_left(order, start), bisect_right(order, end)):
             yield order[place], self._entries[order[place]]
@@ -74,8 +72,7 @@ class PendingList:
 
 @dataclass(slots=True)
 class Consumer:
-    """A consumer of a group: its pending entries, when it was last seen, and when it was last
-    active.
+    """A consumer of a group, with its pending entries and the times of its last activity.
 
     ``active_ms`` is -1 until the consumer receives an entry.
     """
@@ -100,9 +97,7 @@ class Group:
         return [self.consumers[name] for name in sorted(self.consumers)]
 
     def deliver(self, entry_id: int, consumer: Consumer, now_ms: int, deliveries: int = 1) -> None:
-        """Make an entry pending for ``consumer``, even if it is already pending for another
-        consumer.
-        """
+        """Make an entry pending for ``consumer``, even if it is pending for another one."""
         before = self.pending.get(entry_id)
         if before is not None:
             before.consumer.pending.pop(entry_id)
@@ -126,9 +121,7 @@ class Group:
         return True
 
     def remove_consumer(self, name: bytes) -> int | None:
-        """Remove a consumer; return the number of its pending entries, or None if there is no such
-        consumer.
-        """
+        """Remove a consumer; return how many pending entries it had, None if it is missing."""
         consumer = self.consumers.pop(name, None)
         if consumer is None:
             return None

@@ -1,5 +1,4 @@
-"""The digest of DEBUG DIGEST: SHA-1 sums, combined so that unordered elements give the same digest
-in any order.
+"""The digest of DEBUG DIGEST: SHA-1 sums that ignore the order of unordered elements.
 
 Checked against Redis 7.0, which returns the same digest for the same data.
 """

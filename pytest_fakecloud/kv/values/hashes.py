@@ -43,9 +43,7 @@ class HashValue:
         return iter(self.fields)
 
     def encoding(self, config: Config) -> str:
-        """Return ``listpack``, or ``hashtable`` if the hash ever was large or had a field with a
-        TTL.
-        """
+        """Return ``hashtable`` if the hash ever was large or had field TTLs, else ``listpack``."""
         most = config.number("hash-max-listpack-entries")
         longest = config.number("hash-max-listpack-value")
         if self._volatile or self._most > most or self._longest > longest:
@@ -60,8 +58,9 @@ class HashValue:
         return twin
 
     def stay_packed(self) -> None:
-        """Ignore the lengths of the current fields and values when choosing the encoding, as Redis
-        does when it restores a listpack.
+        """Ignore the current lengths when choosing the encoding.
+
+        Redis does so when it restores a listpack.
         """
         self._longest = 0
 

@@ -207,8 +207,7 @@ def _write_items(
 
 
 def format_float(value: float) -> str:
-    """Return the shortest string that parses as the same double, with a decimal point or an
-    exponent.
+    """Return the shortest string that parses as the same double, with a point or an exponent.
 
     Numbers from 1e-5 to below 1e16 are written with a decimal point. Others are written with an
     exponent that has no plus sign and no leading zeros, as in RedisJSON.
@@ -268,9 +267,7 @@ def equal(left: Json, right: Json) -> bool:
 
 
 def merge(target: Json, patch: Json) -> Json:
-    """Return the target with a merge patch applied (RFC 7396): null removes members, objects are
-    merged.
-    """
+    """Return the target with a merge patch applied (RFC 7396), where null removes members."""
     if patch.__class__ is not dict:
         return copy_json(patch)
     merged = target if target.__class__ is dict else {}

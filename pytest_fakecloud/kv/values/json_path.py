@@ -1,5 +1,4 @@
-"""Paths into JSON documents: ``$`` paths (RFC 9535, implemented by python-jsonpath) and legacy
-paths.
+"""Paths into JSON documents: ``$`` paths (RFC 9535, by python-jsonpath) and legacy paths.
 
 A legacy path of RedisJSON does not start with ``$`` (``.a.b``, ``a[0]``, ``.``) and refers to its
 first match. A name after a dot ends at the next dot or bracket. Each visited node takes steps from
@@ -52,9 +51,7 @@ class Location:
 
 
 class _Node(JSONPathMatch):
-    """A match that takes steps from the command's budget. It keeps its location, but no list of
-    children.
-    """
+    """A match that takes steps from the command's budget and keeps no list of children."""
 
     __slots__ = ()
 
@@ -78,9 +75,7 @@ class _Node(JSONPathMatch):
 
 
 class _Descent(JSONPathRecursiveDescentSegment):
-    """The ``..`` segment, which visits siblings in document order and descendants before their
-    node.
-    """
+    """The ``..`` segment, with siblings in document order and descendants before their node."""
 
     deepest_first = True
 
@@ -106,9 +101,7 @@ class _OuterFirst(_Descent):
 
 
 class _Query(JSONPath):
-    """A compiled path. Its matches take steps from the command's budget, also in the paths inside a
-    filter.
-    """
+    """A compiled path whose matches take steps from the budget, also inside filters."""
 
     def __init__(self, segments: Iterable[JSONPathSegment], descent: type[_Descent]) -> None:
         self.descent = descent
@@ -186,8 +179,10 @@ _ENVIRONMENT = _Environment()
 
 
 class Path:
-    """A compiled path. ``text`` is the original path. ``legacy`` is true for a legacy path, which
-    has replies in another form.
+    """A compiled path.
+
+    ``text`` is the original path. ``legacy`` is true for a legacy path, whose replies have another
+    form.
     """
 
     __slots__ = ("_query", "legacy", "text")
@@ -217,9 +212,7 @@ class Path:
         return [Location(parts, value) for parts, value in found.items()]
 
     def parent_and_name(self) -> tuple[Path, str] | None:
-        """Return the parent path and the name of the last member, or None if the path does not end
-        with a name.
-        """
+        """Return the parent path and the last name; None if the path does not end with a name."""
         segments = self._query.segments
         if not segments or not isinstance(segments[-1], JSONPathChildSegment):
             return None

@@ -39,9 +39,7 @@ def integer_size(number: int) -> int:
 
 
 def entry_size(item: bytes) -> int:
-    """Return the number of bytes of an entry for ``item``; a canonical integer is stored as an
-    integer.
-    """
+    """Return the number of bytes of an entry; a canonical integer is stored as an integer."""
     length = len(item)
     if length <= 20 and item[:1] <= b"9":
         number = canonical_integer(item)

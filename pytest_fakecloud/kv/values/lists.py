@@ -1,6 +1,4 @@
-"""List values: blocks of items, with fast access at both ends and by index, and encoding
-thresholds.
-"""
+"""List values: blocks of items, fast at both ends and by index, and encoding thresholds."""
 
 from __future__ import annotations
 
@@ -184,9 +182,7 @@ class QuickList:
         return found
 
     def remove_slice(self, start: int, stop: int) -> list[bytes]:
-        """Remove and return the items with start <= index < stop; both bounds must be within
-        0..length.
-        """
+        """Remove and return the items with start <= index < stop, both within 0..length."""
         removed = self.slice(start, stop)
         if not removed:
             return removed
@@ -210,8 +206,7 @@ class QuickList:
         return removed
 
     def matches(self, item: bytes, *, reverse: bool = False, maxlen: int = 0) -> Iterator[int]:
-        """Yield the indexes of the items equal to ``item``, starting at the head, or at the tail if
-        ``reverse``.
+        """Yield the indexes of the items equal to ``item``, from the tail if ``reverse``.
 
         Compare at most ``maxlen`` items; 0 means no limit.
         """

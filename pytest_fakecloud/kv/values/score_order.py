@@ -67,8 +67,9 @@ class ScoreOrder:
     # -- positions -------------------------------------------------------------------------------
 
     def _block(self, score: float, member: bytes) -> int:
-        """Return the index of the first block whose last item is not before this item; the number
-        of blocks if there is none.
+        """Return the index of the first block that does not end before this item.
+
+        If there is no such block, return the number of blocks.
         """
         lasts = self._last_scores
         i = bisect_left(lasts, score)

@@ -53,9 +53,7 @@ class Node:
         self.size = LISTPACK_OVERHEAD + 6 + integer_size(len(master)) + sum(map(entry_size, master))
 
     def append(self, entry_id: int, fields: list[bytes]) -> None:
-        """Append an entry, whose id must be higher than all others, and add its bytes to the node's
-        size.
-        """
+        """Append an entry with the highest id, and add its bytes to the node's size."""
         self.ids.append(entry_id)
         self.fields.append(fields)
         self.last = entry_id
@@ -163,9 +161,7 @@ class Stream:
     def append(
         self, entry_id: int, fields: list[bytes], max_bytes: int = 4096, max_entries: int = 100
     ) -> None:
-        """Append an entry, whose id must be the highest; ``max_bytes`` and ``max_entries`` limit
-        its node.
-        """
+        """Append an entry with the highest id; ``max_bytes`` and ``max_entries`` limit its node."""
         nodes = self._nodes
         node = nodes[-1] if nodes else None
         if (
@@ -221,8 +217,7 @@ class Stream:
     def range(
         self, start: int = 0, end: int = ID_MAX, count: int = -1, *, reverse: bool = False
     ) -> list[Entry]:
-        """Return the entries with start <= id <= end in ascending order, or descending if
-        ``reverse``.
+        """Return the entries with start <= id <= end, in descending order if ``reverse``.
 
         Return at most ``count`` entries; a negative count means no limit.
         """
@@ -259,8 +254,7 @@ class Stream:
         whole_nodes: bool = False,
         limit: int = 0,
     ) -> list[int]:
-        """Remove the oldest entries beyond ``max_length``, or the entries with ids below
-        ``min_id``.
+        """Remove the oldest entries beyond ``max_length``, or those with ids below ``min_id``.
 
         Return the removed ids. With ``whole_nodes``, remove only complete nodes, as Redis does for
         ``~``. ``limit`` is the maximum number of entries to remove; 0 means no limit.
@@ -292,9 +286,7 @@ class Stream:
         return removed
 
     def surplus(self, max_length: int | None = None, min_id: int = 0) -> int:
-        """Return the number of entries beyond ``max_length``, or of entries with ids below
-        ``min_id``.
-        """
+        """Return how many entries are beyond ``max_length``, or have ids below ``min_id``."""
         if max_length is not None:
             return max(self.length - max_length, 0)
         at = bisect_left(self._keys, min_id)
@@ -337,9 +329,7 @@ class Stream:
     # -- entries that groups have read -------------------------------------------------------------
 
     def _countable(self, group: Group, after: int, estimate: bool) -> bool:
-        """Return whether the group's counter is known and no id from ``after`` on was deleted, so
-        that entries can be counted.
-        """
+        """Return whether the counter is known and no id from ``after`` on was deleted."""
         if group.entries_read == UNKNOWN_ENTRIES_READ:
             return False
         if not estimate and self.first_id > self.max_deleted_id:
@@ -409,10 +399,9 @@ class Stream:
 
 
 def _radix_nodes(keys: list[bytes], depth: int) -> int:
-    """Return the number of nodes in a compressed radix tree over sorted keys, ignoring their first
-    ``depth`` bytes.
+    """Return the number of nodes in a compressed radix tree over sorted keys.
 
-    The keys must have equal lengths.
+    The first ``depth`` bytes of the keys are ignored. The keys must have equal lengths.
     """
     if not keys:
         return 0

@@ -70,9 +70,7 @@ class SortedSet:
     __slots__ = ("_longest", "_order", "_peak", "_scan_order", "_scores")
 
     def __init__(self, scores: Mapping[bytes, float] | None = None) -> None:
-        """Build a sorted set from a mapping of members to scores; sorting once is faster than
-        adding each member.
-        """
+        """Build a sorted set from member scores, sorting once, which is faster than adding each."""
         self._scores: dict[bytes, float] = dict(scores or {})
         self._order = ScoreOrder((score, member) for member, score in self._scores.items())
         # The encoding depends on the largest size so far, because Redis converts a set when it
@@ -94,9 +92,7 @@ class SortedSet:
         return reversed(self._order)
 
     def encoding(self, config: Config) -> str:
-        """Return ``listpack``, or ``skiplist`` if the set ever exceeded a limit of the small
-        encoding.
-        """
+        """Return ``skiplist`` if the set ever exceeded a limit of listpacks, else ``listpack``."""
         if self._peak <= config.number(
             "zset-max-listpack-entries"
         ) and self._longest <= config.number("zset-max-listpack-value"):
@@ -104,9 +100,7 @@ class SortedSet:
         return "skiplist"
 
     def to_skiplist(self) -> None:
-        """Switch to the ``skiplist`` encoding permanently, as Redis does when SORT reads a sorted
-        set.
-        """
+        """Switch to ``skiplist`` permanently, as Redis does when SORT reads a sorted set."""
         self._peak = max(self._peak, 1 << 62)
 
     def copy(self) -> SortedSet:
@@ -120,8 +114,9 @@ class SortedSet:
         return twin
 
     def stay_packed(self) -> None:
-        """Ignore the lengths of the current members when choosing the encoding, as Redis does when
-        it restores a listpack.
+        """Ignore the current lengths when choosing the encoding.
+
+        Redis does so when it restores a listpack.
         """
         self._longest = 0
 

@@ -93,8 +93,9 @@ def json_resp(session: Session, args: Args) -> Reply:
 
 
 def _resp(value: Any, doubles: bool) -> Reply:
-    """Return a value as nested arrays; fractional numbers become doubles if ``doubles``, else
-    strings.
+    """Return a value as nested arrays; fractions become doubles or strings.
+
+    They become doubles if ``doubles``.
     """
     kind = value.__class__
     if kind is dict:

@@ -26,9 +26,7 @@ def as_command_errors() -> Iterator[None]:
 
 
 def indexes_of(session: Session) -> Indexes:
-    """Return the indexes of the session's database; from the first call on, they receive all
-    changes.
-    """
+    """Return the database's indexes, which are updated with all changes from then on."""
     keyspace = session.db
     if not isinstance(keyspace.indexes, Indexes):
         keyspace.indexes = indexes = Indexes(*session.engine.search_delay)
@@ -65,9 +63,7 @@ class Words:
         return self.take(what).upper()
 
     def one_of(self, what: str, known: tuple[str, ...]) -> str:
-        """Return the next argument in upper case; raise an error unless it is one of the known
-        words.
-        """
+        """Return the next argument in upper case; raise an error unless it is in ``known``."""
         word = self.upper(what)
         if word not in known:
             raise SearchError(
@@ -76,9 +72,7 @@ class Words:
         return word
 
     def number(self, what: str) -> int:
-        """Return the next argument as an integer; raise an error unless it is a non-negative
-        integer.
-        """
+        """Return the next argument, which must be a non-negative integer."""
         word = self.take(what)
         value = try_int(word.encode("utf-8", "surrogateescape"))
         if value is None or value < 0:
@@ -94,7 +88,8 @@ class Words:
 
 
 def text(word: bytes) -> str:
-    """Decode an argument as UTF-8; surrogates stand for invalid bytes, so that they can be encoded
-    back.
+    """Decode an argument as UTF-8, with surrogates for invalid bytes.
+
+    The surrogates can be encoded back.
     """
     return word.decode("utf-8", "surrogateescape")

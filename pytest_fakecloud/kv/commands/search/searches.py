@@ -107,9 +107,7 @@ def _shown(hit: Hit) -> Reply:
 
 
 def _single(score: float) -> bytes | None:
-    """Return a relevance score like the vendor: the shortest string that gives the same 32-bit
-    float.
-    """
+    """Return a relevance like the vendor: the shortest string for the same 32-bit float."""
     try:
         kept = struct.unpack("<f", struct.pack("<f", score))[0]
     except OverflowError:

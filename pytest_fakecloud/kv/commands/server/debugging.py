@@ -117,9 +117,7 @@ def _digest(session: Session, args: Args) -> Reply:
 
 
 def _digest_value(session: Session, args: Args) -> Reply:
-    """Return for each key the digest of its value as 40 hexadecimal digits, which are zeros for a
-    missing key.
-    """
+    """Return a 40-digit hexadecimal digest for each key; zeros for a missing key."""
     return [Status(b"%040x" % _digest_of(session.db, key)) for key in args]
 
 

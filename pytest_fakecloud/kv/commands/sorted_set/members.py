@@ -108,8 +108,7 @@ def add_scores(
     *,
     increment: bool = False,
 ) -> Reply:
-    """Add (score, member) pairs subject to NX, XX, GT, and LT; with CH, updated scores are counted
-    too.
+    """Add (score, member) pairs subject to NX, XX, GT, and LT; CH counts updates too.
 
     With ``increment``, return the new score, or nil if a condition prevented the change.
     """

@@ -66,8 +66,9 @@ def parse_score_range(low: bytes, high: bytes) -> ScoreRange:
 
 
 def parse_lex_range(low: bytes, high: bytes) -> LexRange:
-    """Parse a range of names: ``[`` includes an end, ``(`` excludes it, ``-`` and ``+`` are
-    unbounded.
+    """Parse a range of names: ``[`` includes an end, ``(`` excludes it.
+
+    ``-`` and ``+`` are unbounded.
     """
     low_end, low_exclusive = _lex_end(low)
     high_end, high_exclusive = _lex_end(high)

@@ -86,8 +86,9 @@ class _Trim:
 
 
 def _parse_trim(session: Session, args: Args, *, adding: bool) -> tuple[_Trim, int]:
-    """Parse the options of XTRIM, or those of XADD before the id; return them and the next
-    position.
+    """Parse the options of XTRIM, or those of XADD before the id.
+
+    Return them and the next position.
     """
     trim = _Trim()
     at = 1

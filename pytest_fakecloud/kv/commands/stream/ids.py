@@ -41,8 +41,9 @@ def parse_id(text: bytes, sequence: int = 0) -> int:
 
 
 def parse_new_id(text: bytes) -> tuple[int, bool]:
-    """Parse the id argument of XADD; return it and whether its sequence number is fixed, unlike in
-    ``5-*``.
+    """Parse an id for XADD; return it and whether its sequence number is fixed.
+
+    It is not fixed in ``5-*``.
     """
     milliseconds, given = _halves(text)
     if given == b"*":

@@ -97,9 +97,7 @@ def _hash_order(keys: Iterable[Any]) -> list[Any]:
 
 
 def _chosen(args: Arguments, name: str) -> Callable[[Any], bool] | None:
-    """Return a predicate for ``include`` or ``exclude``, which is a regular expression or a list of
-    terms.
-    """
+    """Return a predicate for ``include`` or ``exclude``: a regular expression or terms."""
     wanted = args.take(
         name, "a regular expression or an array", lambda value: isinstance(value, str | list)
     )
@@ -421,9 +419,7 @@ def _facet(index: SearchIndex, args: Arguments, subs: Sequence[Aggregation]) -> 
 
 
 def _below(paths: Iterable[str], top: str, deepest: int) -> set[str]:
-    """Return the paths under ``top`` up to ``deepest`` levels below it, including intermediate
-    paths.
-    """
+    """Return all paths up to ``deepest`` levels below ``top``, including intermediate paths."""
     start = [] if top == "/" else top.split("/")[1:]
     found = set()
     for path in paths:

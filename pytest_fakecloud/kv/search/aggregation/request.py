@@ -122,8 +122,9 @@ class Aggregation:
 def column_of(
     index: SearchIndex, args: Arguments, allowed: tuple[str, ...]
 ) -> tuple[FieldSpec, dict[int, tuple[Any, ...]]]:
-    """Return the field of an aggregation and its values by document; raise an error if the field
-    cannot be used.
+    """Return an aggregation's field and its values by document.
+
+    Raise an error if the field cannot be used.
     """
     name = args.take("field", "a string", lambda value: isinstance(value, str))
     if name is None:
