@@ -60,7 +60,7 @@ def murmur_hash_64a(key: bytes, seed: int = SEED) -> int:
 
 
 def register_of(element: bytes) -> tuple[int, int]:
-    """Return the register of an element, and the run of zero bits in its hash plus one."""
+    """Return an element's register, and the length of its hash's run of zero bits plus one."""
     digest = murmur_hash_64a(element)
     index = digest & (REGISTERS - 1)
     rest = (digest >> PRECISION) | (1 << HASH_BITS)
@@ -227,9 +227,7 @@ class _Places:
     LASTS = 250
     """Number of changes after which the positions are recorded again, because the value has grown."""
     REACH = 24
-    """Range in bytes after the opcode before a change in which the change may have moved or merged
-    opcodes.
-    """
+    """Number of bytes after ``resume`` within which a change may have moved or merged opcodes."""
 
     def __init__(self) -> None:
         self._ats: list[int] = []

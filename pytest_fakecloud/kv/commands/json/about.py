@@ -93,9 +93,9 @@ def json_resp(session: Session, args: Args) -> Reply:
 
 
 def _resp(value: Any, doubles: bool) -> Reply:
-    """Return a value as nested arrays; fractions become doubles or strings.
+    """Return a value as nested arrays.
 
-    They become doubles if ``doubles``.
+    A fractional number becomes a double if ``doubles`` is true, otherwise a string.
     """
     kind = value.__class__
     if kind is dict:
