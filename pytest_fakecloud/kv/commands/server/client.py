@@ -339,7 +339,7 @@ def client_unpause(session: Session, args: Args) -> Reply:
 
 @command("CLIENT UNBLOCK")
 def client_unblock(session: Session, args: Args) -> Reply:
-    """Unblock a client that waits in a blocking command, with a timeout or with an error."""
+    """Unblock a client in a blocking command, as if it had timed out or with an error."""
     wanted = try_int(args[0])
     if wanted is None:
         raise CommandError(errors.NOT_INTEGER)

@@ -42,7 +42,7 @@ WITHOUT_EFFECT = frozenset(
 
 @command("DEBUG")
 def debug(session: Session, args: Args) -> Reply:
-    """Return an error, sleep, or inspect a key or the whole data set; must be allowed."""
+    """Return an error, sleep, or inspect a key or the whole data set; disabled by default."""
     if session.engine.config.text(OPTION) != "yes":
         raise CommandError(refused_by_option("DEBUG", OPTION))
     word = args[0].upper().decode("latin-1")
